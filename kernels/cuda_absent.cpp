@@ -1,0 +1,7 @@
+#include "kernels/cuda_facts.h"
+
+namespace trireme {
+
+CudaFacts cuda_facts() { return {.verdict = "built without CUDA"}; }
+
+}  // namespace trireme

@@ -1,0 +1,39 @@
+// The vocabulary in which each room declares its configuration keys.
+//
+// A config struct lists its keys once:
+//     void visit(auto& keys) { keys("layers", layers, "transformer blocks", at_least(1)); }
+// and that listing is walked to read YAML, to apply --set, to print --help, to write the resolved file and to refuse unknown keys.
+// A key's field is a bool, int64_t, double, std::string, std::vector<std::string> or an enum with Names.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+// What a number may be: lowest <= value <= highest (or > lowest when open). Strings and enums ignore it.
+struct Limit {
+  double lowest = -std::numeric_limits<double>::infinity();
+  double highest = std::numeric_limits<double>::infinity();
+  bool open = false;  // the lowest value itself is refused
+};
+
+constexpr Limit anything() { return {}; }
+constexpr Limit at_least(double lowest) { return {.lowest = lowest}; }
+constexpr Limit above(double lowest) { return {.lowest = lowest, .open = true}; }
+constexpr Limit between(double lowest, double highest) { return {.lowest = lowest, .highest = highest}; }
+
+// The words of an enum whose values count from 0: specialise as an array of string_views, in the order of the values.
+template <class Enum>
+struct Names;
+
+template <class Enum>
+std::string_view name_of(Enum value) {
+  return Names<Enum>::words.at(static_cast<size_t>(value));
+}
+
+}  // namespace trireme

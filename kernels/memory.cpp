@@ -1,0 +1,36 @@
+#include "kernels/memory.h"
+
+#include <sys/mman.h>
+
+namespace trireme {
+
+Buffer::Buffer(Device& device, int64_t bytes, const char* what) : ledger_(device.ledger()), place_(device.place()), bytes_(bytes) {
+  require(bytes >= 0, text("a buffer of ", bytes, " bytes for ", what));
+  if (place_ == Place::none || bytes == 0) return;
+  ledger_.allocate(bytes, what);
+  void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw Error(text("out of memory: ", bytes, " bytes for ", what));
+  madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer TLB misses; where refused, nothing is lost
+  data_ = static_cast<std::byte*>(memory);
+}
+
+Buffer::~Buffer() {
+  if (data_ == nullptr) return;
+  munmap(data_, static_cast<size_t>(bytes_));
+  ledger_.release(bytes_);
+}
+
+Tensor Arena::take(Dtype dtype, std::initializer_list<int64_t> shape) {
+  Tensor sized(nullptr, dtype, Place::none, shape);
+  const int64_t begin = used_;
+  const int64_t bytes = (sized.bytes() + kAlign - 1) / kAlign * kAlign;
+  require(bytes <= capacity() - begin, text("arena ", name_, " is full: ", sized.shape_text(), " needs ", bytes, " bytes, ",
+                                            capacity() - begin, " of ", capacity(), " are left"));
+  used_ = begin + bytes;
+  peak_ = std::max(peak_, used_);
+  return Tensor(buffer_.data() == nullptr ? nullptr : buffer_.data() + begin, dtype, buffer_.place(), shape);
+}
+
+Tensor Arena::flat(Dtype dtype) const { return Tensor(buffer_.data(), dtype, buffer_.place(), {used_ / bytes_of(dtype)}); }
+
+}  // namespace trireme

@@ -1,0 +1,91 @@
+// Who owns memory: Buffer alone. Arena hands out tensors of one Buffer in order; Frame gives temporaries back at the end of a scope.
+// On Place::none a Buffer has a size and no memory, so that the plan walks the very code that will run.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "kernels/device.h"
+#include "kernels/tensor.h"
+
+namespace trireme {
+
+class Buffer {
+ public:
+  Buffer(Device& device, int64_t bytes, const char* what);  // zero-filled, page-aligned
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  Place place() const { return place_; }
+
+ private:
+  Ledger& ledger_;
+  Place place_;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+class Arena {
+ public:
+  static constexpr int64_t kAlign = 256;
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+  // On Place::none, pass kUnlimited to find out how much is needed: peak().
+  Arena(Device& device, int64_t bytes, const char* name) : name_(name), buffer_(device, bytes, name) {}
+
+  // The next tensor; starts at a multiple of kAlign. Throws Error when the arena is full.
+  Tensor take(Dtype dtype, std::initializer_list<int64_t> shape);
+  // All bytes taken so far, as one flat tensor; the gaps between tensors stay zero unless written.
+  Tensor flat(Dtype dtype) const;
+
+  int64_t used() const { return used_; }
+  int64_t peak() const { return peak_; }
+  int64_t capacity() const { return buffer_.bytes(); }
+  const char* name() const { return name_; }
+
+ private:
+  friend class Frame;
+  const char* name_;
+  Buffer buffer_;
+  int64_t used_ = 0;
+  int64_t peak_ = 0;
+};
+
+// What is taken from `arena` during this scope is given back at its end.
+class Frame {
+ public:
+  explicit Frame(Arena& arena) : arena_(arena), mark_(arena.used_) {}
+  ~Frame() { arena_.used_ = mark_; }
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+ private:
+  Arena& arena_;
+  int64_t mark_;
+};
+
+struct ArenaSizes {
+  int64_t weights = Arena::kUnlimited, gradients = Arena::kUnlimited, optimizer = Arena::kUnlimited;
+  int64_t activations = Arena::kUnlimited, temporaries = Arena::kUnlimited;
+  int64_t total() const { return weights + gradients + optimizer + activations + temporaries; }
+};
+
+// The five arenas of a run, allocated once with the sizes the plan found.
+struct Arenas {
+  Arena weights, gradients, optimizer, activations, temporaries;
+  Arenas(Device& device, const ArenaSizes& sizes)
+      : weights(device, sizes.weights, "weights"),
+        gradients(device, sizes.gradients, "gradients"),
+        optimizer(device, sizes.optimizer, "optimizer"),
+        activations(device, sizes.activations, "activations"),
+        temporaries(device, sizes.temporaries, "temporaries") {}
+  ArenaSizes peaks() const {
+    return {weights.peak(), gradients.peak(), optimizer.peak(), activations.peak(), temporaries.peak()};
+  }
+};
+
+}  // namespace trireme

@@ -1,0 +1,66 @@
+// Causal grouped-query attention in flash style (Dao, "FlashAttention-2", 2023): no T x T matrix in memory, sums in f32.
+//     out = softmax(scale * q k^T) v      query head h reads key-value head h * K / H
+// The query at place t (of S keys; the T queries are the last T of them) sees the keys  max(document_start[t], t - window + 1) .. t.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/run.h"
+
+namespace trireme {
+
+// Pairs of query and key that the causal mask and the window leave, for one head and row: what attention's FLOPs count.
+// Document masks only lower it; they are not known beforehand and not counted.
+inline double attention_pairs(int64_t queries, int64_t keys, int64_t window) {
+  double pairs = 0;
+  for (int64_t t = keys - queries; t < keys; ++t) pairs += static_cast<double>(window > 0 && window < t + 1 ? window : t + 1);
+  return pairs;
+}
+
+struct AttentionForward {
+  static constexpr auto name = "attention";
+  Tensor out, lse;               // out  [B, T, H, D], [B, H, T] f32: log of the sum of exp(scale * q.k) over the visible keys
+  Tensor q, k, v;                // in   [B, T, H, D], [B, S, K, D], [B, S, K, D], S >= T
+  Tensor document_start{};       // in   [B, T] i32, optional: the first key of the query's own document, <= its place
+  int64_t window = 0;            // 0: no sliding window
+  float scale;                   // usually 1 / sqrt(D)
+  double flops() const {
+    return 4.0 * static_cast<double>(q.dim(0) * q.dim(2) * q.dim(3)) * attention_pairs(q.dim(1), k.dim(1), window);
+  }
+  void visit(auto& t) const { t.out(out, lse), t.in(q, k, v, document_start); }
+  void check() const {
+    expect_float(q, "q");
+    const int64_t b = q.dim(0), t = q.dim(1), h = q.dim(2), d = q.dim(3), s = k.dim(1), kv = k.dim(2);
+    expect(q, "q", {b, t, h, d});
+    expect(k, "k", q.dtype(), {b, s, kv, d});
+    expect(v, "v", q.dtype(), {b, s, kv, d});
+    expect(out, "out", q.dtype(), {b, t, h, d});
+    expect(lse, "lse", Dtype::f32, {b, h, t});
+    if (document_start) expect(document_start, "document_start", Dtype::i32, {b, t});
+    require(s >= t && kv > 0 && h % kv == 0, text("attention of ", q.shape_text(), " on ", k.shape_text()));
+  }
+};
+void launch(const Cpu&, const AttentionForward&);
+
+// Deterministic. Recomputes the probabilities from lse.
+struct AttentionBackward {
+  static constexpr auto name = "attention_backward";
+  Tensor dq, dk, dv;                    // out  [B, T, H, D], [B, T, K, D], [B, T, K, D]
+  Tensor dout, out, lse, q, k, v;       // in   as the forward left them, with S = T
+  Tensor document_start{};              // in   [B, T] i32, optional
+  int64_t window = 0;
+  float scale;
+  double flops() const {
+    return 10.0 * static_cast<double>(q.dim(0) * q.dim(2) * q.dim(3)) * attention_pairs(q.dim(1), k.dim(1), window);
+  }
+  void visit(auto& t) const { t.out(dq, dk, dv), t.in(dout, out, lse, q, k, v, document_start); }
+  void check() const {
+    AttentionForward{.out = out, .lse = lse, .q = q, .k = k, .v = v, .document_start = document_start, .scale = scale}.check();
+    AttentionForward{.out = dout, .lse = lse, .q = dq, .k = dk, .v = dv, .scale = scale}.check();
+    require(dq.same_shape(q) && dk.same_shape(k) && q.dim(1) == k.dim(1) && dq.dtype() == q.dtype(),
+            text("attention backward of ", q.shape_text(), " on ", k.shape_text()));
+  }
+};
+void launch(const Cpu&, const AttentionBackward&);
+
+}  // namespace trireme

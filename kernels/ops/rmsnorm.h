@@ -1,0 +1,51 @@
+// Residual sum and RMS normalisation, fused (Zhang and Sennrich, "Root mean square layer normalization", 2019):
+//     sum = x + residual;   y = sum * inv_rms * gain;   inv_rms = 1 / sqrt(mean(sum^2) + eps)     row by row
+#pragma once
+
+#include "kernels/run.h"
+
+namespace trireme {
+
+struct RmsNormForward {
+  static constexpr auto name = "rmsnorm";
+  Tensor y, inv_rms;             // out  [N, C], [N] f32
+  Tensor sum{};                  // out  [N, C]; with residual. The sum is rounded to its dtype before it is normalised
+  Tensor x, gain;                // in   [N, C], [C]
+  Tensor residual{};             // in   [N, C], optional
+  float eps = 1e-5f;
+  void visit(auto& t) const { t.out(y, inv_rms, sum), t.in(x, gain, residual); }
+  void check() const {
+    expect_float(x, "x");
+    expect(y, "y", x.dtype(), {x.rows(), x.cols()});
+    expect(inv_rms, "inv_rms", Dtype::f32, {x.rows()});
+    expect(gain, "gain", x.dtype(), {x.cols()});
+    require(sum.present() == residual.present(), text("sum and residual come together"));
+    if (sum) {
+      expect(sum, "sum", x.dtype(), {x.rows(), x.cols()});
+      expect(residual, "residual", x.dtype(), {x.rows(), x.cols()});
+    }
+  }
+};
+void launch(const Cpu&, const RmsNormForward&);
+
+// dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum or dy.
+struct RmsNormBackward {
+  static constexpr auto name = "rmsnorm_backward";
+  Tensor dx;                     // out  [N, C]
+  Tensor dgain;                  // add  [C] f32
+  Tensor dy, x, gain, inv_rms;   // in   [N, C], [N, C] (what was normalised: `sum` if there was one), [C], [N] f32
+  Tensor dsum{};                 // in   [N, C], optional: what flows back into the sum from its other use
+  void visit(auto& t) const { t.out(dx), t.add(dgain), t.in(dy, x, gain, inv_rms, dsum); }
+  void check() const {
+    expect_float(x, "x");
+    expect(dx, "dx", x.dtype(), {x.rows(), x.cols()});
+    expect(dy, "dy", x.dtype(), {x.rows(), x.cols()});
+    expect(gain, "gain", x.dtype(), {x.cols()});
+    expect(dgain, "dgain", Dtype::f32, {x.cols()});
+    expect(inv_rms, "inv_rms", Dtype::f32, {x.rows()});
+    if (dsum) expect(dsum, "dsum", x.dtype(), {x.rows(), x.cols()});
+  }
+};
+void launch(const Cpu&, const RmsNormBackward&);
+
+}  // namespace trireme

@@ -1,0 +1,50 @@
+// Counter-based random numbers: the value is a pure function of (key, counter), so any rank, thread or GPU gets the same bits for
+// the same element without sharing state. Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
+// easy as 1, 2, 3", SC 2011).
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+namespace trireme {
+
+constexpr std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low, uint64_t counter_high = 0) {
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  std::array<uint32_t, 4> c{static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32),
+                            static_cast<uint32_t>(counter_high), static_cast<uint32_t>(counter_high >> 32)};
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
+    c = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(b), static_cast<uint32_t>(a >> 32) ^ c[3] ^ k1,
+         static_cast<uint32_t>(a)};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return c;
+}
+
+// 64 mixed bits of (key, counter).
+constexpr uint64_t philox64(uint64_t key, uint64_t counter_low, uint64_t counter_high = 0) {
+  const auto c = philox(key, counter_low, counter_high);
+  return (static_cast<uint64_t>(c[0]) << 32) | c[1];
+}
+
+// Uniform in (0, 1): 53 bits, never an end point.
+constexpr double unit(uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1.0p-53; }
+
+// Standard normal, element `index` of the stream `key` (Box and Muller 1958).
+inline double normal(uint64_t key, uint64_t index) {
+  const auto c = philox(key, index);
+  const double u = unit((static_cast<uint64_t>(c[0]) << 32) | c[1]), v = unit((static_cast<uint64_t>(c[2]) << 32) | c[3]);
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * 3.14159265358979323846 * v);
+}
+
+// A key for a named stream of a seed: FNV-1a over the name, mixed with the seed.
+constexpr uint64_t stream_key(uint64_t seed, std::string_view name) {
+  uint64_t h = 0xcbf29ce484222325ull;
+  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return philox64(seed, h, 0x7472697265ull);
+}
+
+}  // namespace trireme

@@ -1,0 +1,86 @@
+// The `model:` section: which transformer.
+#pragma once
+
+#include "kernels/key.h"
+
+namespace trireme {
+
+enum class Family { gpt2, llama };
+
+template <>
+struct Names<Family> {
+  static constexpr std::array<std::string_view, 2> words{"gpt2", "llama"};
+};
+
+enum class RopeScaling { none, llama3 };
+
+template <>
+struct Names<RopeScaling> {
+  static constexpr std::array<std::string_view, 2> words{"none", "llama3"};
+};
+
+struct ModelConfig {
+  Family family = Family::llama;
+  int64_t layers = 6, width = 256, heads = 4, kv_heads = 0, head_size = 0, ffn = 0, vocab = 4096, context = 512;
+  bool tied = true;
+  double theta = 10000;
+  RopeScaling rope_scaling = RopeScaling::none;
+  double rope_factor = 8, rope_low_factor = 1, rope_high_factor = 4;
+  int64_t rope_original_context = 8192;
+  bool qk_norm = false, qkv_bias = false;
+  int64_t window = 0;
+  double norm_eps = 1e-5, init_std = 0.02, z_loss = 0;
+  bool document_mask = true, restart_positions = false;
+
+  void visit(auto& keys) {
+    keys("family", family, "gpt2: learned positions, LayerNorm, GELU, biases; llama: RoPE, RMSNorm, SwiGLU (also Mistral, Qwen)");
+    keys("layers", layers, "transformer blocks", at_least(1));
+    keys("width", width, "size of the residual stream", at_least(1));
+    keys("heads", heads, "query heads", at_least(1));
+    keys("kv_heads", kv_heads, "key-value heads; 0 takes heads", at_least(0));
+    keys("head_size", head_size, "size of a head; 0 takes width / heads", at_least(0));
+    keys("ffn", ffn, "hidden size of the MLP; 0 takes 4 width (gpt2) or 8/3 width rounded up to 64 (llama)", at_least(0));
+    keys("vocab", vocab, "entries of the embedding, at least the tokenizer's", at_least(2));
+    keys("context", context, "tokens of a training sequence", at_least(1));
+    keys("tied", tied, "the head's weight is the embedding's");
+    keys("theta", theta, "base of RoPE's wavelengths (llama)", above(0));
+    keys("rope_scaling", rope_scaling, "llama3: Llama 3.1's scaling of long wavelengths");
+    keys("rope_factor", rope_factor, "llama3 scaling: longest wavelengths are divided by it", at_least(1));
+    keys("rope_low_factor", rope_low_factor, "llama3 scaling: below original / low, wavelengths start to change", above(0));
+    keys("rope_high_factor", rope_high_factor, "llama3 scaling: wavelengths under original / high stay", above(0));
+    keys("rope_original_context", rope_original_context, "llama3 scaling: the context before it", at_least(1));
+    keys("qk_norm", qk_norm, "RMSNorm of each query and key head before RoPE (Qwen3)");
+    keys("qkv_bias", qkv_bias, "bias on the query, key and value projections (Qwen2); gpt2 always has it");
+    keys("window", window, "sliding window: keys a query sees, itself included; 0 sees all", at_least(0));
+    keys("norm_eps", norm_eps, "added to the variance in every norm", above(0));
+    keys("init_std", init_std, "standard deviation of initial weights; projections back to the stream use std / sqrt(2 layers)", above(0));
+    keys("z_loss", z_loss, "weight of the squared log normaliser in the loss", at_least(0));
+    keys("document_mask", document_mask, "attention never crosses a document's start");
+    keys("restart_positions", restart_positions, "positions count from each document's start instead of the sequence's");
+  }
+
+  // Fills in what follows from other keys. Call once, after reading.
+  void resolve() {
+    if (kv_heads == 0) kv_heads = heads;
+    if (head_size == 0) head_size = width / heads;
+    if (ffn == 0) ffn = family == Family::gpt2 ? 4 * width : (8 * width / 3 + 63) / 64 * 64;
+  }
+
+  // What does not go together, as (key, message) for each problem: `report("kv_heads", "must divide model.heads = 8")`.
+  void check(auto&& report) const {
+    if (head_size == 0) report("head_size", "0: model.width is smaller than model.heads");
+    if (heads % (kv_heads > 0 ? kv_heads : 1) != 0) report("kv_heads", "must divide model.heads = " + std::to_string(heads));
+    if (head_size == width / heads && width % heads != 0) report("width", "must be a multiple of model.heads = " + std::to_string(heads));
+    if (head_size > 512) report("head_size", "must be at most 512");
+    if (family == Family::llama && head_size % 2 != 0) report("head_size", "must be even: RoPE turns pairs");
+    if (family == Family::gpt2 && qk_norm) report("qk_norm", "belongs to model.family = llama");
+    if (family == Family::gpt2 && kv_heads != heads) report("kv_heads", "must be model.heads with model.family = gpt2");
+    if (rope_low_factor >= rope_high_factor) report("rope_low_factor", "must be below model.rope_high_factor");
+    if (vocab > 2147483647 || context > 2147483647) report("vocab", "and model.context must fit 31 bits");
+  }
+
+  int64_t q_width() const { return heads * head_size; }
+  int64_t kv_width() const { return kv_heads * head_size; }
+};
+
+}  // namespace trireme
