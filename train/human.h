@@ -1,0 +1,15 @@
+// Numbers as people read them. Pure, three significant digits, nothing depends on the locale.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+std::string human_count(double count);              // 950 -> "950", 1.234e6 -> "1.23M", 4.05e11 -> "405B"
+std::string human_bytes(double bytes);              // 1536 -> "1.5 KiB"
+std::string human_seconds(double seconds);          // 0.0123 -> "12.3ms", 4.21 -> "4.2s", 125 -> "2m 05s", 7384 -> "2h 03m"
+std::string fixed(double value, int decimals);      // 3.14159, 2 -> "3.14"; "nan", "inf" for what is not a number
+std::string significant(double value, int digits);  // 0.00012345, 3 -> "0.000123"; 1.5e-7, 3 -> "1.5e-07"
+
+}  // namespace trireme

@@ -1,0 +1,94 @@
+// The voice of the program: stdout, stderr, the line that lives at the bottom of a terminal, and the log of a run.
+//
+// Nothing else in the program writes to stdout or stderr. Lines carry no newline. Under several ranks, rank 0 speaks.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "train/human.h"
+#include "train/metrics.h"
+
+namespace trireme {
+
+void say(std::string_view line);       // stdout; a live progress line gives way and returns with its next update
+void complain(std::string_view line);  // stderr
+bool is_terminal();                    // stdout is a terminal of known width (a launcher's pseudo-terminal is not)
+
+// What a progress line shows; a total of 0 is unknown.
+struct Progress {
+  std::string label;
+  int64_t done = 0, total = 0;
+  std::string detail;  // to the right of the bar
+};
+
+// One line of at most `width` columns: label, bar, percentage, detail. What does not fit is left out from the right.
+std::string progress_line(const Progress& progress, int width, bool unicode);
+
+// Tells when something may happen again: at most once per period.
+class Throttle {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit Throttle(Clock::duration period) : period_(period) {}
+  bool due(Clock::time_point now);  // true starts a new period; the first call is due
+
+ private:
+  Clock::duration period_;
+  Clock::time_point next_{};
+};
+
+// The progress of one long piece of work. In a terminal a line redrawn at most ten times a second; elsewhere a plain line at most
+// every three seconds and every tenth of the way.
+class ProgressBar {
+ public:
+  using Format = std::string (*)(double);
+  ProgressBar(std::string label, int64_t total, Format format = human_count);  // total 0: unknown; human_bytes for bytes
+  ~ProgressBar();                                                              // without finish(): the line is erased
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void update(int64_t done);  // cheap: may be called for every item; one thread at a time
+  void finish();              // leaves one line with the count, the time and the rate
+
+ private:
+  std::string detail(double seconds) const;
+
+  Progress progress_;
+  Format format_;
+  bool terminal_, unicode_, finished_ = false;
+  Throttle throttle_;
+  std::chrono::steady_clock::time_point start_;
+  int64_t next_line_ = 0;
+};
+
+// The log of one run directory: metrics.jsonl, log.txt, report.html, and the progress line or plain lines on stdout.
+// Lines go to log.txt, and to stdout where it is no terminal, at the first step, at every log_every-th and at the last.
+// A full disk never stops the run: it is told once on stderr, and logging goes on when there is room.
+class RunLog {
+ public:
+  // The directory exists. resume_step: the step of the checkpoint that was restored, -1 for a fresh run. Error if it cannot be
+  // written.
+  RunLog(const std::string& directory, const std::string& title, int64_t total_steps, int64_t resume_step, int64_t log_every);
+  ~RunLog();  // without finish(): the report says that the run stopped early
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+
+  // Rows of the report's table: {"parameters", "6.1M"}, {"device", "..."}, ... The report also shows directory/config.yaml.
+  void facts(std::vector<std::pair<std::string, std::string>> rows);
+
+  void step(const StepRecord& record);
+  void eval(const EvalRecord& record);
+  void note(std::string_view line);                         // to stdout, and with the time to log.txt
+  void saved(int64_t step, int64_t bytes, double seconds);  // after a checkpoint is committed
+  void finish();                                            // the last call of a run that ends as it should
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trireme
