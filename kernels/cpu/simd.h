@@ -1,0 +1,68 @@
+// What the CPU kernels share: choosing T by dtype, bf16 <-> f32 and exp in forms that `#pragma omp simd` turns into vectors.
+//
+//     with_dtype(op.x.dtype(), [&](auto zero) {
+//       using T = decltype(zero);                       // float or Bf16
+//       const T* x = op.x.as<T>();
+//       #pragma omp simd
+//       for (int64_t i = 0; i < n; ++i) y[i] = to<T>(fast_exp(to_float(x[i])));
+//     });
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "kernels/tensor.h"
+
+namespace trireme {
+
+// Calls f with a float or a Bf16 of value 0. Throws Error for i32.
+template <class F>
+decltype(auto) with_dtype(Dtype dtype, F&& f) {
+  require(dtype != Dtype::i32, text("a kernel of i32, expected f32 or bf16"));
+  return dtype == Dtype::bf16 ? f(Bf16{}) : f(float{});
+}
+
+inline float to_float(float value) { return value; }
+inline float to_float(Bf16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
+
+// Rounds to nearest even; NaN stays NaN. Bf16's own constructor does the same, but its choice of two is no vector code.
+template <class T>
+T to(float value) {
+  if constexpr (kDtype<T> == Dtype::f32) {
+    return value;
+  } else {
+    const uint32_t u = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u);
+    const uint32_t quiet = u | 0x400000u;
+    T result;
+    result.bits = static_cast<uint16_t>((value == value ? rounded : quiet) >> 16);
+    return result;
+  }
+}
+
+// exp(x): relative error at most 1.2e-7 wherever the result is a normal float, subnormal results are right to their last bit or
+// two; exp(-inf) = 0, exp(x > 88.73) = inf, NaN stays NaN. Cody and Waite's reduction x = n ln 2 + r, |r| <= ln 2 / 2, then a
+// polynomial.
+inline float fast_exp(float x) {
+  const float clamped = x < -105.0f ? -105.0f : x > 90.0f ? 90.0f : x;  // a NaN passes both
+  constexpr float kShift = 0x1.8p23f;                                   // adding it rounds to an integer, kept in the low bits
+  const float shifted = clamped * 1.44269504f + kShift;
+  const float n = shifted - kShift;
+  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;  // Cephes' coefficients of (exp(r) - 1 - r) / r^2
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  // 2^n in two factors, so that neither overflows where the product does not.
+  const int32_t k = static_cast<int32_t>(std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kShift));
+  const int32_t half = k >> 1;
+  return p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((k - half + 127) << 23);
+}
+
+// 1 / (1 + exp(-x)); GELU's tanh form is x * sigmoid(2 u), since (1 + tanh(u)) / 2 = sigmoid(2 u).
+inline float fast_sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
+
+}  // namespace trireme

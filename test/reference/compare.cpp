@@ -1,0 +1,118 @@
+#include "test/reference/compare.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "kernels/philox.h"
+
+namespace trireme {
+
+HostTensor::HostTensor(Dtype dtype, std::initializer_list<int64_t> shape) : dtype_(dtype), shape_(shape) {
+  bytes_.resize(static_cast<size_t>(Tensor(nullptr, dtype, Place::none, shape).bytes()));
+}
+
+HostTensor::HostTensor(Dtype dtype, std::initializer_list<int64_t> shape, const Doubles& values) : HostTensor(dtype, shape) {
+  require(static_cast<int64_t>(values.size()) == size(), text(values.size(), " values for ", tensor().shape_text()));
+  for (int64_t i = 0; i < size(); ++i) set(i, values[static_cast<size_t>(i)]);
+}
+
+HostTensor::operator Tensor() const {
+  const auto& s = shape_;
+  void* data = bytes_.data();
+  switch (s.size()) {
+    case 1:
+      return Tensor(data, dtype_, Place::cpu, {s[0]});
+    case 2:
+      return Tensor(data, dtype_, Place::cpu, {s[0], s[1]});
+    case 3:
+      return Tensor(data, dtype_, Place::cpu, {s[0], s[1], s[2]});
+    default:
+      return Tensor(data, dtype_, Place::cpu, {s[0], s[1], s[2], s[3]});
+  }
+}
+
+int64_t HostTensor::size() const { return static_cast<int64_t>(bytes_.size()) / bytes_of(dtype_); }
+
+double HostTensor::operator[](int64_t i) const {
+  const Tensor t = *this;
+  if (dtype_ == Dtype::i32) return t.as<int32_t>()[i];
+  return dtype_ == Dtype::bf16 ? static_cast<float>(t.as<Bf16>()[i]) : t.as<float>()[i];
+}
+
+void HostTensor::set(int64_t i, double value) {
+  const Tensor t = *this;
+  if (dtype_ == Dtype::i32) t.as<int32_t>()[i] = static_cast<int32_t>(value);
+  if (dtype_ == Dtype::f32) t.as<float>()[i] = static_cast<float>(value);
+  if (dtype_ == Dtype::bf16) t.as<Bf16>()[i] = Bf16(static_cast<float>(value));
+}
+
+Doubles HostTensor::values() const {
+  Doubles values;
+  for (int64_t i = 0; i < size(); ++i) values.push_back((*this)[i]);
+  return values;
+}
+
+HostTensor random_tensor(Dtype dtype, std::initializer_list<int64_t> shape, uint64_t key, double stddev) {
+  HostTensor t(dtype, shape);
+  for (int64_t i = 0; i < t.size(); ++i) t.set(i, stddev * normal(key, static_cast<uint64_t>(i)));
+  return t;
+}
+
+HostTensor random_integers(std::initializer_list<int64_t> shape, uint64_t key, int64_t begin, int64_t end) {
+  HostTensor t(Dtype::i32, shape);
+  const auto range = static_cast<uint64_t>(end - begin);
+  for (int64_t i = 0; i < t.size(); ++i)
+    t.set(i, static_cast<double>(begin + static_cast<int64_t>(philox64(key, static_cast<uint64_t>(i)) % range)));
+  return t;
+}
+
+Doubles random_doubles(int64_t n, uint64_t key, double stddev) {
+  Doubles values;
+  for (int64_t i = 0; i < n; ++i) values.push_back(stddev * normal(key, static_cast<uint64_t>(i)));
+  return values;
+}
+
+double error_of(const Doubles& got, const Doubles& wanted) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (got.size() != wanted.size()) return kInfinity;
+  double squares = 0;
+  for (const double w : wanted) squares += std::isfinite(w) ? w * w : 0;
+  const double rms = wanted.empty() ? 0 : std::sqrt(squares / static_cast<double>(wanted.size()));
+  double worst = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double g = got[i], w = wanted[i];
+    if (g == w || (std::isnan(g) && std::isnan(w))) continue;
+    if (!std::isfinite(g) || !std::isfinite(w)) return kInfinity;
+    const double scale = std::abs(w) + rms;
+    worst = std::max(worst, scale > 0 ? std::abs(g - w) / scale : kInfinity);
+  }
+  return worst;
+}
+
+double dot(const Doubles& a, const Doubles& b) {
+  require(a.size() == b.size(), text("dot of ", a.size(), " and ", b.size(), " values"));
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+Doubles finite_differences(const std::function<double(const Doubles&)>& f, Doubles x, double h) {
+  Doubles gradient;
+  for (double& element : x) {
+    const double at = element;
+    element = at + h;
+    const double above = f(x);
+    element = at - h;
+    const double below = f(x);
+    element = at;
+    gradient.push_back((above - below) / (2 * h));
+  }
+  return gradient;
+}
+
+Threads::Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
+Threads::~Threads() { omp_set_num_threads(before_); }
+
+}  // namespace trireme
