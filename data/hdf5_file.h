@@ -50,8 +50,8 @@ struct Hdf5Layout {
 };
 
 // Makes `path` anew (replacing a file of that name) and returns the datasets in the order of `specs`. A dataset of 4 KiB or more
-// starts at a multiple of 4 KiB, in big files of up to 1 MiB. `user_block` bytes (0, or a power of two >= 512) in front belong to
-// the caller, as a hole until written; HDF5 tools skip them. Nothing is synced.
+// starts at a multiple of 4 KiB, in big files of up to 1 MiB. `user_block` bytes (0, or a power of two >= 4096, which then bounds
+// the alignment) in front belong to the caller, as a hole until written; HDF5 tools skip them. Nothing is synced.
 std::vector<Hdf5Dataset> create_hdf5(const std::string& path, const std::vector<Hdf5Spec>& specs,
                                      const std::vector<Hdf5Attribute>& attributes, int64_t user_block = 0);
 
