@@ -34,14 +34,14 @@ struct ModelConfig {
 
   void visit(auto& keys) {
     keys("family", family, "gpt2: learned positions, LayerNorm, GELU, biases; llama: RoPE, RMSNorm, SwiGLU (also Mistral, Qwen)");
-    keys("layers", layers, "transformer blocks", at_least(1));
-    keys("width", width, "size of the residual stream", at_least(1));
-    keys("heads", heads, "query heads", at_least(1));
-    keys("kv_heads", kv_heads, "key-value heads; 0 takes heads", at_least(0));
-    keys("head_size", head_size, "size of a head; 0 takes width / heads", at_least(0));
-    keys("ffn", ffn, "hidden size of the MLP; 0 takes 4 width (gpt2) or 8/3 width rounded up to 64 (llama)", at_least(0));
-    keys("vocab", vocab, "entries of the embedding, at least the tokenizer's", at_least(2));
-    keys("context", context, "tokens of a training sequence", at_least(1));
+    keys("layers", layers, "transformer blocks", between(1, 100000));
+    keys("width", width, "size of the residual stream", between(1, 1 << 24));
+    keys("heads", heads, "query heads", between(1, 1 << 20));
+    keys("kv_heads", kv_heads, "key-value heads; 0 takes heads", between(0, 1 << 20));
+    keys("head_size", head_size, "size of a head; 0 takes width / heads", between(0, 512));
+    keys("ffn", ffn, "hidden size of the MLP; 0 takes 4 width (gpt2) or 8/3 width rounded up to 64 (llama)", between(0, 1 << 26));
+    keys("vocab", vocab, "entries of the embedding, at least the tokenizer's", between(2, 2147483647));
+    keys("context", context, "tokens of a training sequence", between(1, 2147483647));
     keys("tied", tied, "the head's weight is the embedding's");
     keys("theta", theta, "base of RoPE's wavelengths (llama)", above(0));
     keys("rope_scaling", rope_scaling, "llama3: Llama 3.1's scaling of long wavelengths");
@@ -51,7 +51,7 @@ struct ModelConfig {
     keys("rope_original_context", rope_original_context, "llama3 scaling: the context before it", at_least(1));
     keys("qk_norm", qk_norm, "RMSNorm of each query and key head before RoPE (Qwen3)");
     keys("qkv_bias", qkv_bias, "bias on the query, key and value projections (Qwen2); gpt2 always has it");
-    keys("window", window, "sliding window: keys a query sees, itself included; 0 sees all", at_least(0));
+    keys("window", window, "sliding window: keys a query sees, itself included; 0 sees all", between(0, 2147483647));
     keys("norm_eps", norm_eps, "added to the variance in every norm", above(0));
     keys("init_std", init_std, "standard deviation of initial weights; projections back to the stream use std / sqrt(2 layers)", above(0));
     keys("z_loss", z_loss, "weight of the squared log normaliser in the loss", at_least(0));
@@ -71,12 +71,12 @@ struct ModelConfig {
     if (head_size == 0) report("head_size", "0: model.width is smaller than model.heads");
     if (heads % (kv_heads > 0 ? kv_heads : 1) != 0) report("kv_heads", "must divide model.heads = " + std::to_string(heads));
     if (head_size == width / heads && width % heads != 0) report("width", "must be a multiple of model.heads = " + std::to_string(heads));
-    if (head_size > 512) report("head_size", "must be at most 512");
+    if (head_size > 512) report("head_size", "must be at most 512 (0 takes width / heads)");
     if (family == Family::llama && head_size % 2 != 0) report("head_size", "must be even: RoPE turns pairs");
     if (family == Family::gpt2 && qk_norm) report("qk_norm", "belongs to model.family = llama");
+    if (family == Family::gpt2 && rope_scaling != RopeScaling::none) report("rope_scaling", "belongs to model.family = llama");
     if (family == Family::gpt2 && kv_heads != heads) report("kv_heads", "must be model.heads with model.family = gpt2");
     if (rope_low_factor >= rope_high_factor) report("rope_low_factor", "must be below model.rope_high_factor");
-    if (vocab > 2147483647 || context > 2147483647) report("vocab", "and model.context must fit 31 bits");
   }
 
   int64_t q_width() const { return heads * head_size; }

@@ -1,0 +1,63 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+constexpr size_t kChunk = 128;  // tokens of one pass over a prompt: bounds the temporaries
+
+}  // namespace
+
+Decoder::Decoder(const ModelConfig& config, Dtype dtype, Arenas& arenas, Stream& stream)
+    : config_(config), dtype_(dtype), temporaries_(arenas.temporaries) {
+  parameters_ = take_weights(weights_, config, dtype, arenas.weights);
+  rope_ = take_rope(config, arenas.activations, stream);
+  tokens_ = arenas.activations.take(Dtype::i32, {config.context});
+  positions_ = arenas.activations.take(Dtype::i32, {config.context});
+  for (int64_t i = 0; i < config.layers; ++i) {
+    k_.push_back(arenas.activations.take(dtype, {config.context, config.kv_heads, config.head_size}));
+    v_.push_back(arenas.activations.take(dtype, {config.context, config.kv_heads, config.head_size}));
+  }
+  logits_ = arenas.activations.take(Dtype::f32, {1, config.vocab});
+  if (positions_.data() == nullptr) return;
+  for (int64_t i = 0; i < config.context; ++i) positions_.as<int32_t>()[i] = static_cast<int32_t>(i);
+}
+
+void Decoder::feed(Stream& stream, std::span<const int32_t> tokens) {
+  require(static_cast<int64_t>(tokens.size()) <= capacity() - length_,
+          text(tokens.size(), " tokens on top of ", length_, " exceed the context of ", capacity()));
+  for (; !tokens.empty(); tokens = tokens.subspan(std::min(kChunk, tokens.size())))
+    feed_chunk(stream, tokens.first(std::min(kChunk, tokens.size())));
+}
+
+void Decoder::feed_chunk(Stream& stream, std::span<const int32_t> tokens) {
+  const int64_t n = static_cast<int64_t>(tokens.size()), end = length_ + n;
+  if (tokens_.data() != nullptr) std::copy(tokens.begin(), tokens.end(), tokens_.as<int32_t>() + length_);
+  const Microbatch batch{.rows = 1, .context = n, .tokens = tokens_.slice(length_, end), .positions = positions_.slice(length_, end)};
+  Pass pass{.stream = stream, .temporaries = temporaries_, .config = config_, .batch = batch, .rope = rope_, .dtype = dtype_};
+  const Frame frame(temporaries_);
+  Tensor delta = pass.temporary(config_.width), x = pass.temporary(config_.width), next = pass.temporary(config_.width);
+  embedding_forward(pass, weights_.embedding, x);
+  Residual residual{.x = x};
+  for (size_t i = 0; i < k_.size(); ++i) {
+    const Frame layer(temporaries_);
+    BlockSaved saved;
+    saved.take(temporaries_, config_, 1, n, dtype_);
+    // The stream enters in x and leaves in `next`; the layer's other memory is given back.
+    if (i == 0) saved.attention_norm.sum = x;
+    saved.mlp_norm.sum = i % 2 == 0 ? next : x;
+    saved.attention.k = k_[i].slice(length_, end);
+    saved.attention.v = v_[i].slice(length_, end);
+    saved.attention.cached_k = k_[i].slice(0, end).view({1, end, config_.kv_heads, config_.head_size});
+    saved.attention.cached_v = v_[i].slice(0, end).view({1, end, config_.kv_heads, config_.head_size});
+    residual = block_forward(pass, weights_.blocks[i], saved, residual, delta);
+  }
+  NormSaved last;
+  last.take(temporaries_, config_, n, dtype_);
+  norm_forward(pass, weights_.head.norm, last, residual);
+  head_logits(pass, weights_.head, last.y.slice(n - 1, n), logits_);
+  length_ = end;
+}
+
+}  // namespace trireme

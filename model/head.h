@@ -1,0 +1,30 @@
+// From the residual stream to the loss: final norm, classifier, cross entropy. The batch passes in chunks of rows, so that logits
+// never take more than kChunkBytes; forward and backward of a chunk follow each other while its logits are there.
+#pragma once
+
+#include "model/norm.h"
+
+namespace trireme {
+
+struct HeadWeights {
+  NormWeights norm;
+  Tensor classifier;        // [V, C]; tied: the embedding's table, declared there
+  void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config);
+};
+
+// Where losses end up: total [1] f32 += scale * (sum of the batch's losses).
+struct LossSum {
+  Tensor total;             // [1] f32
+  float scale = 1;          // 1 / (valid targets of the global batch)
+};
+
+inline constexpr int64_t kChunkBytes = 128 << 20;  // f32 logits of a chunk
+
+// logits [N, V] f32 of the normalised rows x [N, C].
+void head_logits(Pass& pass, const HeadWeights& weights, Tensor x, Tensor logits);
+// The loss of the normalised rows x [N, C].
+void head_loss(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss);
+// The loss, dx [N, C], and the classifier's gradient; all scaled by loss.scale.
+void head_loss_backward(Pass& pass, const HeadWeights& weights, HeadWeights& gradients, Tensor x, Tensor dx, const LossSum& loss);
+
+}  // namespace trireme

@@ -1,0 +1,103 @@
+#include "model/stage.h"
+
+#include "kernels/ops/rope.h"
+
+namespace trireme {
+
+void StageWeights::declare(const WeightVisitor& visit, const ModelConfig& config) {
+  embedding.declare(visit, "embedding", config);
+  blocks.resize(static_cast<size_t>(config.layers));
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i].declare(visit, "layers." + std::to_string(i), config);
+  head.declare(visit, "head", config);
+  if (config.tied) head.classifier = embedding.table;
+}
+
+namespace {
+
+Tensor take(Arena& arena, Dtype dtype, const WeightSpec& spec) {
+  return spec.shape.size() == 1 ? arena.take(dtype, {spec.shape[0]}) : arena.take(dtype, {spec.shape[0], spec.shape[1]});
+}
+
+}  // namespace
+
+std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena) {
+  std::vector<Parameter> parameters;
+  const auto visit = [&](Tensor& t, const WeightSpec& spec) {
+    t = take(arena, dtype, spec);
+    parameters.push_back({.spec = spec, .weight = t, .gradient = {}});
+  };
+  weights.declare(visit, config);
+  return parameters;
+}
+
+Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream) {
+  if (config.family != Family::llama) return {};
+  const bool scaled = config.rope_scaling == RopeScaling::llama3;
+  Tensor table = arena.take(Dtype::f32, {config.context, config.head_size / 2, 2});
+  run(stream, RopeTable{.table = table, .theta = config.theta, .factor = scaled ? config.rope_factor : 1,
+                        .low_factor = config.rope_low_factor, .high_factor = config.rope_high_factor,
+                        .original_context = static_cast<double>(config.rope_original_context)});
+  return table;
+}
+
+Stage::Stage(const ModelConfig& config, const PassShape& shape, Arenas& arenas, Stream& stream)
+    : config_(config), shape_(shape), temporaries_(arenas.temporaries) {
+  parameters_ = take_weights(weights_, config, shape.dtype, arenas.weights);
+  size_t next = 0;
+  const auto visit = [&](Tensor& t, const WeightSpec& spec) {
+    parameters_[next++].gradient = t = take(arenas.gradients, Dtype::f32, spec);
+  };
+  gradients_.declare(visit, config);
+  rope_ = take_rope(config, arenas.activations, stream);
+  saved_.resize(static_cast<size_t>(config.layers));
+  for (BlockSaved& saved : saved_) saved.take(arenas.activations, config, shape.rows, shape.context, shape.dtype);
+  head_norm_.take(arenas.activations, config, shape.rows * shape.context, shape.dtype);
+}
+
+Pass Stage::pass(Stream& stream, const Microbatch& batch) {
+  require(batch.rows == shape_.rows && batch.context == shape_.context,
+          text("a batch of ", batch.rows, " x ", batch.context, " for a stage of ", shape_.rows, " x ", shape_.context));
+  return {.stream = stream, .temporaries = temporaries_, .config = config_, .batch = batch, .rope = rope_, .dtype = shape_.dtype};
+}
+
+void Stage::forward(Stream& stream, const Microbatch& batch) {
+  Pass pass = this->pass(stream, batch);
+  const Frame frame(temporaries_);
+  Tensor delta = pass.temporary(config_.width);
+  // 1. tokens to the stream
+  Residual residual{.x = saved_.front().attention_norm.sum};
+  embedding_forward(pass, weights_.embedding, residual.x);
+  // 2. the blocks
+  for (size_t i = 0; i < saved_.size(); ++i) residual = block_forward(pass, weights_.blocks[i], saved_[i], residual, delta);
+  // 3. the last norm; the classifier follows in backward, evaluate or logits
+  norm_forward(pass, weights_.head.norm, head_norm_, residual);
+}
+
+void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& loss) {
+  Pass pass = this->pass(stream, batch);
+  const Frame frame(temporaries_);
+  Tensor d = pass.temporary(config_.width);
+  // 3.
+  {
+    const Frame inner(temporaries_);
+    Tensor dnorm = pass.temporary(config_.width);
+    head_loss_backward(pass, weights_.head, gradients_.head, head_norm_.y, dnorm, loss);
+    norm_backward(pass, weights_.head.norm, gradients_.head.norm, head_norm_, dnorm, d, true);
+  }
+  // 2.
+  for (size_t i = saved_.size(); i-- > 0;) block_backward(pass, weights_.blocks[i], gradients_.blocks[i], saved_[i], d);
+  // 1.
+  embedding_backward(pass, gradients_.embedding, d);
+}
+
+void Stage::evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss) {
+  Pass pass = this->pass(stream, batch);
+  head_loss(pass, weights_.head, head_norm_.y, loss);
+}
+
+void Stage::logits(Stream& stream, const Microbatch& batch, Tensor logits) {
+  Pass pass = this->pass(stream, batch);
+  head_logits(pass, weights_.head, head_norm_.y, logits);
+}
+
+}  // namespace trireme

@@ -1,0 +1,71 @@
+// Stage: this rank's slice of the model: weights, gradients and saved activations, taken once from the arenas.
+//
+// On Place::none the same code runs on memory that is only counted; that is how the plan knows the arenas' sizes.
+#pragma once
+
+#include "model/block.h"
+#include "model/embedding.h"
+#include "model/head.h"
+
+namespace trireme {
+
+struct StageWeights {
+  EmbeddingWeights embedding;
+  std::vector<BlockWeights> blocks;
+  HeadWeights head;
+  // Visits every weight in the order of the forward pass.
+  void declare(const WeightVisitor& visit, const ModelConfig& config);
+};
+
+// A weight, what the listing says of it, and its gradient (absent in a Stage that only infers).
+struct Parameter {
+  WeightSpec spec;
+  Tensor weight;            // in the step's dtype
+  Tensor gradient;          // f32
+};
+
+// Takes all weights of the model from `arena`, in the order of the listing. Gradients are left absent.
+std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena);
+// The table of cosines and sines, [context, D/2, 2] f32, computed by `stream`; absent for gpt2.
+Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream);
+
+// The shape of a pass: B rows of T tokens, and the dtype of its weights and activations.
+struct PassShape {
+  int64_t rows, context;
+  Dtype dtype;
+};
+
+class Stage {
+ public:
+  // For training: weights, f32 gradients and activations of one microbatch.
+  Stage(const ModelConfig& config, const PassShape& shape, Arenas& arenas, Stream& stream);
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const ModelConfig& config() const { return config_; }
+  const PassShape& shape() const { return shape_; }
+  const StageWeights& weights() const { return weights_; }
+  Tensor rope() const { return rope_; }
+
+  // Keeps in the saved activations what backward needs. The batch has the Stage's shape.
+  void forward(Stream& stream, const Microbatch& batch);
+  // The loss of the last forward's batch, added to `loss`; the gradients, scaled alike, added to gradients().
+  void backward(Stream& stream, const Microbatch& batch, const LossSum& loss);
+  // The loss of the last forward's batch, without gradients.
+  void evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss);
+  // logits [N, V] f32 of the last forward's batch.
+  void logits(Stream& stream, const Microbatch& batch, Tensor logits);
+
+ private:
+  Pass pass(Stream& stream, const Microbatch& batch);
+
+  ModelConfig config_;
+  PassShape shape_;
+  Arena& temporaries_;
+  StageWeights weights_, gradients_;
+  std::vector<Parameter> parameters_;
+  Tensor rope_;                    // [context, D/2, 2] f32, llama only
+  std::vector<BlockSaved> saved_;
+  NormSaved head_norm_;
+};
+
+}  // namespace trireme
