@@ -1,0 +1,63 @@
+# What people do here. CMake compiles, scripts/ sets up and runs; this file only joins them.
+#   make          compile everything into build/
+#   make train    set up, compile, train the quickstart model     make train ARGS="--set train.steps=200"
+#   make test     set up, compile, all tests, then again with address, undefined-behaviour and thread sanitizers
+#   make unit     all tests, without sanitizers
+#   make bench    speed of the kernels and of a training step on this machine
+#   make check    format, include arrows, warnings                make format   rewrites the sources
+.PHONY: build train test unit bench check format clean
+.DEFAULT_GOAL := build
+
+jobs    := $(shell nproc)
+sources := $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' 2> /dev/null)
+ctest   := ctest --parallel $(jobs) --output-on-failure --test-dir
+# Formatting differs between versions of clang-format; the house is written with 14.
+format  := $(shell command -v clang-format-14 || { clang-format --version 2> /dev/null | grep -q 'version 14\.' && echo clang-format; })
+
+build: build/build.ninja
+	cmake --build build
+
+build/build.ninja:
+	cmake -S . -B build -G Ninja
+build/asan/build.ninja:
+	cmake -S . -B build/asan -G Ninja -DTRIREME_SANITIZE=address,undefined
+build/tsan/build.ninja:
+	cmake -S . -B build/tsan -G Ninja -DTRIREME_SANITIZE=thread
+
+train:
+	@scripts/setup.sh
+	@$(MAKE) --no-print-directory build/build.ninja
+	cmake --build build --target trireme
+	@scripts/quickstart.sh $(ARGS)
+
+# The three builds' tests run as one list, so that ctest's last line speaks for all of them.
+test:
+	@scripts/setup.sh
+	@$(MAKE) --no-print-directory build build/asan/build.ninja build/tsan/build.ninja
+	cmake --build build/asan --target tests
+	cmake --build build/tsan --target tests
+	@mkdir -p build/tests
+	@echo 'subdirs("$(CURDIR)/build" "$(CURDIR)/build/asan" "$(CURDIR)/build/tsan")' > build/tests/CTestTestfile.cmake
+	$(ctest) build/tests
+
+unit: build
+	$(ctest) build
+
+bench: build
+	build/trireme bench kernels
+	build/trireme bench step configs/gpt2-124m.yaml
+
+check: build
+ifeq ($(format),)
+	@echo "check: formatting not checked: clang-format 14 is not here"
+else
+	$(format) --dry-run --Werror $(sources)
+endif
+	build/test/test_house
+
+format:
+	@test -n "$(format)" || { echo "format: clang-format 14 is not here" >&2; exit 1; }
+	$(format) -i $(sources)
+
+clean:
+	rm -rf build

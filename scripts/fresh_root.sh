@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Proves that a stock system and a clone are enough: makes a fresh root of a distribution, clones this checkout's HEAD into it, and
+# runs there what a newcomer runs. Prints the last lines and the time of each.
+#   scripts/fresh_root.sh [bookworm|trixie|noble] [TARGET...]      targets of make; without: train test
+# Needs root, debootstrap and 4 GB under $TRIREME_ROOTS (default /var/tmp/trireme-roots). The base system is kept there as a tar
+# file; the root itself, NAME/, is made anew each time and left for a look. The mirror is $TRIREME_MIRROR, or the one apt uses here.
+set -euo pipefail
+
+suite=${1:-trixie}
+targets=("${@:2}")
+[ ${#targets[@]} -gt 0 ] || targets=(train test)
+roots=${TRIREME_ROOTS:-/var/tmp/trireme-roots}
+root=$roots/$suite
+checkout=$(cd "$(dirname "$0")/.." && pwd)
+
+if [ "$(id -u)" != 0 ]; then echo "fresh_root: chroot and mounts need root" >&2; exit 1; fi
+command -v debootstrap > /dev/null || { echo "fresh_root: needs the package debootstrap" >&2; exit 1; }
+
+# The first archive apt reads packages from, where this machine runs the wanted distribution; else that distribution's own.
+mirror() {
+  local origin=Debian default=http://deb.debian.org/debian
+  if [ "$suite" = noble ]; then origin=Ubuntu default=http://archive.ubuntu.com/ubuntu; fi
+  local found
+  # shellcheck disable=SC2016  # apt fills them in
+  found=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' | awk -v o="$origin" '$1 == o { print $2; exit }')
+  echo "${TRIREME_MIRROR:-${found:-$default}}"
+}
+
+make_base() {
+  echo "fresh_root: debootstrap $suite"
+  rm -rf "$root.base"
+  debootstrap "$suite" "$root.base" "$(mirror)" > "$root.log" 2>&1 || { tail "$root.log" >&2; exit 1; }
+  tar -C "$root.base" -cf "$root.tar.new" .
+  mv "$root.tar.new" "$root.tar"
+  rm -rf "$root.base"
+}
+
+# What the network needs here, it needs in there: name servers, hosts, apt's proxies. Nothing else is carried over.
+carry_network() {
+  cp /etc/resolv.conf /etc/hosts "$root/etc/"
+  apt-config dump | grep -iE '^Acquire::(http|https)::Proxy' > "$root/etc/apt/apt.conf.d/80proxy" || true
+}
+
+# inside COMMAND: runs it in the root, with mounts that vanish with the process.
+inside() {
+  # shellcheck disable=SC2016  # the inner shell fills them in
+  unshare --mount --pid --fork --propagation private bash -euc '
+    root=$1
+    mount -t proc proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs tmpfs "$root/dev/shm"
+    exec chroot "$root" /usr/bin/env -i HOME=/root TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+      ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+      bash -c "cd /root/trireme && $2" < /dev/null
+  ' bash "$root" "$1"
+}
+
+timed() {
+  local begin=$SECONDS log=$root.${2:-command}.log status=0
+  echo "== $suite: $1"
+  inside "$1" > "$log" 2>&1 || status=$?
+  tail -n "${TAIL:-12}" "$log"
+  echo "== $suite: $1: exit $status after $((SECONDS - begin)) s (all of it: $log)"
+  return "$status"
+}
+
+mkdir -p "$roots"
+[ -e "$root.tar" ] || make_base
+rm -rf "$root"
+mkdir "$root"
+tar -C "$root" -xf "$root.tar"
+carry_network
+git clone --quiet "$checkout" "$root/root/trireme"
+
+timed 'scripts/setup.sh' setup  # first by itself: a stock system has no make
+for target in "${targets[@]}"; do timed "make $target" "$target"; done
