@@ -53,7 +53,8 @@ struct ModelConfig {
     keys("qkv_bias", qkv_bias, "bias on the query, key and value projections (Qwen2); gpt2 always has it");
     keys("window", window, "sliding window: keys a query sees, itself included; 0 sees all", between(0, 2147483647));
     keys("norm_eps", norm_eps, "added to the variance in every norm", above(0));
-    keys("init_std", init_std, "standard deviation of initial weights; projections back to the stream use std / sqrt(2 layers)", above(0));
+    keys("init_std", init_std, "standard deviation of initial weights; projections back to the stream use std / sqrt(2 layers)",
+         above(0));
     keys("z_loss", z_loss, "weight of the squared log normaliser in the loss", at_least(0));
     keys("document_mask", document_mask, "attention never crosses a document's start");
     keys("restart_positions", restart_positions, "positions count from each document's start instead of the sequence's");
@@ -70,7 +71,8 @@ struct ModelConfig {
   void check(auto&& report) const {
     if (head_size == 0) report("head_size", "0: model.width is smaller than model.heads");
     if (heads % (kv_heads > 0 ? kv_heads : 1) != 0) report("kv_heads", "must divide model.heads = " + std::to_string(heads));
-    if (head_size == width / heads && width % heads != 0) report("width", "must be a multiple of model.heads = " + std::to_string(heads));
+    if (head_size == width / heads && width % heads != 0)
+      report("width", "must be a multiple of model.heads = " + std::to_string(heads));
     if (head_size > 512) report("head_size", "must be at most 512 (0 takes width / heads)");
     if (family == Family::llama && head_size % 2 != 0) report("head_size", "must be even: RoPE turns pairs");
     if (family == Family::gpt2 && qk_norm) report("qk_norm", "belongs to model.family = llama");

@@ -9,10 +9,21 @@ struct ParallelConfig {
   int64_t dp = 0, pp = 1, cp = 1, tp = 1;
 
   void visit(auto& keys) {
-    keys("dp", dp, "replicas, each with its own part of the batch; 0 takes ranks / (pp cp tp)", at_least(0));
-    keys("pp", pp, "pipeline stages", at_least(1));
-    keys("cp", cp, "parts of the context", at_least(1));
-    keys("tp", tp, "parts of each tensor", at_least(1));
+    keys("dp", dp, "replicas, each with its own part of the batch; 0 takes ranks / (pp cp tp)", between(0, 1e6));
+    keys("pp", pp, "pipeline stages", between(1, 1e6));
+    keys("cp", cp, "parts of the context", between(1, 1e6));
+    keys("tp", tp, "parts of each tensor", between(1, 1e6));
+  }
+
+  // What this version cannot do yet, as (key, message) for each problem.
+  void check(auto&& report) const {
+    const auto one = [&](const char* key, int64_t parts) {
+      if (parts > 1) report(key, "this version runs one rank: must be 1");
+    };
+    one("dp", dp);
+    one("pp", pp);
+    one("cp", cp);
+    one("tp", tp);
   }
 };
 

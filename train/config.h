@@ -1,5 +1,7 @@
-// The `train:` section, and RunConfig: the whole YAML file, section by section.
+// The `train:` section, and RunConfig: the whole configuration, read from a YAML file and written back.
 #pragma once
+
+#include <algorithm>
 
 #include "checkpoint/config.h"
 #include "data/config.h"
@@ -29,9 +31,10 @@ struct TrainConfig {
   void visit(auto& keys) {
     keys("name", name, "the run directory is runs/NAME");
     keys("runs", runs, "directory of run directories");
-    keys("steps", steps, "optimizer steps", at_least(1));
-    keys("batch", batch, "sequences of one optimizer step, over all replicas", at_least(1));
-    keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch", at_least(0));
+    keys("steps", steps, "optimizer steps", between(1, 1e12));
+    keys("batch", batch, "sequences of one optimizer step, over all replicas", between(1, 1e9));
+    keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch",
+         between(0, 1e9));
     keys("seed", seed, "of the initial weights and of the data order", at_least(0));
     keys("lr", lr, "peak learning rate", above(0));
     keys("min_lr", min_lr, "final learning rate, as a fraction of lr", between(0, 1));
@@ -47,7 +50,20 @@ struct TrainConfig {
     keys("eval_sequences", eval_sequences, "validation sequences of one evaluation; 0: all", at_least(0));
     keys("log_every", log_every, "steps between lines in log.txt", at_least(1));
   }
+
+  // What does not go together, as (key, message) for each problem.
+  void check(auto&& report) const {
+    if (name.empty() || name == "." || name == ".." || name.find_first_of("/\n") != std::string::npos || name.size() > 200)
+      report("name", "must be the name of a directory, without '/' and of at most 200 bytes");
+    if (runs.empty()) report("runs", "must name a directory");
+    if (warmup > steps) report("warmup", "must not exceed train.steps = " + std::to_string(steps));
+    if (beta1 >= 1) report("beta1", "must be below 1");
+    if (beta2 >= 1) report("beta2", "must be below 1");
+  }
 };
+
+// What a config is read for. A plan, a bench or a list needs no data.
+enum class Purpose { plan, train };
 
 struct RunConfig {
   KernelsConfig kernels;
@@ -66,6 +82,43 @@ struct RunConfig {
     section("checkpoint", checkpoint);
     section("train", train);
   }
+
+  // Fills in what follows from other keys. parallel.dp stays 0 (automatic): it follows from the ranks of a start.
+  void resolve() {
+    model.resolve();
+    if (train.microbatch == 0) train.microbatch = train.batch / std::max<int64_t>(parallel.dp, 1);
+  }
+
+  // What does not go together, after resolve(): report("train.warmup", "must not exceed train.steps = 10") for each problem.
+  void check(Purpose purpose, auto&& report) const {
+    model.check([&](const std::string& key, const std::string& problem) { report("model." + key, problem); });
+    parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });
+    train.check([&](const std::string& key, const std::string& problem) { report("train." + key, problem); });
+    const int64_t replicas = std::max<int64_t>(parallel.dp, 1);
+    if (train.batch % replicas != 0) {
+      report("train.batch", "must be a multiple of parallel.dp = " + std::to_string(replicas));
+    } else if (train.batch / replicas % train.microbatch != 0) {
+      report("train.microbatch", "must divide train.batch / parallel.dp = " + std::to_string(train.batch / replicas));
+    }
+    if (static_cast<double>(train.steps) * static_cast<double>(train.batch) * static_cast<double>(model.context) > 9e18)
+      report("train.steps", "times train.batch times model.context is more tokens than 63 bits count");
+    if (purpose == Purpose::train && data.train.empty())
+      report("data.train", "names no token shards; make some with 'trireme data build'");
+  }
 };
+
+// Reads the file, applies the overrides ("section.key=value") in order (the last of a key wins) and resolves what follows from
+// other keys. A list in an override is written a,b or [a, b].
+// ConfigError holds one line for every problem of both: "configs/x.yaml:12: model.heads = 7: ..." or "--set model.heads=7: ...".
+RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides, Purpose purpose = Purpose::train);
+
+// The whole config, every key; reading it back gives the same bits.
+std::string to_yaml(const RunConfig& config);
+
+// Every key with its type, limits, default and meaning, section by section.
+std::string config_help();
+
+// "model.layers: 6 -> 12" for each key whose value differs from a to b.
+std::vector<std::string> differences(const RunConfig& a, const RunConfig& b);
 
 }  // namespace trireme

@@ -1,0 +1,88 @@
+#include "parallel/world.h"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+namespace trireme {
+namespace {
+
+int64_t number_in(const char* variable, const std::string& value) {
+  int64_t number = 0;
+  const auto [stop, status] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (status != std::errc() || stop != value.data() + value.size() || number < 1)
+    throw ConfigError(text(variable, " = ", value, ": must be a number of ranks; start without it, or under mpirun or srun"));
+  return number;
+}
+
+// Called with MPI's return value; MPI's own handler usually ends the program before.
+void ok(int status) {
+  if (status == MPI_SUCCESS) return;
+  char message[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, message, &length);
+  throw Error("MPI: " + std::string(message, static_cast<size_t>(length)));
+}
+
+}  // namespace
+
+std::string environment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? "" : value;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+std::optional<int64_t> launched_ranks() {
+  // mpirun of Open MPI; of MPICH and Intel MPI.
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const std::string value = environment(variable); !value.empty()) return number_in(variable, value);
+  // A step of srun. Not SLURM_NTASKS: a batch script holds that too, outside of any srun. A step of one task without PMIx is a
+  // plain start.
+  if (const std::string tasks = environment("SLURM_STEP_NUM_TASKS"); !tasks.empty() && !environment("SLURM_PROCID").empty()) {
+    const int64_t ranks = number_in("SLURM_STEP_NUM_TASKS", tasks);
+    if (ranks > 1 || !environment("PMIX_RANK").empty()) return ranks;
+  }
+  if (!environment("PMIX_RANK").empty() || !environment("PMI_RANK").empty()) return 0;
+  return std::nullopt;
+}
+
+World::Session::Session(bool wanted) : up(wanted) {
+  if (!up) return;
+  int provided = 0;
+  ok(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
+  if (provided < MPI_THREAD_MULTIPLE) throw ConfigError("this MPI was built without MPI_THREAD_MULTIPLE; choose another MPI");
+}
+
+World::Session::~Session() {
+  if (up) MPI_Finalize();
+}
+
+World::World() : session_(launched_ranks().has_value()) {
+  if (!session_.up) return;
+  ok(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
+  ok(MPI_Comm_size(MPI_COMM_WORLD, &size_));
+  MPI_Comm node = MPI_COMM_NULL;
+  ok(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  ok(MPI_Comm_rank(node, &local_rank_));
+  ok(MPI_Comm_size(node, &local_size_));
+  ok(MPI_Comm_free(&node));
+  const int64_t promised = *launched_ranks();
+  if (promised > 0 && promised != size_)
+    throw ConfigError(text("the launcher started ", promised, " ranks but MPI sees ", size_,
+                           ": start with the mpirun of the MPI this program was built with, or with srun --mpi=pmix"));
+  if (size_ > 1) throw ConfigError(text("started with ", size_, " ranks: this version runs one rank"));
+}
+
+void World::abort(ExitCode code) const {
+  if (session_.up) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+  std::_Exit(static_cast<int>(code));
+}
+
+}  // namespace trireme

@@ -1,0 +1,53 @@
+// The ranks of this start: MPI up and down, and the environment that a launcher leaves.
+//
+// MPI is initialised only where a launcher's environment says that this process is one of several (or of a set of one), so a plain
+// start works where MPI cannot.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kernels/check.h"
+
+namespace trireme {
+
+class World {
+ public:
+  // ConfigError when there are several ranks, which this version cannot use, or when MPI sees other ranks than the launcher
+  // started.
+  World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int local_rank() const { return local_rank_; }  // among the ranks of this node
+  int local_size() const { return local_size_; }
+  bool launched() const { return session_.up; }  // by a launcher: MPI is initialised
+
+  // Ends every rank with this code, from any thread. The message has been printed before.
+  [[noreturn]] void abort(ExitCode code) const;
+
+ private:
+  struct Session {  // initialises MPI and finalises it, also when World's constructor throws
+    explicit Session(bool wanted);
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+    bool up;
+  };
+
+  Session session_;
+  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+};
+
+// The ranks that a launcher's environment promises: 1 to many; 0 when there is a launcher that does not say; nothing without one.
+// ConfigError when the environment holds no number there.
+std::optional<int64_t> launched_ranks();
+
+// An environment variable's value; "" when it is not set.
+std::string environment(const std::string& name);
+
+std::string host_name();
+
+}  // namespace trireme

@@ -1,0 +1,78 @@
+// The commands of the program, one function each. main.cpp parses the command line into these options and calls one of them.
+//
+// A command returns how it ended or throws an Error with its exit code; it prints through train/log.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/check.h"
+
+namespace trireme {
+
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> set;  // "section.key=value"
+  std::string resume = "auto";   // auto: from the run's newest valid checkpoint, if any; never; or a checkpoint's directory
+};
+ExitCode run_train(const TrainOptions& options);
+
+struct PlanOptions {
+  std::string config;
+  std::vector<std::string> set;
+  int64_t ranks = 1;
+  bool json = false;
+};
+ExitCode run_plan(const PlanOptions& options);
+
+struct SampleOptions {
+  std::string from;  // a run directory or a checkpoint's
+  std::string prompt;
+  int64_t tokens = 200;
+  double temperature = 0.8;  // 0: always the likeliest token
+  int64_t top_k = 0;         // 0: all
+  double top_p = 1;
+  int64_t seed = 1;
+};
+ExitCode run_sample(const SampleOptions& options);
+
+struct DataBuildOptions {
+  std::vector<std::string> inputs, validation_inputs;
+  std::string output, tokenizer;  // tokenizer: a tokenizer.json or "bytes"
+  std::string field = "text";     // of JSONL lines
+  double validation = 0;          // fraction of the documents of `inputs`
+  std::optional<int64_t> shard_tokens;
+  int64_t threads = 0;
+  bool skip_errors = false;
+};
+ExitCode run_data_build(const DataBuildOptions& options);
+ExitCode run_data_info(const std::vector<std::string>& shards);
+ExitCode run_data_verify(const std::vector<std::string>& shards);
+
+struct TokenizerTrainOptions {
+  std::vector<std::string> inputs;
+  std::string output, field = "text";
+  int64_t vocab = 4096;
+};
+ExitCode run_tokenizer_train(const TokenizerTrainOptions& options);
+// Without texts or ids: from stdin.
+ExitCode run_tokenizer_encode(const std::string& tokenizer, const std::vector<std::string>& texts);
+ExitCode run_tokenizer_decode(const std::string& tokenizer, const std::vector<std::string>& ids);
+
+// `from`: a run directory, its checkpoints/ directory or one checkpoint.
+ExitCode run_checkpoint_list(const std::string& from);
+ExitCode run_checkpoint_verify(const std::string& from);
+ExitCode run_checkpoint_diff(const std::string& a, const std::string& b);
+
+struct BenchOptions {
+  std::string config;  // of `bench step`
+  std::vector<std::string> set;
+  std::string only;  // of `bench kernels`: ops whose name contains it
+};
+ExitCode run_bench_kernels(const BenchOptions& options);
+ExitCode run_bench_step(const BenchOptions& options);
+
+ExitCode run_doctor();
+
+}  // namespace trireme
