@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "test/house/rules.h"
+
+namespace trireme::house {
+namespace {
+
+using std::string;
+using std::string_view;
+
+struct Row {
+  string_view room;
+  std::vector<string_view> may_include;  // rooms, or single files
+};
+const std::vector<Row> kRows{
+    {"kernels", {}},
+    {"parallel", {"kernels"}},
+    {"data", {"kernels"}},
+    {"model", {"kernels", "parallel"}},
+    {"checkpoint", {"kernels", "parallel", "data/hdf5_file.h"}},
+    {"train", {"kernels", "parallel", "data", "model", "checkpoint"}},
+    {"reference", {"kernels", "model/config.h"}},  // test/reference/, linked into every room's tests
+    {"house", {"kernels"}},                        // test/house/
+};
+
+// Inside a room: a file includes only files of lower floors (and its own directory's, where that is a back-end).
+const std::map<string_view, int, std::less<>> kFloors{
+    {"kernels/check.h", 0},   {"kernels/key.h", 0},     {"kernels/philox.h", 0}, {"kernels/cuda_facts.h", 0},
+    {"kernels/tensor.h", 1},  {"kernels/config.h", 2},  {"kernels/stream.h", 2}, {"kernels/run.h", 3},
+    {"kernels/device.h", 3},  {"kernels/memory.h", 4},  {"kernels/ops/", 5},     {"kernels/cpu/", 6},
+    {"kernels/cuda/", 6},     {"model/config.h", 0},    {"model/part.h", 1},     {"model/norm.h", 2},
+    {"model/linear.h", 2},    {"model/attention.h", 3}, {"model/mlp.h", 3},      {"model/head.h", 3},
+    {"model/embedding.h", 3}, {"model/block.h", 4},     {"model/stage.h", 5},    {"model/decoder.h", 6},
+};
+
+struct Library {
+  string_view header;              // its headers begin with this
+  std::vector<string_view> hosts;  // files, or beginnings of them
+};
+const std::vector<Library> kLibraries{
+    {"cuda", {"kernels/cuda/", "parallel/nccl.cpp"}},
+    {"cublas", {"kernels/cuda/"}},
+    {"cudnn", {"kernels/cuda/"}},
+    {"nccl.h", {"parallel/nccl.cpp"}},
+    {"oneapi/", {"kernels/cpu/matmul.cpp"}},
+    {"omp.h", {"kernels/", "train/trainer.cpp", "train/doctor.cpp", "test/"}},
+    {"immintrin.h", {"kernels/cpu/"}},
+    {"mpi.h", {"parallel/world.cpp", "parallel/mpi.cpp"}},
+    {"hdf5.h", {"data/hdf5_file.cpp"}},
+    {"pcre2.h", {"data/tokenizer"}},
+    {"sentencepiece", {"data/tokenizer"}},
+    {"xxhash.h", {"data/", "checkpoint/digest.cpp"}},
+    {"yaml-cpp/", {"train/yaml.cpp"}},
+    {"nlohmann/", {"checkpoint/manifest", "data/tokenizer", "data/documents.cpp", "train/metrics.cpp", "train/plan.cpp", "test/"}},
+    {"CLI/", {"train/main.cpp"}},
+    {"catch2/", {"test/catch.h", "test/main.cpp"}},
+};
+const std::set<string_view> kSystemHeaders{"dirent.h",  "fcntl.h", "glob.h",   "malloc.h", "langinfo.h", "locale.h", "poll.h",
+                                           "pthread.h", "sched.h", "signal.h", "spawn.h",  "termios.h",  "unistd.h", "sys/"};
+
+bool starts_with_any(string_view path, const auto& beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(), [&](string_view b) { return path.starts_with(b); });
+}
+
+const Row* find_row(string_view name) {
+  const auto at = std::find_if(kRows.begin(), kRows.end(), [&](const Row& row) { return row.room == name; });
+  return at == kRows.end() ? nullptr : &*at;
+}
+
+struct Include {
+  int line;
+  string name;
+  bool ours;  // "quoted", from the repository's root
+};
+
+std::vector<Include> includes_of(const Source& source) {
+  std::vector<Include> found;
+  each_line(code_with_strings(source.text), [&](int number, string_view line) {
+    const size_t hash = line.find_first_not_of(" \t");
+    if (hash == string_view::npos || line[hash] != '#') return;
+    const size_t word = line.find("include", hash), open = line.find_first_of("<\"", hash);
+    if (word == string_view::npos || open == string_view::npos || word > open) return;
+    const size_t close = line.find_first_of(">\"", open + 1);
+    found.push_back({number, string(line.substr(open + 1, close - open - 1)), line[open] == '"'});
+  });
+  return found;
+}
+
+bool room_may(const Row& room, string_view target) {
+  return room.room == room_of(target) || std::any_of(room.may_include.begin(), room.may_include.end(), [&](string_view allowed) {
+           return allowed == target || allowed == room_of(target);
+         });
+}
+
+// A .cpp stands on its header's floor; a .cpp without one, directly in its room, above all headers there.
+std::optional<int> floor_of(string_view path) {
+  string header(path);
+  if (path.ends_with(".cpp")) header = header.substr(0, header.size() - 4) + ".h";
+  if (const auto exact = kFloors.find(header); exact != kFloors.end()) return exact->second;
+  const auto directory = kFloors.find(string_view(path).substr(0, path.rfind('/') + 1));
+  if (directory != kFloors.end()) return directory->second;
+  return std::nullopt;
+}
+
+void check_floor(const Source& source, const Include& include, Problems& problems) {
+  const string_view room = room_of(source.path);
+  if (room != room_of(include.name) || (room != "kernels" && room != "model")) return;
+  const bool source_file = !is_header(source.path);
+  if (source_file && include.name == source.path.substr(0, source.path.rfind('.')) + ".h") return;
+  const auto mine = floor_of(source.path), other = floor_of(include.name);
+  if (!other) {
+    problems.push_back(at(source, include.line) + include.name + " has no floor in test/house/rules.cpp");
+    return;
+  }
+  const bool same_directory = source.path.substr(0, source.path.rfind('/')) == include.name.substr(0, include.name.rfind('/'));
+  const bool backend = *other == 6 && room == "kernels" && same_directory;
+  if (!mine && source_file) return;
+  // A .cpp directly in kernels/ implements its header with any header of the room's ground, never with an op or a back-end.
+  const int reach = source_file && mine && *mine < 5 && room == "kernels" ? 5 : mine.value_or(0);
+  if (!backend && *other >= reach)
+    problems.push_back(at(source, include.line) + source.path + " stands below or beside " + include.name);
+}
+
+void check_ours(const Source& source, const Include& include, Problems& problems) {
+  const auto tested = tested_room(source.path);
+  const Row* room = find_row(tested.value_or(room_of(source.path)));
+  if (room != nullptr && !include.name.starts_with("test/") && !room_may(*room, include.name))
+    problems.push_back(at(source, include.line) + string(room->room) + "/ may not include " + include.name);
+  if (!tested && include.name.starts_with("test/") && !source.path.starts_with("test/"))
+    problems.push_back(at(source, include.line) + "only tests include " + include.name);
+  for (const string backend : {"kernels/cpu/", "kernels/cuda/"}) {
+    const bool inside = source.path.starts_with(backend) || source.path.starts_with("test/kernels/");
+    if (include.name.starts_with(backend) && !inside)
+      problems.push_back(at(source, include.line) + include.name + " belongs to its back-end alone");
+  }
+  check_floor(source, include, problems);
+}
+
+void check_foreign(const Source& source, const Include& include, Problems& problems) {
+  const auto library =
+      std::find_if(kLibraries.begin(), kLibraries.end(), [&](const Library& l) { return include.name.starts_with(l.header); });
+  if (library != kLibraries.end()) {
+    if (!starts_with_any(source.path, library->hosts))
+      problems.push_back(at(source, include.line) + include.name + " has its host in " + string(library->hosts.front()));
+  } else if (include.name.find_first_of("./") != string::npos && !starts_with_any(include.name, kSystemHeaders)) {
+    problems.push_back(at(source, include.line) + include.name + " is a foreign library without a host in test/house/rules.cpp");
+  }
+}
+
+// A header that includes itself through others: `#pragma once` would hide it.
+void check_circles(const std::map<string, std::vector<string>>& graph, Problems& problems) {
+  std::map<string, int> state;  // 1: on the way, 2: done
+  const std::function<void(const string&)> walk = [&](const string& file) {
+    state[file] = 1;
+    const auto found = graph.find(file);
+    for (const string& next : found == graph.end() ? std::vector<string>{} : found->second) {
+      if (state[next] == 1) problems.push_back(file + ":1: includes " + next + " in a circle");
+      if (state[next] == 0) walk(next);
+    }
+    state[file] = 2;
+  };
+  for (const auto& [file, includes] : graph)
+    if (state[file] == 0) walk(file);
+}
+
+}  // namespace
+
+Problems check_arrows(const std::vector<Source>& sources) {
+  Problems problems;
+  std::map<string, std::vector<string>> graph;
+  for (const Source& source : sources) {
+    for (const Include& include : includes_of(source)) {
+      include.ours ? check_ours(source, include, problems) : check_foreign(source, include, problems);
+      if (include.ours) graph[source.path].push_back(include.name);
+    }
+  }
+  check_circles(graph, problems);
+  return problems;
+}
+
+}  // namespace trireme::house

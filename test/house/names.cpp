@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "test/house/rules.h"
+
+namespace trireme::house {
+namespace {
+
+using std::string;
+using std::string_view;
+
+void check_test_names(const Source& source, std::set<string>& seen, Problems& problems) {
+  each_line(code_with_strings(source.text), [&](int number, string_view line) {
+    const size_t call = line.find("TEST_CASE(\"");
+    if (call != line.find_first_not_of(' ') || call == string_view::npos) return;
+    const size_t open = call + 11;
+    const string name(line.substr(open, line.find('"', open) - open));
+    if (std::count(name.begin(), name.end(), ' ') < 2)
+      problems.push_back(at(source, number) + "a test's name is a sentence: '" + name + "'");
+    if (name.ends_with('.')) problems.push_back(at(source, number) + "a test's name has no full stop: '" + name + "'");
+    if (!seen.insert(string(tested_room(source.path).value_or("")) + "/" + name).second)
+      problems.push_back(at(source, number) + "a second test of this name: '" + name + "'");
+  });
+}
+
+// At most 132 columns, where no quoted text stands: that is not broken.
+void check_width(const Source& source, Problems& problems) {
+  std::vector<string> code;
+  each_line(code_of(source.text), [&](int, string_view line) { code.emplace_back(line); });
+  std::vector<string> quoted;
+  each_line(code_with_strings(source.text), [&](int, string_view line) { quoted.emplace_back(line); });
+  each_line(source.text, [&](int number, string_view line) {
+    const auto continues = [](char c) {
+      return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+    };  // a later byte of a UTF-8 character
+    const auto width = std::count_if(line.begin(), line.end(), [&](char c) { return !continues(c); });
+    if (width > 132 && code[number - 1] == quoted[number - 1])
+      problems.push_back(at(source, number) + std::to_string(width) + " columns; 132 are allowed");
+  });
+}
+
+// What the page names: the words of its code blocks and between its backquotes.
+std::set<string> words_of_page(const string& page) {
+  std::set<string> words;
+  bool code = false;
+  string word;
+  for (const char c : page + '`') {
+    if (isalnum(static_cast<unsigned char>(c)) != 0 || string_view("_./-").find(c) != string_view::npos) {
+      word += c;
+      continue;
+    }
+    if (code && !word.empty()) words.insert(word);
+    word.clear();
+    if (c == '`') code = !code;
+  }
+  return words;
+}
+
+string stem_of(string_view path) {
+  const string_view name = path.substr(path.rfind('/') + 1);
+  return string(name.substr(0, name.find('.')));
+}
+
+}  // namespace
+
+Problems check_names(const std::vector<Source>& sources) {
+  Problems problems;
+  std::set<string> tests;
+  for (const Source& source : sources) {
+    const bool snake = std::all_of(source.path.begin(), source.path.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '/' || c == '.';
+    });
+    if (!snake) problems.push_back(source.path + ":1: files are named in snake_case");
+    for (const string_view refused : {"utils", "util", "common", "core", "misc", "helpers"})
+      if (holds_word(source.path, refused))
+        problems.push_back(source.path + ":1: named after what it holds, not '" + string(refused) + "'");
+    if (is_header(source.path) && !source.text.starts_with("//"))
+      problems.push_back(source.path + ":1: a header opens with its promise");
+    if (is_header(source.path) && source.text.find("\n#pragma once\n") == string::npos)
+      problems.push_back(source.path + ":1: #pragma once is missing");
+    check_width(source, problems);
+    check_test_names(source, tests, problems);
+  }
+  return problems;
+}
+
+Problems check_page(const std::vector<Source>& sources, const string& page) {
+  Problems problems;
+  const std::set<string> words = words_of_page(page);
+  std::set<string> named, paths, stems;
+  for (const string& word : words) named.insert(stem_of(word));
+  for (const Source& source : sources) {
+    paths.insert(source.path);
+    stems.insert(source.path.substr(source.path.rfind('/') + 1));
+    if (!is_room(room_of(source.path))) continue;
+    if (!named.contains(stem_of(source.path))) problems.push_back("ARCHITECTURE.md:1: " + source.path + " is not named");
+    const string room = string(room_of(source.path)) + "/";
+    if (!words.contains(room)) problems.push_back("ARCHITECTURE.md:1: the room " + room + " is not named");
+  }
+  for (const string& word : words) {
+    const bool source = word.ends_with(".h") || word.ends_with(".cpp") || word.ends_with(".cu") || word.ends_with(".cuh");
+    const bool there =
+        word.find('/') == string::npos
+            ? stems.contains(word)
+            : std::any_of(paths.begin(), paths.end(), [&](const string& p) { return p == word || p.ends_with("/" + word); });
+    const bool placeholder = stem_of(word).size() <= 1;  // `*.h`, `ops/x.h`
+    if (source && !there && !placeholder) problems.push_back("ARCHITECTURE.md:1: names " + word + ", which is not there");
+  }
+  return problems;
+}
+
+}  // namespace trireme::house

@@ -1,0 +1,24 @@
+// The rules of the house, held against source files: the arrows between the rooms, the hosts of foreign libraries, and what is
+// refused. A rule gets files as (path, text) and not from the disk, so that the tests can plant a broken one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "test/house/source.h"
+
+namespace trireme::house {
+
+// One line per breach, "model/block.h:12: ..."; empty when the house is in order.
+using Problems = std::vector<std::string>;
+
+// Which room, floor or foreign library a file includes; circles of includes.
+Problems check_arrows(const std::vector<Source>& sources);
+// Words and directives that have one place or none: output, environment, preprocessor, owners, exits, open ends.
+Problems check_words(const std::vector<Source>& sources);
+// Files' names, headers' first lines, width of lines, names of tests.
+Problems check_names(const std::vector<Source>& sources);
+// ARCHITECTURE.md names every file of the rooms (with or without suffix, between backquotes), and none that is not there.
+Problems check_page(const std::vector<Source>& sources, const std::string& page);
+
+}  // namespace trireme::house

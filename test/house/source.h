@@ -1,0 +1,41 @@
+// The source files of the house as text, and how the rules look at them.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::house {
+
+struct Source {
+  std::string path;  // from the repository's root: "model/block.h"
+  std::string text;
+};
+
+constexpr std::array<std::string_view, 6> kRoomNames{"kernels", "parallel", "data", "model", "checkpoint", "train"};
+
+// All C++ and CUDA sources below `root` that belong to the house, the rooms' and test's, sorted by path.
+std::vector<Source> read_house(const std::string& root);
+
+// `text` with comments, and with what stands between quotes, turned into spaces; lines keep their numbers.
+std::string code_of(const std::string& text);
+// The same, but quoted text stays: for #include lines and names of tests.
+std::string code_with_strings(const std::string& text);
+
+// Calls visit(line number from 1, line) for each line.
+void each_line(const std::string& text, const std::function<void(int, std::string_view)>& visit);
+// "model/block.h:12: ", the beginning of a problem.
+std::string at(const Source& source, int line);
+// Whether `line` holds `word` with no letter beside it; "word(" is the same name followed by a parenthesis.
+bool holds_word(std::string_view line, std::string_view word);
+
+std::string_view room_of(std::string_view path);  // the first directory
+bool is_room(std::string_view name);
+bool is_header(std::string_view path);
+// The directory of a test, whose room's row binds it: test/data/x.cpp may include what data may, and data itself.
+std::optional<std::string_view> tested_room(std::string_view path);
+
+}  // namespace trireme::house

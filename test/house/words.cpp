@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <array>
+
+#include "test/house/rules.h"
+
+namespace trireme::house {
+namespace {
+
+using std::string;
+using std::string_view;
+
+struct Refusal {
+  std::vector<string_view> words;
+  string_view only_in;  // empty: nowhere
+  string_view reason;
+};
+const std::vector<Refusal> kRefusals{
+    {{"cout", "cerr", "clog", "printf(", "fprintf(", "puts(", "fputs(", "putchar(", "perror(", "stdout", "stderr", "STDOUT_FILENO",
+      "STDERR_FILENO"},
+     "train/log.cpp",
+     "only train/log.cpp speaks"},
+    {{"getenv", "secure_getenv", "setenv", "putenv", "environ"},
+     "parallel/world.cpp",
+     "only parallel/world.cpp reads the environment"},
+    {{"new", "shared_ptr", "make_shared", "malloc("}, "", "owners are few and plain"},
+    {{"exit(", "quick_exit(", "std::abort(", "std::terminate("}, "", "errors are exceptions; main alone ends the program"},
+    {{"using namespace std;"}, "", "names are spelled or aliased"},
+};
+
+// A host may ask its library's version, or set the switch its header demands.
+struct Switch {
+  string_view path, word;
+};
+constexpr std::array<Switch, 4> kSwitches{{{"kernels/cpu/matmul.cpp", "DNNL_VERSION"},
+                                           {"data/tokenizer_words.cpp", "PCRE2_CODE_UNIT_WIDTH"},
+                                           {"test/catch.h", "__has_include"},
+                                           {"test/main.cpp", ""}}};
+
+void check_directive(const Source& source, int number, string_view line, Problems& problems) {
+  const size_t hash = line.find_first_not_of(" \t");
+  if (hash == string_view::npos || line[hash] != '#') return;
+  const string_view directive = line.substr(std::min(line.find_first_not_of(" \t", hash + 1), line.size()));
+  if (!directive.starts_with("if") && !directive.starts_with("elif") && !directive.starts_with("define")) return;
+  const bool host = std::any_of(kSwitches.begin(), kSwitches.end(), [&](const Switch& s) {
+    return s.path == source.path && directive.find(s.word) != string_view::npos;
+  });
+  if (!host) problems.push_back(at(source, number) + "no preprocessor: CMake picks files, C++ has constants and templates");
+}
+
+}  // namespace
+
+Problems check_words(const std::vector<Source>& sources) {
+  Problems problems;
+  for (const Source& source : sources) {
+    const bool test = source.path.starts_with("test/");
+    each_line(code_of(source.text), [&](int number, string_view line) {
+      check_directive(source, number, line, problems);
+      if (test) return;
+      for (const Refusal& refusal : kRefusals)
+        for (const string_view word : refusal.words)
+          if (source.path != refusal.only_in && holds_word(line, word))
+            problems.push_back(at(source, number) + "'" + string(word) + "': " + string(refusal.reason));
+    });
+    each_line(source.text, [&](int number, string_view line) {
+      if (source.path.starts_with("test/house/")) return;  // whose strings name them
+      for (const string_view word : {"TODO", "FIXME", "XXX"})
+        if (holds_word(line, word)) problems.push_back(at(source, number) + string(word) + ": open ends live in issues");
+    });
+  }
+  return problems;
+}
+
+}  // namespace trireme::house
