@@ -69,12 +69,16 @@ struct ModelConfig {
 
   // What does not go together, as (key, message) for each problem: `report("kv_heads", "must divide model.heads = 8")`.
   void check(auto&& report) const {
-    if (head_size == 0) report("head_size", "0: model.width is smaller than model.heads");
     if (heads % (kv_heads > 0 ? kv_heads : 1) != 0) report("kv_heads", "must divide model.heads = " + std::to_string(heads));
-    if (head_size == width / heads && width % heads != 0)
+    if (head_size == 0) {
+      report("width", "must be at least model.heads = " + std::to_string(heads));
+    } else if (head_size == width / heads && width % heads != 0) {
       report("width", "must be a multiple of model.heads = " + std::to_string(heads));
-    if (head_size > 512) report("head_size", "must be at most 512 (0 takes width / heads)");
-    if (family == Family::llama && head_size % 2 != 0) report("head_size", "must be even: RoPE turns pairs");
+    } else {
+      if (head_size > 512) report("head_size", "must be at most 512; by default it is model.width / model.heads");
+      if (family == Family::llama && head_size % 2 != 0)
+        report("head_size", "must be even, since RoPE turns pairs; by default it is model.width / model.heads");
+    }
     if (family == Family::gpt2 && qk_norm) report("qk_norm", "belongs to model.family = llama");
     if (family == Family::gpt2 && rope_scaling != RopeScaling::none) report("rope_scaling", "belongs to model.family = llama");
     if (family == Family::gpt2 && kv_heads != heads) report("kv_heads", "must be model.heads with model.family = gpt2");

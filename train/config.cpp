@@ -64,7 +64,7 @@ class Reading {
     Written value;
     const std::string text = assignment.substr(equals + 1);
     try {
-      value = override_value(text, is_list(section, key));
+      value = override_value(where, text, is_list(section, key));
     } catch (const ConfigError& e) {
       return troubled(section + "." + key, e.what());
     }
@@ -188,11 +188,11 @@ class Reading {
   }
 
   // a,b or [a, "b, c"] for a list, the bare text for everything else.
-  static Written override_value(const std::string& text, bool list) {
+  static Written override_value(const std::string& where, const std::string& text, bool list) {
     if (!list) return {.texts = {text}};
     Written value{.texts = {}, .list = true};
     if (text.starts_with('[')) {
-      const Node node = parse_yaml("--set " + text, text);
+      const Node node = parse_yaml(where, text);
       for (const Node& element : node.children) value.texts.push_back(element.scalar() ? element.text : "");
       return value;
     }

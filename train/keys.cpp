@@ -58,10 +58,10 @@ bool inside(double value, const Limit& limit) {
 }
 
 std::string type_of(bool, const Limit&) { return "true or false"; }
-std::string type_of(int64_t, const Limit& limit) { return "whole number" + within(limit); }
-std::string type_of(double, const Limit& limit) { return "number" + within(limit); }
-std::string type_of(const std::string&, const Limit&) { return "text"; }
-std::string type_of(const std::vector<std::string>&, const Limit&) { return "list of paths"; }
+std::string type_of(int64_t, const Limit& limit) { return "a whole number" + within(limit); }
+std::string type_of(double, const Limit& limit) { return "a number" + within(limit); }
+std::string type_of(const std::string&, const Limit&) { return "a text"; }
+std::string type_of(const std::vector<std::string>&, const Limit&) { return "a list of paths"; }
 
 template <class Enum>
 std::string type_of(Enum, const Limit&) {

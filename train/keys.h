@@ -12,7 +12,7 @@ namespace trireme {
 struct Key {
   std::string section, name;
   std::string value;  // as YAML; reading it back gives the same bits
-  std::string type;   // the field's type in a word or two, and what it may be: "whole number, at least 1"
+  std::string type;   // the field's type in a word or two, and what it may be: "a whole number, at least 1"
   std::string help;
   std::string full() const { return section + "." + name; }
 };
