@@ -1,0 +1,64 @@
+// Box: a rectangular part of a tensor's elements, in the tensor's global coordinates. Where pieces on disk and shards in memory
+// meet.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace trireme {
+
+struct Box {
+  std::vector<int64_t> offset, shape;  // of the same length
+  bool operator==(const Box&) const = default;
+
+  int64_t size() const {
+    int64_t n = 1;
+    for (const int64_t dim : shape) n *= dim;
+    return n;
+  }
+};
+
+inline Box whole(const std::vector<int64_t>& shape) { return {.offset = std::vector<int64_t>(shape.size(), 0), .shape = shape}; }
+
+// Of two boxes of as many dims; of size 0 when they do not meet.
+inline Box intersect(const Box& a, const Box& b) {
+  Box both = a;
+  for (size_t d = 0; d < a.shape.size(); ++d) {
+    const int64_t begin = std::max(a.offset[d], b.offset[d]);
+    const int64_t end = std::min(a.offset[d] + a.shape[d], b.offset[d] + b.shape[d]);
+    both.offset[d] = begin;
+    both.shape[d] = std::max<int64_t>(0, end - begin);
+  }
+  return both;
+}
+
+// Cuts elements [begin, end) of `inner`, counted row-major within it, into runs that lie contiguously in both `a` and `b` (each
+// stored row-major, each containing `inner`), and calls run(index in a, index in b, count) for each, in order.
+template <class Run>
+void for_each_run(const Box& inner, const Box& a, const Box& b, int64_t begin, int64_t end, Run run) {
+  int last = static_cast<int>(inner.shape.size()) - 1;  // the dim along which a run lies; all dims behind it are taken whole
+  int64_t length = inner.shape[static_cast<size_t>(last)];
+  for (; last > 0; --last) {
+    const auto d = static_cast<size_t>(last);
+    if (inner.shape[d] != a.shape[d] || inner.shape[d] != b.shape[d]) break;
+    length *= inner.shape[d - 1];
+  }
+  for (int64_t i = begin; i < end;) {
+    const int64_t within = i % length, count = std::min(length - within, end - i);
+    int64_t row = i / length, in_a = 0, in_b = 0, stride_a = 1, stride_b = 1;
+    for (int k = static_cast<int>(inner.shape.size()) - 1; k >= 0; --k) {
+      const auto d = static_cast<size_t>(k);
+      const int64_t at = inner.offset[d] + (k < last ? row % inner.shape[d] : 0);
+      if (k < last) row /= inner.shape[d];
+      in_a += (at - a.offset[d]) * stride_a;
+      in_b += (at - b.offset[d]) * stride_b;
+      stride_a *= a.shape[d];
+      stride_b *= b.shape[d];
+    }
+    run(in_a + within, in_b + within, count);
+    i += count;
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+// Digests: what makes a damaged byte visible. XXH3 of 64 bits over stored bytes, by MiB page; and a sum over elements that does not
+// depend on how a tensor is cut.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/tensor.h"
+
+namespace trireme {
+
+uint64_t digest(const void* bytes, int64_t count);
+std::string hex(uint64_t value);                            // 16 lower-case digits
+std::optional<uint64_t> from_hex(std::string_view digits);  // of exactly that form
+
+inline constexpr int64_t kPage = 1 << 20;
+constexpr int64_t pages_of(int64_t bytes) { return (bytes + kPage - 1) / kPage; }
+
+// Calls page(index, begin, count) for each page of `bytes` bytes, many pages in parallel, and throws what one of them threw.
+template <class Page>
+void for_each_page(int64_t bytes, Page page) {
+  const int64_t pages = pages_of(bytes);
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(static) if (pages >= 8)
+  for (int64_t i = 0; i < pages; ++i) {
+    try {
+      page(i, i * kPage, std::min(kPage, bytes - i * kPage));
+    } catch (...) {
+#pragma omp critical(first_failure_of_a_page)
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+std::vector<uint64_t> page_digests(const void* bytes, int64_t count);
+// A piece's digest: the digest of its pages' digests, so that one page can be checked, and found, without the others.
+uint64_t digest_of_pages(const std::vector<uint64_t>& pages);
+
+// The share of `count` elements, the first of which is element `first` of its global tensor (row-major), in the tensor's digest:
+// the sum, modulo 2^64, of a mix of each element's index and bits. Shares of any cut of a tensor add up to the same.
+uint64_t element_digest(const void* elements, Dtype dtype, int64_t first, int64_t count);
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+// Io: every call by which a checkpoint touches the disk, as replaceable functions with the meaning of the system's; tests make each
+// of them fail, fall short or end the process. IoFile: an open file over it, carrying on interrupted and partial transfers.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/hdf5_file.h"
+#include "kernels/check.h"
+
+namespace trireme {
+
+// Bytes on disk are not what was saved, or cannot be read: an older checkpoint may do.
+struct DamagedCheckpoint : CheckpointError {
+  using CheckpointError::CheckpointError;
+};
+
+struct Io {
+  Io();  // the system's
+
+  std::function<int(const char* path, int flags, mode_t mode)> open;
+  std::function<ssize_t(int fd, void* bytes, size_t count, off_t offset)> pread;
+  std::function<ssize_t(int fd, const void* bytes, size_t count, off_t offset)> pwrite;
+  std::function<int(int fd)> fsync;
+  std::function<int(int fd)> close;
+  std::function<int(const char* from, const char* to)> rename;
+  std::function<int(const char* path, mode_t mode)> mkdir;
+  std::function<int(const char* path)> unlink;
+  std::function<int(const char* path)> rmdir;
+  std::function<std::vector<Hdf5Dataset>(const std::string& path, const std::vector<Hdf5Spec>&, const std::vector<Hdf5Attribute>&)>
+      create_hdf5;
+};
+
+// Reading throws DamagedCheckpoint, writing CheckpointError; both name the file and the system's reason.
+class IoFile {
+ public:
+  // Refuses whatever is not a plain file: links, directories, pipes.
+  static IoFile open_to_read(const Io& io, const std::string& path);
+  static IoFile open_to_write(const Io& io, const std::string& path);  // an existing file, kept as it is
+  static IoFile create(const Io& io, const std::string& path);         // must not exist yet
+  ~IoFile();
+  IoFile(IoFile&& other) noexcept : io_(other.io_), path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  IoFile& operator=(IoFile&&) = delete;
+
+  void read_at(void* bytes, int64_t count, int64_t offset) const;
+  void write_at(const void* bytes, int64_t count, int64_t offset);
+  int64_t size() const;
+  void sync();   // after a failure the file's contents are unknown: it must be given up
+  void close();  // and hear of late errors
+  const std::string& path() const { return path_; }
+
+ private:
+  IoFile(const Io& io, std::string path, int fd) : io_(&io), path_(std::move(path)), fd_(fd) {}
+  const Io* io_;
+  std::string path_;
+  int fd_ = -1;
+};
+
+// CheckpointError with the paths and the system's reason when they fail.
+void make_directory(const Io& io, const std::string& path);
+void rename_path(const Io& io, const std::string& from, const std::string& to);
+void sync_directory(const Io& io, const std::string& path);
+// Removes a directory of plain files, `first` before all others; nothing happens when it does not exist.
+void remove_directory(const Io& io, const std::string& path, const std::string& first);
+
+bool path_exists(const std::string& path);
+
+}  // namespace trireme

@@ -1,0 +1,42 @@
+// One rank's shard file: written under a temporary name with our own writes, each byte of it covered by a digest, and read back
+// piece by piece. libhdf5 makes the container and never reads one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/io.h"
+#include "checkpoint/manifest.h"
+#include "parallel/split.h"
+
+namespace trireme {
+
+Box box_of(const NamedShard& shard);
+
+// What `shards` are, by name: shape, dtype and the digest of the elements that they hold (the whole tensor's, if they hold all of
+// it; shares of several ranks add up). No pieces yet. Throws Error for shards that are not on Place::cpu or leave their tensor.
+std::vector<TensorEntry> describe(const std::vector<NamedShard>& shards);
+
+// Writes shard-RRRRR.h5 of `rank` into `directory`, syncs it, and returns its entry; adds a piece for each shard to the entry of
+// its name in `tensors`, as of file `rank`. The directory is not synced. CheckpointError when the disk refuses.
+FileEntry write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards,
+                       std::vector<TensorEntry>& tensors);
+
+// Fills `shards` from a checkpoint, however either is cut, and checks every byte read against its digest, and the elements against
+// their tensor's. CheckpointError, before a byte is moved, when the tensors differ in name, shape or dtype; all differences at
+// once.
+void read_shards(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards);
+
+// One whole tensor, into memory of its shape and dtype on Place::cpu.
+void read_tensor(const Io& io, const std::string& directory, const Manifest& manifest, const TensorEntry& tensor, Tensor into);
+
+// Reads every byte of every file and holds it against its digest.
+void verify_files(const Io& io, const std::string& directory, const Manifest& manifest);
+
+// Of the bytes of `file` in `extents`, read back.
+uint64_t container_digest(const IoFile& file, const std::vector<Extent>& extents);
+
+// Only that the files are there and of the right size: cheap.
+void verify_sizes(const Io& io, const std::string& directory, const Manifest& manifest);
+
+}  // namespace trireme
