@@ -16,18 +16,35 @@
 namespace trireme {
 
 void say(std::string_view line);       // stdout; a live progress line gives way and returns with its next update
+void say_part(std::string_view part);  // stdout at once, without a newline: text that grows
 void complain(std::string_view line);  // stderr
+std::string utc_now();                 // "2026-02-03T04:05:06Z"
 bool is_terminal();                    // stdout is a terminal of known width (a launcher's pseudo-terminal is not)
 
 // What a progress line shows; a total of 0 is unknown.
 struct Progress {
   std::string label;
   int64_t done = 0, total = 0;
-  std::string detail;  // to the right of the bar
+  std::vector<std::string> details;  // to the right of the bar, the most important first
 };
 
-// One line of at most `width` columns: label, bar, percentage, detail. What does not fit is left out from the right.
+// One line of at most `width` columns: label, bar, percentage, details. What does not fit is left out, the last detail first.
 std::string progress_line(const Progress& progress, int width, bool unicode);
+
+// The line at the bottom of a terminal, redrawn in place; where stdout is no terminal it does not exist.
+class StatusLine {
+ public:
+  StatusLine();
+  bool possible() const { return terminal_; }
+  void draw(const Progress& progress);
+  void erase();
+  void leave();  // it stays, and what follows begins below it
+
+ private:
+  bool terminal_, unicode_, drawn_ = false;
+};
+
+inline constexpr std::chrono::milliseconds kRedrawPeriod{100};  // between two drawings of a progress line
 
 // Tells when something may happen again: at most once per period.
 class Throttle {
@@ -55,14 +72,12 @@ class ProgressBar {
   void finish();              // leaves one line with the count, the time and the rate
 
  private:
-  std::string detail(double seconds) const;
-
   Progress progress_;
   Format format_;
-  bool terminal_, unicode_, finished_ = false;
+  StatusLine line_;
   Throttle throttle_;
   std::chrono::steady_clock::time_point start_;
-  int64_t next_line_ = 0;
+  int64_t next_line_ = 0;  // the count from which a plain line is due
 };
 
 // The log of one run directory: metrics.jsonl, log.txt, report.html, and the progress line or plain lines on stdout.
@@ -73,7 +88,7 @@ class RunLog {
   // The directory exists. resume_step: the step of the checkpoint that was restored, -1 for a fresh run. Error if it cannot be
   // written.
   RunLog(const std::string& directory, const std::string& title, int64_t total_steps, int64_t resume_step, int64_t log_every);
-  ~RunLog();  // without finish(): the report says that the run stopped early
+  ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
@@ -84,7 +99,7 @@ class RunLog {
   void eval(const EvalRecord& record);
   void note(std::string_view line);                         // to stdout, and with the time to log.txt
   void saved(int64_t step, int64_t bytes, double seconds);  // after a checkpoint is committed
-  void finish();                                            // the last call of a run that ends as it should
+  void finish();                                            // the last call of a run that ends in good order: tells the outcome
 
  private:
   struct State;

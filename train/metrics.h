@@ -60,6 +60,7 @@ class MetricsFile {
  private:
   int file_ = -1;
   int64_t size_ = 0, dropped_ = 0;
+  bool torn_ = false;  // a part of a line stands after size_
 };
 
 // Writes directory/exit.json: {"code", "cause", "rank", "step", "message"}, whole or not at all. Never throws: it is the last act
