@@ -1,0 +1,235 @@
+#include "data/documents.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "data/tokenizer_words.h"
+#include "data/utf8.h"
+#include "kernels/check.h"
+
+namespace trireme {
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int64_t kChunk = 1 << 20;
+constexpr size_t kProblemsKept = 20;
+
+std::vector<std::string> matches(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  return paths;
+}
+
+std::vector<std::string> files_under(const std::string& directory, const std::string& suffix) {
+  std::vector<std::string> files;
+  for (auto it = fs::recursive_directory_iterator(directory); it != fs::recursive_directory_iterator(); ++it) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with('.')) {
+      if (it->is_directory()) it.disable_recursion_pending();
+    } else if (it->is_regular_file() && name.ends_with(suffix)) {
+      files.push_back(it->path().string());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// A JSON line's text, or what is wrong with it.
+struct Parsed {
+  std::string text, problem;
+};
+
+Parsed parse_line(const std::string& line, const std::string& field) {
+  using Json = nlohmann::json;
+  try {
+    Json object = Json::parse(line);
+    if (!object.is_object()) return {{}, "is no JSON object"};
+    const auto found = object.find(field);
+    if (found == object.end()) return {{}, "has no field '" + field + "'"};
+    if (!found->is_string()) return {{}, "field '" + field + "' is no string"};
+    return {std::move(found->get_ref<std::string&>()), {}};
+  } catch (const Json::exception& problem) {
+    return {{}, std::string("is not JSON: ") + problem.what()};
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::string& suffix) {
+  std::vector<std::string> files;
+  std::unordered_set<std::string> seen;
+  for (const std::string& input : inputs) {
+    const bool pattern = !fs::exists(input) && input.find_first_of("*?[") != std::string::npos;
+    std::vector<std::string> found;
+    for (const std::string& path : pattern ? matches(input) : std::vector<std::string>{input}) {
+      std::error_code problem;
+      if (fs::is_directory(path, problem)) {
+        const auto inside = files_under(path, suffix);
+        found.insert(found.end(), inside.begin(), inside.end());
+      } else if (fs::exists(path, problem)) {
+        found.push_back(path);
+      }
+    }
+    if (found.empty()) {
+      const bool empty = fs::is_directory(input);
+      throw DataError(input + ": " +
+                      (empty     ? "no " + (suffix.empty() ? "files" : "*" + suffix) + " under this directory"
+                       : pattern ? "no file matches this pattern"
+                                 : "no such file or directory"));
+    }
+    for (std::string& path : found)
+      if (seen.insert(path).second) files.push_back(std::move(path));
+  }
+  return files;
+}
+
+Documents::Documents(std::vector<std::string> files, DocumentOptions options)
+    : files_(std::move(files)), options_(std::move(options)) {
+  for (const std::string& file : files_) {
+    std::error_code unreadable;  // told when the file's turn comes
+    const auto size = fs::file_size(file, unreadable);
+    if (!unreadable) bytes_total_ += static_cast<int64_t>(size);
+  }
+}
+
+void Documents::report(const std::string& problem) {
+  if (!options_.skip_bad) throw DataError(problem);
+  ++skipped_;
+  if (problems_.size() < kProblemsKept) problems_.push_back(problem);
+}
+
+// The next file that can be read, if there is one.
+bool Documents::open_next() {
+  while (next_file_ < files_.size()) {
+    const std::string& path = files_[next_file_++];
+    try {
+      file_.emplace(File::open_to_read(path));
+      file_bytes_ = file_->size();
+      json_lines_ = path.ends_with(".jsonl");
+      position_ = line_ = 0;
+      taken_ = 0;
+      pending_.clear();
+      if (!json_lines_) check_utf8();
+      return true;
+    } catch (const DataError& problem) {
+      if (file_) bytes_read_ += file_bytes_;
+      file_.reset();
+      report(problem.what());
+    }
+  }
+  return false;
+}
+
+// Of the whole file, before its first part is handed out.
+void Documents::check_utf8() {
+  int64_t lines = 1;
+  while (fill()) {
+    const size_t good = utf8_prefix(pending_);
+    lines += std::count(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(good), '\n');
+    const size_t left = pending_.size() - good;
+    if (left > 3 || (left > 0 && position_ == file_bytes_)) throw DataError(text(file_->path(), ":", lines, ": is not UTF-8"));
+    taken_ = good;
+  }
+  if (file_bytes_ <= kChunk) {  // it is all in memory
+    taken_ = 0;
+  } else {
+    position_ = 0;
+    taken_ = 0;
+    pending_.clear();
+  }
+}
+
+// Reads another chunk after dropping what was taken; false at the end of the file.
+bool Documents::fill() {
+  const int64_t count = std::min(kChunk, file_bytes_ - position_);
+  if (count == 0) return false;
+  pending_.erase(0, taken_);
+  taken_ = 0;
+  const size_t before = pending_.size();
+  pending_.resize(before + static_cast<size_t>(count));
+  file_->read_at(pending_.data() + before, count, position_);
+  position_ += count;
+  return true;
+}
+
+bool Documents::read_passage(std::vector<Passage>& passages) {
+  const bool starts = position_ == static_cast<int64_t>(pending_.size()) && taken_ == 0;
+  while (pending_.size() - taken_ <= kLongestPassage && fill()) {
+  }
+  const std::string_view rest = std::string_view(pending_).substr(taken_);
+  if (rest.empty()) return false;
+  const size_t length = cut_between_words(rest, kLongestPassage);
+  passages.push_back({std::string(rest.substr(0, length)), starts, length == rest.size()});
+  taken_ += length;
+  bytes_read_ += static_cast<int64_t>(length);
+  return true;
+}
+
+bool Documents::read_line(Line& line) {
+  size_t searched = taken_;
+  size_t end = pending_.find('\n', searched);
+  while (end == std::string::npos && pending_.size() - taken_ <= kLongestLine) {
+    searched = pending_.size() - taken_;  // fill() moves what is left to the front
+    if (!fill()) break;
+    end = pending_.find('\n', searched);
+  }
+  if (taken_ == pending_.size()) return false;
+  line.number = ++line_;
+  if (end == std::string::npos && pending_.size() - taken_ > kLongestLine) {
+    bytes_read_ += static_cast<int64_t>(pending_.size() - taken_);
+    report(text(file_->path(), ":", line_, ": longer than ", kLongestLine, " bytes"));
+    do {
+      taken_ = pending_.size();
+      if (!fill()) break;
+      end = pending_.find('\n');
+      bytes_read_ += static_cast<int64_t>(end == std::string::npos ? pending_.size() : end + 1);
+    } while (end == std::string::npos);
+    taken_ = end == std::string::npos ? pending_.size() : end + 1;
+    line.text.clear();
+    return true;
+  }
+  const size_t stop = end == std::string::npos ? pending_.size() : end;
+  line.text = pending_.substr(taken_, stop - taken_);
+  const size_t next = std::min(stop + 1, pending_.size());
+  bytes_read_ += static_cast<int64_t>(next - taken_);
+  taken_ = next;
+  return true;
+}
+
+// Lines of about `bytes` together; false at the end of the file.
+bool Documents::read_lines(int64_t bytes, std::vector<Passage>& passages) {
+  const int64_t enough = bytes_read_ + std::max<int64_t>(bytes, 1);
+  std::vector<Line> lines;
+  bool more = true;
+  for (Line line; bytes_read_ < enough && (more = read_line(line));)
+    if (line.text.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(std::move(line));
+
+  std::vector<Parsed> parsed(lines.size());
+#pragma omp parallel for schedule(dynamic, 16)
+  for (size_t i = 0; i < lines.size(); ++i) parsed[i] = parse_line(lines[i].text, options_.field);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (!parsed[i].problem.empty()) report(text(file_->path(), ":", lines[i].number, ": ", parsed[i].problem));
+    if (!parsed[i].text.empty()) passages.push_back({std::move(parsed[i].text), true, true});
+  }
+  return more;
+}
+
+std::vector<Passage> Documents::next(int64_t bytes) {
+  std::vector<Passage> passages;
+  const int64_t enough = bytes_read_ + bytes;
+  while (passages.empty() || bytes_read_ < enough) {
+    if (!file_ && !open_next()) break;
+    const bool more = json_lines_ ? read_lines(bytes, passages) : read_passage(passages);
+    if (!more) file_.reset();
+  }
+  return passages;
+}
+
+}  // namespace trireme

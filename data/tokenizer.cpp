@@ -1,0 +1,49 @@
+#include "data/tokenizer.h"
+
+#include "data/tokenizer_bpe.h"
+#include "kernels/check.h"
+
+namespace trireme {
+
+namespace {
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  ByteTokenizer() {
+    for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>(i);
+  }
+  void encode(std::string_view bytes, std::vector<int32_t>& tokens) const override {
+    tokens.reserve(tokens.size() + bytes.size());
+    for (const char c : bytes) tokens.push_back(static_cast<uint8_t>(c));
+  }
+  std::string_view bytes_of(int32_t token) const override {
+    return token == kEndOfDocument ? std::string_view() : std::string_view(bytes_).substr(static_cast<size_t>(token), 1);
+  }
+  int32_t vocab_size() const override { return kEndOfDocument + 1; }
+  int32_t end_of_document() const override { return kEndOfDocument; }
+  std::string fingerprint() const override { return "bytes"; }
+
+ private:
+  static constexpr int32_t kEndOfDocument = 256;
+  std::string bytes_ = std::string(256, '\0');
+};
+
+}  // namespace
+
+std::string Tokenizer::decode(std::span<const int32_t> tokens) const {
+  std::string bytes;
+  for (const int32_t token : tokens) {
+    if (token < 0 || token >= vocab_size()) throw DataError(text("token ", token, " is not in the vocabulary of ", vocab_size()));
+    bytes += bytes_of(token);
+  }
+  return bytes;
+}
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
+
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path_or_bytes) {
+  if (path_or_bytes == "bytes") return make_byte_tokenizer();
+  return make_bpe_tokenizer(read_tokenizer_json(path_or_bytes));
+}
+
+}  // namespace trireme

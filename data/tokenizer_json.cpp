@@ -1,0 +1,272 @@
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "data/hdf5_file.h"
+#include "data/tokenizer_bpe.h"
+#include "data/utf8.h"
+#include "kernels/check.h"
+
+namespace trireme {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kLargestFile = 256 << 20;
+
+// GPT-2's printable alphabet: a visible Latin-1 byte is written as itself, the 68 others as U+0100 and up, in order.
+class ByteAlphabet {
+ public:
+  ByteAlphabet() {
+    int next = 0x100;
+    for (int byte = 0; byte < 256; ++byte) {
+      const bool visible = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+      const int point = visible ? byte : next++;
+      auto& out = written_[static_cast<size_t>(byte)];
+      if (point < 0x80) {
+        out = {static_cast<char>(point)};
+      } else {
+        out = {static_cast<char>(0xc0 | point >> 6), static_cast<char>(0x80 | (point & 0x3f))};
+      }
+      bytes_.emplace(out, static_cast<char>(byte));
+    }
+  }
+  std::string write(std::string_view bytes) const {
+    std::string out;
+    for (const char c : bytes) out += written_[static_cast<uint8_t>(c)];
+    return out;
+  }
+  // False where `written` has a character that stands for no byte.
+  bool read(std::string_view written, std::string& bytes) const {
+    bytes.clear();
+    while (!written.empty()) {
+      const auto found = bytes_.find(std::string(written.substr(0, utf8_character(written))));
+      if (found == bytes_.end()) return false;
+      bytes += found->second;
+      written.remove_prefix(found->first.size());
+    }
+    return true;
+  }
+
+ private:
+  std::array<std::string, 256> written_;
+  std::unordered_map<std::string, char> bytes_;
+};
+
+// For messages: JSON's escapes keep it on one line.
+std::string shown(const Json& value) { return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60); }
+
+class Reader {
+ public:
+  explicit Reader(const std::string& name) : name_(name) {}
+
+  Bpe read(const Json& root) {
+    if (!root.is_object()) fail("is not a tokenizer: its JSON is no object");
+    const Json& model = member(root, "model", "");
+    if (!model.is_object() || model.value("type", Json()) != "BPE") fail("model.type must be \"BPE\"");
+    refuse_settings(root, model);
+    read_added(root);
+    read_vocab(model);
+    read_merges(model);
+    return std::move(bpe_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const { throw DataError(name_ + ": " + what); }
+
+  const Json& member(const Json& of, const char* key, const char* where) const {
+    const auto found = of.find(key);
+    if (found == of.end()) fail(text("has no ", where, key));
+    return *found;
+  }
+
+  // `of`.`key` must be absent, null or one of `allowed`.
+  void only(const Json& of, const char* where, const char* key, std::initializer_list<Json> allowed) const {
+    const auto found = of.find(key);
+    if (found == of.end() || found->is_null()) return;
+    for (const Json& value : allowed)
+      if (*found == value) return;
+    fail(text(where, key, " = ", shown(*found), " is not supported"));
+  }
+
+  void byte_level(const Json& root, const char* key, bool required) const {
+    const auto found = root.find(key);
+    if (found == root.end() || found->is_null()) {
+      if (required) fail(text("has no ", key, "; ByteLevel is supported"));
+      return;
+    }
+    if (!found->is_object() || found->value("type", Json()) != "ByteLevel") fail(text(key, " must be of type \"ByteLevel\""));
+  }
+
+  void refuse_settings(const Json& root, const Json& model) const {
+    only(root, "", "normalizer", {});
+    byte_level(root, "pre_tokenizer", true);
+    byte_level(root, "post_processor", false);
+    byte_level(root, "decoder", true);
+    const Json& words = root["pre_tokenizer"];
+    if (words.value("add_prefix_space", Json(true)) != false) fail("pre_tokenizer.add_prefix_space must be false");
+    only(words, "pre_tokenizer.", "use_regex", {true});
+    only(model, "model.", "dropout", {0.0});
+    only(model, "model.", "continuing_subword_prefix", {""});
+    only(model, "model.", "end_of_word_suffix", {""});
+    only(model, "model.", "byte_fallback", {false});
+    only(model, "model.", "ignore_merges", {false});
+  }
+
+  int32_t id_of(const Json& value, const std::string& token) const {
+    if (!value.is_number_integer() || value < 0 || value >= (1 << 30)) fail("the id of token " + shown(token) + " is no id");
+    return value.get<int32_t>();
+  }
+
+  void read_added(const Json& root) {
+    const auto added = root.find("added_tokens");
+    if (added != root.end() && !added->is_array()) fail("added_tokens is no list");
+    if (added != root.end()) {
+      for (const Json& entry : *added) {
+        if (!entry.is_object() || !member(entry, "content", "added_tokens[].").is_string()) fail("added_tokens has a bad entry");
+        const std::string content = entry["content"].get<std::string>();
+        if (!special_.emplace(content, id_of(member(entry, "id", "added_tokens[]."), content)).second)
+          fail("added token " + shown(content) + " is there twice");
+      }
+    }
+    const auto end = special_.find(kEndOfText);
+    if (end == special_.end()) fail(text("has no added token '", kEndOfText, "'"));
+    bpe_.end_of_document = end->second;
+  }
+
+  void read_vocab(const Json& model) {
+    const Json& vocab = member(model, "vocab", "model.");
+    if (!vocab.is_object()) fail("model.vocab is no object");
+    std::unordered_map<int32_t, std::string> by_id;
+    const auto add = [&](int32_t id, const std::string& bytes) {
+      if (!by_id.emplace(id, bytes).second) fail(text("two tokens have the id ", id));
+    };
+    std::string bytes;
+    for (const auto& [token, value] : vocab.items()) {
+      const int32_t id = id_of(value, token);
+      const auto special = special_.find(token);
+      if (special != special_.end()) {
+        if (special->second != id)
+          fail(text(shown(token), " is ", id, " in model.vocab, but ", special->second, " in added_tokens"));
+        continue;
+      }
+      if (token.empty() || !alphabet_.read(token, bytes)) fail("token " + shown(token) + " is not written in the byte alphabet");
+      add(id, bytes);
+      ids_.emplace(token, id);
+    }
+    for (const auto& [content, id] : special_) {
+      add(id, "");
+      bpe_.special.emplace_back(id, content);
+    }
+    std::sort(bpe_.special.begin(), bpe_.special.end());
+    bpe_.tokens.resize(by_id.size());
+    for (auto& [id, token] : by_id) {
+      if (static_cast<size_t>(id) >= by_id.size())
+        fail(text("has ", by_id.size(), " tokens but an id of ", id, ": ids must have no gaps"));
+      bpe_.tokens[static_cast<size_t>(id)] = std::move(token);
+    }
+  }
+
+  // "left right", or since 2024 ["left", "right"].
+  void read_merges(const Json& model) {
+    const Json& merges = member(model, "merges", "model.");
+    if (!merges.is_array()) fail("model.merges is no list");
+    for (const Json& entry : merges) {
+      std::string left, right;
+      if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
+        left = entry[0].get<std::string>();
+        right = entry[1].get<std::string>();
+      } else if (entry.is_string() && entry.get_ref<const std::string&>().find(' ') != std::string::npos) {
+        const auto& both = entry.get_ref<const std::string&>();
+        left = both.substr(0, both.find(' '));
+        right = both.substr(both.find(' ') + 1);
+      } else {
+        fail(text("merge ", bpe_.merges.size(), " is no pair"));
+      }
+      const auto l = ids_.find(left), r = ids_.find(right);
+      if (l == ids_.end() || r == ids_.end())
+        fail(text("merge ", bpe_.merges.size(), " joins ", shown(left), " and ", shown(right), ", which are not both tokens"));
+      bpe_.merges.emplace_back(l->second, r->second);
+    }
+  }
+
+  const std::string& name_;
+  ByteAlphabet alphabet_;
+  std::unordered_map<std::string, int32_t> special_, ids_;
+  Bpe bpe_{};
+};
+
+}  // namespace
+
+Bpe parse_tokenizer_json(std::string_view json, const std::string& name) {
+  Json root;
+  try {
+    root = Json::parse(json);
+  } catch (const Json::exception& problem) {
+    throw DataError(name + ": is not JSON: " + problem.what());
+  }
+  Bpe bpe = Reader(name).read(root);
+  try {
+    make_bpe_tokenizer(bpe);
+  } catch (const DataError& problem) {
+    throw DataError(name + ": " + problem.what());
+  }
+  return bpe;
+}
+
+Bpe read_tokenizer_json(const std::string& path) {
+  const File file = File::open_to_read(path);
+  const int64_t size = file.size();
+  if (size > kLargestFile) throw DataError(text(path, ": ", size, " bytes are too many for a tokenizer.json"));
+  std::string json(static_cast<size_t>(size), '\0');
+  file.read_at(json.data(), size, 0);
+  return parse_tokenizer_json(json, path);
+}
+
+std::string tokenizer_json(const Bpe& bpe) {
+  const ByteAlphabet alphabet;
+  const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  std::vector<std::string> written;
+  for (const std::string& token : bpe.tokens) written.push_back(alphabet.write(token));
+  Json added = Json::array(), vocab = Json::object(), merges = Json::array();
+  for (const auto& [id, content] : bpe.special) {
+    written[static_cast<size_t>(id)] = content;
+    added.push_back({{"id", id},
+                     {"content", content},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
+  for (size_t id = 0; id < written.size(); ++id) vocab[written[id]] = id;
+  for (const auto& [left, right] : bpe.merges)
+    merges.push_back(written[static_cast<size_t>(left)] + " " + written[static_cast<size_t>(right)]);
+  const Json model{{"type", "BPE"},
+                   {"dropout", nullptr},
+                   {"unk_token", nullptr},
+                   {"continuing_subword_prefix", nullptr},
+                   {"end_of_word_suffix", nullptr},
+                   {"fuse_unk", false},
+                   {"byte_fallback", false},
+                   {"vocab", std::move(vocab)},
+                   {"merges", std::move(merges)}};
+  const Json root{
+      {"version", "1.0"},         {"truncation", nullptr},       {"padding", nullptr},        {"added_tokens", std::move(added)},
+      {"normalizer", nullptr},    {"pre_tokenizer", byte_level}, {"post_processor", nullptr}, {"decoder", byte_level},
+      {"model", std::move(model)}};
+  return root.dump(1) + "\n";
+}
+
+void save_tokenizer_json(const Bpe& bpe, const std::string& path) {
+  const std::string json = tokenizer_json(bpe), temporary = path + ".tmp";
+  File file = File::create(temporary);
+  file.write_at(json.data(), static_cast<int64_t>(json.size()), 0);
+  file.sync();
+  commit_file(temporary, path);
+}
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+// Learns a byte-level BPE vocabulary from text.
+//
+// The result depends on the text and the options alone, not on the number of threads: of equally frequent pairs the one with the
+// lower ids is merged first. Ids: 0..255 the bytes, then the merges in order, last end of document.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/documents.h"
+#include "data/tokenizer_bpe.h"
+
+namespace trireme {
+
+struct TokenizerTraining {
+  std::vector<std::string> inputs;  // as list_files takes them
+  int64_t vocab;                    // entries wanted, end of document included: at least 257
+  DocumentOptions documents = {};
+  int64_t text_limit = 1ll << 30;  // bytes of text counted; of more, an evenly spread sample of documents. Bounds the memory
+  int64_t min_count = 2;           // pairs seen less often are never merged: little text gives fewer entries than wanted
+};
+
+struct TokenizerProgress {
+  int64_t bytes_read, bytes_total;  // while counting words
+  int64_t entries, vocab;           // while merging
+};
+
+struct TokenizerResult {
+  Bpe bpe;
+  int64_t documents, text_bytes, words, distinct_words, skipped;
+  std::vector<std::string> problems;  // the first documents lost, one line each
+};
+
+// ConfigError for options that cannot be met; DataError when there is no text.
+TokenizerResult train_tokenizer(const TokenizerTraining& training, const std::function<void(const TokenizerProgress&)>& progress);
+
+}  // namespace trireme
