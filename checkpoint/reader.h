@@ -29,8 +29,8 @@ struct Verified {
 };
 Verified verify_checkpoint(const std::string& directory);
 
-// The first tensor (by name) or counter in which two checkpoints differ, as "NAME: how"; nullopt when their states are equal.
-// Compares the manifests' digests: verify both to be sure of the bytes.
+// The first tensor (by name) or counter in which two checkpoints differ, as "NAME: how"; nullopt when their states are equal. Of a
+// run's directory, its newest checkpoint. Compares the manifests' digests: verify both to be sure of the bytes.
 std::optional<std::string> diff_checkpoints(const std::string& a, const std::string& b);
 
 // One checkpoint: its manifest, and tensors one by one. Given a run's directory, its newest checkpoint that list_checkpoints finds

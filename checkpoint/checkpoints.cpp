@@ -1,0 +1,205 @@
+#include "checkpoint/checkpoints.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <random>
+
+#include "checkpoint/digest.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/shards.h"
+#include "checkpoint/store.h"
+
+namespace trireme {
+
+namespace {
+
+std::string fresh_id() {
+  std::random_device chance;
+  return hex(uint64_t{chance()} << 32 | chance());
+}
+
+bool same_directory(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error);
+}
+
+// The directory that holds a checkpoint's directory.
+std::string holder_of(const std::string& checkpoint) {
+  return std::filesystem::absolute(checkpoint + "/.").parent_path().parent_path();
+}
+
+void write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest) {
+  const std::string path = directory + "/" + kManifestName, temporary = path + kTemporary;
+  const std::string content = write_manifest(manifest);
+  IoFile file = IoFile::create(io, temporary);
+  file.write_at(content.data(), static_cast<int64_t>(content.size()), 0);
+  file.sync();
+  file.close();
+  rename_path(io, temporary, path);
+}
+
+}  // namespace
+
+std::string state_digest(const CheckpointState& state) { return state_digest(describe(state.shards), state.counters); }
+
+Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume, Io io)
+    : every_(config.every),
+      keep_(std::max<int64_t>(2, config.keep)),
+      directory_(run_directory + "/checkpoints"),
+      io_(std::move(io)),
+      lease_(run_directory),
+      run_id_(fresh_id()) {
+  std::error_code error;
+  std::filesystem::create_directories(directory_, error);
+  if (error) throw ConfigError(text("cannot make ", directory_, ": ", error.message()));
+  sweep(io_, directory_, warnings_);
+  if (const std::vector<int64_t> steps = steps_in(directory_); resume == Resume::never && !steps.empty())
+    throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
+                           ": continue with --resume auto, or choose another train.name to start anew"));
+}
+
+std::optional<int64_t> Checkpoints::restore(CheckpointState& state) {
+  if (steps_in(directory_).empty()) return std::nullopt;
+  return restore_newest(directory_, state);
+}
+
+int64_t Checkpoints::restore_from(const std::string& directory, CheckpointState& state) {
+  const bool exactly = path_exists(directory + "/" + kManifestName);
+  const std::string holder = exactly ? holder_of(directory) : checkpoints_of(directory);
+  const std::vector<int64_t> ours = steps_in(directory_);
+  if (!same_directory(holder, directory_)) {
+    if (!ours.empty())
+      throw ConfigError(text(directory_, " already holds step ", ours.back(),
+                             ": continue it with --resume auto, or choose another ", "train.name to start from ", directory));
+  } else if (exactly && ours.back() > load_manifest(io_, directory).step) {
+    throw ConfigError(text(directory_, " holds step ", ours.back(), ", newer than ", directory,
+                           ": choose another train.name to branch off, or move the newer ones away"));
+  }
+  return exactly ? restore_exactly(directory, load_manifest(io_, directory), state) : restore_newest(holder, state);
+}
+
+int64_t Checkpoints::restore_newest(const std::string& directory, CheckpointState& state) {
+  const std::vector<int64_t> steps = steps_in(directory);
+  std::string problems;
+  for (size_t i = steps.size(); i-- > 0;) {
+    const std::string path = directory + "/" + step_name(steps[i]);
+    try {
+      return restore_exactly(path, load_step(io_, directory, steps[i]), state);
+    } catch (const DamagedCheckpoint& damage) {
+      problems += text("\n", path, " is damaged: ", damage.what());
+      warnings_.push_back(text(path, " is damaged and passed over: ", damage.what()));
+    }
+  }
+  throw CheckpointError(text("no usable checkpoint in ", directory, problems));
+}
+
+int64_t Checkpoints::restore_exactly(const std::string& directory, const Manifest& manifest, CheckpointState& state) {
+  verify_sizes(io_, directory, manifest);
+  read_shards(io_, directory, manifest, state.shards);
+  state.counters = manifest.counters;
+  state.config = manifest.config;
+  run_id_ = manifest.run;
+  last_step_ = manifest.step;
+  last_tensors_ = tensors_digest(manifest.tensors);
+  return manifest.step;
+}
+
+SaveResult Checkpoints::save(int64_t step, const CheckpointState& state) {
+  const auto start = std::chrono::steady_clock::now();
+  lease_.check();
+  Manifest manifest{.run = run_id_,
+                    .save = fresh_id(),
+                    .step = step,
+                    .counters = state.counters,
+                    .config = state.config,
+                    .files = {},
+                    .tensors = describe(state.shards)};
+  SaveResult result{.step = step, .digest = state_digest(manifest.tensors, manifest.counters)};
+  if (!already_saved(step, result.digest)) {
+    const uint64_t tensors = tensors_digest(manifest.tensors);
+    if (last_step_ >= 0 && last_step_ < step && tensors == last_tensors_)
+      throw CheckpointError(text("step ", step, " is not saved: no tensor has changed since step ", last_step_));
+    const std::string staged = directory_ + "/" + step_name(step) + kTemporary;
+    try {
+      result.bytes = stage(staged, manifest, state.shards);
+      lease_.check();
+      commit_step(io_, directory_, step);
+    } catch (...) {
+      discard(staged);
+      throw;
+    }
+    valid_.insert(step);
+    last_step_ = step;
+    last_tensors_ = tensors;
+    retain(step);
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+// Everything but the last rename: the checkpoint is complete, on disk and re-read under a temporary name. Returns its bytes.
+int64_t Checkpoints::stage(const std::string& directory, Manifest& manifest, const std::vector<NamedShard>& shards) {
+  remove_directory(io_, directory, kManifestName);
+  make_directory(io_, directory);
+  manifest.files.push_back(write_shards(io_, directory, 0, shards, manifest.tensors));
+  try {
+    check(manifest);
+  } catch (const DamagedCheckpoint& error) {
+    throw Error(text("the state cannot be a checkpoint: ", error.what()));
+  }
+  sync_directory(io_, directory);
+  write_manifest_file(io_, directory, manifest);
+  sync_directory(io_, directory);
+  verify_files(io_, directory, load_manifest(io_, directory));
+  return bytes_in(manifest);
+}
+
+bool Checkpoints::already_saved(int64_t step, const std::string& digest) {
+  if (!path_exists(directory_ + "/" + step_name(step))) return false;
+  try {
+    const Manifest manifest = load_step(io_, directory_, step);
+    return state_digest(manifest.tensors, manifest.counters) == digest && valid(step);
+  } catch (const CheckpointError&) {
+    return false;  // damaged: it is replaced
+  }
+}
+
+bool Checkpoints::valid(int64_t step) {
+  if (valid_.contains(step)) return true;
+  try {
+    verify_files(io_, directory_ + "/" + step_name(step), load_step(io_, directory_, step));
+  } catch (const CheckpointError&) {
+    return false;
+  }
+  valid_.insert(step);
+  return true;
+}
+
+void Checkpoints::discard(const std::string& staged) {
+  try {
+    remove_directory(io_, staged, kManifestName);
+  } catch (const CheckpointError& error) {
+    warnings_.push_back(text("what a failed save left stays until the next start: ", error.what()));
+  }
+}
+
+void Checkpoints::retain(int64_t just_saved) {
+  try {
+    const std::vector<int64_t> steps = steps_in(directory_);
+    int64_t kept = 0;
+    for (size_t i = steps.size(); i-- > 0;) {
+      if (kept < keep_) {
+        kept += valid(steps[i]);
+      } else if (steps[i] != just_saved) {
+        lease_.check();
+        valid_.erase(steps[i]);
+        delete_step(io_, directory_, steps[i]);
+      }
+    }
+  } catch (const CheckpointError& error) {
+    warnings_.push_back(text("an old checkpoint could not be deleted: ", error.what()));
+  }
+}
+
+}  // namespace trireme

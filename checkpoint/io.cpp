@@ -1,0 +1,144 @@
+#include "checkpoint/io.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+namespace trireme {
+
+namespace {
+
+constexpr int64_t kTransfer = 16 << 20;  // bytes of one system call
+
+template <class Call>
+auto retried(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+[[noreturn]] void fail_to_write(const std::string& what) { throw CheckpointError(text(what, ": ", strerror(errno))); }
+[[noreturn]] void fail_to_read(const std::string& what) { throw DamagedCheckpoint(text(what, ": ", strerror(errno))); }
+
+}  // namespace
+
+Io::Io()
+    : open([](const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }),
+      pread(::pread),
+      pwrite(::pwrite),
+      fsync(::fsync),
+      close(::close),
+      rename(::rename),
+      mkdir(::mkdir),
+      unlink(::unlink),
+      rmdir(::rmdir),
+      create_hdf5([](const std::string& path, const std::vector<Hdf5Spec>& specs, const std::vector<Hdf5Attribute>& attributes) {
+        return trireme::create_hdf5(path, specs, attributes);
+      }) {}
+
+IoFile IoFile::open_to_read(const Io& io, const std::string& path) {
+  const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;  // a pipe must not make us wait
+  const int fd = retried([&] { return io.open(path.c_str(), flags, 0); });
+  if (fd < 0) fail_to_read("cannot open " + path);
+  IoFile file(io, path, fd);
+  struct stat facts;
+  if (fstat(fd, &facts) != 0) fail_to_read("cannot look at " + path);
+  if (!S_ISREG(facts.st_mode)) throw DamagedCheckpoint(path + " is not a plain file");
+  return file;
+}
+
+IoFile IoFile::open_to_write(const Io& io, const std::string& path) {
+  const int fd = retried([&] { return io.open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0); });
+  if (fd < 0) fail_to_write("cannot open " + path + " to write");
+  return IoFile(io, path, fd);
+}
+
+IoFile IoFile::create(const Io& io, const std::string& path) {
+  const int fd = retried([&] { return io.open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  if (fd < 0) fail_to_write("cannot make " + path);
+  return IoFile(io, path, fd);
+}
+
+IoFile::~IoFile() {
+  if (fd_ >= 0) io_->close(fd_);
+}
+
+void IoFile::read_at(void* bytes, int64_t count, int64_t offset) const {
+  for (int64_t done = 0; done < count;) {
+    const int64_t part = std::min(kTransfer, count - done);
+    const ssize_t n =
+        retried([&] { return io_->pread(fd_, static_cast<std::byte*>(bytes) + done, static_cast<size_t>(part), offset + done); });
+    if (n < 0) fail_to_read(text("cannot read ", path_, " at byte ", offset + done));
+    if (n == 0) throw DamagedCheckpoint(text(path_, " ends at byte ", offset + done, ", expected ", count - done, " bytes more"));
+    done += n;
+  }
+}
+
+void IoFile::write_at(const void* bytes, int64_t count, int64_t offset) {
+  for (int64_t done = 0; done < count;) {
+    const int64_t part = std::min(kTransfer, count - done);
+    const ssize_t n = retried(
+        [&] { return io_->pwrite(fd_, static_cast<const std::byte*>(bytes) + done, static_cast<size_t>(part), offset + done); });
+    if (n < 0) fail_to_write(text("cannot write ", path_, " at byte ", offset + done));
+    if (n == 0) throw CheckpointError(text("cannot write ", path_, " at byte ", offset + done, ": nothing was taken"));
+    done += n;
+  }
+}
+
+int64_t IoFile::size() const {
+  struct stat facts;
+  if (fstat(fd_, &facts) != 0) fail_to_read("cannot look at " + path_);
+  return facts.st_size;
+}
+
+void IoFile::sync() {
+  if (retried([&] { return io_->fsync(fd_); }) != 0) fail_to_write("cannot make " + path_ + " durable");
+}
+
+void IoFile::close() {
+  if (io_->close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_to_write("cannot close " + path_);
+}
+
+void make_directory(const Io& io, const std::string& path) {
+  if (retried([&] { return io.mkdir(path.c_str(), 0777); }) != 0) fail_to_write("cannot make directory " + path);
+}
+
+void rename_path(const Io& io, const std::string& from, const std::string& to) {
+  if (retried([&] { return io.rename(from.c_str(), to.c_str()); }) != 0) fail_to_write("cannot rename " + from + " to " + to);
+}
+
+void sync_directory(const Io& io, const std::string& path) {
+  const int fd = retried([&] { return io.open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY, 0); });
+  if (fd < 0) fail_to_write("cannot open directory " + path);
+  const int result = retried([&] { return io.fsync(fd); });
+  const int reason = errno;
+  io.close(fd);
+  errno = reason;
+  if (result != 0) fail_to_write("cannot make directory " + path + " durable");
+}
+
+void remove_directory(const Io& io, const std::string& path, const std::string& first) {
+  const auto remove_file = [&](const std::string& file) {
+    if (retried([&] { return io.unlink(file.c_str()); }) != 0 && errno != ENOENT) fail_to_write("cannot delete " + file);
+  };
+  if (!path_exists(path)) return;
+  remove_file(path + "/" + first);
+  std::error_code error;
+  std::vector<std::string> files;
+  for (std::filesystem::directory_iterator i(path, error), end; !error && i != end; i.increment(error)) files.push_back(i->path());
+  if (error) throw CheckpointError(text("cannot list ", path, ": ", error.message()));
+  for (const std::string& file : files) remove_file(file);
+  if (retried([&] { return io.rmdir(path.c_str()); }) != 0) fail_to_write("cannot delete directory " + path);
+}
+
+bool path_exists(const std::string& path) {
+  struct stat facts;
+  return lstat(path.c_str(), &facts) == 0;
+}
+
+}  // namespace trireme

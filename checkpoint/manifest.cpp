@@ -1,0 +1,166 @@
+#include "checkpoint/manifest.h"
+
+#include <algorithm>
+
+#include "checkpoint/digest.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr size_t kMaxPieces = 16384;  // of one tensor: they are compared in pairs
+
+template <class... Parts>
+void must(bool holds, const Parts&... parts) {
+  if (!holds) throw DamagedCheckpoint(text(parts...));
+}
+
+bool plain_file_name(const std::string& name) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  return !name.empty() && name.size() <= 255 && name[0] != '.' && name.find_first_not_of(kAllowed) == std::string::npos;
+}
+
+// A name is shown to people, and is a dataset's name with '/' replaced by ':'.
+bool plain_tensor_name(const std::string& name) {
+  return !name.empty() && name.size() <= 512 && name.find_first_of(":@") == std::string::npos &&
+         std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 127; });
+}
+
+// The product of dims and `unit`, or -1 when a dim is negative or the product leaves 62 bits.
+int64_t product(const std::vector<int64_t>& dims, int64_t unit) {
+  constexpr int64_t kLargest = int64_t{1} << 62;
+  int64_t n = unit;
+  for (const int64_t dim : dims) {
+    if (dim < 0) return -1;
+    if (dim > 0 && n > kLargest / dim) return -1;
+    n *= dim;
+  }
+  return n;
+}
+
+void check_file(const FileEntry& file) {
+  must(plain_file_name(file.name), "file name '", file.name, "' is not a plain name");
+  must(file.bytes >= 0 && file.pages >= 0 && file.pages_at >= 0, file.name, ": negative sizes");
+  must(file.pages_at <= file.bytes && file.pages <= (file.bytes - file.pages_at) / 8, file.name, ": its ", file.pages,
+       " page digests at byte ", file.pages_at, " leave its ", file.bytes, " bytes");
+}
+
+void check_piece(const Manifest& manifest, const TensorEntry& tensor, const Piece& piece) {
+  const Box& box = piece.box;
+  must(box.offset.size() == tensor.shape.size() && box.shape.size() == tensor.shape.size(), tensor.name,
+       ": a piece of other dims than the tensor's");
+  for (size_t d = 0; d < tensor.shape.size(); ++d)
+    must(box.offset[d] >= 0 && box.shape[d] >= 0 && box.offset[d] <= tensor.shape[d] &&
+             box.shape[d] <= tensor.shape[d] - box.offset[d],
+         tensor.name, ": a piece leaves the tensor in dim ", d);
+  must(piece.file >= 0 && piece.file < static_cast<int64_t>(manifest.files.size()), tensor.name, ": file ", piece.file, " of ",
+       manifest.files.size());
+  const FileEntry& file = manifest.files[static_cast<size_t>(piece.file)];
+  must(piece.bytes == product(box.shape, bytes_of(tensor.dtype)), tensor.name, ": ", piece.bytes,
+       " bytes do not hold the piece's shape");
+  must(piece.at >= 0 && piece.at <= file.bytes && piece.bytes <= file.bytes - piece.at, tensor.name, ": bytes ", piece.at, " + ",
+       piece.bytes, " leave ", file.name, " of ", file.bytes, " bytes");
+  must(piece.first_page >= 0 && piece.first_page <= file.pages && pages_of(piece.bytes) <= file.pages - piece.first_page,
+       tensor.name, ": its pages leave the page table of ", file.name);
+}
+
+// All elements once: no two pieces meet, and their sizes add up.
+void check_cover(const TensorEntry& tensor) {
+  const std::vector<Piece>& pieces = tensor.pieces;
+  must(!pieces.empty() && pieces.size() <= kMaxPieces, tensor.name, ": ", pieces.size(), " pieces, allowed are 1 to ", kMaxPieces);
+  int64_t left = product(tensor.shape, 1);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const int64_t size = pieces[i].box.size();
+    must(size <= left, tensor.name, ": its pieces overlap");
+    left -= size;
+    for (size_t j = 0; j < i; ++j) must(intersect(pieces[i].box, pieces[j].box).size() == 0, tensor.name, ": its pieces overlap");
+  }
+  must(left == 0, tensor.name, ": its pieces leave out ", left, " elements");
+}
+
+void sort_extents(std::vector<Extent>& extents) {
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+}
+
+}  // namespace
+
+const TensorEntry* find_tensor(const Manifest& manifest, const std::string& name) {
+  const auto at = std::lower_bound(manifest.tensors.begin(), manifest.tensors.end(), name,
+                                   [](const TensorEntry& tensor, const std::string& wanted) { return tensor.name < wanted; });
+  return at != manifest.tensors.end() && at->name == name ? &*at : nullptr;
+}
+
+int64_t bytes_in(const Manifest& manifest) {
+  int64_t bytes = 0;
+  for (const FileEntry& file : manifest.files) bytes += file.bytes;
+  return bytes;
+}
+
+uint64_t tensors_digest(const std::vector<TensorEntry>& tensors) {
+  std::string all;
+  for (const TensorEntry& tensor : tensors) {
+    all += tensor.name + " " + name_of(tensor.dtype);
+    for (const int64_t dim : tensor.shape) all += " " + std::to_string(dim);
+    all += " = " + hex(tensor.digest) + "\n";
+  }
+  return digest(all.data(), static_cast<int64_t>(all.size()));
+}
+
+std::string state_digest(const std::vector<TensorEntry>& tensors, const std::map<std::string, int64_t>& counters) {
+  std::string all = hex(tensors_digest(tensors)) + "\n";
+  for (const auto& [name, value] : counters) all += name + " = " + std::to_string(value) + "\n";
+  return hex(digest(all.data(), static_cast<int64_t>(all.size())));
+}
+
+void check(const Manifest& manifest) {
+  must(manifest.step >= 0, "step ", manifest.step);
+  for (const FileEntry& file : manifest.files) check_file(file);
+  std::vector<int64_t> pages(manifest.files.size());
+  for (size_t i = 0; i < manifest.tensors.size(); ++i) {
+    const TensorEntry& tensor = manifest.tensors[i];
+    must(plain_tensor_name(tensor.name), "'", tensor.name, "' is not a plain tensor name");
+    must(i == 0 || manifest.tensors[i - 1].name < tensor.name, tensor.name, ": tensors are not sorted, or one is there twice");
+    must(!tensor.shape.empty() && tensor.shape.size() <= 4, tensor.name, ": ", tensor.shape.size(), " dims, allowed are 1 to 4");
+    must(product(tensor.shape, bytes_of(tensor.dtype)) >= 0, tensor.name, ": its shape overflows");
+    for (const Piece& piece : tensor.pieces) {
+      check_piece(manifest, tensor, piece);
+      pages[static_cast<size_t>(piece.file)] += pages_of(piece.bytes);
+    }
+    check_cover(tensor);
+  }
+  const std::vector<std::vector<Extent>> used = used_extents(manifest);
+  for (size_t f = 0; f < used.size(); ++f) {
+    must(manifest.files[f].pages == pages[f], manifest.files[f].name, ": ", manifest.files[f].pages, " page digests for ", pages[f],
+         " pages");
+    for (size_t i = 1; i < used[f].size(); ++i)
+      must(used[f][i - 1].end <= used[f][i].begin, manifest.files[f].name, ": two pieces share byte ", used[f][i].begin);
+  }
+}
+
+std::vector<std::vector<Extent>> used_extents(const Manifest& manifest) {
+  std::vector<std::vector<Extent>> used(manifest.files.size());
+  for (const TensorEntry& tensor : manifest.tensors)
+    for (const Piece& piece : tensor.pieces)
+      if (piece.bytes > 0) used[static_cast<size_t>(piece.file)].push_back({piece.at, piece.at + piece.bytes});
+  for (size_t f = 0; f < used.size(); ++f) {
+    const FileEntry& file = manifest.files[f];
+    if (file.pages > 0) used[f].push_back({file.pages_at, file.pages_at + 8 * file.pages});
+    sort_extents(used[f]);
+  }
+  return used;
+}
+
+std::vector<Extent> gaps_between(std::vector<Extent> used, int64_t bytes) {
+  sort_extents(used);
+  std::vector<Extent> gaps;
+  int64_t end = 0;
+  for (const Extent& extent : used) {
+    if (extent.begin == extent.end) continue;  // of no bytes: it may lie anywhere
+    if (end < extent.begin) gaps.push_back({end, extent.begin});
+    end = extent.end;
+  }
+  if (end < bytes) gaps.push_back({end, bytes});
+  return gaps;
+}
+
+}  // namespace trireme

@@ -1,0 +1,194 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "checkpoint/digest.h"
+#include "checkpoint/shards.h"
+
+namespace trireme {
+
+namespace {
+
+// The files of a checkpoint, one open at a time.
+class ShardFiles {
+ public:
+  ShardFiles(const Io& io, const std::string& directory, const Manifest& manifest)
+      : io_(io), directory_(directory), manifest_(manifest) {}
+
+  const IoFile& open(int64_t index) {
+    if (file_ && index_ == index) return *file_;
+    const FileEntry& entry = manifest_.files[static_cast<size_t>(index)];
+    file_.reset();
+    file_.emplace(IoFile::open_to_read(io_, directory_ + "/" + entry.name));
+    index_ = index;
+    if (const int64_t bytes = file_->size(); bytes != entry.bytes)
+      throw DamagedCheckpoint(text(file_->path(), " is ", bytes, " bytes, its manifest says ", entry.bytes));
+    return *file_;
+  }
+  const FileEntry& entry(int64_t index) const { return manifest_.files[static_cast<size_t>(index)]; }
+
+ private:
+  const Io& io_;
+  const std::string& directory_;
+  const Manifest& manifest_;
+  std::optional<IoFile> file_;
+  int64_t index_ = -1;
+};
+
+std::vector<uint64_t> read_page_table(const IoFile& file, const FileEntry& entry) {
+  std::vector<uint64_t> table(static_cast<size_t>(entry.pages));
+  file.read_at(table.data(), 8 * entry.pages, entry.pages_at);
+  return table;
+}
+
+// Throws with the name of the tensor and, if the page table can be trusted, the place of the damage.
+[[noreturn]] void report_damage(const IoFile& file, const FileEntry& entry, const TensorEntry& tensor, const Piece& piece,
+                                const std::vector<uint64_t>& pages) {
+  std::string where;
+  const std::vector<uint64_t> table = read_page_table(file, entry);
+  if (digest_of_pages(table) == entry.pages_digest)
+    for (size_t i = pages.size(); i-- > 0;)
+      if (table[static_cast<size_t>(piece.first_page) + i] != pages[i])
+        where = text(" in the MiB at byte ", piece.at + static_cast<int64_t>(i) * kPage);
+  throw DamagedCheckpoint(text(file.path(), ": tensor ", tensor.name, " does not match its digest", where));
+}
+
+void read_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, std::byte* into) {
+  const IoFile& file = files.open(piece.file);
+  std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes)));
+  for_each_page(piece.bytes, [&](int64_t page, int64_t begin, int64_t count) {
+    file.read_at(into + begin, count, piece.at + begin);
+    pages[static_cast<size_t>(page)] = digest(into + begin, count);
+  });
+  if (digest_of_pages(pages) != piece.digest) report_damage(file, files.entry(piece.file), tensor, piece, pages);
+}
+
+// Reads a piece through a page of memory at a time, and returns its elements' share in the tensor's digest.
+uint64_t verify_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece) {
+  const IoFile& file = files.open(piece.file);
+  const Box global = whole(tensor.shape);
+  const int64_t unit = bytes_of(tensor.dtype);
+  std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes))), shares(pages.size());
+  for_each_page(piece.bytes, [&](int64_t page, int64_t begin, int64_t count) {
+    std::vector<std::byte> bytes(static_cast<size_t>(count));
+    file.read_at(bytes.data(), count, piece.at + begin);
+    pages[static_cast<size_t>(page)] = digest(bytes.data(), count);
+    for_each_run(piece.box, global, piece.box, begin / unit, (begin + count) / unit, [&](int64_t first, int64_t local, int64_t n) {
+      shares[static_cast<size_t>(page)] += element_digest(bytes.data() + local * unit - begin, tensor.dtype, first, n);
+    });
+  });
+  if (digest_of_pages(pages) != piece.digest) report_damage(file, files.entry(piece.file), tensor, piece, pages);
+  uint64_t sum = 0;
+  for (const uint64_t share : shares) sum += share;
+  return sum;
+}
+
+// Fills the part of `shard` that lies in `piece`.
+void read_part(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, const NamedShard& shard) {
+  const Box box = box_of(shard), common = intersect(piece.box, box);
+  if (common.size() == 0) return;
+  auto* to = static_cast<std::byte*>(shard.local.data());
+  if (piece.box == box) return read_piece(files, tensor, piece, to);
+  std::vector<std::byte> bytes(static_cast<size_t>(piece.bytes));
+  read_piece(files, tensor, piece, bytes.data());
+  const int64_t unit = bytes_of(tensor.dtype);
+  for_each_run(common, piece.box, box, 0, common.size(), [&](int64_t from, int64_t local, int64_t count) {
+    std::memcpy(to + local * unit, bytes.data() + from * unit, static_cast<size_t>(count * unit));
+  });
+}
+
+std::string shape_text(Dtype dtype, const std::vector<int64_t>& shape) {
+  std::string list;
+  for (const int64_t dim : shape) list += (list.empty() ? "" : ", ") + std::to_string(dim);
+  return std::string(name_of(dtype)) + "[" + list + "]";
+}
+
+void require_same_tensors(const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards) {
+  std::string problems;
+  std::set<std::string> seen;
+  for (const NamedShard& shard : shards) {
+    if (!seen.insert(shard.name).second) continue;
+    const TensorEntry* tensor = find_tensor(manifest, shard.name);
+    const std::string wanted = shape_text(shard.local.dtype(), shard.global_shape);
+    if (tensor == nullptr)
+      problems += text("\n", directory, " lacks ", shard.name, " ", wanted);
+    else if (const std::string found = shape_text(tensor->dtype, tensor->shape); found != wanted)
+      problems += text("\n", directory, " has ", shard.name, " as ", found, ", the model as ", wanted);
+  }
+  for (const TensorEntry& tensor : manifest.tensors)
+    if (!seen.contains(tensor.name))
+      problems += text("\n", directory, " has ", tensor.name, " ", shape_text(tensor.dtype, tensor.shape), ", the model does not");
+  if (!problems.empty())
+    throw CheckpointError(
+        text(directory, " is of another model than the config's: use its config.yaml, or choose another train.name", problems));
+}
+
+[[noreturn]] void report_elements(const std::string& directory, const std::string& tensor) {
+  throw DamagedCheckpoint(text(directory, ": the elements of tensor ", tensor, " do not match their digest"));
+}
+
+}  // namespace
+
+uint64_t container_digest(const IoFile& file, const std::vector<Extent>& extents) {
+  std::vector<uint64_t> all;
+  for (const Extent& extent : extents) {
+    std::vector<uint64_t> pages(static_cast<size_t>(pages_of(extent.end - extent.begin)));
+    for_each_page(extent.end - extent.begin, [&](int64_t page, int64_t begin, int64_t count) {
+      std::vector<std::byte> bytes(static_cast<size_t>(count));
+      file.read_at(bytes.data(), count, extent.begin + begin);
+      pages[static_cast<size_t>(page)] = digest(bytes.data(), count);
+    });
+    all.insert(all.end(), pages.begin(), pages.end());
+  }
+  return digest_of_pages(all);
+}
+
+void read_shards(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards) {
+  require_same_tensors(directory, manifest, shards);
+  ShardFiles files(io, directory, manifest);
+  std::map<std::string, int64_t> held;  // elements
+  for (const NamedShard& shard : shards) {
+    const TensorEntry& tensor = *find_tensor(manifest, shard.name);
+    for (const Piece& piece : tensor.pieces) read_part(files, tensor, piece, shard);
+    held[shard.name] += shard.local.size();
+  }
+  for (const TensorEntry& read : describe(shards)) {
+    const TensorEntry& tensor = *find_tensor(manifest, read.name);
+    const bool complete = held[read.name] == whole(tensor.shape).size();
+    if (complete && read.digest != tensor.digest) report_elements(directory, read.name);
+  }
+}
+
+void read_tensor(const Io& io, const std::string& directory, const Manifest& manifest, const TensorEntry& tensor, Tensor into) {
+  const NamedShard shard{.name = tensor.name, .global_shape = tensor.shape, .offset = whole(tensor.shape).offset, .local = into};
+  require(into.place() == Place::cpu && into.dtype() == tensor.dtype && box_of(shard).shape == tensor.shape,
+          text("tensor ", tensor.name, " ", shape_text(tensor.dtype, tensor.shape), " read into ", into.shape_text()));
+  ShardFiles files(io, directory, manifest);
+  for (const Piece& piece : tensor.pieces) read_part(files, tensor, piece, shard);
+}
+
+void verify_sizes(const Io& io, const std::string& directory, const Manifest& manifest) {
+  ShardFiles files(io, directory, manifest);
+  for (size_t f = 0; f < manifest.files.size(); ++f) files.open(static_cast<int64_t>(f));
+}
+
+void verify_files(const Io& io, const std::string& directory, const Manifest& manifest) {
+  ShardFiles files(io, directory, manifest);
+  for (const TensorEntry& tensor : manifest.tensors) {
+    uint64_t elements = 0;
+    for (const Piece& piece : tensor.pieces) elements += verify_piece(files, tensor, piece);
+    if (elements != tensor.digest) report_elements(directory, tensor.name);
+  }
+  const std::vector<std::vector<Extent>> used = used_extents(manifest);
+  for (size_t f = 0; f < manifest.files.size(); ++f) {
+    const FileEntry& entry = manifest.files[f];
+    const IoFile& file = files.open(static_cast<int64_t>(f));
+    if (digest_of_pages(read_page_table(file, entry)) != entry.pages_digest)
+      throw DamagedCheckpoint(file.path() + ": its page digests do not match their digest");
+    if (container_digest(file, gaps_between(used[f], entry.bytes)) != entry.container)
+      throw DamagedCheckpoint(file.path() + ": its HDF5 structure does not match its digest");
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,102 @@
+#include "checkpoint/store.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace trireme {
+
+namespace {
+
+std::vector<std::string> names_in(const std::string& directory) {
+  std::vector<std::string> names;
+  if (!path_exists(directory)) return names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator i(directory, error), end; !error && i != end; i.increment(error))
+    names.push_back(i->path().filename());
+  if (error) throw CheckpointError(text("cannot list ", directory, ": ", error.message()));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The step of a name that step_name() makes, or -1.
+int64_t step_of(const std::string& name) {
+  const bool digits = name.starts_with("step-") && name.size() >= 13 && name.size() <= 23 &&
+                      name.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (!digits) return -1;
+  const int64_t step = std::stoll(name.substr(5));
+  return step_name(step) == name ? step : -1;
+}
+
+// `name` without `suffix` when that makes a step's name, else "".
+std::string without(const std::string& name, const std::string& suffix) {
+  if (!name.ends_with(suffix)) return "";
+  const std::string step = name.substr(0, name.size() - suffix.size());
+  return step_of(step) >= 0 ? step : "";
+}
+
+void settle_replaced(const Io& io, const std::string& step) {
+  if (path_exists(step))
+    remove_directory(io, step + kReplaced, kManifestName);
+  else
+    rename_path(io, step + kReplaced, step);
+}
+
+}  // namespace
+
+std::string step_name(int64_t step) {
+  const std::string digits = std::to_string(step);
+  return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
+}
+
+std::vector<int64_t> steps_in(const std::string& directory) {
+  std::vector<int64_t> steps;
+  for (const std::string& name : names_in(directory))
+    if (const int64_t step = step_of(name); step >= 0) steps.push_back(step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Manifest load_step(const Io& io, const std::string& directory, int64_t step) {
+  const std::string path = directory + "/" + step_name(step);
+  Manifest manifest = load_manifest(io, path);
+  if (manifest.step != step) throw DamagedCheckpoint(text(path, "/", kManifestName, " is of step ", manifest.step));
+  return manifest;
+}
+
+void sweep(const Io& io, const std::string& directory, std::vector<std::string>& warnings) {
+  for (const std::string& name : names_in(directory)) {
+    try {
+      if (!without(name, kTemporary).empty()) remove_directory(io, directory + "/" + name, kManifestName);
+      if (const std::string step = without(name, kReplaced); !step.empty()) settle_replaced(io, directory + "/" + step);
+    } catch (const CheckpointError& error) {
+      warnings.push_back(text("what an earlier process left is not swept: ", error.what()));
+    }
+  }
+}
+
+void commit_step(const Io& io, const std::string& directory, int64_t step) {
+  const std::string path = directory + "/" + step_name(step);
+  const bool replaces = path_exists(path);
+  if (replaces) {
+    remove_directory(io, path + kReplaced, kManifestName);
+    rename_path(io, path, path + kReplaced);
+  }
+  try {
+    rename_path(io, path + kTemporary, path);
+  } catch (const CheckpointError&) {
+    if (replaces) settle_replaced(io, path);
+    throw;
+  }
+  sync_directory(io, directory);
+  if (replaces) settle_replaced(io, path);
+}
+
+void delete_step(const Io& io, const std::string& directory, int64_t step) {
+  const std::string path = directory + "/" + step_name(step);
+  remove_directory(io, path + kTemporary, kManifestName);
+  rename_path(io, path, path + kTemporary);
+  sync_directory(io, directory);
+  remove_directory(io, path + kTemporary, kManifestName);
+}
+
+}  // namespace trireme

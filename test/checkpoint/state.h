@@ -1,0 +1,78 @@
+// Small states to save, and where they go.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoints.h"
+#include "test/data/scratch.h"
+
+namespace trireme {
+
+// Tensors with memory of their own, in a CheckpointState.
+class OwnedState {
+ public:
+  OwnedState() = default;
+  OwnedState(OwnedState&&) = default;  // the tensors stay where they are; a copy's would look into the original
+
+  // A shard at `offset` of a tensor of `global` shape, and its tensor; values stay as they are made: zeros.
+  NamedShard& add(const std::string& name, Dtype dtype, std::vector<int64_t> global, std::vector<int64_t> offset,
+                  std::vector<int64_t> shape) {
+    int64_t bytes = bytes_of(dtype);
+    for (const int64_t dim : shape) bytes *= dim;
+    void* data = memory_.emplace_back(static_cast<size_t>(bytes)).data();
+    Tensor local;
+    if (shape.size() == 1) local = Tensor(data, dtype, Place::cpu, {shape[0]});
+    if (shape.size() == 2) local = Tensor(data, dtype, Place::cpu, {shape[0], shape[1]});
+    if (shape.size() == 3) local = Tensor(data, dtype, Place::cpu, {shape[0], shape[1], shape[2]});
+    if (shape.size() == 4) local = Tensor(data, dtype, Place::cpu, {shape[0], shape[1], shape[2], shape[3]});
+    state.shards.push_back({.name = name, .global_shape = global, .offset = offset, .local = local});
+    return state.shards.back();
+  }
+  NamedShard& add(const std::string& name, Dtype dtype, std::vector<int64_t> shape) {
+    return add(name, dtype, shape, std::vector<int64_t>(shape.size(), 0), shape);
+  }
+  // Every bit of every tensor from `seed`: also NaNs, infinities and denormal numbers.
+  void fill(uint64_t seed) {
+    uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
+    for (std::vector<std::byte>& bytes : memory_)
+      for (std::byte& byte : bytes) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        byte = static_cast<std::byte>(x >> 56);
+      }
+  }
+  std::vector<std::vector<std::byte>> bytes() const { return {memory_.begin(), memory_.end()}; }
+
+  CheckpointState state;
+
+ private:
+  std::deque<std::vector<std::byte>> memory_;
+};
+
+// Weight, moment and bf16 tensors of a few elements, as of `step`.
+inline OwnedState small_state(int64_t step) {
+  OwnedState owned;
+  owned.add("block.0.w", Dtype::f32, {3, 5});
+  owned.add("adam_m/block.0.w", Dtype::f32, {3, 5});
+  owned.add("head", Dtype::bf16, {7});
+  owned.fill(static_cast<uint64_t>(step) + 1);
+  owned.state.counters = {{"tokens", 100 * step}, {"seed", 1}};
+  owned.state.config = "train:\n  steps: 10\n";
+  return owned;
+}
+
+inline std::string step_path(const std::string& run, int64_t step) {
+  std::string digits = std::to_string(step);
+  return run + "/checkpoints/step-" + std::string(8 - digits.size(), '0') + digits;
+}
+
+inline CheckpointConfig keeping(int64_t keep) { return {.every = 1, .keep = keep}; }
+
+// Saves small states of these steps.
+inline void save_steps(const std::string& run, const std::vector<int64_t>& steps, int64_t keep = 3) {
+  Checkpoints checkpoints(keeping(keep), run);
+  for (const int64_t step : steps) checkpoints.save(step, small_state(step).state);
+}
+
+}  // namespace trireme
