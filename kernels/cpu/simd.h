@@ -1,4 +1,5 @@
-// What the CPU kernels share: choosing T by dtype, bf16 <-> f32 and exp in forms that `#pragma omp simd` turns into vectors.
+// What the CPU kernels share: choosing T by dtype, blocks for threads, bf16 <-> f32 and exp in forms that `#pragma omp simd` turns
+// into vectors.
 //
 //     with_dtype(op.x.dtype(), [&](auto zero) {
 //       using T = decltype(zero);                       // float or Bf16
@@ -8,8 +9,13 @@
 //     });
 #pragma once
 
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
+#include <numeric>
 
 #include "kernels/tensor.h"
 
@@ -20,6 +26,37 @@ template <class F>
 decltype(auto) with_dtype(Dtype dtype, F&& f) {
   require(dtype != Dtype::i32, text("a kernel of i32, expected f32 or bf16"));
   return dtype == Dtype::bf16 ? f(Bf16{}) : f(float{});
+}
+
+// Calls f(begin, end) for the blocks of `block` that make up [0, n), spread over the threads where there is enough to do. The
+// blocks depend on n alone, never on the number of threads.
+template <class F>
+void for_blocks(int64_t n, int64_t block, const F& f) {
+  const int64_t blocks = (n + block - 1) / block;
+#pragma omp parallel for schedule(static) if (n > 32768)
+  for (int64_t i = 0; i < blocks; ++i) f(i * block, std::min(n, (i + 1) * block));
+}
+inline constexpr int64_t kBlock = 8192;  // elements: a few of these arrays stay in the first or second level cache
+
+// The sum of f(begin, end) over [0, n) in double, in one order whatever the number of threads.
+template <class F>
+double sum_of_blocks(int64_t n, const F& f) {
+  constexpr int64_t kParts = 1024;
+  const int64_t block = std::max(kBlock, (n + kParts - 1) / kParts);
+  std::array<double, kParts> parts{};
+  for_blocks(n, block, [&](int64_t begin, int64_t end) { parts[static_cast<size_t>(begin / block)] = f(begin, end); });
+  return std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
+// Calls f(begin, end) for ranges of columns, about one per thread, where every range walks all rows in order: sums over rows that
+// do not depend on the number of threads. A range is a multiple of 64 columns, so that no two threads write to one cache line for
+// long.
+template <class F>
+void for_columns(int64_t rows, int64_t cols, const F& f) {
+  constexpr int64_t kWidth = 64;
+  const int64_t blocks = (cols + kWidth - 1) / kWidth, ranges = std::min<int64_t>(blocks, omp_get_max_threads());
+#pragma omp parallel for schedule(static) if (rows * cols > 32768)
+  for (int64_t i = 0; i < ranges; ++i) f(blocks * i / ranges * kWidth, std::min(cols, blocks * (i + 1) / ranges * kWidth));
 }
 
 inline float to_float(float value) { return value; }

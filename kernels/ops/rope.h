@@ -35,6 +35,7 @@ struct SplitHeadsForward {
     expect(v, "v", qkv.dtype(), {n, k.dim(1), d});
     expect(qkv, "qkv", {n, (q.dim(1) + 2 * k.dim(1)) * d});
     if (table) {
+      require(d % 2 == 0, text("rope of heads of size ", d, ": it turns pairs"));
       expect(table, "table", Dtype::f32, {table.dim(0), d / 2, 2});
       expect(positions, "positions", Dtype::i32, {n});
     }
@@ -67,6 +68,7 @@ struct Rotate {
     expect_float(x, "x");
     expect(x, "x", {x.dim(0), x.dim(1), x.cols()});
     expect(positions, "positions", Dtype::i32, {x.dim(0)});
+    require(x.cols() % 2 == 0, text("rope of heads of size ", x.cols(), ": it turns pairs"));
     expect(table, "table", Dtype::f32, {table.dim(0), x.cols() / 2, 2});
   }
 };

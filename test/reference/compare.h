@@ -52,7 +52,7 @@ inline double error_of(const HostTensor& got, const Doubles& wanted) { return er
 inline bool close(const auto& got, const Doubles& wanted, double bound) { return error_of(got, wanted) <= bound; }
 
 // Half a unit in the last place of a result rounded once to `dtype`, as a relative error.
-constexpr double rounding(Dtype dtype) { return dtype == Dtype::bf16 ? 0x1p-9 : 0x1p-24; }
+constexpr double rounding(Dtype dtype) { return dtype == Dtype::bf16 ? 0x1p-8 : 0x1p-24; }
 
 double dot(const Doubles& a, const Doubles& b);
 

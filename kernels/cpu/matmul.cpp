@@ -1,0 +1,178 @@
+// The one host of oneDNN, either generation of it. Primitives are kept by shape, since making one costs more than a small product.
+//
+// Layouts: all plain row-major, a transpose is a pair of strides. On AVX512-BF16 that runs at the rate of the instructions wherever
+// the operands stand, but for the weight gradient (transpose_a), where b is the small operand and every block of rows of c
+// interleaves it anew: there b is brought into oneDNN's own layout once, beforehand. f32 is not interleaved and has nothing to
+// gain.
+#include "kernels/ops/matmul.h"
+
+#include <omp.h>
+
+#include <map>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+
+#include "kernels/cpu/simd.h"
+#include "kernels/device.h"
+#include "kernels/ops/fill.h"
+
+namespace trireme {
+
+namespace {
+
+using dnnl::memory;
+
+// Everything a primitive is made for.
+struct Kind {
+  int64_t m, n, k;
+  Dtype in, out;
+  bool bias, transpose_a, transpose_b, accumulate;
+  int threads;
+  auto operator<=>(const Kind&) const = default;
+
+  bool packs_b() const { return transpose_a && in == Dtype::bf16; }
+};
+
+// A primitive and what it needs; a handle, cheap to copy.
+struct Product {
+  memory::desc a, b, packed_b, bias, c, scratch;
+  dnnl::matmul multiply;
+  dnnl::reorder pack;  // only where packed_b differs from b
+};
+
+memory::data_type type_of(Dtype dtype) { return dtype == Dtype::bf16 ? memory::data_type::bf16 : memory::data_type::f32; }
+
+memory::desc matrix(int64_t rows, int64_t cols, Dtype dtype, bool transposed) {
+  return {{rows, cols}, type_of(dtype), transposed ? memory::dims{1, rows} : memory::dims{cols, 1}};
+}
+
+dnnl::matmul::primitive_desc describe(const Product& p, const memory::desc& b, const dnnl::primitive_attr& attr,
+                                      const dnnl::engine& engine) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, p.a, b, p.bias, p.c, attr};
+#else
+  return {{p.a, b, p.bias, p.c}, attr, engine};
+#endif
+}
+
+Product make(const Kind& kind, const dnnl::engine& engine) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (kind.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attr.set_post_ops(sum);
+  }
+  Product p;
+  p.a = matrix(kind.m, kind.k, kind.in, kind.transpose_a);
+  p.b = matrix(kind.k, kind.n, kind.in, kind.transpose_b);
+  p.c = matrix(kind.m, kind.n, kind.out, false);
+  if (kind.bias) p.bias = matrix(1, kind.n, kind.in, false);
+  const memory::desc any({kind.k, kind.n}, type_of(kind.in), memory::format_tag::any);
+  const auto description = describe(p, kind.packs_b() ? any : p.b, attr, engine);
+  p.packed_b = description.weights_desc();
+  p.scratch = description.scratchpad_desc();
+  p.multiply = dnnl::matmul(description);
+  if (p.packed_b != p.b) p.pack = dnnl::reorder(dnnl::reorder::primitive_desc(engine, p.b, engine, p.packed_b));
+  return p;
+}
+
+// Memoises make(); holds no state that a result depends on.
+class Products {
+ public:
+  const dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+
+  Product of(const Kind& kind) {
+    const std::lock_guard lock(mutex_);
+    auto found = products_.find(kind);
+    if (found == products_.end()) {
+      if (products_.size() == kMost) products_.clear();  // a sampler's products grow with every token
+      found = products_.emplace(kind, make(kind, engine)).first;
+    }
+    return found->second;
+  }
+
+ private:
+  static constexpr size_t kMost = 1024;
+  std::mutex mutex_;
+  std::map<Kind, Product> products_;
+};
+
+Products& products() {
+  static Products all;
+  return all;
+}
+
+int64_t aligned(size_t bytes) { return (static_cast<int64_t>(bytes) + 63) / 64 * 64; }
+
+// Multiplies in the dtypes the operands have. `scratch` is what room() asks for.
+void multiply(const Matmul& op, const Product& p, std::byte* scratch) {
+  const dnnl::engine& engine = products().engine;
+  dnnl::stream stream(engine);
+  memory a(p.a, engine, op.a.data()), b(p.b, engine, op.b.data()), c(p.c, engine, op.c.data());
+  if (p.pack) {
+    memory packed(p.packed_b, engine, scratch + aligned(p.scratch.get_size()));
+    dnnl::reorder(p.pack).execute(stream, b, packed);
+    b = packed;
+  }
+  std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}};
+  arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(p.scratch, engine, scratch));
+  if (op.bias) arguments.emplace(DNNL_ARG_BIAS, memory(p.bias, engine, op.bias.data()));
+  p.multiply.execute(stream, arguments);
+  stream.wait();
+}
+
+int64_t room(const Product& p) { return aligned(p.scratch.get_size()) + (p.pack ? aligned(p.packed_b.get_size()) : 0); }
+
+Product product_of(const Matmul& op) {
+  return products().of({.m = op.m(),
+                        .n = op.n(),
+                        .k = op.k(),
+                        .in = op.a.dtype(),
+                        .out = op.c.dtype(),
+                        .bias = op.bias.present(),
+                        .transpose_a = op.transpose_a,
+                        .transpose_b = op.transpose_b,
+                        .accumulate = op.accumulate,
+                        .threads = omp_get_max_threads()});
+}
+
+// For CPUs without bf16 instructions, where oneDNN would be some ten times slower: the same product of f32 copies.
+void multiply_as_f32(const Cpu& cpu, const Matmul& op) {
+  const auto as_f32 = [](const Tensor& t, std::byte* at) {
+    return t.dims() == 2 ? Tensor(at, Dtype::f32, t.place(), {t.dim(0), t.dim(1)}) : Tensor(at, Dtype::f32, t.place(), {t.dim(0)});
+  };
+  Matmul wide = op;
+  const std::array<Tensor Matmul::*, 4> operands{&Matmul::a, &Matmul::b, &Matmul::bias, &Matmul::c};
+  int64_t bytes = 0;
+  for (const auto t : operands)
+    if (op.*t && (op.*t).dtype() == Dtype::bf16)
+      wide.*t = as_f32(op.*t, nullptr), bytes += aligned(4 * static_cast<size_t>((op.*t).size()));
+  const Product product = product_of(wide);
+  std::byte* memory = cpu.workspace->reserve(bytes + room(product));
+  for (const auto t : operands) {
+    if (!(op.*t) || (op.*t).dtype() == Dtype::f32) continue;
+    wide.*t = as_f32(op.*t, memory);
+    memory += aligned(static_cast<size_t>((wide.*t).bytes()));
+    if (t != &Matmul::c || op.accumulate) launch(cpu, Cast{.y = wide.*t, .x = op.*t});
+  }
+  multiply(wide, product, memory);
+  if (op.c.dtype() == Dtype::bf16) launch(cpu, Cast{.y = op.c, .x = wide.c});
+}
+
+}  // namespace
+
+void launch(const Cpu& cpu, const Matmul& op) {
+  if (op.c.size() == 0 || (op.k() == 0 && op.accumulate)) return;
+  require(op.k() > 0, text("matmul over no elements: ", op.a.shape_text(), " and ", op.b.shape_text()));
+  try {
+    if (op.a.dtype() == Dtype::bf16 && !cpu.bf16_products) return multiply_as_f32(cpu, op);
+    const Product product = product_of(op);
+    multiply(op, product, cpu.workspace->reserve(room(product)));
+  } catch (const dnnl::error& error) {
+    throw Error(text("oneDNN: ", error.message, " in the product of ", op.a.shape_text(), " and ", op.b.shape_text()));
+  }
+}
+
+}  // namespace trireme

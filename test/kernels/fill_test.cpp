@@ -1,0 +1,192 @@
+#include "kernels/ops/fill.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/device.h"
+#include "kernels/philox.h"
+#include "test/catch.h"
+#include "test/reference/compare.h"
+#include "test/reference/fill.h"
+
+using namespace trireme;
+
+namespace {
+
+const std::vector<int64_t> kSizes{1, 3, 17, 63, 100, 257, 8191, 8193, 50001};
+
+}  // namespace
+
+TEST_CASE("fill writes its value everywhere and nowhere else") {
+  Device device(Place::cpu);
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  for (const int64_t n : kSizes) {
+    HostTensor x = random_tensor(dtype, {n + 2, 1}, 1);
+    const double first = x[0], last = x[n + 1];
+    run(device.compute(), Fill{.x = x.tensor().slice(1, n + 1), .value = 1.1f});
+    Doubles wanted(static_cast<size_t>(n + 2), dtype == Dtype::bf16 ? static_cast<float>(Bf16(1.1f)) : 1.1f);
+    wanted.front() = first, wanted.back() = last;
+    REQUIRE(x.values() == wanted);
+  }
+}
+
+TEST_CASE("a cast rounds to nearest even and keeps infinities and NaN") {
+  Device device(Place::cpu);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  HostTensor x(Dtype::f32, {9}, {1.00390625, 1.01171875, -1.00390625, kInfinity, -kInfinity, 0.0, 3.4e38, 1e-40, 3.0});
+  HostTensor y(Dtype::bf16, {9}), back(Dtype::f32, {9});
+  run(device.compute(), Cast{.y = y, .x = x});
+  CHECK(y.values() == HostTensor(Dtype::bf16, {9}, x.values()).values());
+  CHECK(Doubles{y[0], y[1], y[2], y[3], y[6]} == Doubles{1.0, 1.015625, -1.0, kInfinity, kInfinity});
+  run(device.compute(), Cast{.y = back, .x = y});
+  CHECK(back.values() == y.values());
+
+  // Any NaN, also one whose set bits all lie in the half that is cut off.
+  for (const uint32_t bits : {0x7fc00000u, 0x7f800001u, 0xff80ffffu, 0xffffffffu}) {
+    HostTensor nan(Dtype::f32, {33});
+    for (int i = 0; i < 33; ++i) nan.tensor().as<float>()[i] = std::bit_cast<float>(bits);
+    HostTensor rounded(Dtype::bf16, {33});
+    run(device.compute(), Cast{.y = rounded, .x = nan});
+    for (int i = 0; i < 33; ++i) CHECK(std::isnan(rounded[i]));
+  }
+}
+
+TEST_CASE("a cast agrees with the scalar rounding at every size, to and from either dtype") {
+  Device device(Place::cpu);
+  const Dtype from = GENERATE(Dtype::f32, Dtype::bf16), into = GENERATE(Dtype::f32, Dtype::bf16);
+  for (const int64_t n : kSizes) {
+    const HostTensor x = random_tensor(from, {n}, 2);
+    HostTensor y(into, {n});
+    run(device.compute(), Cast{.y = y, .x = x});
+    REQUIRE(y == HostTensor(into, {n}, x.values()));
+  }
+}
+
+TEST_CASE("add rounds the sum once and may write over an operand") {
+  Device device(Place::cpu);
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  for (const int64_t n : kSizes) {
+    HostTensor a = random_tensor(dtype, {n}, 3), b = random_tensor(dtype, {n}, 4), y(dtype, {n});
+    Doubles wanted;
+    for (int64_t i = 0; i < n; ++i) wanted.push_back(static_cast<float>(a[i]) + static_cast<float>(b[i]));
+    run(device.compute(), Add{.y = y, .a = a, .b = b});
+    REQUIRE(y == HostTensor(dtype, {n}, wanted));
+    run(device.compute(), Add{.y = a, .a = a, .b = b});
+    REQUIRE(a == y);
+    run(device.compute(), Add{.y = b, .a = b, .b = b});
+  }
+}
+
+TEST_CASE("sum adds to its total, to the last bit the same with any number of threads") {
+  Device device(Place::cpu);
+  for (const int64_t n : kSizes) {
+    const HostTensor x = random_tensor(Dtype::f32, {n}, 5);
+    std::vector<HostTensor> totals;
+    for (const int count : {1, 2, 3}) {
+      const Threads threads(count);
+      totals.emplace_back(Dtype::f32, std::initializer_list<int64_t>{1}, Doubles{0.5});
+      run(device.compute(), SumInto{.total = totals.back(), .x = x, .scale = 0.25f});
+    }
+    CHECK(totals[0][0] == Approx(0.5 + 0.25 * reference::sum(x.values())).epsilon(1e-6));
+    CHECK(totals[0] == totals[1]);
+    CHECK(totals[0] == totals[2]);
+  }
+}
+
+TEST_CASE("a sum is taken in double") {
+  Device device(Place::cpu);
+  HostTensor x(Dtype::f32, {20001}, Doubles(20001, 1.0)), total(Dtype::f32, {1});
+  x.set(0, 1e9), x.set(20000, -1e9);
+  run(device.compute(), SumInto{.total = total, .x = x});
+  CHECK(total[0] == 19999);
+}
+
+TEST_CASE("the bias gradient adds the sum of its rows, the same bits with any number of threads") {
+  Device device(Place::cpu);
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  for (const int64_t rows : {1, 3, 100, 257})
+    for (const int64_t cols : {1, 17, 63, 129, 768}) {
+      const HostTensor dy = random_tensor(dtype, {rows, cols}, 6), before = random_tensor(Dtype::f32, {cols}, 7);
+      Doubles wanted = reference::bias_backward(dy.values(), cols);
+      for (int64_t c = 0; c < cols; ++c) wanted[static_cast<size_t>(c)] += before[c];
+      std::vector<HostTensor> dbias(3, before);
+      for (const int count : {1, 2, 3}) {
+        const Threads threads(count);
+        run(device.compute(), BiasBackward{.dbias = dbias[static_cast<size_t>(count - 1)], .dy = dy});
+      }
+      REQUIRE(close(dbias[0], wanted, 2e-6));
+      REQUIRE(dbias[0] == dbias[1]);
+      REQUIRE(dbias[0] == dbias[2]);
+    }
+}
+
+TEST_CASE("the bias gradient's reference agrees with finite differences") {
+  const int64_t rows = 5, cols = 7;
+  const Doubles dy = random_doubles(rows * cols, 8);
+  const auto loss = [&](const Doubles& bias) {
+    double sum = 0;
+    for (size_t i = 0; i < dy.size(); ++i) sum += dy[i] * bias[i % static_cast<size_t>(cols)];
+    return sum;
+  };
+  CHECK(close(reference::bias_backward(dy, cols), finite_differences(loss, Doubles(cols, 0.5)), 1e-8));
+}
+
+TEST_CASE("normal numbers depend on key and index alone, not on threads or on how the tensor is split") {
+  Device device(Place::cpu);
+  const int64_t n = 50001;
+  HostTensor whole(Dtype::f32, {n}), parts(Dtype::f32, {n});
+  {
+    const Threads threads(1);
+    run(device.compute(), FillNormal{.x = whole, .stddev = 0.02f, .key = 99, .first = 12});
+  }
+  const Threads threads(3);
+  for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 17}, {17, 40000}, {40000, n}})
+    run(device.compute(), FillNormal{.x = parts.tensor().slice(begin, end), .stddev = 0.02f, .key = 99, .first = 12 + begin});
+  CHECK(whole == parts);
+  CHECK(whole[5] == static_cast<float>(0.02f * normal(99, 17)));
+  const double mean = reference::sum(whole.values()) / n, variance = reference::squared_norm(whole.values()) / n - mean * mean;
+  CHECK(std::abs(mean) < 0.02 * 4 / std::sqrt(n));
+  CHECK(std::sqrt(variance) == Approx(0.02).epsilon(0.02));
+}
+
+TEST_CASE("moves and sums refuse shapes and dtypes that do not fit") {
+  Device device(Place::cpu);
+  Stream& s = device.compute();
+  HostTensor f(Dtype::f32, {6}), g(Dtype::f32, {2, 3}), h(Dtype::bf16, {6}), one(Dtype::f32, {1}), i(Dtype::i32, {6});
+  CHECK_THROWS_AS(run(s, Fill{.x = i}), Error);
+  CHECK_THROWS_AS(run(s, Cast{.y = f, .x = one}), Error);
+  CHECK_THROWS_AS(run(s, Cast{.y = f, .x = i}), Error);
+  CHECK_THROWS_AS(run(s, Add{.y = f, .a = f, .b = g}), Error);
+  CHECK_THROWS_AS(run(s, Add{.y = f, .a = f, .b = h}), Error);
+  CHECK_THROWS_AS(run(s, SumInto{.total = f, .x = f}), Error);
+  CHECK_THROWS_AS(run(s, SumInto{.total = one, .x = h}), Error);
+  CHECK_THROWS_AS(run(s, BiasBackward{.dbias = f, .dy = g}), Error);
+  CHECK_THROWS_AS(run(s, FillNormal{.x = h}), Error);
+}
+
+TEST_CASE("moves and sums on place none are counted and touch nothing") {
+  Device none(Place::none);
+  const Tensor f = imagined(Dtype::f32, {4, 8}), h = imagined(Dtype::bf16, {4, 8}), one = imagined(Dtype::f32, {1});
+  run(none.compute(), Fill{.x = f});
+  run(none.compute(), Cast{.y = h, .x = f});
+  run(none.compute(), Add{.y = h, .a = h, .b = h});
+  run(none.compute(), SumInto{.total = one, .x = f});
+  run(none.compute(), BiasBackward{.dbias = imagined(Dtype::f32, {8}), .dy = h});
+  run(none.compute(), FillNormal{.x = f});
+  Tally& tally = none.tally();
+  CHECK(tally.at("fill").bytes == 128);
+  CHECK(tally.at("cast").bytes == 128 + 64);
+  CHECK(tally.at("add").bytes == 3 * 64);
+  CHECK(tally.at("sum").bytes == 128 + 8);
+  CHECK(tally.at("bias_backward").bytes == 64 + 64);
+  CHECK(tally.at("fill_normal").bytes == 128);
+}
+
+TEST_CASE("moves and sums of empty tensors do nothing") {
+  Device device(Place::cpu);
+  HostTensor none(Dtype::f32, {0}), total(Dtype::f32, {1}, {2.5});
+  run(device.compute(), Fill{.x = none});
+  run(device.compute(), Cast{.y = none, .x = none});
+  run(device.compute(), SumInto{.total = total, .x = none});
+  CHECK(total[0] == 2.5);
+}

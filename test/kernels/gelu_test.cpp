@@ -1,0 +1,81 @@
+#include "kernels/ops/gelu.h"
+
+#include <cmath>
+
+#include "kernels/device.h"
+#include "test/catch.h"
+#include "test/reference/compare.h"
+#include "test/reference/gelu.h"
+
+using namespace trireme;
+
+namespace {
+
+const std::vector<int64_t> kSizes{1, 3, 17, 63, 100, 257, 40001};
+
+// f32: a few roundings. bf16: one rounding of the result, inputs being exact.
+double bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 8 * rounding(dtype); }
+
+}  // namespace
+
+TEST_CASE("gelu matches its double reference") {
+  Device device(Place::cpu);
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  for (const int64_t n : kSizes) {
+    const HostTensor x = random_tensor(dtype, {n}, 1, 2);
+    HostTensor y(dtype, {n}), again(dtype, {n});
+    run(device.compute(), GeluForward{.y = y, .x = x});
+    REQUIRE(close(y, reference::gelu(x.values()), bound(dtype)));
+    run(device.compute(), GeluForward{.y = again, .x = x});
+    REQUIRE(y == again);
+  }
+}
+
+TEST_CASE("gelu's backward matches its double reference, also when it writes over dy") {
+  Device device(Place::cpu);
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  for (const int64_t n : kSizes) {
+    const HostTensor x = random_tensor(dtype, {n}, 2, 2);
+    HostTensor dy = random_tensor(dtype, {n}, 3), dx = random_tensor(dtype, {n}, 4);
+    run(device.compute(), GeluBackward{.dx = dx, .dy = dy, .x = x});
+    REQUIRE(close(dx, reference::gelu_backward(dy.values(), x.values()), bound(dtype)));
+    run(device.compute(), GeluBackward{.dx = dy, .dy = dy, .x = x});
+    REQUIRE(dx == dy);
+  }
+}
+
+TEST_CASE("gelu of large arguments is the argument or zero, its slope one or zero") {
+  Device device(Place::cpu);
+  HostTensor x(Dtype::f32, {6}, {50, -50, 1e6, -1e6, 1e12, -1e12}), ones(Dtype::f32, {6}, Doubles(6, 1.0));
+  HostTensor y(Dtype::f32, {6}), dx(Dtype::f32, {6});
+  run(device.compute(), GeluForward{.y = y, .x = x});
+  run(device.compute(), GeluBackward{.dx = dx, .dy = ones, .x = x});
+  for (int i = 0; i < 6; i += 2) CHECK((y[i] == x[i] && y[i + 1] == 0 && dx[i] == 1 && dx[i + 1] == 0));
+}
+
+TEST_CASE("gelu keeps its relative precision far below zero, where 1 + tanh would cancel") {
+  Device device(Place::cpu);
+  HostTensor x(Dtype::f32, {1}, {-5.0}), y(Dtype::f32, {1});
+  run(device.compute(), GeluForward{.y = y, .x = x});
+  const double twice = 2 * std::sqrt(2 / 3.14159265358979323846) * (-5.0 - 0.044715 * 125);
+  CHECK(y[0] == Approx(-5.0 / (1 + std::exp(-twice))).epsilon(1e-5));
+}
+
+TEST_CASE("gelu's reference backward agrees with finite differences") {
+  const Doubles x = random_doubles(40, 5, 1.5), dy = random_doubles(40, 6);
+  const auto loss = [&](const Doubles& at) { return dot(reference::gelu(at), dy); };
+  CHECK(close(reference::gelu_backward(dy, x), finite_differences(loss, x), 1e-8));
+}
+
+TEST_CASE("gelu refuses shapes that do not fit and counts its bytes on place none") {
+  Device device(Place::cpu), none(Place::none);
+  HostTensor x(Dtype::f32, {6}), other(Dtype::f32, {5}), half(Dtype::bf16, {6});
+  CHECK_THROWS_AS(run(device.compute(), GeluForward{.y = other, .x = x}), Error);
+  CHECK_THROWS_AS(run(device.compute(), GeluForward{.y = half, .x = x}), Error);
+  CHECK_THROWS_AS(run(device.compute(), GeluBackward{.dx = x, .dy = other, .x = x}), Error);
+  const Tensor t = imagined(Dtype::bf16, {3, 5});
+  run(none.compute(), GeluForward{.y = t, .x = t});
+  run(none.compute(), GeluBackward{.dx = t, .dy = t, .x = t});
+  CHECK(none.tally().at("gelu").bytes == 60);
+  CHECK(none.tally().at("gelu_backward").bytes == 90);
+}

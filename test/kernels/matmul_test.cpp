@@ -1,0 +1,188 @@
+#include "kernels/ops/matmul.h"
+
+#include <cmath>
+#include <thread>
+
+#include "kernels/device.h"
+#include "test/catch.h"
+#include "test/reference/compare.h"
+#include "test/reference/matmul.h"
+
+using namespace trireme;
+
+namespace {
+
+const std::vector<reference::Product> kShapes{{1, 1, 1},     {1, 257, 63},   {3, 17, 100}, {17, 3, 1},
+                                              {63, 100, 17}, {100, 63, 257}, {257, 129, 3}};
+
+// A compute lane of its own, on a CPU that multiplies bf16 itself or is treated as one that does not.
+struct Lane {
+  Ledger ledger;
+  Workspace workspace{ledger};
+  Stream stream;
+  explicit Lane(bool bf16_products) : stream(Cpu{.workspace = &workspace, .bf16_products = bf16_products}, nullptr) {}
+};
+
+// Random operands of a product, their magnitude such that c is about 1.
+struct Operands {
+  reference::Product shape;
+  HostTensor a, b, bias;
+  Operands(reference::Product s, Dtype dtype, uint64_t key = 1)
+      : shape(s),
+        a(s.transpose_a ? random_tensor(dtype, {s.k, s.m}, key) : random_tensor(dtype, {s.m, s.k}, key)),
+        b(s.transpose_b ? random_tensor(dtype, {s.n, s.k}, key + 1, 1 / std::sqrt(s.k))
+                        : random_tensor(dtype, {s.k, s.n}, key + 1, 1 / std::sqrt(s.k))),
+        bias(random_tensor(dtype, {s.n}, key + 2)) {}
+
+  Matmul product(const HostTensor& c) const {
+    return {.c = c, .a = a, .b = b, .transpose_a = shape.transpose_a, .transpose_b = shape.transpose_b};
+  }
+  Doubles wanted(bool with_bias = false) const {
+    return reference::matmul(shape, a.values(), b.values(), with_bias ? bias.values() : Doubles{});
+  }
+};
+
+// f32 sums of k products, whose roundings add up like a random walk, and one rounding of the result.
+double bound(const reference::Product& s, Dtype out) {
+  return 1.01 * rounding(out) + (4 + 2 * std::sqrt(s.k)) * rounding(Dtype::f32);
+}
+
+}  // namespace
+
+TEST_CASE("a product matches its double reference in every layout, dtype and way of multiplying") {
+  const bool bf16_products = GENERATE(true, false), transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
+  Lane lane(bf16_products);
+  for (reference::Product s : kShapes) {
+    s.transpose_a = transpose_a, s.transpose_b = transpose_b;
+    for (const auto& [in, out] : {std::pair{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::bf16, Dtype::f32}}) {
+      INFO(s.m << " " << s.n << " " << s.k << " " << name_of(in) << " " << name_of(out));
+      const Operands o(s, in);
+      HostTensor c = random_tensor(out, {s.m, s.n}, 4), again(out, {s.m, s.n});
+      const Doubles before = c.values(), wanted = o.wanted();
+      run(lane.stream, o.product(c));
+      REQUIRE(close(c, wanted, bound(s, out)));
+      run(lane.stream, o.product(again));
+      REQUIRE(c == again);
+
+      Matmul biased = o.product(c);
+      biased.bias = o.bias;
+      run(lane.stream, biased);
+      REQUIRE(close(c, o.wanted(true), bound(s, out)));
+    }
+  }
+}
+
+TEST_CASE("an accumulating product adds to what c holds") {
+  const bool bf16_products = GENERATE(true, false), transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
+  Lane lane(bf16_products);
+  for (reference::Product s : kShapes) {
+    s.transpose_a = transpose_a, s.transpose_b = transpose_b;
+    for (const auto& [in, out] : {std::pair{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::f32}, {Dtype::bf16, Dtype::bf16}}) {
+      INFO(s.m << " " << s.n << " " << s.k << " " << name_of(in) << " " << name_of(out));
+      const Operands o(s, in);
+      HostTensor c = random_tensor(out, {s.m, s.n}, 5);
+      Doubles wanted = o.wanted();
+      for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += c[static_cast<int64_t>(i)];
+      Matmul op = o.product(c);
+      op.accumulate = true;
+      run(lane.stream, op);
+      REQUIRE(close(c, wanted, bound(s, out)));
+    }
+  }
+}
+
+TEST_CASE("the three products of a linear layer are the gradients of one another") {
+  const int64_t rows = 4, in = 5, out = 3;
+  const Doubles x = random_doubles(rows * in, 1), w = random_doubles(out * in, 2), dy = random_doubles(rows * out, 3);
+  const reference::Product forward{rows, out, in, false, true};
+  const auto loss_x = [&](const Doubles& at) { return dot(reference::matmul(forward, at, w), dy); };
+  const auto loss_w = [&](const Doubles& at) { return dot(reference::matmul(forward, x, at), dy); };
+  CHECK(close(reference::matmul({rows, in, out}, dy, w), finite_differences(loss_x, x), 1e-8));
+  CHECK(close(reference::matmul({out, in, rows, true, false}, dy, x), finite_differences(loss_w, w), 1e-8));
+}
+
+TEST_CASE("a product leaves the rows around its slice alone") {
+  Lane lane(true);
+  const Operands o({5, 7, 9}, Dtype::bf16);
+  HostTensor c = random_tensor(Dtype::bf16, {9, 7}, 6);
+  const HostTensor before = c;
+  Matmul op = o.product(c);
+  op.c = c.tensor().slice(2, 7);
+  run(lane.stream, op);
+  for (int64_t i = 0; i < 63; ++i) REQUIRE((i / 7 >= 2 && i / 7 < 7 ? i >= 0 : c[i] == before[i]));
+  Doubles middle = c.values();
+  CHECK(close(Doubles(middle.begin() + 14, middle.begin() + 49), o.wanted(), bound(o.shape, Dtype::bf16)));
+}
+
+TEST_CASE("a repeated product allocates nothing and may follow a frozen ledger") {
+  const bool bf16_products = GENERATE(true, false);
+  Lane lane(bf16_products);
+  const Operands o({64, 96, 128, true, false}, Dtype::bf16);
+  HostTensor c(Dtype::f32, {64, 96});
+  run(lane.stream, o.product(c));
+  lane.ledger.freeze();
+  CHECK_NOTHROW(run(lane.stream, o.product(c)));
+}
+
+TEST_CASE("a product follows a change of the number of threads") {
+  Lane lane(true);
+  const Operands o({100, 64, 63, false, true}, Dtype::bf16);
+  for (const int count : {1, 3, 2}) {
+    const Threads threads(count);
+    HostTensor c(Dtype::bf16, {100, 64});
+    run(lane.stream, o.product(c));
+    CHECK(close(c, o.wanted(), bound(o.shape, Dtype::bf16)));
+  }
+}
+
+TEST_CASE("lanes of several threads may multiply at once") {
+  const Operands o({33, 65, 31, false, true}, Dtype::bf16);
+  const Doubles wanted = o.wanted();
+  std::vector<double> errors(4);
+  std::vector<std::thread> threads;
+  for (double& error : errors)
+    threads.emplace_back([&] {
+      const Threads one(1);
+      Lane lane(true);
+      HostTensor c(Dtype::f32, {33, 65});
+      for (int i = 0; i < 20; ++i) run(lane.stream, o.product(c));
+      error = error_of(c, wanted);
+    });
+  for (std::thread& t : threads) t.join();
+  for (const double error : errors) CHECK(error < bound(o.shape, Dtype::f32));
+}
+
+TEST_CASE("a product without elements does nothing, a sum over nothing adds nothing") {
+  Lane lane(true);
+  HostTensor a(Dtype::f32, {0, 4}), b(Dtype::f32, {4, 3}), empty(Dtype::f32, {0, 3}), c = random_tensor(Dtype::f32, {4, 3}, 7);
+  const HostTensor before = c;
+  CHECK_NOTHROW(run(lane.stream, Matmul{.c = empty, .a = a, .b = b}));
+  run(lane.stream, Matmul{.c = c, .a = a, .b = empty, .transpose_a = true, .accumulate = true});
+  CHECK(c == before);
+  CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = a, .b = empty, .transpose_a = true}), Error);
+}
+
+TEST_CASE("a product refuses shapes and dtypes that do not fit") {
+  Lane lane(true);
+  HostTensor a(Dtype::f32, {3, 4}), b(Dtype::f32, {4, 5}), c(Dtype::f32, {3, 5}), half(Dtype::bf16, {4, 5}), bias(Dtype::f32, {4});
+  HostTensor half_c(Dtype::bf16, {3, 5}), i(Dtype::i32, {3, 4}), flat(Dtype::f32, {12});
+  CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = a, .b = b, .transpose_b = true}), Error);
+  CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = a, .b = b, .transpose_a = true}), Error);
+  CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = a, .b = half}), Error);
+  CHECK_THROWS_AS(run(lane.stream, Matmul{.c = half_c, .a = a, .b = b}), Error);
+  CHECK_THROWS_AS(run(lane.stream, Matmul{.c = a, .a = a, .b = b}), Error);
+  CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = i, .b = b}), Error);
+  CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = flat, .b = b}), Error);
+  CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = a, .b = b, .bias = bias}), Error);
+}
+
+TEST_CASE("a product on place none counts its multiplications and bytes") {
+  Device none(Place::none);
+  const Tensor a = imagined(Dtype::bf16, {30, 20}), b = imagined(Dtype::bf16, {10, 20}), c = imagined(Dtype::f32, {30, 10});
+  run(none.compute(), Matmul{.c = c, .a = a, .b = b, .transpose_b = true});
+  run(none.compute(), Matmul{.c = c, .a = a, .b = b, .transpose_b = true, .accumulate = true});
+  const OpCount& count = none.tally().at("matmul");
+  CHECK(count.calls == 2);
+  CHECK(count.flops == 2 * 2.0 * 30 * 20 * 10);
+  CHECK(count.bytes == 2 * (1200 + 400) + 1200 + 2400);
+}
