@@ -145,6 +145,13 @@ Json parse_bounded(std::string_view body) {
   }
 }
 
+// Names in a bad manifest are anything: as much of a message as makes a line.
+std::string one_line(std::string message) {
+  for (char& c : message)
+    if (c < ' ' || c == 127) c = '?';
+  return message.substr(0, 400);
+}
+
 Manifest parse_body(std::string_view body) {
   const Json json = parse_bounded(body);
   const Fields fields(json, "manifest");
@@ -212,9 +219,9 @@ Manifest load_manifest(const Io& io, const std::string& directory) {
   try {
     return parse_manifest(content);
   } catch (const DamagedCheckpoint& error) {
-    throw DamagedCheckpoint(path + ": " + error.what());
+    throw DamagedCheckpoint(path + ": " + one_line(error.what()));
   } catch (const CheckpointError& error) {
-    throw CheckpointError(path + " " + error.what());
+    throw CheckpointError(path + " " + one_line(error.what()));
   }
 }
 

@@ -62,6 +62,11 @@ inline OwnedState small_state(int64_t step) {
   return owned;
 }
 
+// In memory where the system offers that: for tests of many states, in which syncs need not be real.
+inline std::filesystem::path quick_directory() {
+  return std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path();
+}
+
 inline std::string step_path(const std::string& run, int64_t step) {
   std::string digits = std::to_string(step);
   return run + "/checkpoints/step-" + std::string(8 - digits.size(), '0') + digits;

@@ -11,8 +11,8 @@
 
 class Scratch {
  public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "trireme-XXXXXX").string();
+  explicit Scratch(const std::filesystem::path& in = std::filesystem::temp_directory_path()) {
+    std::string name = (in / "trireme-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no scratch directory");
     path_ = name;
   }

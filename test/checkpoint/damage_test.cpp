@@ -1,0 +1,324 @@
+// What a disk, a copy or a hand can do to a checkpoint: always noticed, named, and passed over where an older one is whole.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "checkpoint/box.h"
+#include "checkpoint/digest.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/shards.h"
+#include "state.h"
+#include "test/catch.h"
+
+using namespace trireme;
+
+namespace {
+
+std::string problem_of(const std::string& checkpoint) {
+  try {
+    verify_checkpoint(checkpoint);
+  } catch (const CheckpointError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Restores from `run` and requires that the tensors are those of the step it returns.
+int64_t restored_step(const std::string& run) {
+  Checkpoints checkpoints({}, run);
+  OwnedState owned = small_state(0);
+  const std::optional<int64_t> step = checkpoints.restore(owned.state);
+  REQUIRE(step.has_value());
+  REQUIRE(owned.bytes() == small_state(*step).bytes());
+  REQUIRE(owned.state.counters == small_state(*step).state.counters);
+  return *step;
+}
+
+// manifest.json around a body that somebody changed and gave a right digest.
+std::string framed(const std::string& body) {
+  return "{\"digest\":\"" + hex(digest(body.data(), static_cast<int64_t>(body.size()))) + "\",\n\"manifest\":" + body + "}\n";
+}
+std::string body_of(const std::string& manifest) {
+  const size_t begin = manifest.find("\"manifest\":") + 11;
+  return manifest.substr(begin, manifest.size() - begin - 2);
+}
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("every single flipped bit of a manifest is noticed") {
+  const Scratch scratch(quick_directory());
+  save_steps(scratch / "run", {1});
+  std::string manifest = read_text(step_path(scratch / "run", 1) + "/manifest.json");
+  REQUIRE_NOTHROW(parse_manifest(manifest));
+  size_t noticed = 0;
+  for (char& byte : manifest)
+    for (int bit = 0; bit < 8; ++bit) {
+      byte = static_cast<char>(byte ^ (1 << bit));
+      try {
+        parse_manifest(manifest);
+      } catch (const CheckpointError&) {
+        ++noticed;
+      }
+      byte = static_cast<char>(byte ^ (1 << bit));
+    }
+  CHECK(noticed == 8 * manifest.size());
+  UNSCOPED_INFO(noticed);
+}
+
+TEST_CASE("every manifest that is cut off or carried on is noticed") {
+  const Scratch scratch(quick_directory());
+  save_steps(scratch / "run", {1});
+  const std::string manifest = read_text(step_path(scratch / "run", 1) + "/manifest.json");
+  for (size_t length = 0; length < manifest.size(); ++length)
+    CHECK_THROWS_AS(parse_manifest(std::string_view(manifest).substr(0, length)), CheckpointError);
+  CHECK_THROWS_AS(parse_manifest(manifest + "\n"), CheckpointError);
+  CHECK_THROWS_AS(parse_manifest(manifest + manifest), CheckpointError);
+}
+
+TEST_CASE("every single flipped bit of a shard is noticed by verify, and by restore unless it is outside the tensors") {
+  const Scratch scratch(quick_directory());
+  save_steps(scratch / "run", {1, 2});
+  const std::string checkpoint = step_path(scratch / "run", 2), path = checkpoint + "/shard-00000.h5";
+  const Manifest manifest = load_manifest(Io(), checkpoint);
+  const auto in_tensor = [&](int64_t byte) {
+    for (const TensorEntry& tensor : manifest.tensors)
+      for (const Piece& piece : tensor.pieces)
+        if (byte >= piece.at && byte < piece.at + piece.bytes) return true;
+    return false;
+  };
+  std::string bytes = read_text(path);
+  const int fd = open(path.c_str(), O_RDWR);
+  REQUIRE(fd >= 0);
+  Checkpoints checkpoints({}, scratch / "run");
+  int64_t flips = 0, restores = 0, passed_over = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const bool tensor = in_tensor(static_cast<int64_t>(i));
+    for (int bit = 0; bit < 8; ++bit) {
+      if (!tensor && (i + static_cast<size_t>(bit)) % 4 != 0) continue;  // of the container every fourth, to be quick
+      const char flipped = static_cast<char>(bytes[i] ^ (1 << bit));
+      REQUIRE(pwrite(fd, &flipped, 1, static_cast<off_t>(i)) == 1);
+      if (problem_of(checkpoint).empty()) FAIL("bit " << bit << " of byte " << i << " was not noticed");
+      ++flips;
+      if (tensor || (i % 8 == 0 && bit == 0)) {  // a restore does not look at other bytes
+        OwnedState owned = small_state(0);
+        const int64_t step = *checkpoints.restore(owned.state);
+        if (step != (tensor ? 1 : 2) || owned.bytes() != small_state(step).bytes()) FAIL("restored wrongly after byte " << i);
+        ++restores;
+        passed_over += step == 1;
+      }
+      REQUIRE(pwrite(fd, &bytes[i], 1, static_cast<off_t>(i)) == 1);
+    }
+  }
+  close(fd);
+  CHECK(problem_of(checkpoint).empty());
+  WARN(flips << " flips of " << bytes.size() << " bytes noticed, " << restores << " restores, " << passed_over
+             << " of them passed over");
+}
+
+TEST_CASE("files that are cut, empty, missing, swapped, stale or no files: the older checkpoint is restored") {
+  struct Damage {
+    const char* name;
+    std::function<void(const std::string& old, const std::string& newest)> apply;
+    const char* message;  // part of what verify says of the newest
+  };
+  const auto cut = [](const std::string& path, int64_t less) {
+    std::filesystem::resize_file(path, static_cast<uintmax_t>(static_cast<int64_t>(std::filesystem::file_size(path)) - less));
+  };
+  const auto copy = [](const std::string& from, const std::string& to) {
+    std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
+  };
+  const std::string shard = "/shard-00000.h5", manifest = "/manifest.json";
+  const std::vector<Damage> table{
+      {"shard cut by a byte", [&](auto&, auto& n) { cut(n + shard, 1); }, "its manifest says"},
+      {"shard cut to half", [&](auto&, auto& n) { std::filesystem::resize_file(n + shard, 1000); }, "is 1000 bytes"},
+      {"shard empty", [&](auto&, auto& n) { write_text(n + shard, ""); }, "is 0 bytes"},
+      {"shard a byte longer", [&](auto&, auto& n) { cut(n + shard, -1); }, "its manifest says"},
+      {"shard missing", [&](auto&, auto& n) { std::filesystem::remove(n + shard); }, "No such file"},
+      {"shard of the other step", [&](auto& o, auto& n) { copy(o + shard, n + shard); }, "tensor adam_m/block.0.w does not match"},
+      {"shard a directory",
+       [&](auto&, auto& n) {
+         std::filesystem::remove(n + shard);
+         std::filesystem::create_directory(n + shard);
+       },
+       "not a plain file"},
+      {"shard a link",
+       [&](auto&, auto& n) {
+         std::filesystem::rename(n + shard, n + "/elsewhere");
+         std::filesystem::create_symlink("elsewhere", n + shard);
+       },
+       "cannot open"},
+      {"shard a pipe",
+       [&](auto&, auto& n) {
+         std::filesystem::remove(n + shard);
+         REQUIRE(mkfifo((n + shard).c_str(), 0600) == 0);
+       },
+       "not a plain file"},
+      {"shard of zeros", [&](auto&, auto& n) { write_text(n + shard, std::string(std::filesystem::file_size(n + shard), '\0')); },
+       "does not match its digest"},
+      {"manifest empty", [&](auto&, auto& n) { write_text(n + manifest, ""); }, "cut off"},
+      {"manifest missing", [&](auto&, auto& n) { std::filesystem::remove(n + manifest); }, "No such file"},
+      {"manifest only temporary", [&](auto&, auto& n) { std::filesystem::rename(n + manifest, n + manifest + ".tmp"); },
+       "No such file"},
+      {"manifest stale: of the step before", [&](auto& o, auto& n) { copy(o + manifest, n + manifest); },
+       "does not match its digest"},
+      {"all of the step before under a newer name",
+       [&](auto& o, auto& n) {
+         copy(o + manifest, n + manifest);
+         copy(o + shard, n + shard);
+       },
+       ""},
+      {"directory empty",
+       [&](auto&, auto& n) {
+         std::filesystem::remove(n + manifest);
+         std::filesystem::remove(n + shard);
+       },
+       "No such file"},
+  };
+  for (const Damage& damage : table) {
+    INFO(damage.name);
+    const Scratch scratch(quick_directory());
+    save_steps(scratch / "run", {1, 2});
+    damage.apply(step_path(scratch / "run", 1), step_path(scratch / "run", 2));
+    const std::string problem = problem_of(step_path(scratch / "run", 2));
+    CHECK_THAT(problem, ContainsSubstring(damage.message));
+    CHECK(problem.empty() == std::string(damage.message).empty());
+    CHECK(problem.find('\n') == std::string::npos);
+    CHECK(restored_step(scratch / "run") == 1);
+  }
+}
+
+TEST_CASE("the damaged page of a big tensor is named") {
+  const Scratch scratch(quick_directory());
+  OwnedState owned;
+  owned.add("a", Dtype::f32, {5});
+  owned.add("big", Dtype::f32, {3, 1 << 18});
+  owned.fill(1);
+  Checkpoints({}, scratch / "run").save(1, owned.state);
+  const std::string checkpoint = step_path(scratch / "run", 1);
+  const int64_t at = find_tensor(load_manifest(Io(), checkpoint), "big")->pieces[0].at + 2 * kPage;
+  const int fd = open((checkpoint + "/shard-00000.h5").c_str(), O_WRONLY);
+  REQUIRE(pwrite(fd, "damage", 6, at + 77) == 6);
+  close(fd);
+  CHECK_THAT(problem_of(checkpoint),
+             ContainsSubstring("tensor big does not match its digest in the MiB at byte " + std::to_string(at)));
+}
+
+TEST_CASE("manifests that somebody made, with a right digest, are refused in one clear line") {
+  const Scratch scratch(quick_directory());
+  save_steps(scratch / "run", {1});
+  const std::string directory = step_path(scratch / "run", 1), path = directory + "/manifest.json";
+  const std::string good = body_of(read_text(path));
+  write_text(path, framed(good));
+  REQUIRE(problem_of(directory).empty());
+  struct Bad {
+    std::string from, to;  // in the manifest's body
+    const char* message;
+  };
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  const std::vector<Bad> table{
+      {"\"version\":1", "\"version\":2", "format version 2"},
+      {"\"version\":1", "\"version\":\"1\"", "version is not an integer"},
+      {"trireme checkpoint", "another program", "is not the manifest of a checkpoint"},
+      {"\"step\":1", "\"step\":-1", "step -1"},
+      {"\"step\":1", "\"step\":1.5", "step is not an integer"},
+      {"\"step\":1", "\"step\":99999999999999999999", "step is not an integer"},
+      {"\"step\":1", "\"step\":9223372036854775808", "step is not an integer"},
+      {"\"step\":1,", "", "step is missing"},
+      {"\"step\":1", "\"step\":" + deep, "nested too deeply"},
+      {"\"step\":1", "\"step\":}", "is not JSON"},
+      {"\"tokens\":100", "\"tokens\":101", "state's digest"},
+      {"\"tokens\":100", "\"tokens\":null", "counters: tokens is not an integer"},
+      {"shard-00000.h5", "../shard-00000.h5", "is not a plain name"},
+      {"shard-00000.h5", "/etc/passwd", "is not a plain name"},
+      {"shard-00000.h5", "", "is not a plain name"},
+      {"shard-00000.h5", "..", "is not a plain name"},
+      {"shard-00000.h5", "shard\\u0000.h5", "file name 'shard"},
+      {"\"pages\":3", "\"pages\":-3", "negative"},
+      {"\"pages\":3", "\"pages\":4", "4 page digests for 3 pages"},
+      {"\"pages\":3", "\"pages\":2305843009213693952", "page digests"},
+      {"\"dtype\":\"bf16\"", "\"dtype\":\"f64\"", "dtype 'f64'"},
+      {"\"dtype\":\"bf16\"", "\"dtype\":\"b\\nf16\"", "dtype 'b?f16'"},
+      {"\"dtype\":\"bf16\"", "\"dtype\":\"f32\"", "do not hold the piece's shape"},
+      {"\"shape\":[7]", "\"shape\":[8]", "leave out 1 elements"},
+      {"\"shape\":[7]", "\"shape\":[]", "0 dims"},
+      {"\"shape\":[7]", "\"shape\":[1,1,1,1,7]", "shape is not an array of at most 4"},
+      {"\"shape\":[7]", "\"shape\":[-7]", "shape overflows"},
+      {"\"shape\":[7]", "\"shape\":[4611686018427387904]", "shape overflows"},
+      {"\"shape\":[3,5]", "\"shape\":[4294967296,4294967296]", "shape overflows"},
+      {"\"offset\":[0,0]", "\"offset\":[9223372036854775807,0]", "leaves the tensor in dim 0"},
+      {"\"offset\":[0,0]", "\"offset\":[0]", "other dims"},
+      {"\"file\":0", "\"file\":1", "file 1 of 1"},
+      {"\"file\":0", "\"file\":-1", "file -1 of 1"},
+      {"\"at\":", "\"at\":9", "leave shard-00000.h5"},
+      {"\"at\":", "\"at\":-", "leave shard-00000.h5"},
+      {"\"first_page\":0", "\"first_page\":3", "page table"},
+      {"\"first_page\":0", "\"first_page\":-1", "page table"},
+      {"\"name\":\"head\"", "\"name\":\"adam_m/block.0.w\"", "not sorted"},
+      {"\"name\":\"head\"", "\"name\":\"he\\nad\"", "not a plain tensor name"},
+      {"\"pieces\":[{", "\"pieces\":[7,{", "is not an object"},
+      {"\"tensors\":[", "\"tensors\":{},\"x\":[", "tensors is not an array"},
+  };
+  for (const Bad& bad : table) {
+    INFO(bad.from << " -> " << bad.to.substr(0, 40));
+    write_text(path, framed(replaced(good, bad.from, bad.to)));
+    const std::string problem = problem_of(directory);
+    CHECK_THAT(problem, ContainsSubstring(bad.message));
+    CHECK_THAT(problem, ContainsSubstring("manifest.json"));
+    CHECK(problem.find('\n') == std::string::npos);
+    CHECK(problem.size() < 600);
+  }
+  // A change that only the tensors' own digests can tell: two tensors of one shape trade their bytes' places.
+  const Manifest manifest = parse_manifest(framed(good));
+  Manifest traded = manifest;
+  std::swap(traded.tensors[0].pieces, traded.tensors[1].pieces);
+  write_text(path, write_manifest(traded));
+  CHECK_THAT(problem_of(directory), ContainsSubstring("the elements of tensor adam_m/block.0.w do not match"));
+  Checkpoints checkpoints({}, scratch / "run");
+  OwnedState owned = small_state(0);
+  CHECK_THROWS_AS(checkpoints.restore(owned.state), CheckpointError);
+  WARN(table.size() << " bad manifests refused");
+}
+
+TEST_CASE("a checkpoint of a newer format ends the resume instead of falling back to an older one") {
+  const Scratch scratch(quick_directory());
+  save_steps(scratch / "run", {1, 2});
+  const std::string path = step_path(scratch / "run", 2) + "/manifest.json";
+  write_text(path, framed(replaced(body_of(read_text(path)), "\"version\":1", "\"version\":7")));
+  Checkpoints checkpoints({}, scratch / "run");
+  OwnedState owned = small_state(0);
+  CHECK_THROWS_WITH(checkpoints.restore(owned.state), ContainsSubstring("format version 7"));
+}
+
+TEST_CASE("runs of a box lie where element by element arithmetic says") {
+  const Box a{{0, 1, 0, 2}, {4, 5, 3, 4}}, b{{1, 0, 0, 1}, {3, 6, 3, 5}};
+  for (const Box& inner : {Box{{1, 1, 0, 2}, {3, 5, 3, 4}}, Box{{2, 2, 1, 3}, {2, 3, 2, 2}}, Box{{1, 1, 0, 2}, {1, 1, 1, 1}}})
+    for (const int64_t begin : {int64_t{0}, int64_t{1}, inner.size() / 2})
+      for (const int64_t end : {begin, inner.size() / 2 + 1, inner.size()}) {
+        const auto index_in = [](const Box& box, const std::vector<int64_t>& point) {
+          int64_t index = 0;
+          for (size_t d = 0; d < point.size(); ++d) index = index * box.shape[d] + point[d] - box.offset[d];
+          return index;
+        };
+        std::vector<std::pair<int64_t, int64_t>> expected, found;
+        for (int64_t i = begin; i < end; ++i) {
+          std::vector<int64_t> point(4);
+          int64_t rest = i;
+          for (size_t d = 4; d-- > 0; rest /= inner.shape[d]) point[d] = inner.offset[d] + rest % inner.shape[d];
+          expected.emplace_back(index_in(a, point), index_in(b, point));
+        }
+        for_each_run(inner, a, b, begin, end, [&](int64_t in_a, int64_t in_b, int64_t count) {
+          for (int64_t k = 0; k < count; ++k) found.emplace_back(in_a + k, in_b + k);
+        });
+        CHECK(found == expected);
+      }
+  int runs = 0;
+  for_each_run(a, a, a, 0, a.size(), [&](int64_t, int64_t, int64_t) { ++runs; });
+  CHECK(runs == 1);  // a whole box is one run
+}
