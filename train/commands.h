@@ -15,6 +15,7 @@ struct TrainOptions {
   std::string config;
   std::vector<std::string> set;  // "section.key=value"
   std::string resume = "auto";   // auto: from the run's newest valid checkpoint, if any; never; or a checkpoint's directory
+  bool resume_allow = false;     // continue although keys differ that change which run it is
 };
 ExitCode run_train(const TrainOptions& options);
 
@@ -60,9 +61,10 @@ ExitCode run_tokenizer_train(const TokenizerTrainOptions& options);
 ExitCode run_tokenizer_encode(const std::string& tokenizer, const std::vector<std::string>& texts);
 ExitCode run_tokenizer_decode(const std::string& tokenizer, const std::vector<std::string>& ids);
 
-// `from`: a run directory, its checkpoints/ directory or one checkpoint.
-ExitCode run_checkpoint_list(const std::string& from);
-ExitCode run_checkpoint_verify(const std::string& from);
+ExitCode run_checkpoint_list(const std::string& run);
+// Of a run's directory every checkpoint; CheckpointError's code when one is damaged.
+ExitCode run_checkpoint_verify(const std::string& run_or_checkpoint);
+// CheckpointError that says where the states differ. Of a run's directory, its newest checkpoint.
 ExitCode run_checkpoint_diff(const std::string& a, const std::string& b);
 
 struct BenchOptions {

@@ -39,7 +39,14 @@ class Reading {
   RunConfig config;
 
   void file() try {
-    const Node root = parse_yaml(path_, read_yaml_bytes(path_));
+    yaml(read_yaml_bytes(path_));
+  } catch (const ConfigError& e) {  // the file cannot be read; what is wrong with the overrides is still told
+    problems_.add(e.what());
+    unread_ = true;
+  }
+
+  void yaml(const std::string& bytes) {
+    const Node root = parse_yaml(path_, bytes);
     if (root.kind == Node::Kind::null) return problems_.add(path_ + ": is empty; the sections are " + joined(section_names()));
     if (root.kind != Node::Kind::map) return problems_.add(at(root) + ": must hold sections (" + joined(section_names()) + ")");
     std::map<std::string, int> first_lines;
@@ -47,9 +54,6 @@ class Reading {
       const Node &name = root.children[i], &value = root.children[i + 1];
       if (unique(first_lines, name, name.text)) section(name, value);
     }
-  } catch (const ConfigError& e) {  // the file cannot be read; what is wrong with the overrides is still told
-    problems_.add(e.what());
-    unread_ = true;
   }
 
   void override(const std::string& assignment) {
@@ -233,6 +237,12 @@ RunConfig read_config(const std::string& path, const std::vector<std::string>& o
   reading.file();
   for (const std::string& assignment : overrides) reading.override(assignment);
   return reading.finish(purpose);
+}
+
+RunConfig parse_config(const std::string& name, const std::string& yaml) {
+  Reading reading(name);
+  reading.yaml(yaml);
+  return reading.finish(Purpose::plan);
 }
 
 std::string to_yaml(const RunConfig& config) {

@@ -112,6 +112,9 @@ struct RunConfig {
 // ConfigError holds one line for every problem of both: "configs/x.yaml:12: model.heads = 7: ..." or "--set model.heads=7: ...".
 RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides, Purpose purpose = Purpose::train);
 
+// The config in a text that to_yaml wrote, as a checkpoint holds it; `name` stands in messages. ConfigError like read_config.
+RunConfig parse_config(const std::string& name, const std::string& yaml);
+
 // The whole config, every key; reading it back gives the same bits.
 std::string to_yaml(const RunConfig& config);
 

@@ -1,0 +1,285 @@
+// The command line: parses it into the options of one command, runs that command, and turns what went wrong into a line and an exit
+// code. The only catch of the program that ends it.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <new>
+#include <sstream>
+
+#include "train/commands.h"
+#include "train/config.h"
+#include "train/keys.h"
+#include "train/log.h"
+
+namespace trireme {
+namespace {
+
+using Command = std::function<ExitCode()>;
+
+// A whole number (digits), or any finite number, of at least `lowest` and at most `highest`. CLI11's own checks speak of doubles.
+template <class Number>
+CLI::Validator number(Number lowest, Number highest = std::numeric_limits<Number>::max()) {
+  const std::string kind = std::is_integral_v<Number> ? "a whole number" : "a number";
+  const bool bounded = highest < std::numeric_limits<Number>::max();
+  std::ostringstream range;
+  bounded ? range << lowest << " to " << highest : range << "at least " << lowest;
+  const auto complaint = [=, range = range.str()](const std::string& word) -> std::string {
+    Number value{};
+    const auto [stop, status] = std::from_chars(word.data(), word.data() + word.size(), value);
+    const bool good = status == std::errc() && stop == word.data() + word.size() && value >= lowest && value <= highest;
+    return good ? "" : "must be " + kind + ", " + range + ", not '" + word + "'";
+  };
+  return CLI::Validator(complaint, range.str());
+}
+
+// All commands with their options. parse() leaves the one that was chosen in `chosen`.
+class CommandLine {
+ public:
+  CommandLine() {
+    app_.name("trireme");
+    app_.set_version_flag("--version", "trireme " TRIREME_VERSION);
+    app_.require_subcommand(1);
+    add_training();
+    add_data();
+    add_tokenizer();
+    add_checkpoint();
+    add_bench();
+    add(app_, "doctor", "What this machine and this build can do, and what is missing", run_doctor);
+  }
+
+  // ConfigError for a command that does not exist; CLI::ParseError for everything else, --help among it.
+  Command parse(int argc, char** argv) {
+    refuse_unknown_command({argv + 1, argv + argc});
+    app_.parse(argc, argv);
+    return chosen_;
+  }
+
+  std::string help() const {
+    const std::string page = app_.help();
+    return page.substr(0, page.find_last_not_of('\n') + 1);
+  }
+
+  // One line for a command line that CLI11 refused: "trireme data build: --output is required; see trireme data build --help".
+  std::string explain(const CLI::ParseError& refused, const std::vector<std::string>& words) const {
+    std::string path = app_.get_name();
+    const CLI::App* level = &app_;
+    while (!level->get_subcommands().empty()) {
+      level = level->get_subcommands().back();
+      path += " " + level->get_name();
+    }
+    const std::vector<std::string> commands = names_of_commands(*level);
+    const bool too_little = refused.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError);
+    if (!commands.empty() && too_little) {
+      std::string all;
+      for (const std::string& command : commands) all += (all.empty() ? "" : ", ") + command;
+      return path + ": needs a command: " + all;
+    }
+    const bool too_much = refused.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+    const std::string help = "see " + path + " --help";
+    if (!too_little && !too_much) return path + ": " + refused.what() + "; " + help;
+    std::vector<std::string> options;
+    for (const CLI::Option* option : level->get_options())
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    for (const std::string& word : words) {
+      const std::string name = word.substr(0, word.find('='));
+      if (!name.starts_with("--") || name == "--" || std::ranges::find(options, name) != options.end()) continue;
+      const std::string near = nearest(name, options);
+      return path + ": no option '" + name + "'; " + (near.empty() ? help : "did you mean " + near + "?");
+    }
+    return path + ": " + refused.what() + "; " + help;
+  }
+
+ private:
+  CLI::App* add(CLI::App& parent, const std::string& name, const std::string& about, Command command) {
+    CLI::App* added = parent.add_subcommand(name, about);
+    added->callback([this, command] { chosen_ = command; });
+    return added;
+  }
+
+  CLI::App& add_group(const std::string& name, const std::string& about) {
+    CLI::App* group = app_.add_subcommand(name, about);
+    group->require_subcommand(1);
+    return *group;
+  }
+
+  static void add_set(CLI::App* command, std::vector<std::string>& set) {
+    command->add_option("--set", set, "A key's value, before the file's: section.key=value; may be repeated, the last one wins")
+        ->allow_extra_args(false);
+  }
+
+  void add_training() {
+    CLI::App* train = add(app_, "train", "Trains a model as a config says", [this] { return run_train(train_); });
+    train->add_option("config", train_.config, "YAML file, such as configs/quickstart.yaml")->required();
+    add_set(train, train_.set);
+    train
+        ->add_option("--resume", train_.resume,
+                     "auto: from the run's newest valid checkpoint, if any; never; or a checkpoint's directory")
+        ->capture_default_str();
+    train->add_flag("--resume-allow", train_.resume_allow, "Continues although keys differ that change which run it is");
+    train->footer(config_help);
+
+    CLI::App* plan = add(app_, "plan", "What a config will take: memory, FLOPs, parameters; computes nothing",
+                         [this] { return run_plan(plan_); });
+    plan->add_option("config", plan_.config, "YAML file")->required();
+    add_set(plan, plan_.set);
+    plan->add_option("--ranks", plan_.ranks, "Ranks to plan for")->capture_default_str()->check(number<int64_t>(1));
+    plan->add_flag("--json", plan_.json, "Prints JSON");
+
+    CLI::App* sample = add(app_, "sample", "Continues a text", [this] { return run_sample(sample_); });
+    sample->add_option("from", sample_.from, "A run's directory, or one checkpoint's")->required();
+    sample->add_option("--prompt", sample_.prompt, "The text to continue")->required();
+    sample->add_option("--tokens", sample_.tokens, "Tokens to add")->capture_default_str()->check(number<int64_t>(1));
+    sample->add_option("--temperature", sample_.temperature, "0: always the likeliest token")
+        ->capture_default_str()
+        ->check(number(0.0, 100.0));
+    sample->add_option("--top-k", sample_.top_k, "Only the k likeliest tokens; 0: all")
+        ->capture_default_str()
+        ->check(number<int64_t>(0));
+    sample->add_option("--top-p", sample_.top_p, "Only the likeliest tokens that together have this probability")
+        ->capture_default_str()
+        ->check(number(0.0, 1.0));
+    sample->add_option("--seed", sample_.seed, "Of the random choice")->capture_default_str()->check(number<int64_t>(0));
+  }
+
+  void add_data() {
+    CLI::App& data = add_group("data", "Token shards: builds them from text, tells what is in them, verifies them");
+    CLI::App* build = add(data, "build", "Turns text files and JSONL into token shards", [this] {
+      build_.skip_errors = on_error_ == "skip";
+      return run_data_build(build_);
+    });
+    build->add_option("input", build_.inputs, "Files, directories or patterns; a file is a document, in .jsonl a line is")
+        ->required();
+    build->add_option("--output", build_.output, "Directory of the shards")->required();
+    build->add_option("--tokenizer", build_.tokenizer, "A tokenizer.json, or 'bytes'")->required();
+    build->add_option("--field", build_.field, "The text's field in a JSON line")->capture_default_str();
+    build->add_option("--validation", build_.validation, "Fraction of the documents to hold out")
+        ->capture_default_str()
+        ->check(number(0.0, 1.0));
+    build->add_option("--validation-input", build_.validation_inputs, "Files, directories or patterns to hold out; may be repeated")
+        ->allow_extra_args(false);
+    build->add_option("--shard-tokens", build_.shard_tokens, "Tokens of a shard")->check(number<int64_t>(1));
+    build->add_option("--threads", build_.threads, "0: all cores")->capture_default_str()->check(number<int64_t>(0, 4096));
+    build
+        ->add_option("--on-error", on_error_,
+                     "What a document that cannot be read does: it is left out (skip) or ends the build (stop)")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"skip", "stop"}));
+
+    CLI::App* info = add(data, "info", "What shards hold", [this] { return run_data_info(shards_); });
+    info->add_option("shards", shards_, "Shards, or directories of them")->required();
+    CLI::App* verify =
+        add(data, "verify", "Reads every byte of shards against their digests", [this] { return run_data_verify(shards_); });
+    verify->add_option("shards", shards_, "Shards, or directories of them")->required();
+  }
+
+  void add_tokenizer() {
+    CLI::App& tokenizer = add_group("tokenizer", "Learns a tokenizer, and tries it");
+    CLI::App* train =
+        add(tokenizer, "train", "Learns byte-pair encoding from text", [this] { return run_tokenizer_train(learn_); });
+    train->add_option("input", learn_.inputs, "Files, directories or patterns; a file is a document, in .jsonl a line is")
+        ->required();
+    train->add_option("--output", learn_.output, "The tokenizer.json to write")->required();
+    train->add_option("--vocab", learn_.vocab, "Entries")->capture_default_str()->check(number<int64_t>(257, 1 << 24));
+    train->add_option("--field", learn_.field, "The text's field in a JSON line")->capture_default_str();
+
+    CLI::App* encode =
+        add(tokenizer, "encode", "Prints the token ids of texts", [this] { return run_tokenizer_encode(tokenizer_, words_); });
+    encode->add_option("tokenizer", tokenizer_, "A tokenizer.json, or 'bytes'")->required();
+    encode->add_option("texts", words_, "One line of ids for each; without: all of stdin");
+    CLI::App* decode =
+        add(tokenizer, "decode", "Prints the text of token ids", [this] { return run_tokenizer_decode(tokenizer_, words_); });
+    decode->add_option("tokenizer", tokenizer_, "A tokenizer.json, or 'bytes'")->required();
+    decode->add_option("ids", words_, "Token ids; without: those on stdin");
+  }
+
+  void add_checkpoint() {
+    CLI::App& checkpoint = add_group("checkpoint", "What checkpoints hold, and whether they are whole");
+    CLI::App* list = add(checkpoint, "list", "Lists the checkpoints of a run", [this] { return run_checkpoint_list(from_); });
+    list->add_option("run", from_, "A run's directory")->required();
+    CLI::App* verify =
+        add(checkpoint, "verify", "Reads every byte against its digests", [this] { return run_checkpoint_verify(from_); });
+    verify->add_option("from", from_, "A run's directory, or one checkpoint's")->required();
+    CLI::App* diff =
+        add(checkpoint, "diff", "Whether two checkpoints hold the same state", [this] { return run_checkpoint_diff(from_, to_); });
+    diff->add_option("a", from_, "A checkpoint, or a run: its newest")->required();
+    diff->add_option("b", to_, "Another")->required();
+  }
+
+  void add_bench() {
+    CLI::App& bench = add_group("bench", "Times, beside what this machine can do");
+    CLI::App* kernels = add(bench, "kernels", "Each op: time, rate, share of the measured copy or product rate",
+                            [this] { return run_bench_kernels(bench_); });
+    kernels->add_option("--only", bench_.only, "Only ops whose name contains this");
+    CLI::App* step = add(bench, "step", "One training step of a config, op by op", [this] { return run_bench_step(bench_); });
+    step->add_option("config", bench_.config, "YAML file")->required();
+    add_set(step, bench_.set);
+  }
+
+  static std::vector<std::string> names_of_commands(const CLI::App& level) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : level.get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(command->get_name());
+    return names;
+  }
+
+  // CLI11 would only say that a command is required.
+  void refuse_unknown_command(const std::vector<std::string>& words) {
+    const CLI::App* level = &app_;
+    std::string path = app_.get_name();
+    for (const std::string& word : words) {
+      const std::vector<std::string> names = names_of_commands(*level);
+      if (names.empty() || word.starts_with('-')) return;
+      if (std::ranges::find(names, word) == names.end()) {
+        const std::string near = nearest(word, names);
+        throw ConfigError(path + ": no command '" + word + "'; " +
+                          (near.empty() ? "see " + path + " --help" : "did you mean " + near + "?"));
+      }
+      level = level->get_subcommand(word);
+      path += " " + word;
+    }
+  }
+
+  CLI::App app_{"Pretrains transformers: text in, checkpoints out."};
+  Command chosen_;
+  TrainOptions train_;
+  PlanOptions plan_;
+  SampleOptions sample_;
+  DataBuildOptions build_;
+  TokenizerTrainOptions learn_;
+  BenchOptions bench_;
+  std::vector<std::string> shards_, words_;
+  std::string on_error_ = "stop", tokenizer_, from_, to_;
+};
+
+int ended(ExitCode code, std::string_view line) {
+  complain(line);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+}  // namespace trireme
+
+int main(int argc, char** argv) {
+  using namespace trireme;
+  CommandLine line;
+  try {
+    return static_cast<int>(line.parse(argc, argv)());
+  } catch (const CLI::CallForHelp&) {
+    say(line.help());
+    return static_cast<int>(ExitCode::done);
+  } catch (const CLI::CallForVersion& e) {
+    say(e.what());
+    return static_cast<int>(ExitCode::done);
+  } catch (const CLI::ParseError& e) {
+    return ended(ExitCode::usage, line.explain(e, {argv + 1, argv + argc}));
+  } catch (const Error& e) {
+    return ended(e.code(), e.what());
+  } catch (const std::bad_alloc&) {
+    return ended(ExitCode::internal, "out of memory");
+  } catch (const std::exception& e) {
+    return ended(ExitCode::internal, std::string("unexpected: ") + e.what());
+  }
+}
