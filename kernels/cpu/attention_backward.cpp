@@ -1,0 +1,148 @@
+// Backward attention, panel by panel as the forward, with the probabilities p = exp(score - lse) computed again:
+//     dp = dout v^T;   ds = p * (dp - delta), delta = dout . out;   dv += p^T dout;   dk += ds^T q;   dq += ds k
+// One thread owns a key-value head: it sums dk and dv in f32 over all queries of all heads of the group in the order of the pairs,
+// so the bits do not depend on the number of threads. Scratch of a thread: four f32 copies of the head's keys, and one tile.
+#include <omp.h>
+
+#include "kernels/cpu/attention_panel.h"
+#include "kernels/device.h"
+#include "kernels/ops/attention.h"
+
+namespace trireme {
+namespace {
+
+struct Scratch : Pieces {
+  int64_t k, v, dk, dv, q, q_columns, dout, dout_columns, p, dp, dq;
+  explicit Scratch(const AttentionSizes& sizes)
+      : k(take(packed_keys(sizes))),
+        v(take(packed_keys(sizes))),
+        dk(take(packed_keys(sizes))),
+        dv(take(packed_keys(sizes))),
+        q(take(kColumns * sizes.padded)),
+        q_columns(take(kColumns * sizes.padded)),
+        dout(take(kColumns * sizes.padded)),
+        dout_columns(take(kColumns * sizes.padded)),
+        p(take(kTileKeys * kColumns)),
+        dp(take(kTileKeys * kColumns)),
+        dq(take(kColumns * sizes.padded)) {}
+};
+
+// Of each pair of a panel: lse, and delta = dout . out. Zero where there is no pair, so that p is finite and ds is 0 there.
+template <class T>
+struct Rows {
+  alignas(64) float lse[kColumns] = {}, delta[kColumns] = {};
+
+  Rows(const AttentionBackward& op, const AttentionSizes& sizes, int64_t row, int64_t kv, const Panel& panel) {
+    for (int64_t c = 0; c < panel.count; ++c) {
+      const int64_t at = sizes.pair_at(row, kv, panel.first + c);
+      const T *dout = op.dout.as<T>() + at, *out = op.out.as<T>() + at;
+      float sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t d = 0; d < sizes.head_size; ++d) sum += to_float(dout[d]) * to_float(out[d]);
+      delta[c] = sum;
+      lse[c] = op.lse.as<float>()[sizes.lse_at(row, kv, panel.first + c)];
+    }
+  }
+
+  // Scores become p, dp becomes ds.
+  void differentiate(float* scores, float* dp, int64_t keys) const {
+    for (int64_t j = 0; j < keys; ++j, scores += kColumns, dp += kColumns)
+#pragma omp simd
+      for (int64_t c = 0; c < kColumns; ++c) {
+        const float p = fast_exp(scores[c] - lse[c]);
+        scores[c] = p;
+        dp[c] = p * (dp[c] - delta[c]);
+      }
+  }
+};
+
+// The part of a panel in dq, dk and dv. k, v, dk and dv begin at key 0.
+template <class T>
+void go_back(const AttentionBackward& op, const AttentionSizes& sizes, int64_t row, int64_t kv, const Panel& panel, float* memory) {
+  const Scratch at(sizes);
+  const int64_t d = sizes.padded;
+  float *const p = memory + at.p, *const dp = memory + at.dp, *const dq = memory + at.dq;
+  pack_pairs(op.q.as<T>(), memory + at.q, memory + at.q_columns, sizes, row, kv, panel, op.scale);
+  pack_pairs(op.dout.as<T>(), memory + at.dout, memory + at.dout_columns, sizes, row, kv, panel);
+  const Rows<T> rows(op, sizes, row, kv, panel);
+  std::fill_n(dq, kColumns * d, 0.0f);
+  for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
+    const int64_t keys = std::min(kTileKeys, panel.end - key), packed = round_up(keys, kRows);
+    const float *const k = memory + at.k + key * d, *const v = memory + at.v + key * d;
+    multiply<Walk::rows, Start::zero>({.c = p,
+                                       .ldc = kColumns,
+                                       .a = k,
+                                       .lda = d,
+                                       .b = memory + at.q_columns,
+                                       .ldb = kColumns,
+                                       .m = packed,
+                                       .n = kColumns,
+                                       .k = sizes.head_size});
+    multiply<Walk::rows, Start::zero>({.c = dp,
+                                       .ldc = kColumns,
+                                       .a = v,
+                                       .lda = d,
+                                       .b = memory + at.dout_columns,
+                                       .ldb = kColumns,
+                                       .m = packed,
+                                       .n = kColumns,
+                                       .k = sizes.head_size});
+    panel.mask(p, key, packed);
+    rows.differentiate(p, dp, packed);
+    multiply<Walk::rows, Start::sum>({.c = memory + at.dv + key * d,
+                                      .ldc = d,
+                                      .a = p,
+                                      .lda = kColumns,
+                                      .b = memory + at.dout,
+                                      .ldb = d,
+                                      .m = packed,
+                                      .n = d,
+                                      .k = panel.count});
+    multiply<Walk::rows, Start::sum>({.c = memory + at.dk + key * d,
+                                      .ldc = d,
+                                      .a = dp,
+                                      .lda = kColumns,
+                                      .b = memory + at.q,
+                                      .ldb = d,
+                                      .m = packed,
+                                      .n = d,
+                                      .k = panel.count});
+    multiply<Walk::columns, Start::sum>(
+        {.c = dq, .ldc = d, .a = dp, .lda = kColumns, .b = k, .ldb = d, .m = round_up(panel.count, kRows), .n = d, .k = keys});
+  }
+  for (int64_t c = 0; c < panel.count; ++c)
+    unpack_row(dq + c * d, op.dq.as<T>() + sizes.pair_at(row, kv, panel.first + c), sizes, op.scale);
+}
+
+template <class T>
+void go_back(const AttentionBackward& op, const AttentionSizes& sizes, int64_t row, int64_t kv, float* memory) {
+  const Scratch at(sizes);
+  pack_keys(op.k.as<T>(), memory + at.k, sizes, row, kv, 0, sizes.keys);
+  pack_keys(op.v.as<T>(), memory + at.v, sizes, row, kv, 0, sizes.keys);
+  std::fill_n(memory + at.dk, packed_keys(sizes), 0.0f);
+  std::fill_n(memory + at.dv, packed_keys(sizes), 0.0f);
+  for (int64_t first = 0; first < sizes.pairs(); first += kColumns)
+    go_back<T>(op, sizes, row, kv, Panel(op, sizes, row, first), memory);
+  for (int64_t key = 0; key < sizes.keys; ++key) {  // the scale of dk is in the packed q
+    unpack_row(memory + at.dk + key * sizes.padded, op.dk.as<T>() + sizes.key_at(row, kv, key), sizes);
+    unpack_row(memory + at.dv + key * sizes.padded, op.dv.as<T>() + sizes.key_at(row, kv, key), sizes);
+  }
+}
+
+}  // namespace
+
+void launch(const Cpu& cpu, const AttentionBackward& op) {
+  check_documents(op);
+  const AttentionSizes sizes(op);
+  const int threads = omp_get_max_threads();
+  const int64_t stride = Scratch(sizes).floats();
+  if (op.dq.size() == 0) return;
+  float* memory = reinterpret_cast<float*>(cpu.workspace->reserve(threads * stride * 4));
+  with_dtype(op.q.dtype(), [&](auto zero) {
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int64_t i = 0; i < sizes.rows * sizes.kv_heads; ++i)
+      go_back<decltype(zero)>(op, sizes, i / sizes.kv_heads, i % sizes.kv_heads, memory + omp_get_thread_num() * stride);
+  });
+}
+
+}  // namespace trireme

@@ -1,0 +1,147 @@
+// The unit of work that both directions of attention share: a panel of kColumns (query, query head) pairs which read one key-value
+// head. Pair c of a row is query c / group and head c % group of the group, so that the heads of a group walk the keys together.
+#pragma once
+
+#include <limits>
+#include <utility>
+
+#include "kernels/cpu/tiles.h"
+
+namespace trireme {
+
+inline constexpr int64_t kTileKeys = 64;  // keys whose scores are in L1 at a time
+
+// The shape of an attention, forward or backward.
+struct AttentionSizes {
+  int64_t rows, queries, keys, heads, kv_heads, group, head_size;  // B, T, S, H, K, H / K, D
+  int64_t padded;                                                  // D rounded up to whole vectors: the row of a packed tile
+
+  explicit AttentionSizes(const auto& op)
+      : rows(op.q.dim(0)),
+        queries(op.q.dim(1)),
+        keys(op.k.dim(1)),
+        heads(op.q.dim(2)),
+        kv_heads(op.k.dim(2)),
+        group(heads / kv_heads),
+        head_size(op.q.dim(3)),
+        padded(round_up(head_size, kLanes)) {}
+
+  int64_t pairs() const { return queries * group; }
+  // Where row `key` of a [B, S, K, D] tensor begins, and row `pair` of a [B, T, H, D] one.
+  int64_t key_at(int64_t row, int64_t kv, int64_t key) const { return ((row * keys + key) * kv_heads + kv) * head_size; }
+  int64_t pair_at(int64_t row, int64_t kv, int64_t pair) const {
+    return ((row * queries + pair / group) * heads + kv * group + pair % group) * head_size;
+  }
+  // Where its lse lies in [B, H, T].
+  int64_t lse_at(int64_t row, int64_t kv, int64_t pair) const {
+    return (row * heads + kv * group + pair % group) * queries + pair / group;
+  }
+};
+
+// Throws Error where a document would begin after its query, or before the row.
+inline void check_documents(const auto& op) {
+  if (!op.document_start) return;
+  const AttentionSizes sizes(op);
+  const int32_t* start = op.document_start.template as<int32_t>();
+  for (int64_t i = 0; i < op.document_start.size(); ++i) {
+    const int64_t place = sizes.keys - sizes.queries + i % sizes.queries;
+    require(start[i] >= 0 && start[i] <= place, text("document_start ", start[i], " of the query at place ", place));
+  }
+}
+
+struct Panel {
+  int64_t first, count;        // its pairs
+  int64_t begin, end;          // the keys that any of them sees
+  int64_t all_begin, all_end;  // the keys that each of them sees
+  int32_t from[kColumns], to[kColumns];
+
+  Panel(const auto& op, const AttentionSizes& sizes, int64_t row, int64_t first_pair)
+      : first(first_pair),
+        count(std::min(kColumns, sizes.pairs() - first_pair)),
+        begin(sizes.keys),
+        end(0),
+        all_begin(0),
+        all_end(sizes.keys) {
+    const int32_t* start = op.document_start ? op.document_start.template as<int32_t>() + row * sizes.queries : nullptr;
+    for (int64_t c = 0; c < kColumns; ++c) {
+      const int64_t query = (first + std::min(c, count - 1)) / sizes.group;  // columns without a pair repeat the last one
+      const int64_t place = sizes.keys - sizes.queries + query;
+      int64_t lowest = start == nullptr ? 0 : start[query];
+      if (op.window > 0) lowest = std::max(lowest, place - op.window + 1);
+      from[c] = static_cast<int32_t>(lowest);
+      to[c] = static_cast<int32_t>(place + 1);
+      begin = std::min(begin, lowest);
+      end = std::max(end, place + 1);
+      all_begin = std::max(all_begin, lowest);
+      all_end = std::min(all_end, place + 1);
+    }
+  }
+
+  // Scores of `keys` keys from `key` on become -inf where the pair does not see the key.
+  void mask(float* scores, int64_t key, int64_t keys) const {
+    if (key >= all_begin && key + keys <= all_end) return;
+    for (int64_t j = 0; j < keys; ++j, scores += kColumns) {
+      const int32_t at = static_cast<int32_t>(key + j);
+#pragma omp simd
+      for (int64_t c = 0; c < kColumns; ++c)
+        scores[c] = at >= from[c] && at < to[c] ? scores[c] : -std::numeric_limits<float>::infinity();
+    }
+  }
+};
+
+// One row of D elements as f32 times `scale`, filled up with zeros.
+template <class T>
+inline void pack_row(const T* from, float* to, const AttentionSizes& sizes, float scale = 1) {
+#pragma omp simd
+  for (int64_t d = 0; d < sizes.head_size; ++d) to[d] = to_float(from[d]) * scale;
+  for (int64_t d = sizes.head_size; d < sizes.padded; ++d) to[d] = 0;
+}
+
+// The first D elements of a packed row times `scale`, rounded to T.
+template <class T>
+inline void unpack_row(const float* from, T* to, const AttentionSizes& sizes, float scale = 1) {
+#pragma omp simd
+  for (int64_t d = 0; d < sizes.head_size; ++d) to[d] = trireme::to<T>(from[d] * scale);
+}
+
+// Floats of a head's packed keys: rows of `padded` floats and kRows rows more, since products take kRows at a time.
+inline int64_t packed_keys(const AttentionSizes& sizes) { return (sizes.keys + kRows) * sizes.padded; }
+
+template <class T>
+inline void prefetch_row(const T* row, const AttentionSizes& sizes) {
+  for (int64_t d = 0; d < sizes.head_size; d += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + d);
+}
+
+// Keys (or values) [begin, end) of a head, then kRows rows of zeros.
+template <class T>
+inline void pack_keys(const T* from, float* to, const AttentionSizes& sizes, int64_t row, int64_t kv, int64_t begin, int64_t end) {
+  for (int64_t j = begin; j < end; ++j, to += sizes.padded) {
+    prefetch_row(from + sizes.key_at(row, kv, std::min(j + 8, end - 1)), sizes);
+    pack_row(from + sizes.key_at(row, kv, j), to, sizes);
+  }
+  std::fill_n(to, kRows * sizes.padded, 0.0f);
+}
+
+// A panel's rows of q (or dout), zero where it has no pair: rows is [kColumns, padded], columns its transpose.
+template <class T>
+inline void pack_pairs(const T* from, float* rows, float* columns, const AttentionSizes& sizes, int64_t row, int64_t kv,
+                       const Panel& panel, float scale = 1) {
+  for (int64_t c = 0; c < panel.count; ++c)
+    pack_row(from + sizes.pair_at(row, kv, panel.first + c), rows + c * sizes.padded, sizes, scale);
+  std::fill(rows + panel.count * sizes.padded, rows + kColumns * sizes.padded, 0.0f);
+  transpose(rows, columns, sizes.padded);
+}
+
+// How one thread's scratch memory is divided: each piece begins at a cache line.
+class Pieces {
+ public:
+  int64_t floats() const { return floats_; }
+
+ protected:
+  int64_t take(int64_t floats) { return std::exchange(floats_, floats_ + round_up(floats, 16)); }
+
+ private:
+  int64_t floats_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,325 @@
+#include "kernels/ops/attention.h"
+
+#include <string>
+
+#include "kernels/device.h"
+#include "test/catch.h"
+#include "test/reference/attention.h"
+#include "test/reference/compare.h"
+
+using namespace trireme;
+using reference::AttentionShape;
+
+namespace {
+
+// One attention on real tensors: q, k, v and dout are random, the rest is what the ops made of them.
+struct Case {
+  AttentionShape shape;
+  Dtype dtype;
+  HostTensor q, k, v, dout, out, lse, dq, dk, dv, starts;
+
+  Case(const AttentionShape& s, Dtype type, double stddev = 1)
+      : shape(s),
+        dtype(type),
+        q(random_tensor(type, {s.rows, s.queries, s.heads, s.head_size}, 1, stddev)),
+        k(random_tensor(type, {s.rows, s.keys, s.kv_heads, s.head_size}, 2, stddev)),
+        v(random_tensor(type, {s.rows, s.keys, s.kv_heads, s.head_size}, 3)),
+        dout(random_tensor(type, {s.rows, s.queries, s.heads, s.head_size}, 4)),
+        out(type, {s.rows, s.queries, s.heads, s.head_size}),
+        lse(Dtype::f32, {s.rows, s.heads, s.queries}),
+        dq(out),
+        dk(type, {s.rows, s.keys, s.kv_heads, s.head_size}),
+        dv(dk),
+        starts(Dtype::i32, {s.rows, s.queries},
+               s.document_start.empty() ? Doubles(static_cast<size_t>(s.rows * s.queries), 0)
+                                        : Doubles(s.document_start.begin(), s.document_start.end())) {}
+
+  Tensor documents() const { return shape.document_start.empty() ? Tensor{} : starts.tensor(); }
+  void forward(Device& device) {
+    run(device.compute(), AttentionForward{.out = out,
+                                           .lse = lse,
+                                           .q = q,
+                                           .k = k,
+                                           .v = v,
+                                           .document_start = documents(),
+                                           .window = shape.window,
+                                           .scale = static_cast<float>(shape.scale)});
+  }
+  void backward(Device& device) {
+    run(device.compute(), AttentionBackward{.dq = dq,
+                                            .dk = dk,
+                                            .dv = dv,
+                                            .dout = dout,
+                                            .out = out,
+                                            .lse = lse,
+                                            .q = q,
+                                            .k = k,
+                                            .v = v,
+                                            .document_start = documents(),
+                                            .window = shape.window,
+                                            .scale = static_cast<float>(shape.scale)});
+  }
+};
+
+std::string name_of(const AttentionShape& s, Dtype dtype) {
+  return text(trireme::name_of(dtype), " B ", s.rows, " T ", s.queries, " S ", s.keys, " H ", s.heads, " K ", s.kv_heads, " D ",
+              s.head_size, " window ", s.window, s.document_start.empty() ? "" : " documents");
+}
+
+// Every row's documents: lengths that walk through 1, 5, 40, 2, 33, ... from another begin in each row.
+std::vector<int64_t> documents(int64_t rows, int64_t queries, int64_t keys) {
+  const int64_t lengths[] = {1, 5, 40, 2, 33, 64, 17};
+  std::vector<int64_t> starts;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t place = 0, start = 0, next = lengths[row % 7], i = row + 1; place < keys; ++place) {
+      if (place == next) start = place, next += lengths[i++ % 7];
+      if (place >= keys - queries) starts.push_back(start);
+    }
+  return starts;
+}
+
+// Scores and outputs are f32 sums of some hundred products; then one rounding.
+double forward_bound(Dtype dtype) { return rounding(dtype) + 5e-6; }
+// Besides, delta = dout . out sees the rounded out, and its error is multiplied by elements of q and k, up to 4 here.
+double backward_bound(Dtype dtype) { return 5 * rounding(dtype) + 1e-5; }
+
+// dq and dk are differences, which vanish where a query sees one key: their error is held against what is subtracted.
+double error_of_difference(const HostTensor& got, const Doubles& wanted, const AttentionShape& s) {
+  const double unit = s.scale * std::sqrt(static_cast<double>(s.head_size));
+  double worst = 0;
+  for (int64_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::abs(got[i] - wanted[i]) / (std::abs(wanted[i]) + unit));
+  return worst;
+}
+
+void check(const AttentionShape& shape, Dtype dtype, Device& device) {
+  INFO(name_of(shape, dtype));
+  Case c(shape, dtype);
+  c.forward(device);
+  const reference::AttentionResult wanted = reference::attention(shape, c.q.values(), c.k.values(), c.v.values());
+  CHECK(error_of(c.out, wanted.out) <= forward_bound(dtype));
+  CHECK(error_of(c.lse, wanted.lse) <= 2e-6);
+  if (shape.queries != shape.keys) return;
+  c.backward(device);
+  const reference::AttentionGradients g =
+      reference::attention_backward(shape, c.dout.values(), c.q.values(), c.k.values(), c.v.values());
+  CHECK(error_of_difference(c.dq, g.dq, shape) <= backward_bound(dtype));
+  CHECK(error_of_difference(c.dk, g.dk, shape) <= backward_bound(dtype));
+  CHECK(error_of(c.dv, g.dv) <= backward_bound(dtype));
+}
+
+}  // namespace
+
+TEST_CASE("the backward reference of attention is the gradient of its forward reference") {
+  for (const int64_t window : {0, 2})
+    for (const bool masked : {false, true}) {
+      const AttentionShape s{
+          .rows = 2,
+          .queries = 6,
+          .keys = 6,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_size = 3,
+          .window = window,
+          .document_start = masked ? std::vector<int64_t>{0, 0, 2, 2, 2, 5, 0, 1, 1, 1, 4, 4} : std::vector<int64_t>{}};
+      const Doubles q = random_doubles(s.queries_size(), 1), k = random_doubles(s.keys_size(), 2),
+                    v = random_doubles(s.keys_size(), 3);
+      const Doubles dout = random_doubles(s.queries_size(), 4);
+      const reference::AttentionGradients g = reference::attention_backward(s, dout, q, k, v);
+      CHECK(close(g.dq, finite_differences([&](const Doubles& x) { return dot(reference::attention(s, x, k, v).out, dout); }, q),
+                  1e-8));
+      CHECK(close(g.dk, finite_differences([&](const Doubles& x) { return dot(reference::attention(s, q, x, v).out, dout); }, k),
+                  1e-8));
+      CHECK(close(g.dv, finite_differences([&](const Doubles& x) { return dot(reference::attention(s, q, k, x).out, dout); }, v),
+                  1e-8));
+    }
+}
+
+TEST_CASE("attention agrees with its reference for odd lengths, head sizes and groups") {
+  Device device(Place::cpu);
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  const int64_t t = GENERATE(1, 2, 31, 64, 65, 130);
+  for (const int64_t d : {8, 40, 64, 128})
+    for (const int64_t group : {1, 2, 4})
+      if (t < 64 || (t + d / 8) % 3 == group % 3)
+        check({.rows = 2, .queries = t, .keys = t, .heads = 4, .kv_heads = 4 / group, .head_size = d}, dtype, device);
+}
+
+TEST_CASE("attention agrees with its reference for windows and documents") {
+  Device device(Place::cpu);
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+    for (const int64_t window : {0, 1, 7, 64})
+      for (const int64_t t : {1, 2, 31, 65, 200})
+        for (const bool masked : {false, true})
+          check({.rows = 3,
+                 .queries = t,
+                 .keys = t,
+                 .heads = 2,
+                 .kv_heads = t % 2 ? 1 : 2,
+                 .head_size = 24,
+                 .window = window,
+                 .document_start = masked ? documents(3, t, t) : std::vector<int64_t>{}},
+                dtype, device);
+}
+
+TEST_CASE("attention of the last queries of a key-value cache agrees with its reference") {
+  Device device(Place::cpu);
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+    for (const int64_t t : {1, 2, 33})
+      for (const int64_t s : {33, 64, 200})
+        for (const int64_t window : {0, 1, 7, 64})
+          for (const bool masked : {false, true})
+            check({.rows = 2,
+                   .queries = t,
+                   .keys = s,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .head_size = 40,
+                   .window = window,
+                   .document_start = masked ? documents(2, t, s) : std::vector<int64_t>{}},
+                  dtype, device);
+}
+
+TEST_CASE("attention gives the same bits twice and for any number of threads") {
+  Device device(Place::cpu);
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+    for (const int64_t t : {1, 200}) {
+      const AttentionShape shape{
+          .rows = 1, .queries = t, .keys = t, .heads = 6, .kv_heads = 3, .head_size = 40, .document_start = documents(1, t, t)};
+      Case first(shape, dtype);
+      first.forward(device);
+      first.backward(device);
+      for (const int count : {1, 2, 3, 3}) {
+        const Threads threads(count);
+        Case again(shape, dtype);
+        again.forward(device);
+        again.backward(device);
+        CHECK((again.out == first.out && again.lse == first.lse));
+        CHECK((again.dq == first.dq && again.dk == first.dk && again.dv == first.dv));
+      }
+    }
+}
+
+TEST_CASE("keys and values that a query does not see never reach it, nor their gradients") {
+  Device device(Place::cpu);
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+    for (const int64_t queries : {1, 5, 150}) {
+      const int64_t keys = 150;
+      AttentionShape shape{.rows = 2,
+                           .queries = queries,
+                           .keys = keys,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .head_size = 24,
+                           .window = 50,
+                           .document_start = documents(2, queries, keys)};
+      Case before(shape, dtype);
+      before.forward(device);
+      bool other = false;  // the change is seen by whoever may see it
+      for (int64_t t = 0; t < queries; t += 1 + queries / 9) {
+        Case after = before;
+        for (int64_t row = 0; row < 2; ++row)
+          for (int64_t key = 0; key < keys; ++key)
+            for (int64_t i = 0; i < 2 * 24 && !shape.sees(row, t, key); ++i)
+              for (HostTensor* x : {&after.k, &after.v}) x->set((row * keys + key) * 48 + i, 1e4 * (i % 3 - 1) + key);
+        after.forward(device);
+        bool same = true;
+        for (int64_t i = 0; i < after.out.size(); ++i) {
+          const bool equal = after.out[i] == before.out[i];
+          (i / 96 % queries == t ? same : other) = i / 96 % queries == t ? same && equal : other || !equal;
+        }
+        CHECK(same);
+      }
+      CHECK((other || queries == 1));
+    }
+  // A query's gradient reaches no key that it does not see.
+  AttentionShape shape{.rows = 1, .queries = 130, .keys = 130, .heads = 2, .kv_heads = 1, .head_size = 24, .window = 30};
+  Case c(shape, Dtype::f32);
+  c.forward(device);
+  for (int64_t i = 0; i < c.dout.size(); ++i)
+    if (i / 48 != 100) c.dout.set(i, 0);
+  c.backward(device);
+  for (int64_t key = 0; key < 130; ++key) {
+    double sum = 0;
+    for (int64_t i = key * 24; i < (key + 1) * 24; ++i) sum += std::abs(c.dk[i]) + std::abs(c.dv[i]);
+    CHECK((sum > 0) == shape.sees(0, 100, key));
+  }
+}
+
+TEST_CASE("attention overwrites whatever its outputs held") {
+  Device device(Place::cpu);
+  const AttentionShape shape{.rows = 1, .queries = 70, .keys = 70, .heads = 2, .kv_heads = 1, .head_size = 20, .window = 3};
+  Case clean(shape, Dtype::bf16), dirty(shape, Dtype::bf16);
+  for (HostTensor* x : {&dirty.out, &dirty.lse, &dirty.dq, &dirty.dk, &dirty.dv})
+    for (int64_t i = 0; i < x->size(); ++i) x->set(i, NAN);
+  for (Case* c : {&clean, &dirty}) c->forward(device), c->backward(device);
+  CHECK((clean.out == dirty.out && clean.lse == dirty.lse && clean.dq == dirty.dq && clean.dk == dirty.dk && clean.dv == dirty.dv));
+}
+
+TEST_CASE("attention stays exact where scores are huge, and lets a NaN through") {
+  Device device(Place::cpu);
+  for (const int64_t t : {1, 70}) {
+    // Scores of about 1e4: each query's softmax is nearly one key.
+    const AttentionShape shape{.rows = 1, .queries = t, .keys = t, .heads = 2, .kv_heads = 2, .head_size = 16, .scale = 1};
+    Case c(shape, Dtype::bf16, 50);
+    c.forward(device);
+    c.backward(device);
+    const reference::AttentionResult wanted = reference::attention(shape, c.q.values(), c.k.values(), c.v.values());
+    CHECK(error_of(c.out, wanted.out) <= 0.01);  // a score of 1e4 carries an error of 1e-3
+    CHECK(error_of(c.lse, wanted.lse) <= 2e-6);
+    for (const double x : c.dq.values()) REQUIRE(std::isfinite(x));
+    c.q.set(0, NAN);
+    c.forward(device);
+    CHECK(std::isnan(c.out[0]));
+    CHECK((t == 1 || !std::isnan(c.out[32])));
+  }
+}
+
+TEST_CASE("attention over a long row needs memory in proportion to its length") {
+  Device device(Place::cpu);
+  const Threads threads(2);
+  Case c({.rows = 1, .queries = 8192, .keys = 8192, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 128}, Dtype::bf16);
+  c.forward(device);
+  c.backward(device);
+  CHECK(device.workspace_bytes() < 2 * 6 * 8192 * 16 * 4);
+  const AttentionShape tail{.rows = 1, .queries = 1, .keys = 8192, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 128};
+  const Doubles q = c.q.values();
+  const reference::AttentionResult wanted = reference::attention(tail, Doubles(q.end() - 8, q.end()), c.k.values(), c.v.values());
+  const Doubles out = c.out.values();
+  CHECK(error_of(Doubles(out.end() - 8, out.end()), wanted.out) <= forward_bound(Dtype::bf16));
+}
+
+TEST_CASE("attention refuses shapes that do not fit and documents from the future") {
+  Device device(Place::cpu);
+  const auto refused = [&](const AttentionShape& s) {
+    Case c(s, Dtype::f32);
+    CHECK_THROWS_AS(c.forward(device), Error);
+  };
+  refused({.rows = 1, .queries = 5, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8});
+  refused({.rows = 1, .queries = 4, .keys = 4, .heads = 3, .kv_heads = 2, .head_size = 8});
+  refused({.rows = 1, .queries = 2, .keys = 2, .heads = 1, .kv_heads = 1, .head_size = 8, .document_start = {0, 2}});
+  refused({.rows = 1, .queries = 2, .keys = 2, .heads = 1, .kv_heads = 1, .head_size = 8, .document_start = {-1, 0}});
+  Case c({.rows = 1, .queries = 4, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);
+  c.k = HostTensor(Dtype::bf16, {1, 4, 2, 8});
+  CHECK_THROWS_AS(c.forward(device), Error);
+  Case longer({.rows = 1, .queries = 3, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);
+  longer.forward(device);
+  CHECK_THROWS_AS(longer.backward(device), Error);
+}
+
+TEST_CASE("attention of no rows and of no queries does nothing") {
+  Device device(Place::cpu);
+  for (const int64_t rows : {0, 2}) {
+    Case c({.rows = rows, .queries = 0, .keys = 0, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);
+    c.forward(device);
+    c.backward(device);
+    CHECK(c.out.size() == 0);
+  }
+}
+
+TEST_CASE("attention counts four products forward, ten backward of the visible pairs") {
+  CHECK(attention_pairs(4, 4, 0) == 10);
+  CHECK(attention_pairs(4, 4, 2) == 7);
+  CHECK(attention_pairs(1, 8, 0) == 8);
+  const Tensor q = imagined(Dtype::bf16, {3, 4, 2, 8});
+  CHECK(AttentionForward{.out = q, .lse = {}, .q = q, .k = q, .v = q, .scale = 1}.flops() == 4 * 3 * 2 * 8 * 10);
+}
