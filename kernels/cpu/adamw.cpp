@@ -7,14 +7,21 @@
 
 namespace trireme {
 
+namespace {
+
+double squares(const float* x, int64_t n) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  return sum;
+}
+
+}  // namespace
+
 void launch(const Cpu&, const SquaredNorm& op) {
   const float* x = op.x.as<float>();
-  op.total.as<float>()[0] += static_cast<float>(sum_of_blocks(op.x.size(), [&](int64_t begin, int64_t end) {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = begin; i < end; ++i) sum += static_cast<double>(x[i]) * x[i];
-    return sum;
-  }));
+  const double sum = sum_of_blocks(op.x.size(), [&](int64_t begin, int64_t end) { return squares(x + begin, end - begin); });
+  op.total.as<float>()[0] += static_cast<float>(sum);
 }
 
 void launch(const Cpu&, const AdamW& op) {

@@ -5,6 +5,17 @@
 
 namespace trireme {
 
+namespace {
+
+double sum(const float* x, int64_t n) {
+  double total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < n; ++i) total += x[i];
+  return total;
+}
+
+}  // namespace
+
 void launch(const Cpu&, const Fill& op) {
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -42,12 +53,8 @@ void launch(const Cpu&, const Add& op) {
 
 void launch(const Cpu&, const SumInto& op) {
   const float* x = op.x.as<float>();
-  op.total.as<float>()[0] += static_cast<float>(op.scale * sum_of_blocks(op.x.size(), [&](int64_t begin, int64_t end) {
-                                                  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-                                                  for (int64_t i = begin; i < end; ++i) sum += x[i];
-                                                  return sum;
-                                                }));
+  const double total = sum_of_blocks(op.x.size(), [&](int64_t begin, int64_t end) { return sum(x + begin, end - begin); });
+  op.total.as<float>()[0] += static_cast<float>(op.scale * total);
 }
 
 // Every thread walks all rows over columns of its own, so the order of a column's sum is that of n whatever the number of threads.
