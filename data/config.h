@@ -10,8 +10,8 @@ struct DataConfig {
   std::string tokenizer;
 
   void visit(auto& keys) {
-    keys("train", train, "token shards to train on: files, or directories of *.h5");
-    keys("validation", validation, "token shards held out for evaluation; none: no evaluation");
+    keys("train", train, "token shards to train on: files, patterns, or directories of *.h5");
+    keys("validation", validation, "token shards held out for evaluation, named in the same ways; none: no evaluation");
     keys("tokenizer", tokenizer, "tokenizer.json for sampling, or 'bytes'; must match the shards' fingerprint");
   }
 };

@@ -29,7 +29,8 @@ std::vector<std::string> matches(const std::string& pattern) {
 
 std::vector<std::string> files_under(const std::string& directory, const std::string& suffix) {
   std::vector<std::string> files;
-  for (auto it = fs::recursive_directory_iterator(directory); it != fs::recursive_directory_iterator(); ++it) {
+  for (auto it = fs::recursive_directory_iterator(directory, fs::directory_options::skip_permission_denied);
+       it != fs::recursive_directory_iterator(); ++it) {
     const std::string name = it->path().filename().string();
     if (name.starts_with('.')) {
       if (it->is_directory()) it.disable_recursion_pending();

@@ -1,0 +1,60 @@
+// From text to token shards, and what can be asked of shards.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/documents.h"
+#include "data/shard.h"
+#include "data/tokenizer.h"
+
+namespace trireme {
+
+struct BuildOptions {
+  std::vector<std::string> inputs;             // as list_files takes them
+  std::vector<std::string> validation_inputs;  // held out whole, also where `inputs` names them; or, without them,
+  double validation_fraction = 0;              // of the documents, chosen by a hash of their text: equal documents go together
+  std::string output;                          // directory for train-00000.h5, ..., validation-00000.h5, ...; made if need be
+  DocumentOptions documents = {};
+  int64_t tokens_per_shard = 1 << 26;  // held in memory, 4 bytes each, for both splits
+  bool replace = false;                // the shards that the output directory holds
+};
+
+struct BuildProgress {
+  int64_t bytes_read, bytes_total, documents, tokens;
+};
+
+struct SplitSummary {
+  std::vector<std::string> shards;  // paths
+  int64_t documents = 0, text_bytes = 0, tokens = 0;
+};
+
+struct BuildSummary {
+  SplitSummary train, validation;
+  int64_t skipped = 0;                // documents lost to problems
+  std::vector<std::string> problems;  // the first of them, one line each: file:line: what
+};
+
+// Each document's tokens and its end_of_document follow one another in the order of the inputs; a shard is cut after
+// tokens_per_shard, wherever that is. The shards depend on inputs, options and tokenizer, not on the number of threads, and get
+// their names only when all of them are written. DataError when a split that was asked for would be empty.
+BuildSummary build_shards(const BuildOptions& options, const Tokenizer& tokenizer,
+                          const std::function<void(const BuildProgress&)>& progress);
+
+// One shard, for people and for `data info`.
+struct ShardInfo {
+  std::string path;
+  int64_t file_bytes, tokens, documents;
+  ShardFacts facts;
+};
+std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths);
+
+// Reads every byte of every shard; a shard's problem is empty when it is sound.
+struct ShardVerdict {
+  std::string path, problem;
+};
+std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths);
+
+}  // namespace trireme

@@ -1,0 +1,116 @@
+#include "data/corpus.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "data/documents.h"
+#include "kernels/check.h"
+
+namespace trireme {
+
+namespace {
+
+// A directory that holds both splits is a mistake that would train on the held-out text.
+void refuse_mixed_directory(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (!std::filesystem::is_directory(path)) continue;
+    bool train = false, validation = false;
+    for (const std::string& file : list_files({path}, ".h5")) {
+      const std::string name = std::filesystem::path(file).filename().string();
+      train |= name.starts_with("train-");
+      validation |= name.starts_with("validation-");
+    }
+    if (train && validation)
+      throw DataError(path + ": holds train and validation shards: name them as " + path + "/train-*.h5 or " + path +
+                      "/validation-*.h5");
+  }
+}
+
+}  // namespace
+
+Corpus::Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail) : context_(context), first_samples_{0} {
+  require(context >= 1, text("a context of ", context));
+  if (paths.empty()) throw DataError("no token shards are named");
+  refuse_mixed_directory(paths);
+  for (const std::string& path : list_files(paths, ".h5")) {
+    const ShardReader& shard = shards_.emplace_back(path);
+    if (shard.facts().tokenizer != fingerprint() || shard.facts().vocab != vocab())
+      throw DataError(path + ": was made with tokenizer " + shard.facts().tokenizer + ", but " + shards_.front().path() + " with " +
+                      fingerprint());
+    const int64_t targets = std::max<int64_t>(shard.tokens() - 1, 0);
+    first_samples_.push_back(samples() + (targets + (keep_tail ? context - 1 : 0)) / context);
+  }
+  if (samples() == 0)
+    throw DataError(text(shards_.front().path(), ": ", tokens(), " tokens in ", shards_.size(),
+                         " shards are too few for a sample of ", context + 1));
+}
+
+int64_t Corpus::tokens() const {
+  int64_t sum = 0;
+  for (const ShardReader& shard : shards_) sum += shard.tokens();
+  return sum;
+}
+
+int64_t Corpus::text_bytes() const {
+  int64_t sum = 0;
+  for (const ShardReader& shard : shards_) sum += shard.facts().text_bytes;
+  return sum;
+}
+
+size_t Corpus::shard_of(int64_t sample) const {
+  require(0 <= sample && sample < samples(), text("sample ", sample, " of ", samples()));
+  const auto after = std::upper_bound(first_samples_.begin(), first_samples_.end(), sample);
+  return static_cast<size_t>(after - first_samples_.begin()) - 1;
+}
+
+int64_t Corpus::targets(int64_t sample) const {
+  const size_t s = shard_of(sample);
+  return std::min(context_, shards_[s].tokens() - 1 - (sample - first_samples_[s]) * context_);
+}
+
+int64_t Corpus::targets() const {
+  int64_t sum = 0;
+  for (size_t s = 0; s < shards_.size(); ++s)
+    sum += std::min(std::max<int64_t>(shards_[s].tokens() - 1, 0), (first_samples_[s + 1] - first_samples_[s]) * context_);
+  return sum;
+}
+
+uint64_t Corpus::digest() const {
+  std::vector<uint64_t> digests;
+  for (const ShardReader& shard : shards_) digests.push_back(shard.digest());
+  return XXH3_64bits(digests.data(), digests.size() * sizeof digests[0]);
+}
+
+void Corpus::expect_tokenizer(const Tokenizer& tokenizer) const {
+  if (tokenizer.fingerprint() == fingerprint() && tokenizer.vocab_size() == vocab()) return;
+  throw DataError(shards_.front().path() + ": was made with tokenizer " + fingerprint() + ", not with " + tokenizer.fingerprint());
+}
+
+void Corpus::read(int64_t sample, bool document_mask, bool restart_positions, int32_t* tokens, int32_t* targets, int32_t* positions,
+                  int32_t* document_start) const {
+  const size_t s = shard_of(sample);
+  const ShardReader& shard = shards_[s];
+  const int64_t begin = (sample - first_samples_[s]) * context_, present = this->targets(sample);
+  std::vector<int32_t> stream(static_cast<size_t>(present + 1));
+  shard.read(begin, stream);
+  std::copy_n(stream.begin(), present, tokens);
+  std::copy_n(stream.begin() + 1, present, targets);
+  std::fill(tokens + present, tokens + context_, 0);
+  std::fill(targets + present, targets + context_, -1);
+
+  const auto starts = shard.document_starts();
+  auto next = std::upper_bound(starts.begin(), starts.end(), begin);
+  int64_t start = 0;  // in the row, of the document of token t
+  for (int64_t t = 0; t < context_; ++t) {
+    if (next != starts.end() && *next == begin + t) {
+      start = t;
+      ++next;
+    }
+    document_start[t] = static_cast<int32_t>(document_mask ? start : 0);
+    positions[t] = static_cast<int32_t>(restart_positions ? t - start : t);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,51 @@
+// Corpus: the token shards of one split, seen as samples of T inputs and their T targets.
+//
+// Sample i of a shard covers its tokens [i T, i T + T]. In training the tail of a shard that fills no sample is dropped; with
+// keep_tail, for evaluation, the last sample is padded (tokens 0, targets -1), so that every token of a shard but its first is a
+// target exactly once. Shards hold whole streams: no sample crosses from one to the next.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/shard.h"
+#include "data/tokenizer.h"
+
+namespace trireme {
+
+class Corpus {
+ public:
+  // `paths`: shard files, patterns, or directories of *.h5 (all train or all validation). DataError when a shard is unusable,
+  // shards disagree on their tokenizer, or there is not one sample.
+  Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail);
+
+  int64_t context() const { return context_; }
+  int64_t samples() const { return first_samples_.back(); }
+  int64_t tokens() const;
+  int64_t text_bytes() const;  // the tokens decode to so many bytes
+  int64_t targets() const;     // of all samples
+  int64_t targets(int64_t sample) const;
+  int64_t vocab() const { return shards_.front().facts().vocab; }
+  const std::string& fingerprint() const { return shards_.front().facts().tokenizer; }  // the tokenizer's
+  uint64_t digest() const;                                                              // of all shards' content, in order
+  const std::vector<ShardReader>& shards() const { return shards_; }
+
+  // DataError when the shards were not made with this tokenizer.
+  void expect_tokenizer(const Tokenizer& tokenizer) const;
+
+  // One sample into rows of T. document_start[t]: index in the row of the first token of t's document, 0 when that lies before the
+  // row or there is no document_mask. positions count from the row's start or, with restart_positions, from such a document start.
+  // From several threads at once, if wanted.
+  void read(int64_t sample, bool document_mask, bool restart_positions, int32_t* tokens, int32_t* targets, int32_t* positions,
+            int32_t* document_start) const;
+
+ private:
+  size_t shard_of(int64_t sample) const;
+
+  int64_t context_;
+  std::vector<ShardReader> shards_;
+  std::vector<int64_t> first_samples_;  // of each shard, and the number of all
+};
+
+}  // namespace trireme

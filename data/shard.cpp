@@ -1,0 +1,296 @@
+#include "data/shard.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "kernels/check.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr int64_t kUserBlock = 4096;
+constexpr std::string_view kMagic = "trireme shard 1 ";  // followed by the digest of the rest of the user block, and a newline
+constexpr int64_t kHeaderBegin = static_cast<int64_t>(kMagic.size()) + 17;
+
+uint64_t digest_of(const void* bytes, int64_t count) { return XXH3_64bits(bytes, static_cast<size_t>(count)); }
+
+std::string hex(uint64_t value) {
+  std::string digits(16, '0');
+  for (size_t i = 0; i < 16; ++i) digits[i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];
+  return digits;
+}
+
+template <class Number>
+bool parse(std::string_view words, int base, Number& value) {
+  const auto [end, problem] = std::from_chars(words.data(), words.data() + words.size(), value, base);
+  return problem == std::errc() && end == words.data() + words.size() && value >= 0;
+}
+
+// Walks ShardHeader::visit: `name value` lines in that order.
+struct HeaderWriter {
+  std::string lines{};
+  void operator()(const char* name, const std::string& value) { lines += std::string(name) + " " + value + "\n"; }
+  void operator()(const char* name, int64_t value) { (*this)(name, std::to_string(value)); }
+  void operator()(const char* name, uint64_t value) { (*this)(name, hex(value)); }
+};
+
+struct HeaderReader {
+  std::string_view lines;
+  std::string wrong{};  // the first field that is not as written
+
+  std::string_view value_of(const char* name) {
+    const size_t end = std::min(lines.find('\n'), lines.size());
+    const std::string_view line = lines.substr(0, end);
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+    const size_t length = std::strlen(name);
+    if (line.starts_with(name) && line.size() > length + 1 && line[length] == ' ') return line.substr(length + 1);
+    if (wrong.empty()) wrong = name;
+    return {};
+  }
+  void operator()(const char* name, std::string& value) { value = value_of(name); }
+  void operator()(const char* name, int64_t& value) {
+    if (!parse(value_of(name), 10, value) && wrong.empty()) wrong = name;
+  }
+  void operator()(const char* name, uint64_t& value) {
+    if (!parse(value_of(name), 16, value) && wrong.empty()) wrong = name;
+  }
+};
+
+std::string user_block(ShardHeader header) {
+  HeaderWriter writer;
+  header.visit(writer);
+  std::string body = writer.lines;
+  require(static_cast<int64_t>(body.size()) <= kUserBlock - kHeaderBegin, text("a shard header of ", body.size(), " bytes"));
+  body.resize(static_cast<size_t>(kUserBlock - kHeaderBegin), '\0');
+  return std::string(kMagic) + hex(digest_of(body.data(), static_cast<int64_t>(body.size()))) + "\n" + body;
+}
+
+int64_t pages_of(int64_t token_bytes) { return (token_bytes + ShardReader::kPage - 1) / ShardReader::kPage; }
+
+struct Range {
+  int64_t begin, end;
+};
+
+// The bytes behind the user block that no dataset holds.
+std::vector<Range> rest_of(const ShardHeader& header) {
+  std::vector<Range> taken{{0, kUserBlock},
+                           {header.tokens_offset, header.tokens_offset + header.tokens * header.token_bytes},
+                           {header.starts_offset, header.starts_offset + header.documents * 8},
+                           {header.pages_offset, header.pages_offset + pages_of(header.tokens * header.token_bytes) * 8},
+                           {header.file_bytes, header.file_bytes}};
+  std::sort(taken.begin(), taken.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::vector<Range> rest;
+  int64_t end = 0;
+  for (const Range& range : taken) {
+    if (range.begin > end) rest.push_back({end, range.begin});
+    end = std::max(end, range.end);
+  }
+  return rest;
+}
+
+uint64_t digest_of_rest(const File& file, const ShardHeader& header) {
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
+  require(state != nullptr, text("out of memory for a digest"));
+  XXH3_64bits_reset(state.get());
+  std::vector<std::byte> bytes;
+  for (const Range& range : rest_of(header)) {
+    for (int64_t at = range.begin; at < range.end; at += static_cast<int64_t>(bytes.size())) {
+      bytes.resize(static_cast<size_t>(std::min<int64_t>(range.end - at, 1 << 20)));
+      file.read_at(bytes.data(), static_cast<int64_t>(bytes.size()), at);
+      XXH3_64bits_update(state.get(), bytes.data(), bytes.size());
+    }
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
+std::vector<Hdf5Spec> datasets_of(const ShardHeader& header) {
+  const Hdf5Type type = header.token_bytes == 2 ? Hdf5Type::u16 : Hdf5Type::u32;
+  return {{"tokens", type, {header.tokens}},
+          {"document_starts", Hdf5Type::i64, {header.documents}},
+          {"page_digests", Hdf5Type::u64, {pages_of(header.tokens * header.token_bytes)}}};
+}
+
+std::vector<Hdf5Attribute> attributes_of(const ShardHeader& header) {
+  return {{"documents", header.documents},
+          {"end_of_document", header.facts.end_of_document},
+          {"format", std::string("trireme shard 1")},
+          {"text_bytes", header.facts.text_bytes},
+          {"tokenizer", header.facts.tokenizer},
+          {"tokens", header.tokens},
+          {"vocab", header.facts.vocab}};
+}
+
+// Copies tokens page by page as they lie on disk, and digests each.
+template <class Stored>
+void write_tokens(File& file, const ShardHeader& header, std::span<const int32_t> tokens, std::vector<uint64_t>& digests) {
+  constexpr size_t per_page = ShardReader::kPage / sizeof(Stored);
+  std::vector<Stored> page;
+  for (size_t at = 0; at < tokens.size(); at += page.size()) {
+    const auto part = tokens.subspan(at, std::min(per_page, tokens.size() - at));
+    page.assign(part.begin(), part.end());
+    const auto bytes = static_cast<int64_t>(page.size() * sizeof(Stored));
+    digests.push_back(digest_of(page.data(), bytes));
+    file.write_at(page.data(), bytes, header.tokens_offset + static_cast<int64_t>(at * sizeof(Stored)));
+  }
+}
+
+}  // namespace
+
+void write_shard(const std::string& path, const ShardFacts& facts, std::span<const int32_t> tokens,
+                 std::span<const int64_t> document_starts) {
+  const bool word =
+      !facts.tokenizer.empty() && facts.tokenizer.size() <= 256 && facts.tokenizer.find_first_of(" \n") == std::string::npos;
+  require(word, text("'", facts.tokenizer, "' is no tokenizer fingerprint"));
+  for (const int32_t token : tokens) require(0 <= token && token < facts.vocab, text("token ", token, " of ", facts.vocab));
+  ShardHeader header{};
+  header.facts = facts;
+  header.tokens = static_cast<int64_t>(tokens.size());
+  header.token_bytes = facts.vocab <= 65536 ? 2 : 4;
+  header.documents = static_cast<int64_t>(document_starts.size());
+  const auto datasets = create_hdf5(path, datasets_of(header), attributes_of(header), kUserBlock);
+  header.tokens_offset = datasets[0].offset;
+  header.starts_offset = datasets[1].offset;
+  header.pages_offset = datasets[2].offset;
+
+  File file = File::open_to_write(path);
+  std::vector<uint64_t> digests;
+  if (header.token_bytes == 2) {
+    write_tokens<uint16_t>(file, header, tokens, digests);
+  } else {
+    write_tokens<uint32_t>(file, header, tokens, digests);
+  }
+  file.write_at(document_starts.data(), datasets[1].bytes, header.starts_offset);
+  file.write_at(digests.data(), datasets[2].bytes, header.pages_offset);
+  header.starts_digest = digest_of(document_starts.data(), datasets[1].bytes);
+  header.pages_digest = digest_of(digests.data(), datasets[2].bytes);
+  header.file_bytes = file.size();
+  header.rest_digest = digest_of_rest(file, header);
+  const std::string block = user_block(header);
+  file.write_at(block.data(), static_cast<int64_t>(block.size()), 0);
+  file.sync();
+}
+
+void ShardReader::fail(const std::string& what) const { throw DataError(path() + ": " + what); }
+
+ShardReader::ShardReader(const std::string& path) : file_(File::open_to_read(path)) {
+  const int64_t size = file_.size();
+  std::string block(static_cast<size_t>(std::min(size, kUserBlock)), '\0');
+  file_.read_at(block.data(), static_cast<int64_t>(block.size()), 0);
+  if (!block.starts_with(kMagic.substr(0, 14))) fail("is not a Trireme token shard");
+  if (!block.starts_with(kMagic)) fail("is a shard of another format version than 1");
+  if (size < kUserBlock) fail(text("is truncated: ", size, " bytes do not hold the header"));
+  const std::string_view body = std::string_view(block).substr(static_cast<size_t>(kHeaderBegin));
+  digest_ = digest_of(body.data(), static_cast<int64_t>(body.size()));
+  if (block.substr(kMagic.size(), 17) != hex(digest_) + "\n") fail("the header is damaged: its digest does not match");
+
+  HeaderReader reader{.lines = body};
+  header_.visit(reader);
+  if (!reader.wrong.empty()) fail("the header is malformed at " + reader.wrong);
+  if (reader.lines.find_first_not_of('\0') != std::string_view::npos) fail("the header is malformed at its end");
+  const ShardHeader& h = header_;
+  if (size < h.file_bytes) fail(text("is truncated: ", size, " of ", h.file_bytes, " bytes"));
+  if (size > h.file_bytes) fail(text("has ", size - h.file_bytes, " bytes too many"));
+  if (h.token_bytes != (h.facts.vocab <= 65536 ? 2 : 4))
+    fail(text("token_bytes = ", h.token_bytes, " does not fit the vocabulary"));
+  if (h.facts.vocab < 1 || h.facts.vocab > 2147483647 || h.facts.end_of_document >= h.facts.vocab)
+    fail(text("a vocabulary of ", h.facts.vocab, " with end_of_document = ", h.facts.end_of_document, " is impossible"));
+  const auto lies_inside = [&](const char* name, int64_t offset, int64_t count, int64_t each) {
+    const int64_t room = h.file_bytes - std::max(offset, kUserBlock);
+    if (count > 0 && (offset < kUserBlock || room < 0 || count > room / each)) fail(std::string(name) + " lie outside of the file");
+  };
+  lies_inside("tokens", h.tokens_offset, h.tokens, h.token_bytes);
+  lies_inside("document starts", h.starts_offset, h.documents, 8);
+  lies_inside("page digests", h.pages_offset, pages_of(h.tokens * h.token_bytes), 8);
+
+  starts_.resize(static_cast<size_t>(h.documents));
+  file_.read_at(starts_.data(), h.documents * 8, h.starts_offset);
+  if (digest_of(starts_.data(), h.documents * 8) != h.starts_digest)
+    fail("the document starts are damaged: their digest does not match");
+  for (size_t i = 0; i < starts_.size(); ++i)
+    if (starts_[i] < (i == 0 ? 0 : starts_[i - 1] + 1) || starts_[i] >= h.tokens)
+      fail(text("document ", i, " starts at ", starts_[i], ": starts must increase and be below ", h.tokens));
+  pages_.resize(static_cast<size_t>(pages_of(h.tokens * h.token_bytes)));
+  const auto pages_bytes = static_cast<int64_t>(pages_.size() * 8);
+  file_.read_at(pages_.data(), pages_bytes, h.pages_offset);
+  if (digest_of(pages_.data(), pages_bytes) != h.pages_digest) fail("the page digests are damaged: their digest does not match");
+  checked_ = std::make_unique<std::atomic<bool>[]>(pages_.size());
+}
+
+void ShardReader::check_page(int64_t page, std::span<const std::byte> bytes) const {
+  if (digest_of(bytes.data(), static_cast<int64_t>(bytes.size())) == pages_[static_cast<size_t>(page)]) return;
+  const int64_t first = page * kPage / header_.token_bytes;
+  fail(text("tokens ", first, " to ", first + static_cast<int64_t>(bytes.size()) / header_.token_bytes - 1,
+            " are damaged: their digest does not match"));
+}
+
+// Bytes of the token dataset, first <= last.
+void ShardReader::check_once(int64_t first_byte, int64_t last_byte) const {
+  std::vector<std::byte> bytes;
+  for (int64_t page = first_byte / kPage; page <= last_byte / kPage; ++page) {
+    auto& checked = checked_[static_cast<size_t>(page)];
+    if (checked.load(std::memory_order_relaxed)) continue;
+    bytes.resize(static_cast<size_t>(std::min(kPage, header_.tokens * header_.token_bytes - page * kPage)));
+    file_.read_at(bytes.data(), static_cast<int64_t>(bytes.size()), header_.tokens_offset + page * kPage);
+    check_page(page, bytes);
+    checked.store(true, std::memory_order_relaxed);
+  }
+}
+
+void ShardReader::read(int64_t begin, std::span<int32_t> out) const {
+  const auto count = static_cast<int64_t>(out.size());
+  require(0 <= begin && begin <= tokens() && count <= tokens() - begin,
+          text("tokens [", begin, ", ", begin + count, ") of ", tokens()));
+  if (count == 0) return;
+  const int64_t width = header_.token_bytes;
+  check_once(begin * width, (begin + count) * width - 1);
+  // Narrow tokens are read into the upper half of `out` and widened from the front: none is overwritten before it is read.
+  auto* stored = reinterpret_cast<std::byte*>(out.data()) + count * (4 - width);
+  file_.read_at(stored, count * width, header_.tokens_offset + begin * width);
+  if (width == 2) {
+    for (size_t i = 0; i < out.size(); ++i) {
+      uint16_t token = 0;
+      std::memcpy(&token, stored + 2 * i, 2);
+      out[i] = token;
+    }
+  }
+  const auto vocab = static_cast<uint32_t>(facts().vocab);
+  for (size_t i = 0; i < out.size(); ++i)
+    if (static_cast<uint32_t>(out[i]) >= vocab)
+      fail(text("token ", begin + static_cast<int64_t>(i), " is ", static_cast<uint32_t>(out[i]), ", beyond the vocabulary of ",
+                vocab));
+}
+
+void ShardReader::check_rest() const {
+  if (digest_of_rest(file_, header_) != header_.rest_digest) fail("its HDF5 structure is damaged: its digest does not match");
+}
+
+void ShardReader::check_container() const {
+  const Hdf5Layout layout = read_hdf5_layout(path());
+  std::vector<Hdf5Dataset> expected;
+  const int64_t offsets[] = {header_.tokens_offset, header_.starts_offset, header_.pages_offset};
+  for (const Hdf5Spec& spec : datasets_of(header_)) {
+    const int64_t bytes = spec.shape[0] * bytes_of(spec.type);
+    expected.push_back({spec.name, spec.type, spec.shape, bytes > 0 ? offsets[expected.size()] : 0, bytes});
+  }
+  std::sort(expected.begin(), expected.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  if (layout.datasets != expected || layout.attributes != attributes_of(header_))
+    fail("its header and its HDF5 structure disagree");
+}
+
+void ShardReader::verify() const {
+  check_rest();
+  for (size_t page = 0; page < pages_.size(); ++page) checked_[page].store(false, std::memory_order_relaxed);
+  std::vector<int32_t> some(static_cast<size_t>(kPage));
+  for (int64_t begin = 0; begin < tokens(); begin += static_cast<int64_t>(some.size())) {
+    some.resize(static_cast<size_t>(std::min(kPage, tokens() - begin)));
+    read(begin, some);
+  }
+  check_container();
+}
+
+}  // namespace trireme

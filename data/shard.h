@@ -1,0 +1,95 @@
+// Token shards: HDF5 files that hold a stretch of the token stream of a corpus, and prove it.
+//
+// The file: a user block of 4 KiB with our own header (text lines: facts, where the datasets lie, digests), behind it a plain HDF5
+// file with the datasets `tokens` (u16 where the vocabulary fits, else u32), `document_starts` (i64, indices into tokens,
+// increasing) and `page_digests` (u64, XXH3 of each 64 KiB of the tokens' bytes), and the facts once more as attributes for HDF5's
+// tools. Reading needs the header and pread alone; libhdf5 sees the file only in verify(), after every byte of it has matched a
+// digest.
+//
+// What is wrong with a file is a DataError that names it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/hdf5_file.h"
+
+namespace trireme {
+
+struct ShardFacts {
+  std::string tokenizer;    // its fingerprint
+  int64_t vocab;            // every token is below it
+  int64_t end_of_document;  // the token behind each document
+  int64_t text_bytes;       // the tokens decode to so many bytes
+};
+
+// Writes and syncs `path`; commit_file is the caller's. Tokens are in [0, vocab); starts increase strictly and are in [0, tokens).
+void write_shard(const std::string& path, const ShardFacts& facts, std::span<const int32_t> tokens,
+                 std::span<const int64_t> document_starts);
+
+// The header of a shard, checked on its own and against the file's size.
+struct ShardHeader {
+  int64_t file_bytes, tokens, token_bytes, documents;
+  ShardFacts facts;
+  int64_t tokens_offset, starts_offset, pages_offset;
+  uint64_t starts_digest, pages_digest, rest_digest;  // rest: all bytes behind the user block and outside the datasets
+
+  void visit(auto& field) {
+    field("file_bytes", file_bytes);
+    field("tokenizer", facts.tokenizer);
+    field("vocab", facts.vocab);
+    field("end_of_document", facts.end_of_document);
+    field("text_bytes", facts.text_bytes);
+    field("tokens", tokens);
+    field("token_bytes", token_bytes);
+    field("documents", documents);
+    field("tokens_offset", tokens_offset);
+    field("starts_offset", starts_offset);
+    field("pages_offset", pages_offset);
+    field("starts_digest", starts_digest);
+    field("pages_digest", pages_digest);
+    field("rest_digest", rest_digest);
+  }
+};
+
+class ShardReader {
+ public:
+  static constexpr int64_t kPage = 64 << 10;  // bytes of tokens under one digest
+
+  // Checks the header, the document starts and the page digests; reads no tokens.
+  explicit ShardReader(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  const ShardFacts& facts() const { return header_.facts; }
+  int64_t tokens() const { return header_.tokens; }
+  int64_t file_bytes() const { return header_.file_bytes; }
+  std::span<const int64_t> document_starts() const { return starts_; }
+  uint64_t digest() const { return digest_; }  // of the whole content, without the file's name
+
+  // tokens[begin, begin + out.size()). A page is checked against its digest when it is first touched, each token against the
+  // vocabulary always. From several threads at once, if wanted.
+  void read(int64_t begin, std::span<int32_t> out) const;
+
+  // Reads every byte of the file: digests, tokens, and that libhdf5 finds in it what the header says.
+  void verify() const;
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const;
+  void check_page(int64_t page, std::span<const std::byte> bytes) const;
+  void check_once(int64_t first_byte, int64_t last_byte) const;
+  void check_rest() const;
+  void check_container() const;
+
+  File file_;
+  ShardHeader header_{};
+  uint64_t digest_ = 0;
+  std::vector<int64_t> starts_;
+  std::vector<uint64_t> pages_;
+  std::unique_ptr<std::atomic<bool>[]> checked_;  // by page
+};
+
+}  // namespace trireme

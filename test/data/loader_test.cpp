@@ -1,0 +1,208 @@
+#include "data/loader.h"
+
+#include <filesystem>
+#include <map>
+#include <numeric>
+
+#include "kernels/check.h"
+#include "test/catch.h"
+#include "test/data/scratch.h"
+
+using namespace trireme;
+
+namespace {
+
+// A shard whose token i is first + i, with documents of the given starts.
+std::string counting_shard(const Scratch& scratch, const std::string& name, int32_t first, int32_t count,
+                           std::vector<int64_t> starts) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  write_shard(scratch / name, {.tokenizer = "counting", .vocab = 100000, .end_of_document = 0, .text_bytes = count}, tokens,
+              starts);
+  return scratch / name;
+}
+
+using Row = std::vector<int32_t>;
+struct Sample {
+  Row tokens, targets, positions, document_start;
+};
+
+Sample sample_of(const Corpus& corpus, int64_t i, bool document_mask = true, bool restart_positions = false) {
+  const auto T = static_cast<size_t>(corpus.context());
+  Sample s{Row(T), Row(T), Row(T), Row(T)};
+  corpus.read(i, document_mask, restart_positions, s.tokens.data(), s.targets.data(), s.positions.data(), s.document_start.data());
+  return s;
+}
+
+Row row_of(const Tensor& tensor, int64_t row) {
+  const int32_t* begin = tensor.as<int32_t>() + row * tensor.dim(1);
+  return Row(begin, begin + tensor.dim(1));
+}
+
+LoaderOptions options_of(int64_t context, int64_t batch, int replica = 0, int replicas = 1, uint64_t seed = 5) {
+  return {.context = context,
+          .batch = batch,
+          .replica = replica,
+          .replicas = replicas,
+          .seed = seed,
+          .document_mask = true,
+          .restart_positions = false};
+}
+
+// The first tokens of all rows of the next batch.
+Row firsts(Loader& loader) {
+  const Batch batch = loader.next();
+  Row tokens;
+  for (int64_t r = 0; r < batch.tokens.dim(0); ++r) tokens.push_back(row_of(batch.tokens, r)[0]);
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("samples cover a shard, and only evaluation keeps its tail") {
+  const Scratch scratch;
+  const auto a = counting_shard(scratch, "a.h5", 100, 12, {0, 6}), b = counting_shard(scratch, "b.h5", 500, 9, {2});
+  const Corpus training({a, b}, 4, false), evaluation({scratch.path()}, 4, true);
+  CHECK(training.samples() == 2 + 2);
+  CHECK(evaluation.samples() == 3 + 2);
+  CHECK(training.targets() == 16);
+  CHECK(evaluation.targets() == 11 + 8);
+  CHECK(training.tokens() == 21);
+  CHECK(training.text_bytes() == 21);
+  CHECK(training.fingerprint() == "counting");
+  CHECK(training.digest() == evaluation.digest());
+  CHECK(sample_of(training, 1).tokens == Row{104, 105, 106, 107});
+  CHECK(sample_of(training, 1).targets == Row{105, 106, 107, 108});
+  CHECK(sample_of(training, 2).tokens == Row{500, 501, 502, 503});
+  CHECK(sample_of(evaluation, 2).tokens == Row{108, 109, 110, 0});
+  CHECK(sample_of(evaluation, 2).targets == Row{109, 110, 111, -1});
+  CHECK(evaluation.targets(2) == 3);
+  CHECK(sample_of(evaluation, 4).targets == Row{505, 506, 507, 508});
+  CHECK_THROWS_AS(sample_of(training, 4), Error);
+
+  std::map<int32_t, int> targets;
+  for (int64_t i = 0; i < evaluation.samples(); ++i)
+    for (const int32_t target : sample_of(evaluation, i).targets) ++targets[target];
+  CHECK(targets.size() == 11 + 8 + 1);
+  targets.erase(-1);
+  for (const auto& [target, times] : targets) CHECK(times == 1);
+}
+
+TEST_CASE("rows know where their documents start") {
+  const Scratch scratch;
+  const Corpus corpus({counting_shard(scratch, "a.h5", 0, 17, {0, 3, 4, 8, 10, 16})}, 8, false);
+  CHECK(sample_of(corpus, 0).document_start == Row{0, 0, 0, 3, 4, 4, 4, 4});
+  CHECK(sample_of(corpus, 0).positions == Row{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(sample_of(corpus, 0, true, true).positions == Row{0, 1, 2, 0, 0, 1, 2, 3});
+  CHECK(sample_of(corpus, 0, false, true).document_start == Row(8, 0));
+  CHECK(sample_of(corpus, 1).document_start == Row{0, 0, 2, 2, 2, 2, 2, 2});
+  CHECK(sample_of(corpus, 1, false, true).positions == Row{0, 1, 0, 1, 2, 3, 4, 5});
+  const Scratch other;
+  const Corpus begun_before({counting_shard(other, "a.h5", 0, 9, {7})}, 4, false);
+  CHECK(sample_of(begun_before, 0).document_start == Row(4, 0));
+  CHECK(sample_of(begun_before, 1).document_start == Row{0, 0, 0, 3});
+  CHECK(sample_of(begun_before, 1, true, true).positions == Row{0, 1, 2, 0});
+}
+
+TEST_CASE("each epoch reads every sample once, in another order") {
+  const Scratch scratch;
+  const Corpus corpus({counting_shard(scratch, "a.h5", 0, 4 * 10 + 1, {0})}, 4, false);
+  Loader loader(corpus, options_of(4, 5));
+  std::vector<Row> epochs;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    Row read = firsts(loader);
+    const Row second = firsts(loader);
+    read.insert(read.end(), second.begin(), second.end());
+    epochs.push_back(read);
+    std::sort(read.begin(), read.end());
+    CHECK(read == Row{0, 4, 8, 12, 16, 20, 24, 28, 32, 36});
+  }
+  CHECK(epochs[0] != epochs[1]);
+  CHECK(epochs[1] != epochs[2]);
+  CHECK(loader.step() == 6);
+}
+
+TEST_CASE("the rows of a step do not depend on the number of replicas") {
+  const Scratch scratch;
+  const Corpus corpus({counting_shard(scratch, "a.h5", 0, 4 * 9 + 1, {0})}, 4, false);
+  for (const int replicas : {2, 3, 6}) {
+    Loader whole(corpus, options_of(4, 6));
+    std::vector<std::unique_ptr<Loader>> parts;
+    for (int r = 0; r < replicas; ++r) parts.push_back(std::make_unique<Loader>(corpus, options_of(4, 6, r, replicas)));
+    for (int step = 0; step < 4; ++step) {
+      Row together;
+      for (auto& part : parts) {
+        const Row rows = firsts(*part);
+        together.insert(together.end(), rows.begin(), rows.end());
+      }
+      CHECK(together == firsts(whole));
+    }
+  }
+}
+
+TEST_CASE("the loader's state is the number of the step") {
+  const Scratch scratch;
+  const Corpus corpus({counting_shard(scratch, "a.h5", 0, 4 * 30 + 1, {0})}, 4, false);
+  Loader straight(corpus, options_of(4, 7)), jumping(corpus, options_of(4, 7));
+  std::vector<Row> steps;
+  for (int i = 0; i < 20; ++i) steps.push_back(firsts(straight));
+  for (const int64_t to : {13, 2, 2, 19, 0, 1, 7}) {
+    jumping.seek(to);
+    CHECK(jumping.step() == to);
+    CHECK(firsts(jumping) == steps[static_cast<size_t>(to)]);
+  }
+  for (int i = 0; i < 200; ++i) {  // seeks while the thread reads
+    jumping.seek(i % 19);
+    jumping.seek((i * 7) % 20);
+    if (i % 3 == 0) CHECK(firsts(jumping) == steps[static_cast<size_t>((i * 7) % 20)]);
+  }
+  Loader other(corpus, options_of(4, 7, 0, 1, 6));
+  CHECK(firsts(other) != steps[0]);
+}
+
+TEST_CASE("a batch may be larger than the corpus, and a padded sample counts its own targets") {
+  const Scratch scratch;
+  const Corpus corpus({counting_shard(scratch, "a.h5", 0, 8, {0})}, 4, true);
+  REQUIRE(corpus.samples() == 2);
+  Loader loader(corpus, options_of(4, 6));
+  const Batch batch = loader.next();
+  CHECK(batch.tokens.dim(0) == 6);
+  CHECK(batch.valid == 3 * 4 + 3 * 3);
+  Row targets(batch.targets.as<int32_t>(), batch.targets.as<int32_t>() + 24);
+  CHECK(std::count(targets.begin(), targets.end(), -1) == 3);
+  Loader half(corpus, options_of(4, 6, 1, 2));
+  CHECK(half.next().valid == batch.valid);
+  const Corpus training({scratch / "a.h5"}, 4, false);
+  Loader whole(training, options_of(4, 6, 1, 3));
+  CHECK(whole.next().valid == 24);
+}
+
+TEST_CASE("a batch stays as it is until the next one is asked for") {
+  const Scratch scratch;
+  const Corpus corpus({counting_shard(scratch, "a.h5", 0, 4 * 30 + 1, {0})}, 4, false);
+  Loader loader(corpus, options_of(4, 3)), again(corpus, options_of(4, 3));
+  const Batch batch = loader.next();
+  const Row before = row_of(batch.tokens, 2);
+  loader.seek(9);
+  firsts(again);
+  CHECK(row_of(batch.tokens, 2) == before);
+}
+
+TEST_CASE("what goes wrong on the reading thread is thrown by next") {
+  const Scratch scratch;
+  const auto path = counting_shard(scratch, "a.h5", 0, 4 * 30 + 1, {0});
+  const Corpus corpus({path}, 4, false);
+  std::filesystem::resize_file(path, 5000);
+  Loader loader(corpus, options_of(4, 3));
+  CHECK_THROWS_AS(loader.next(), DataError);
+  CHECK_THROWS_WITH(loader.next(), ContainsSubstring("a.h5: is truncated"));
+  CHECK(loader.step() == 0);
+}
+
+TEST_CASE("loaders that cannot be are refused") {
+  const Scratch scratch;
+  const Corpus corpus({counting_shard(scratch, "a.h5", 0, 50, {0})}, 4, false);
+  CHECK_THROWS_WITH(Loader(corpus, options_of(5, 3)), ContainsSubstring("context"));
+  CHECK_THROWS_WITH(Loader(corpus, options_of(4, 3, 0, 2)), ContainsSubstring("a batch of 3 for 2 replicas"));
+  CHECK_THROWS_WITH(Loader(corpus, options_of(4, 4, 2, 2)), ContainsSubstring("replica 2 of 2"));
+}
