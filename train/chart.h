@@ -1,6 +1,7 @@
 // A chart of Series over steps, as HTML with an inline SVG that stretches to whatever room it gets.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

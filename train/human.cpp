@@ -1,5 +1,6 @@
 #include "train/human.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>

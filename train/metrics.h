@@ -7,6 +7,7 @@
 // writes the lines of step s before it saves step s.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>

@@ -1,5 +1,6 @@
 #include "train/report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
