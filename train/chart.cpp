@@ -121,7 +121,8 @@ Range vertical_range(const Chart& chart) {
   if (means.empty()) return {0, 1};
   const size_t count = means.size(), rare = count / 50;
   const double low = ranked(means, rare), high = ranked(means, count - 1 - rare);
-  const double slack = std::max(0.35 * (high - low), 1.5 * ranked(noise, count / 4));
+  const double span = high - low, usual_noise = 1.5 * ranked(noise, count / 4);
+  const double slack = std::max(0.35 * span, std::min(usual_noise, std::max(span, 0.25 * std::abs(high))));
   Range range{std::max(all.low, low - slack), std::min(all.high, high + slack)};
   if (chart.from_zero) range.low = std::min(range.low, 0.0);
   double room = 0.05 * (range.high - range.low);
