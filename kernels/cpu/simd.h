@@ -38,8 +38,8 @@ void for_blocks(int64_t n, int64_t block, const F& f) {
 }
 inline constexpr int64_t kBlock = 8192;  // elements: a few of these arrays stay in the first or second level cache
 
-// The sum of f(begin, end) over [0, n) in double, in one order whatever the number of threads. A reduction belongs in a function that
-// takes pointers: inside a lambda g++ 12 gathers the captured pointer once per lane, ten times slower.
+// The sum of f(begin, end) over [0, n) in double, in one order whatever the number of threads. A reduction belongs in a function
+// that takes pointers: inside a lambda g++ 12 gathers the captured pointer once per lane, ten times slower.
 template <class F>
 double sum_of_blocks(int64_t n, const F& f) {
   constexpr int64_t kParts = 1024;

@@ -1,0 +1,83 @@
+#include "kernels/cpu/simd.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/philox.h"
+#include "test/catch.h"
+#include "test/reference/compare.h"
+
+using namespace trireme;
+
+namespace {
+
+std::vector<float> exp_of(const std::vector<float>& x) {
+  std::vector<float> y(x.size());
+  const float* from = x.data();
+  float* into = y.data();
+#pragma omp simd
+  for (size_t i = 0; i < x.size(); ++i) into[i] = fast_exp(from[i]);
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("fast_exp is right to 1e-7 where exp is a normal float, and to one unit where it is subnormal") {
+  std::vector<float> x;
+  for (uint64_t i = 0; i < 200000; ++i) x.push_back(static_cast<float>(-104 + 192.7 * unit(philox64(1, i))));
+  for (uint64_t i = 0; i < 1000; ++i) x.push_back(static_cast<float>(1e-3 * normal(2, i)));
+  const std::vector<float> y = exp_of(x);
+  double worst = 0, worst_units = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double wanted = std::exp(static_cast<double>(x[i])), error = std::abs(static_cast<double>(y[i]) - wanted);
+    if (wanted >= std::numeric_limits<float>::min())
+      worst = std::max(worst, error / wanted);
+    else
+      worst_units = std::max(worst_units, error / static_cast<double>(std::numeric_limits<float>::denorm_min()));
+  }
+  CHECK(worst < 1e-7);
+  CHECK(worst_units <= 1);
+}
+
+TEST_CASE("fast_exp of the extremes: zero, infinity and NaN") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> y = exp_of({0, -0.0f, -kInfinity, -1e30f, -200, 88.7f, 88.8f, 1e30f, kInfinity, kNan, -kNan});
+  CHECK((y[0] == 1 && y[1] == 1));
+  CHECK((y[2] == 0 && y[3] == 0 && y[4] == 0));
+  CHECK((std::isfinite(y[5]) && y[6] == kInfinity && y[7] == kInfinity && y[8] == kInfinity));
+  CHECK((std::isnan(y[9]) && std::isnan(y[10])));
+  CHECK((fast_sigmoid(-kInfinity) == 0 && fast_sigmoid(kInfinity) == 1 && fast_sigmoid(0) == 0.5f));
+}
+
+TEST_CASE("rounding to bf16 in vectors is the scalar rounding for every upper half and the ties around it") {
+  std::vector<float> x;
+  for (uint32_t upper = 0; upper < 0x10000; ++upper)
+    for (const uint32_t lower : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
+      x.push_back(std::bit_cast<float>(upper << 16 | lower));
+  std::vector<Bf16> y(x.size());
+#pragma omp simd
+  for (size_t i = 0; i < x.size(); ++i) y[i] = to<Bf16>(x[i]);
+  int64_t wrong = 0;
+  for (size_t i = 0; i < x.size(); ++i) wrong += y[i].bits != Bf16(x[i]).bits;
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("blocks and columns cover everything once, whatever the number of threads") {
+  for (const int count : {1, 2, 3}) {
+    const Threads threads(count);
+    for (const int64_t n : {0, 1, 63, 64, 65, 257, 40001}) {
+      std::vector<int> touched(static_cast<size_t>(n));
+      const auto touch = [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++touched[static_cast<size_t>(i)];
+      };
+      for_blocks(n, 100, touch);
+      for_columns(1000, n, touch);
+      CHECK(touched == std::vector<int>(static_cast<size_t>(n), 2));
+    }
+  }
+}
+
+TEST_CASE("a kernel of integers is refused") {
+  CHECK_THROWS_AS(with_dtype(Dtype::i32, [](auto) {}), Error);
+}
