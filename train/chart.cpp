@@ -280,9 +280,11 @@ std::vector<std::string> tick_labels(const std::vector<double>& ticks) {
 
 std::string render_chart(const Chart& chart, int64_t last_step) {
   const Scale scale{.x = {0, static_cast<double>(std::max<int64_t>(last_step, 1))}, .y = vertical_range(chart)};
-  std::vector<double> x = nice_ticks(scale.x.low, scale.x.high, 5);
-  const std::vector<double> y = nice_ticks(scale.y.low, scale.y.high, 4);
+  const bool empty =
+      std::all_of(chart.curves.begin(), chart.curves.end(), [](const Curve& curve) { return curve.series->empty(); });
+  std::vector<double> x = nice_ticks(scale.x.low, scale.x.high, 5), y = nice_ticks(scale.y.low, scale.y.high, 4);
   std::erase_if(x, [](double step) { return step != std::round(step); });
+  if (empty) y.clear();  // there is no scale yet
   std::string paths;
   std::vector<std::vector<double>> values;
   for (const Curve& curve : chart.curves) {
