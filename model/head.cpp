@@ -9,12 +9,7 @@
 namespace trireme {
 namespace {
 
-// Equal chunks of at most kChunkBytes of logits (but at least 16 rows).
-int64_t chunk_rows(int64_t size, int64_t vocab) {
-  const int64_t most = std::max<int64_t>(16, kChunkBytes / (4 * vocab));
-  const int64_t chunks = (size + most - 1) / most;
-  return (size + chunks - 1) / chunks;
-}
+constexpr int64_t kChunkBytes = 128 << 20;
 
 struct Chunk {
   int64_t begin, end;
@@ -24,7 +19,7 @@ struct Chunk {
 // Computes each chunk's logits and losses, hands it to `then`, and adds the losses up.
 void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss, const std::function<void(const Chunk&)>& then) {
   const Frame frame(pass.temporaries);
-  const int64_t n = pass.size(), vocab = pass.config.vocab, rows = chunk_rows(n, vocab);
+  const int64_t n = pass.size(), vocab = pass.config.vocab, rows = head_chunk_rows(n, vocab);
   const float z_loss = static_cast<float>(pass.config.z_loss);
   Tensor losses = pass.temporaries.take(Dtype::f32, {n});
   Tensor lse = pass.temporaries.take(Dtype::f32, {n});
@@ -43,6 +38,12 @@ void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const Loss
 
 }  // namespace
 
+int64_t head_chunk_rows(int64_t size, int64_t vocab) {
+  const int64_t most = std::max<int64_t>(16, kChunkBytes / (4 * vocab));
+  const int64_t chunks = (size + most - 1) / most;
+  return (size + chunks - 1) / chunks;
+}
+
 void HeadWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config) {
   norm.declare(visit, name + ".norm", config);
   if (!config.tied) visit(classifier, {.name = name + ".classifier", .shape = {config.vocab, config.width}, .init = Init::normal});
@@ -60,7 +61,7 @@ void head_loss_backward(Pass& pass, const HeadWeights& weights, HeadWeights& gra
   const Frame frame(pass.temporaries);
   const int64_t vocab = pass.config.vocab;
   // The products read dlogits in the step's dtype; f32 ones stand where the logits were.
-  Tensor narrow = pass.dtype == Dtype::f32 ? Tensor{} : pass.temporaries.take(pass.dtype, {chunk_rows(pass.size(), vocab), vocab});
+  Tensor narrow = pass.dtype == Dtype::f32 ? Tensor{} : pass.temporaries.take(pass.dtype, {head_chunk_rows(pass.size(), vocab), vocab});
   for_each_chunk(pass, weights, x, loss, [&](const Chunk& chunk) {
     const Tensor dlogits = narrow ? narrow.slice(0, chunk.end - chunk.begin) : chunk.logits;
     run(pass.stream, CrossEntropyBackward{.dlogits = dlogits, .logits = chunk.logits, .lse = chunk.lse, .targets = chunk.targets,

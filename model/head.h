@@ -1,5 +1,5 @@
-// From the residual stream to the loss: final norm, classifier, cross entropy. The batch passes in chunks of rows, so that logits
-// never take more than kChunkBytes; forward and backward of a chunk follow each other while its logits are there.
+// From the residual stream to the loss: final norm, classifier, cross entropy. The batch passes in chunks of rows, so that N x V
+// logits never exist; forward and backward of a chunk follow each other while its logits are there.
 #pragma once
 
 #include "model/norm.h"
@@ -18,7 +18,8 @@ struct LossSum {
   float scale = 1;          // 1 / (valid targets of the global batch)
 };
 
-inline constexpr int64_t kChunkBytes = 128 << 20;  // f32 logits of a chunk
+// Rows of a chunk: equal chunks of at most 128 MiB of f32 logits, but at least 16 rows; the last may be shorter.
+int64_t head_chunk_rows(int64_t size, int64_t vocab);
 
 // logits [N, V] f32 of the normalised rows x [N, C].
 void head_logits(Pass& pass, const HeadWeights& weights, Tensor x, Tensor logits);

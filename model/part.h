@@ -18,7 +18,7 @@ namespace trireme {
 enum class Init { zero, one, normal, residual, position };
 
 // A named range of the first dim of a fused weight: q, k and v of one product; gate and up of another.
-struct Piece {
+struct WeightPiece {
   std::string name;
   int64_t rows;
 };
@@ -27,7 +27,7 @@ struct WeightSpec {
   std::string name;              // "layers.3.attention.out"; for a fused weight the part in front of its pieces' names
   std::vector<int64_t> shape;    // 1 or 2 dims; a product's weight is [out, in]
   Init init;
-  std::vector<Piece> pieces{};   // empty: one piece, the weight itself
+  std::vector<WeightPiece> pieces{};   // empty: one piece, the weight itself
 
   bool decays() const { return shape.size() > 1; }
   int64_t size() const { return shape.size() == 1 ? shape[0] : shape[0] * shape[1]; }
@@ -40,7 +40,7 @@ inline std::vector<std::pair<std::string, Tensor>> pieces_of(const WeightSpec& s
   if (spec.pieces.empty()) return {{spec.name, t}};
   std::vector<std::pair<std::string, Tensor>> named;
   int64_t row = 0;
-  for (const Piece& piece : spec.pieces) {
+  for (const WeightPiece& piece : spec.pieces) {
     named.emplace_back(spec.name + piece.name, t.slice(row, row + piece.rows));
     row += piece.rows;
   }

@@ -1,0 +1,87 @@
+// The plan of every config that ships: sizes as published, counted without taking memory.
+#include "test/catch.h"
+#include "train/lr.h"
+#include "train/plan.h"
+
+namespace trireme {
+namespace {
+
+Plan plan_of(const std::string& name) {
+  return make_plan(read_config(std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml", {}, Purpose::plan));
+}
+
+int64_t group(const Plan& plan, const std::string& name) {
+  for (const ParameterGroup& g : plan.groups)
+    if (g.name == name) return g.count;
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("the plan counts the parameters that the models' authors published") {
+  const std::pair<const char*, int64_t> published[] = {
+      {"gpt2-124m", 124439808},    {"gpt2-355m", 354823168},    {"gpt2-774m", 774030080},       {"gpt2-1558m", 1557611200},
+      {"llama3-1b", 1235814400},   {"llama3-3b", 3212749824},   {"llama3-8b", 8030261248},      {"llama3-70b", 70553706496},
+      {"llama3-405b", 405853388800}, {"qwen3-0.6b", 596049920},
+  };
+  for (const auto& [name, parameters] : published) {
+    INFO(name);
+    CHECK(plan_of(name).parameters == parameters);
+  }
+}
+
+TEST_CASE("the small configs plan, too") {
+  CHECK(plan_of("quickstart").parameters > 4000000);
+  CHECK(plan_of("shakespeare-char").parameters > 10000000);
+}
+
+TEST_CASE("a plan's FLOPs are six per product parameter and token, and twelve times the causal pairs of attention") {
+  const Plan plan = plan_of("gpt2-124m");
+  const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml", {}, Purpose::plan);
+  const int64_t norms_and_biases = group(plan, "norms") + config.model.layers * (9 * config.model.width);
+  const int64_t positions = config.model.context * config.model.width;
+  const double products = static_cast<double>(plan.parameters - norms_and_biases - positions);
+  CHECK(plan.product_flops == Approx(6 * products * static_cast<double>(plan.tokens)).epsilon(1e-9));
+  const double t = static_cast<double>(config.model.context);
+  CHECK(plan.attention_flops == Approx(12.0 * static_cast<double>(config.model.layers * config.model.width) * (t + 1) / 2 *
+                                       static_cast<double>(plan.tokens)).epsilon(1e-9));
+}
+
+TEST_CASE("a plan lists every product of the step") {
+  for (const char* name : {"gpt2-124m", "quickstart", "qwen3-0.6b"}) {
+    const Plan plan = plan_of(name);
+    double flops = 0;
+    for (const ProductShape& p : plan.products) flops += 2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.count);
+    INFO(name);
+    CHECK(flops == Approx(plan.product_flops).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("weights, gradients and optimizer state of a plan follow from its parameters") {
+  const Plan plan = plan_of("llama3-8b");
+  const double n = static_cast<double>(plan.parameters);
+  CHECK(static_cast<double>(plan.sizes.weights) == Approx(2 * n).epsilon(1e-4));
+  CHECK(static_cast<double>(plan.sizes.gradients) == Approx(4 * n).epsilon(1e-4));
+  CHECK(static_cast<double>(plan.sizes.optimizer) == Approx(12 * n).epsilon(1e-4));
+}
+
+TEST_CASE("learning rates follow their schedules") {
+  TrainConfig config;
+  config.lr = 1, config.min_lr = 0.1, config.steps = 100, config.warmup = 10, config.cooldown = 0.2;
+  for (const LrSchedule schedule : {LrSchedule::constant, LrSchedule::linear, LrSchedule::cosine, LrSchedule::wsd}) {
+    config.schedule = schedule;
+    CHECK(learning_rate(config, 0) == Approx(0.1));
+    CHECK(learning_rate(config, 9) == Approx(1));
+    CHECK(learning_rate(config, 99) == Approx(schedule == LrSchedule::constant ? 1 : 0.1));
+    for (int64_t step = 10; step < 99; ++step) CHECK(learning_rate(config, step + 1) <= learning_rate(config, step));
+  }
+  config.schedule = LrSchedule::linear;
+  CHECK(learning_rate(config, 54) == Approx(0.55));
+  config.schedule = LrSchedule::cosine;
+  CHECK(learning_rate(config, 54) == Approx(0.55));
+  config.schedule = LrSchedule::wsd;
+  CHECK(learning_rate(config, 79) == Approx(1));
+  CHECK(learning_rate(config, 89) == Approx(0.55));
+}
+
+}  // namespace trireme

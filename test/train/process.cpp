@@ -1,0 +1,66 @@
+#include "test/train/process.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+namespace trireme {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+Process::Process(const std::string& directory, const std::vector<std::string>& arguments) : directory_(directory) {
+  static int count = 0;
+  const std::string stem = directory + "/.process-" + std::to_string(++count);
+  out_ = stem + ".out", err_ = stem + ".err";
+  std::vector<std::string> words{TRIREME_BUILD "/trireme"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_ = fork();
+  if (pid_ < 0) throw std::runtime_error("fork failed");
+  if (pid_ > 0) return;
+  const int out = open(out_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), err = open(err_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+  dup2(out, 1), dup2(err, 2), dup2(open("/dev/null", O_RDONLY), 0);
+  if (chdir(directory.c_str()) != 0) _exit(126);
+  execv(argv[0], argv.data());
+  _exit(127);
+}
+
+Process::~Process() {
+  if (pid_ > 0) kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0);
+}
+
+void Process::signal(int number) const { kill(pid_, number); }
+
+bool Process::running() {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+}
+
+Ended Process::wait() {
+  int status = 0;
+  rusage usage{};
+  if (wait4(pid_, &status, 0, &usage) != pid_) throw std::runtime_error("wait4 failed");
+  pid_ = -1;
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .out = contents(out_),
+          .err = contents(err_),
+          .peak_bytes = static_cast<int64_t>(usage.ru_maxrss) * 1024};
+}
+
+Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments) { return Process(directory, arguments).wait(); }
+
+}  // namespace trireme

@@ -1,0 +1,219 @@
+// The program from the outside: training, stopping, killing, resuming, memory, and a source whose entropy is known.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/philox.h"
+#include "test/catch.h"
+#include "test/data/scratch.h"
+#include "test/train/process.h"
+#include "train/plan.h"
+
+namespace trireme {
+namespace {
+
+using nlohmann::json;
+
+// Text of a Markov chain over 16 letters: from each letter to four others with probabilities 1/2, 1/4, 1/8, 1/8.
+// Its entropy rate is 1.75 bits = 1.21301 nats a letter whatever the letters' own frequencies.
+constexpr double kEntropy = 1.75 * 0.69314718055994531;
+
+std::string markov_text(int64_t length, uint64_t seed) {
+  std::string text;
+  int state = 0;
+  for (int64_t i = 0; i < length; ++i) {
+    const uint64_t bits = philox64(seed, static_cast<uint64_t>(i));
+    const int rank = bits % 8 < 4 ? 0 : bits % 8 < 6 ? 1 : bits % 8 < 7 ? 2 : 3;
+    state = static_cast<int>(philox64(99, static_cast<uint64_t>(state)) + static_cast<uint64_t>(rank) * 5) % 16;
+    text += static_cast<char>('a' + state);
+  }
+  return text;
+}
+
+const char* const kConfig = R"(
+kernels: {dtype: f32, threads: 2}
+model: {family: llama, layers: 1, width: 32, heads: 2, vocab: 257, context: 64}
+data: {train: [shards/train-00000.h5], validation: [shards/validation-00000.h5], tokenizer: bytes}
+checkpoint: {every: 5, keep: 2}
+train: {name: tiny, steps: 20, batch: 4, microbatch: 2, lr: 0.01, warmup: 5, eval_every: 10, eval_sequences: 8}
+)";
+
+// A corpus, a config, and the runs made from them.
+struct Workplace {
+  Scratch scratch;
+
+  Workplace() {
+    write_text(scratch / "train.txt", markov_text(300000, 1));
+    write_text(scratch / "held.txt", markov_text(20000, 2));
+    write_text(scratch / "config.yaml", kConfig);
+    const Ended built = run_trireme(scratch.path(), {"data", "build", "train.txt", "--validation-input", "held.txt", "--output", "shards",
+                                                     "--tokenizer", "bytes"});
+    INFO(built.err);
+    REQUIRE(built.code == 0);
+  }
+
+  static std::vector<std::string> arguments(const std::vector<std::string>& settings) {
+    std::vector<std::string> words{"train", "config.yaml"};
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    return words;
+  }
+  Ended train(const std::vector<std::string>& settings) const { return run_trireme(scratch.path(), arguments(settings)); }
+
+  std::string run(const std::string& name, const std::string& file) const { return read_text(scratch / ("runs/" + name + "/" + file)); }
+  int64_t lines(const std::string& name) const {
+    const std::string text = run(name, "metrics.jsonl");
+    return std::count(text.begin(), text.end(), '\n');
+  }
+  // metrics.jsonl without what depends on the clock.
+  std::vector<json> metrics(const std::string& name) const {
+    std::vector<json> objects;
+    std::istringstream in(run(name, "metrics.jsonl"));
+    for (std::string line; std::getline(in, line);) {
+      json object = json::parse(line);
+      for (const char* key : {"step_ms", "tokens_per_second", "mfu", "seconds"}) object.erase(key);
+      objects.push_back(object);
+    }
+    return objects;
+  }
+  // What `checkpoint diff` says of the last checkpoints of two runs: exit code 0 when every weight and moment has the same bits.
+  int differ(const std::string& a, const std::string& b) const {
+    return run_trireme(scratch.path(), {"checkpoint", "diff", "runs/" + a, "runs/" + b}).code;
+  }
+};
+
+void succeed(const Ended& ended) {
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a small model learns a Markov source to within 2 % of its entropy") {
+  const Workplace place;
+  succeed(place.train({"train.steps=300", "train.batch=16", "train.microbatch=16", "train.eval_sequences=0", "train.eval_every=0",
+                       "checkpoint.every=0"}));
+  const double loss = place.metrics("tiny").back().at("val_loss").get<double>();
+  CHECK(loss == Approx(kEntropy).epsilon(0.02));
+}
+
+TEST_CASE("ten steps, save, resume in a new process, ten steps equal twenty steps to the bit") {
+  const Workplace place;
+  for (const std::string dtype : {"kernels.dtype=f32", "kernels.dtype=bf16"}) {
+    const std::string suffix = dtype.substr(14), whole = "whole-" + suffix, parts = "parts-" + suffix;
+    succeed(place.train({dtype, "train.schedule=constant", "train.name=" + whole}));
+    succeed(place.train({dtype, "train.schedule=constant", "train.name=" + parts, "train.steps=10"}));
+    CHECK(place.metrics(parts).size() == 11);  // ten steps and an evaluation
+    CHECK(place.differ(whole, parts) != 0);
+    succeed(place.train({dtype, "train.schedule=constant", "train.name=" + parts}));
+    CHECK(place.metrics(parts) == place.metrics(whole));
+    CHECK(place.differ(whole, parts) == 0);
+  }
+}
+
+TEST_CASE("a run that is asked to stop saves, exits with 75 and continues to the same bits") {
+  const Workplace place;
+  succeed(place.train({"train.steps=150", "train.name=whole"}));
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
+    const std::string name = "stopped-" + std::to_string(signal);
+    Process first(place.scratch.path(), Workplace::arguments({"train.steps=150", "train.name=" + name}));
+    while (first.running() && place.lines(name) < 30) usleep(500);
+    first.signal(signal);
+    const Ended ended = first.wait();
+    INFO(ended.err);
+    CHECK(ended.code == 75);
+    CHECK(json::parse(place.run(name, "exit.json")).at("code") == 75);
+    succeed(place.train({"train.steps=150", "train.name=" + name}));
+    CHECK(json::parse(place.run(name, "exit.json")).at("code") == 0);
+    CHECK(place.metrics(name) == place.metrics("whole"));
+    CHECK(place.differ("whole", name) == 0);
+  }
+}
+
+TEST_CASE("a run killed at random moments, also during saves, continues to the same bits") {
+  const Workplace place;
+  const std::vector<std::string> often{"train.steps=60", "checkpoint.every=1"};
+  auto with = [&](const std::string& name) { auto all = often; all.push_back("train.name=" + name); return all; };
+  succeed(place.train(with("whole")));
+  int kills = 0;
+  for (uint64_t attempt = 0; attempt < 40; ++attempt) {
+    Process process(place.scratch.path(), Workplace::arguments(with("killed")));
+    usleep(static_cast<useconds_t>(20000 + philox64(7, attempt) % 120000));
+    const bool running = process.running();
+    process.signal(SIGKILL);
+    const Ended ended = process.wait();
+    kills += running;
+    if (!running) {
+      INFO(ended.err);
+      REQUIRE(ended.code == 0);
+      break;
+    }
+  }
+  succeed(place.train(with("killed")));
+  CHECK(kills > 0);
+  CHECK(place.metrics("killed") == place.metrics("whole"));
+  CHECK(place.differ("whole", "killed") == 0);
+}
+
+TEST_CASE("a run that is finished says so and changes nothing") {
+  const Workplace place;
+  succeed(place.train({}));
+  const std::string before = place.run("tiny", "metrics.jsonl");
+  succeed(place.train({}));
+  CHECK(place.run("tiny", "metrics.jsonl") == before);
+}
+
+TEST_CASE("the resolved config in the run directory repeats the run") {
+  const Workplace place;
+  succeed(place.train({}));
+  write_text(place.scratch / "again.yaml", place.run("tiny", "config.yaml"));
+  succeed(run_trireme(place.scratch.path(), {"train", "again.yaml", "--set", "train.name=again"}));
+  CHECK(place.metrics("again") == place.metrics("tiny"));
+}
+
+TEST_CASE("a resume with another model or other data is refused unless it is allowed") {
+  const Workplace place;
+  succeed(place.train({}));
+  const Ended refused = place.train({"model.theta=20000", "train.seed=2", "train.steps=22"});
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("model.theta") && ContainsSubstring("train.seed") && ContainsSubstring("--resume-allow"));
+  auto allowed = Workplace::arguments({"model.theta=20000", "train.seed=2", "train.steps=22"});
+  allowed.push_back("--resume-allow");
+  succeed(run_trireme(place.scratch.path(), allowed));
+  CHECK(place.metrics("tiny").back().at("step") == 22);
+}
+
+TEST_CASE("peak resident memory is within 10 % of the plan's total") {
+  const Workplace place;
+  const std::vector<std::string> settings{"train.steps=3", "train.batch=2", "train.microbatch=2", "model.width=768", "model.heads=12",
+                                          "model.layers=4", "model.vocab=32000", "model.context=256", "kernels.dtype=bf16",
+                                          "train.eval_sequences=2", "checkpoint.every=0"};
+  const RunConfig config = read_config(place.scratch / "config.yaml", settings);
+  const double total = static_cast<double>(make_plan(config).sizes.total());
+  const Ended ended = place.train(settings);
+  succeed(ended);
+  INFO("plan " << total << ", resident " << ended.peak_bytes);
+  CHECK(static_cast<double>(ended.peak_bytes) == Approx(total).epsilon(0.10));
+}
+
+TEST_CASE("a sample is made of the run's own text, and the same seed gives the same text") {
+  const Workplace place;
+  succeed(place.train({"train.steps=60"}));
+  const auto sample = [&](const std::string& seed) {
+    const Ended ended = run_trireme(place.scratch.path(), {"sample", "runs/tiny", "--prompt", "abc", "--tokens", "100", "--seed", seed});
+    succeed(ended);
+    return ended.out;
+  };
+  const std::string first = sample("1");
+  CHECK(first == sample("1"));
+  CHECK(first != sample("2"));
+  CHECK(first.substr(0, 3) == "abc");
+  CHECK(std::count_if(first.begin(), first.end(), [](char c) { return c >= 'a' && c <= 'p'; }) > 90);
+}
+
+}  // namespace trireme

@@ -1,0 +1,218 @@
+// Whole optimizer steps: parity with PyTorch's AdamW, the plan against the arenas, accumulation, and nothing allocated later.
+#include <malloc.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/memory.h"
+#include "kernels/philox.h"
+#include "test/catch.h"
+#include "test/reference/golden.h"
+#include "train/plan.h"
+#include "train/step.h"
+
+namespace trireme {
+namespace {
+
+RunConfig config_of(const Golden& golden, StepDtype dtype, int64_t rows) {
+  RunConfig config;
+  config.model = golden.model;
+  config.kernels.dtype = dtype;
+  config.train.batch = config.train.microbatch = rows;
+  config.model.context = golden["tokens"].shape[1];  // the positions beyond it are never read
+  const auto& o = golden.optimizer;
+  config.train.lr = o.at("lr"), config.train.beta1 = o.at("beta1"), config.train.beta2 = o.at("beta2");
+  config.train.eps = o.at("eps"), config.train.decay = o.at("decay"), config.train.clip = o.at("clip");
+  config.train.schedule = LrSchedule::constant;
+  config.train.warmup = 0;
+  return config;
+}
+
+Tensor ids(std::vector<int32_t>& values, int64_t rows) {
+  return Tensor(values.data(), Dtype::i32, Place::cpu, {rows, static_cast<int64_t>(values.size()) / rows});
+}
+
+// A batch that owns its ids.
+struct OwnBatch {
+  std::vector<int32_t> tokens, targets, positions, starts;
+  int64_t rows;
+  explicit OwnBatch(const Golden& golden)
+      : tokens(golden["tokens"].ids), targets(golden["targets"].ids), starts(golden["starts"].ids), rows(golden["tokens"].shape[0]) {
+    const int64_t context = golden["tokens"].shape[1];
+    for (int64_t i = 0; i < rows * context; ++i) positions.push_back(static_cast<int32_t>(i % context));
+  }
+  Batch batch() {
+    return {.tokens = ids(tokens, rows), .targets = ids(targets, rows), .positions = ids(positions, rows),
+            .document_start = ids(starts, rows),
+            .valid = std::count_if(targets.begin(), targets.end(), [](int32_t id) { return id >= 0; })};
+  }
+};
+
+void set_weights(Run& run, const Golden& golden) {
+  for (const NamedShard& shard : run.optimizer.shards()) {
+    if (shard.name.starts_with("adam_")) continue;
+    const std::vector<float>& values = golden["weight/" + shard.name].values;
+    REQUIRE(values.size() >= static_cast<size_t>(shard.local.size()));  // positions beyond the batch's context are cut
+    std::copy_n(values.begin(), shard.local.size(), shard.local.as<float>());
+  }
+  run.optimizer.refresh(run.device.compute());
+}
+
+const char* const kModels[] = {"gpt2", "llama", "qwen3", "mistral"};
+
+RunConfig small(StepDtype dtype) {
+  RunConfig config;
+  config.kernels.dtype = dtype;
+  config.model.layers = 2, config.model.width = 48, config.model.heads = 3, config.model.vocab = 300, config.model.context = 40;
+  config.train.batch = 6, config.train.microbatch = 2;
+  config.resolve();
+  return config;
+}
+
+struct RandomBatch {
+  std::vector<int32_t> ids[4];
+  int64_t rows, context;
+  RandomBatch(const RunConfig& c, uint64_t seed) : rows(c.train.batch), context(c.model.context) {
+    for (auto& v : ids) v.assign(static_cast<size_t>(rows * context), 0);
+    for (size_t i = 0; i < ids[0].size(); ++i) {
+      ids[0][i] = static_cast<int32_t>(philox64(seed, i) % static_cast<uint64_t>(c.model.vocab));
+      ids[1][i] = static_cast<int32_t>(philox64(seed + 1, i) % static_cast<uint64_t>(c.model.vocab));
+      ids[2][i] = static_cast<int32_t>(static_cast<int64_t>(i) % context);
+    }
+  }
+  Batch batch() {
+    return {.tokens = trireme::ids(ids[0], rows), .targets = trireme::ids(ids[1], rows), .positions = trireme::ids(ids[2], rows),
+            .document_start = trireme::ids(ids[3], rows), .valid = rows * context};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("twenty AdamW steps have PyTorch's losses and gradient norms in f32") {
+  for (const char* name : kModels) {
+    SECTION(name) {
+      const Golden golden = read_golden(TRIREME_SOURCE, name);
+      OwnBatch own(golden);
+      const RunConfig config = config_of(golden, StepDtype::f32, own.rows);
+      Device device(Place::cpu, read_cpu_facts());
+      Run run(config, device, make_plan(config).sizes);
+      set_weights(run, golden);
+      const std::vector<float>&losses = golden["losses"].values, &norms = golden["norms"].values;
+      for (size_t step = 0; step < losses.size(); ++step) {
+        const StepResult result = train_step(run, own.batch(), static_cast<int64_t>(step));
+        INFO("step " << step);
+        CHECK(result.loss == Approx(losses[step]).epsilon(1e-4));
+        CHECK(result.grad_norm == Approx(norms[step]).epsilon(1e-3));
+      }
+    }
+  }
+}
+
+TEST_CASE("twenty AdamW steps in bf16 stay within 2 % of PyTorch's f32 losses") {
+  for (const char* name : kModels) {
+    SECTION(name) {
+      const Golden golden = read_golden(TRIREME_SOURCE, name);
+      OwnBatch own(golden);
+      const RunConfig config = config_of(golden, StepDtype::bf16, own.rows);
+      Device device(Place::cpu, read_cpu_facts());
+      Run run(config, device, make_plan(config).sizes);
+      set_weights(run, golden);
+      for (size_t step = 0; step < golden["losses"].values.size(); ++step)
+        CHECK(train_step(run, own.batch(), static_cast<int64_t>(step)).loss == Approx(golden["losses"].values[step]).epsilon(0.02));
+    }
+  }
+}
+
+TEST_CASE("the plan's bytes are the arenas' bytes, and a step uses all of them") {
+  for (const StepDtype dtype : {StepDtype::f32, StepDtype::bf16})
+    for (const Family family : {Family::gpt2, Family::llama}) {
+      RunConfig config = small(dtype);
+      config.model.family = family;
+      config.model.tied = family == Family::gpt2;
+      config.model.qk_norm = family == Family::llama;
+      const Plan plan = make_plan(config);
+      Device device(Place::cpu, read_cpu_facts());
+      Run run(config, device, plan.sizes);
+      run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+      RandomBatch random(config, 1);
+      train_step(run, random.batch(), 0);
+      const ArenaSizes used = run.arenas.peaks();
+      CHECK(used.weights == plan.sizes.weights);
+      CHECK(used.gradients == plan.sizes.gradients);
+      CHECK(used.optimizer == plan.sizes.optimizer);
+      CHECK(used.activations == plan.sizes.activations);
+      CHECK(used.temporaries == plan.sizes.temporaries);
+      CHECK(device.ledger().bytes() - device.workspace_bytes() == plan.sizes.total());
+    }
+}
+
+TEST_CASE("nothing is allocated after the first step") {
+  const RunConfig config = small(StepDtype::bf16);
+  Device device(Place::cpu, read_cpu_facts());
+  Run run(config, device, make_plan(config).sizes);
+  run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+  RandomBatch random(config, 1);
+  train_step(run, random.batch(), 0);
+  device.freeze();
+  train_step(run, random.batch(), 1);
+  const auto before = mallinfo2();
+  for (int64_t step = 2; step < 6; ++step) train_step(run, random.batch(), step);
+  const auto after = mallinfo2();
+  CHECK(after.uordblks == before.uordblks);
+  CHECK(after.hblkhd == before.hblkhd);
+  CHECK_THROWS_AS(Buffer(device, 4096, "a test"), Error);
+}
+
+TEST_CASE("gradient accumulation gives the losses of one large batch") {
+  RunConfig config = small(StepDtype::f32);
+  std::vector<std::vector<float>> losses;
+  for (const int64_t rows : {6, 3, 2, 1}) {
+    config.train.microbatch = rows;
+    Device device(Place::cpu, read_cpu_facts());
+    Run run(config, device, make_plan(config).sizes);
+    run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+    losses.emplace_back();
+    for (int64_t step = 0; step < 5; ++step) {
+      RandomBatch random(config, static_cast<uint64_t>(step) * 2);
+      losses.back().push_back(train_step(run, random.batch(), step).loss);
+    }
+    CHECK(relative_error(losses.back(), losses.front()) < 2e-6);
+  }
+}
+
+TEST_CASE("the loss is the mean over valid targets, however they fall on microbatches") {
+  RunConfig config = small(StepDtype::f32);
+  RandomBatch random(config, 3);
+  for (size_t i = 0; i < random.ids[1].size(); i += i < 100 ? 2 : 17) random.ids[1][i] = -1;
+  std::vector<float> losses;
+  for (const int64_t rows : {6, 1}) {
+    config.train.microbatch = rows;
+    Device device(Place::cpu, read_cpu_facts());
+    Run run(config, device, make_plan(config).sizes);
+    run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+    Batch batch = random.batch();
+    batch.valid = std::count_if(random.ids[1].begin(), random.ids[1].end(), [](int32_t id) { return id >= 0; });
+    losses.push_back(train_step(run, batch, 0).loss);
+  }
+  CHECK(losses[0] == Approx(losses[1]).epsilon(1e-6));
+  CHECK(losses[0] == Approx(std::log(300.0)).epsilon(0.05));  // a fresh model knows nothing
+}
+
+TEST_CASE("a gradient that is not finite leaves weights and moments alone") {
+  const RunConfig config = small(StepDtype::bf16);
+  Device device(Place::cpu, read_cpu_facts());
+  Run run(config, device, make_plan(config).sizes);
+  run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+  RandomBatch random(config, 1);
+  train_step(run, random.batch(), 0);
+  std::vector<std::vector<float>> before;
+  for (const NamedShard& s : run.optimizer.shards()) before.emplace_back(s.local.as<float>(), s.local.as<float>() + s.local.size());
+  run.stage.parameters()[3].gradient.as<float>()[0] = NAN;
+  CHECK(std::isnan(train_step(run, random.batch(), 1).grad_norm));
+  size_t i = 0;
+  for (const NamedShard& s : run.optimizer.shards())
+    CHECK(before[i++] == std::vector<float>(s.local.as<float>(), s.local.as<float>() + s.local.size()));
+  CHECK(std::isfinite(train_step(run, random.batch(), 2).grad_norm));
+}
+
+}  // namespace trireme

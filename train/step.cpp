@@ -1,0 +1,47 @@
+#include "train/step.h"
+
+#include <cmath>
+
+#include "kernels/ops/fill.h"
+#include "train/lr.h"
+
+namespace trireme {
+
+Run::Run(const RunConfig& config, Device& device, const ArenaSizes& sizes)
+    : config(config),
+      device(device),
+      arenas(device, sizes),
+      stage(config.model,
+            {.rows = microbatch_rows(config, 1), .context = config.model.context, .dtype = dtype_of(config.kernels.dtype)}, arenas,
+            device.compute()),
+      optimizer(config.train, stage, arenas),
+      loss(arenas.optimizer.take(Dtype::f32, {1})) {}
+
+int64_t microbatch_rows(const RunConfig& config, int64_t replicas) {
+  return config.train.microbatch > 0 ? config.train.microbatch : config.train.batch / replicas;
+}
+
+Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
+  const auto flat = [&](const Tensor& t) { return t.slice(first, first + rows).view({rows * t.dim(1)}); };
+  return {.rows = rows, .context = batch.tokens.dim(1), .tokens = flat(batch.tokens), .positions = flat(batch.positions),
+          .targets = flat(batch.targets), .document_start = flat(batch.document_start)};
+}
+
+StepResult train_step(Run& r, const Batch& batch, int64_t step) {
+  Stream& compute = r.device.compute();
+  const int64_t rows = r.stage.shape().rows;
+  const LossSum loss{.total = r.loss, .scale = 1.0f / static_cast<float>(batch.valid)};
+  const double lr = learning_rate(r.config.train, step);
+
+  run(compute, Fill{.x = r.loss});
+  for (int64_t first = 0; first < batch.tokens.dim(0); first += rows) {
+    const Microbatch part = microbatch(batch, first, rows);
+    r.stage.forward(compute, part);
+    r.stage.backward(compute, part, loss);
+  }
+  r.optimizer.update(compute, lr, step + 1);
+  if (r.device.place() == Place::none) return {};
+  return {.loss = *r.loss.as<float>(), .grad_norm = std::sqrt(*r.optimizer.squared_norm().as<float>()), .lr = lr};
+}
+
+}  // namespace trireme

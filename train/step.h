@@ -1,0 +1,36 @@
+// One optimizer step, in the order in which it happens; the same code trains and, on Place::none, is walked by the plan.
+#pragma once
+
+#include "data/loader.h"
+#include "train/optimizer.h"
+
+namespace trireme {
+
+// All that a step works on. Built in this order: arenas, the Stage's memory, the optimizer's.
+struct Run {
+  Run(const RunConfig& config, Device& device, const ArenaSizes& sizes);
+
+  const RunConfig& config;
+  Device& device;
+  Arenas arenas;
+  Stage stage;
+  Optimizer optimizer;
+  Tensor loss;              // [1] f32: the step's mean loss
+};
+
+struct StepResult {
+  float loss;               // mean over the valid targets of the global batch
+  float grad_norm;          // before clipping
+  double lr;
+};
+
+// The sequences of one forward pass on one replica.
+int64_t microbatch_rows(const RunConfig& config, int64_t replicas);
+
+// Rows [first, first + rows) of a batch, flat.
+Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows);
+
+// Step number `step`, counted from 0. On Place::none the result is zero.
+StepResult train_step(Run& run, const Batch& batch, int64_t step);
+
+}  // namespace trireme

@@ -1,0 +1,220 @@
+#include "train/trainer.h"
+
+#include <omp.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "checkpoint/checkpoints.h"
+#include "data/tokenizer.h"
+#include "parallel/mesh.h"
+#include "train/evaluate.h"
+#include "train/log.h"
+#include "train/plan.h"
+#include "train/replace_file.h"
+#include "train/resume.h"
+#include "train/signals.h"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostSkipped = 10;  // steps in a row whose gradients are not finite, before the run gives up
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// What exit.json tells, kept outside of all that may fail.
+struct Where {
+  std::string directory;
+  bool owned = false;              // the lease is ours: another process's run is not written into
+  int64_t step = -1;               // finished steps; -1: none yet known
+};
+
+// Everything a training loop talks to, next to the Run itself.
+struct Session {
+  const RunConfig& config;
+  Run& run;
+  Loader& loader;
+  const std::optional<Corpus>& validation;
+  Checkpoints& checkpoints;
+  RunLog& log;
+  double flops;                    // of the model, a step
+  double peak;                     // FLOP/s of products, measured
+  int skipped = 0;                 // steps in a row without an update
+};
+
+CheckpointState state_of(const RunConfig& config, const Run& run, int64_t step) {
+  const int64_t sequences = step * config.train.batch;
+  return {.shards = run.optimizer.shards(),
+          .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
+          .config = to_yaml(config)};
+}
+
+void log_step(Session& s, int64_t step, const StepResult& result, double seconds) {
+  const int64_t tokens = s.config.train.batch * s.config.model.context;
+  s.log.step({.step = step, .loss = result.loss, .grad_norm = result.grad_norm, .lr = result.lr, .tokens = step * tokens,
+              .step_ms = seconds * 1e3, .tokens_per_second = static_cast<double>(tokens) / seconds, .mfu = s.flops / seconds / s.peak});
+}
+
+// AdamW leaves the weights alone when the gradient norm is not finite; here the run says so, and gives up when it does not pass.
+void watch_numerics(Session& s, int64_t step, const StepResult& result) {
+  if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) {
+    s.skipped = 0;
+    return;
+  }
+  s.log.note(std::string(text("step ", step, ": loss ", result.loss, ", gradient norm ", result.grad_norm, ": the update was skipped")));
+  if (++s.skipped >= kMostSkipped)
+    throw NumericsError(text("the gradients of ", kMostSkipped, " steps in a row, the last of them step ", step,
+                             ", are not finite; the weights are those of step ", step - kMostSkipped, ". A lower train.lr, a longer ",
+                             "train.warmup or train.clip may help"));
+}
+
+void evaluate_now(Session& s, int64_t step) {
+  if (!s.validation) return;
+  const Evaluation e = evaluate(s.run, *s.validation, s.config.train.eval_sequences);
+  s.log.eval({.step = step, .val_loss = e.loss, .bits_per_byte = e.bits_per_byte, .val_tokens = e.targets, .seconds = e.seconds});
+}
+
+// A save that fails is told and training goes on: the previous checkpoint is intact. The last one must succeed.
+void save_now(Session& s, int64_t step, bool last) {
+  try {
+    const SaveResult saved = s.checkpoints.save(step, state_of(s.config, s.run, step));
+    for (const std::string& warning : s.checkpoints.take_warnings()) s.log.note(warning);
+    s.log.saved(step, saved.bytes, saved.seconds);
+  } catch (const CheckpointError& error) {
+    if (last) throw;
+    s.log.note(std::string("warning: no checkpoint of step ") + std::to_string(step) + ": " + error.what());
+  }
+}
+
+// Step, log, evaluate, save. Lines are written before the checkpoint that covers them, so that a resume finds them.
+ExitCode loop(Session& s, int64_t& step) {
+  const TrainConfig& t = s.config.train;
+  if (step >= t.steps)
+    s.log.note("already finished: train.steps = " + std::to_string(t.steps) + "; a larger train.steps goes on, another train.name begins anew");
+  int64_t saved = step;
+  while (step < t.steps && stop_signal() == 0) {
+    const auto begin = Clock::now();
+    const StepResult result = train_step(s.run, s.loader.next(), step);
+    ++step;
+    log_step(s, step, result, seconds_since(begin));
+    watch_numerics(s, step, result);
+    if (step == t.steps || (t.eval_every > 0 && step % t.eval_every == 0)) evaluate_now(s, step);
+    if (s.checkpoints.due(step) || step == t.steps) save_now(s, step, step == t.steps), saved = step;
+    s.run.device.freeze();  // from the second step on, nothing is allocated
+  }
+  if (step > saved) save_now(s, step, true);
+  if (step < t.steps) {
+    s.log.note(std::string("stopped by signal (") + strsignal(stop_signal()) + ") after step " + std::to_string(step) +
+               ", which is saved; the same command continues");
+    return ExitCode::stopped;
+  }
+  s.log.finish();
+  return ExitCode::done;
+}
+
+void check_fit(const RunConfig& config, const Plan& plan, const Device& device) {
+  if (plan.sizes.total() <= device.cpu().memory_bytes) return;
+  throw ConfigError(text("this run needs ", human_bytes(static_cast<double>(plan.sizes.total())), " but the machine has ",
+                         human_bytes(static_cast<double>(device.cpu().memory_bytes)), ": lower train.microbatch (now ",
+                         config.train.microbatch, "), or see 'trireme plan'"));
+}
+
+// With the vocabulary and the tokenizer that the config says.
+Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool keep_tail) {
+  Corpus corpus(paths, config.model.context, keep_tail);
+  if (corpus.vocab() > config.model.vocab)
+    throw ConfigError(text(key, ": its tokens come from a vocabulary of ", corpus.vocab(), ", but model.vocab = ", config.model.vocab));
+  if (!config.data.tokenizer.empty()) corpus.expect_tokenizer(*open_tokenizer(config.data.tokenizer));
+  return corpus;
+}
+
+// Weights, moments and step from a checkpoint, or fresh ones. Returns the finished steps.
+int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume) {
+  CheckpointState state = state_of(config, run, 0);
+  std::optional<int64_t> step;
+  if (resume.from == "auto") step = checkpoints.restore(state);
+  else if (resume.from != "never") step = checkpoints.restore_from(resume.from, state);
+  for (const std::string& warning : checkpoints.take_warnings()) complain(warning);
+  Stream& compute = run.device.compute();
+  if (!step) {
+    run.optimizer.initialise(compute, config.model.init_std, config.model.layers);
+    return 0;
+  }
+  for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) complain(line);
+  run.optimizer.refresh(compute);
+  return *step;
+}
+
+void announce(const RunConfig& config, const Plan& plan, const Device& device, const Corpus& corpus, double peak, int64_t step, RunLog& log) {
+  const std::string parameters = human_count(static_cast<double>(plan.parameters));
+  const std::string place = device.cpu().name + ", " + std::to_string(omp_get_max_threads()) + " threads, " +
+                            std::string(name_of(config.kernels.dtype)) + ", bf16 products: " + device.cpu().bf16_path();
+  const std::string memory = human_bytes(static_cast<double>(plan.sizes.total()));
+  const std::string data = human_count(static_cast<double>(corpus.tokens())) + " tokens in " + std::to_string(corpus.samples()) + " samples";
+  log.facts({{"model", std::string(name_of(config.model.family)) + ", " + parameters + " parameters"},
+             {"device", place},
+             {"memory", memory},
+             {"data", data},
+             {"tokens a step", std::to_string(plan.tokens)},
+             {"MFU", "(6 FLOPs per parameter in products and token + causal attention) / time / " + human_count(peak) +
+                         "FLOP/s, the product rate measured at the start"}});
+  log.note(config.train.name + ": " + parameters + " parameters, " + memory + ", " + data);
+  log.note(place + ", products at " + human_count(peak) + "FLOP/s");
+  if (step > 0) log.note("resumed after step " + std::to_string(step));
+}
+
+// The table of contents: who am I, what do I hold, where is the data, what was saved, and on with it.
+ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& resume, Where& where) {
+  watch_signals();
+  Device device = open_device(config.kernels, world.local_size());
+  const Mesh mesh(world, config.parallel);
+  const Plan plan = make_plan(config);
+  check_fit(config, plan, device);
+  Checkpoints checkpoints(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic);
+  where.owned = true;
+  const Corpus corpus = open_corpus(config, config.data.train, "data.train", false);
+  std::optional<Corpus> validation;
+  if (!config.data.validation.empty()) validation.emplace(open_corpus(config, config.data.validation, "data.validation", true));
+  const double peak = 1e9 * product_rate(device, dtype_of(config.kernels.dtype), plan.products);
+  Run run(config, device, plan.sizes);
+  Loader loader(corpus, {.context = config.model.context, .batch = config.train.batch, .replica = static_cast<int>(mesh.replica()),
+                         .replicas = static_cast<int>(mesh.replicas()), .seed = static_cast<uint64_t>(config.train.seed),
+                         .document_mask = config.model.document_mask, .restart_positions = config.model.restart_positions});
+
+  int64_t& step = where.step = restore(config, run, checkpoints, resume);
+  loader.seek(step);
+  if (!replace_file(where.directory + "/config.yaml", to_yaml(config))) throw Error(text("cannot write ", where.directory, "/config.yaml"));
+  RunLog log(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
+  announce(config, plan, device, corpus, peak, step, log);
+  Session session{.config = config, .run = run, .loader = loader, .validation = validation, .checkpoints = checkpoints, .log = log,
+                  .flops = plan.model_flops(), .peak = peak};
+  const ExitCode code = loop(session, step);
+  checkpoints.finish();
+  return code;
+}
+
+}  // namespace
+
+ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume) {
+  Where where{.directory = config.train.runs + "/" + config.train.name};
+  const auto leave = [&](ExitCode code, const char* cause, const std::string& message) {
+    if (where.owned) write_exit(where.directory, code, cause, world.rank(), where.step, message);
+  };
+  try {
+    const ExitCode code = run_to_end(config, world, resume, where);
+    leave(code, code == ExitCode::done ? "done" : "signal", "");
+    return code;
+  } catch (const Error& error) {
+    leave(error.code(), "error", error.what());
+    throw;
+  } catch (const std::exception& error) {
+    leave(ExitCode::internal, "error", error.what());
+    throw;
+  }
+}
+
+}  // namespace trireme
