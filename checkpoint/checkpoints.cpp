@@ -37,6 +37,7 @@ void write_manifest_file(const Io& io, const std::string& directory, const Manif
   file.sync();
   file.close();
   rename_path(io, temporary, path);
+  sync_directory(io, directory);
 }
 
 }  // namespace
@@ -120,11 +121,11 @@ SaveResult Checkpoints::save(int64_t step, const CheckpointState& state) {
     const uint64_t tensors = tensors_digest(manifest.tensors);
     if (last_step_ >= 0 && last_step_ < step && tensors == last_tensors_)
       throw CheckpointError(text("step ", step, " is not saved: no tensor has changed since step ", last_step_));
-    const std::string staged = directory_ + "/" + step_name(step) + kTemporary;
+    const std::string staged = directory_ + "/" + staging_name(step, manifest.save);
     try {
       result.bytes = stage(staged, manifest, state.shards);
       lease_.check();
-      commit_step(io_, directory_, step);
+      commit_step(io_, directory_, staged, step);
     } catch (...) {
       discard(staged);
       throw;
@@ -140,7 +141,6 @@ SaveResult Checkpoints::save(int64_t step, const CheckpointState& state) {
 
 // Everything but the last rename: the checkpoint is complete, on disk and re-read under a temporary name. Returns its bytes.
 int64_t Checkpoints::stage(const std::string& directory, Manifest& manifest, const std::vector<NamedShard>& shards) {
-  remove_directory(io_, directory, kManifestName);
   make_directory(io_, directory);
   manifest.files.push_back(write_shards(io_, directory, 0, shards, manifest.tensors));
   try {
@@ -148,9 +148,7 @@ int64_t Checkpoints::stage(const std::string& directory, Manifest& manifest, con
   } catch (const DamagedCheckpoint& error) {
     throw Error(text("the state cannot be a checkpoint: ", error.what()));
   }
-  sync_directory(io_, directory);
   write_manifest_file(io_, directory, manifest);
-  sync_directory(io_, directory);
   verify_files(io_, directory, load_manifest(io_, directory));
   return bytes_in(manifest);
 }

@@ -17,8 +17,8 @@ Box box_of(const NamedShard& shard);
 // it; shares of several ranks add up). No pieces yet. Throws Error for shards that are not on Place::cpu or leave their tensor.
 std::vector<TensorEntry> describe(const std::vector<NamedShard>& shards);
 
-// Writes shard-RRRRR.h5 of `rank` into `directory`, syncs it, and returns its entry; adds a piece for each shard to the entry of
-// its name in `tensors`, as of file `rank`. The directory is not synced. CheckpointError when the disk refuses.
+// Writes shard-RRRRR.h5 of `rank` into `directory` and returns its entry; adds a piece for each shard to the entry of
+// its name in `tensors`, as of file `rank`. File and name are durable then. CheckpointError when the disk refuses.
 FileEntry write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards,
                        std::vector<TensorEntry>& tensors);
 

@@ -128,6 +128,7 @@ FileEntry write_shards(const Io& io, const std::string& directory, int rank, con
   file.sync();
   file.close();
   rename_path(io, temporary, path);
+  sync_directory(io, directory);
   return entry;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "checkpoint/digest.h"
+
 namespace trireme {
 
 namespace {
@@ -27,11 +29,16 @@ int64_t step_of(const std::string& name) {
   return step_name(step) == name ? step : -1;
 }
 
-// `name` without `suffix` when that makes a step's name, else "".
+// `name` without `suffix`, or "".
 std::string without(const std::string& name, const std::string& suffix) {
-  if (!name.ends_with(suffix)) return "";
-  const std::string step = name.substr(0, name.size() - suffix.size());
-  return step_of(step) >= 0 ? step : "";
+  return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : "";
+}
+
+// Whether save `id` of a step, or its deletion, made this name.
+bool is_temporary(const std::string& name) {
+  const std::string made = without(name, kTemporary);
+  const bool staged = made.size() > 17 && made[made.size() - 17] == '-' && from_hex(made.substr(made.size() - 16));
+  return step_of(made) >= 0 || (staged && step_of(made.substr(0, made.size() - 17)) >= 0);
 }
 
 void settle_replaced(const Io& io, const std::string& step) {
@@ -47,6 +54,8 @@ std::string step_name(int64_t step) {
   const std::string digits = std::to_string(step);
   return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
 }
+
+std::string staging_name(int64_t step, const std::string& save) { return step_name(step) + "-" + save + kTemporary; }
 
 std::vector<int64_t> steps_in(const std::string& directory) {
   std::vector<int64_t> steps;
@@ -66,15 +75,15 @@ Manifest load_step(const Io& io, const std::string& directory, int64_t step) {
 void sweep(const Io& io, const std::string& directory, std::vector<std::string>& warnings) {
   for (const std::string& name : names_in(directory)) {
     try {
-      if (!without(name, kTemporary).empty()) remove_directory(io, directory + "/" + name, kManifestName);
-      if (const std::string step = without(name, kReplaced); !step.empty()) settle_replaced(io, directory + "/" + step);
+      if (is_temporary(name)) remove_directory(io, directory + "/" + name, kManifestName);
+      if (const std::string step = without(name, kReplaced); step_of(step) >= 0) settle_replaced(io, directory + "/" + step);
     } catch (const CheckpointError& error) {
       warnings.push_back(text("what an earlier process left is not swept: ", error.what()));
     }
   }
 }
 
-void commit_step(const Io& io, const std::string& directory, int64_t step) {
+void commit_step(const Io& io, const std::string& directory, const std::string& staged, int64_t step) {
   const std::string path = directory + "/" + step_name(step);
   const bool replaces = path_exists(path);
   if (replaces) {
@@ -82,7 +91,7 @@ void commit_step(const Io& io, const std::string& directory, int64_t step) {
     rename_path(io, path, path + kReplaced);
   }
   try {
-    rename_path(io, path + kTemporary, path);
+    rename_path(io, staged, path);
   } catch (const CheckpointError&) {
     if (replaces) settle_replaced(io, path);
     throw;

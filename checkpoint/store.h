@@ -14,6 +14,8 @@ inline constexpr auto kTemporary = ".tmp";      // being written or deleted
 inline constexpr auto kReplaced = ".replaced";  // stepping aside for another of the same step
 
 std::string step_name(int64_t step);  // "step-00001000"
+// "step-00001000-SAVE.tmp", of one save alone: a process that lost its lease and its successor never write into each other's.
+std::string staging_name(int64_t step, const std::string& save);
 
 // The steps of which there is a directory, valid or not, rising; none when `directory` does not exist.
 std::vector<int64_t> steps_in(const std::string& directory);
@@ -25,8 +27,8 @@ Manifest load_step(const Io& io, const std::string& directory, int64_t step);
 // successor arrived. What cannot be removed is told in `warnings`.
 void sweep(const Io& io, const std::string& directory, std::vector<std::string>& warnings);
 
-// Renames the complete, synced directory `step-N.tmp` to step-N and makes that durable. A step-N that is there steps aside first.
-void commit_step(const Io& io, const std::string& directory, int64_t step);
+// Renames the complete, synced directory `staged` to step-N and makes that durable. A step-N that is there steps aside first.
+void commit_step(const Io& io, const std::string& directory, const std::string& staged, int64_t step);
 
 // Takes the name away from step-N, durably, then deletes it, manifest first.
 void delete_step(const Io& io, const std::string& directory, int64_t step);

@@ -313,12 +313,14 @@ TEST_CASE("temporaries of a killed save are swept, other files stay") {
   std::filesystem::copy(step_path(scratch / "run", 1), step_path(scratch / "run", 1) + ".replaced");    // its successor came
   std::filesystem::create_directories(checkpoints + "/step-00000003.tmp");
   write_text(checkpoints + "/step-00000003.tmp/shard-00000.h5.tmp", "half");
+  std::filesystem::create_directories(checkpoints + "/step-00000003-0123456789abcdef.tmp");
+  std::filesystem::create_directories(checkpoints + "/step-00000003-of my own.tmp");
   write_text(checkpoints + "/notes.tmp", "mine");
   std::filesystem::create_directories(checkpoints + "/step-3.tmp");
   const Checkpoints opened({}, scratch / "run");
   std::set<std::string> left;
   for (const auto& entry : std::filesystem::directory_iterator(checkpoints)) left.insert(entry.path().filename());
-  CHECK(left == std::set<std::string>{"notes.tmp", "step-00000001", "step-00000002", "step-3.tmp"});
+  CHECK(left == std::set<std::string>{"notes.tmp", "step-00000001", "step-00000002", "step-00000003-of my own.tmp", "step-3.tmp"});
 }
 
 TEST_CASE("tools see what is there: list, diff, and one tensor by name") {

@@ -30,16 +30,16 @@ class Unsynced {
     std::erase_if(renames_, [&](const auto& r) { return std::filesystem::path(r.second).parent_path() == path; });
   }
   void renamed(const std::string& from, const std::string& to) {
-    std::set<std::string> moved;
-    for (const std::string& file : files_)
-      moved.insert(file == from || file.starts_with(from + "/") ? to + file.substr(from.size()) : file);
-    files_ = moved;
+    follow(from, to);
     renames_.emplace_back(from, to);
   }
   // The subset of losses with these bits: newest renames first, then files, whose contents turn into zeros of half their size.
   void lose(unsigned which) {
-    for (size_t i = renames_.size(); i-- > 0; which >>= 1)
-      if (which & 1) rename(renames_[i].second.c_str(), renames_[i].first.c_str());
+    for (; !renames_.empty(); which >>= 1) {
+      const auto [from, to] = renames_.back();
+      renames_.pop_back();
+      if ((which & 1) && rename(to.c_str(), from.c_str()) == 0) follow(to, from);
+    }
     for (const std::string& file : files_) {
       if ((which & 1) && std::filesystem::exists(file)) write_text(file, std::string(std::filesystem::file_size(file) / 2, '\0'));
       which >>= 1;
@@ -47,6 +47,17 @@ class Unsynced {
   }
 
  private:
+  // A name has changed: of a file, or of the directory that it and other names lie in.
+  void follow(const std::string& from, const std::string& to) {
+    const auto now = [&](const std::string& path) {
+      return path == from || path.starts_with(from + "/") ? to + path.substr(from.size()) : path;
+    };
+    std::set<std::string> files;
+    for (const std::string& file : files_) files.insert(now(file));
+    files_ = files;
+    for (auto& [a, b] : renames_) a = now(a), b = now(b);
+  }
+
   std::set<std::string> files_;
   std::vector<std::pair<std::string, std::string>> renames_;
 };
@@ -59,6 +70,7 @@ class FaultyDisk {
 
   int64_t calls() const { return calls_; }
   void heal() { fault_ = Fault::none; }
+  void lose_unsynced() { unsynced_.lose(~0u); }
 
   Io io() {
     Io io;
@@ -145,6 +157,8 @@ int64_t recovered_step(const std::string& run) {
   const std::optional<int64_t> step = checkpoints.restore(owned.state);
   REQUIRE(step.has_value());
   REQUIRE(owned.bytes() == small_state(*step).bytes());
+  REQUIRE(checkpoints.take_warnings().empty());  // what has a step's name is whole: nothing was passed over
+  for (const CheckpointInfo& info : list_checkpoints(run)) REQUIRE(info.problem.empty());
   for (const auto& entry : std::filesystem::directory_iterator(run + "/checkpoints"))
     REQUIRE(entry.path().filename().string().size() == 13);  // step-NNNNNNNN: no temporaries
   checkpoints.save(4, small_state(4).state);
@@ -166,18 +180,19 @@ int64_t calls_of_a_save(const std::string& run) {
 }
 
 // In a child: opens `run` and saves step 3 with a fault at the n-th call of the save. Returns the child's exit code.
-int save_in_child(const std::string& run, int64_t n, Fault fault, unsigned lost) {
+int save_in_child(const std::string& run, int64_t n, Fault fault, unsigned lost, int64_t keep = 2) {
   const pid_t child = fork();
   if (child == 0) {
     int64_t opening;
     {
       FaultyDisk disk(0, Fault::none);
-      Checkpoints checkpoints(keeping(2), run, Resume::automatic, disk.io());
+      Checkpoints checkpoints(keeping(keep), run, Resume::automatic, disk.io());
       opening = disk.calls();
     }
     FaultyDisk disk(opening + n, fault, lost);
-    Checkpoints checkpoints(keeping(2), run, Resume::automatic, disk.io());
+    Checkpoints checkpoints(keeping(keep), run, Resume::automatic, disk.io());
     checkpoints.save(3, small_state(3).state);
+    disk.lose_unsynced();
     _exit(0);
   }
   int status = 0;
@@ -203,6 +218,11 @@ TEST_CASE("death at any call of a save, with any of what was not synced lost: th
       ++recovered[recovered_step(scratch / "run")];
       ++states;
     }
+  for (const int64_t keep : {2, 3}) {  // whether or not it deletes an old one
+    copy_run(scratch / "origin", scratch / "run");
+    REQUIRE(save_in_child(scratch / "run", 0, Fault::none, 0, keep) == 0);
+    CHECK(recovered_step(scratch / "run") == 3);  // what save() returned from is on disk
+  }
   CHECK(recovered.size() == 2);
   CHECK(recovered[2] > 0);  // died before the commit
   CHECK(recovered[3] > 0);  // and after
@@ -310,6 +330,39 @@ TEST_CASE("bytes that the disk changed while writing are noticed before anything
   std::vector<int64_t> steps;
   for (const CheckpointInfo& info : list_checkpoints(scratch / "run")) steps.push_back(info.step);
   CHECK(steps == std::vector<int64_t>{1, 2});
+}
+
+TEST_CASE("a process that loses its lease during a save neither commits nor deletes") {
+  const Scratch scratch(quick_directory());
+  const std::string run = scratch / "run";
+  prepare(run);
+  const auto steps_left = [&] {
+    std::vector<int64_t> steps;
+    for (const CheckpointInfo& info : list_checkpoints(run)) steps.push_back(info.step);
+    return steps;
+  };
+  const auto lose_lease = [&] { std::filesystem::remove(run + "/lock"); };
+  {
+    Checkpoints zombie(keeping(2), run);
+    lose_lease();
+    CHECK_THROWS_WITH(zombie.save(3, small_state(3).state), ContainsSubstring("no longer ours"));
+  }
+  {
+    Io io;
+    io.mkdir = [&, real = io.mkdir](const char* path, mode_t mode) { return lose_lease(), real(path, mode); };
+    Checkpoints zombie(keeping(2), run, Resume::automatic, io);
+    CHECK_THROWS_WITH(zombie.save(3, small_state(3).state), ContainsSubstring("no longer ours"));
+  }
+  CHECK(steps_left() == std::vector<int64_t>{1, 2});
+  Io io;
+  io.rename = [&, real = io.rename](const char* from, const char* to) {
+    if (std::string(to).ends_with("step-00000003")) lose_lease();
+    return real(from, to);
+  };
+  Checkpoints zombie(keeping(2), run, Resume::automatic, io);
+  zombie.save(3, small_state(3).state);
+  CHECK(steps_left() == std::vector<int64_t>{1, 2, 3});  // it was ours until the commit; nothing is deleted after
+  CHECK(zombie.take_warnings().size() == 1);
 }
 
 TEST_CASE(

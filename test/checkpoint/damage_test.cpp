@@ -25,7 +25,7 @@ std::string problem_of(const std::string& checkpoint) {
   return "";
 }
 
-// Restores from `run` and requires that the tensors are those of the step it returns.
+// Restores from `run` past one damaged checkpoint, and requires that the tensors are those of the step it returns.
 int64_t restored_step(const std::string& run) {
   Checkpoints checkpoints({}, run);
   OwnedState owned = small_state(0);
@@ -33,6 +33,9 @@ int64_t restored_step(const std::string& run) {
   REQUIRE(step.has_value());
   REQUIRE(owned.bytes() == small_state(*step).bytes());
   REQUIRE(owned.state.counters == small_state(*step).state.counters);
+  const std::vector<std::string> warnings = checkpoints.take_warnings();
+  REQUIRE(warnings.size() == 1);
+  REQUIRE_THAT(warnings[0], ContainsSubstring("is damaged and passed over"));
   return *step;
 }
 
@@ -208,6 +211,9 @@ TEST_CASE("the damaged page of a big tensor is named") {
   close(fd);
   CHECK_THAT(problem_of(checkpoint),
              ContainsSubstring("tensor big does not match its digest in the MiB at byte " + std::to_string(at)));
+  const CheckpointReader reader(checkpoint);
+  CHECK_THROWS_WITH(reader.read("big", owned.state.shards[1].local), ContainsSubstring("tensor big does not match"));
+  CHECK_NOTHROW(reader.read("a", owned.state.shards[0].local));
 }
 
 TEST_CASE("manifests that somebody made, with a right digest, are refused in one clear line") {
