@@ -29,9 +29,12 @@ mirror() {
 make_base() {
   echo "fresh_root: debootstrap $suite"
   rm -rf "$root.base"
-  local components=main
-  if [ "$suite" = noble ]; then components=main,universe; fi  # as a stock Ubuntu has them
-  debootstrap --components="$components" "$suite" "$root.base" "$(mirror)" > "$root.log" 2>&1 || { tail "$root.log" >&2; exit 1; }
+  local components=main script=()
+  if [ "$suite" = noble ]; then
+    components=main,universe                       # as a stock Ubuntu has them
+    script=(/usr/share/debootstrap/scripts/gutsy)  # which every later Ubuntu uses; Debian 12's debootstrap does not know noble's name
+  fi
+  debootstrap --components="$components" "$suite" "$root.base" "$(mirror)" "${script[@]}" > "$root.log" 2>&1 || { tail "$root.log" >&2; exit 1; }
   tar -C "$root.base" -cf "$root.tar.new" .
   mv "$root.tar.new" "$root.tar"
   rm -rf "$root.base"
