@@ -3,7 +3,7 @@
 // permuted() is a pure function, so any rank, at any step, of any run with the same seed agrees on it, and the loader's whole state
 // is one integer. A Feistel network on the bits of the next power of two, its rounds keyed by philox; results outside [0, count)
 // are fed back until they fall inside ("cycle walking": Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
-// Fewer than two walks on average; about 0.3 us.
+// Fewer than two walks on average.
 #pragma once
 
 #include <bit>
