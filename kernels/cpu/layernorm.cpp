@@ -1,0 +1,79 @@
+// Reads and writes each tensor once: a row's later passes find it in the first level cache. The variance is summed around the mean,
+// so that a large mean costs no digits.
+#include "kernels/ops/layernorm.h"
+
+#include <cmath>
+
+#include "kernels/cpu/column_sums.h"
+
+namespace trireme {
+
+void launch(const Cpu&, const LayerNormForward& op) {
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t rows = op.x.rows(), cols = op.x.cols();
+    const T *gain = op.gain.as<T>(), *bias = op.bias.as<T>();
+#pragma omp parallel for schedule(static) if (rows * cols > 32768)
+    for (int64_t n = 0; n < rows; ++n) {
+      const T* x = op.x.as<T>() + n * cols;
+      T* y = op.y.as<T>() + n * cols;
+      float total = 0, squares = 0;
+      if (op.residual) {
+        const T* residual = op.residual.as<T>() + n * cols;
+        T* sum = op.sum.as<T>() + n * cols;
+#pragma omp simd reduction(+ : total)
+        for (int64_t c = 0; c < cols; ++c) {
+          sum[c] = to<T>(to_float(x[c]) + to_float(residual[c]));
+          total += to_float(sum[c]);
+        }
+        x = sum;
+      } else {
+#pragma omp simd reduction(+ : total)
+        for (int64_t c = 0; c < cols; ++c) total += to_float(x[c]);
+      }
+      const float mean = total / static_cast<float>(cols);
+#pragma omp simd reduction(+ : squares)
+      for (int64_t c = 0; c < cols; ++c) squares += (to_float(x[c]) - mean) * (to_float(x[c]) - mean);
+      const float inverse = 1 / std::sqrt(squares / static_cast<float>(cols) + op.eps);
+      op.mean.as<float>()[n] = mean;
+      op.inv_std.as<float>()[n] = inverse;
+#pragma omp simd
+      for (int64_t c = 0; c < cols; ++c) y[c] = to<T>((to_float(x[c]) - mean) * inverse * to_float(gain[c]) + to_float(bias[c]));
+    }
+  });
+}
+
+void launch(const Cpu& cpu, const LayerNormBackward& op) {
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    add_column_sums(cpu, op.x.rows(), {op.dgain, op.dbias}, [&](int64_t begin, int64_t end, float* lines) {
+      const int64_t cols = op.x.cols();
+      const T* gain = op.gain.as<T>();
+      float *dgain = lines, *dbias = lines + cols;
+      for (int64_t n = begin; n < end; ++n) {
+        const T *dy = op.dy.as<T>() + n * cols, *x = op.x.as<T>() + n * cols;
+        T* dx = op.dx.as<T>() + n * cols;
+        const T* dsum = op.dsum ? op.dsum.as<T>() + n * cols : nullptr;
+        const float mean = op.mean.as<float>()[n], inverse = op.inv_std.as<float>()[n];
+        float along = 0, level = 0;  // y changes neither with the length of x - mean nor with the mean
+#pragma omp simd reduction(+ : along, level)
+        for (int64_t c = 0; c < cols; ++c) {
+          const float g = to_float(dy[c]) * to_float(gain[c]);
+          level += g;
+          along += g * (to_float(x[c]) - mean);
+        }
+        level /= static_cast<float>(cols);
+        along *= inverse / static_cast<float>(cols);
+#pragma omp simd
+        for (int64_t c = 0; c < cols; ++c) {
+          const float g = to_float(dy[c]), z = (to_float(x[c]) - mean) * inverse;
+          dgain[c] += g * z;
+          dbias[c] += g;
+          dx[c] = to<T>((g * to_float(gain[c]) - level - z * along) * inverse + (dsum != nullptr ? to_float(dsum[c]) : 0.0f));
+        }
+      }
+    });
+  });
+}
+
+}  // namespace trireme

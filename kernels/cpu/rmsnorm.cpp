@@ -1,0 +1,67 @@
+// Reads and writes each tensor once: a row's second pass finds it in the first level cache.
+#include "kernels/ops/rmsnorm.h"
+
+#include <cmath>
+
+#include "kernels/cpu/column_sums.h"
+
+namespace trireme {
+
+void launch(const Cpu&, const RmsNormForward& op) {
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t rows = op.x.rows(), cols = op.x.cols();
+    const T* gain = op.gain.as<T>();
+#pragma omp parallel for schedule(static) if (rows * cols > 32768)
+    for (int64_t n = 0; n < rows; ++n) {
+      const T* x = op.x.as<T>() + n * cols;
+      T* y = op.y.as<T>() + n * cols;
+      float squares = 0;
+      if (op.residual) {
+        const T* residual = op.residual.as<T>() + n * cols;
+        T* sum = op.sum.as<T>() + n * cols;
+#pragma omp simd reduction(+ : squares)
+        for (int64_t c = 0; c < cols; ++c) {
+          sum[c] = to<T>(to_float(x[c]) + to_float(residual[c]));
+          squares += to_float(sum[c]) * to_float(sum[c]);
+        }
+        x = sum;
+      } else {
+#pragma omp simd reduction(+ : squares)
+        for (int64_t c = 0; c < cols; ++c) squares += to_float(x[c]) * to_float(x[c]);
+      }
+      const float inverse = 1 / std::sqrt(squares / static_cast<float>(cols) + op.eps);
+      op.inv_rms.as<float>()[n] = inverse;
+#pragma omp simd
+      for (int64_t c = 0; c < cols; ++c) y[c] = to<T>(to_float(x[c]) * inverse * to_float(gain[c]));
+    }
+  });
+}
+
+void launch(const Cpu& cpu, const RmsNormBackward& op) {
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    add_column_sums(cpu, op.x.rows(), {op.dgain}, [&](int64_t begin, int64_t end, float* dgain) {
+      for (int64_t n = begin; n < end; ++n) {
+        const int64_t cols = op.x.cols();
+        const T* gain = op.gain.as<T>();
+        const T *dy = op.dy.as<T>() + n * cols, *x = op.x.as<T>() + n * cols;
+        T* dx = op.dx.as<T>() + n * cols;
+        const T* dsum = op.dsum ? op.dsum.as<T>() + n * cols : nullptr;
+        float along = 0;  // the part of dy * gain that points along x does not change y
+#pragma omp simd reduction(+ : along)
+        for (int64_t c = 0; c < cols; ++c) along += to_float(dy[c]) * to_float(gain[c]) * to_float(x[c]);
+        const float inverse = op.inv_rms.as<float>()[n];
+        along *= inverse * inverse / static_cast<float>(cols);
+#pragma omp simd
+        for (int64_t c = 0; c < cols; ++c) {
+          const float g = to_float(dy[c]), z = to_float(x[c]);
+          dgain[c] += g * z * inverse;
+          dx[c] = to<T>((g * to_float(gain[c]) - z * along) * inverse + (dsum != nullptr ? to_float(dsum[c]) : 0.0f));
+        }
+      }
+    });
+  });
+}
+
+}  // namespace trireme

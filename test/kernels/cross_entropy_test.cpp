@@ -1,0 +1,147 @@
+#include "kernels/ops/cross_entropy.h"
+
+#include <cmath>
+
+#include "kernels/device.h"
+#include "test/catch.h"
+#include "test/reference/compare.h"
+#include "test/reference/cross_entropy.h"
+
+using namespace trireme;
+
+namespace {
+
+// Logits of a row, targets of which every fifth is ignored, and what the ops make of them.
+struct Case {
+  HostTensor logits, targets, loss, lse;
+
+  Case(int64_t rows, int64_t classes, double stddev = 3)
+      : logits(random_tensor(Dtype::f32, {rows, classes}, 1, stddev)),
+        targets(random_integers({rows}, 2, 0, classes)),
+        loss(random_tensor(Dtype::f32, {rows}, 3)),
+        lse(random_tensor(Dtype::f32, {rows}, 4)) {
+    for (int64_t n = 1; n < rows; n += 5) targets.set(n, -1 - n);
+  }
+  void forward(Device& device, float z_loss) {
+    run(device.compute(), CrossEntropyForward{.loss = loss, .lse = lse, .logits = logits, .targets = targets, .z_loss = z_loss});
+  }
+  void backward(Device& device, const HostTensor& dlogits, float z_loss, float scale) {
+    run(device.compute(),
+        CrossEntropyBackward{
+            .dlogits = dlogits, .logits = logits, .lse = lse, .targets = targets, .z_loss = z_loss, .scale = scale});
+  }
+};
+
+// p - 1 may be the difference of near equals: hence the absolute part.
+bool within(const HostTensor& dlogits, const Doubles& wanted) {
+  for (int64_t i = 0; i < dlogits.size(); ++i)
+    if (!(std::abs(dlogits[i] - wanted[i]) <= (rounding(dlogits.dtype()) + 2e-6) * std::abs(wanted[i]) + 3e-7)) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("cross entropy matches its double reference, ignored rows are exactly zero") {
+  Device device(Place::cpu);
+  const float z_loss = GENERATE(0.0f, 1e-2f);
+  for (const int64_t rows : {1, 3, 17, 65})
+    for (const int64_t classes : {1, 7, 64, 100, 257, 9001}) {
+      CAPTURE(rows, classes, z_loss);
+      if (rows * classes > 200000) continue;
+      Case c(rows, classes);
+      c.forward(device, z_loss);
+      const std::vector<int64_t> targets = integers(c.targets);
+      const reference::CrossEntropy wanted = reference::cross_entropy(c.logits.values(), targets, z_loss);
+      REQUIRE(close(c.loss, wanted.loss, 1e-6));
+      REQUIRE(close(c.lse, wanted.lse, 1e-6));
+      const Doubles gradient = reference::cross_entropy_backward(c.logits.values(), targets, z_loss, 0.25f);
+      for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+        HostTensor dlogits = random_tensor(dtype, {rows, classes}, 5);
+        c.backward(device, dlogits, z_loss, 0.25f);
+        REQUIRE(within(dlogits, gradient));
+        for (int64_t n = 1; n < rows; n += 5) {
+          REQUIRE(c.loss[n] == 0);
+          for (int64_t i = 0; i < classes; ++i)
+            if (dlogits[n * classes + i] != 0) FAIL("row " << n << " class " << i << " is " << dlogits[n * classes + i]);
+        }
+      }
+    }
+}
+
+TEST_CASE("cross entropy's gradient may write over the logits, and a NaN in an ignored row stays there") {
+  Device device(Place::cpu);
+  Case c(17, 257);
+  c.logits.set(257 + 5, NAN);
+  c.forward(device, 1e-3f);
+  HostTensor dlogits(Dtype::f32, {17, 257});
+  c.backward(device, dlogits, 1e-3f, 0.5f);
+  c.backward(device, c.logits, 1e-3f, 0.5f);
+  CHECK(c.logits == dlogits);
+  for (const double x : dlogits.values()) REQUIRE(std::isfinite(x));
+  CHECK(c.loss[1] == 0);
+}
+
+TEST_CASE("cross entropy of large logits keeps its digits; a NaN reaches the loss; a class of minus infinity has no share") {
+  Device device(Place::cpu);
+  HostTensor logits(Dtype::f32, {5, 3}, {1e4, 1e4, 1e4, -1e4, -1e4, -1e4, 1e4, 0, -1e4, 0, NAN, 0, 1, -INFINITY, 1});
+  HostTensor targets(Dtype::i32, {5}, {0, 1, 2, 0, 0}), loss(Dtype::f32, {5}), lse = loss, dlogits(Dtype::f32, {5, 3});
+  run(device.compute(), CrossEntropyForward{.loss = loss, .lse = lse, .logits = logits, .targets = targets});
+  run(device.compute(), CrossEntropyBackward{.dlogits = dlogits, .logits = logits, .lse = lse, .targets = targets});
+  CHECK(loss[0] == Approx(std::log(3)).epsilon(1e-6));
+  CHECK(loss[1] == Approx(std::log(3)).epsilon(1e-6));
+  CHECK(loss[2] == 2e4);
+  CHECK(std::isnan(loss[3]));
+  CHECK(loss[4] == Approx(std::log(2)).epsilon(1e-6));
+  // lse is an f32 near 1e4: its last bit is worth 1e-3.
+  CHECK(std::abs(dlogits[0] + 2.0 / 3) < 1e-3);
+  CHECK(std::abs(dlogits[4] + 2.0 / 3) < 1e-3);
+  CHECK((dlogits[6] == 1 && dlogits[7] == 0 && dlogits[8] == -1));
+  CHECK(std::isnan(dlogits[10]));
+  CHECK((dlogits[12] == Approx(-0.5).epsilon(1e-6) && dlogits[13] == 0));
+}
+
+TEST_CASE("cross entropy gives the same bits twice and for any number of threads, over a vocabulary of 50257") {
+  Device device(Place::cpu);
+  Case first(5, 50257);
+  first.forward(device, 1e-4f);
+  HostTensor gradient(Dtype::bf16, {5, 50257});
+  first.backward(device, gradient, 1e-4f, 1);
+  CHECK(close(first.loss, reference::cross_entropy(first.logits.values(), integers(first.targets), 1e-4f).loss, 1e-6));
+  for (const int count : {1, 2, 3}) {
+    const Threads threads(count);
+    Case again(5, 50257);
+    again.forward(device, 1e-4f);
+    HostTensor other(Dtype::bf16, {5, 50257});
+    again.backward(device, other, 1e-4f, 1);
+    CHECK((again.loss == first.loss && again.lse == first.lse && other == gradient));
+  }
+}
+
+TEST_CASE("cross entropy's reference backward agrees with finite differences") {
+  const Doubles logits = random_doubles(4 * 7, 1, 2);
+  const std::vector<int64_t> targets{3, -1, 0, 6};
+  const auto loss = [&](const Doubles& at) { return 0.5 * dot(reference::cross_entropy(at, targets, 0.1).loss, Doubles(4, 1)); };
+  CHECK(close(reference::cross_entropy_backward(logits, targets, 0.1, 0.5), finite_differences(loss, logits), 1e-8));
+}
+
+TEST_CASE("cross entropy refuses targets beyond the classes and shapes that do not fit, and does nothing with no rows") {
+  Device device(Place::cpu), none(Place::none);
+  Case c(3, 7);
+  c.targets.set(2, 7);
+  CHECK_THROWS_AS(c.forward(device, 0), Error);
+  CHECK_THROWS_WITH(c.backward(device, c.logits, 0, 1), ContainsSubstring("targets[2] is 7, there are 7 classes"));
+  c.targets = HostTensor(Dtype::f32, {3});
+  CHECK_THROWS_AS(c.forward(device, 0), Error);
+  c.targets = HostTensor(Dtype::i32, {4});
+  CHECK_THROWS_AS(c.forward(device, 0), Error);
+  Case half(3, 7);
+  half.logits = HostTensor(Dtype::bf16, {3, 7});
+  CHECK_THROWS_AS(half.forward(device, 0), Error);
+  Case empty(0, 7);
+  empty.forward(device, 0);
+  empty.backward(device, empty.logits, 0, 1);
+  CHECK(empty.loss.size() == 0);
+  const Tensor logits = imagined(Dtype::f32, {4, 8}), column = imagined(Dtype::f32, {4}), targets = imagined(Dtype::i32, {4});
+  run(none.compute(), CrossEntropyForward{.loss = column, .lse = column, .logits = logits, .targets = targets});
+  CHECK(none.tally().at("cross_entropy").bytes == 16 + 16 + 128 + 16);
+}
