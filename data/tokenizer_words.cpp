@@ -3,7 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include <algorithm>
+#include <string>
 
 #include "data/utf8.h"
 #include "kernels/check.h"
@@ -13,11 +13,13 @@ namespace trireme {
 namespace {
 
 // White space is spelled out as Unicode's White_Space property: PCRE2's \s also counts U+180E.
-constexpr const char* kPattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\p{L}\p{N}]+)"
-    R"(|[\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]+)"
-    R"((?![^\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]))"
-    R"(|[\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]+)";
+constexpr const char* kSpace = R"(\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+
+std::string word_pattern() {
+  const std::string space = std::string("[") + kSpace + "]", visible = std::string("[^") + kSpace + "]";
+  return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^)" + std::string(kSpace) + R"(\p{L}\p{N}]+|)" + space + "+(?!" + visible +
+         ")|" + space + "+";
+}
 
 }  // namespace
 
@@ -28,7 +30,8 @@ struct WordCutter::Match {
   Match() {
     int error = 0;
     PCRE2_SIZE offset = 0;
-    code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_ANCHORED, &error, &offset,
+    const std::string pattern = word_pattern();
+    code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_ANCHORED, &error, &offset,
                          nullptr);
     require(code != nullptr, text("PCRE2 refuses the word pattern: error ", error, " at ", offset));
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is interpreted
