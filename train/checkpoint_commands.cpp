@@ -1,5 +1,6 @@
 // trireme checkpoint list, verify, diff.
-#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "checkpoint/reader.h"
 #include "train/commands.h"
@@ -12,17 +13,12 @@ std::string contents(int64_t tensors, int64_t bytes) {
   return text(tensors, " tensors, ", human_bytes(static_cast<double>(bytes)));
 }
 
-// CheckpointError when there are none.
-std::vector<CheckpointInfo> checkpoints_in(const std::string& run) {
-  std::vector<CheckpointInfo> found = list_checkpoints(run);
-  if (found.empty()) throw CheckpointError(run + ": holds no checkpoints; name a run's directory");
-  return found;
-}
-
 }  // namespace
 
 ExitCode run_checkpoint_list(const std::string& run) {
-  for (const CheckpointInfo& checkpoint : checkpoints_in(run)) {
+  const std::vector<CheckpointInfo> found = list_checkpoints(run);
+  if (found.empty()) throw CheckpointError(run + ": holds no checkpoints; name a run's directory");
+  for (const CheckpointInfo& checkpoint : found) {
     const std::string about = checkpoint.problem.empty() ? contents(checkpoint.tensors, checkpoint.bytes) : checkpoint.problem;
     say(std::string(text("step ", checkpoint.step, "  ", checkpoint.directory, "  ", about)));
   }
@@ -31,10 +27,8 @@ ExitCode run_checkpoint_list(const std::string& run) {
 
 ExitCode run_checkpoint_verify(const std::string& from) {
   std::vector<std::string> directories;
-  if (path_exists(from + "/" + kManifestName))
-    directories.push_back(from);
-  else
-    for (const CheckpointInfo& checkpoint : checkpoints_in(from)) directories.push_back(checkpoint.directory);
+  for (const CheckpointInfo& checkpoint : list_checkpoints(from)) directories.push_back(checkpoint.directory);
+  if (directories.empty()) directories.push_back(from);  // one checkpoint, or what is left of it
   int damaged = 0;
   for (const std::string& directory : directories) {
     try {

@@ -3,7 +3,6 @@
 // A command returns how it ended or throws an Error with its exit code; it prints through train/log.h.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,9 +42,10 @@ struct DataBuildOptions {
   std::string output, tokenizer;  // tokenizer: a tokenizer.json or "bytes"
   std::string field = "text";     // of JSONL lines
   double validation = 0;          // fraction of the documents of `inputs`
-  std::optional<int64_t> shard_tokens;
-  int64_t threads = 0;
-  bool skip_errors = false;
+  int64_t shard_tokens = 1 << 26;
+  int64_t threads = 0;       // 0: all cores
+  bool skip_errors = false;  // a document that cannot be read is left out instead of ending the build
+  bool replace = false;      // shards that the output directory holds
 };
 ExitCode run_data_build(const DataBuildOptions& options);
 ExitCode run_data_info(const std::vector<std::string>& shards);

@@ -1,64 +1,82 @@
 // trireme data build, info, verify.
-#include <algorithm>
+#include <omp.h>
 
-#include "data/documents.h"
-#include "data/shard.h"
+#include <algorithm>
+#include <optional>
+
+#include "data/build.h"
 #include "train/commands.h"
 #include "train/log.h"
 
 namespace trireme {
 namespace {
 
-std::string bytes_of(int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+// What a split or a shard holds, for people.
+std::string contents(int64_t tokens, int64_t documents, int64_t text_bytes) {
+  const double per_token = static_cast<double>(text_bytes) / static_cast<double>(std::max<int64_t>(tokens, 1));
+  return text(tokens, " tokens, ", documents, " documents, ", human_bytes(static_cast<double>(text_bytes)), " of text, ",
+              fixed(per_token, 2), " bytes per token");
+}
 
-struct Totals {
-  int64_t shards = 0, tokens = 0, documents = 0, text_bytes = 0;
-
-  void add(const ShardReader& shard) {
-    ++shards;
-    tokens += shard.tokens();
-    documents += static_cast<int64_t>(shard.document_starts().size());
-    text_bytes += shard.facts().text_bytes;
-  }
-  std::string line() const {
-    return text(tokens, " tokens, ", documents, " documents, ", bytes_of(text_bytes), " of text, ",
-                fixed(static_cast<double>(text_bytes) / static_cast<double>(std::max<int64_t>(tokens, 1)), 2), " bytes per token");
-  }
-};
-
-std::string line_of(const ShardReader& shard) {
-  Totals one;
-  one.add(shard);
-  return text(shard.path(), ": ", one.line(), ", ", bytes_of(shard.file_bytes()), " on disk, tokenizer ", shard.facts().tokenizer,
-              ", vocabulary ", shard.facts().vocab);
+void say_split(const std::string& name, const SplitSummary& split) {
+  if (split.shards.empty()) return;
+  const std::string last = split.shards.size() > 1 ? " to " + split.shards.back() : "";
+  say(name + ": " + contents(split.tokens, split.documents, split.text_bytes) + ": " + split.shards.front() + last);
 }
 
 }  // namespace
 
+ExitCode run_data_build(const DataBuildOptions& options) {
+  if (options.validation > 0 && !options.validation_inputs.empty())
+    throw ConfigError("--validation and --validation-input: give one of them");
+  if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
+  const auto tokenizer = open_tokenizer(options.tokenizer);
+  const BuildOptions build{.inputs = options.inputs,
+                           .validation_inputs = options.validation_inputs,
+                           .validation_fraction = options.validation,
+                           .output = options.output,
+                           .documents = {.field = options.field, .skip_bad = options.skip_errors},
+                           .tokens_per_shard = options.shard_tokens,
+                           .replace = options.replace};
+  std::optional<ProgressBar> bar;
+  const BuildSummary made = build_shards(build, *tokenizer, [&](const BuildProgress& progress) {
+    if (!bar) bar.emplace("tokens", progress.bytes_total, human_bytes);
+    bar->update(progress.bytes_read);
+  });
+  if (bar) bar->finish();
+  for (const std::string& problem : made.problems) complain(problem);
+  if (made.skipped > 0) complain(std::to_string(made.skipped) + " documents were left out");
+  say_split("train", made.train);
+  say_split("validation", made.validation);
+  return ExitCode::done;
+}
+
 ExitCode run_data_info(const std::vector<std::string>& shards) {
-  Totals all;
-  for (const std::string& path : list_files(shards, ".h5")) {
-    const ShardReader shard(path);
-    say(line_of(shard));
-    all.add(shard);
+  ShardInfo all{};
+  const std::vector<ShardInfo> infos = describe_shards(shards);
+  for (const ShardInfo& shard : infos) {
+    say(shard.path + ": " + contents(shard.tokens, shard.documents, shard.facts.text_bytes) + ", " +
+        human_bytes(static_cast<double>(shard.file_bytes)) + " on disk, vocabulary " + std::to_string(shard.facts.vocab) +
+        ", tokenizer " + shard.facts.tokenizer);
+    all.tokens += shard.tokens;
+    all.documents += shard.documents;
+    all.facts.text_bytes += shard.facts.text_bytes;
   }
-  if (all.shards > 1) say(std::to_string(all.shards) + " shards: " + all.line());
+  if (infos.size() > 1) say(std::to_string(infos.size()) + " shards: " + contents(all.tokens, all.documents, all.facts.text_bytes));
   return ExitCode::done;
 }
 
 ExitCode run_data_verify(const std::vector<std::string>& shards) {
-  int damaged = 0;
-  for (const std::string& path : list_files(shards, ".h5")) {
-    try {
-      const ShardReader shard(path);
-      shard.verify();
-      say(path + ": whole");
-    } catch (const DataError& e) {  // the others are still looked at
-      complain(e.what());
-      ++damaged;
+  ExitCode code = ExitCode::done;
+  for (const ShardVerdict& verdict : verify_shards(shards)) {
+    if (verdict.problem.empty()) {
+      say(verdict.path + ": whole");
+    } else {
+      complain(verdict.problem);
+      code = ExitCode::data;
     }
   }
-  return damaged == 0 ? ExitCode::done : ExitCode::data;
+  return code;
 }
 
 }  // namespace trireme

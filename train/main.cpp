@@ -158,10 +158,12 @@ class CommandLine {
     build->add_option("--validation", build_.validation, "Fraction of the documents to hold out")
         ->capture_default_str()
         ->check(number(0.0, 1.0));
-    build->add_option("--validation-input", build_.validation_inputs, "Files, directories or patterns to hold out; may be repeated")
-        ->allow_extra_args(false);
-    build->add_option("--shard-tokens", build_.shard_tokens, "Tokens of a shard")->check(number<int64_t>(1));
+    build->add_option("--validation-input", build_.validation_inputs, "Files, directories or patterns to hold out whole");
+    build->add_option("--shard-tokens", build_.shard_tokens, "Tokens of a shard, held in memory while it is made")
+        ->capture_default_str()
+        ->check(number<int64_t>(1));
     build->add_option("--threads", build_.threads, "0: all cores")->capture_default_str()->check(number<int64_t>(0, 4096));
+    build->add_flag("--replace", build_.replace, "Replaces the shards that the output directory holds");
     build
         ->add_option("--on-error", on_error_,
                      "What a document that cannot be read does: it is left out (skip) or ends the build (stop)")
@@ -185,14 +187,20 @@ class CommandLine {
     train->add_option("--vocab", learn_.vocab, "Entries")->capture_default_str()->check(number<int64_t>(257, 1 << 24));
     train->add_option("--field", learn_.field, "The text's field in a JSON line")->capture_default_str();
 
+    // The texts are what CLI11 leaves over: as an option of several values it would take "[1,2]" apart.
     CLI::App* encode =
-        add(tokenizer, "encode", "Prints the token ids of texts", [this] { return run_tokenizer_encode(tokenizer_, words_); });
+        add(tokenizer, "encode",
+            "Prints the token ids of texts, a line for each: trireme tokenizer encode bytes 'a text' 'another'; without texts: of "
+            "all of stdin",
+            [this] {
+              return run_tokenizer_encode(tokenizer_, app_.get_subcommand("tokenizer")->get_subcommand("encode")->remaining());
+            });
     encode->add_option("tokenizer", tokenizer_, "A tokenizer.json, or 'bytes'")->required();
-    encode->add_option("texts", words_, "One line of ids for each; without: all of stdin");
+    encode->allow_extras();
     CLI::App* decode =
-        add(tokenizer, "decode", "Prints the text of token ids", [this] { return run_tokenizer_decode(tokenizer_, words_); });
+        add(tokenizer, "decode", "Prints the text of token ids", [this] { return run_tokenizer_decode(tokenizer_, ids_); });
     decode->add_option("tokenizer", tokenizer_, "A tokenizer.json, or 'bytes'")->required();
-    decode->add_option("ids", words_, "Token ids; without: those on stdin");
+    decode->add_option("ids", ids_, "Token ids; without: those on stdin");
   }
 
   void add_checkpoint() {
@@ -250,7 +258,7 @@ class CommandLine {
   DataBuildOptions build_;
   TokenizerTrainOptions learn_;
   BenchOptions bench_;
-  std::vector<std::string> shards_, words_;
+  std::vector<std::string> shards_, ids_;
   std::string on_error_ = "stop", tokenizer_, from_, to_;
 };
 

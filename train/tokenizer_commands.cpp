@@ -2,6 +2,7 @@
 #include <charconv>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 
 #include "data/tokenizer_train.h"

@@ -1,75 +1,63 @@
 // The program itself, as a user starts it: help on every level, and one clear line with exit code 2 for what cannot be understood.
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <cstdio>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "test/catch.h"
+#include "test/data/scratch.h"
+#include "test/train/process.h"
 #include "train/keys.h"
 
 using namespace trireme;
 
 namespace {
 
-struct Outcome {
-  std::string out, err;
-  int code;
-};
-
-std::string drained(FILE* pipe) {
-  std::string all;
-  for (int c; (c = std::fgetc(pipe)) != EOF;) all += static_cast<char>(c);
-  return all;
-}
-
-// `arguments` as a shell takes them.
-Outcome started(const std::string& arguments) {
-  const std::string program = TRIREME_BUILD "/trireme " + arguments;
-  FILE* out = popen((program + " 2>/dev/null").c_str(), "r");
-  Outcome outcome{.out = drained(out), .err = "", .code = WEXITSTATUS(pclose(out))};
-  FILE* err = popen((program + " 2>&1 >/dev/null").c_str(), "r");
-  outcome.err = drained(err);
-  pclose(err);
-  return outcome;
+// `line`: words between spaces.
+Ended started(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  const Scratch scratch;
+  return run_trireme(scratch.path(), words);
 }
 
 }  // namespace
 
 TEST_CASE("help is there on every level, and the train command's explains every key") {
-  for (const char* level : {"",
-                            "train",
-                            "plan",
-                            "sample",
-                            "data",
-                            "data build",
-                            "data info",
-                            "data verify",
-                            "tokenizer",
-                            "tokenizer train",
-                            "tokenizer encode",
-                            "tokenizer decode",
-                            "checkpoint",
-                            "checkpoint list",
-                            "checkpoint verify",
-                            "checkpoint diff",
-                            "bench",
-                            "bench kernels",
-                            "bench step",
-                            "doctor"}) {
+  const std::vector<std::string> levels = {"",
+                                           "train",
+                                           "plan",
+                                           "sample",
+                                           "data",
+                                           "data build",
+                                           "data info",
+                                           "data verify",
+                                           "tokenizer",
+                                           "tokenizer train",
+                                           "tokenizer encode",
+                                           "tokenizer decode",
+                                           "checkpoint",
+                                           "checkpoint list",
+                                           "checkpoint verify",
+                                           "checkpoint diff",
+                                           "bench",
+                                           "bench kernels",
+                                           "bench step",
+                                           "doctor"};
+  for (const std::string& level : levels) {
     INFO(level);
-    const Outcome help = started(std::string(level) + " --help");
+    const Ended help = started(level + " --help");
     CHECK(help.code == 0);
     CHECK(help.err.empty());
-    CHECK_THAT(help.out, ContainsSubstring("Usage: trireme" + std::string(*level ? " " : "") + level));
+    CHECK_THAT(help.out, ContainsSubstring(level.empty() ? "Usage: trireme " : "Usage: trireme " + level));
   }
   const std::string help = started("train --help").out;
   for (const Key& key : list_keys({})) CHECK_THAT(help, ContainsSubstring("  " + key.full() + " = "));
 }
 
 TEST_CASE("the version is one line") {
-  const Outcome version = started("--version");
+  const Ended version = started("--version");
   CHECK(version.code == 0);
   CHECK(version.out.starts_with("trireme "));
   CHECK(std::ranges::count(version.out, '\n') == 1);
@@ -108,26 +96,108 @@ TEST_CASE("a command line that cannot be understood is one line and exit code 2"
       {"checkpoint diff a", "trireme checkpoint diff: b is required"},
       {"doctor now", "now"},
       {"train /no/such.yaml", "/no/such.yaml: cannot be read: No such file or directory"},
-      {"plan " TRIREME_SOURCE "/configs/quickstart.yaml --set model.heads=3",
-       TRIREME_SOURCE "/configs/quickstart.yaml:9: model.kv_heads = 2: must divide model.heads = 3"},
+      {"plan " TRIREME_SOURCE "/configs/llama3-8b.yaml --set model.heads=7", "model.kv_heads = 8: must divide model.heads = 7"},
   };
   for (const auto& [arguments, line] : cases) {
     INFO(arguments);
-    const Outcome refused = started(arguments);
+    const Ended refused = started(arguments);
     CHECK(refused.code == 2);
     CHECK(refused.out.empty());
     CHECK_THAT(refused.err, ContainsSubstring(line));
-    const bool config = std::string(arguments).find("heads=3") != std::string::npos;  // two problems, two lines
+    const bool config = std::string(arguments).find("heads=7") != std::string::npos;  // two problems, two lines
     CHECK(std::ranges::count(refused.err, '\n') == (config ? 2 : 1));
   }
 }
 
 TEST_CASE("texts go to token ids and back on the command line") {
-  CHECK(started("tokenizer encode bytes 'hi there' ''").out == "104 105 32 116 104 101 114 101\n\n");
-  CHECK(started("tokenizer encode bytes < /dev/null").out == "\n");
-  CHECK(started("tokenizer decode bytes 104 105").out == "hi\n");
-  CHECK(started("tokenizer decode bytes 999").code == 3);
-  CHECK(started("tokenizer encode /no/such.json x").code == 3);
+  const Scratch scratch;
+  const auto tokenizer = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "tokenizer");
+    return run_trireme(scratch.path(), words);
+  };
+  CHECK(tokenizer({"encode", "bytes", "hi there", ""}).out == "104 105 32 116 104 101 114 101\n\n");
+  CHECK(tokenizer({"encode", "bytes", "[1,2]", "-x"}).out == "91 49 44 50 93\n45 120\n");
+  CHECK(tokenizer({"encode", "bytes"}).out == "\n");  // of an empty stdin
+  CHECK(tokenizer({"decode", "bytes", "104", "105"}).out == "hi\n");
+  CHECK(tokenizer({"decode", "bytes", "999"}).code == 3);
+  CHECK(tokenizer({"encode", "/no/such.json", "x"}).code == 3);
+}
+
+TEST_CASE("shards are built, told about and verified; a damaged one does not hide the others") {
+  const Scratch scratch;
+  std::string words;
+  for (int i = 0; i < 2000; ++i) words += "word" + std::to_string(i % 97) + (i % 10 == 9 ? "\n" : " ");
+  write_text(scratch / "a.txt", words);
+  write_text(scratch / "b.txt", "held out");
+  const auto run = [&](const std::vector<std::string>& arguments) { return run_trireme(scratch.path(), arguments); };
+
+  const Ended learned = run({"tokenizer", "train", "a.txt", "--vocab", "300", "--output", "t.json"});
+  REQUIRE(learned.code == 0);
+  CHECK_THAT(learned.out, ContainsSubstring("t.json: 300 entries from "));
+  const std::vector<std::string> build = {
+      "data",  "build",          "a.txt", "--output",  "out", "--tokenizer", "t.json", "--validation-input",
+      "b.txt", "--shard-tokens", "3000",  "--threads", "1"};
+  const Ended built = run(build);
+  REQUIRE(built.code == 0);
+  CHECK_THAT(built.out, ContainsSubstring("out/train-00000.h5") && ContainsSubstring("\nvalidation: "));
+  CHECK(run(build).code != 0);  // never over shards that are there
+  std::vector<std::string> again = build;
+  again.push_back("--replace");
+  CHECK(run(again).code == 0);
+
+  const Ended info = run({"data", "info", "out"});
+  CHECK(info.code == 0);
+  CHECK_THAT(info.out, ContainsSubstring("out/validation-00000.h5: ") && ContainsSubstring(" shards: ") &&
+                           ContainsSubstring("vocabulary 300"));
+  CHECK(run({"data", "verify", "out"}).code == 0);
+  std::string bytes = read_text(scratch / "out/train-00000.h5");
+  bytes[bytes.size() - 100] ^= 1;
+  write_text(scratch / "out/train-00000.h5", bytes);
+  const Ended verified = run({"data", "verify", "out"});
+  CHECK(verified.code == 3);
+  CHECK_THAT(verified.err, ContainsSubstring("out/train-00000.h5"));
+  CHECK_THAT(verified.out, ContainsSubstring("out/validation-00000.h5: whole"));
+
+  again[4] = "other";
+  again.insert(again.end(), {"--validation", "0.5"});
+  const Ended both = run(again);
+  CHECK(both.code == 2);
+  CHECK(both.err == "--validation and --validation-input: give one of them\n");
+}
+
+TEST_CASE("the checkpoints of a run are listed, verified and compared") {
+  const Scratch scratch;
+  std::string words;
+  for (int i = 0; i < 500; ++i) words += "word" + std::to_string(i * 31 % 97) + " ";
+  write_text(scratch / "a.txt", words);
+  write_text(scratch / "tiny.yaml",
+             "kernels: {dtype: f32, threads: 1}\n"
+             "model: {layers: 1, width: 16, heads: 2, vocab: 257, context: 16}\n"
+             "data: {train: out, tokenizer: bytes}\n"
+             "checkpoint: {every: 2}\n"
+             "train: {name: tiny, steps: 4, batch: 2, warmup: 1}\n");
+  const auto run = [&](const std::vector<std::string>& arguments) { return run_trireme(scratch.path(), arguments); };
+  REQUIRE(run({"data", "build", "a.txt", "--output", "out", "--tokenizer", "bytes"}).code == 0);
+  const Ended trained = run({"train", "tiny.yaml"});
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+
+  const Ended list = run({"checkpoint", "list", "runs/tiny"});
+  CHECK(list.code == 0);
+  CHECK_THAT(list.out, ContainsSubstring("step 2  ") && ContainsSubstring("step 4  ") && ContainsSubstring(" tensors, "));
+  CHECK(run({"checkpoint", "diff", "runs/tiny", "runs/tiny/checkpoints/step-00000004"}).code == 0);
+  const Ended differ = run({"checkpoint", "diff", "runs/tiny", "runs/tiny/checkpoints/step-00000002"});
+  CHECK(differ.code == 4);
+  CHECK_THAT(differ.err, ContainsSubstring("differ: "));
+
+  const std::string shard = scratch / "runs/tiny/checkpoints/step-00000002/shard-00000.h5";
+  std::string bytes = read_text(shard);
+  bytes[bytes.size() / 2] ^= 1;
+  write_text(shard, bytes);
+  const Ended verified = run({"checkpoint", "verify", "runs/tiny"});
+  CHECK(verified.code == 4);
+  CHECK_THAT(verified.err, ContainsSubstring("step-00000002"));
+  CHECK_THAT(verified.out, ContainsSubstring("step 4  ") && ContainsSubstring("whole"));
 }
 
 TEST_CASE("commands on things that are not there end with the code of their kind") {
