@@ -1,6 +1,6 @@
-#include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "checkpoint/digest.h"

@@ -4,7 +4,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <set>
 
 #include "checkpoint/reader.h"
 #include "state.h"

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "checkpoint/reader.h"
 #include "state.h"
