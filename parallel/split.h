@@ -9,10 +9,10 @@
 namespace trireme {
 
 struct NamedShard {
-  std::string name;                    // "layers.3.attention.q": unique in the model
-  std::vector<int64_t> global_shape;   // of the whole tensor
-  std::vector<int64_t> offset;         // of the piece's first element in it; same length
-  Tensor local;                        // the piece
+  std::string name;                   // "layers.3.attention.q": unique in the model
+  std::vector<int64_t> global_shape;  // of the whole tensor
+  std::vector<int64_t> offset;        // of the piece's first element in it; same length
+  Tensor local;                       // the piece
 };
 
 }  // namespace trireme
