@@ -1,10 +1,9 @@
 // trireme data build, info, verify.
-#include <omp.h>
-
 #include <algorithm>
 #include <optional>
 
 #include "data/build.h"
+#include "kernels/device.h"
 #include "train/commands.h"
 #include "train/log.h"
 
@@ -29,7 +28,9 @@ void say_split(const std::string& name, const SplitSummary& split) {
 ExitCode run_data_build(const DataBuildOptions& options) {
   if (options.validation > 0 && !options.validation_inputs.empty())
     throw ConfigError("--validation and --validation-input: give one of them");
-  if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
+  KernelsConfig cpu{.device = DeviceChoice::cpu};
+  cpu.threads = options.threads;
+  open_device(cpu, 1);  // sets the number of threads
   const auto tokenizer = open_tokenizer(options.tokenizer);
   const BuildOptions build{.inputs = options.inputs,
                            .validation_inputs = options.validation_inputs,

@@ -6,7 +6,6 @@
 #include <exception>
 #include <functional>
 #include <limits>
-#include <new>
 #include <sstream>
 
 #include "train/commands.h"
