@@ -4,6 +4,8 @@
 // so the bits do not depend on the number of threads. Scratch of a thread: four f32 copies of the head's keys, and one tile.
 #include <omp.h>
 
+#include <cmath>
+
 #include "kernels/cpu/attention_panel.h"
 #include "kernels/device.h"
 #include "kernels/ops/attention.h"
@@ -49,7 +51,7 @@ struct Rows {
     for (int64_t j = 0; j < keys; ++j, scores += kColumns, dp += kColumns)
 #pragma omp simd
       for (int64_t c = 0; c < kColumns; ++c) {
-        const float p = fast_exp(scores[c] - lse[c]);
+        const float p = softmax_exp(scores[c] - lse[c]);
         scores[c] = p;
         dp[c] = p * (dp[c] - delta[c]);
       }

@@ -3,6 +3,8 @@
 // once per chunk of panels, and reread from L2.
 #include <omp.h>
 
+#include <cmath>
+
 #include "kernels/cpu/attention_panel.h"
 #include "kernels/device.h"
 #include "kernels/ops/attention.h"
@@ -44,14 +46,14 @@ struct Running {
     store(total, high[0]), store(total + kLanes, high[1]);
 #pragma omp simd
     for (int64_t c = 0; c < kColumns; ++c) {
-      factor[c] = fast_exp(top[c] - total[c]);
+      factor[c] = softmax_exp(top[c] - total[c]);
       top[c] = total[c];
       total[c] = sum[c] * factor[c];
     }
     for (int64_t j = 0; j < keys; ++j)
 #pragma omp simd
       for (int64_t c = 0; c < kColumns; ++c) {
-        const float p = fast_exp(scores[j * kColumns + c] - top[c]);
+        const float p = softmax_exp(scores[j * kColumns + c] - top[c]);
         scores[j * kColumns + c] = p;
         total[c] += p;
       }
@@ -140,48 +142,74 @@ void attend_panels(const Cpu& cpu, const AttentionForward& op, const AttentionSi
   }
 }
 
-// One query at the end of many keys, as in generation: too little for a panel, so the keys are read where they lie.
-template <class T>
-void attend_last(const AttentionForward& op, const AttentionSizes& sizes, int64_t row, int64_t head, float* memory) {
-  const int64_t kv = head / sizes.group, pair = head % sizes.group, size = sizes.head_size, step = sizes.kv_heads * size;
-  const Panel panel(op, sizes, row, pair);
-  const T* k = op.k.as<T>() + sizes.key_at(row, kv, panel.begin);
-  const T* v = op.v.as<T>() + sizes.key_at(row, kv, panel.begin);
-  float *const q = memory, *const out = memory + sizes.padded;
-  pack_row(op.q.as<T>() + sizes.pair_at(row, kv, pair), q, sizes, op.scale);
-  std::fill_n(out, size, 0.0f);
-  float top = kNothing, sum = 0, scores[kTileKeys];
-  for (int64_t left = panel.end - panel.begin; left > 0; left -= kTileKeys) {
-    const int64_t keys = std::min(kTileKeys, left);
-    float high = top;
+// One query at the end of many keys, as in generation: too little for a panel, so the keys are read where they lie, a tile for all
+// heads in turn: in the order of memory.
+struct LastQuery {
+  float *q, *out;  // [D]: q scaled; the sum of exp(score - top) v so far
+  float &top, &sum;
+
+  static int64_t floats(const AttentionSizes& sizes) { return 2 * sizes.padded + 16; }
+  LastQuery(float* memory, const AttentionSizes& sizes)
+      : q(memory), out(q + sizes.padded), top(out[sizes.padded]), sum(out[sizes.padded + 1]) {}
+
+  // Takes in `keys` keys that lie `step` elements apart.
+  template <class T>
+  void add(const T* k, const T* v, int64_t keys, int64_t step, int64_t size) const {
+    float scores[kTileKeys], high = top, total = 0;
     for (int64_t j = 0; j < keys; ++j, k += step) {
+      prefetch_row(k + kAhead * step, size);
       float score = 0;
 #pragma omp simd reduction(+ : score)
       for (int64_t d = 0; d < size; ++d) score += q[d] * to_float(k[d]);
       scores[j] = score;
       high = std::max(high, score);
     }
-    const float factor = fast_exp(top - high);
-    top = high;
-    sum *= factor;
+    const float factor = softmax_exp(top - high);
     for (int64_t d = 0; d < size; ++d) out[d] *= factor;
     for (int64_t j = 0; j < keys; ++j, v += step) {
-      const float p = fast_exp(scores[j] - top);
-      sum += p;
+      prefetch_row(v + kAhead * step, size);
+      const float p = softmax_exp(scores[j] - high);
+      total += p;
 #pragma omp simd
       for (int64_t d = 0; d < size; ++d) out[d] += p * to_float(v[d]);
     }
+    top = high;
+    sum = sum * factor + total;
   }
-  write_pair<T>(op, sizes, out, top, sum, row, kv, pair);
+};
+
+// Heads [first, last) of a row.
+template <class T>
+void attend_last(const AttentionForward& op, const AttentionSizes& sizes, int64_t row, int64_t first, int64_t last, float* memory) {
+  const int64_t size = sizes.head_size;
+  const Panel panel(op, sizes, row, 0);
+  const auto query = [&](int64_t head) { return LastQuery(memory + (head - first) * LastQuery::floats(sizes), sizes); };
+  for (int64_t head = first; head < last; ++head) {
+    const LastQuery last_query = query(head);
+    pack_row(op.q.as<T>() + (row * sizes.heads + head) * size, last_query.q, sizes, op.scale);
+    std::fill_n(last_query.out, size, 0.0f);
+    last_query.top = kNothing, last_query.sum = 0;
+  }
+  for (int64_t key = panel.begin; key < panel.end; key += kTileKeys)
+    for (int64_t head = first; head < last; ++head) {
+      const int64_t at = sizes.key_at(row, head / sizes.group, key), keys = std::min(kTileKeys, panel.end - key);
+      query(head).add(op.k.as<T>() + at, op.v.as<T>() + at, keys, sizes.kv_heads * size, size);
+    }
+  for (int64_t head = first; head < last; ++head) {
+    const LastQuery done = query(head);
+    write_pair<T>(op, sizes, done.out, done.top, done.sum, row, head / sizes.group, head % sizes.group);
+  }
 }
 
 template <class T>
 void attend_last(const Cpu& cpu, const AttentionForward& op, const AttentionSizes& sizes) {
-  const int threads = omp_get_max_threads();
-  float* memory = reinterpret_cast<float*>(cpu.workspace->reserve(threads * 2 * sizes.padded * 4));
-#pragma omp parallel for num_threads(threads)
-  for (int64_t i = 0; i < sizes.rows * sizes.heads; ++i)
-    attend_last<T>(op, sizes, i / sizes.heads, i % sizes.heads, memory + omp_get_thread_num() * 2 * sizes.padded);
+  const int64_t parts = std::clamp<int64_t>(omp_get_max_threads() / sizes.rows, 1, sizes.heads), stride = LastQuery::floats(sizes);
+  float* memory = reinterpret_cast<float*>(cpu.workspace->reserve(sizes.rows * sizes.heads * stride * 4));
+#pragma omp parallel for
+  for (int64_t i = 0; i < sizes.rows * parts; ++i) {
+    const int64_t row = i / parts, first = sizes.heads * (i % parts) / parts, last = sizes.heads * (i % parts + 1) / parts;
+    attend_last<T>(op, sizes, row, first, last, memory + (row * sizes.heads + first) * stride);
+  }
 }
 
 }  // namespace

@@ -107,17 +107,22 @@ inline void unpack_row(const float* from, T* to, const AttentionSizes& sizes, fl
 // Floats of a head's packed keys: rows of `padded` floats and kRows rows more, since products take kRows at a time.
 inline int64_t packed_keys(const AttentionSizes& sizes) { return (sizes.keys + kRows) * sizes.padded; }
 
+// Asks for a row that is read kAhead rows later: the rows of one head are too far apart for the hardware to see a stream. Past the
+// last row this is harmless.
+inline constexpr int64_t kAhead = 8;
 template <class T>
-inline void prefetch_row(const T* row, const AttentionSizes& sizes) {
-  for (int64_t d = 0; d < sizes.head_size; d += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + d);
+inline void prefetch_row(const T* row, int64_t size) {
+  for (int64_t d = 0; d < size; d += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + d);
 }
 
 // Keys (or values) [begin, end) of a head, then kRows rows of zeros.
 template <class T>
 inline void pack_keys(const T* from, float* to, const AttentionSizes& sizes, int64_t row, int64_t kv, int64_t begin, int64_t end) {
-  for (int64_t j = begin; j < end; ++j, to += sizes.padded) {
-    prefetch_row(from + sizes.key_at(row, kv, std::min(j + 8, end - 1)), sizes);
-    pack_row(from + sizes.key_at(row, kv, j), to, sizes);
+  const T* at = from + sizes.key_at(row, kv, begin);
+  const int64_t step = sizes.kv_heads * sizes.head_size;
+  for (int64_t j = begin; j < end; ++j, at += step, to += sizes.padded) {
+    prefetch_row(at + kAhead * step, sizes.head_size);
+    pack_row(at, to, sizes);
   }
   std::fill_n(to, kRows * sizes.padded, 0.0f);
 }

@@ -45,9 +45,9 @@ LogSumExp log_sum_exp(const float* x, int64_t n) {
     std::fill_n(high, kLanes, top);
     in_lanes(x, count, [&](int64_t lane, float value) { high[lane] = value > high[lane] ? value : high[lane]; });
     const float higher = *std::max_element(high, high + kLanes);
-    sum *= fast_exp(top - higher);
+    sum *= softmax_exp(top - higher);
     top = higher;
-    in_lanes(x, count, [&](int64_t lane, float value) { part[lane] += fast_exp(value - higher); });
+    in_lanes(x, count, [&](int64_t lane, float value) { part[lane] += softmax_exp(value - higher); });
     sum += std::accumulate(part, part + kLanes, 0.0f);
   }
   return {top, std::log(sum)};
@@ -82,9 +82,9 @@ void launch(const Cpu&, const CrossEntropyBackward& op) {
         continue;
       }
       const float lse = op.lse.as<float>()[n], factor = op.scale * (1 + 2 * op.z_loss * lse);
-      const float at_target = fast_exp(logits[targets[n]] - lse) * factor - op.scale;  // read before dlogits writes over it
+      const float at_target = softmax_exp(logits[targets[n]] - lse) * factor - op.scale;  // read before dlogits writes over it
 #pragma omp simd
-      for (int64_t i = 0; i < classes; ++i) dlogits[i] = to<T>(fast_exp(logits[i] - lse) * factor);
+      for (int64_t i = 0; i < classes; ++i) dlogits[i] = to<T>(softmax_exp(logits[i] - lse) * factor);
       dlogits[targets[n]] = to<T>(at_target);
     }
   });

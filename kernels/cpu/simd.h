@@ -100,6 +100,23 @@ inline float fast_exp(float x) {
   return p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((k - half + 127) << 23);
 }
 
+// exp(x) for a softmax: as fast_exp up to x = 88, but 0 where the result would be subnormal. It needs two thirds of the instructions.
+inline float softmax_exp(float x) {
+  constexpr float kShift = 0x1.8p23f;
+  const float shifted = x * 1.44269504f + kShift;
+  const float n = shifted - kShift;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);  // n sits in the low bits
+  return x < -87.3365f ? 0.0f : p * power;
+}
+
 // 1 / (1 + exp(-x)); GELU's tanh form is x * sigmoid(2 u), since (1 + tanh(u)) / 2 = sigmoid(2 u).
 inline float fast_sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
 

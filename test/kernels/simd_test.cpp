@@ -50,6 +50,23 @@ TEST_CASE("fast_exp of the extremes: zero, infinity and NaN") {
   CHECK((fast_sigmoid(-kInfinity) == 0 && fast_sigmoid(kInfinity) == 1 && fast_sigmoid(0) == 0.5f));
 }
 
+TEST_CASE("softmax_exp is right to 1e-7, zero where exp is no normal float, and lets a NaN through") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> x{0, -0.0f, kNan, -kNan, -87.3366f, -88, -104, -1e4f, -1e30f, -kInfinity};
+  for (uint64_t i = 0; i < 200000; ++i) x.push_back(static_cast<float>(-87.336 + 175.336 * unit(philox64(3, i))));
+  std::vector<float> y(x.size());
+#pragma omp simd
+  for (size_t i = 0; i < x.size(); ++i) y[i] = softmax_exp(x[i]);
+  CHECK((y[0] == 1 && y[1] == 1 && std::isnan(y[2]) && std::isnan(y[3])));
+  for (size_t i = 4; i < 10; ++i) CHECK(y[i] == 0);
+  double worst = 0;
+  for (size_t i = 10; i < x.size(); ++i) {
+    const double wanted = std::exp(static_cast<double>(x[i]));
+    worst = std::max(worst, std::abs(static_cast<double>(y[i]) - wanted) / wanted);
+  }
+  CHECK(worst < 1e-7);
+}
+
 TEST_CASE("rounding to bf16 in vectors is the scalar rounding for every upper half and the ties around it") {
   std::vector<float> x;
   for (uint32_t upper = 0; upper < 0x10000; ++upper)
