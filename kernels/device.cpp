@@ -68,6 +68,8 @@ Device::Device(Place place, CpuFacts facts)
       compute_(place == Place::none ? Stream(tally_)
                                     : Stream(Cpu{.workspace = &workspace_, .bf16_products = facts_.bf16_products()}, nullptr)) {}
 
+int Device::threads() const { return omp_get_max_threads(); }
+
 void Device::measure(bool on) {
   tally_.clear();
   if (place_ == Place::none) return;

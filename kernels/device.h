@@ -11,8 +11,8 @@ namespace trireme {
 
 // What this machine's processor offers, read once.
 struct CpuFacts {
-  std::string name;          // as the processor calls itself
-  int cores = 1;             // this process may use (affinity respected)
+  std::string name;  // as the processor calls itself
+  int cores = 1;     // this process may use (affinity respected)
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
   int64_t memory_bytes = 0;  // physical memory, or the cgroup's limit where it is lower
   // The instructions bf16 products use, for people: "AMX", "AVX512-BF16" or "none (products convert to f32)".
@@ -62,6 +62,7 @@ class Device {
 
   Place place() const { return place_; }
   const CpuFacts& cpu() const { return facts_; }
+  int threads() const;  // of OpenMP, on Place::cpu
   Stream& compute() { return compute_; }
   Ledger& ledger() { return ledger_; }
   int64_t workspace_bytes() const { return workspace_.bytes(); }

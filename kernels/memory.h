@@ -1,5 +1,5 @@
-// Who owns memory: Buffer alone. Arena hands out tensors of one Buffer in order; Frame gives temporaries back at the end of a scope.
-// On Place::none a Buffer has a size and no memory, so that the plan walks the very code that will run.
+// Who owns memory: Buffer alone. Arena hands out tensors of one Buffer in order; Frame gives temporaries back at the end of a
+// scope. On Place::none a Buffer has a size and no memory, so that the plan walks the very code that will run.
 #pragma once
 
 #include <algorithm>
@@ -83,9 +83,7 @@ struct Arenas {
         optimizer(device, sizes.optimizer, "optimizer"),
         activations(device, sizes.activations, "activations"),
         temporaries(device, sizes.temporaries, "temporaries") {}
-  ArenaSizes peaks() const {
-    return {weights.peak(), gradients.peak(), optimizer.peak(), activations.peak(), temporaries.peak()};
-  }
+  ArenaSizes peaks() const { return {weights.peak(), gradients.peak(), optimizer.peak(), activations.peak(), temporaries.peak()}; }
 };
 
 }  // namespace trireme

@@ -1,7 +1,7 @@
 // The door: run(stream, Op{...}) is the only way to execute an operation.
 //
-// An op is a struct: a name, tensors (outputs first), options, visit() listing its tensors, check() for shapes and dtypes, and flops()
-// where it multiplies matrices. Behind the door stands one overload per back-end, found by argument-dependent lookup:
+// An op is a struct: a name, tensors (outputs first), options, visit() listing its tensors, check() for shapes and dtypes, and
+// flops() where it multiplies matrices. Behind the door stands one overload per back-end, found by argument-dependent lookup:
 //     void launch(const Cpu&, const Op&);
 // Conventions of the house: a backward ADDS to weight gradients (listed under t.add) and OVERWRITES everything else. Weight
 // gradients are f32. Outputs never alias inputs unless the op says so. A field without a default is required.
@@ -21,19 +21,25 @@ class Door {
   Door(const Stream& stream, const char* op, std::source_location at) : stream_(stream), op_(op), at_(at) {}
 
   template <class... Tensors>
-  void in(const Tensors&... tensors) { (pass(tensors, 1), ...); }
+  void in(const Tensors&... tensors) {
+    (pass(tensors, 1), ...);
+  }
   template <class... Tensors>
-  void out(const Tensors&... tensors) { (pass(tensors, 1), ...); }
+  void out(const Tensors&... tensors) {
+    (pass(tensors, 1), ...);
+  }
   template <class... Tensors>
-  void add(const Tensors&... tensors) { (pass(tensors, 2), ...); }
+  void add(const Tensors&... tensors) {
+    (pass(tensors, 2), ...);
+  }
 
   double bytes() const { return bytes_; }
 
  private:
   void pass(const Tensor& t, int times) {
     if (!t.present()) return;
-    require(t.place() == stream_.place(), text(op_, ": a tensor of place ", name_of(t.place()), " on a lane of place ",
-                                               name_of(stream_.place())), at_);
+    require(t.place() == stream_.place(),
+            text(op_, ": a tensor of place ", name_of(t.place()), " on a lane of place ", name_of(stream_.place())), at_);
     require(t.data() != nullptr || t.place() == Place::none || t.size() == 0, text(op_, ": a tensor without memory"), at_);
     bytes_ += static_cast<double>(times * t.bytes());
   }

@@ -12,8 +12,8 @@ namespace trireme {
 // What a lane has executed, by op name. Seconds are measured only where a Tally is asked for on a real place.
 struct OpCount {
   int64_t calls = 0;
-  double flops = 0;    // multiplications and additions of matrix products and attention; 0 for elementwise ops
-  double bytes = 0;    // inputs read once, outputs written once, updated tensors both
+  double flops = 0;  // multiplications and additions of matrix products and attention; 0 for elementwise ops
+  double bytes = 0;  // inputs read once, outputs written once, updated tensors both
   double seconds = 0;
 };
 using Tally = std::map<std::string, OpCount>;

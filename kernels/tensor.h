@@ -64,8 +64,8 @@ class Tensor {
     return n;
   }
   int64_t bytes() const { return size() * bytes_of(dtype_); }
-  int64_t cols() const { return dims_ == 0 ? 0 : shape_[dims_ - 1]; }           // the last dim
-  int64_t rows() const { return cols() == 0 ? 0 : size() / cols(); }            // the product of all others
+  int64_t cols() const { return dims_ == 0 ? 0 : shape_[dims_ - 1]; }  // the last dim
+  int64_t rows() const { return cols() == 0 ? 0 : size() / cols(); }   // the product of all others
 
   void* data() const { return data_; }
   template <class T>
@@ -82,8 +82,8 @@ class Tensor {
   }
   // Rows [begin, end) of the first dim.
   Tensor slice(int64_t begin, int64_t end, std::source_location at = std::source_location::current()) const {
-    require(present() && 0 <= begin && begin <= end && end <= shape_[0],
-            text("slice [", begin, ", ", end, ") of ", shape_text()), at);
+    require(present() && 0 <= begin && begin <= end && end <= shape_[0], text("slice [", begin, ", ", end, ") of ", shape_text()),
+            at);
     Tensor t = *this;
     t.shape_[0] = end - begin;
     const int64_t row = shape_[0] == 0 ? 0 : size() / shape_[0];
@@ -115,7 +115,8 @@ class Tensor {
 // For an op's check(): `t` has exactly this shape (and dtype).
 inline void expect(const Tensor& t, const char* name, std::initializer_list<int64_t> shape,
                    std::source_location at = std::source_location::current()) {
-  if (t.has_shape(shape)) [[likely]] return;
+  if (t.has_shape(shape)) [[likely]]
+    return;
   std::string wanted;
   for (const int64_t n : shape) wanted += (wanted.empty() ? "" : ", ") + std::to_string(n);
   throw Error(text(name, " is ", t.shape_text(), ", expected [", wanted, "]"), at);

@@ -7,20 +7,20 @@
 namespace trireme {
 
 struct AttentionWeights {
-  Tensor qkv;               // [(H + 2 K) D, C]: rows of q, then k, then v
-  Tensor qkv_bias;          // [(H + 2 K) D], gpt2 and qkv_bias only
-  Tensor q_gain, k_gain;    // [D], qk_norm only
-  Tensor out;               // [C, H D]
-  Tensor out_bias;          // [C], gpt2 only
+  Tensor qkv;             // [(H + 2 K) D, C]: rows of q, then k, then v
+  Tensor qkv_bias;        // [(H + 2 K) D], gpt2 and qkv_bias only
+  Tensor q_gain, k_gain;  // [D], qk_norm only
+  Tensor out;             // [C, H D]
+  Tensor out_bias;        // [C], gpt2 only
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config);
 };
 
 struct AttentionSaved {
-  Tensor q, k, v;           // [N, H, D], [N, K, D], [N, K, D] as attention reads them
-  Tensor q_raw, k_raw;      // before the norm, qk_norm only
+  Tensor q, k, v;               // [N, H, D], [N, K, D], [N, K, D] as attention reads them
+  Tensor q_raw, k_raw;          // before the norm, qk_norm only
   Tensor q_inverse, k_inverse;  // [N H], [N K] f32, qk_norm only
-  Tensor mixed;             // [N, H D] what attention made
-  Tensor lse;               // [B, H, T] f32
+  Tensor mixed;                 // [N, H D] what attention made
+  Tensor lse;                   // [B, H, T] f32
   // Keys and values to attend to, [1, S, K, D] each, where they are more than this pass's own: decoding with a cache.
   Tensor cached_k, cached_v;
   void take(Arena& arena, const ModelConfig& config, int64_t rows, int64_t context, Dtype dtype);
@@ -29,7 +29,7 @@ struct AttentionSaved {
 // y [N, C] = attention(x [N, C]).
 void attention_forward(Pass& pass, const AttentionWeights& weights, const AttentionSaved& saved, Tensor x, Tensor y);
 // dx [N, C] from dy [N, C]; adds to gradients.
-void attention_backward(Pass& pass, const AttentionWeights& weights, AttentionWeights& gradients, const AttentionSaved& saved, Tensor x,
-                        Tensor dy, Tensor dx);
+void attention_backward(Pass& pass, const AttentionWeights& weights, AttentionWeights& gradients, const AttentionSaved& saved,
+                        Tensor x, Tensor dy, Tensor dx);
 
 }  // namespace trireme

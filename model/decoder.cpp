@@ -34,7 +34,8 @@ void Decoder::feed(Stream& stream, std::span<const int32_t> tokens) {
 void Decoder::feed_chunk(Stream& stream, std::span<const int32_t> tokens) {
   const int64_t n = static_cast<int64_t>(tokens.size()), end = length_ + n;
   if (tokens_.data() != nullptr) std::copy(tokens.begin(), tokens.end(), tokens_.as<int32_t>() + length_);
-  const Microbatch batch{.rows = 1, .context = n, .tokens = tokens_.slice(length_, end), .positions = positions_.slice(length_, end)};
+  const Microbatch batch{
+      .rows = 1, .context = n, .tokens = tokens_.slice(length_, end), .positions = positions_.slice(length_, end)};
   Pass pass{.stream = stream, .temporaries = temporaries_, .config = config_, .batch = batch, .rope = rope_, .dtype = dtype_};
   const Frame frame(temporaries_);
   Tensor delta = pass.temporary(config_.width), x = pass.temporary(config_.width), next = pass.temporary(config_.width);

@@ -14,13 +14,13 @@ class Decoder {
 
   // To be filled from a checkpoint before the first feed.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  int64_t length() const { return length_; }           // tokens in the cache
+  int64_t length() const { return length_; }  // tokens in the cache
   int64_t capacity() const { return config_.context; }
   void clear() { length_ = 0; }
 
   // Appends tokens (each in [0, vocab); at most capacity() - length() of them, else Error) and computes logits() after the last.
   void feed(Stream& stream, std::span<const int32_t> tokens);
-  Tensor logits() const { return logits_; }            // [1, V] f32
+  Tensor logits() const { return logits_; }  // [1, V] f32
 
  private:
   void feed_chunk(Stream& stream, std::span<const int32_t> tokens);
@@ -30,8 +30,8 @@ class Decoder {
   Arena& temporaries_;
   StageWeights weights_;
   std::vector<Parameter> parameters_;
-  Tensor rope_, tokens_, positions_;                   // [context, D/2, 2], [context] i32, [context] i32
-  std::vector<Tensor> k_, v_;                          // [context, K, D] of each layer
+  Tensor rope_, tokens_, positions_;  // [context, D/2, 2], [context] i32, [context] i32
+  std::vector<Tensor> k_, v_;         // [context, K, D] of each layer
   Tensor logits_;
   int64_t length_ = 0;
 };

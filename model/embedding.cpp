@@ -11,12 +11,17 @@ void EmbeddingWeights::declare(const WeightVisitor& visit, const std::string& na
 }
 
 void embedding_forward(Pass& pass, const EmbeddingWeights& weights, Tensor x) {
-  run(pass.stream, EmbeddingForward{.x = x, .tokens = pass.batch.tokens, .table = weights.table,
-                                    .positions = weights.positions ? pass.batch.positions : Tensor{}, .position_table = weights.positions});
+  run(pass.stream, EmbeddingForward{.x = x,
+                                    .tokens = pass.batch.tokens,
+                                    .table = weights.table,
+                                    .positions = weights.positions ? pass.batch.positions : Tensor{},
+                                    .position_table = weights.positions});
 }
 
 void embedding_backward(Pass& pass, EmbeddingWeights& gradients, Tensor dx) {
-  run(pass.stream, EmbeddingBackward{.dtable = gradients.table, .dposition_table = gradients.positions, .dx = dx,
+  run(pass.stream, EmbeddingBackward{.dtable = gradients.table,
+                                     .dposition_table = gradients.positions,
+                                     .dx = dx,
                                      .tokens = pass.batch.tokens,
                                      .positions = gradients.positions ? pass.batch.positions : Tensor{}});
 }

@@ -6,8 +6,8 @@
 namespace trireme {
 
 struct EmbeddingWeights {
-  Tensor table;             // [V, C]
-  Tensor positions;         // [context, C], gpt2 only
+  Tensor table;      // [V, C]
+  Tensor positions;  // [context, C], gpt2 only
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config);
 };
 

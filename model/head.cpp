@@ -17,7 +17,8 @@ struct Chunk {
 };
 
 // Computes each chunk's logits and losses, hands it to `then`, and adds the losses up.
-void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss, const std::function<void(const Chunk&)>& then) {
+void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss,
+                    const std::function<void(const Chunk&)>& then) {
   const Frame frame(pass.temporaries);
   const int64_t n = pass.size(), vocab = pass.config.vocab, rows = head_chunk_rows(n, vocab);
   const float z_loss = static_cast<float>(pass.config.z_loss);
@@ -26,11 +27,17 @@ void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const Loss
   Tensor logits = pass.temporaries.take(Dtype::f32, {rows, vocab});
   for (int64_t begin = 0; begin < n; begin += rows) {
     const int64_t end = std::min(n, begin + rows);
-    const Chunk chunk{.begin = begin, .end = end, .logits = logits.slice(0, end - begin), .lse = lse.slice(begin, end),
+    const Chunk chunk{.begin = begin,
+                      .end = end,
+                      .logits = logits.slice(0, end - begin),
+                      .lse = lse.slice(begin, end),
                       .targets = pass.batch.targets.slice(begin, end)};
     head_logits(pass, weights, x.slice(begin, end), chunk.logits);
-    run(pass.stream, CrossEntropyForward{.loss = losses.slice(begin, end), .lse = chunk.lse, .logits = chunk.logits,
-                                         .targets = chunk.targets, .z_loss = z_loss});
+    run(pass.stream, CrossEntropyForward{.loss = losses.slice(begin, end),
+                                         .lse = chunk.lse,
+                                         .logits = chunk.logits,
+                                         .targets = chunk.targets,
+                                         .z_loss = z_loss});
     then(chunk);
   }
   run(pass.stream, SumInto{.total = loss.total, .x = losses, .scale = loss.scale});
@@ -61,12 +68,20 @@ void head_loss_backward(Pass& pass, const HeadWeights& weights, HeadWeights& gra
   const Frame frame(pass.temporaries);
   const int64_t vocab = pass.config.vocab;
   // The products read dlogits in the step's dtype; f32 ones stand where the logits were.
-  Tensor narrow = pass.dtype == Dtype::f32 ? Tensor{} : pass.temporaries.take(pass.dtype, {head_chunk_rows(pass.size(), vocab), vocab});
+  Tensor narrow =
+      pass.dtype == Dtype::f32 ? Tensor{} : pass.temporaries.take(pass.dtype, {head_chunk_rows(pass.size(), vocab), vocab});
   for_each_chunk(pass, weights, x, loss, [&](const Chunk& chunk) {
     const Tensor dlogits = narrow ? narrow.slice(0, chunk.end - chunk.begin) : chunk.logits;
-    run(pass.stream, CrossEntropyBackward{.dlogits = dlogits, .logits = chunk.logits, .lse = chunk.lse, .targets = chunk.targets,
-                                          .z_loss = static_cast<float>(pass.config.z_loss), .scale = loss.scale});
-    run(pass.stream, Matmul{.c = gradients.classifier, .a = dlogits, .b = x.slice(chunk.begin, chunk.end), .transpose_a = true,
+    run(pass.stream, CrossEntropyBackward{.dlogits = dlogits,
+                                          .logits = chunk.logits,
+                                          .lse = chunk.lse,
+                                          .targets = chunk.targets,
+                                          .z_loss = static_cast<float>(pass.config.z_loss),
+                                          .scale = loss.scale});
+    run(pass.stream, Matmul{.c = gradients.classifier,
+                            .a = dlogits,
+                            .b = x.slice(chunk.begin, chunk.end),
+                            .transpose_a = true,
                             .accumulate = true});
     run(pass.stream, Matmul{.c = dx.slice(chunk.begin, chunk.end), .a = dlogits, .b = weights.classifier});
   });

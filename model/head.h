@@ -8,14 +8,14 @@ namespace trireme {
 
 struct HeadWeights {
   NormWeights norm;
-  Tensor classifier;        // [V, C]; tied: the embedding's table, declared there
+  Tensor classifier;  // [V, C]; tied: the embedding's table, declared there
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config);
 };
 
 // Where losses end up: total [1] f32 += scale * (sum of the batch's losses).
 struct LossSum {
-  Tensor total;             // [1] f32
-  float scale = 1;          // 1 / (valid targets of the global batch)
+  Tensor total;     // [1] f32
+  float scale = 1;  // 1 / (valid targets of the global batch)
 };
 
 // Rows of a chunk: equal chunks of at most 128 MiB of f32 logits, but at least 16 rows; the last may be shorter.

@@ -40,7 +40,8 @@ void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, T
   linear_forward(pass, weights.down, weights.down_bias, saved.active, y);
 }
 
-void mlp_backward(Pass& pass, const MlpWeights& weights, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy, Tensor dx) {
+void mlp_backward(Pass& pass, const MlpWeights& weights, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy,
+                  Tensor dx) {
   const Frame frame(pass.temporaries);
   // 3.
   Tensor dactive = pass.temporary(pass.config.ffn);

@@ -6,22 +6,23 @@
 namespace trireme {
 
 struct MlpWeights {
-  Tensor up;                // gpt2: [F, C];  llama: [2 F, C], rows of gate, then of up
-  Tensor up_bias;           // [F], gpt2 only
-  Tensor down;              // [C, F]
-  Tensor down_bias;         // [C], gpt2 only
+  Tensor up;         // gpt2: [F, C];  llama: [2 F, C], rows of gate, then of up
+  Tensor up_bias;    // [F], gpt2 only
+  Tensor down;       // [C, F]
+  Tensor down_bias;  // [C], gpt2 only
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config);
 };
 
 struct MlpSaved {
-  Tensor hidden;            // [N, F] or [N, 2 F] before the activation
-  Tensor active;            // [N, F] after it
+  Tensor hidden;  // [N, F] or [N, 2 F] before the activation
+  Tensor active;  // [N, F] after it
   void take(Arena& arena, const ModelConfig& config, int64_t size, Dtype dtype);
 };
 
 // y [N, C] = mlp(x [N, C]).
 void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x, Tensor y);
 // dx [N, C] from dy [N, C]; adds to gradients.
-void mlp_backward(Pass& pass, const MlpWeights& weights, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy, Tensor dx);
+void mlp_backward(Pass& pass, const MlpWeights& weights, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy,
+                  Tensor dx);
 
 }  // namespace trireme

@@ -21,22 +21,42 @@ void norm_forward(Pass& pass, const NormWeights& weights, const NormSaved& saved
   const float eps = static_cast<float>(pass.config.norm_eps);
   const Tensor sum = in.delta ? saved.sum : Tensor{};
   if (pass.config.family == Family::gpt2)
-    run(pass.stream, LayerNormForward{.y = saved.y, .mean = saved.mean, .inv_std = saved.inverse, .sum = sum, .x = in.x,
-                                      .gain = weights.gain, .bias = weights.bias, .residual = in.delta, .eps = eps});
+    run(pass.stream, LayerNormForward{.y = saved.y,
+                                      .mean = saved.mean,
+                                      .inv_std = saved.inverse,
+                                      .sum = sum,
+                                      .x = in.x,
+                                      .gain = weights.gain,
+                                      .bias = weights.bias,
+                                      .residual = in.delta,
+                                      .eps = eps});
   else
-    run(pass.stream, RmsNormForward{.y = saved.y, .inv_rms = saved.inverse, .sum = sum, .x = in.x, .gain = weights.gain,
-                                    .residual = in.delta, .eps = eps});
+    run(pass.stream,
+        RmsNormForward{
+            .y = saved.y, .inv_rms = saved.inverse, .sum = sum, .x = in.x, .gain = weights.gain, .residual = in.delta, .eps = eps});
 }
 
 void norm_backward(Pass& pass, const NormWeights& weights, NormWeights& gradients, const NormSaved& saved, Tensor dy, Tensor d,
                    bool fresh) {
   const Tensor dsum = fresh ? Tensor{} : d;
   if (pass.config.family == Family::gpt2)
-    run(pass.stream, LayerNormBackward{.dx = d, .dgain = gradients.gain, .dbias = gradients.bias, .dy = dy, .x = saved.sum,
-                                       .gain = weights.gain, .mean = saved.mean, .inv_std = saved.inverse, .dsum = dsum});
+    run(pass.stream, LayerNormBackward{.dx = d,
+                                       .dgain = gradients.gain,
+                                       .dbias = gradients.bias,
+                                       .dy = dy,
+                                       .x = saved.sum,
+                                       .gain = weights.gain,
+                                       .mean = saved.mean,
+                                       .inv_std = saved.inverse,
+                                       .dsum = dsum});
   else
-    run(pass.stream, RmsNormBackward{.dx = d, .dgain = gradients.gain, .dy = dy, .x = saved.sum, .gain = weights.gain,
-                                     .inv_rms = saved.inverse, .dsum = dsum});
+    run(pass.stream, RmsNormBackward{.dx = d,
+                                     .dgain = gradients.gain,
+                                     .dy = dy,
+                                     .x = saved.sum,
+                                     .gain = weights.gain,
+                                     .inv_rms = saved.inverse,
+                                     .dsum = dsum});
 }
 
 }  // namespace trireme

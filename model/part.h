@@ -14,7 +14,8 @@
 namespace trireme {
 
 // How a weight starts: normal(0, init_std) for `normal`; `residual` projections write into the stream and start at
-// init_std / sqrt(2 layers) (Radford et al., "Language models are unsupervised multitask learners", 2019); `position` at init_std / 2.
+// init_std / sqrt(2 layers) (Radford et al., "Language models are unsupervised multitask learners", 2019); `position` at init_std
+// / 2.
 enum class Init { zero, one, normal, residual, position };
 
 // A named range of the first dim of a fused weight: q, k and v of one product; gate and up of another.
@@ -24,10 +25,10 @@ struct WeightPiece {
 };
 
 struct WeightSpec {
-  std::string name;              // "layers.3.attention.out"; for a fused weight the part in front of its pieces' names
-  std::vector<int64_t> shape;    // 1 or 2 dims; a product's weight is [out, in]
+  std::string name;            // "layers.3.attention.out"; for a fused weight the part in front of its pieces' names
+  std::vector<int64_t> shape;  // 1 or 2 dims; a product's weight is [out, in]
   Init init;
-  std::vector<WeightPiece> pieces{};   // empty: one piece, the weight itself
+  std::vector<WeightPiece> pieces{};  // empty: one piece, the weight itself
 
   bool decays() const { return shape.size() > 1; }
   int64_t size() const { return shape.size() == 1 ? shape[0] : shape[0] * shape[1]; }
@@ -64,8 +65,8 @@ struct Pass {
   Arena& temporaries;
   const ModelConfig& config;
   const Microbatch& batch;
-  Tensor rope;              // [context, D/2, 2] f32; absent without RoPE
-  Dtype dtype;              // of activations
+  Tensor rope;  // [context, D/2, 2] f32; absent without RoPE
+  Dtype dtype;  // of activations
 
   int64_t size() const { return batch.size(); }
   Tensor temporary(int64_t cols) { return temporaries.take(dtype, {size(), cols}); }
@@ -73,8 +74,8 @@ struct Pass {
 
 // The residual stream between parts: x + delta, added where the next norm reads it. delta is absent before the first block.
 struct Residual {
-  Tensor x;                 // [N, C]
-  Tensor delta{};           // [N, C]
+  Tensor x;        // [N, C]
+  Tensor delta{};  // [N, C]
 };
 
 }  // namespace trireme

@@ -34,8 +34,11 @@ Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream) {
   if (config.family != Family::llama) return {};
   const bool scaled = config.rope_scaling == RopeScaling::llama3;
   Tensor table = arena.take(Dtype::f32, {config.context, config.head_size / 2, 2});
-  run(stream, RopeTable{.table = table, .theta = config.theta, .factor = scaled ? config.rope_factor : 1,
-                        .low_factor = config.rope_low_factor, .high_factor = config.rope_high_factor,
+  run(stream, RopeTable{.table = table,
+                        .theta = config.theta,
+                        .factor = scaled ? config.rope_factor : 1,
+                        .low_factor = config.rope_low_factor,
+                        .high_factor = config.rope_high_factor,
                         .original_context = static_cast<double>(config.rope_original_context)});
   return table;
 }

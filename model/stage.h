@@ -20,8 +20,8 @@ struct StageWeights {
 // A weight, what the listing says of it, and its gradient (absent in a Stage that only infers).
 struct Parameter {
   WeightSpec spec;
-  Tensor weight;            // in the step's dtype
-  Tensor gradient;          // f32
+  Tensor weight;    // in the step's dtype
+  Tensor gradient;  // f32
 };
 
 // Takes all weights of the model from `arena`, in the order of the listing. Gradients are left absent.
@@ -63,7 +63,7 @@ class Stage {
   Arena& temporaries_;
   StageWeights weights_, gradients_;
   std::vector<Parameter> parameters_;
-  Tensor rope_;                    // [context, D/2, 2] f32, llama only
+  Tensor rope_;  // [context, D/2, 2] f32, llama only
   std::vector<BlockSaved> saved_;
   NormSaved head_norm_;
 };

@@ -1,6 +1,4 @@
 // trireme bench kernels|step: time, rate, and the share of what this machine can do at best, measured in the same run.
-#include <omp.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -44,7 +42,7 @@ std::string row(const char* format, Parts... parts) {
 }
 
 void introduce(const Device& device, double copy, double products, const char* of) {
-  say(row("%s, %d threads, bf16 products: %s", device.cpu().name.c_str(), omp_get_max_threads(), device.cpu().bf16_path().c_str()));
+  say(row("%s, %d threads, bf16 products: %s", device.cpu().name.c_str(), device.threads(), device.cpu().bf16_path().c_str()));
   say(row("copy %.1f GB/s (read and written), %s %.0f GFLOP/s, both measured now", copy, of, products));
   say("");
 }
@@ -91,7 +89,8 @@ class KernelBench {
     const double calls = static_cast<double>(count.calls), time = median(times);
     const double bytes = count.bytes / calls / time / 1e9, flops = count.flops / calls / time / 1e9;
     device_.measure(false);
-    const std::string share = flops > 0 ? row("%.0f %% of products", 100 * flops / products_) : row("%.0f %% of copy", 100 * bytes / copy_);
+    const std::string share =
+        flops > 0 ? row("%.0f %% of products", 100 * flops / products_) : row("%.0f %% of copy", 100 * bytes / copy_);
     say(row("%-24s %10.3f %10.1f %10.0f  %s", Op::name, time * 1e3, bytes, flops, share.c_str()));
   }
 
@@ -110,14 +109,25 @@ class KernelBench {
 // GPT-2 124M's shapes, N = 2048 rows, bf16; Llama's ops at the same sizes.
 void bench_all(KernelBench& b) {
   constexpr int64_t B = 8, T = 256, N = B * T, C = 768, H = 12, D = 64, F = 3072, V = 50257, chunk = 512;
-  const Tensor x = b.bf16({N, C}), y = b.bf16({N, C}), residual = b.bf16({N, C}), sum = b.bf16({N, C}), gain = b.bf16({C}), bias = b.bf16({C});
+  const Tensor x = b.bf16({N, C}), y = b.bf16({N, C}), residual = b.bf16({N, C}), sum = b.bf16({N, C}), gain = b.bf16({C}),
+               bias = b.bf16({C});
   const Tensor mean = b.f32({N}), inverse = b.f32({N}), dgain = b.f32({C}), dbias = b.f32({C});
   b(RmsNormForward{.y = y, .inv_rms = inverse, .sum = sum, .x = x, .gain = gain, .residual = residual});
   b(RmsNormBackward{.dx = sum, .dgain = dgain, .dy = y, .x = x, .gain = gain, .inv_rms = inverse, .dsum = residual});
-  b(LayerNormForward{.y = y, .mean = mean, .inv_std = inverse, .sum = sum, .x = x, .gain = gain, .bias = bias, .residual = residual});
-  b(LayerNormBackward{.dx = sum, .dgain = dgain, .dbias = dbias, .dy = y, .x = x, .gain = gain, .mean = mean, .inv_std = inverse, .dsum = residual});
+  b(LayerNormForward{
+      .y = y, .mean = mean, .inv_std = inverse, .sum = sum, .x = x, .gain = gain, .bias = bias, .residual = residual});
+  b(LayerNormBackward{.dx = sum,
+                      .dgain = dgain,
+                      .dbias = dbias,
+                      .dy = y,
+                      .x = x,
+                      .gain = gain,
+                      .mean = mean,
+                      .inv_std = inverse,
+                      .dsum = residual});
 
-  const Tensor up = b.bf16({F, C}), dup = b.f32({F, C}), hidden = b.bf16({N, F}), hidden2 = b.bf16({N, F}), gated = b.bf16({N, 2 * F});
+  const Tensor up = b.bf16({F, C}), dup = b.f32({F, C}), hidden = b.bf16({N, F}), hidden2 = b.bf16({N, F}),
+               gated = b.bf16({N, 2 * F});
   b(Matmul{.c = hidden, .a = x, .b = up, .transpose_b = true});
   b(Matmul{.c = y, .a = hidden, .b = up});
   b(Matmul{.c = dup, .a = hidden, .b = x, .transpose_a = true, .accumulate = true});
@@ -127,14 +137,23 @@ void bench_all(KernelBench& b) {
   b(SwiGluBackward{.dx = gated, .dy = hidden, .x = gated});
 
   const Tensor table = b.f32({T, D / 2, 2}), positions = b.ids({N}, T), qkv = b.bf16({N, 3 * C});
-  const Tensor q = b.bf16({N, H, D}), k = b.bf16({N, H, D}), v = b.bf16({N, H, D}), dq = b.bf16({N, H, D}), dk = b.bf16({N, H, D}), dv = b.bf16({N, H, D});
+  const Tensor q = b.bf16({N, H, D}), k = b.bf16({N, H, D}), v = b.bf16({N, H, D}), dq = b.bf16({N, H, D}), dk = b.bf16({N, H, D}),
+               dv = b.bf16({N, H, D});
   b(SplitHeadsForward{.q = q, .k = k, .v = v, .qkv = qkv, .positions = positions, .table = table});
   b(SplitHeadsBackward{.dqkv = qkv, .dq = q, .dk = k, .dv = v, .positions = positions, .table = table});
   const auto split = [&](const Tensor& t) { return t.view({B, T, H, D}); };
   const Tensor lse = b.f32({B, H, T}), out = b.bf16({N, H, D});
   b(AttentionForward{.out = split(out), .lse = lse, .q = split(q), .k = split(k), .v = split(v), .scale = 0.125f});
-  b(AttentionBackward{.dq = split(dq), .dk = split(dk), .dv = split(dv), .dout = split(out), .out = split(out), .lse = lse, .q = split(q),
-                      .k = split(k), .v = split(v), .scale = 0.125f});
+  b(AttentionBackward{.dq = split(dq),
+                      .dk = split(dk),
+                      .dv = split(dv),
+                      .dout = split(out),
+                      .out = split(out),
+                      .lse = lse,
+                      .q = split(q),
+                      .k = split(k),
+                      .v = split(v),
+                      .scale = 0.125f});
 
   const Tensor words = b.bf16({V, C}), dwords = b.f32({V, C}), tokens = b.ids({N}, V);
   b(EmbeddingForward{.x = x, .tokens = tokens, .table = words});
@@ -148,8 +167,19 @@ void bench_all(KernelBench& b) {
   const Tensor master = b.f32({n}), m = b.f32({n}), second = b.f32({n}), grad = b.f32({n}), norm = b.f32({1});
   b(SquaredNorm{.total = norm, .x = grad});
   b.fill(norm, 1), b.fill(second, 1e-4f);
-  b(AdamW{.weight = words.view({n}), .master = master, .m = m, .v = second, .grad = grad, .squared_norm = norm, .lr = 1e-3f, .beta1 = 0.9f,
-          .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .clip = 1, .step = 1});
+  b(AdamW{.weight = words.view({n}),
+          .master = master,
+          .m = m,
+          .v = second,
+          .grad = grad,
+          .squared_norm = norm,
+          .lr = 1e-3f,
+          .beta1 = 0.9f,
+          .beta2 = 0.95f,
+          .eps = 1e-8f,
+          .decay = 0.1f,
+          .clip = 1,
+          .step = 1});
 }
 
 }  // namespace
@@ -183,7 +213,10 @@ struct RandomBatch {
       ids[2][i] = static_cast<int32_t>(static_cast<int64_t>(i) % context);
     }
     const auto tensor = [&](std::vector<int32_t>& field) { return Tensor(field.data(), Dtype::i32, Place::cpu, {rows, context}); };
-    batch = {.tokens = tensor(ids[0]), .targets = tensor(ids[1]), .positions = tensor(ids[2]), .document_start = tensor(ids[3]),
+    batch = {.tokens = tensor(ids[0]),
+             .targets = tensor(ids[1]),
+             .positions = tensor(ids[2]),
+             .document_start = tensor(ids[3]),
              .valid = rows * context};
   }
 };
@@ -202,8 +235,9 @@ void tell_ops(const Tally& tally, double steps, double step_seconds, double copy
   for (const auto& [name, op] : ops) {
     const double floor = op.flops > 0 ? op.flops / products / 1e9 : op.bytes / copy / 1e9;
     inside += op.seconds / steps;
-    say(row("%-24s %7.0f %10.2f %6.1f%% %9.1f %9.0f  %.2f", name.c_str(), static_cast<double>(op.calls) / steps, op.seconds / steps * 1e3,
-            100 * op.seconds / steps / step_seconds, op.bytes / op.seconds / 1e9, op.flops / op.seconds / 1e9, op.seconds / floor));
+    say(row("%-24s %7.0f %10.2f %6.1f%% %9.1f %9.0f  %.2f", name.c_str(), static_cast<double>(op.calls) / steps,
+            op.seconds / steps * 1e3, 100 * op.seconds / steps / step_seconds, op.bytes / op.seconds / 1e9,
+            op.flops / op.seconds / 1e9, op.seconds / floor));
   }
   say(row("%-24s %7s %10.2f %6.1f%%", "between ops", "", (step_seconds - inside) * 1e3, 100 * (1 - inside / step_seconds)));
 }
@@ -240,11 +274,13 @@ ExitCode run_bench_step(const BenchOptions& options) {
   const Floor floor{.products = plan.product_flops / products / 1e9, .optimizer = (adamw.bytes + norm.bytes) / steps / copy / 1e9};
   say("");
   say(row("%s: %s parameters, %ld tokens a step in microbatches of %ld x %ld, %s", config.train.name.c_str(),
-          human_count(static_cast<double>(plan.parameters)).c_str(), static_cast<long>(plan.tokens), static_cast<long>(config.train.microbatch),
-          static_cast<long>(config.model.context), std::string(name_of(config.kernels.dtype)).c_str()));
-  say(row("step          %10.1f ms, median of %zu (%.1f to %.1f)", seconds * 1e3, times.size(), *std::min_element(times.begin(), times.end()) * 1e3,
-          *std::max_element(times.begin(), times.end()) * 1e3));
-  say(row("floor         %10.1f ms: products %.1f + optimizer's bytes %.1f", floor.total() * 1e3, floor.products * 1e3, floor.optimizer * 1e3));
+          human_count(static_cast<double>(plan.parameters)).c_str(), static_cast<long>(plan.tokens),
+          static_cast<long>(config.train.microbatch), static_cast<long>(config.model.context),
+          std::string(name_of(config.kernels.dtype)).c_str()));
+  say(row("step          %10.1f ms, median of %zu (%.1f to %.1f)", seconds * 1e3, times.size(),
+          *std::min_element(times.begin(), times.end()) * 1e3, *std::max_element(times.begin(), times.end()) * 1e3));
+  say(row("floor         %10.1f ms: products %.1f + optimizer's bytes %.1f", floor.total() * 1e3, floor.products * 1e3,
+          floor.optimizer * 1e3));
   say(row("time / floor  %10.2f", seconds / floor.total()));
   say(row("tokens/s      %10.0f", static_cast<double>(plan.tokens) / seconds));
   say(row("products      %10.1f %% of the rate of products alone (product FLOPs / step time)", 100 * floor.products / seconds));

@@ -25,8 +25,8 @@ Evaluation evaluate(Run& r, const Corpus& corpus, int64_t sequences) {
   for (int64_t first = 0; first < count; first += rows) {
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t at = row * context, sample = std::min(first + row, count - 1);
-      corpus.read(sample, r.config.model.document_mask, r.config.model.restart_positions, field[0] + at, field[1] + at, field[2] + at,
-                  field[3] + at);
+      corpus.read(sample, r.config.model.document_mask, r.config.model.restart_positions, field[0] + at, field[1] + at,
+                  field[2] + at, field[3] + at);
       if (first + row >= count) std::fill_n(field[1] + at, context, -1);  // rows that only fill the batch up
     }
     targets += std::count_if(field[1], field[1] + size, [](int32_t target) { return target >= 0; });
@@ -37,7 +37,8 @@ Evaluation evaluate(Run& r, const Corpus& corpus, int64_t sequences) {
     sum += static_cast<double>(*r.loss.as<float>());
   }
   const double loss = targets > 0 ? sum / static_cast<double>(targets) : 0;
-  const double tokens_per_byte = static_cast<double>(corpus.tokens()) / static_cast<double>(std::max<int64_t>(1, corpus.text_bytes()));
+  const double tokens_per_byte =
+      static_cast<double>(corpus.tokens()) / static_cast<double>(std::max<int64_t>(1, corpus.text_bytes()));
   return {.loss = static_cast<float>(loss),
           .bits_per_byte = static_cast<float>(loss / std::numbers::ln2 * tokens_per_byte),
           .targets = targets,

@@ -14,7 +14,9 @@ int32_t choose_token(std::span<const float> logits, const Sampling& sampling, in
   std::vector<int32_t> order(vocab);
   std::iota(order.begin(), order.end(), 0);
   const auto likelier = [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] != logits[static_cast<size_t>(b)] ? logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)] : a < b;
+    return logits[static_cast<size_t>(a)] != logits[static_cast<size_t>(b)]
+               ? logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]
+               : a < b;
   };
   if (sampling.temperature <= 0) return *std::min_element(order.begin(), order.end(), likelier);
 
@@ -22,7 +24,8 @@ int32_t choose_token(std::span<const float> logits, const Sampling& sampling, in
   if (sampling.top_k > 0) order.resize(std::min(order.size(), static_cast<size_t>(sampling.top_k)));
   std::vector<double> weight(order.size());
   const double best = logits[static_cast<size_t>(order[0])];
-  for (size_t i = 0; i < order.size(); ++i) weight[i] = std::exp((logits[static_cast<size_t>(order[i])] - best) / sampling.temperature);
+  for (size_t i = 0; i < order.size(); ++i)
+    weight[i] = std::exp((logits[static_cast<size_t>(order[i])] - best) / sampling.temperature);
   double total = std::accumulate(weight.begin(), weight.end(), 0.0);
   size_t kept = 0;
   for (double sum = 0; kept < order.size() && sum < sampling.top_p * total;) sum += weight[kept++];
@@ -44,7 +47,8 @@ void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> history, co
   keep(std::max<int64_t>(1, decoder.capacity() / 2));
   decoder.feed(stream, history);
   for (int64_t index = 0; index < sampling.tokens; ++index) {
-    const int32_t token = choose_token({decoder.logits().as<float>(), static_cast<size_t>(decoder.logits().cols())}, sampling, index);
+    const int32_t token =
+        choose_token({decoder.logits().as<float>(), static_cast<size_t>(decoder.logits().cols())}, sampling, index);
     history.push_back(token);
     if (!emit(token)) return;
     if (decoder.length() == decoder.capacity()) {

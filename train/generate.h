@@ -15,7 +15,7 @@ struct Sampling {
   int64_t top_k = 0;         // 0: all
   double top_p = 1;          // the smallest set of likeliest tokens with at least this probability
   uint64_t seed = 1;
-  int64_t vocab = 0;         // tokens the tokenizer knows; entries of the model beyond them are never chosen
+  int64_t vocab = 0;  // tokens the tokenizer knows; entries of the model beyond them are never chosen
 };
 
 // One token from logits [V]: the first sampling.vocab of them. Token number `index` of a seed is always drawn alike.

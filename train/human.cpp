@@ -54,6 +54,11 @@ std::string human_count(double count) {
   return scaled(count, 1000, std::array{"", "k", "M", "B", "T", "P", "E"});
 }
 
+std::string human_si(double amount) {
+  if (!std::isfinite(amount)) return fixed(amount, 0);
+  return scaled(amount, 1000, std::array{" ", " k", " M", " G", " T", " P", " E"});
+}
+
 std::string human_bytes(double bytes) {
   if (!std::isfinite(bytes)) return fixed(bytes, 0);
   return scaled(bytes, 1024, std::array{" B", " KiB", " MiB", " GiB", " TiB", " PiB"});

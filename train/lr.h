@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-// Learning rate of optimizer step `step`, counted from 0. Warm-up rises linearly and reaches lr at step `warmup - 1`; the last step of
-// linear, cosine and wsd ends at lr * min_lr. wsd is constant until the last `cooldown` fraction (Hu et al., "MiniCPM", 2024).
+// Learning rate of optimizer step `step`, counted from 0. Warm-up rises linearly and reaches lr at step `warmup - 1`; the last step
+// of linear, cosine and wsd ends at lr * min_lr. wsd is constant until the last `cooldown` fraction (Hu et al., "MiniCPM", 2024).
 inline double learning_rate(const TrainConfig& config, int64_t step) {
   if (step < config.warmup) return config.lr * static_cast<double>(step + 1) / static_cast<double>(config.warmup);
   int64_t begin = config.warmup;
@@ -20,10 +20,13 @@ inline double learning_rate(const TrainConfig& config, int64_t step) {
   const double done = std::clamp(static_cast<double>(step + 1 - begin) / length, 0.0, 1.0);
   const double floor = config.lr * config.min_lr;
   switch (config.schedule) {
-    case LrSchedule::constant: return config.lr;
+    case LrSchedule::constant:
+      return config.lr;
     case LrSchedule::linear:
-    case LrSchedule::wsd: return config.lr + (floor - config.lr) * done;
-    case LrSchedule::cosine: return floor + (config.lr - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    case LrSchedule::wsd:
+      return config.lr + (floor - config.lr) * done;
+    case LrSchedule::cosine:
+      return floor + (config.lr - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
   }
   return config.lr;
 }

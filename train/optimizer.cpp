@@ -38,7 +38,8 @@ void Optimizer::initialise(Stream& stream, double init_std, int64_t layers) {
       if (spec.init == Init::zero || spec.init == Init::one)
         run(stream, Fill{.x = piece, .value = spec.init == Init::one ? 1.0f : 0.0f});
       else
-        run(stream, FillNormal{.x = piece, .stddev = static_cast<float>(spread(spec.init)),
+        run(stream, FillNormal{.x = piece,
+                               .stddev = static_cast<float>(spread(spec.init)),
                                .key = stream_key(static_cast<uint64_t>(config_.seed), name)});
     }
     run(stream, Fill{.x = state.m});
@@ -60,12 +61,18 @@ void Optimizer::update(Stream& stream, double lr, int64_t step) {
     const auto flat = [&](const Tensor& t) { return t.view({t.size()}); };
     const Tensor weight = state.parameter->weight;
     run(stream, AdamW{.weight = weight.dtype() == Dtype::f32 ? Tensor{} : flat(weight),
-                      .master = flat(state.master), .m = flat(state.m), .v = flat(state.v), .grad = flat(state.parameter->gradient),
+                      .master = flat(state.master),
+                      .m = flat(state.m),
+                      .v = flat(state.v),
+                      .grad = flat(state.parameter->gradient),
                       .squared_norm = squared_norm_,
-                      .lr = static_cast<float>(lr), .beta1 = static_cast<float>(config_.beta1), .beta2 = static_cast<float>(config_.beta2),
+                      .lr = static_cast<float>(lr),
+                      .beta1 = static_cast<float>(config_.beta1),
+                      .beta2 = static_cast<float>(config_.beta2),
                       .eps = static_cast<float>(config_.eps),
                       .decay = state.parameter->spec.decays() ? static_cast<float>(config_.decay) : 0.0f,
-                      .clip = static_cast<float>(config_.clip), .step = step});
+                      .clip = static_cast<float>(config_.clip),
+                      .step = step});
   }
 }
 

@@ -26,11 +26,11 @@ class Optimizer {
  private:
   struct State {
     const Parameter* parameter;
-    Tensor master, m, v;      // f32, the weight's shape; the master is the weight itself when the step is f32
+    Tensor master, m, v;  // f32, the weight's shape; the master is the weight itself when the step is f32
   };
 
   TrainConfig config_;
-  Tensor gradients_;          // all of them, flat
+  Tensor gradients_;  // all of them, flat
   std::vector<State> states_;
   Tensor squared_norm_;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-
 #include <nlohmann/json.hpp>
 
 #include "kernels/ops/attention.h"
@@ -41,8 +40,10 @@ void add_products(std::vector<ProductShape>& products, int64_t rows, int64_t out
       return p.m == q.m && p.n == q.n && p.k == q.k && p.transpose_a == q.transpose_a && p.transpose_b == q.transpose_b;
     };
     const auto at = std::find_if(products.begin(), products.end(), same);
-    if (at == products.end()) products.push_back(p);
-    else at->count += count;
+    if (at == products.end())
+      products.push_back(p);
+    else
+      at->count += count;
   }
 }
 
@@ -50,11 +51,21 @@ std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stag
   std::vector<ProductShape> products;
   const int64_t rows = stage.shape().rows * stage.shape().context, passes = config.train.batch / stage.shape().rows;
   for (const Parameter& p : stage.parameters())
-    if (p.spec.shape.size() == 2 && p.spec.name.starts_with("layers.")) add_products(products, rows, p.spec.shape[0], p.spec.shape[1], passes);
+    if (p.spec.shape.size() == 2 && p.spec.name.starts_with("layers."))
+      add_products(products, rows, p.spec.shape[0], p.spec.shape[1], passes);
   const int64_t chunk = head_chunk_rows(rows, config.model.vocab);
   add_products(products, chunk, config.model.vocab, config.model.width, rows / chunk * passes);
   if (rows % chunk != 0) add_products(products, rows % chunk, config.model.vocab, config.model.width, passes);
   return products;
+}
+
+// The ops of a step of this many microbatches.
+Tally walk(Run& run, int64_t microbatches) {
+  const int64_t rows = microbatches * run.stage.shape().rows, context = run.stage.shape().context;
+  const Tensor ids(nullptr, Dtype::i32, Place::none, {rows, context});
+  run.device.tally().clear();
+  train_step(run, {.tokens = ids, .targets = ids, .positions = ids, .document_start = ids, .valid = rows * context}, 0);
+  return run.device.tally();
 }
 
 struct NamedBytes {
@@ -83,35 +94,46 @@ Plan make_plan(const RunConfig& config) {
   Device device(Place::none);
   Run run(config, device, {});
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
-  device.tally().clear();
+  const int64_t microbatches = config.train.batch / run.stage.shape().rows;
 
-  const int64_t rows = config.train.batch, context = config.model.context;
-  const Tensor ids(nullptr, Dtype::i32, Place::none, {rows, context});
-  train_step(run, {.tokens = ids, .targets = ids, .positions = ids, .document_start = ids, .valid = rows * context}, 0);
-
-  Plan plan{.sizes = run.arenas.peaks(), .groups = group(run.stage), .tokens = rows * context, .step = device.tally(),
-            .products = products_of(config, run.stage)};
+  Plan plan;
+  plan.step = walk(run, 1);
+  plan.products = products_of(config, run.stage);
+  // Every microbatch does the same: what the second one adds, the others add too.
+  if (microbatches > 1)
+    for (const auto& [name, two] : walk(run, 2)) {
+      OpCount& count = plan.step[name];
+      const auto others = static_cast<double>(microbatches - 1);
+      count.flops += others * (two.flops - count.flops);
+      count.bytes += others * (two.bytes - count.bytes);
+      count.calls += (microbatches - 1) * (two.calls - count.calls);
+    }
+  plan.sizes = run.arenas.peaks();
+  plan.groups = group(run.stage);
   for (const ParameterGroup& g : plan.groups) plan.parameters += g.count;
+  plan.tokens = config.train.batch * config.model.context;
   plan.product_flops = plan.step[Matmul::name].flops;
   plan.attention_flops = 3 * plan.step[AttentionForward::name].flops;
   return plan;
 }
 
 std::string plan_table(const RunConfig& config, const Plan& plan) {
-  std::string out = "Model: " + std::string(name_of(config.model.family)) + ", " + std::to_string(config.model.layers) + " layers, width " +
-                    std::to_string(config.model.width) + ", context " + std::to_string(config.model.context) + "\n";
+  std::string out = "Model: " + std::string(name_of(config.model.family)) + ", " + std::to_string(config.model.layers) +
+                    " layers, width " + std::to_string(config.model.width) + ", context " + std::to_string(config.model.context) +
+                    "\n";
   for (const ParameterGroup& g : plan.groups)
-    out += row(g.name.c_str(), human_count(static_cast<double>(g.count)), fixed(100.0 * static_cast<double>(g.count) / static_cast<double>(plan.parameters), 1) + " %");
+    out += row(g.name.c_str(), human_count(static_cast<double>(g.count)),
+               fixed(100.0 * static_cast<double>(g.count) / static_cast<double>(plan.parameters), 1) + " %");
   out += row("parameters", human_count(static_cast<double>(plan.parameters)), std::to_string(plan.parameters));
   out += "\nMemory of a rank, " + std::string(name_of(config.kernels.dtype)) + ", microbatch " +
          std::to_string(microbatch_rows(config, 1)) + " x " + std::to_string(config.model.context) + "\n";
   for (const NamedBytes& a : arenas_of(plan.sizes)) out += row(a.name, human_bytes(static_cast<double>(a.bytes)), a.what);
   out += row("total", human_bytes(static_cast<double>(plan.sizes.total())), std::to_string(plan.sizes.total()) + " bytes");
-  out += "\nOne step: " + std::to_string(plan.tokens) + " tokens, " + human_count(plan.model_flops()) + "FLOP (products " +
-         human_count(plan.product_flops) + ", causal attention " + human_count(plan.attention_flops) + ")\n";
+  out += "\nOne step: " + std::to_string(plan.tokens) + " tokens, " + human_si(plan.model_flops()) + "FLOP (products " +
+         human_si(plan.product_flops) + ", causal attention " + human_si(plan.attention_flops) + ")\n";
   for (const auto& [name, count] : plan.step)
     out += row(name.c_str(), std::to_string(count.calls) + " calls",
-               human_bytes(count.bytes) + (count.flops > 0 ? ", " + human_count(count.flops) + "FLOP" : ""));
+               human_bytes(count.bytes) + (count.flops > 0 ? ", " + human_si(count.flops) + "FLOP" : ""));
   return out;
 }
 
@@ -123,7 +145,8 @@ std::string plan_json(const RunConfig& config, const Plan& plan) {
   for (const NamedBytes& a : arenas_of(plan.sizes)) out["bytes"][a.name] = a.bytes;
   out["bytes"]["total"] = plan.sizes.total();
   out["tokens_per_step"] = plan.tokens;
-  out["flops_per_step"] = {{"products", plan.product_flops}, {"causal_attention", plan.attention_flops}, {"model", plan.model_flops()}};
+  out["flops_per_step"] = {
+      {"products", plan.product_flops}, {"causal_attention", plan.attention_flops}, {"model", plan.model_flops()}};
   for (const auto& [name, count] : plan.step)
     out["ops"][name] = {{"calls", count.calls}, {"bytes", count.bytes}, {"flops", count.flops}};
   return out.dump(2);

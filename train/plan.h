@@ -11,12 +11,12 @@
 namespace trireme {
 
 struct ParameterGroup {
-  std::string name;         // "embedding", "attention", "mlp", "norms", "head"
+  std::string name;  // "embedding", "attention", "mlp", "norms", "head"
   int64_t count = 0;
 };
 
 struct Plan {
-  ArenaSizes sizes;                    // bytes, exactly what the arenas will take
+  ArenaSizes sizes{0, 0, 0, 0, 0};  // bytes, exactly what the arenas will take
   std::vector<ParameterGroup> groups;
   int64_t parameters = 0;
   int64_t tokens = 0;                  // of one optimizer step

@@ -54,8 +54,12 @@ ExitCode run_sample(const SampleOptions& options) {
   // A document begins after the end of another.
   std::vector<int32_t> prompt{tokenizer->end_of_document()};
   tokenizer->encode(options.prompt, prompt);
-  const Sampling sampling{.tokens = options.tokens, .temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p,
-                          .seed = static_cast<uint64_t>(options.seed), .vocab = tokenizer->vocab_size()};
+  const Sampling sampling{.tokens = options.tokens,
+                          .temperature = options.temperature,
+                          .top_k = options.top_k,
+                          .top_p = options.top_p,
+                          .seed = static_cast<uint64_t>(options.seed),
+                          .vocab = tokenizer->vocab_size()};
   say_part(options.prompt);
   generate(decoder, compute, std::move(prompt), sampling, [&](int32_t token) {
     if (token == tokenizer->end_of_document()) return false;

@@ -23,8 +23,12 @@ int64_t microbatch_rows(const RunConfig& config, int64_t replicas) {
 
 Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
   const auto flat = [&](const Tensor& t) { return t.slice(first, first + rows).view({rows * t.dim(1)}); };
-  return {.rows = rows, .context = batch.tokens.dim(1), .tokens = flat(batch.tokens), .positions = flat(batch.positions),
-          .targets = flat(batch.targets), .document_start = flat(batch.document_start)};
+  return {.rows = rows,
+          .context = batch.tokens.dim(1),
+          .tokens = flat(batch.tokens),
+          .positions = flat(batch.positions),
+          .targets = flat(batch.targets),
+          .document_start = flat(batch.document_start)};
 }
 
 StepResult train_step(Run& r, const Batch& batch, int64_t step) {

@@ -15,12 +15,12 @@ struct Run {
   Arenas arenas;
   Stage stage;
   Optimizer optimizer;
-  Tensor loss;              // [1] f32: the step's mean loss
+  Tensor loss;  // [1] f32: the step's mean loss
 };
 
 struct StepResult {
-  float loss;               // mean over the valid targets of the global batch
-  float grad_norm;          // before clipping
+  float loss;       // mean over the valid targets of the global batch
+  float grad_norm;  // before clipping
   double lr;
 };
 

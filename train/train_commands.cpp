@@ -15,7 +15,8 @@ ExitCode run_train(const TrainOptions& options) {
 ExitCode run_plan(const PlanOptions& options) {
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
   if (options.ranks != 1)
-    throw ConfigError(text("--ranks ", options.ranks, ": this version plans for one rank; the mesh comes with data, tensor and pipeline parallelism"));
+    throw ConfigError(text("--ranks ", options.ranks,
+                           ": this version plans for one rank; the mesh comes with data, tensor and pipeline parallelism"));
   const Plan plan = make_plan(config);
   say(options.json ? plan_json(config, plan) : plan_table(config, plan));
   return ExitCode::done;

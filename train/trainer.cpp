@@ -1,7 +1,5 @@
 #include "train/trainer.h"
 
-#include <omp.h>
-
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -29,8 +27,8 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 // What exit.json tells, kept outside of all that may fail.
 struct Where {
   std::string directory;
-  bool owned = false;              // the lease is ours: another process's run is not written into
-  int64_t step = -1;               // finished steps; -1: none yet known
+  bool owned = false;  // the lease is ours: another process's run is not written into
+  int64_t step = -1;   // finished steps; -1: none yet known
 };
 
 // Everything a training loop talks to, next to the Run itself.
@@ -41,9 +39,9 @@ struct Session {
   const std::optional<Corpus>& validation;
   Checkpoints& checkpoints;
   RunLog& log;
-  double flops;                    // of the model, a step
-  double peak;                     // FLOP/s of products, measured
-  int skipped = 0;                 // steps in a row without an update
+  double flops;     // of the model, a step
+  double peak;      // FLOP/s of products, measured
+  int skipped = 0;  // steps in a row without an update
 };
 
 CheckpointState state_of(const RunConfig& config, const Run& run, int64_t step) {
@@ -55,8 +53,14 @@ CheckpointState state_of(const RunConfig& config, const Run& run, int64_t step) 
 
 void log_step(Session& s, int64_t step, const StepResult& result, double seconds) {
   const int64_t tokens = s.config.train.batch * s.config.model.context;
-  s.log.step({.step = step, .loss = result.loss, .grad_norm = result.grad_norm, .lr = result.lr, .tokens = step * tokens,
-              .step_ms = seconds * 1e3, .tokens_per_second = static_cast<double>(tokens) / seconds, .mfu = s.flops / seconds / s.peak});
+  s.log.step({.step = step,
+              .loss = result.loss,
+              .grad_norm = result.grad_norm,
+              .lr = result.lr,
+              .tokens = step * tokens,
+              .step_ms = seconds * 1e3,
+              .tokens_per_second = static_cast<double>(tokens) / seconds,
+              .mfu = s.flops / seconds / s.peak});
 }
 
 // AdamW leaves the weights alone when the gradient norm is not finite; here the run says so, and gives up when it does not pass.
@@ -65,11 +69,12 @@ void watch_numerics(Session& s, int64_t step, const StepResult& result) {
     s.skipped = 0;
     return;
   }
-  s.log.note(std::string(text("step ", step, ": loss ", result.loss, ", gradient norm ", result.grad_norm, ": the update was skipped")));
+  s.log.note(
+      std::string(text("step ", step, ": loss ", result.loss, ", gradient norm ", result.grad_norm, ": the update was skipped")));
   if (++s.skipped >= kMostSkipped)
     throw NumericsError(text("the gradients of ", kMostSkipped, " steps in a row, the last of them step ", step,
-                             ", are not finite; the weights are those of step ", step - kMostSkipped, ". A lower train.lr, a longer ",
-                             "train.warmup or train.clip may help"));
+                             ", are not finite; the weights are those of step ", step - kMostSkipped,
+                             ". A lower train.lr, a longer ", "train.warmup or train.clip may help"));
 }
 
 void evaluate_now(Session& s, int64_t step) {
@@ -94,7 +99,8 @@ void save_now(Session& s, int64_t step, bool last) {
 ExitCode loop(Session& s, int64_t& step) {
   const TrainConfig& t = s.config.train;
   if (step >= t.steps)
-    s.log.note("already finished: train.steps = " + std::to_string(t.steps) + "; a larger train.steps goes on, another train.name begins anew");
+    s.log.note("already finished: train.steps = " + std::to_string(t.steps) +
+               "; a larger train.steps goes on, another train.name begins anew");
   int64_t saved = step;
   while (step < t.steps && stop_signal() == 0) {
     const auto begin = Clock::now();
@@ -127,7 +133,8 @@ void check_fit(const RunConfig& config, const Plan& plan, const Device& device) 
 Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool keep_tail) {
   Corpus corpus(paths, config.model.context, keep_tail);
   if (corpus.vocab() > config.model.vocab)
-    throw ConfigError(text(key, ": its tokens come from a vocabulary of ", corpus.vocab(), ", but model.vocab = ", config.model.vocab));
+    throw ConfigError(
+        text(key, ": its tokens come from a vocabulary of ", corpus.vocab(), ", but model.vocab = ", config.model.vocab));
   if (!config.data.tokenizer.empty()) corpus.expect_tokenizer(*open_tokenizer(config.data.tokenizer));
   return corpus;
 }
@@ -136,8 +143,10 @@ Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& path
 int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume) {
   CheckpointState state = state_of(config, run, 0);
   std::optional<int64_t> step;
-  if (resume.from == "auto") step = checkpoints.restore(state);
-  else if (resume.from != "never") step = checkpoints.restore_from(resume.from, state);
+  if (resume.from == "auto")
+    step = checkpoints.restore(state);
+  else if (resume.from != "never")
+    step = checkpoints.restore_from(resume.from, state);
   for (const std::string& warning : checkpoints.take_warnings()) complain(warning);
   Stream& compute = run.device.compute();
   if (!step) {
@@ -149,21 +158,23 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
   return *step;
 }
 
-void announce(const RunConfig& config, const Plan& plan, const Device& device, const Corpus& corpus, double peak, int64_t step, RunLog& log) {
+void announce(const RunConfig& config, const Plan& plan, const Device& device, const Corpus& corpus, double peak, int64_t step,
+              RunLog& log) {
   const std::string parameters = human_count(static_cast<double>(plan.parameters));
-  const std::string place = device.cpu().name + ", " + std::to_string(omp_get_max_threads()) + " threads, " +
+  const std::string place = device.cpu().name + ", " + std::to_string(device.threads()) + " threads, " +
                             std::string(name_of(config.kernels.dtype)) + ", bf16 products: " + device.cpu().bf16_path();
   const std::string memory = human_bytes(static_cast<double>(plan.sizes.total()));
-  const std::string data = human_count(static_cast<double>(corpus.tokens())) + " tokens in " + std::to_string(corpus.samples()) + " samples";
+  const std::string data =
+      human_count(static_cast<double>(corpus.tokens())) + " tokens in " + std::to_string(corpus.samples()) + " samples";
   log.facts({{"model", std::string(name_of(config.model.family)) + ", " + parameters + " parameters"},
              {"device", place},
              {"memory", memory},
              {"data", data},
              {"tokens a step", std::to_string(plan.tokens)},
-             {"MFU", "(6 FLOPs per parameter in products and token + causal attention) / time / " + human_count(peak) +
+             {"MFU", "(6 FLOPs per parameter in products and token + causal attention) / time / " + human_si(peak) +
                          "FLOP/s, the product rate measured at the start"}});
   log.note(config.train.name + ": " + parameters + " parameters, " + memory + ", " + data);
-  log.note(place + ", products at " + human_count(peak) + "FLOP/s");
+  log.note(place + ", products at " + human_si(peak) + "FLOP/s");
   if (step > 0) log.note("resumed after step " + std::to_string(step));
 }
 
@@ -181,17 +192,28 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   if (!config.data.validation.empty()) validation.emplace(open_corpus(config, config.data.validation, "data.validation", true));
   const double peak = 1e9 * product_rate(device, dtype_of(config.kernels.dtype), plan.products);
   Run run(config, device, plan.sizes);
-  Loader loader(corpus, {.context = config.model.context, .batch = config.train.batch, .replica = static_cast<int>(mesh.replica()),
-                         .replicas = static_cast<int>(mesh.replicas()), .seed = static_cast<uint64_t>(config.train.seed),
-                         .document_mask = config.model.document_mask, .restart_positions = config.model.restart_positions});
+  Loader loader(corpus, {.context = config.model.context,
+                         .batch = config.train.batch,
+                         .replica = static_cast<int>(mesh.replica()),
+                         .replicas = static_cast<int>(mesh.replicas()),
+                         .seed = static_cast<uint64_t>(config.train.seed),
+                         .document_mask = config.model.document_mask,
+                         .restart_positions = config.model.restart_positions});
 
   int64_t& step = where.step = restore(config, run, checkpoints, resume);
   loader.seek(step);
-  if (!replace_file(where.directory + "/config.yaml", to_yaml(config))) throw Error(text("cannot write ", where.directory, "/config.yaml"));
+  if (!replace_file(where.directory + "/config.yaml", to_yaml(config)))
+    throw Error(text("cannot write ", where.directory, "/config.yaml"));
   RunLog log(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
   announce(config, plan, device, corpus, peak, step, log);
-  Session session{.config = config, .run = run, .loader = loader, .validation = validation, .checkpoints = checkpoints, .log = log,
-                  .flops = plan.model_flops(), .peak = peak};
+  Session session{.config = config,
+                  .run = run,
+                  .loader = loader,
+                  .validation = validation,
+                  .checkpoints = checkpoints,
+                  .log = log,
+                  .flops = plan.model_flops(),
+                  .peak = peak};
   const ExitCode code = loop(session, step);
   checkpoints.finish();
   return code;

@@ -9,7 +9,8 @@
 namespace trireme {
 
 struct ResumeChoice {
-  std::string from = "auto";  // auto: the run's newest valid checkpoint, if any; never: refuse to find one; else a directory to start from
+  std::string from =
+      "auto";  // auto: the run's newest valid checkpoint, if any; never: refuse to find one; else a directory to start from
   bool allow_changes = false;  // continue although keys differ that change what is computed
 };
 

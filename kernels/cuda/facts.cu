@@ -24,8 +24,8 @@ bool kernel_runs() {
   const int* x = memory;
   int count = n;
   void* arguments[] = {&y, &x, &count};
-  fine = fine && cudaLaunchKernel(reinterpret_cast<const void*>(add_one), dim3((n + 255) / 256), dim3(256), arguments, 0, nullptr) ==
-                     cudaSuccess;
+  fine = fine && cudaLaunchKernel(reinterpret_cast<const void*>(add_one), dim3((n + 255) / 256), dim3(256), arguments, 0,
+                                  nullptr) == cudaSuccess;
   fine = fine && cudaMemcpy(host.data(), y, n * sizeof(int), cudaMemcpyDeviceToHost) == cudaSuccess;
   for (int i = 0; fine && i < n; ++i) fine = host[i] == 3 * i + 1;
   cudaFree(memory);

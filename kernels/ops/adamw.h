@@ -8,8 +8,8 @@ namespace trireme {
 // total += sum(x^2), in double, in one fixed order whatever the number of threads.
 struct SquaredNorm {
   static constexpr auto name = "squared_norm";
-  Tensor total;                  // add  [1] f32
-  Tensor x;                      // in   any shape, f32
+  Tensor total;  // add  [1] f32
+  Tensor x;      // in   any shape, f32
   void visit(auto& t) const { t.add(total), t.in(x); }
   void check() const {
     expect(total, "total", Dtype::f32, {1});
@@ -24,12 +24,12 @@ void launch(const Cpu&, const SquaredNorm&);
 // a NaN never reaches the weights.
 struct AdamW {
   static constexpr auto name = "adamw";
-  Tensor weight{};               // out  [n] bf16, optional
-  Tensor master, m, v, grad;     // add  [n] f32 each
-  Tensor squared_norm;           // in   [1] f32: of all gradients of the model
+  Tensor weight{};            // out  [n] bf16, optional
+  Tensor master, m, v, grad;  // add  [n] f32 each
+  Tensor squared_norm;        // in   [1] f32: of all gradients of the model
   float lr, beta1, beta2, eps, decay;
-  float clip;                    // 0: no clipping
-  int64_t step;                  // t, counted from 1
+  float clip;    // 0: no clipping
+  int64_t step;  // t, counted from 1
   void visit(auto& t) const { t.out(weight), t.add(master, m, v, grad), t.in(squared_norm); }
   void check() const {
     const int64_t n = master.size();

@@ -1,9 +1,10 @@
 // Causal grouped-query attention in flash style (Dao, "FlashAttention-2", 2023): no T x T matrix in memory, sums in f32.
 //     out = softmax(scale * q k^T) v      query head h reads key-value head h * K / H
-// The query at place t (of S keys; the T queries are the last T of them) sees the keys  max(document_start[t], t - window + 1) .. t.
+// The query at place t (of S keys; the T queries are the last T of them) sees the keys  max(document_start[t], t - window + 1) ..
+// t.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 
 #include "kernels/run.h"
 
@@ -12,18 +13,20 @@ namespace trireme {
 // Pairs of query and key that the causal mask and the window leave, for one head and row: what attention's FLOPs count.
 // Document masks only lower it; they are not known beforehand and not counted.
 inline double attention_pairs(int64_t queries, int64_t keys, int64_t window) {
-  double pairs = 0;
-  for (int64_t t = keys - queries; t < keys; ++t) pairs += static_cast<double>(window > 0 && window < t + 1 ? window : t + 1);
-  return pairs;
+  // The query at place t sees t + 1 keys, at most `most`: a triangle of places below most, a rectangle of the others.
+  const double first = static_cast<double>(keys - queries), last = static_cast<double>(keys);
+  const double most = window > 0 ? static_cast<double>(window) : last;
+  const double begin = std::min(first, most), end = std::min(last, most);
+  return (end * (end + 1) - begin * (begin + 1)) / 2 + most * ((last - first) - (end - begin));
 }
 
 struct AttentionForward {
   static constexpr auto name = "attention";
-  Tensor out, lse;               // out  [B, T, H, D], [B, H, T] f32: log of the sum of exp(scale * q.k) over the visible keys
-  Tensor q, k, v;                // in   [B, T, H, D], [B, S, K, D], [B, S, K, D], S >= T
-  Tensor document_start{};       // in   [B, T] i32, optional: the first key of the query's own document, <= its place
-  int64_t window = 0;            // 0: no sliding window
-  float scale;                   // usually 1 / sqrt(D)
+  Tensor out, lse;          // out  [B, T, H, D], [B, H, T] f32: log of the sum of exp(scale * q.k) over the visible keys
+  Tensor q, k, v;           // in   [B, T, H, D], [B, S, K, D], [B, S, K, D], S >= T
+  Tensor document_start{};  // in   [B, T] i32, optional: the first key of the query's own document, <= its place
+  int64_t window = 0;       // 0: no sliding window
+  float scale;              // usually 1 / sqrt(D)
   double flops() const {
     return 4.0 * static_cast<double>(q.dim(0) * q.dim(2) * q.dim(3)) * attention_pairs(q.dim(1), k.dim(1), window);
   }
@@ -45,9 +48,9 @@ void launch(const Cpu&, const AttentionForward&);
 // Deterministic. Recomputes the probabilities from lse.
 struct AttentionBackward {
   static constexpr auto name = "attention_backward";
-  Tensor dq, dk, dv;                    // out  [B, T, H, D], [B, T, K, D], [B, T, K, D]
-  Tensor dout, out, lse, q, k, v;       // in   as the forward left them, with S = T
-  Tensor document_start{};              // in   [B, T] i32, optional
+  Tensor dq, dk, dv;               // out  [B, T, H, D], [B, T, K, D], [B, T, K, D]
+  Tensor dout, out, lse, q, k, v;  // in   as the forward left them, with S = T
+  Tensor document_start{};         // in   [B, T] i32, optional
   int64_t window = 0;
   float scale;
   double flops() const {

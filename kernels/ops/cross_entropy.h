@@ -9,9 +9,9 @@ namespace trireme {
 
 struct CrossEntropyForward {
   static constexpr auto name = "cross_entropy";
-  Tensor loss, lse;              // out  [N] f32, [N] f32
-  Tensor logits;                 // in   [N, V] f32
-  Tensor targets;                // in   [N] i32, < V; negative: ignored
+  Tensor loss, lse;  // out  [N] f32, [N] f32
+  Tensor logits;     // in   [N, V] f32
+  Tensor targets;    // in   [N] i32, < V; negative: ignored
   float z_loss = 0;
   void visit(auto& t) const { t.out(loss, lse), t.in(logits, targets); }
   void check() const {
@@ -26,10 +26,10 @@ void launch(const Cpu&, const CrossEntropyForward&);
 // dlogits = scale * (softmax(logits) (1 + 2 z_loss lse) - onehot(target)); 0 in ignored rows.
 struct CrossEntropyBackward {
   static constexpr auto name = "cross_entropy_backward";
-  Tensor dlogits;                // out  [N, V] f32 (then it may be logits) or bf16
-  Tensor logits, lse, targets;   // in   [N, V] f32, [N] f32, [N] i32
+  Tensor dlogits;               // out  [N, V] f32 (then it may be logits) or bf16
+  Tensor logits, lse, targets;  // in   [N, V] f32, [N] f32, [N] i32
   float z_loss = 0;
-  float scale = 1;               // 1 / (valid targets of the global batch)
+  float scale = 1;  // 1 / (valid targets of the global batch)
   void visit(auto& t) const { t.out(dlogits), t.in(logits, lse, targets); }
   void check() const {
     CrossEntropyForward{.loss = lse, .lse = lse, .logits = logits, .targets = targets}.check();

@@ -7,11 +7,11 @@ namespace trireme {
 
 struct EmbeddingForward {
   static constexpr auto name = "embedding";
-  Tensor x;                      // out  [N, C]
-  Tensor tokens;                 // in   [N] i32, each in [0, V)
-  Tensor table;                  // in   [V, C], the dtype of x
-  Tensor positions{};            // in   [N] i32, each in [0, P); with position_table
-  Tensor position_table{};       // in   [P, C], optional
+  Tensor x;                 // out  [N, C]
+  Tensor tokens;            // in   [N] i32, each in [0, V)
+  Tensor table;             // in   [V, C], the dtype of x
+  Tensor positions{};       // in   [N] i32, each in [0, P); with position_table
+  Tensor position_table{};  // in   [P, C], optional
   void visit(auto& t) const { t.out(x), t.in(tokens, table, positions, position_table); }
   void check() const {
     expect_float(x, "x");
@@ -28,11 +28,11 @@ void launch(const Cpu&, const EmbeddingForward&);
 // Adds each row of dx to its token's (and position's) row, in the order of n: deterministic for any number of threads.
 struct EmbeddingBackward {
   static constexpr auto name = "embedding_backward";
-  Tensor dtable;                 // add  [V, C] f32
-  Tensor dposition_table{};      // add  [P, C] f32, optional
-  Tensor dx;                     // in   [N, C]
-  Tensor tokens;                 // in   [N] i32
-  Tensor positions{};            // in   [N] i32; with dposition_table
+  Tensor dtable;             // add  [V, C] f32
+  Tensor dposition_table{};  // add  [P, C] f32, optional
+  Tensor dx;                 // in   [N, C]
+  Tensor tokens;             // in   [N] i32
+  Tensor positions{};        // in   [N] i32; with dposition_table
   void visit(auto& t) const { t.add(dtable, dposition_table), t.in(dx, tokens, positions); }
   void check() const {
     expect_float(dx, "dx");

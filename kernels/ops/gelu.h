@@ -7,8 +7,8 @@ namespace trireme {
 
 struct GeluForward {
   static constexpr auto name = "gelu";
-  Tensor y;                      // out  any shape
-  Tensor x;                      // in   the same
+  Tensor y;  // out  any shape
+  Tensor x;  // in   the same
   void visit(auto& t) const { t.out(y), t.in(x); }
   void check() const {
     expect_float(x, "x");
@@ -20,8 +20,8 @@ void launch(const Cpu&, const GeluForward&);
 // dx may be dy.
 struct GeluBackward {
   static constexpr auto name = "gelu_backward";
-  Tensor dx;                     // out  any shape
-  Tensor dy, x;                  // in   the same
+  Tensor dx;     // out  any shape
+  Tensor dy, x;  // in   the same
   void visit(auto& t) const { t.out(dx), t.in(dy, x); }
   void check() const {
     expect_float(x, "x");

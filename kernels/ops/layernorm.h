@@ -8,10 +8,10 @@ namespace trireme {
 
 struct LayerNormForward {
   static constexpr auto name = "layernorm";
-  Tensor y, mean, inv_std;             // out  [N, C], [N] f32, [N] f32
-  Tensor sum{};                        // out  [N, C]; with residual. The sum is rounded to its dtype before it is normalised
-  Tensor x, gain, bias;                // in   [N, C], [C], [C]
-  Tensor residual{};                   // in   [N, C], optional
+  Tensor y, mean, inv_std;  // out  [N, C], [N] f32, [N] f32
+  Tensor sum{};             // out  [N, C]; with residual. The sum is rounded to its dtype before it is normalised
+  Tensor x, gain, bias;     // in   [N, C], [C], [C]
+  Tensor residual{};        // in   [N, C], optional
   float eps = 1e-5f;
   void visit(auto& t) const { t.out(y, mean, inv_std, sum), t.in(x, gain, bias, residual); }
   void check() const {
@@ -33,10 +33,10 @@ void launch(const Cpu&, const LayerNormForward&);
 // dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum or dy.
 struct LayerNormBackward {
   static constexpr auto name = "layernorm_backward";
-  Tensor dx;                           // out  [N, C]
-  Tensor dgain, dbias;                 // add  [C] f32, [C] f32
-  Tensor dy, x, gain, mean, inv_std;   // in   [N, C], [N, C] (what was normalised), [C], [N] f32, [N] f32
-  Tensor dsum{};                       // in   [N, C], optional: what flows back into the sum from its other use
+  Tensor dx;                          // out  [N, C]
+  Tensor dgain, dbias;                // add  [C] f32, [C] f32
+  Tensor dy, x, gain, mean, inv_std;  // in   [N, C], [N, C] (what was normalised), [C], [N] f32, [N] f32
+  Tensor dsum{};                      // in   [N, C], optional: what flows back into the sum from its other use
   void visit(auto& t) const { t.out(dx), t.add(dgain, dbias), t.in(dy, x, gain, mean, inv_std, dsum); }
   void check() const {
     expect_float(x, "x");

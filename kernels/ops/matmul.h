@@ -7,13 +7,13 @@ namespace trireme {
 
 struct Matmul {
   static constexpr auto name = "matmul";
-  Tensor c;                    // out  [M, N]; with `accumulate` updated in place
-  Tensor a;                    // in   [M, K], or [K, M] when transpose_a
-  Tensor b;                    // in   [K, N], or [N, K] when transpose_b
-  Tensor bias{};               // in   [N], optional; the dtype of a
+  Tensor c;       // out  [M, N]; with `accumulate` updated in place
+  Tensor a;       // in   [M, K], or [K, M] when transpose_a
+  Tensor b;       // in   [K, N], or [N, K] when transpose_b
+  Tensor bias{};  // in   [N], optional; the dtype of a
   bool transpose_a = false;
   bool transpose_b = false;
-  bool accumulate = false;     // c += instead of c =
+  bool accumulate = false;  // c += instead of c =
 
   int64_t m() const { return transpose_a ? a.dim(1) : a.dim(0); }
   int64_t k() const { return transpose_a ? a.dim(0) : a.dim(1); }

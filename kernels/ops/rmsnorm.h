@@ -8,10 +8,10 @@ namespace trireme {
 
 struct RmsNormForward {
   static constexpr auto name = "rmsnorm";
-  Tensor y, inv_rms;             // out  [N, C], [N] f32
-  Tensor sum{};                  // out  [N, C]; with residual. The sum is rounded to its dtype before it is normalised
-  Tensor x, gain;                // in   [N, C], [C]
-  Tensor residual{};             // in   [N, C], optional
+  Tensor y, inv_rms;  // out  [N, C], [N] f32
+  Tensor sum{};       // out  [N, C]; with residual. The sum is rounded to its dtype before it is normalised
+  Tensor x, gain;     // in   [N, C], [C]
+  Tensor residual{};  // in   [N, C], optional
   float eps = 1e-5f;
   void visit(auto& t) const { t.out(y, inv_rms, sum), t.in(x, gain, residual); }
   void check() const {
@@ -31,10 +31,10 @@ void launch(const Cpu&, const RmsNormForward&);
 // dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum or dy.
 struct RmsNormBackward {
   static constexpr auto name = "rmsnorm_backward";
-  Tensor dx;                     // out  [N, C]
-  Tensor dgain;                  // add  [C] f32
-  Tensor dy, x, gain, inv_rms;   // in   [N, C], [N, C] (what was normalised: `sum` if there was one), [C], [N] f32
-  Tensor dsum{};                 // in   [N, C], optional: what flows back into the sum from its other use
+  Tensor dx;                    // out  [N, C]
+  Tensor dgain;                 // add  [C] f32
+  Tensor dy, x, gain, inv_rms;  // in   [N, C], [N, C] (what was normalised: `sum` if there was one), [C], [N] f32
+  Tensor dsum{};                // in   [N, C], optional: what flows back into the sum from its other use
   void visit(auto& t) const { t.out(dx), t.add(dgain), t.in(dy, x, gain, inv_rms, dsum); }
   void check() const {
     expect_float(x, "x");

@@ -1,5 +1,5 @@
-// Rotary position embedding (Su et al., "RoFormer", 2021), in the rotate-half layout of Hugging Face's Llama: element i of a head is
-// paired with element i + D/2, and the pair at position p is turned by the angle p * frequency[i].
+// Rotary position embedding (Su et al., "RoFormer", 2021), in the rotate-half layout of Hugging Face's Llama: element i of a head
+// is paired with element i + D/2, and the pair at position p is turned by the angle p * frequency[i].
 #pragma once
 
 #include "kernels/run.h"
@@ -7,11 +7,12 @@
 namespace trireme {
 
 // table[p, i] = (cos, sin)(p * frequency[i]),  frequency[i] = theta^(-2i/D), computed in double.
-// With factor > 1, Llama 3.1's scaling by wavelength w = 2 pi / frequency against the original context L: w < L / high_factor keeps the
-// frequency, w > L / low_factor divides it by factor, between them s = (L / w - low) / (high - low) mixes (1 - s) f / factor + s f.
+// With factor > 1, Llama 3.1's scaling by wavelength w = 2 pi / frequency against the original context L: w < L / high_factor keeps
+// the frequency, w > L / low_factor divides it by factor, between them s = (L / w - low) / (high - low) mixes (1 - s) f / factor +
+// s f.
 struct RopeTable {
   static constexpr auto name = "rope_table";
-  Tensor table;                  // out  [P, D/2, 2] f32
+  Tensor table;  // out  [P, D/2, 2] f32
   double theta = 10000;
   double factor = 1, low_factor = 1, high_factor = 4, original_context = 8192;
   void visit(auto& t) const { t.out(table); }
@@ -22,10 +23,10 @@ void launch(const Cpu&, const RopeTable&);
 // Splits the fused projection into heads; rotates q and k when a table is given. H heads and K key-value heads of size D.
 struct SplitHeadsForward {
   static constexpr auto name = "split_heads";
-  Tensor q, k, v;                // out  [N, H, D], [N, K, D], [N, K, D]
-  Tensor qkv;                    // in   [N, (H + 2 K) D]: a row is all of q, then all of k, then all of v
-  Tensor positions{};            // in   [N] i32; with table
-  Tensor table{};                // in   [P, D/2, 2] f32, optional
+  Tensor q, k, v;      // out  [N, H, D], [N, K, D], [N, K, D]
+  Tensor qkv;          // in   [N, (H + 2 K) D]: a row is all of q, then all of k, then all of v
+  Tensor positions{};  // in   [N] i32; with table
+  Tensor table{};      // in   [P, D/2, 2] f32, optional
   void visit(auto& t) const { t.out(q, k, v), t.in(qkv, positions, table); }
   void check() const {
     expect_float(qkv, "qkv");
@@ -46,22 +47,20 @@ void launch(const Cpu&, const SplitHeadsForward&);
 // The way back: dqkv from dq, dk, dv, turned back when a table is given.
 struct SplitHeadsBackward {
   static constexpr auto name = "split_heads_backward";
-  Tensor dqkv;                   // out  [N, (H + 2 K) D]
-  Tensor dq, dk, dv;             // in   [N, H, D], [N, K, D], [N, K, D]
-  Tensor positions{};            // in   [N] i32; with table
-  Tensor table{};                // in   [P, D/2, 2] f32, optional
+  Tensor dqkv;         // out  [N, (H + 2 K) D]
+  Tensor dq, dk, dv;   // in   [N, H, D], [N, K, D], [N, K, D]
+  Tensor positions{};  // in   [N] i32; with table
+  Tensor table{};      // in   [P, D/2, 2] f32, optional
   void visit(auto& t) const { t.out(dqkv), t.in(dq, dk, dv, positions, table); }
-  void check() const {
-    SplitHeadsForward{.q = dq, .k = dk, .v = dv, .qkv = dqkv, .positions = positions, .table = table}.check();
-  }
+  void check() const { SplitHeadsForward{.q = dq, .k = dk, .v = dv, .qkv = dqkv, .positions = positions, .table = table}.check(); }
 };
 void launch(const Cpu&, const SplitHeadsBackward&);
 
 // Turns every head of x in place by its row's position; backward turns back. For models that normalise q and k first (QK-norm).
 struct Rotate {
   static constexpr auto name = "rotate";
-  Tensor x;                      // add  [N, H, D]
-  Tensor positions, table;       // in   [N] i32, [P, D/2, 2] f32
+  Tensor x;                 // add  [N, H, D]
+  Tensor positions, table;  // in   [N] i32, [P, D/2, 2] f32
   bool backward = false;
   void visit(auto& t) const { t.add(x), t.in(positions, table); }
   void check() const {

@@ -7,8 +7,8 @@ namespace trireme {
 
 struct SwiGluForward {
   static constexpr auto name = "swiglu";
-  Tensor y;                      // out  [N, F]
-  Tensor x;                      // in   [N, 2 F]: a row is all of gate, then all of up
+  Tensor y;  // out  [N, F]
+  Tensor x;  // in   [N, 2 F]: a row is all of gate, then all of up
   void visit(auto& t) const { t.out(y), t.in(x); }
   void check() const {
     expect_float(x, "x");
@@ -21,8 +21,8 @@ void launch(const Cpu&, const SwiGluForward&);
 // dx may be x.
 struct SwiGluBackward {
   static constexpr auto name = "swiglu_backward";
-  Tensor dx;                     // out  [N, 2 F]
-  Tensor dy, x;                  // in   [N, F], [N, 2 F]
+  Tensor dx;     // out  [N, 2 F]
+  Tensor dy, x;  // in   [N, F], [N, 2 F]
   void visit(auto& t) const { t.out(dx), t.in(dy, x); }
   void check() const {
     expect_float(x, "x");

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "checkpoint/reader.h"
-#include "state.h"
+#include "test/checkpoint/state.h"
 #include "test/catch.h"
 
 using namespace trireme;

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "checkpoint/reader.h"
-#include "state.h"
+#include "test/checkpoint/state.h"
 #include "test/catch.h"
 
 using namespace trireme;

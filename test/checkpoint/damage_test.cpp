@@ -9,7 +9,7 @@
 #include "checkpoint/digest.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/shards.h"
-#include "state.h"
+#include "test/checkpoint/state.h"
 #include "test/catch.h"
 
 using namespace trireme;

@@ -1,27 +1,29 @@
 // Parity with PyTorch: logits, loss and every gradient of tiny models, from scripts/make_golden.py.
+#include "test/reference/golden.h"
+
 #include <memory>
 
 #include "kernels/ops/fill.h"
 #include "model/decoder.h"
 #include "model/stage.h"
 #include "test/catch.h"
-#include "test/reference/golden.h"
 
 namespace trireme {
 namespace {
 
 std::vector<float> to_floats(const Tensor& t) {
   std::vector<float> out(static_cast<size_t>(t.size()));
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] = t.dtype() == Dtype::f32 ? t.as<float>()[i] : static_cast<float>(t.as<Bf16>()[i]);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = t.dtype() == Dtype::f32 ? t.as<float>()[i] : static_cast<float>(t.as<Bf16>()[i]);
   return out;
 }
 
 void set(const Tensor& t, const std::vector<float>& values) {
   REQUIRE(static_cast<size_t>(t.size()) == values.size());
   for (size_t i = 0; i < values.size(); ++i)
-    if (t.dtype() == Dtype::f32) t.as<float>()[i] = values[i];
-    else t.as<Bf16>()[i] = Bf16(values[i]);
+    if (t.dtype() == Dtype::f32)
+      t.as<float>()[i] = values[i];
+    else
+      t.as<Bf16>()[i] = Bf16(values[i]);
 }
 
 Tensor ids(const GoldenTensor& t) {
@@ -42,12 +44,16 @@ struct Tiny {
     rows = golden["tokens"].shape[0], context = golden["tokens"].shape[1];
     const int64_t room = 8 << 20;
     arenas = std::make_unique<Arenas>(device, ArenaSizes{room, room, room, room, room});
-    stage = std::make_unique<Stage>(golden.model, PassShape{.rows = rows, .context = context, .dtype = dtype}, *arenas, device.compute());
+    stage = std::make_unique<Stage>(golden.model, PassShape{.rows = rows, .context = context, .dtype = dtype}, *arenas,
+                                    device.compute());
     for (const Parameter& p : stage->parameters())
       for (const auto& [piece, tensor] : pieces_of(p.spec, p.weight)) set(tensor, golden["weight/" + piece].values);
     for (int64_t i = 0; i < rows * context; ++i) positions.push_back(static_cast<int32_t>(i % context));
-    batch = {.rows = rows, .context = context, .tokens = ids(golden["tokens"]),
-             .positions = Tensor(positions.data(), Dtype::i32, Place::cpu, {rows * context}), .targets = ids(golden["targets"]),
+    batch = {.rows = rows,
+             .context = context,
+             .tokens = ids(golden["tokens"]),
+             .positions = Tensor(positions.data(), Dtype::i32, Place::cpu, {rows * context}),
+             .targets = ids(golden["targets"]),
              .document_start = ids(golden["starts"])};
   }
 

@@ -4,9 +4,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <stdexcept>
-
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 namespace trireme {
 namespace {
@@ -59,7 +58,8 @@ Golden read_golden(const std::string& source, const std::string& name) {
     if (key == "__metadata__") continue;
     GoldenTensor& tensor = golden.tensors[key];
     tensor.shape = entry["shape"].get<std::vector<int64_t>>();
-    const size_t begin = 8 + length + entry["data_offsets"][0].get<size_t>(), end = 8 + length + entry["data_offsets"][1].get<size_t>();
+    const size_t begin = 8 + length + entry["data_offsets"][0].get<size_t>(),
+                 end = 8 + length + entry["data_offsets"][1].get<size_t>();
     if (end > bytes.size()) throw std::runtime_error("golden " + name + " is cut short");
     const auto copy = [&](auto& to) {
       to.resize((end - begin) / 4);

@@ -11,12 +11,12 @@ namespace trireme {
 
 struct GoldenTensor {
   std::vector<int64_t> shape;
-  std::vector<float> values;   // f32 tensors
-  std::vector<int32_t> ids;    // i32 tensors
+  std::vector<float> values;  // f32 tensors
+  std::vector<int32_t> ids;   // i32 tensors
 };
 
 struct Golden {
-  ModelConfig model;                      // resolved
+  ModelConfig model;                        // resolved
   std::map<std::string, double> optimizer;  // lr, beta1, beta2, eps, decay, clip
   std::map<std::string, GoldenTensor> tensors;
 

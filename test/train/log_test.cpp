@@ -145,6 +145,8 @@ std::vector<nlohmann::json> facts_of(const std::filesystem::path& path) {
 }  // namespace
 
 TEST_CASE("numbers are printed as people read them") {
+  CHECK(human_si(2.5e11) == "250 G");
+  CHECK(human_si(12) == "12 ");
   CHECK(human_count(0) == "0");
   CHECK(human_count(950) == "950");
   CHECK(human_count(999.9) == "1.00k");

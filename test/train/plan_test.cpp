@@ -1,7 +1,8 @@
 // The plan of every config that ships: sizes as published, counted without taking memory.
+#include "train/plan.h"
+
 #include "test/catch.h"
 #include "train/lr.h"
-#include "train/plan.h"
 
 namespace trireme {
 namespace {
@@ -20,8 +21,8 @@ int64_t group(const Plan& plan, const std::string& name) {
 
 TEST_CASE("the plan counts the parameters that the models' authors published") {
   const std::pair<const char*, int64_t> published[] = {
-      {"gpt2-124m", 124439808},    {"gpt2-355m", 354823168},    {"gpt2-774m", 774030080},       {"gpt2-1558m", 1557611200},
-      {"llama3-1b", 1235814400},   {"llama3-3b", 3212749824},   {"llama3-8b", 8030261248},      {"llama3-70b", 70553706496},
+      {"gpt2-124m", 124439808},      {"gpt2-355m", 354823168},  {"gpt2-774m", 774030080},  {"gpt2-1558m", 1557611200},
+      {"llama3-1b", 1235814400},     {"llama3-3b", 3212749824}, {"llama3-8b", 8030261248}, {"llama3-70b", 70553706496},
       {"llama3-405b", 405853388800}, {"qwen3-0.6b", 596049920},
   };
   for (const auto& [name, parameters] : published) {
@@ -44,7 +45,8 @@ TEST_CASE("a plan's FLOPs are six per product parameter and token, and twelve ti
   CHECK(plan.product_flops == Approx(6 * products * static_cast<double>(plan.tokens)).epsilon(1e-9));
   const double t = static_cast<double>(config.model.context);
   CHECK(plan.attention_flops == Approx(12.0 * static_cast<double>(config.model.layers * config.model.width) * (t + 1) / 2 *
-                                       static_cast<double>(plan.tokens)).epsilon(1e-9));
+                                       static_cast<double>(plan.tokens))
+                                    .epsilon(1e-9));
 }
 
 TEST_CASE("a plan lists every product of the step") {

@@ -32,7 +32,8 @@ Process::Process(const std::string& directory, const std::vector<std::string>& a
   pid_ = fork();
   if (pid_ < 0) throw std::runtime_error("fork failed");
   if (pid_ > 0) return;
-  const int out = open(out_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), err = open(err_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+  const int out = open(out_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600),
+            err = open(err_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
   dup2(out, 1), dup2(err, 2), dup2(open("/dev/null", O_RDONLY), 0);
   if (chdir(directory.c_str()) != 0) _exit(126);
   execv(argv[0], argv.data());
@@ -61,6 +62,8 @@ Ended Process::wait() {
           .peak_bytes = static_cast<int64_t>(usage.ru_maxrss) * 1024};
 }
 
-Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments) { return Process(directory, arguments).wait(); }
+Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments) {
+  return Process(directory, arguments).wait();
+}
 
 }  // namespace trireme

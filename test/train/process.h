@@ -1,16 +1,17 @@
 // The program as a user starts it: a child process with its output, exit code and peak memory.
 #pragma once
 
-#include <string>
 #include <sys/types.h>
+
+#include <string>
 #include <vector>
 
 namespace trireme {
 
 struct Ended {
-  int code = -1;             // exit code; 128 + n when signal n ended it
+  int code = -1;  // exit code; 128 + n when signal n ended it
   std::string out, err;
-  int64_t peak_bytes = 0;    // resident memory, at most
+  int64_t peak_bytes = 0;  // resident memory, at most
 };
 
 // A running `trireme` with these arguments, in `directory`.
@@ -22,13 +23,13 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void signal(int number) const;
-  bool running();            // without waiting
+  bool running();  // without waiting
   Ended wait();
 
  private:
   std::string directory_;
   pid_t pid_ = -1;
-  std::string out_, err_;    // files
+  std::string out_, err_;  // files
 };
 
 Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments);

@@ -37,12 +37,17 @@ struct OwnBatch {
   std::vector<int32_t> tokens, targets, positions, starts;
   int64_t rows;
   explicit OwnBatch(const Golden& golden)
-      : tokens(golden["tokens"].ids), targets(golden["targets"].ids), starts(golden["starts"].ids), rows(golden["tokens"].shape[0]) {
+      : tokens(golden["tokens"].ids),
+        targets(golden["targets"].ids),
+        starts(golden["starts"].ids),
+        rows(golden["tokens"].shape[0]) {
     const int64_t context = golden["tokens"].shape[1];
     for (int64_t i = 0; i < rows * context; ++i) positions.push_back(static_cast<int32_t>(i % context));
   }
   Batch batch() {
-    return {.tokens = ids(tokens, rows), .targets = ids(targets, rows), .positions = ids(positions, rows),
+    return {.tokens = ids(tokens, rows),
+            .targets = ids(targets, rows),
+            .positions = ids(positions, rows),
             .document_start = ids(starts, rows),
             .valid = std::count_if(targets.begin(), targets.end(), [](int32_t id) { return id >= 0; })};
   }
@@ -81,8 +86,11 @@ struct RandomBatch {
     }
   }
   Batch batch() {
-    return {.tokens = trireme::ids(ids[0], rows), .targets = trireme::ids(ids[1], rows), .positions = trireme::ids(ids[2], rows),
-            .document_start = trireme::ids(ids[3], rows), .valid = rows * context};
+    return {.tokens = trireme::ids(ids[0], rows),
+            .targets = trireme::ids(ids[1], rows),
+            .positions = trireme::ids(ids[2], rows),
+            .document_start = trireme::ids(ids[3], rows),
+            .valid = rows * context};
   }
 };
 
@@ -144,6 +152,27 @@ TEST_CASE("the plan's bytes are the arenas' bytes, and a step uses all of them")
       CHECK(used.temporaries == plan.sizes.temporaries);
       CHECK(device.ledger().bytes() - device.workspace_bytes() == plan.sizes.total());
     }
+}
+
+TEST_CASE("the plan counts the ops that a real step runs, whatever its microbatches") {
+  for (const int64_t rows : {6, 3, 1}) {
+    RunConfig config = small(StepDtype::bf16);
+    config.train.microbatch = rows;
+    const Plan plan = make_plan(config);
+    Device device(Place::cpu, read_cpu_facts());
+    Run run(config, device, plan.sizes);
+    run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+    RandomBatch random(config, 1);
+    device.measure(true);
+    train_step(run, random.batch(), 0);
+    CHECK(device.tally().size() == plan.step.size());
+    for (const auto& [name, real] : device.tally()) {
+      INFO(name);
+      CHECK(plan.step.at(name).calls == real.calls);
+      CHECK(plan.step.at(name).flops == Approx(real.flops).epsilon(1e-12));
+      CHECK(plan.step.at(name).bytes == Approx(real.bytes).epsilon(1e-12));
+    }
+  }
 }
 
 TEST_CASE("nothing is allocated after the first step") {
