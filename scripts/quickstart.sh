@@ -43,16 +43,18 @@ build_corpus() {
 }
 
 report() {
-  local bytes xz_bytes bits
+  local bytes xz_bytes bits seconds
   bytes=$(wc -c < "$held_out")
   xz_bytes=$(xz -9e --stdout "$held_out" | wc -c)
   bits=$(grep '"val_loss"' "$run/metrics.jsonl" | tail -n 1 | sed -nE 's/.*"bits_per_byte": ?([0-9.eE+-]+).*/\1/p')
+  seconds=$(sed -nE 's/.*"step_ms": ?([0-9.eE+-]+).*/\1 1000/p; s/.*"seconds": ?([0-9.eE+-]+).*/\1 1/p' "$run/metrics.jsonl" |
+    awk '{ sum += $1 / $2 } END { print sum }')
   echo
-  awk -v model="${bits:-nan}" -v xz="$xz_bytes" -v bytes="$bytes" -v seconds="$1" 'BEGIN {
+  awk -v model="${bits:-nan}" -v xz="$xz_bytes" -v bytes="$bytes" -v seconds="$seconds" 'BEGIN {
     printf "held-out files       %d bytes\n", bytes
     printf "this model needs     %.3f bits per byte\n", model
     printf "xz -9e needs         %.3f bits per byte\n", 8 * xz / bytes
-    printf "training took        %d min %d s\n", seconds / 60, seconds % 60
+    printf "steps, evaluations   %d min %d s\n", seconds / 60, seconds % 60
   }'
   echo "checkpoint           $(find "$run/checkpoints" -mindepth 1 -maxdepth 1 -name 'step-*' | sort | tail -n 1)"
   echo "report               $run/report.html"
@@ -60,9 +62,7 @@ report() {
 
 [ -x "$trireme" ] || { echo "quickstart: $trireme is not there; run make" >&2; exit 1; }
 [ -e "$held_out" ] || build_corpus
-begin=$SECONDS
 "$trireme" train configs/quickstart.yaml "$@"
-seconds=$((SECONDS - begin))
 echo
 "$trireme" sample "$run" --prompt $'template<typename _Tp>\n' --tokens 120
-report "$seconds"
+report
