@@ -126,8 +126,7 @@ template <class T>
 void attend_panels(const Cpu& cpu, const AttentionForward& op, const AttentionSizes& sizes) {
   const int threads = omp_get_max_threads();
   const int64_t heads = sizes.rows * sizes.kv_heads, panels = (sizes.pairs() + kColumns - 1) / kColumns;
-  // At least four chunks for each thread where there are as many panels; those at the end of a row see the most keys and come
-  // first.
+  // Four chunks for each thread where there are as many panels; those at the end of a row, which see the most keys, come first.
   const int64_t per_head = std::clamp<int64_t>((4 * threads + heads - 1) / heads, 1, panels);
   const int64_t stride = Scratch(sizes).floats();
   float* memory = reinterpret_cast<float*>(cpu.workspace->reserve(threads * stride * 4));

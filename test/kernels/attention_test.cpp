@@ -148,16 +148,16 @@ TEST_CASE("attention agrees with its reference for windows and documents") {
   Device device(Place::cpu);
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
     for (const int64_t window : {0, 1, 7, 64})
-      for (const int64_t t : {1, 2, 31, 65, 200})
+      for (const int64_t t : {1, 2, 31, 65, 130})
         for (const bool masked : {false, true})
-          check({.rows = 3,
+          check({.rows = 2,
                  .queries = t,
                  .keys = t,
                  .heads = 2,
                  .kv_heads = t % 2 ? 1 : 2,
                  .head_size = 24,
                  .window = window,
-                 .document_start = masked ? documents(3, t, t) : std::vector<int64_t>{}},
+                 .document_start = masked ? documents(2, t, t) : std::vector<int64_t>{}},
                 dtype, device);
 }
 
