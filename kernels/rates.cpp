@@ -31,7 +31,7 @@ void on_parts(int64_t bytes, const F& f) {
   }
 }
 
-double best_time(Device& device, Dtype dtype, const ProductShape& s) {
+double best_time(Device& device, Dtype dtype, const ProductShape& s, double least_seconds) {
   const Dtype out = s.accumulate ? Dtype::f32 : dtype;
   Arena arena(device, (s.m * s.k + s.k * s.n) * bytes_of(dtype) + s.m * s.n * bytes_of(out) + 3 * Arena::kAlign, "product rate");
   Stream& stream = device.compute();
@@ -46,7 +46,7 @@ double best_time(Device& device, Dtype dtype, const ProductShape& s) {
   for (const Tensor& t : {a, b}) run(stream, Fill{.x = t, .value = 0.37f});
   run(stream, product);
   double best = std::numeric_limits<double>::infinity(), total = 0;
-  for (int runs = 0; runs < 3 || total < 0.05; ++runs) {
+  for (int runs = 0; runs < 3 || total < least_seconds; ++runs) {
     const double time = seconds([&] { run(stream, product); });
     best = std::min(best, time), total += time;
   }
@@ -70,12 +70,12 @@ double copy_bandwidth(Device& device, int64_t bytes) {
   return 2 * static_cast<double>(bytes) / best * 1e-9;
 }
 
-double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes) {
+double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, double least_seconds) {
   double flops = 0, time = 0;
   for (const ProductShape& s : shapes) {
     const double count = static_cast<double>(s.count);
     flops += count * 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-    time += count * best_time(device, dtype, s);
+    time += count * best_time(device, dtype, s, least_seconds);
   }
   return time > 0 ? flops / time * 1e-9 : 0;
 }

@@ -21,7 +21,7 @@ struct ProductShape {
 };
 
 // GFLOP/s of run(Matmul) alone over all shapes together: the sum of count * 2 m n k over the sum of count * best time. Each shape
-// is run until three runs and 50 ms have passed. Operands are of `dtype`, with accumulate the result is f32.
-double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes);
+// is run until three runs and `least_seconds` have passed. Operands are of `dtype`, with accumulate the result is f32.
+double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, double least_seconds = 0.05);
 
 }  // namespace trireme

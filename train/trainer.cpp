@@ -190,7 +190,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   const Corpus corpus = open_corpus(config, config.data.train, "data.train", false);
   std::optional<Corpus> validation;
   if (!config.data.validation.empty()) validation.emplace(open_corpus(config, config.data.validation, "data.validation", true));
-  const double peak = 1e9 * product_rate(device, dtype_of(config.kernels.dtype), plan.products);
+  const double peak = 1e9 * product_rate(device, dtype_of(config.kernels.dtype), plan.products, 0.005);
   Run run(config, device, plan.sizes);
   Loader loader(corpus, {.context = config.model.context,
                          .batch = config.train.batch,

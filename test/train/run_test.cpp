@@ -29,14 +29,14 @@ std::string markov_text(int64_t length, uint64_t seed) {
   for (int64_t i = 0; i < length; ++i) {
     const uint64_t bits = philox64(seed, static_cast<uint64_t>(i));
     const int rank = bits % 8 < 4 ? 0 : bits % 8 < 6 ? 1 : bits % 8 < 7 ? 2 : 3;
-    state = static_cast<int>(philox64(99, static_cast<uint64_t>(state)) + static_cast<uint64_t>(rank) * 5) % 16;
+    state = static_cast<int>((philox64(99, static_cast<uint64_t>(state)) + static_cast<uint64_t>(rank) * 5) % 16);
     text += static_cast<char>('a' + state);
   }
   return text;
 }
 
 const char* const kConfig = R"(
-kernels: {dtype: f32, threads: 2}
+kernels: {dtype: f32, threads: 1}
 model: {family: llama, layers: 1, width: 32, heads: 2, vocab: 257, context: 64}
 data: {train: [shards/train-00000.h5], validation: [shards/validation-00000.h5], tokenizer: bytes}
 checkpoint: {every: 5, keep: 2}
@@ -196,10 +196,9 @@ TEST_CASE("a resume with another model or other data is refused unless it is all
 
 TEST_CASE("peak resident memory is within 10 % of the plan's total") {
   const Workplace place;
-  const std::vector<std::string> settings{"train.steps=3",      "train.warmup=1",         "train.batch=2",
-                                          "train.microbatch=2", "model.width=768",        "model.heads=12",
-                                          "model.layers=4",     "model.vocab=32000",      "model.context=256",
-                                          "kernels.dtype=bf16", "train.eval_sequences=2", "checkpoint.every=0"};
+  const std::vector<std::string> settings{"train.steps=2",    "train.warmup=1",     "train.batch=2",          "train.microbatch=2",
+                                          "model.width=768",  "model.heads=12",     "model.layers=4",         "model.vocab=32000",
+                                          "model.context=64", "kernels.dtype=bf16", "train.eval_sequences=2", "checkpoint.every=0"};
   const RunConfig config = read_config(place.scratch / "config.yaml", settings);
   const double total = static_cast<double>(make_plan(config).sizes.total());
   const Ended ended = place.train(settings);
@@ -221,6 +220,7 @@ TEST_CASE("a sample is made of the run's own text, and the same seed gives the s
   CHECK(first == sample("1"));
   CHECK(first != sample("2"));
   CHECK(first.substr(0, 3) == "abc");
+  INFO(first);
   CHECK(std::count_if(first.begin(), first.end(), [](char c) { return c >= 'a' && c <= 'p'; }) > 90);
 }
 
