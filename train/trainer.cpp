@@ -114,8 +114,8 @@ ExitCode loop(Session& s, int64_t& step) {
   }
   if (step > saved) save_now(s, step, true);
   if (step < t.steps) {
-    s.log.note(std::string("stopped by signal (") + strsignal(stop_signal()) + ") after step " + std::to_string(step) +
-               ", which is saved; the same command continues");
+    const std::string after = step > 0 ? "after step " + std::to_string(step) + ", which is saved" : "before the first step";
+    s.log.note(std::string("stopped by signal (") + strsignal(stop_signal()) + ") " + after + "; the same command continues");
     return ExitCode::stopped;
   }
   s.log.finish();
