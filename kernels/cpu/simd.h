@@ -100,7 +100,7 @@ inline float fast_exp(float x) {
   return p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((k - half + 127) << 23);
 }
 
-// exp(x) for a softmax: as fast_exp up to x = 88, but 0 where the result would be subnormal. It needs two thirds of the instructions.
+// exp(x) for a softmax: as fast_exp up to x = 88, but 0 where the result would be subnormal. Two thirds of the instructions.
 inline float softmax_exp(float x) {
   constexpr float kShift = 0x1.8p23f;
   const float shifted = x * 1.44269504f + kShift;

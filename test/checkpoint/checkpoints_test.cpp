@@ -9,8 +9,8 @@
 #include <set>
 
 #include "checkpoint/reader.h"
-#include "test/checkpoint/state.h"
 #include "test/catch.h"
+#include "test/checkpoint/state.h"
 
 using namespace trireme;
 

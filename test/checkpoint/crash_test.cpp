@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "checkpoint/reader.h"
-#include "test/checkpoint/state.h"
 #include "test/catch.h"
+#include "test/checkpoint/state.h"
 
 using namespace trireme;
 

@@ -9,8 +9,8 @@
 #include "checkpoint/digest.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/shards.h"
-#include "test/checkpoint/state.h"
 #include "test/catch.h"
+#include "test/checkpoint/state.h"
 
 using namespace trireme;
 
