@@ -184,7 +184,7 @@ TEST_CASE("an old checkpoint that cannot be deleted is a warning") {
   CHECK(steps_left(scratch / "run") == std::vector<int64_t>{2, 3});
 }
 
-TEST_CASE("the same state at the same step is not written twice; a damaged or different one is replaced") {
+TEST_CASE("the same state at the same step is not written twice, and a damaged or different one is replaced") {
   const Scratch scratch;
   Checkpoints checkpoints(keeping(3), scratch / "run");
   CHECK(checkpoints.save(7, small_state(7).state).bytes > 0);

@@ -158,6 +158,7 @@ TEST_CASE("names of files and shapes of headers are held") {
 TEST_CASE("names of tests are sentences, each given once") {
   CHECK(names("test/data/x_test.cpp", "TEST_CASE(\"the order is a permutation\") {\n") == "");
   CHECK_THAT(names("test/data/x_test.cpp", "TEST_CASE(\"order\") {\n"), ContainsSubstring("is a sentence"));
+  CHECK_THAT(names("test/data/x_test.cpp", "TEST_CASE(\"the order is right; and stays\") {\n"), ContainsSubstring("is words"));
   CHECK_THAT(names("test/data/x_test.cpp", "TEST_CASE(\"the order is right.\") {\n"), ContainsSubstring("no full stop"));
   const std::string test = "TEST_CASE(\"the order is right\") {\n";
   CHECK_THAT(joined(check_names({{"test/data/a_test.cpp", test}, {"test/data/b_test.cpp", test}})),

@@ -18,6 +18,8 @@ void check_test_names(const Source& source, std::set<string>& seen, Problems& pr
     const string name(line.substr(open, line.find('"', open) - open));
     if (std::count(name.begin(), name.end(), ' ') < 2)
       problems.push_back(at(source, number) + "a test's name is a sentence: '" + name + "'");
+    if (name.find_first_of(";[]\\*#$") != string::npos)  // CMake's lists and Catch's filters cut there: the test would never run
+      problems.push_back(at(source, number) + "a test's name is words: '" + name + "'");
     if (name.ends_with('.')) problems.push_back(at(source, number) + "a test's name has no full stop: '" + name + "'");
     if (!seen.insert(string(tested_room(source.path).value_or("")) + "/" + name).second)
       problems.push_back(at(source, number) + "a second test of this name: '" + name + "'");

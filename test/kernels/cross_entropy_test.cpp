@@ -81,7 +81,7 @@ TEST_CASE("cross entropy's gradient may write over the logits, and a NaN in an i
   CHECK(c.loss[1] == 0);
 }
 
-TEST_CASE("cross entropy of large logits keeps its digits; a NaN reaches the loss; a class of minus infinity has no share") {
+TEST_CASE("cross entropy of large logits keeps its digits, a NaN reaches the loss, and a class of minus infinity has no share") {
   Device device(Place::cpu);
   HostTensor logits(Dtype::f32, {5, 3}, {1e4, 1e4, 1e4, -1e4, -1e4, -1e4, 1e4, 0, -1e4, 0, NAN, 0, 1, -INFINITY, 1});
   HostTensor targets(Dtype::i32, {5}, {0, 1, 2, 0, 0}), loss(Dtype::f32, {5}), lse = loss, dlogits(Dtype::f32, {5, 3});

@@ -123,7 +123,7 @@ TEST_CASE("texts go to token ids and back on the command line") {
   CHECK(tokenizer({"encode", "/no/such.json", "x"}).code == 3);
 }
 
-TEST_CASE("shards are built, told about and verified; a damaged one does not hide the others") {
+TEST_CASE("shards are built, told about and verified, and a damaged one does not hide the others") {
   const Scratch scratch;
   std::string words;
   for (int i = 0; i < 2000; ++i) words += "word" + std::to_string(i % 97) + (i % 10 == 9 ? "\n" : " ");
