@@ -45,7 +45,7 @@ unit: build
 
 bench: build
 	build/trireme bench kernels
-	build/trireme bench step configs/gpt2-124m.yaml
+	build/trireme bench step configs/gpt2-124m.yaml --set train.batch=8 --set train.microbatch=8 --set model.context=256
 
 check: build
 ifeq ($(format),)
