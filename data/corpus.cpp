@@ -30,8 +30,9 @@ void refuse_mixed_directory(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-Corpus::Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail) : context_(context), first_samples_{0} {
-  require(context >= 1, text("a context of ", context));
+Corpus::Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail, int64_t overlap)
+    : context_(context), overlap_(overlap), stride_(context - overlap), first_samples_{0} {
+  require(0 <= overlap && overlap < context, text("a context of ", context, " with an overlap of ", overlap));
   if (paths.empty()) throw DataError("no token shards are named");
   refuse_mixed_directory(paths);
   for (const std::string& path : list_files(paths, ".h5")) {
@@ -40,7 +41,9 @@ Corpus::Corpus(const std::vector<std::string>& paths, int64_t context, bool keep
       throw DataError(path + ": was made with tokenizer " + shard.facts().tokenizer + ", but " + shards_.front().path() + " with " +
                       fingerprint());
     const int64_t targets = std::max<int64_t>(shard.tokens() - 1, 0);
-    first_samples_.push_back(samples() + (targets + (keep_tail ? context - 1 : 0)) / context);
+    const int64_t whole = std::max<int64_t>(targets - overlap, 0) / stride_;
+    const bool tail = keep_tail && targets > (whole > 0 ? whole * stride_ + overlap : 0);
+    first_samples_.push_back(samples() + whole + (tail ? 1 : 0));
   }
   if (samples() == 0)
     throw DataError(text(shards_.front().path(), ": ", tokens(), " tokens in ", shards_.size(),
@@ -59,21 +62,25 @@ int64_t Corpus::text_bytes() const {
   return sum;
 }
 
-size_t Corpus::shard_of(int64_t sample) const {
+Corpus::Window Corpus::window(int64_t sample) const {
   require(0 <= sample && sample < samples(), text("sample ", sample, " of ", samples()));
   const auto after = std::upper_bound(first_samples_.begin(), first_samples_.end(), sample);
-  return static_cast<size_t>(after - first_samples_.begin()) - 1;
+  const size_t shard = static_cast<size_t>(after - first_samples_.begin()) - 1;
+  const int64_t number = sample - first_samples_[shard], begin = number * stride_;
+  return {shard, begin, std::min(context_, shards_[shard].tokens() - 1 - begin), number > 0 ? overlap_ : 0};
 }
 
 int64_t Corpus::targets(int64_t sample) const {
-  const size_t s = shard_of(sample);
-  return std::min(context_, shards_[s].tokens() - 1 - (sample - first_samples_[s]) * context_);
+  const Window w = window(sample);
+  return w.tokens - w.context_only;
 }
 
 int64_t Corpus::targets() const {
   int64_t sum = 0;
-  for (size_t s = 0; s < shards_.size(); ++s)
-    sum += std::min(std::max<int64_t>(shards_[s].tokens() - 1, 0), (first_samples_[s + 1] - first_samples_[s]) * context_);
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    const int64_t count = first_samples_[s + 1] - first_samples_[s];
+    if (count > 0) sum += std::min(shards_[s].tokens() - 1, count * stride_ + overlap_);
+  }
   return sum;
 }
 
@@ -90,15 +97,15 @@ void Corpus::expect_tokenizer(const Tokenizer& tokenizer) const {
 
 void Corpus::read(int64_t sample, bool document_mask, bool restart_positions, int32_t* tokens, int32_t* targets, int32_t* positions,
                   int32_t* document_start) const {
-  const size_t s = shard_of(sample);
+  const auto [s, begin, present, context_only] = window(sample);
   const ShardReader& shard = shards_[s];
-  const int64_t begin = (sample - first_samples_[s]) * context_, present = this->targets(sample);
   std::vector<int32_t> stream(static_cast<size_t>(present + 1));
   shard.read(begin, stream);
   std::copy_n(stream.begin(), present, tokens);
   std::copy_n(stream.begin() + 1, present, targets);
   std::fill(tokens + present, tokens + context_, 0);
   std::fill(targets + present, targets + context_, -1);
+  std::fill_n(targets, context_only, -1);
 
   const auto starts = shard.document_starts();
   auto next = std::upper_bound(starts.begin(), starts.end(), begin);

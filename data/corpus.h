@@ -3,6 +3,9 @@
 // Sample i of a shard covers its tokens [i T, i T + T]. In training the tail of a shard that fills no sample is dropped; with
 // keep_tail, for evaluation, the last sample is padded (tokens 0, targets -1), so that every token of a shard but its first is a
 // target exactly once. Shards hold whole streams: no sample crosses from one to the next.
+//
+// With an overlap, samples begin every T - overlap tokens, and the first `overlap` tokens of each but a shard's first are context
+// only (targets -1): every token is still a target once, and is predicted from at least `overlap` tokens before it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +21,7 @@ class Corpus {
  public:
   // `paths`: shard files, patterns, or directories of *.h5 (all train or all validation). DataError when a shard is unusable,
   // shards disagree on their tokenizer, or there is not one sample.
-  Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail);
+  Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail, int64_t overlap = 0);  // 0 <= overlap < context
 
   int64_t context() const { return context_; }
   int64_t samples() const { return first_samples_.back(); }
@@ -41,9 +44,13 @@ class Corpus {
             int32_t* document_start) const;
 
  private:
-  size_t shard_of(int64_t sample) const;
+  struct Window {
+    size_t shard;
+    int64_t begin, tokens, context_only;  // of the shard's stream: first input, inputs, those whose targets are -1
+  };
+  Window window(int64_t sample) const;
 
-  int64_t context_;
+  int64_t context_, overlap_, stride_;
   std::vector<ShardReader> shards_;
   std::vector<int64_t> first_samples_;  // of each shard, and the number of all
 };

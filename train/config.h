@@ -27,6 +27,7 @@ struct TrainConfig {
   double cooldown = 0.2;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1, clip = 1.0;
   int64_t eval_every = 100, eval_sequences = 0, log_every = 1;
+  double eval_overlap = 0;
 
   void visit(auto& keys) {
     keys("name", name, "the run directory is runs/NAME");
@@ -48,6 +49,8 @@ struct TrainConfig {
     keys("clip", clip, "largest global gradient norm; 0: no clipping", at_least(0));
     keys("eval_every", eval_every, "steps between evaluations; 0: only at the end", at_least(0));
     keys("eval_sequences", eval_sequences, "validation sequences of one evaluation; 0: all", at_least(0));
+    keys("eval_overlap", eval_overlap, "share of a validation sequence that repeats the one before, to predict the rest from more",
+         between(0, 1));
     keys("log_every", log_every, "steps between lines in log.txt", at_least(1));
   }
 
@@ -59,6 +62,7 @@ struct TrainConfig {
     if (warmup > steps) report("warmup", "must not exceed train.steps = " + std::to_string(steps));
     if (beta1 >= 1) report("beta1", "must be below 1");
     if (beta2 >= 1) report("beta2", "must be below 1");
+    if (eval_overlap >= 1) report("eval_overlap", "must be below 1");
   }
 };
 

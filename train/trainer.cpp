@@ -130,8 +130,9 @@ void check_fit(const RunConfig& config, const Plan& plan, const Device& device) 
 }
 
 // With the vocabulary and the tokenizer that the config says.
-Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool keep_tail) {
-  Corpus corpus(paths, config.model.context, keep_tail);
+Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool held_out) {
+  const int64_t T = config.model.context;
+  Corpus corpus(paths, T, held_out, held_out ? static_cast<int64_t>(config.train.eval_overlap * static_cast<double>(T)) : 0);
   if (corpus.vocab() > config.model.vocab)
     throw ConfigError(
         text(key, ": its tokens come from a vocabulary of ", corpus.vocab(), ", but model.vocab = ", config.model.vocab));

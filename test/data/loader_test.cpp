@@ -88,6 +88,33 @@ TEST_CASE("samples cover a shard, and only evaluation keeps its tail") {
   for (const auto& [target, times] : targets) CHECK(times == 1);
 }
 
+TEST_CASE("overlapping samples predict every token once, from at least the overlap before it") {
+  for (const int64_t tokens : {2, 3, 4, 5, 7, 8, 11, 12, 13}) {
+    CAPTURE(tokens);
+    const Scratch scratch;
+    const Corpus corpus({counting_shard(scratch, "a.h5", 0, tokens, {0})}, 6, true, 4);
+    CHECK(corpus.targets() == tokens - 1);
+    std::map<int32_t, int> times;
+    int64_t targets = 0;
+    for (int64_t i = 0; i < corpus.samples(); ++i) {
+      const auto sample = sample_of(corpus, i);
+      targets += corpus.targets(i);
+      for (int32_t t = 0; t < 6; ++t) {
+        const int32_t target = sample.targets[static_cast<size_t>(t)];
+        if (target < 0) continue;
+        ++times[target];
+        CHECK(target == sample.tokens[static_cast<size_t>(t)] + 1);
+        CHECK(t >= std::min(target - 1, 4));
+      }
+    }
+    CHECK(targets == tokens - 1);
+    CHECK(times.size() == static_cast<size_t>(tokens - 1));
+    for (const auto& [target, count] : times) CHECK(count == 1);
+  }
+  const Scratch scratch;
+  CHECK_THROWS_AS(Corpus({counting_shard(scratch, "a.h5", 0, 9, {0})}, 4, true, 4), Error);
+}
+
 TEST_CASE("rows know where their documents start") {
   const Scratch scratch;
   const Corpus corpus({counting_shard(scratch, "a.h5", 0, 17, {0, 3, 4, 8, 10, 16})}, 8, false);
