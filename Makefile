@@ -9,7 +9,7 @@
 .DEFAULT_GOAL := build
 
 jobs    := $(shell nproc)
-sources := $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' 2> /dev/null)
+sources := $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' 2> /dev/null)
 ctest   := ctest --parallel $(jobs) --output-on-failure --test-dir
 # Formatting differs between versions of clang-format; the house is written with 14.
 format  := $(shell command -v clang-format-14 || { clang-format --version 2> /dev/null | grep -q 'version 14\.' && echo clang-format; })

@@ -68,6 +68,12 @@ Device::Device(Place place, CpuFacts facts)
       compute_(place == Place::none ? Stream(tally_)
                                     : Stream(Cpu{.workspace = &workspace_, .bf16_products = facts_.bf16_products()}, nullptr)) {}
 
+Stream& Device::comm() {
+  if (comm_) return *comm_;
+  if (place_ == Place::none) return comm_.emplace(comm_tally_);
+  return comm_.emplace(Cpu{.workspace = &comm_workspace_, .bf16_products = facts_.bf16_products()}, nullptr, &lane_.emplace());
+}
+
 int Device::threads() const { return omp_get_max_threads(); }
 
 void Device::measure(bool on) {

@@ -1,7 +1,9 @@
 // Device: the machine a rank computes on, its lanes, its scratch memory and the rule that nothing is allocated after step one.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "kernels/config.h"
@@ -33,8 +35,8 @@ class Ledger {
   int64_t bytes() const { return bytes_; }
 
  private:
-  int64_t bytes_ = 0;
-  bool frozen_ = false;
+  std::atomic<int64_t> bytes_ = 0;  // both: lanes have scratch memory, too
+  std::atomic<bool> frozen_ = false;
 };
 
 // Scratch of CPU kernels: grows until the ledger is frozen; each reserve() invalidates the one before. 64-byte aligned.
@@ -64,10 +66,13 @@ class Device {
   const CpuFacts& cpu() const { return facts_; }
   int threads() const;  // of OpenMP, on Place::cpu
   Stream& compute() { return compute_; }
+  // The communication lane; on Place::cpu its thread starts with the first call.
+  Stream& comm();
   Ledger& ledger() { return ledger_; }
-  int64_t workspace_bytes() const { return workspace_.bytes(); }
+  int64_t workspace_bytes() const { return workspace_.bytes() + comm_workspace_.bytes(); }
   // What ran on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally() { return tally_; }
+  Tally& comm_tally() { return comm_tally_; }
   void measure(bool on);  // per-op times on a real place: for `trireme bench`
   // From here on an allocation through this device throws.
   void freeze() { ledger_.freeze(); }
@@ -78,8 +83,11 @@ class Device {
   CpuFacts facts_;
   Ledger ledger_;
   Workspace workspace_{ledger_};
-  Tally tally_;
+  Tally tally_, comm_tally_;
   Stream compute_;
+  Workspace comm_workspace_{ledger_};
+  std::optional<Lane> lane_;
+  std::optional<Stream> comm_;
 };
 
 // The device the config asks for. Sets OpenMP's number of threads: kernels.threads, or the cores divided by ranks_on_node.

@@ -50,20 +50,29 @@ class Door {
   double bytes_ = 0;
 };
 
+// Adds what one call of `op` did, or on Place::none would do, to the stream's Tally.
+template <class Op>
+void count(Tally* tally, const char* name, const Op& op, double bytes, double seconds) {
+  if (tally == nullptr) return;
+  OpCount& count = (*tally)[name];
+  count.calls += 1;
+  count.bytes += bytes;
+  if constexpr (requires { op.flops(); }) count.flops += op.flops();
+  count.seconds += seconds;
+}
+
 template <class Op>
 void run(Stream& stream, const Op& op, std::source_location at = std::source_location::current()) {
   Door door(stream, Op::name, at);
   op.visit(door);
   op.check();
-  const auto begin = std::chrono::steady_clock::now();
-  if (stream.place() == Place::cpu) launch(stream.cpu(), op);
-  if (Tally* tally = stream.tally()) {
-    OpCount& count = (*tally)[Op::name];
-    count.calls += 1;
-    count.bytes += door.bytes();
-    if constexpr (requires { op.flops(); }) count.flops += op.flops();
-    count.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  }
+  const double bytes = door.bytes();
+  if (stream.place() == Place::none) return count(stream.tally(), Op::name, op, bytes, 0);
+  stream.execute([op, bytes, cpu = stream.cpu(), tally = stream.tally()] {
+    const auto begin = std::chrono::steady_clock::now();
+    launch(cpu, op);
+    count(tally, Op::name, op, bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  });
 }
 
 }  // namespace trireme

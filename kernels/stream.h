@@ -1,10 +1,14 @@
 // Stream: an in-order lane of one device, handed to every function that launches work. Copied freely; owns nothing.
-// On Place::cpu the compute lane runs each op inline. On Place::none nothing is computed: ops are counted into the Tally.
+// On Place::cpu the compute lane runs each op inline, the communication lane on a thread of its own. On Place::none nothing is
+// computed: ops are counted into the Tally.
+//
+// Streams are ordered among each other only where someone says so: comm.wait(compute.record()).
 #pragma once
 
 #include <map>
 #include <string>
 
+#include "kernels/lane.h"
 #include "kernels/tensor.h"
 
 namespace trireme {
@@ -27,19 +31,42 @@ struct Cpu {
   bool bf16_products = false;  // the CPU multiplies bf16 matrices itself; else products convert to f32 first
 };
 
+// A moment of a stream: all that it was handed before.
+struct Event {
+  Lane* lane = nullptr;  // absent: the moment has passed
+  uint64_t ticket = 0;
+};
+
 class Stream {
  public:
   explicit Stream(Tally& tally) : place_(Place::none), tally_(&tally) {}
-  Stream(Cpu cpu, Tally* tally) : place_(Place::cpu), cpu_(cpu), tally_(tally) {}
+  Stream(Cpu cpu, Tally* tally, Lane* lane = nullptr) : place_(Place::cpu), cpu_(cpu), tally_(tally), lane_(lane) {}
 
   Place place() const { return place_; }
   const Cpu& cpu() const { return cpu_; }
   Tally* tally() const { return tally_; }
+  Lane* lane() const { return lane_; }
+
+  Event record() const { return {.lane = lane_, .ticket = lane_ != nullptr ? lane_->pushed() : 0}; }
+  // What is handed to this stream from here on begins after the event. A stream without a lane of its own waits here.
+  void wait(const Event& event) const {
+    if (event.lane == nullptr || event.lane == lane_) return;
+    execute([event] { event.lane->wait(event.ticket); });
+  }
+  // Runs `work` in this stream's order: here, or on the lane's thread.
+  template <class Work>
+  void execute(const Work& work) const {
+    if (lane_ != nullptr)
+      lane_->push(work);
+    else
+      work();
+  }
 
  private:
   Place place_;
   Cpu cpu_;
   Tally* tally_;
+  Lane* lane_ = nullptr;
 };
 
 }  // namespace trireme

@@ -5,9 +5,13 @@
 namespace trireme {
 
 void StageWeights::declare(const WeightVisitor& visit, const ModelConfig& config) {
-  embedding.declare(visit, "embedding", config);
+  for (size_t unit = 0; unit < units(config); ++unit) declare_unit(unit, visit, config);
+}
+
+void StageWeights::declare_unit(size_t unit, const WeightVisitor& visit, const ModelConfig& config) {
   blocks.resize(static_cast<size_t>(config.layers));
-  for (size_t i = 0; i < blocks.size(); ++i) blocks[i].declare(visit, "layers." + std::to_string(i), config);
+  if (unit == 0) return embedding.declare(visit, "embedding", config);
+  if (unit <= blocks.size()) return blocks[unit - 1].declare(visit, "layers." + std::to_string(unit - 1), config);
   head.declare(visit, "head", config);
   if (config.tied) head.classifier = embedding.table;
 }
@@ -50,7 +54,12 @@ Stage::Stage(const ModelConfig& config, const PassShape& shape, Arenas& arenas, 
   const auto visit = [&](Tensor& t, const WeightSpec& spec) {
     parameters_[next++].gradient = t = take(arenas.gradients, Dtype::f32, spec);
   };
-  gradients_.declare(visit, config);
+  for (size_t unit = 0; unit < StageWeights::units(config); ++unit) {
+    const int64_t begin = arenas.gradients.used() / bytes_of(Dtype::f32);
+    gradients_.declare_unit(unit, visit, config);
+    const Tensor all = arenas.gradients.flat(Dtype::f32);
+    unit_gradients_.push_back(all.slice(begin, all.size()));
+  }
   rope_ = take_rope(config, arenas.activations, stream);
   saved_.resize(static_cast<size_t>(config.layers));
   for (BlockSaved& saved : saved_) saved.take(arenas.activations, config, shape.rows, shape.context, shape.dtype);
@@ -76,7 +85,10 @@ void Stage::forward(Stream& stream, const Microbatch& batch) {
   norm_forward(pass, weights_.head.norm, head_norm_, residual);
 }
 
-void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& loss) {
+void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& loss, const GradientsDone& done) {
+  const auto finished = [&](size_t unit) {
+    if (done) done(unit);
+  };
   Pass pass = this->pass(stream, batch);
   const Frame frame(temporaries_);
   Tensor d = pass.temporary(config_.width);
@@ -87,10 +99,15 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& los
     head_loss_backward(pass, weights_.head, gradients_.head, head_norm_.y, dnorm, loss);
     norm_backward(pass, weights_.head.norm, gradients_.head.norm, head_norm_, dnorm, d, true);
   }
+  finished(saved_.size() + 1);
   // 2.
-  for (size_t i = saved_.size(); i-- > 0;) block_backward(pass, weights_.blocks[i], gradients_.blocks[i], saved_[i], d);
-  // 1.
+  for (size_t i = saved_.size(); i-- > 0;) {
+    block_backward(pass, weights_.blocks[i], gradients_.blocks[i], saved_[i], d);
+    finished(i + 1);
+  }
+  // 1. (with a tied head, its part of the gradient is in the table since 3.)
   embedding_backward(pass, gradients_.embedding, d);
+  finished(0);
 }
 
 void Stage::evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss) {

@@ -15,7 +15,14 @@ struct StageWeights {
   HeadWeights head;
   // Visits every weight in the order of the forward pass.
   void declare(const WeightVisitor& visit, const ModelConfig& config);
+
+  // The units in which weights are declared, and whose gradients are done at one moment: the embedding, each block, the head.
+  static size_t units(const ModelConfig& config) { return static_cast<size_t>(config.layers) + 2; }
+  void declare_unit(size_t unit, const WeightVisitor& visit, const ModelConfig& config);
 };
+
+// Told when backward has done with the gradients of a unit: the last one first.
+using GradientsDone = std::function<void(size_t unit)>;
 
 // A weight, what the listing says of it, and its gradient (absent in a Stage that only infers).
 struct Parameter {
@@ -41,6 +48,7 @@ class Stage {
   Stage(const ModelConfig& config, const PassShape& shape, Arenas& arenas, Stream& stream);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Tensor>& gradients() const { return unit_gradients_; }  // of each unit: all its memory, flat f32
   const ModelConfig& config() const { return config_; }
   const PassShape& shape() const { return shape_; }
   const StageWeights& weights() const { return weights_; }
@@ -49,7 +57,7 @@ class Stage {
   // Keeps in the saved activations what backward needs. The batch has the Stage's shape.
   void forward(Stream& stream, const Microbatch& batch);
   // The loss of the last forward's batch, added to `loss`; the gradients, scaled alike, added to gradients().
-  void backward(Stream& stream, const Microbatch& batch, const LossSum& loss);
+  void backward(Stream& stream, const Microbatch& batch, const LossSum& loss, const GradientsDone& done = {});
   // The loss of the last forward's batch, without gradients.
   void evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss);
   // logits [N, V] f32 of the last forward's batch.
@@ -63,6 +71,7 @@ class Stage {
   Arena& temporaries_;
   StageWeights weights_, gradients_;
   std::vector<Parameter> parameters_;
+  std::vector<Tensor> unit_gradients_;
   Tensor rope_;  // [context, D/2, 2] f32, llama only
   std::vector<BlockSaved> saved_;
   NormSaved head_norm_;

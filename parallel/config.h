@@ -5,6 +5,14 @@
 
 namespace trireme {
 
+// Which stage of a pipeline computes what when: see schedule.h.
+enum class Schedule { gpipe, one_f_one_b, interleaved, zero_bubble };
+
+template <>
+struct Names<Schedule> {
+  static constexpr std::array<std::string_view, 4> words{"gpipe", "1f1b", "interleaved", "zero_bubble"};
+};
+
 struct ParallelConfig {
   int64_t dp = 0, pp = 1, cp = 1, tp = 1;
 
@@ -18,9 +26,8 @@ struct ParallelConfig {
   // What this version cannot do yet, as (key, message) for each problem.
   void check(auto&& report) const {
     const auto one = [&](const char* key, int64_t parts) {
-      if (parts > 1) report(key, "this version runs one rank: must be 1");
+      if (parts > 1) report(key, "this version has data parallelism only: must be 1");
     };
-    one("dp", dp);
     one("pp", pp);
     one("cp", cp);
     one("tp", tp);

@@ -2,13 +2,37 @@
 
 namespace trireme {
 
-Mesh::Mesh(const World& world, const ParallelConfig& config)
-    : rank_(world.rank()), dp_(config.dp), pp_(config.pp), cp_(config.cp), tp_(config.tp) {
-  const int64_t others = pp_ * cp_ * tp_, ranks = world.size();
-  if (dp_ == 0) dp_ = ranks / others;
-  if (dp_ * others != ranks)
-    throw ConfigError(text("parallel: dp ", config.dp, " x pp ", pp_, " x cp ", cp_, " x tp ", tp_, " does not make the ", ranks,
-                           ranks == 1 ? " rank" : " ranks", " of this start"));
+MeshSizes mesh_sizes(int64_t ranks, const ParallelConfig& config) {
+  MeshSizes sizes{.dp = config.dp, .pp = config.pp, .cp = config.cp, .tp = config.tp};
+  const int64_t others = sizes.pp * sizes.cp * sizes.tp;
+  if (sizes.dp == 0) sizes.dp = ranks / others;
+  if (sizes.dp * others != ranks)
+    throw ConfigError(text("parallel: dp ", config.dp, " x pp ", config.pp, " x cp ", config.cp, " x tp ", config.tp,
+                           " does not make the ", ranks, ranks == 1 ? " rank" : " ranks", " of this start"));
+  return sizes;
 }
+
+Mesh::Mesh(const World& world, const ParallelConfig& config) {
+  const MeshSizes n = mesh_sizes(world.size(), config);
+  const int64_t rank = world.rank(), tp = rank % n.tp, pp = rank / (n.tp * n.cp) % n.pp, replica = n.pp * n.cp * n.tp;
+  const auto group = [&](const char* axis, int64_t color, int64_t size) {
+    return size > 1 ? Comm(axis, color, rank, world.launched()) : Comm(axis, 0, 1);
+  };
+  dp_ = group("dp", rank % replica, n.dp);
+  pp_ = group("pp", rank / replica * replica + rank % (n.cp * n.tp), n.pp);
+  tp_ = group("tp", rank / n.tp, n.tp);
+  all_ = group("all", 0, world.size());
+  require(dp_.rank() == rank / replica && pp_.rank() == pp && tp_.rank() == tp, text("rank ", rank, " in the wrong group"));
+}
+
+Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) {
+  const MeshSizes n = mesh_sizes(ranks, config);
+  dp_ = Comm("dp", rank / (n.pp * n.cp * n.tp), n.dp);
+  pp_ = Comm("pp", rank / (n.tp * n.cp) % n.pp, n.pp);
+  tp_ = Comm("tp", rank % n.tp, n.tp);
+  all_ = Comm("all", rank, ranks);
+}
+
+std::string Mesh::told() const { return text("rank ", all_.rank(), " | dp ", dp_.rank(), " pp ", pp_.rank(), " tp ", tp_.rank()); }
 
 }  // namespace trireme

@@ -1,29 +1,41 @@
-// Mesh: which place of which axis this rank takes.
+// Mesh: which place of which axis this rank takes, and the groups of ranks along each axis.
+//
+// rank = ((dp * PP + pp) * CP + cp) * TP + tp: the parts of one tensor are neighbours, most likely on one node.
 #pragma once
 
+#include "parallel/comm.h"
 #include "parallel/config.h"
 #include "parallel/world.h"
 
 namespace trireme {
 
-// The axes' sizes; their product is the number of ranks. parallel.dp = 0 takes what the other axes leave.
 class Mesh {
  public:
-  // ConfigError when the axes do not multiply to the world's ranks.
+  Mesh() = default;  // of one rank
+  // All ranks of the world call it. ConfigError when the axes do not multiply to the world's ranks. parallel.dp = 0 takes what the
+  // other axes leave.
   Mesh(const World& world, const ParallelConfig& config);
+  // Imagined: rank `rank` of `ranks`, whose groups only count.
+  Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config);
 
-  int rank() const { return rank_; }
-  int64_t dp() const { return dp_; }
-  int64_t pp() const { return pp_; }
-  int64_t cp() const { return cp_; }
-  int64_t tp() const { return tp_; }
+  const Comm& dp() const { return dp_; }
+  const Comm& pp() const { return pp_; }
+  const Comm& tp() const { return tp_; }
+  const Comm& all() const { return all_; }
   // This rank computes replica replica() of replicas(): its part of each batch.
-  int64_t replica() const { return rank_ / (pp_ * cp_ * tp_); }
-  int64_t replicas() const { return dp_; }
+  int64_t replica() const { return dp_.rank(); }
+  int64_t replicas() const { return dp_.size(); }
+  bool first() const { return all_.rank() == 0; }  // the rank that speaks for all
+  std::string told() const;                        // "rank 5 | dp 1 pp 0 tp 1"
 
  private:
-  int rank_;
-  int64_t dp_, pp_, cp_, tp_;
+  Comm dp_, pp_, tp_, all_;
 };
+
+// The sizes of the axes for this many ranks. ConfigError when they do not multiply to it.
+struct MeshSizes {
+  int64_t dp, pp, cp, tp;
+};
+MeshSizes mesh_sizes(int64_t ranks, const ParallelConfig& config);
 
 }  // namespace trireme

@@ -77,7 +77,6 @@ World::World() : session_(launched_ranks().has_value()) {
   if (promised > 0 && promised != size_)
     throw ConfigError(text("the launcher started ", promised, " ranks but MPI sees ", size_,
                            ": start with the mpirun of the MPI this program was built with, or with srun --mpi=pmix"));
-  if (size_ > 1) throw ConfigError(text("started with ", size_, " ranks: this version runs one rank"));
 }
 
 void World::abort(ExitCode code) const {

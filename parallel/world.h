@@ -13,8 +13,7 @@ namespace trireme {
 
 class World {
  public:
-  // ConfigError when there are several ranks, which this version cannot use, or when MPI sees other ranks than the launcher
-  // started.
+  // ConfigError when MPI sees other ranks than the launcher started.
   World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;

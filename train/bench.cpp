@@ -247,12 +247,13 @@ void tell_ops(const Tally& tally, double steps, double step_seconds, double copy
 ExitCode run_bench_step(const BenchOptions& options) {
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
   Device device = open_device(config.kernels, 1);
-  const Plan plan = make_plan(config);
+  const Mesh mesh(0, 1, config.parallel);
+  const Plan plan = make_plan(config, mesh);
   const double copy = copy_bandwidth(device);
   const double products = product_rate(device, dtype_of(config.kernels.dtype), plan.products);
   introduce(device, copy, products, "products of this step's shapes alone");
 
-  Run run(config, device, plan.sizes);
+  Run run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
   RandomBatch random(config);
   train_step(run, random.batch, 0);
@@ -275,7 +276,7 @@ ExitCode run_bench_step(const BenchOptions& options) {
   say("");
   say(row("%s: %s parameters, %ld tokens a step in microbatches of %ld x %ld, %s", config.train.name.c_str(),
           human_count(static_cast<double>(plan.parameters)).c_str(), static_cast<long>(plan.tokens),
-          static_cast<long>(config.train.microbatch), static_cast<long>(config.model.context),
+          static_cast<long>(run.stage.shape().rows), static_cast<long>(config.model.context),
           std::string(name_of(config.kernels.dtype)).c_str()));
   say(row("step          %10.1f ms, median of %zu (%.1f to %.1f)", seconds * 1e3, times.size(),
           *std::min_element(times.begin(), times.end()) * 1e3, *std::max_element(times.begin(), times.end()) * 1e3));

@@ -87,10 +87,22 @@ struct RunConfig {
     section("train", train);
   }
 
-  // Fills in what follows from other keys. parallel.dp stays 0 (automatic): it follows from the ranks of a start.
-  void resolve() {
-    model.resolve();
-    if (train.microbatch == 0) train.microbatch = train.batch / std::max<int64_t>(parallel.dp, 1);
+  // Fills in what follows from other keys. parallel.dp and train.microbatch may stay 0 (automatic): they follow from the ranks of a
+  // start.
+  void resolve() { model.resolve(); }
+
+  // The sequences of one forward pass on one of so many replicas.
+  int64_t microbatch_rows(int64_t replicas) const {
+    return train.microbatch > 0 ? train.microbatch : std::max<int64_t>(train.batch / replicas, 1);
+  }
+
+  // What does not go with so many replicas.
+  void check_replicas(int64_t replicas, auto&& report) const {
+    if (train.batch % replicas != 0) {
+      report("train.batch", "must be a multiple of parallel.dp = " + std::to_string(replicas));
+    } else if (train.batch / replicas % microbatch_rows(replicas) != 0) {
+      report("train.microbatch", "must divide train.batch / parallel.dp = " + std::to_string(train.batch / replicas));
+    }
   }
 
   // What does not go together, after resolve(): report("train.warmup", "must not exceed train.steps = 10") for each problem.
@@ -98,12 +110,7 @@ struct RunConfig {
     model.check([&](const std::string& key, const std::string& problem) { report("model." + key, problem); });
     parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });
     train.check([&](const std::string& key, const std::string& problem) { report("train." + key, problem); });
-    const int64_t replicas = std::max<int64_t>(parallel.dp, 1);
-    if (train.batch % replicas != 0) {
-      report("train.batch", "must be a multiple of parallel.dp = " + std::to_string(replicas));
-    } else if (train.batch / replicas % train.microbatch != 0) {
-      report("train.microbatch", "must divide train.batch / parallel.dp = " + std::to_string(train.batch / replicas));
-    }
+    check_replicas(std::max<int64_t>(parallel.dp, 1), report);
     if (static_cast<double>(train.steps) * static_cast<double>(train.batch) * static_cast<double>(model.context) > 9e18)
       report("train.steps", "times train.batch times model.context is more tokens than 63 bits count");
     if (purpose == Purpose::train && data.train.empty())

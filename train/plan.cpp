@@ -47,9 +47,9 @@ void add_products(std::vector<ProductShape>& products, int64_t rows, int64_t out
   }
 }
 
-std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stage) {
+std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stage, int64_t replicas) {
   std::vector<ProductShape> products;
-  const int64_t rows = stage.shape().rows * stage.shape().context, passes = config.train.batch / stage.shape().rows;
+  const int64_t rows = stage.shape().rows * stage.shape().context, passes = config.train.batch / replicas / stage.shape().rows;
   for (const Parameter& p : stage.parameters())
     if (p.spec.shape.size() == 2 && p.spec.name.starts_with("layers."))
       add_products(products, rows, p.spec.shape[0], p.spec.shape[1], passes);
@@ -90,15 +90,16 @@ std::string row(const char* name, const std::string& value, const std::string& w
 
 }  // namespace
 
-Plan make_plan(const RunConfig& config) {
+Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   Device device(Place::none);
-  Run run(config, device, {});
+  Run run(config, mesh, device, {});
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
-  const int64_t microbatches = config.train.batch / run.stage.shape().rows;
+  const int64_t microbatches = config.train.batch / mesh.replicas() / run.stage.shape().rows;
 
   Plan plan;
   plan.step = walk(run, 1);
-  plan.products = products_of(config, run.stage);
+  plan.traffic = device.comm_tally();
+  plan.products = products_of(config, run.stage, mesh.replicas());
   // Every microbatch does the same: what the second one adds, the others add too.
   if (microbatches > 1)
     for (const auto& [name, two] : walk(run, 2)) {
@@ -111,10 +112,19 @@ Plan make_plan(const RunConfig& config) {
   plan.sizes = run.arenas.peaks();
   plan.groups = group(run.stage);
   for (const ParameterGroup& g : plan.groups) plan.parameters += g.count;
+  plan.replicas = mesh.replicas();
   plan.tokens = config.train.batch * config.model.context;
   plan.product_flops = plan.step[Matmul::name].flops;
   plan.attention_flops = 3 * plan.step[AttentionForward::name].flops;
   return plan;
+}
+
+void check_mesh(const RunConfig& config, int64_t ranks) {
+  std::string problems;
+  config.check_replicas(mesh_sizes(ranks, config.parallel).dp, [&](const std::string& key, const std::string& problem) {
+    problems += (problems.empty() ? "" : "\n") + key + ": " + problem + ", on " + std::to_string(ranks) + " ranks";
+  });
+  if (!problems.empty()) throw ConfigError(problems);
 }
 
 std::string plan_table(const RunConfig& config, const Plan& plan) {
@@ -126,14 +136,17 @@ std::string plan_table(const RunConfig& config, const Plan& plan) {
                fixed(100.0 * static_cast<double>(g.count) / static_cast<double>(plan.parameters), 1) + " %");
   out += row("parameters", human_count(static_cast<double>(plan.parameters)), std::to_string(plan.parameters));
   out += "\nMemory of a rank, " + std::string(name_of(config.kernels.dtype)) + ", microbatch " +
-         std::to_string(microbatch_rows(config, 1)) + " x " + std::to_string(config.model.context) + "\n";
+         std::to_string(config.microbatch_rows(plan.replicas)) + " x " + std::to_string(config.model.context) + "\n";
   for (const NamedBytes& a : arenas_of(plan.sizes)) out += row(a.name, human_bytes(static_cast<double>(a.bytes)), a.what);
   out += row("total", human_bytes(static_cast<double>(plan.sizes.total())), std::to_string(plan.sizes.total()) + " bytes");
-  out += "\nOne step: " + std::to_string(plan.tokens) + " tokens, " + human_si(plan.model_flops()) + "FLOP (products " +
+  out += "\nOne step: " + std::to_string(plan.tokens) + " tokens, a rank " + human_si(plan.model_flops()) + "FLOP (products " +
          human_si(plan.product_flops) + ", causal attention " + human_si(plan.attention_flops) + ")\n";
   for (const auto& [name, count] : plan.step)
     out += row(name.c_str(), std::to_string(count.calls) + " calls",
                human_bytes(count.bytes) + (count.flops > 0 ? ", " + human_si(count.flops) + "FLOP" : ""));
+  if (!plan.traffic.empty()) out += "\nTraffic of a rank in one step, " + std::to_string(plan.replicas) + " replicas\n";
+  for (const auto& [name, count] : plan.traffic)
+    out += row(name.c_str(), std::to_string(count.calls) + " calls", human_bytes(count.bytes) + " sent");
   return out;
 }
 
@@ -149,6 +162,7 @@ std::string plan_json(const RunConfig& config, const Plan& plan) {
       {"products", plan.product_flops}, {"causal_attention", plan.attention_flops}, {"model", plan.model_flops()}};
   for (const auto& [name, count] : plan.step)
     out["ops"][name] = {{"calls", count.calls}, {"bytes", count.bytes}, {"flops", count.flops}};
+  for (const auto& [name, count] : plan.traffic) out["traffic"][name] = {{"calls", count.calls}, {"sent", count.bytes}};
   return out.dump(2);
 }
 

@@ -7,19 +7,19 @@
 
 namespace trireme {
 
-Run::Run(const RunConfig& config, Device& device, const ArenaSizes& sizes)
+Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes)
     : config(config),
+      mesh(mesh),
       device(device),
       arenas(device, sizes),
       stage(config.model,
-            {.rows = microbatch_rows(config, 1), .context = config.model.context, .dtype = dtype_of(config.kernels.dtype)}, arenas,
-            device.compute()),
+            {.rows = config.microbatch_rows(mesh.replicas()),
+             .context = config.model.context,
+             .dtype = dtype_of(config.kernels.dtype)},
+            arenas, device.compute()),
+      buckets(mesh.dp(), device, stage.gradients()),
       optimizer(config.train, stage, arenas),
       loss(arenas.optimizer.take(Dtype::f32, {1})) {}
-
-int64_t microbatch_rows(const RunConfig& config, int64_t replicas) {
-  return config.train.microbatch > 0 ? config.train.microbatch : config.train.batch / replicas;
-}
 
 Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
   const auto flat = [&](const Tensor& t) { return t.slice(first, first + rows).view({rows * t.dim(1)}); };
@@ -38,11 +38,14 @@ StepResult train_step(Run& r, const Batch& batch, int64_t step) {
   const double lr = learning_rate(r.config.train, step);
 
   run(compute, Fill{.x = r.loss});
+  const auto send = [&](size_t unit) { r.buckets.send(compute, unit); };
   for (int64_t first = 0; first < batch.tokens.dim(0); first += rows) {
     const Microbatch part = microbatch(batch, first, rows);
+    const bool last = first + rows == batch.tokens.dim(0);
     r.stage.forward(compute, part);
-    r.stage.backward(compute, part, loss);
+    r.stage.backward(compute, part, loss, last ? GradientsDone(send) : GradientsDone());
   }
+  r.buckets.finish(compute, r.loss);
   r.optimizer.update(compute, lr, step + 1);
   if (r.device.place() == Place::none) return {};
   return {.loss = *r.loss.as<float>(), .grad_norm = std::sqrt(*r.optimizer.squared_norm().as<float>()), .lr = lr};

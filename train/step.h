@@ -2,18 +2,22 @@
 #pragma once
 
 #include "data/loader.h"
+#include "parallel/buckets.h"
+#include "parallel/mesh.h"
 #include "train/optimizer.h"
 
 namespace trireme {
 
 // All that a step works on. Built in this order: arenas, the Stage's memory, the optimizer's.
 struct Run {
-  Run(const RunConfig& config, Device& device, const ArenaSizes& sizes);
+  Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes);
 
   const RunConfig& config;
+  const Mesh& mesh;
   Device& device;
   Arenas arenas;
   Stage stage;
+  Buckets buckets;
   Optimizer optimizer;
   Tensor loss;  // [1] f32: the step's mean loss
 };
@@ -23,9 +27,6 @@ struct StepResult {
   float grad_norm;  // before clipping
   double lr;
 };
-
-// The sequences of one forward pass on one replica.
-int64_t microbatch_rows(const RunConfig& config, int64_t replicas);
 
 // Rows [first, first + rows) of a batch, flat.
 Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows);

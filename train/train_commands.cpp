@@ -1,23 +1,64 @@
 // trireme train, trireme plan.
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "parallel/agree.h"
 #include "train/commands.h"
 #include "train/log.h"
 #include "train/plan.h"
 #include "train/trainer.h"
 
 namespace trireme {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{2000};  // in which an error of rank 0 reaches the others
+
+// Rank 0 reads and checks the config before anything is taken; the others hear it, or that there is none.
+std::optional<RunConfig> agree_on_config(const TrainOptions& options, const World& world, const Comm& all) {
+  const auto read = [&] {
+    const RunConfig config = read_config(options.config, options.set);
+    check_mesh(config, world.size());
+    return config;
+  };
+  if (world.size() == 1) return read();
+  if (all.rank() > 0) {
+    const std::string yaml = broadcast(all, "");
+    return yaml.empty() ? std::nullopt : std::optional(parse_config("rank 0's config", yaml));
+  }
+  try {
+    const RunConfig config = read();
+    broadcast(all, to_yaml(config));
+    return config;
+  } catch (...) {
+    broadcast(all, "");
+    throw;
+  }
+}
+
+}  // namespace
 
 ExitCode run_train(const TrainOptions& options) {
   World world;
-  const RunConfig config = read_config(options.config, options.set);
-  return train(config, world, {.from = options.resume, .allow_changes = options.resume_allow});
+  const Comm all("all", 0, world.rank(), world.launched());
+  const std::optional<RunConfig> config = agree_on_config(options, world, all);
+  if (!config) return ExitCode::usage;  // rank 0 says why
+  try {
+    return train(*config, world, {.from = options.resume, .allow_changes = options.resume_allow});
+  } catch (const std::exception& error) {
+    if (world.size() == 1) throw;
+    // The first to tell ends all: what every rank meets, rank 0 tells.
+    if (world.rank() > 0) std::this_thread::sleep_for(kPatience);
+    complain(std::string(text("[", Mesh(world.rank(), world.size(), config->parallel).told(), "] ", error.what())));
+    const auto* known = dynamic_cast<const Error*>(&error);
+    world.abort(known != nullptr ? known->code() : ExitCode::internal);
+  }
 }
 
 ExitCode run_plan(const PlanOptions& options) {
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
-  if (options.ranks != 1)
-    throw ConfigError(text("--ranks ", options.ranks,
-                           ": this version plans for one rank; the mesh comes with data, tensor and pipeline parallelism"));
-  const Plan plan = make_plan(config);
+  check_mesh(config, options.ranks);
+  const Plan plan = make_plan(config, Mesh(0, options.ranks, config.parallel));
   say(options.json ? plan_json(config, plan) : plan_table(config, plan));
   return ExitCode::done;
 }

@@ -7,6 +7,8 @@
 
 #include "checkpoint/checkpoints.h"
 #include "data/tokenizer.h"
+#include "parallel/agree.h"
+#include "parallel/collectives.h"
 #include "parallel/mesh.h"
 #include "train/evaluate.h"
 #include "train/log.h"
@@ -37,11 +39,13 @@ struct Session {
   Run& run;
   Loader& loader;
   const std::optional<Corpus>& validation;
-  Checkpoints& checkpoints;
-  RunLog& log;
+  std::optional<Checkpoints>& checkpoints;  // of rank 0, as the log is; the others' state is the same
+  std::optional<RunLog>& log;
   double flops;     // of the model, a step
   double peak;      // FLOP/s of products, measured
   int skipped = 0;  // steps in a row without an update
+
+  bool due(int64_t step) const { return config.checkpoint.every > 0 && step % config.checkpoint.every == 0; }
 };
 
 CheckpointState state_of(const RunConfig& config, const Run& run, int64_t step) {
@@ -53,14 +57,15 @@ CheckpointState state_of(const RunConfig& config, const Run& run, int64_t step) 
 
 void log_step(Session& s, int64_t step, const StepResult& result, double seconds) {
   const int64_t tokens = s.config.train.batch * s.config.model.context;
-  s.log.step({.step = step,
-              .loss = result.loss,
-              .grad_norm = result.grad_norm,
-              .lr = result.lr,
-              .tokens = step * tokens,
-              .step_ms = seconds * 1e3,
-              .tokens_per_second = static_cast<double>(tokens) / seconds,
-              .mfu = s.flops / seconds / s.peak});
+  if (!s.log) return;
+  s.log->step({.step = step,
+               .loss = result.loss,
+               .grad_norm = result.grad_norm,
+               .lr = result.lr,
+               .tokens = step * tokens,
+               .step_ms = seconds * 1e3,
+               .tokens_per_second = static_cast<double>(tokens) / seconds,
+               .mfu = s.flops / seconds / s.peak});
 }
 
 // AdamW leaves the weights alone when the gradient norm is not finite; here the run says so, and gives up when it does not pass.
@@ -69,8 +74,9 @@ void watch_numerics(Session& s, int64_t step, const StepResult& result) {
     s.skipped = 0;
     return;
   }
-  s.log.note(
-      std::string(text("step ", step, ": loss ", result.loss, ", gradient norm ", result.grad_norm, ": the update was skipped")));
+  if (s.log)
+    s.log->note(
+        std::string(text("step ", step, ": loss ", result.loss, ", gradient norm ", result.grad_norm, ": the update was skipped")));
   if (++s.skipped >= kMostSkipped)
     throw NumericsError(text("the gradients of ", kMostSkipped, " steps in a row, the last of them step ", step,
                              ", are not finite; the weights are those of step ", step - kMostSkipped,
@@ -80,53 +86,61 @@ void watch_numerics(Session& s, int64_t step, const StepResult& result) {
 void evaluate_now(Session& s, int64_t step) {
   if (!s.validation) return;
   const Evaluation e = evaluate(s.run, *s.validation, s.config.train.eval_sequences);
-  s.log.eval({.step = step, .val_loss = e.loss, .bits_per_byte = e.bits_per_byte, .val_tokens = e.targets, .seconds = e.seconds});
+  if (s.log)
+    s.log->eval(
+        {.step = step, .val_loss = e.loss, .bits_per_byte = e.bits_per_byte, .val_tokens = e.targets, .seconds = e.seconds});
 }
 
 // A save that fails is told and training goes on: the previous checkpoint is intact. The last one must succeed.
 void save_now(Session& s, int64_t step, bool last) {
+  if (!s.checkpoints) return;
   try {
-    const SaveResult saved = s.checkpoints.save(step, state_of(s.config, s.run, step));
-    for (const std::string& warning : s.checkpoints.take_warnings()) s.log.note(warning);
-    s.log.saved(step, saved.bytes, saved.seconds);
+    const SaveResult saved = s.checkpoints->save(step, state_of(s.config, s.run, step));
+    for (const std::string& warning : s.checkpoints->take_warnings()) s.log->note(warning);
+    s.log->saved(step, saved.bytes, saved.seconds);
   } catch (const CheckpointError& error) {
     if (last) throw;
-    s.log.note(std::string("warning: no checkpoint of step ") + std::to_string(step) + ": " + error.what());
+    s.log->note(std::string("warning: no checkpoint of step ") + std::to_string(step) + ": " + error.what());
   }
 }
 
 // Step, log, evaluate, save. Lines are written before the checkpoint that covers them, so that a resume finds them.
 ExitCode loop(Session& s, int64_t& step) {
   const TrainConfig& t = s.config.train;
+  const auto note = [&](const std::string& line) {
+    if (s.log) s.log->note(line);
+  };
   if (step >= t.steps)
-    s.log.note("already finished: train.steps = " + std::to_string(t.steps) +
-               "; a larger train.steps goes on, another train.name begins anew");
+    note("already finished: train.steps = " + std::to_string(t.steps) +
+         "; a larger train.steps goes on, another train.name begins anew");
   int64_t saved = step;
-  while (step < t.steps && stop_signal() == 0) {
+  int signal = 0;  // of any rank
+  while (step < t.steps && (signal = static_cast<int>(largest(s.run.mesh.all(), stop_signal()))) == 0) {
     const auto begin = Clock::now();
     const StepResult result = train_step(s.run, s.loader.next(), step);
     ++step;
     log_step(s, step, result, seconds_since(begin));
     watch_numerics(s, step, result);
     if (step == t.steps || (t.eval_every > 0 && step % t.eval_every == 0)) evaluate_now(s, step);
-    if (s.checkpoints.due(step) || step == t.steps) save_now(s, step, step == t.steps), saved = step;
+    if (s.due(step) || step == t.steps) save_now(s, step, step == t.steps), saved = step;
     s.run.device.freeze();  // from the second step on, nothing is allocated
   }
   if (step > saved) save_now(s, step, true);
   if (step < t.steps) {
     const std::string after = step > 0 ? "after step " + std::to_string(step) + ", which is saved" : "before the first step";
-    s.log.note(std::string("stopped by signal (") + strsignal(stop_signal()) + ") " + after + "; the same command continues");
+    note(std::string("stopped by signal (") + strsignal(signal) + ") " + after + "; the same command continues");
     return ExitCode::stopped;
   }
-  s.log.finish();
+  if (s.log) s.log->finish();
   return ExitCode::done;
 }
 
-void check_fit(const RunConfig& config, const Plan& plan, const Device& device) {
-  if (plan.sizes.total() <= device.cpu().memory_bytes) return;
-  throw ConfigError(text("this run needs ", human_bytes(static_cast<double>(plan.sizes.total())), " but the machine has ",
+void check_fit(const RunConfig& config, const Plan& plan, const Device& device, int ranks_on_node) {
+  const int64_t needed = plan.sizes.total() * ranks_on_node;
+  if (needed <= device.cpu().memory_bytes) return;
+  throw ConfigError(text("this run needs ", human_bytes(static_cast<double>(needed)), " but the machine has ",
                          human_bytes(static_cast<double>(device.cpu().memory_bytes)), ": lower train.microbatch (now ",
-                         config.train.microbatch, "), or see 'trireme plan'"));
+                         config.microbatch_rows(plan.replicas), "), or see 'trireme plan'"));
 }
 
 // With the vocabulary and the tokenizer that the config says.
@@ -141,26 +155,36 @@ Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& path
 }
 
 // Weights, moments and step from a checkpoint, or fresh ones. Returns the finished steps.
-int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume) {
+int64_t restore(const RunConfig& config, Run& run, std::optional<Checkpoints>& checkpoints, const ResumeChoice& resume) {
+  Stream& compute = run.device.compute();
+  if (!checkpoints) {
+    const int64_t step = std::stoll(broadcast(run.mesh.all(), ""));
+    if (step < 0) return run.optimizer.initialise(compute, config.model.init_std, config.model.layers), 0;
+    for (const NamedShard& shard : run.optimizer.shards()) trireme::run(run.mesh.all(), compute, Broadcast{.x = shard.local});
+    run.optimizer.refresh(compute);
+    return step;
+  }
   CheckpointState state = state_of(config, run, 0);
   std::optional<int64_t> step;
   if (resume.from == "auto")
-    step = checkpoints.restore(state);
+    step = checkpoints->restore(state);
   else if (resume.from != "never")
-    step = checkpoints.restore_from(resume.from, state);
-  for (const std::string& warning : checkpoints.take_warnings()) complain(warning);
-  Stream& compute = run.device.compute();
+    step = checkpoints->restore_from(resume.from, state);
+  for (const std::string& warning : checkpoints->take_warnings()) complain(warning);
+  if (step)
+    for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) complain(line);
+  broadcast(run.mesh.all(), std::to_string(step.value_or(-1)));
   if (!step) {
     run.optimizer.initialise(compute, config.model.init_std, config.model.layers);
     return 0;
   }
-  for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) complain(line);
+  for (const NamedShard& shard : state.shards) trireme::run(run.mesh.all(), compute, Broadcast{.x = shard.local});
   run.optimizer.refresh(compute);
   return *step;
 }
 
-void announce(const RunConfig& config, const Plan& plan, const Device& device, const Corpus& corpus, double peak, int64_t step,
-              RunLog& log) {
+void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const Device& device, const Corpus& corpus, double peak,
+              int64_t step, RunLog& log) {
   const std::string parameters = human_count(static_cast<double>(plan.parameters));
   const std::string place = device.cpu().name + ", " + std::to_string(device.threads()) + " threads, " +
                             std::string(name_of(config.kernels.dtype)) + ", bf16 products: " + device.cpu().bf16_path();
@@ -169,6 +193,7 @@ void announce(const RunConfig& config, const Plan& plan, const Device& device, c
       human_count(static_cast<double>(corpus.tokens())) + " tokens in " + std::to_string(corpus.samples()) + " samples";
   log.facts({{"model", std::string(name_of(config.model.family)) + ", " + parameters + " parameters"},
              {"device", place},
+             {"mesh", std::to_string(mesh.all().size()) + " ranks: dp " + std::to_string(mesh.dp().size())},
              {"memory", memory},
              {"data", data},
              {"tokens a step", std::to_string(plan.tokens)},
@@ -184,15 +209,18 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   watch_signals();
   Device device = open_device(config.kernels, world.local_size());
   const Mesh mesh(world, config.parallel);
-  const Plan plan = make_plan(config);
-  check_fit(config, plan, device);
-  Checkpoints checkpoints(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic);
-  where.owned = true;
+  const Plan plan = make_plan(config, mesh);
+  check_fit(config, plan, device, world.local_size());
+  std::optional<Checkpoints> checkpoints;
+  if (mesh.first()) {
+    checkpoints.emplace(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic);
+    where.owned = true;
+  }
   const Corpus corpus = open_corpus(config, config.data.train, "data.train", false);
   std::optional<Corpus> validation;
   if (!config.data.validation.empty()) validation.emplace(open_corpus(config, config.data.validation, "data.validation", true));
   const double peak = 1e9 * product_rate(device, dtype_of(config.kernels.dtype), plan.products, 0.005);
-  Run run(config, device, plan.sizes);
+  Run run(config, mesh, device, plan.sizes);
   Loader loader(corpus, {.context = config.model.context,
                          .batch = config.train.batch,
                          .replica = static_cast<int>(mesh.replica()),
@@ -202,11 +230,15 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
                          .restart_positions = config.model.restart_positions});
 
   int64_t& step = where.step = restore(config, run, checkpoints, resume);
+  where.owned = true;  // rank 0 holds the lease for all
   loader.seek(step);
-  if (!replace_file(where.directory + "/config.yaml", to_yaml(config)))
-    throw Error(text("cannot write ", where.directory, "/config.yaml"));
-  RunLog log(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
-  announce(config, plan, device, corpus, peak, step, log);
+  std::optional<RunLog> log;
+  if (mesh.first()) {
+    if (!replace_file(where.directory + "/config.yaml", to_yaml(config)))
+      throw Error(text("cannot write ", where.directory, "/config.yaml"));
+    log.emplace(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
+    announce(config, mesh, plan, device, corpus, peak, step, *log);
+  }
   Session session{.config = config,
                   .run = run,
                   .loader = loader,
@@ -216,7 +248,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
                   .flops = plan.model_flops(),
                   .peak = peak};
   const ExitCode code = loop(session, step);
-  checkpoints.finish();
+  if (checkpoints) checkpoints->finish();
   return code;
 }
 

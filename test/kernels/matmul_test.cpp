@@ -16,11 +16,11 @@ const std::vector<reference::Product> kShapes{{1, 1, 1},     {1, 257, 63},   {3,
                                               {63, 100, 17}, {100, 63, 257}, {257, 129, 3}};
 
 // A compute lane of its own, on a CPU that multiplies bf16 itself or is treated as one that does not.
-struct Lane {
+struct OwnLane {
   Ledger ledger;
   Workspace workspace{ledger};
   Stream stream;
-  explicit Lane(bool bf16_products) : stream(Cpu{.workspace = &workspace, .bf16_products = bf16_products}, nullptr) {}
+  explicit OwnLane(bool bf16_products) : stream(Cpu{.workspace = &workspace, .bf16_products = bf16_products}, nullptr) {}
 };
 
 // Random operands of a product, their magnitude such that c is about 1.
@@ -51,7 +51,7 @@ double bound(const reference::Product& s, Dtype out) {
 
 TEST_CASE("a product matches its double reference in every layout, dtype and way of multiplying") {
   const bool bf16_products = GENERATE(true, false), transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
-  Lane lane(bf16_products);
+  OwnLane lane(bf16_products);
   for (reference::Product s : kShapes) {
     s.transpose_a = transpose_a, s.transpose_b = transpose_b;
     for (const auto& [in, out] : {std::pair{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::bf16, Dtype::f32}}) {
@@ -74,7 +74,7 @@ TEST_CASE("a product matches its double reference in every layout, dtype and way
 
 TEST_CASE("an accumulating product adds to what c holds") {
   const bool bf16_products = GENERATE(true, false), transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
-  Lane lane(bf16_products);
+  OwnLane lane(bf16_products);
   for (reference::Product s : kShapes) {
     s.transpose_a = transpose_a, s.transpose_b = transpose_b;
     for (const auto& [in, out] : {std::pair{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::f32}, {Dtype::bf16, Dtype::bf16}}) {
@@ -102,7 +102,7 @@ TEST_CASE("the three products of a linear layer are the gradients of one another
 }
 
 TEST_CASE("a product leaves the rows around its slice alone") {
-  Lane lane(true);
+  OwnLane lane(true);
   const Operands o({5, 7, 9}, Dtype::bf16);
   HostTensor c = random_tensor(Dtype::bf16, {9, 7}, 6);
   const HostTensor before = c;
@@ -116,7 +116,7 @@ TEST_CASE("a product leaves the rows around its slice alone") {
 
 TEST_CASE("a repeated product allocates nothing and may follow a frozen ledger") {
   const bool bf16_products = GENERATE(true, false);
-  Lane lane(bf16_products);
+  OwnLane lane(bf16_products);
   const Operands o({64, 96, 128, true, false}, Dtype::bf16);
   HostTensor c(Dtype::f32, {64, 96});
   run(lane.stream, o.product(c));
@@ -125,7 +125,7 @@ TEST_CASE("a repeated product allocates nothing and may follow a frozen ledger")
 }
 
 TEST_CASE("a product follows a change of the number of threads") {
-  Lane lane(true);
+  OwnLane lane(true);
   const Operands o({100, 64, 63, false, true}, Dtype::bf16);
   for (const int count : {1, 3, 2}) {
     const Threads threads(count);
@@ -143,7 +143,7 @@ TEST_CASE("lanes of several threads may multiply at once") {
   for (double& error : errors)
     threads.emplace_back([&] {
       const Threads one(1);
-      Lane lane(true);
+      OwnLane lane(true);
       HostTensor c(Dtype::f32, {33, 65});
       for (int i = 0; i < 20; ++i) run(lane.stream, o.product(c));
       error = error_of(c, wanted);
@@ -153,7 +153,7 @@ TEST_CASE("lanes of several threads may multiply at once") {
 }
 
 TEST_CASE("a product without elements does nothing, a sum over nothing adds nothing") {
-  Lane lane(true);
+  OwnLane lane(true);
   HostTensor a(Dtype::f32, {0, 4}), b(Dtype::f32, {4, 3}), empty(Dtype::f32, {0, 3}), c = random_tensor(Dtype::f32, {4, 3}, 7);
   const HostTensor before = c;
   CHECK_NOTHROW(run(lane.stream, Matmul{.c = empty, .a = a, .b = b}));
@@ -163,7 +163,7 @@ TEST_CASE("a product without elements does nothing, a sum over nothing adds noth
 }
 
 TEST_CASE("a product refuses shapes and dtypes that do not fit") {
-  Lane lane(true);
+  OwnLane lane(true);
   HostTensor a(Dtype::f32, {3, 4}), b(Dtype::f32, {4, 5}), c(Dtype::f32, {3, 5}), half(Dtype::bf16, {4, 5}), bias(Dtype::f32, {4});
   HostTensor half_c(Dtype::bf16, {3, 5}), i(Dtype::i32, {3, 4}), flat(Dtype::f32, {12});
   CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = a, .b = b, .transpose_b = true}), Error);

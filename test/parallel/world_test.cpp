@@ -1,15 +1,16 @@
-// The world of one rank: plain starts never touch MPI, launchers are recognised, several ranks are refused.
+// The world and the mesh: plain starts never touch MPI, launchers are recognised, every rank finds its place.
 #include "parallel/world.h"
 
-#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 
 #include "parallel/mesh.h"
 #include "test/catch.h"
+#include "test/parallel/launch.h"
 
 using namespace trireme;
+using test::mpirun;
+using test::output_of;
 
 namespace {
 
@@ -31,22 +32,6 @@ class Launcher {
  private:
   std::map<std::string, std::string> before_;
 };
-
-// What a command prints, and how it ends.
-std::pair<std::string, int> output_of(const std::string& command) {
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  std::string out;
-  for (int c; (c = std::fgetc(pipe)) != EOF;) out += static_cast<char>(c);
-  return {out, pclose(pipe)};
-}
-
-std::string mpirun(int ranks, const std::string& test) {
-  return "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-         "OMPI_MCA_rmaps_base_oversubscribe=1 "
-         "OMPI_MCA_hwloc_base_binding_policy=none "
-         "mpirun --oversubscribe -n " +
-         std::to_string(ranks) + " " + std::filesystem::read_symlink("/proc/self/exe").string() + " '" + test + "'";
-}
 
 }  // namespace
 
@@ -91,32 +76,53 @@ TEST_CASE("started by a launcher as one rank, the world has MPI", "[.launched]")
   CHECK(Mesh(world, ParallelConfig{}).replicas() == 1);
 }
 
-TEST_CASE("started by a launcher as several ranks, the world refuses", "[.launched]") {
-  CHECK_THROWS_WITH(World(), "started with 2 ranks: this version runs one rank");
+TEST_CASE("started by a launcher as six ranks, each finds its place", "[.launched]") {
+  const World world;
+  REQUIRE(world.size() == 6);
+  CHECK(world.local_size() == 6);
+  CHECK(world.local_rank() == world.rank());
+  ParallelConfig config;
+  config.tp = 2, config.pp = 3;
+  const Mesh mesh(world, config);
+  CHECK(mesh.tp().size() == 2);
+  CHECK(mesh.pp().size() == 3);
+  CHECK(mesh.dp().size() == 1);
+  CHECK(mesh.all().size() == 6);
+  CHECK(mesh.told() == std::string(text("rank ", world.rank(), " | dp 0 pp ", world.rank() / 2, " tp ", world.rank() % 2)));
 }
 
-TEST_CASE("mpirun with one rank works, and with two the refusal says why") {
+TEST_CASE("mpirun with one rank and with six works") {
   const auto one = output_of(mpirun(1, "started by a launcher as one rank*"));
   INFO(one.first);
   CHECK(one.second == 0);
   CHECK_THAT(one.first, ContainsSubstring("All tests passed"));
-  const auto two = output_of(mpirun(2, "started by a launcher as several ranks*"));
-  INFO(two.first);
-  CHECK(two.second == 0);
-  CHECK_THAT(two.first, ContainsSubstring("All tests passed"));
+  const auto six = output_of(mpirun(6, "started by a launcher as six ranks*"));
+  INFO(six.first);
+  CHECK(six.second == 0);
+  CHECK_THAT(six.first, ContainsSubstring("All tests passed"));
 }
 
 TEST_CASE("the mesh of one rank has one replica, and wishes beyond it are refused") {
   const Launcher none({});
   const World world;
   const Mesh mesh(world, ParallelConfig{});
-  CHECK(mesh.rank() == 0);
+  CHECK(mesh.first());
   CHECK(mesh.replica() == 0);
   CHECK(mesh.replicas() == 1);
-  CHECK(mesh.dp() * mesh.pp() * mesh.cp() * mesh.tp() == 1);
+  for (const Comm* comm : {&mesh.dp(), &mesh.pp(), &mesh.tp(), &mesh.all()}) CHECK(comm->size() == 1);
   ParallelConfig two;
   two.tp = 2;
   CHECK_THROWS_WITH(Mesh(world, two), "parallel: dp 0 x pp 1 x cp 1 x tp 2 does not make the 1 rank of this start");
+}
+
+TEST_CASE("an imagined mesh gives each rank its place, tp fastest") {
+  ParallelConfig config;
+  config.tp = 8, config.pp = 16;
+  const Mesh mesh(16383, 16384, config);
+  CHECK(mesh.dp().size() == 128);
+  CHECK(mesh.told() == "rank 16383 | dp 127 pp 15 tp 7");
+  CHECK(Mesh(8 * 5 + 3, 16384, config).told() == "rank 43 | dp 0 pp 5 tp 3");
+  CHECK_THROWS_AS(Mesh(0, 100, config), ConfigError);
 }
 
 TEST_CASE("the environment and the host have names") {

@@ -97,7 +97,7 @@ std::vector<Row> table() {
       {"a number that is none", nothing, {"sample", "runs/good", "--prompt", "a", "--tokens", "ten"}, 2, "ten"},
       {"no output named", nothing, {"data", "build", "text.txt", "--tokenizer", "bytes"}, 2, "--output"},
       {"too small a vocabulary", nothing, {"tokenizer", "train", "text.txt", "--vocab", "10", "--output", "t.json"}, 2, "vocab"},
-      {"a plan for more ranks than there can be", nothing, {"plan", "config.yaml", "--ranks", "8"}, 2, "--ranks"},
+      {"a plan for more ranks than there can be", nothing, {"plan", "config.yaml", "--ranks", "8"}, 2, "on 8 ranks"},
       // config
       {"unknown key", nothing, set("model.layer=2"), 2, "model.layers"},
       {"unknown section", config_with("modle: {layers: 2}"), train, 2, "model"},

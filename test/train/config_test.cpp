@@ -72,7 +72,8 @@ TEST_CASE("an empty section and comments leave the defaults") {
   const RunConfig config = read("# nothing\nmodel:\n  # layers: 3\ntrain: {}\n");
   CHECK(config.model.layers == RunConfig().model.layers);
   CHECK(config.model.kv_heads == config.model.heads);  // resolved
-  CHECK(config.train.microbatch == config.train.batch);
+  CHECK(config.microbatch_rows(1) == config.train.batch);
+  CHECK(config.microbatch_rows(2) == config.train.batch / 2);
 }
 
 TEST_CASE("values of every kind are read from the file") {
@@ -210,8 +211,8 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"train:\n  steps: 1e12\n  batch: 1e6\n",
        {},
        "x.yaml:2: train.steps = 1e12: times train.batch times model.context is more tokens than 63 bits count"},
-      {"parallel:\n  tp: 2\n", {}, "x.yaml:2: parallel.tp = 2: this version runs one rank: must be 1"},
-      {"parallel:\n  dp: 2\n", {}, "x.yaml:2: parallel.dp = 2: this version runs one rank: must be 1"},
+      {"parallel:\n  tp: 2\n", {}, "x.yaml:2: parallel.tp = 2: this version has data parallelism only: must be 1"},
+      {"parallel:\n  dp: 3\ntrain:\n  batch: 4\n", {}, "x.yaml:4: train.batch = 4: must be a multiple of parallel.dp = 3"},
       // overrides
       {"model:\n", {"model.heads=seven"}, "--set model.heads=seven: must be a whole number, 1 to 1048576"},
       {"model:\n", {"model.heads=3"}, "x.yaml: model.width = 256 (not set): must be a multiple of model.heads = 3"},

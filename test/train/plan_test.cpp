@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 Plan plan_of(const std::string& name) {
-  return make_plan(read_config(std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml", {}, Purpose::plan));
+  return make_plan(read_config(std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml", {}, Purpose::plan), Mesh());
 }
 
 int64_t group(const Plan& plan, const std::string& name) {
@@ -47,6 +47,18 @@ TEST_CASE("a plan's FLOPs are six per product parameter and token, and twelve ti
   CHECK(plan.attention_flops == Approx(12.0 * static_cast<double>(config.model.layers * config.model.width) * (t + 1) / 2 *
                                        static_cast<double>(plan.tokens))
                                     .epsilon(1e-9));
+}
+
+TEST_CASE("with replicas, a rank's plan holds the same state, computes its part, and sends each gradient once around") {
+  RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml", {"train.microbatch=4"}, Purpose::plan);
+  const Plan one = make_plan(config, Mesh()), eighth = make_plan(config, Mesh(3, 8, config.parallel));
+  CHECK(one.traffic.empty());
+  CHECK(eighth.sizes.total() == one.sizes.total());
+  CHECK(eighth.product_flops == Approx(one.product_flops / 8).epsilon(1e-12));
+  REQUIRE(eighth.traffic.size() == 1);
+  const OpCount& sent = eighth.traffic.at("all_reduce dp");
+  CHECK(sent.calls == config.model.layers + 2 + 1);  // blocks, embedding, head, and the loss
+  CHECK(sent.bytes == 2 * 7.0 / 8 * static_cast<double>(one.sizes.gradients + 4));
 }
 
 TEST_CASE("a plan lists every product of the step") {

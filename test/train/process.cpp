@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -20,11 +21,13 @@ std::string contents(const std::string& path) {
 
 }  // namespace
 
-Process::Process(const std::string& directory, const std::vector<std::string>& arguments) : directory_(directory) {
+Process::Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks) : directory_(directory) {
   static int count = 0;
   const std::string stem = directory + "/.process-" + std::to_string(++count);
   out_ = stem + ".out", err_ = stem + ".err";
-  std::vector<std::string> words{TRIREME_BUILD "/trireme"};
+  std::vector<std::string> words;
+  if (ranks > 1) words = {"mpirun", "--oversubscribe", "-n", std::to_string(ranks)};
+  words.emplace_back(TRIREME_BUILD "/trireme");
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -36,7 +39,13 @@ Process::Process(const std::string& directory, const std::vector<std::string>& a
             err = open(err_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
   dup2(out, 1), dup2(err, 2), dup2(open("/dev/null", O_RDONLY), 0);
   if (chdir(directory.c_str()) != 0) _exit(126);
-  execv(argv[0], argv.data());
+  // As root, on fewer cores than ranks, and without binding several ranks to one core.
+  if (ranks > 1)
+    for (const char* variable :
+         {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
+          "OMPI_MCA_hwloc_base_binding_policy=none", "OMP_NUM_THREADS=1", "ASAN_OPTIONS=detect_leaks=0"})
+      putenv(const_cast<char*>(variable));
+  execvp(argv[0], argv.data());
   _exit(127);
 }
 

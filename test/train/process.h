@@ -14,10 +14,10 @@ struct Ended {
   int64_t peak_bytes = 0;  // resident memory, at most
 };
 
-// A running `trireme` with these arguments, in `directory`.
+// A running `trireme` with these arguments, in `directory`; several ranks of it under mpirun, each with one thread.
 class Process {
  public:
-  Process(const std::string& directory, const std::vector<std::string>& arguments);
+  Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks = 1);
   ~Process();  // kills it if it still runs
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

@@ -5,95 +5,13 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "kernels/philox.h"
 #include "test/catch.h"
-#include "test/data/scratch.h"
-#include "test/train/process.h"
+#include "test/train/workplace.h"
 #include "train/plan.h"
 
 namespace trireme {
-namespace {
-
-using nlohmann::json;
-
-// Text of a Markov chain over 16 letters: from each letter to four others with probabilities 1/2, 1/4, 1/8, 1/8.
-// Its entropy rate is 1.75 bits = 1.21301 nats a letter whatever the letters' own frequencies.
-constexpr double kEntropy = 1.75 * 0.69314718055994531;
-
-std::string markov_text(int64_t length, uint64_t seed) {
-  std::string text;
-  int state = 0;
-  for (int64_t i = 0; i < length; ++i) {
-    const uint64_t bits = philox64(seed, static_cast<uint64_t>(i));
-    const int rank = bits % 8 < 4 ? 0 : bits % 8 < 6 ? 1 : bits % 8 < 7 ? 2 : 3;
-    state = static_cast<int>((philox64(99, static_cast<uint64_t>(state)) + static_cast<uint64_t>(rank) * 5) % 16);
-    text += static_cast<char>('a' + state);
-  }
-  return text;
-}
-
-const char* const kConfig = R"(
-kernels: {dtype: f32, threads: 1}
-model: {family: llama, layers: 1, width: 32, heads: 2, vocab: 257, context: 64}
-data: {train: [shards/train-00000.h5], validation: [shards/validation-00000.h5], tokenizer: bytes}
-checkpoint: {every: 5, keep: 2}
-train: {name: tiny, steps: 20, batch: 4, microbatch: 2, lr: 0.01, warmup: 5, eval_every: 10, eval_sequences: 8}
-)";
-
-// A corpus, a config, and the runs made from them.
-struct Workplace {
-  Scratch scratch;
-
-  Workplace() {
-    write_text(scratch / "train.txt", markov_text(300000, 1));
-    write_text(scratch / "held.txt", markov_text(20000, 2));
-    write_text(scratch / "config.yaml", kConfig);
-    const Ended built = run_trireme(scratch.path(), {"data", "build", "train.txt", "--validation-input", "held.txt", "--output",
-                                                     "shards", "--tokenizer", "bytes"});
-    INFO(built.err);
-    REQUIRE(built.code == 0);
-  }
-
-  static std::vector<std::string> arguments(const std::vector<std::string>& settings) {
-    std::vector<std::string> words{"train", "config.yaml"};
-    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-    return words;
-  }
-  Ended train(const std::vector<std::string>& settings) const { return run_trireme(scratch.path(), arguments(settings)); }
-
-  std::string run(const std::string& name, const std::string& file) const {
-    return read_text(scratch / ("runs/" + name + "/" + file));
-  }
-  int64_t lines(const std::string& name) const {
-    const std::string text = run(name, "metrics.jsonl");
-    return std::count(text.begin(), text.end(), '\n');
-  }
-  // metrics.jsonl without what depends on the clock.
-  std::vector<json> metrics(const std::string& name) const {
-    std::vector<json> objects;
-    std::istringstream in(run(name, "metrics.jsonl"));
-    for (std::string line; std::getline(in, line);) {
-      json object = json::parse(line);
-      for (const char* key : {"step_ms", "tokens_per_second", "mfu", "seconds"}) object.erase(key);
-      objects.push_back(object);
-    }
-    return objects;
-  }
-  // What `checkpoint diff` says of the last checkpoints of two runs: exit code 0 when every weight and moment has the same bits.
-  int differ(const std::string& a, const std::string& b) const {
-    return run_trireme(scratch.path(), {"checkpoint", "diff", "runs/" + a, "runs/" + b}).code;
-  }
-};
-
-void succeed(const Ended& ended) {
-  INFO(ended.err);
-  REQUIRE(ended.code == 0);
-}
-
-}  // namespace
 
 TEST_CASE("a small model learns a Markov source to within 2 % of its entropy") {
   const Workplace place;
@@ -128,9 +46,9 @@ TEST_CASE("a run that is asked to stop saves, exits with 75 and continues to the
     const Ended ended = first.wait();
     INFO(ended.err);
     CHECK(ended.code == 75);
-    CHECK(json::parse(place.run(name, "exit.json")).at("code") == 75);
+    CHECK(nlohmann::json::parse(place.run(name, "exit.json")).at("code") == 75);
     succeed(place.train({"train.steps=150", "train.name=" + name}));
-    CHECK(json::parse(place.run(name, "exit.json")).at("code") == 0);
+    CHECK(nlohmann::json::parse(place.run(name, "exit.json")).at("code") == 0);
     CHECK(place.metrics(name) == place.metrics("whole"));
     CHECK(place.differ("whole", name) == 0);
   }
@@ -200,7 +118,7 @@ TEST_CASE("peak resident memory is within 10 % of the plan's total", "[unsanitiz
                                           "model.width=768",  "model.heads=12",     "model.layers=4",         "model.vocab=32000",
                                           "model.context=64", "kernels.dtype=bf16", "train.eval_sequences=2", "checkpoint.every=0"};
   const RunConfig config = read_config(place.scratch / "config.yaml", settings);
-  const double total = static_cast<double>(make_plan(config).sizes.total());
+  const double total = static_cast<double>(make_plan(config, Mesh()).sizes.total());
   const Ended ended = place.train(settings);
   succeed(ended);
   INFO("plan " << total << ", resident " << ended.peak_bytes);

@@ -14,6 +14,8 @@
 namespace trireme {
 namespace {
 
+const Mesh kOneRank;
+
 RunConfig config_of(const Golden& golden, StepDtype dtype, int64_t rows) {
   RunConfig config;
   config.model = golden.model;
@@ -103,7 +105,7 @@ TEST_CASE("twenty AdamW steps have PyTorch's losses and gradient norms in f32") 
       OwnBatch own(golden);
       const RunConfig config = config_of(golden, StepDtype::f32, own.rows);
       Device device(Place::cpu, read_cpu_facts());
-      Run run(config, device, make_plan(config).sizes);
+      Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
       set_weights(run, golden);
       const std::vector<float>&losses = golden["losses"].values, &norms = golden["norms"].values;
       for (size_t step = 0; step < losses.size(); ++step) {
@@ -123,7 +125,7 @@ TEST_CASE("twenty AdamW steps in bf16 stay within 2 % of PyTorch's f32 losses") 
       OwnBatch own(golden);
       const RunConfig config = config_of(golden, StepDtype::bf16, own.rows);
       Device device(Place::cpu, read_cpu_facts());
-      Run run(config, device, make_plan(config).sizes);
+      Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
       set_weights(run, golden);
       for (size_t step = 0; step < golden["losses"].values.size(); ++step)
         CHECK(train_step(run, own.batch(), static_cast<int64_t>(step)).loss == Approx(golden["losses"].values[step]).epsilon(0.02));
@@ -138,9 +140,9 @@ TEST_CASE("the plan's bytes are the arenas' bytes, and a step uses all of them")
       config.model.family = family;
       config.model.tied = family == Family::gpt2;
       config.model.qk_norm = family == Family::llama;
-      const Plan plan = make_plan(config);
+      const Plan plan = make_plan(config, kOneRank);
       Device device(Place::cpu, read_cpu_facts());
-      Run run(config, device, plan.sizes);
+      Run run(config, kOneRank, device, plan.sizes);
       run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
       RandomBatch random(config, 1);
       train_step(run, random.batch(), 0);
@@ -158,9 +160,9 @@ TEST_CASE("the plan counts the ops that a real step runs, whatever its microbatc
   for (const int64_t rows : {6, 3, 1}) {
     RunConfig config = small(StepDtype::bf16);
     config.train.microbatch = rows;
-    const Plan plan = make_plan(config);
+    const Plan plan = make_plan(config, kOneRank);
     Device device(Place::cpu, read_cpu_facts());
-    Run run(config, device, plan.sizes);
+    Run run(config, kOneRank, device, plan.sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     RandomBatch random(config, 1);
     device.measure(true);
@@ -178,7 +180,7 @@ TEST_CASE("the plan counts the ops that a real step runs, whatever its microbatc
 TEST_CASE("nothing is allocated after the first step") {
   const RunConfig config = small(StepDtype::bf16);
   Device device(Place::cpu, read_cpu_facts());
-  Run run(config, device, make_plan(config).sizes);
+  Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
   run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
   RandomBatch random(config, 1);
   train_step(run, random.batch(), 0);
@@ -199,7 +201,7 @@ TEST_CASE("gradient accumulation gives the losses of one large batch") {
   for (const int64_t rows : {6, 3, 2, 1}) {
     config.train.microbatch = rows;
     Device device(Place::cpu, read_cpu_facts());
-    Run run(config, device, make_plan(config).sizes);
+    Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     losses.emplace_back();
     for (int64_t step = 0; step < 5; ++step) {
@@ -218,7 +220,7 @@ TEST_CASE("the loss is the mean over valid targets, however they fall on microba
   for (const int64_t rows : {6, 1}) {
     config.train.microbatch = rows;
     Device device(Place::cpu, read_cpu_facts());
-    Run run(config, device, make_plan(config).sizes);
+    Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     Batch batch = random.batch();
     batch.valid = std::count_if(random.ids[1].begin(), random.ids[1].end(), [](int32_t id) { return id >= 0; });
@@ -231,7 +233,7 @@ TEST_CASE("the loss is the mean over valid targets, however they fall on microba
 TEST_CASE("a gradient that is not finite leaves weights and moments alone") {
   const RunConfig config = small(StepDtype::bf16);
   Device device(Place::cpu, read_cpu_facts());
-  Run run(config, device, make_plan(config).sizes);
+  Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
   run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
   RandomBatch random(config, 1);
   train_step(run, random.batch(), 0);

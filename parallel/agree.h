@@ -1,0 +1,16 @@
+// Agreements between the hosts of a Comm's ranks, outside of any stream: small, and each rank waits for all others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/comm.h"
+
+namespace trireme {
+
+std::string broadcast(const Comm& comm, const std::string& mine);            // rank 0's
+std::vector<double> sum(const Comm& comm, const std::vector<double>& mine);  // of as many numbers on every rank
+int64_t largest(const Comm& comm, int64_t mine);
+
+}  // namespace trireme

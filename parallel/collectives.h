@@ -1,0 +1,108 @@
+// Collectives, as ops: run(comm, stream, AllReduce{.x = t}). All ranks of a Comm run the same ones in the same order.
+//
+// Sums are taken in f32, in one order: a balanced tree over the ranks (the first half's sum plus the second half's, and so on
+// down), rounded once to the tensor's dtype. So every rank gets the same bits. In a group of one, nothing moves; what is gathered
+// or scattered to another place is copied.
+#pragma once
+
+#include "kernels/run.h"
+#include "parallel/comm.h"
+
+namespace trireme {
+
+// x = sum over ranks of x, or the largest.
+struct AllReduce {
+  static constexpr auto name = "all_reduce";
+  enum class Kind { sum, max };
+  Tensor x;  // add  any shape, f32 or bf16; the same on every rank
+  Kind kind = Kind::sum;
+  void visit(auto& t) const { t.add(x); }
+  void check(const Comm&) const { expect_float(x, "x"); }
+  double sent(const Comm& comm) const {  // bytes a rank sends
+    return 2.0 * static_cast<double>(x.bytes()) * static_cast<double>(comm.size() - 1) / static_cast<double>(comm.size());
+  }
+};
+
+// part = rank r's r-th part of the sum over ranks of `all`.
+struct ReduceScatter {
+  static constexpr auto name = "reduce_scatter";
+  Tensor part;  // out  [n / size], flat; it may be this rank's part of `all`
+  Tensor all;   // in   [n], flat
+  void visit(auto& t) const { t.out(part), t.in(all); }
+  void check(const Comm& comm) const {
+    expect_float(all, "all");
+    expect(part, "part", {all.size() / comm.size()});
+    require(part.dtype() == all.dtype() && all.dims() == 1 && all.size() % comm.size() == 0,
+            text("reduce_scatter of ", all.shape_text(), " over ", comm.size(), " ranks into ", part.shape_text()));
+  }
+  double sent(const Comm& comm) const { return static_cast<double>(part.bytes()) * static_cast<double>(comm.size() - 1); }
+};
+
+// all = the ranks' parts, one after the other.
+struct AllGather {
+  static constexpr auto name = "all_gather";
+  Tensor all;   // out  [n], flat, any dtype
+  Tensor part;  // in   [n / size], flat; it may be this rank's part of `all`
+  void visit(auto& t) const { t.out(all), t.in(part); }
+  void check(const Comm& comm) const {
+    expect(part, "part", {all.size() / comm.size()});
+    require(part.dtype() == all.dtype() && all.dims() == 1 && all.size() % comm.size() == 0,
+            text("all_gather of ", part.shape_text(), " over ", comm.size(), " ranks into ", all.shape_text()));
+  }
+  double sent(const Comm& comm) const { return static_cast<double>(part.bytes()) * static_cast<double>(comm.size() - 1); }
+};
+
+// x = the root's x.
+struct Broadcast {
+  static constexpr auto name = "broadcast";
+  Tensor x;  // add  any shape and dtype
+  int64_t root = 0;
+  void visit(auto& t) const { t.add(x); }
+  void check(const Comm& comm) const { require(0 <= root && root < comm.size(), text("root ", root, " of ", comm.size())); }
+  double sent(const Comm& comm) const { return comm.size() > 1 ? static_cast<double>(x.bytes()) : 0; }
+};
+
+// x goes to `peer`; x comes from it. Messages between two ranks arrive in the order in which they were sent.
+struct Send {
+  static constexpr auto name = "send";
+  Tensor x;  // in   any shape and dtype
+  int64_t peer;
+  void visit(auto& t) const { t.in(x); }
+  void check(const Comm& comm) const { require(0 <= peer && peer < comm.size(), text("peer ", peer, " of ", comm.size())); }
+  double sent(const Comm&) const { return static_cast<double>(x.bytes()); }
+};
+struct Receive {
+  static constexpr auto name = "receive";
+  Tensor x;  // out  any shape and dtype
+  int64_t peer;
+  void visit(auto& t) const { t.out(x); }
+  void check(const Comm& comm) const { require(0 <= peer && peer < comm.size(), text("peer ", peer, " of ", comm.size())); }
+  double sent(const Comm&) const { return 0; }
+};
+
+void launch(const Comm&, const Cpu&, const AllReduce&);
+void launch(const Comm&, const Cpu&, const ReduceScatter&);
+void launch(const Comm&, const Cpu&, const AllGather&);
+void launch(const Comm&, const Cpu&, const Broadcast&);
+void launch(const Comm&, const Cpu&, const Send&);
+void launch(const Comm&, const Cpu&, const Receive&);
+
+// The door of collectives. Counted under "all_reduce dp": calls, and as bytes what this rank sends. The Comm outlives the work.
+template <class Op>
+void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at = std::source_location::current()) {
+  Door door(stream, Op::name, at);
+  op.visit(door);
+  op.check(comm);
+  const auto counted = [&comm, op](Tally* tally, double seconds) {
+    if (tally != nullptr && comm.size() > 1)
+      count(tally, (std::string(Op::name) + " " + comm.axis()).c_str(), op, op.sent(comm), seconds);
+  };
+  if (stream.place() == Place::none) return counted(stream.tally(), 0);
+  stream.execute([&comm, op, counted, cpu = stream.cpu(), tally = stream.tally()] {
+    const auto begin = std::chrono::steady_clock::now();
+    launch(comm, cpu, op);
+    counted(tally, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  });
+}
+
+}  // namespace trireme

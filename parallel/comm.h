@@ -1,0 +1,31 @@
+// Comm: the ranks along one axis of the mesh, among which collectives run. An imagined Comm has a size and a rank but no one at the
+// other end: its collectives run on Place::none only, where they are counted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+class Comm {
+ public:
+  Comm() = default;  // a group of one
+  Comm(std::string axis, int64_t rank, int64_t size) : axis_(std::move(axis)), rank_(rank), size_(size) {}
+  // Takes part of a launched World: ranks of one color form a group, in the order of their keys. Every rank of the world calls it.
+  Comm(std::string axis, int64_t color, int64_t key, bool launched);
+  ~Comm();
+  Comm(Comm&& other) noexcept { *this = std::move(other); }
+  Comm& operator=(Comm&& other) noexcept;
+
+  const std::string& axis() const { return axis_; }
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return size_; }
+  uint64_t group() const { return group_; }  // MPI's handle; 0: none
+
+ private:
+  std::string axis_ = "one";
+  int64_t rank_ = 0, size_ = 1;
+  uint64_t group_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,277 @@
+// The collectives of Place::cpu, over MPI. Sums are our own, for their order: see collectives.h. Scratch memory is a lane's
+// workspace: as many pieces of kPiece bytes as the group has ranks.
+#include <mpi.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/device.h"
+#include "parallel/agree.h"
+#include "parallel/collectives.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kPiece = 256 << 10;  // bytes of a rank's share that are exchanged and summed at once
+constexpr int kTag = 1;
+
+void ok(int status) {
+  if (status == MPI_SUCCESS) return;
+  char message[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, message, &length);
+  throw Error("MPI: " + std::string(message, static_cast<size_t>(length)));
+}
+
+// MPI's handles are pointers or ints, as its maker likes.
+MPI_Comm handle(uint64_t group) {
+  MPI_Comm comm;
+  std::memcpy(&comm, &group, sizeof comm);
+  return comm;
+}
+uint64_t group_of(MPI_Comm comm) {
+  static_assert(sizeof(MPI_Comm) <= sizeof(uint64_t) && std::is_trivially_copyable_v<MPI_Comm>);
+  uint64_t group = 0;
+  std::memcpy(&group, &comm, sizeof comm);
+  return group;
+}
+MPI_Comm handle(const Comm& comm) {
+  require(comm.group() != 0, text("a collective along ", comm.axis(), " of an imagined mesh"));
+  return handle(comm.group());
+}
+
+// MPI's own waiting keeps a core busy, which another rank or our own compute threads may need: this one gives way, and soon sleeps.
+void wait_all(std::vector<MPI_Request>& requests) {
+  for (int round = 0;; ++round) {
+    int done = 0;
+    ok(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
+    if (done != 0) return;
+    if (round < 200)
+      sched_yield();
+    else
+      usleep(round < 2000 ? 20 : 100);
+  }
+}
+
+int count_of(int64_t bytes) {
+  require(bytes <= 1 << 30, text("a message of ", bytes, " bytes"));
+  return static_cast<int>(bytes);
+}
+
+// A message longer than MPI's counts goes in several.
+constexpr int64_t kMessage = 1 << 28;
+
+void exchange(const Comm& comm, bool send, std::byte* data, int64_t bytes, int64_t peer) {
+  for (int64_t at = 0; at < bytes || at == 0; at += kMessage) {
+    std::vector<MPI_Request> request(1);
+    const int count = count_of(std::min(kMessage, bytes - at)), other = static_cast<int>(peer);
+    ok(send ? MPI_Isend(data + at, count, MPI_BYTE, other, kTag, handle(comm), request.data())
+            : MPI_Irecv(data + at, count, MPI_BYTE, other, kTag, handle(comm), request.data()));
+    wait_all(request);
+  }
+}
+
+float read(const float& x) { return x; }
+float read(const Bf16& x) { return static_cast<float>(x); }
+
+template <class T, class Combine>
+float combine(const T* const* from, int64_t begin, int64_t end, int64_t i, Combine both) {
+  if (end - begin == 1) return read(from[begin][i]);
+  const int64_t middle = begin + (end - begin) / 2;
+  return both(combine(from, begin, middle, i, both), combine(from, middle, end, i, both));
+}
+
+// to[i] = from[0][i] + ... in the order of the tree, or the largest; to may be one of them.
+template <class T>
+void combine(const std::vector<const T*>& from, T* to, int64_t n, AllReduce::Kind kind) {
+  const auto sum = [](float a, float b) { return a + b; };
+  const auto max = [](float a, float b) { return a > b || a != a ? a : b; };  // NaN wins
+  const auto size = static_cast<int64_t>(from.size());
+  if (kind == AllReduce::Kind::max) {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(combine(from.data(), 0, size, i, max));
+  } else if (size == 2) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(read(from[0][i]) + read(from[1][i]));
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(combine(from.data(), 0, size, i, sum));
+  }
+}
+
+// Where rank r's share of n elements begins.
+int64_t share(int64_t n, int64_t r, int64_t size) { return n / size * r + std::min(r, n % size); }
+
+// part = this rank's share of `all`, combined over the ranks: piece by piece, so that little scratch memory is needed.
+template <class T>
+void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, T* part, AllReduce::Kind kind) {
+  const int64_t size = comm.size(), rank = comm.rank(), step = kPiece / static_cast<int64_t>(sizeof(T));
+  const int64_t longest = share(n, 1, size);
+  T* scratch = reinterpret_cast<T*>(cpu.workspace->reserve(size * std::min(step, longest) * static_cast<int64_t>(sizeof(T))));
+  std::vector<MPI_Request> requests;
+  std::vector<const T*> from(static_cast<size_t>(size));
+  for (int64_t at = 0; at < longest; at += step) {
+    const auto piece = [&](int64_t r) {  // of rank r's share: begin and length
+      const int64_t begin = share(n, r, size) + at;
+      return std::pair(begin, std::clamp<int64_t>(share(n, r + 1, size) - begin, 0, step));
+    };
+    const auto [mine, length] = piece(rank);
+    requests.clear();
+    for (int64_t i = 1; i < size; ++i) {
+      const int64_t source = (rank + size - i) % size, target = (rank + i) % size;
+      T* into = scratch + source * std::min(step, longest);
+      from[static_cast<size_t>(source)] = into;
+      ok(MPI_Irecv(into, count_of(length * static_cast<int64_t>(sizeof(T))), MPI_BYTE, static_cast<int>(source), kTag, handle(comm),
+                   &requests.emplace_back()));
+      const auto [begin, count] = piece(target);
+      ok(MPI_Isend(all + begin, count_of(count * static_cast<int64_t>(sizeof(T))), MPI_BYTE, static_cast<int>(target), kTag,
+                   handle(comm), &requests.emplace_back()));
+    }
+    from[static_cast<size_t>(rank)] = all + mine;
+    wait_all(requests);
+    combine(from, part + at, length, kind);
+  }
+}
+
+// all = the shares of all ranks; this rank's own already lies there.
+void gather_shares(const Comm& comm, std::byte* all, const std::vector<int64_t>& begins) {
+  const int64_t size = comm.size(), rank = comm.rank();
+  const auto bytes = [&](int64_t r) { return begins[static_cast<size_t>(r + 1)] - begins[static_cast<size_t>(r)]; };
+  std::vector<MPI_Request> requests;
+  for (int64_t at = 0; at < *std::max_element(begins.begin(), begins.end()); at += kMessage) {
+    requests.clear();
+    for (int64_t i = 1; i < size; ++i) {
+      const int64_t source = (rank + size - i) % size, target = (rank + i) % size;
+      const auto piece = [&](int64_t r) { return count_of(std::clamp<int64_t>(bytes(r) - at, 0, kMessage)); };
+      if (piece(source) > 0)
+        ok(MPI_Irecv(all + begins[static_cast<size_t>(source)] + at, piece(source), MPI_BYTE, static_cast<int>(source), kTag,
+                     handle(comm), &requests.emplace_back()));
+      if (piece(rank) > 0)
+        ok(MPI_Isend(all + begins[static_cast<size_t>(rank)] + at, piece(rank), MPI_BYTE, static_cast<int>(target), kTag,
+                     handle(comm), &requests.emplace_back()));
+    }
+    wait_all(requests);
+  }
+}
+
+std::vector<int64_t> shares_in_bytes(int64_t n, int64_t size, int64_t element) {
+  std::vector<int64_t> begins;
+  for (int64_t r = 0; r <= size; ++r) begins.push_back(share(n, r, size) * element);
+  return begins;
+}
+
+template <class Work>
+void with_float(Dtype dtype, Work work) {
+  dtype == Dtype::bf16 ? work(Bf16{}) : work(0.0f);
+}
+
+}  // namespace
+
+Comm::Comm(std::string axis, int64_t color, int64_t key, bool launched) : axis_(std::move(axis)) {
+  if (!launched) return;
+  MPI_Comm group = MPI_COMM_NULL;
+  ok(MPI_Comm_split(MPI_COMM_WORLD, static_cast<int>(color), static_cast<int>(key), &group));
+  int rank = 0, size = 0;
+  ok(MPI_Comm_rank(group, &rank));
+  ok(MPI_Comm_size(group, &size));
+  rank_ = rank, size_ = size, group_ = group_of(group);
+}
+
+Comm::~Comm() {
+  int finalized = 0;
+  if (group_ == 0 || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
+  MPI_Comm group = handle(group_);
+  MPI_Comm_free(&group);
+}
+
+Comm& Comm::operator=(Comm&& other) noexcept {
+  std::swap(axis_, other.axis_), std::swap(rank_, other.rank_), std::swap(size_, other.size_), std::swap(group_, other.group_);
+  return *this;
+}
+
+void launch(const Comm& comm, const Cpu& cpu, const AllReduce& op) {
+  if (comm.size() == 1 || op.x.size() == 0) return;
+  with_float(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t n = op.x.size();
+    T* x = op.x.as<T>();
+    reduce_share(comm, cpu, x, n, x + share(n, comm.rank(), comm.size()), op.kind);
+    gather_shares(comm, reinterpret_cast<std::byte*>(x), shares_in_bytes(n, comm.size(), sizeof(T)));
+  });
+}
+
+void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
+  if (comm.size() == 1) {
+    if (op.part.data() != op.all.data()) std::memcpy(op.part.data(), op.all.data(), static_cast<size_t>(op.all.bytes()));
+    return;
+  }
+  with_float(op.all.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    reduce_share(comm, cpu, op.all.as<T>(), op.all.size(), op.part.as<T>(), AllReduce::Kind::sum);
+  });
+}
+
+void launch(const Comm& comm, const Cpu&, const AllGather& op) {
+  auto* all = static_cast<std::byte*>(op.all.data());
+  std::byte* mine = all + comm.rank() * op.part.bytes();
+  if (mine != op.part.data()) std::memcpy(mine, op.part.data(), static_cast<size_t>(op.part.bytes()));
+  if (comm.size() > 1) gather_shares(comm, all, shares_in_bytes(op.all.size(), comm.size(), bytes_of(op.all.dtype())));
+}
+
+void launch(const Comm& comm, const Cpu&, const Broadcast& op) {
+  if (comm.size() == 1) return;
+  for (int64_t at = 0; at < op.x.bytes(); at += kMessage) {
+    std::vector<MPI_Request> request(1);
+    ok(MPI_Ibcast(static_cast<std::byte*>(op.x.data()) + at, count_of(std::min(kMessage, op.x.bytes() - at)), MPI_BYTE,
+                  static_cast<int>(op.root), handle(comm), request.data()));
+    wait_all(request);
+  }
+}
+
+void launch(const Comm& comm, const Cpu&, const Send& op) {
+  exchange(comm, true, static_cast<std::byte*>(op.x.data()), op.x.bytes(), op.peer);
+}
+
+void launch(const Comm& comm, const Cpu&, const Receive& op) {
+  exchange(comm, false, static_cast<std::byte*>(op.x.data()), op.x.bytes(), op.peer);
+}
+
+std::string broadcast(const Comm& comm, const std::string& mine) {
+  if (comm.size() == 1) return mine;
+  std::vector<MPI_Request> request(1);
+  auto bytes = static_cast<int64_t>(mine.size());
+  ok(MPI_Ibcast(&bytes, 1, MPI_INT64_T, 0, handle(comm), request.data()));
+  wait_all(request);
+  std::string text = mine;
+  text.resize(static_cast<size_t>(bytes));
+  ok(MPI_Ibcast(text.data(), count_of(bytes), MPI_BYTE, 0, handle(comm), request.data()));
+  wait_all(request);
+  return text;
+}
+
+std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
+  if (comm.size() == 1 || mine.empty()) return mine;
+  const auto size = static_cast<size_t>(comm.size());
+  const auto count = count_of(static_cast<int64_t>(mine.size()));
+  std::vector<double> all(size * mine.size());
+  std::vector<MPI_Request> request(1);
+  ok(MPI_Iallgather(mine.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, handle(comm), request.data()));
+  wait_all(request);
+  std::vector<double> total(mine.size(), 0.0);
+  for (size_t r = 0; r < size; ++r)
+    for (size_t i = 0; i < mine.size(); ++i) total[i] += all[r * mine.size() + i];
+  return total;
+}
+
+int64_t largest(const Comm& comm, int64_t mine) {
+  if (comm.size() == 1) return mine;
+  int64_t most = mine;
+  std::vector<MPI_Request> request(1);
+  ok(MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, handle(comm), request.data()));
+  wait_all(request);
+  return most;
+}
+
+}  // namespace trireme

@@ -1,0 +1,121 @@
+#include "parallel/schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "kernels/check.h"
+
+namespace trireme {
+namespace {
+
+using Actions = std::vector<Action>;
+
+void add(Actions& actions, ActionKind kind, int64_t microbatch, int64_t chunk = 0) {
+  actions.push_back({.kind = kind, .microbatch = microbatch, .chunk = chunk, .slot = 0});
+}
+
+Actions gpipe(const PipelineShape& shape) {
+  Actions actions;
+  for (int64_t i = 0; i < shape.microbatches; ++i) add(actions, ActionKind::forward, i);
+  for (int64_t i = 0; i < shape.microbatches; ++i) add(actions, ActionKind::backward, i);
+  return actions;
+}
+
+Actions one_forward_one_backward(const PipelineShape& shape, int64_t stage) {
+  const int64_t m = shape.microbatches, ahead = std::min(shape.stages - stage, m);
+  Actions actions;
+  for (int64_t i = 0; i < ahead; ++i) add(actions, ActionKind::forward, i);
+  for (int64_t i = 0; i < m; ++i) {
+    add(actions, ActionKind::backward, i);
+    if (i + ahead < m) add(actions, ActionKind::forward, i + ahead);
+  }
+  return actions;
+}
+
+// Stage s may lag s microbatches behind with its weights' gradients: with the p - s forwards it is ahead, p are in flight.
+Actions zero_bubble(const PipelineShape& shape, int64_t stage) {
+  const int64_t m = shape.microbatches, ahead = std::min(shape.stages - stage, m);
+  Actions actions;
+  for (int64_t i = 0; i < ahead; ++i) add(actions, ActionKind::forward, i);
+  for (int64_t i = 0; i < m; ++i) {
+    add(actions, ActionKind::backward_input, i);
+    if (i >= stage) add(actions, ActionKind::backward_weight, i - stage);
+    if (i + ahead < m) add(actions, ActionKind::forward, i + ahead);
+  }
+  for (int64_t i = std::max<int64_t>(m - stage, 0); i < m; ++i) add(actions, ActionKind::backward_weight, i);
+  return actions;
+}
+
+// Groups of p microbatches pass chunk 0, then chunk 1, ...; their backwards the last chunk first.
+Actions interleaved(const PipelineShape& shape, int64_t stage) {
+  const int64_t p = shape.stages, v = shape.chunks, total = shape.microbatches * v;
+  const auto microbatch = [&](int64_t i) { return i / (p * v) * p + i % p; };
+  const auto chunk = [&](int64_t i) { return i % (p * v) / p; };
+  const int64_t ahead = std::min(2 * (p - stage - 1) + (v - 1) * p + 1, total);
+  Actions actions;
+  for (int64_t i = 0; i < ahead; ++i) add(actions, ActionKind::forward, microbatch(i), chunk(i));
+  for (int64_t i = 0; i < total; ++i) {
+    add(actions, ActionKind::backward, microbatch(i), v - 1 - chunk(i));
+    if (i + ahead < total) add(actions, ActionKind::forward, microbatch(i + ahead), chunk(i + ahead));
+  }
+  return actions;
+}
+
+void assign_slots(Actions& actions) {
+  std::map<std::pair<int64_t, int64_t>, int64_t> held;  // (microbatch, chunk) -> slot
+  std::set<int64_t> free;
+  int64_t next = 0;
+  for (Action& a : actions) {
+    const auto key = std::pair(a.microbatch, a.chunk);
+    if (a.kind == ActionKind::forward) {
+      if (free.empty()) free.insert(next++);
+      held[key] = *free.begin();
+      free.erase(free.begin());
+    }
+    a.slot = held.at(key);
+    if (a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight) free.insert(a.slot);
+  }
+}
+
+}  // namespace
+
+std::string schedule_problem(Schedule schedule, const PipelineShape& shape) {
+  if (schedule != Schedule::interleaved && shape.chunks != 1)
+    return text("runs one chunk a stage, not ", shape.chunks, ": only interleaved runs more");
+  if (schedule == Schedule::interleaved && shape.microbatches % shape.stages != 0)
+    return text("needs microbatches in groups of parallel.pp = ", shape.stages, ", not ", shape.microbatches, " of them");
+  return "";
+}
+
+std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape, int64_t stage) {
+  require(0 <= stage && stage < shape.stages && shape.microbatches >= 1 && shape.chunks >= 1,
+          text("stage ", stage, " of ", shape.stages, " with ", shape.microbatches, " microbatches"));
+  const std::string problem = schedule_problem(schedule, shape);
+  require(problem.empty(), text("schedule ", name_of(schedule), " ", problem));
+  Actions actions;
+  switch (schedule) {
+    case Schedule::gpipe:
+      actions = gpipe(shape);
+      break;
+    case Schedule::one_f_one_b:
+      actions = one_forward_one_backward(shape, stage);
+      break;
+    case Schedule::interleaved:
+      actions = interleaved(shape, stage);
+      break;
+    case Schedule::zero_bubble:
+      actions = zero_bubble(shape, stage);
+      break;
+  }
+  assign_slots(actions);
+  return actions;
+}
+
+int64_t slots_of(const std::vector<Action>& actions) {
+  int64_t slots = 0;
+  for (const Action& a : actions) slots = std::max(slots, a.slot + 1);
+  return slots;
+}
+
+}  // namespace trireme

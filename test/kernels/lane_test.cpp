@@ -1,0 +1,64 @@
+// The communication lane: in order, beside the compute lane, ordered with it only by events; its errors reach who waits.
+#include "kernels/lane.h"
+
+#include <atomic>
+#include <chrono>
+#include <vector>
+
+#include "kernels/device.h"
+#include "kernels/memory.h"
+#include "kernels/ops/fill.h"
+#include "test/catch.h"
+
+using namespace trireme;
+
+TEST_CASE("a lane does its work in order, more of it than its ring holds") {
+  std::vector<int> done;
+  {
+    Lane lane;
+    for (int i = 0; i < 2000; ++i) lane.push([&done, i] { done.push_back(i); });
+    lane.wait(1000);
+    CHECK(lane.pushed() == 2000);
+  }
+  REQUIRE(done.size() == 2000);
+  for (int i = 0; i < 2000; ++i) CHECK(done[static_cast<size_t>(i)] == i);
+}
+
+TEST_CASE("what a lane's work throws reaches who waits, and what was behind it is dropped") {
+  Lane lane;
+  std::atomic<int> done = 0;
+  lane.push([&done] { ++done; });
+  lane.push([] { throw Error("the wire is cut"); });
+  const uint64_t last = lane.push([&done] { ++done; });
+  CHECK_THROWS_WITH(lane.wait(last), ContainsSubstring("the wire is cut"));
+  CHECK(done == 1);
+}
+
+TEST_CASE("streams run beside each other and meet at events") {
+  Device device(Place::cpu);
+  Stream &compute = device.compute(), &comm = device.comm();
+  REQUIRE(comm.lane() != nullptr);
+  comm.lane()->delay(0.05);
+  Buffer buffer(device, 64, "test");
+  const Tensor x(buffer.data(), Dtype::f32, Place::cpu, {16});
+  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  comm.wait(compute.record());
+  run(comm, Fill{.x = x, .value = 3});
+  CHECK(seconds() < 0.04);
+  const Event filled = comm.record();
+  run(comm, Fill{.x = x, .value = 4});
+  compute.wait(filled);
+  CHECK(seconds() > 0.045);
+  CHECK(x.as<float>()[15] >= 3);
+  compute.wait(comm.record());
+  CHECK(x.as<float>()[15] == 4);
+}
+
+TEST_CASE("on place none the communication lane only counts") {
+  Device device(Place::none);
+  run(device.comm(), Fill{.x = Tensor(nullptr, Dtype::f32, Place::none, {8})});
+  CHECK(device.comm_tally().at("fill").calls == 1);
+  CHECK(device.tally().empty());
+  device.compute().wait(device.comm().record());
+}

@@ -1,0 +1,151 @@
+// Every collective on real ranks, of sizes that divide and that do not, in both dtypes; sums to the bit as the tree says.
+#include "parallel/collectives.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/device.h"
+#include "parallel/mesh.h"
+#include "test/catch.h"
+#include "test/parallel/launch.h"
+
+using namespace trireme;
+using test::mpirun;
+using test::output_of;
+
+namespace {
+
+// A value of a rank, of a place: not symmetric in anything, and not exact in sums.
+float value(int64_t rank, int64_t i) { return std::sin(static_cast<float>(7 * i + 1)) * std::pow(3.0f, static_cast<float>(rank)); }
+
+template <class T>
+std::vector<T> values(int64_t rank, int64_t n) {
+  std::vector<T> x;
+  for (int64_t i = 0; i < n; ++i) x.push_back(static_cast<T>(value(rank, i)));
+  return x;
+}
+
+template <class T>
+Tensor tensor(std::vector<T>& x) {
+  return Tensor(x.data(), kDtype<T>, Place::cpu, {static_cast<int64_t>(x.size())});
+}
+
+template <class T>
+float tree(int64_t begin, int64_t end, int64_t i) {
+  if (end - begin == 1) return static_cast<float>(static_cast<T>(value(begin, i)));
+  const int64_t middle = begin + (end - begin) / 2;
+  return tree<T>(begin, middle, i) + tree<T>(middle, end, i);
+}
+
+template <class T>
+std::vector<T> sums(int64_t ranks, int64_t n) {
+  std::vector<T> x;
+  for (int64_t i = 0; i < n; ++i) x.push_back(static_cast<T>(tree<T>(0, ranks, i)));
+  return x;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+template <class T>
+void check_all(const Comm& comm, Stream& stream, int64_t n) {
+  CAPTURE(n, comm.size(), name_of(kDtype<T>));
+  const int64_t rank = comm.rank(), size = comm.size();
+  const auto done = [&] {
+    if (stream.lane() != nullptr) stream.lane()->wait(stream.record().ticket);
+  };
+
+  std::vector<T> x = values<T>(rank, n);
+  run(comm, stream, AllReduce{.x = tensor(x)});
+  done();
+  CHECK(same_bits(x, sums<T>(size, n)));
+
+  x = values<T>(rank, n);
+  run(comm, stream, AllReduce{.x = tensor(x), .kind = AllReduce::Kind::max});
+  done();
+  for (int64_t i = 0; i < n; ++i) {
+    float largest = value(0, i);
+    for (int64_t r = 1; r < size; ++r) largest = std::max(largest, value(r, i));
+    REQUIRE(static_cast<float>(x[static_cast<size_t>(i)]) == static_cast<float>(static_cast<T>(largest)));
+  }
+
+  std::vector<T> all = values<T>(rank, n * size), part(static_cast<size_t>(n));
+  run(comm, stream, ReduceScatter{.part = tensor(part), .all = tensor(all)});
+  run(comm, stream, ReduceScatter{.part = tensor(all).slice(rank * n, rank * n + n), .all = tensor(all)});
+  done();
+  const std::vector<T> summed = sums<T>(size, n * size);
+  const std::vector<T> mine(summed.begin() + rank * n, summed.begin() + rank * n + n);
+  CHECK(same_bits(part, mine));
+  CHECK(std::memcmp(all.data() + rank * n, mine.data(), mine.size() * sizeof(T)) == 0);
+
+  std::vector<T> gathered(static_cast<size_t>(n * size));
+  run(comm, stream, AllGather{.all = tensor(gathered), .part = tensor(part)});
+  done();
+  CHECK(same_bits(gathered, summed));
+
+  for (int64_t root = 0; root < size; ++root) {
+    x = values<T>(rank, n);
+    run(comm, stream, Broadcast{.x = tensor(x), .root = root});
+    done();
+    CHECK(same_bits(x, values<T>(root, n)));
+  }
+
+  // To the next rank in a chain.
+  x = values<T>(rank, n);
+  if (rank + 1 < size) run(comm, stream, Send{.x = tensor(x), .peer = rank + 1});
+  if (rank > 0) run(comm, stream, Receive{.x = tensor(x), .peer = rank - 1});
+  done();
+  CHECK(same_bits(x, values<T>(std::max<int64_t>(rank - 1, 0), n)));
+}
+
+}  // namespace
+
+TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
+  const World world;
+  const Mesh mesh(world, ParallelConfig{});
+  Device device(Place::cpu);
+  for (Stream* stream : {&device.compute(), &device.comm()})
+    for (const int64_t n : {1, 2, 3, 17, 1000, 70000, 200001}) {
+      check_all<float>(mesh.dp(), *stream, n);
+      check_all<Bf16>(mesh.dp(), *stream, n);
+    }
+  // What is not a number stays visible.
+  for (const auto kind : {AllReduce::Kind::sum, AllReduce::Kind::max}) {
+    std::vector<float> x(10, mesh.dp().rank() == mesh.dp().size() - 1 ? NAN : 1.0f);
+    run(mesh.dp(), device.compute(), AllReduce{.x = tensor(x), .kind = kind});
+    for (const float element : x) CHECK(std::isnan(element));
+  }
+}
+
+TEST_CASE("collectives move and sum what they say, on one to five ranks") {
+  for (const int ranks : {1, 2, 3, 4, 5}) {
+    const auto [out, status] = output_of(mpirun(ranks, "collectives on the ranks*"));
+    INFO(out);
+    CHECK(status == 0);
+    CHECK_THAT(out, ContainsSubstring("All tests passed"));
+  }
+}
+
+TEST_CASE("an imagined group counts what a rank sends and moves nothing") {
+  Tally tally;
+  Stream stream(tally);
+  const Comm comm("dp", 3, 16);
+  const Tensor all(nullptr, Dtype::f32, Place::none, {1600}), part(nullptr, Dtype::f32, Place::none, {100});
+  run(comm, stream, AllReduce{.x = all});
+  run(comm, stream, ReduceScatter{.part = part, .all = all});
+  run(comm, stream, AllGather{.all = all, .part = part});
+  run(Comm(), stream, AllReduce{.x = all});
+  CHECK(tally.at("all_reduce dp").calls == 1);
+  CHECK(tally.at("all_reduce dp").bytes == 2 * 6400 * 15.0 / 16);
+  CHECK(tally.at("reduce_scatter dp").bytes == 400 * 15);
+  CHECK(tally.at("all_gather dp").bytes == 400 * 15);
+  CHECK(tally.size() == 3);
+  CHECK_THROWS_AS(run(comm, stream, AllGather{.all = part, .part = part}), Error);
+  Device device(Place::cpu);
+  std::vector<float> x(4);
+  CHECK_THROWS_WITH(run(comm, device.compute(), AllReduce{.x = tensor(x)}),
+                    ContainsSubstring("a collective along dp of an imagined mesh"));
+}

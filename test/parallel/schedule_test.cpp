@@ -1,0 +1,158 @@
+// Every schedule, of every shape that a pipeline may have: what it does, what it holds, how long it waits.
+#include "parallel/schedule.h"
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "kernels/check.h"
+#include "parallel/timeline.h"
+#include "test/catch.h"
+
+using namespace trireme;
+
+namespace {
+
+constexpr Schedule kSchedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved, Schedule::zero_bubble};
+
+std::vector<std::vector<Action>> all_stages(Schedule schedule, const PipelineShape& shape) {
+  std::vector<std::vector<Action>> stages;
+  for (int64_t s = 0; s < shape.stages; ++s) stages.push_back(make_schedule(schedule, shape, s));
+  return stages;
+}
+
+void for_each_shape(const std::function<void(Schedule, const PipelineShape&)>& then) {
+  for (const Schedule schedule : kSchedules)
+    for (int64_t p = 1; p <= 16; ++p)
+      for (int64_t m = 1; m <= 64; ++m)
+        for (int64_t v = 1; v <= 4; ++v)
+          if (const PipelineShape shape{.stages = p, .microbatches = m, .chunks = v}; schedule_problem(schedule, shape).empty())
+            then(schedule, shape);
+}
+
+std::string told(Schedule schedule, const PipelineShape& shape) {
+  return text(name_of(schedule), ", p = ", shape.stages, ", m = ", shape.microbatches, ", v = ", shape.chunks);
+}
+
+// Chunk-sized pieces of activations that stage s holds at most, as the schedules' papers say.
+int64_t in_flight(Schedule schedule, const PipelineShape& shape, int64_t s) {
+  const int64_t p = shape.stages, m = shape.microbatches, v = shape.chunks;
+  switch (schedule) {
+    case Schedule::gpipe:
+      return m;
+    case Schedule::one_f_one_b:
+      return std::min(p - s, m);
+    case Schedule::interleaved:
+      return std::min(2 * (p - s - 1) + (v - 1) * p + 1, m * v);
+    case Schedule::zero_bubble:
+      return std::min(p, m);
+  }
+  return 0;
+}
+
+struct Picture {
+  const char* file;
+  Schedule schedule;
+  PipelineShape shape;
+};
+const Picture kPictures[] = {
+    {"gpipe", Schedule::gpipe, {.stages = 4, .microbatches = 8}},
+    {"1f1b", Schedule::one_f_one_b, {.stages = 4, .microbatches = 8}},
+    {"interleaved", Schedule::interleaved, {.stages = 4, .microbatches = 8, .chunks = 2}},
+    {"zero_bubble", Schedule::zero_bubble, {.stages = 4, .microbatches = 8}},
+};
+
+std::string drawn(const Picture& picture) {
+  const Timeline timeline = simulate(all_stages(picture.schedule, picture.shape), picture.shape, {});
+  return timeline_svg(timeline, told(picture.schedule, picture.shape));
+}
+
+std::string path_of(const Picture& picture) { return std::string(TRIREME_SOURCE "/docs/schedules/") + picture.file + ".svg"; }
+
+}  // namespace
+
+TEST_CASE("a stage computes each action of each microbatch once, forward before backward") {
+  for_each_shape([](Schedule schedule, const PipelineShape& shape) {
+    for (const auto& actions : all_stages(schedule, shape)) {
+      std::map<std::pair<int64_t, int64_t>, std::vector<ActionKind>> done;
+      for (const Action& a : actions) done[{a.microbatch, a.chunk}].push_back(a.kind);
+      const std::vector<ActionKind> wanted =
+          schedule == Schedule::zero_bubble
+              ? std::vector{ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight}
+              : std::vector{ActionKind::forward, ActionKind::backward};
+      bool right = done.size() == static_cast<size_t>(shape.microbatches * shape.chunks);
+      for (const auto& [key, kinds] : done)
+        right &=
+            kinds == wanted && 0 <= key.first && key.first < shape.microbatches && 0 <= key.second && key.second < shape.chunks;
+      if (!right) FAIL(told(schedule, shape));
+    }
+  });
+}
+
+TEST_CASE("no schedule waits forever, and its bubble is the formula's") {
+  int64_t shapes = 0;
+  for_each_shape([&](Schedule schedule, const PipelineShape& shape) {
+    for (const ActionTimes& times : {ActionTimes{}, ActionTimes{.forward = 1, .backward_input = 1.25, .backward_weight = 0.875}}) {
+      const Timeline timeline = simulate(all_stages(schedule, shape), shape, times);
+      // With fewer microbatches than stages there are not enough weights' gradients to fill the zero bubble.
+      if (schedule == Schedule::zero_bubble && shape.microbatches < shape.stages) continue;
+      if (std::abs(timeline.bubble() - bubble_formula(schedule, shape, times)) > 1e-9)
+        FAIL(told(schedule, shape) << ": " << timeline.bubble() << ", not " << bubble_formula(schedule, shape, times));
+      ++shapes;
+    }
+  });
+  CHECK(shapes > 7000);
+}
+
+TEST_CASE("the zero-bubble schedule idles less than 1f1b") {
+  for (int64_t p = 2; p <= 16; ++p)
+    for (int64_t m = 2; m <= 64; ++m) {
+      const PipelineShape shape{.stages = p, .microbatches = m};
+      const double zero = simulate(all_stages(Schedule::zero_bubble, shape), shape, {}).bubble();
+      if (zero >= simulate(all_stages(Schedule::one_f_one_b, shape), shape, {}).bubble()) FAIL(told(Schedule::zero_bubble, shape));
+    }
+}
+
+TEST_CASE("a stage holds as many activations as theory says, each in a slot of its own") {
+  for_each_shape([](Schedule schedule, const PipelineShape& shape) {
+    for (int64_t s = 0; s < shape.stages; ++s) {
+      const auto actions = make_schedule(schedule, shape, s);
+      if (slots_of(actions) != in_flight(schedule, shape, s))
+        FAIL(told(schedule, shape) << ", stage " << s << ": " << slots_of(actions) << ", not " << in_flight(schedule, shape, s));
+      std::map<int64_t, std::pair<int64_t, int64_t>> held;  // slot -> (microbatch, chunk)
+      for (const Action& a : actions) {
+        const std::pair key(a.microbatch, a.chunk);
+        if (a.kind == ActionKind::forward ? held.contains(a.slot) : held.at(a.slot) != key) FAIL(told(schedule, shape));
+        held[a.slot] = key;
+        if (a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight) held.erase(a.slot);
+      }
+      if (!held.empty()) FAIL(told(schedule, shape));
+    }
+  });
+}
+
+TEST_CASE("a schedule that deadlocks or cannot be is refused") {
+  const PipelineShape two{.stages = 2, .microbatches = 2};
+  auto stages = all_stages(Schedule::one_f_one_b, two);
+  std::swap(stages[1][0], stages[1][1]);  // its backward before its forward
+  CHECK_THROWS_WITH(simulate(stages, two, {}), ContainsSubstring("waits forever: stage"));
+  CHECK(schedule_problem(Schedule::one_f_one_b, {.stages = 2, .microbatches = 2, .chunks = 2}) ==
+        "runs one chunk a stage, not 2: only interleaved runs more");
+  CHECK_THROWS_AS(make_schedule(Schedule::interleaved, {.stages = 4, .microbatches = 6, .chunks = 2}, 0), Error);
+  CHECK_THROWS_AS(make_schedule(Schedule::gpipe, two, 2), Error);
+}
+
+TEST_CASE("the pictures in docs/schedules are drawn from the schedules") {
+  for (const Picture& picture : kPictures) {
+    std::ostringstream content;
+    content << std::ifstream(path_of(picture)).rdbuf();
+    INFO("draw them again: build/test/test_parallel '[pictures]'");
+    CHECK(content.str() == drawn(picture));
+  }
+}
+
+TEST_CASE("the pictures in docs/schedules are drawn again", "[.][pictures]") {
+  for (const Picture& picture : kPictures) std::ofstream(path_of(picture)) << drawn(picture);
+}

@@ -1,0 +1,91 @@
+// Training on several ranks: the same model as on one, on any mesh; errors told once.
+#include <algorithm>
+#include <cmath>
+
+#include "test/catch.h"
+#include "test/train/workplace.h"
+
+namespace trireme {
+namespace {
+
+// The largest relative difference of the runs' numbers: losses, gradient norms, held-out losses.
+double difference(const Workplace& place, const std::string& a, const std::string& b) {
+  const auto one = place.metrics(a), two = place.metrics(b);
+  REQUIRE(one.size() == two.size());
+  double most = 0;
+  for (size_t i = 0; i < one.size(); ++i) {
+    REQUIRE(one[i].at("step") == two[i].at("step"));
+    for (const char* key : {"loss", "grad_norm", "val_loss"}) {
+      REQUIRE(one[i].contains(key) == two[i].contains(key));
+      if (!one[i].contains(key)) continue;
+      const double x = one[i].at(key), y = two[i].at(key);
+      most = std::max(most, std::abs(x - y) / std::abs(x));
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("replicas train the same model as one rank") {
+  const Workplace place;
+  succeed(place.train({"train.name=one", "train.microbatch=1"}));
+  for (const int replicas : {2, 4}) {
+    CAPTURE(replicas);
+    const std::string name = "dp" + std::to_string(replicas);
+    succeed(place.train({"train.name=" + name, "train.microbatch=1"}, replicas));
+    CHECK(difference(place, "one", name) < 2e-6);
+  }
+  // Without a microbatch, each replica takes its part of the batch at once.
+  succeed(place.train({"train.name=whole", "train.microbatch=0", "parallel.dp=2"}, 2));
+  CHECK(difference(place, "one", "whole") < 2e-6);
+}
+
+TEST_CASE("a run continues on another number of replicas") {
+  const Workplace place;
+  const std::vector<std::string> settings{"train.microbatch=1", "train.schedule=constant"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), settings.begin(), settings.end());
+    return more;
+  };
+  succeed(place.train(with({"train.name=whole"})));
+  int steps = 5;
+  for (const int replicas : {2, 1, 4, 2}) {
+    succeed(place.train(with({"train.name=parts", "train.steps=" + std::to_string(steps)}), replicas));
+    steps += 5;
+  }
+  const auto whole = place.metrics("whole"), parts = place.metrics("parts");
+  const auto losses = [](const std::vector<nlohmann::json>& metrics) {
+    std::vector<double> found;
+    for (const auto& line : metrics)
+      if (line.contains("loss")) found.push_back(line.at("loss"));
+    return found;
+  };
+  const auto a = losses(whole), b = losses(parts);
+  REQUIRE(a.size() == 20);
+  REQUIRE(b.size() == 20);
+  for (size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 2e-6 * a[i]);
+}
+
+TEST_CASE("what is wrong on every rank is told once, and no rank is left behind") {
+  const Workplace place;
+  const auto lines_with = [](const std::string& text, const std::string& part) {
+    int64_t count = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+    return count;
+  };
+  for (const auto& [setting, code, told] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"train.batch=5", 2, "train.batch: must be a multiple of parallel.dp = 2, on 2 ranks"},
+           {"parallel.dp=4", 2, "parallel: dp 4 x pp 1 x cp 1 x tp 1 does not make the 2 ranks of this start"},
+           {"parallel.tp=2", 2, "parallel.tp=2: this version has data parallelism only: must be 1"},
+           {"train.lr=-1", 2, "train.lr=-1: must be a number, above 0"},
+           {"data.train=shards/none.h5", 3, "shards/none.h5"}}) {
+    CAPTURE(setting);
+    const Ended ended = place.train({"train.batch=4", "train.microbatch=0", setting}, 2);
+    INFO(ended.err);
+    CHECK(ended.code == code);
+    CHECK(lines_with(ended.err, told) == 1);
+  }
+}
+
+}  // namespace trireme

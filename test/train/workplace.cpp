@@ -1,0 +1,83 @@
+#include "test/train/workplace.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "kernels/philox.h"
+#include "test/catch.h"
+
+namespace trireme {
+namespace {
+
+std::string markov_text(int64_t length, uint64_t seed) {
+  std::string text;
+  int state = 0;
+  for (int64_t i = 0; i < length; ++i) {
+    const uint64_t bits = philox64(seed, static_cast<uint64_t>(i));
+    const int rank = bits % 8 < 4 ? 0 : bits % 8 < 6 ? 1 : bits % 8 < 7 ? 2 : 3;
+    state = static_cast<int>((philox64(99, static_cast<uint64_t>(state)) + static_cast<uint64_t>(rank) * 5) % 16);
+    text += static_cast<char>('a' + state);
+  }
+  return text;
+}
+
+const char* const kConfig = R"(
+kernels: {dtype: f32, threads: 1}
+model: {family: llama, layers: 1, width: 32, heads: 2, vocab: 257, context: 64}
+data: {train: [shards/train-00000.h5], validation: [shards/validation-00000.h5], tokenizer: bytes}
+checkpoint: {every: 5, keep: 2}
+train: {name: tiny, steps: 20, batch: 4, microbatch: 2, lr: 0.01, warmup: 5, eval_every: 10, eval_sequences: 8}
+)";
+
+}  // namespace
+
+Workplace::Workplace() {
+  write_text(scratch / "train.txt", markov_text(300000, 1));
+  write_text(scratch / "held.txt", markov_text(20000, 2));
+  write_text(scratch / "config.yaml", kConfig);
+  const Ended built = run_trireme(scratch.path(), {"data", "build", "train.txt", "--validation-input", "held.txt", "--output",
+                                                   "shards", "--tokenizer", "bytes"});
+  INFO(built.err);
+  REQUIRE(built.code == 0);
+}
+
+std::vector<std::string> Workplace::arguments(const std::vector<std::string>& settings) {
+  std::vector<std::string> words{"train", "config.yaml"};
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  return words;
+}
+
+Ended Workplace::train(const std::vector<std::string>& settings, int ranks) const {
+  return Process(scratch.path(), arguments(settings), ranks).wait();
+}
+
+std::string Workplace::run(const std::string& name, const std::string& file) const {
+  return read_text(scratch / ("runs/" + name + "/" + file));
+}
+
+int64_t Workplace::lines(const std::string& name) const {
+  const std::string text = run(name, "metrics.jsonl");
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+std::vector<nlohmann::json> Workplace::metrics(const std::string& name) const {
+  std::vector<nlohmann::json> objects;
+  std::istringstream in(run(name, "metrics.jsonl"));
+  for (std::string line; std::getline(in, line);) {
+    nlohmann::json object = nlohmann::json::parse(line);
+    for (const char* key : {"step_ms", "tokens_per_second", "mfu", "seconds"}) object.erase(key);
+    objects.push_back(object);
+  }
+  return objects;
+}
+
+int Workplace::differ(const std::string& a, const std::string& b) const {
+  return run_trireme(scratch.path(), {"checkpoint", "diff", "runs/" + a, "runs/" + b}).code;
+}
+
+void succeed(const Ended& ended) {
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+}
+
+}  // namespace trireme

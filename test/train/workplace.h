@@ -1,0 +1,35 @@
+// A place to train in: a corpus of known entropy, a small config, and the runs made from them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "test/data/scratch.h"
+#include "test/train/process.h"
+
+namespace trireme {
+
+// The corpus is text of a Markov chain over 16 letters: from each letter to four others with probabilities 1/2, 1/4, 1/8, 1/8.
+// Its entropy rate is 1.75 bits = 1.21301 nats a letter whatever the letters' own frequencies.
+inline constexpr double kEntropy = 1.75 * 0.69314718055994531;
+
+// config.yaml: one llama layer of width 32, f32, 20 steps of 4 sequences in microbatches of 2, a checkpoint every 5, one thread.
+struct Workplace {
+  Scratch scratch;
+
+  Workplace();
+
+  static std::vector<std::string> arguments(const std::vector<std::string>& settings);
+  Ended train(const std::vector<std::string>& settings, int ranks = 1) const;  // several ranks: under mpirun
+
+  std::string run(const std::string& name, const std::string& file) const;
+  int64_t lines(const std::string& name) const;                        // of metrics.jsonl
+  std::vector<nlohmann::json> metrics(const std::string& name) const;  // metrics.jsonl without what depends on the clock
+  // What `checkpoint diff` says of the last checkpoints of two runs: exit code 0 when every weight and moment has the same bits.
+  int differ(const std::string& a, const std::string& b) const;
+};
+
+void succeed(const Ended& ended);
+
+}  // namespace trireme
