@@ -3,9 +3,11 @@
 //
 // On disk: RUN/checkpoints/step-00001000/{manifest.json, shard-00000.h5}. A step is finished optimizer steps. Names that end in
 // .tmp or .replaced are in the making or on the way out; they are swept when a run opens its directory. RUN/lock holds the run's
-// lease. One rank, synchronous: save() returns when the checkpoint is on disk.
+// lease, which rank 0 of several holds. Every rank writes its own shard file and reads its own shards; rank 0 commits. All ranks
+// call restore, restore_from and save together. Synchronous: save() returns when the checkpoint is on disk.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,6 +19,7 @@
 #include "checkpoint/io.h"
 #include "checkpoint/lease.h"
 #include "checkpoint/manifest.h"
+#include "parallel/comm.h"
 #include "parallel/split.h"
 
 namespace trireme {
@@ -26,6 +29,7 @@ struct CheckpointState {
   std::vector<NamedShard> shards;           // weights under their names, moments as "adam_m/NAME" and "adam_v/NAME"
   std::map<std::string, int64_t> counters;  // "tokens", "data_cursor", "seed", ...
   std::string config;                       // the resolved YAML, UTF-8
+  bool writes = true;                       // false on a rank whose shards another rank holds and saves, too
 };
 
 struct SaveResult {
@@ -37,11 +41,15 @@ struct SaveResult {
 
 enum class Resume { automatic, never };
 
+inline const Comm kAlone;  // one rank
+
 class Checkpoints {
  public:
   // Takes the run directory's lease, makes what is missing of the directory, and sweeps what a killed save left. ConfigError when
   // another process holds the lease, or when `resume` is never and the directory holds checkpoints.
-  Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume = Resume::automatic, Io io = {});
+  // `ranks` outlives this.
+  Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume = Resume::automatic, Io io = {},
+              const Comm& ranks = kAlone);
 
   // Fills `state` in place from the newest valid checkpoint and returns its step; nullopt, `state` untouched, when the directory
   // holds none at all. Damaged checkpoints are passed over with a warning; CheckpointError when none is left (the tensors then hold
@@ -61,24 +69,28 @@ class Checkpoints {
   SaveResult save(int64_t step, const CheckpointState& state);
 
   // No save is under way afterwards, and the lease is given back.
-  void finish() { lease_.release(); }
+  void finish() { lease_.reset(); }
 
   // What went wrong without ending anything, since the last call; one line each.
   std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
 
  private:
   bool already_saved(int64_t step, const std::string& digest);
-  int64_t stage(const std::string& directory, Manifest& manifest, const std::vector<NamedShard>& shards);
+  SaveResult lead_save(int64_t step, const CheckpointState& state, Manifest& manifest, bool& told);
+  void follow_save(const CheckpointState& state);
+  int64_t stage(const std::string& directory, Manifest& manifest, const CheckpointState& state, bool& told);
+  std::string write_part(const std::string& directory, const CheckpointState& state);
   void retain(int64_t just_saved);
   bool valid(int64_t step);
-  int64_t restore_newest(const std::string& directory, CheckpointState& state);
-  int64_t restore_exactly(const std::string& directory, const Manifest& manifest, CheckpointState& state);
+  int64_t restore_newest(const std::string& directory, const std::vector<int64_t>& steps, CheckpointState& state);
+  int64_t restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state);
   void discard(const std::string& staged);
 
   int64_t every_, keep_;
   std::string directory_;  // RUN/checkpoints
   Io io_;
-  Lease lease_;
+  const Comm& ranks_;
+  std::optional<Lease> lease_;  // rank 0's
   std::string run_id_;
   std::set<int64_t> valid_;  // steps whose every byte this process has re-read
   int64_t last_step_ = -1;   // of the last save or restore, and the digest of its tensors

@@ -84,6 +84,27 @@ void sort_extents(std::vector<Extent>& extents) {
 
 }  // namespace
 
+void add_part(Manifest& manifest, const Manifest& part) {
+  const auto first_file = static_cast<int64_t>(manifest.files.size());
+  manifest.files.insert(manifest.files.end(), part.files.begin(), part.files.end());
+  for (const TensorEntry& theirs : part.tensors) {
+    const auto at = std::lower_bound(manifest.tensors.begin(), manifest.tensors.end(), theirs.name,
+                                     [](const TensorEntry& tensor, const std::string& name) { return tensor.name < name; });
+    const bool known = at != manifest.tensors.end() && at->name == theirs.name;
+    TensorEntry& tensor =
+        known ? *at
+              : *manifest.tensors.insert(
+                    at, TensorEntry{.name = theirs.name, .dtype = theirs.dtype, .shape = theirs.shape, .pieces = {}});
+    require(tensor.shape == theirs.shape && tensor.dtype == theirs.dtype,
+            text("two ranks disagree on the shape or dtype of ", theirs.name));
+    tensor.digest += theirs.digest;
+    for (Piece piece : theirs.pieces) {
+      piece.file += first_file;
+      tensor.pieces.push_back(piece);
+    }
+  }
+}
+
 const TensorEntry* find_tensor(const Manifest& manifest, const std::string& name) {
   const auto at = std::lower_bound(manifest.tensors.begin(), manifest.tensors.end(), name,
                                    [](const TensorEntry& tensor, const std::string& wanted) { return tensor.name < wanted; });

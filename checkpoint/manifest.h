@@ -68,6 +68,11 @@ void check(const Manifest& manifest);
 std::string write_manifest(const Manifest& manifest);
 Manifest parse_manifest(std::string_view text);
 
+// What one rank adds to a manifest, its files and tensors, as text for another rank: not checked, for it is not whole.
+Manifest parse_part(const std::string& text);
+// Adds a rank's part: digests are sums over ranks, pieces refer to the manifest's files.
+void add_part(Manifest& manifest, const Manifest& part);
+
 // manifest.json of a checkpoint's directory; errors name it.
 Manifest load_manifest(const Io& io, const std::string& directory);
 

@@ -152,7 +152,7 @@ std::string one_line(std::string message) {
   return message.substr(0, 400);
 }
 
-Manifest parse_body(std::string_view body) {
+Manifest parse_unchecked(std::string_view body, std::string& digest) {
   const Json json = parse_bounded(body);
   const Fields fields(json, "manifest");
   if (fields.string("format", 64) != kFormat) throw DamagedCheckpoint("is not the manifest of a checkpoint");
@@ -170,10 +170,29 @@ Manifest parse_body(std::string_view body) {
   for (const Json& file : fields.array("files", 1 << 20)) manifest.files.push_back(parse_file(file, i++));
   i = 0;
   for (const Json& tensor : fields.array("tensors", 1 << 20)) manifest.tensors.push_back(parse_tensor(tensor, i++));
+  digest = fields.string("state_digest", 16);
+  return manifest;
+}
+
+Manifest parse_body(std::string_view body) {
+  std::string digest;
+  const Manifest manifest = parse_unchecked(body, digest);
   check(manifest);
-  if (fields.string("state_digest", 16) != state_digest(manifest.tensors, manifest.counters))
+  if (digest != state_digest(manifest.tensors, manifest.counters))
     throw DamagedCheckpoint("the state's digest is not that of its tensors and counters");
   return manifest;
+}
+
+// Of a framed text whose digest matches.
+std::string_view body_of(std::string_view text) {
+  constexpr size_t kAround = kHead.size() + 16 + kMiddle.size() + kTail.size();
+  const bool framed = text.size() > kAround && text.starts_with(kHead) && text.ends_with(kTail) &&
+                      text.substr(kHead.size() + 16, kMiddle.size()) == kMiddle;
+  if (!framed) throw DamagedCheckpoint("is cut off or is not a manifest");
+  const std::string_view body = text.substr(kAround - kTail.size(), text.size() - kAround);
+  if (text.substr(kHead.size(), 16) != hex(digest(body.data(), static_cast<int64_t>(body.size()))))
+    throw DamagedCheckpoint("does not match its digest");
+  return body;
 }
 
 }  // namespace
@@ -198,15 +217,11 @@ std::string write_manifest(const Manifest& manifest) {
   }
 }
 
-Manifest parse_manifest(std::string_view text) {
-  constexpr size_t kAround = kHead.size() + 16 + kMiddle.size() + kTail.size();
-  const bool framed = text.size() > kAround && text.starts_with(kHead) && text.ends_with(kTail) &&
-                      text.substr(kHead.size() + 16, kMiddle.size()) == kMiddle;
-  if (!framed) throw DamagedCheckpoint("is cut off or is not a manifest");
-  const std::string_view body = text.substr(kAround - kTail.size(), text.size() - kAround);
-  if (text.substr(kHead.size(), 16) != hex(digest(body.data(), static_cast<int64_t>(body.size()))))
-    throw DamagedCheckpoint("does not match its digest");
-  return parse_body(body);
+Manifest parse_manifest(std::string_view text) { return parse_body(body_of(text)); }
+
+Manifest parse_part(const std::string& text) {
+  std::string digest;
+  return parse_unchecked(body_of(text), digest);
 }
 
 Manifest load_manifest(const Io& io, const std::string& directory) {

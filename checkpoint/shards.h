@@ -2,6 +2,7 @@
 // piece by piece. libhdf5 makes the container and never reads one.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,16 @@ Box box_of(const NamedShard& shard);
 std::vector<TensorEntry> describe(const std::vector<NamedShard>& shards);
 
 // Writes shard-RRRRR.h5 of `rank` into `directory` and returns its entry; adds a piece for each shard to the entry of
-// its name in `tensors`, as of file `rank`. File and name are durable then. CheckpointError when the disk refuses.
+// its name in `tensors`, as of file 0 of this rank's own. File and name are durable then. CheckpointError when the disk refuses.
 FileEntry write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards,
                        std::vector<TensorEntry>& tensors);
 
 // Fills `shards` from a checkpoint, however either is cut, and checks every byte read against its digest, and the elements against
 // their tensor's. CheckpointError, before a byte is moved, when the tensors differ in name, shape or dtype; all differences at
 // once.
-void read_shards(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards);
+// `elsewhere`: names of tensors that other ranks read.
+void read_shards(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards,
+                 const std::set<std::string>& elsewhere = {});
 
 // One whole tensor, into memory of its shape and dtype on Place::cpu.
 void read_tensor(const Io& io, const std::string& directory, const Manifest& manifest, const TensorEntry& tensor, Tensor into);

@@ -104,7 +104,8 @@ std::string shape_text(Dtype dtype, const std::vector<int64_t>& shape) {
   return std::string(name_of(dtype)) + "[" + list + "]";
 }
 
-void require_same_tensors(const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards) {
+void require_same_tensors(const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards,
+                          const std::set<std::string>& elsewhere) {
   std::string problems;
   std::set<std::string> seen;
   for (const NamedShard& shard : shards) {
@@ -117,7 +118,7 @@ void require_same_tensors(const std::string& directory, const Manifest& manifest
       problems += text("\n", directory, " has ", shard.name, " as ", found, ", the model as ", wanted);
   }
   for (const TensorEntry& tensor : manifest.tensors)
-    if (!seen.contains(tensor.name))
+    if (!seen.contains(tensor.name) && !elsewhere.contains(tensor.name))
       problems += text("\n", directory, " has ", tensor.name, " ", shape_text(tensor.dtype, tensor.shape), ", the model does not");
   if (!problems.empty())
     throw CheckpointError(
@@ -144,8 +145,9 @@ uint64_t container_digest(const IoFile& file, const std::vector<Extent>& extents
   return digest_of_pages(all);
 }
 
-void read_shards(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards) {
-  require_same_tensors(directory, manifest, shards);
+void read_shards(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards,
+                 const std::set<std::string>& elsewhere) {
+  require_same_tensors(directory, manifest, shards, elsewhere);
   ShardFiles files(io, directory, manifest);
   std::map<std::string, int64_t> held;  // elements
   for (const NamedShard& shard : shards) {

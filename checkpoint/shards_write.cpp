@@ -101,7 +101,7 @@ FileEntry write_shards(const Io& io, const std::string& directory, int rank, con
   std::vector<uint64_t> table;
   for (const NamedShard& shard : shards) {
     const std::vector<uint64_t> pages = page_digests(shard.local.data(), shard.local.bytes());
-    pieces.push_back({.file = rank,
+    pieces.push_back({.file = 0,
                       .box = box_of(shard),
                       .bytes = shard.local.bytes(),
                       .first_page = static_cast<int64_t>(table.size()),

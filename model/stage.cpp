@@ -18,19 +18,42 @@ void StageWeights::declare_unit(size_t unit, const WeightVisitor& visit, const M
 
 namespace {
 
-Tensor take(Arena& arena, Dtype dtype, const WeightSpec& spec) {
-  return spec.shape.size() == 1 ? arena.take(dtype, {spec.shape[0]}) : arena.take(dtype, {spec.shape[0], spec.shape[1]});
+constexpr int64_t kAlign = 128;  // elements: 256 bytes in bf16
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+int64_t elements_of(size_t unit, const ModelConfig& config) {
+  int64_t end = 0;
+  StageWeights none;
+  none.declare_unit(
+      unit, [&](Tensor&, const WeightSpec& spec) { end = round_up(end + spec.size(), kAlign); }, config);
+  return end;
 }
 
 }  // namespace
 
+std::vector<Tensor> take_units(StageWeights& weights, const ModelConfig& config, Dtype dtype, int64_t parts, Arena& arena,
+                               const std::function<void(const WeightSpec&, Tensor, size_t unit, int64_t begin)>& each) {
+  std::vector<Tensor> units;
+  for (size_t unit = 0; unit < StageWeights::units(config); ++unit) {
+    const Tensor all = units.emplace_back(arena.take(dtype, {round_up(elements_of(unit, config), kAlign * parts)}));
+    int64_t begin = 0;
+    const auto visit = [&](Tensor& t, const WeightSpec& spec) {
+      t = all.slice(begin, begin + spec.size());
+      if (spec.shape.size() == 2) t = t.view({spec.shape[0], spec.shape[1]});
+      each(spec, t, unit, begin);
+      begin = round_up(begin + spec.size(), kAlign);
+    };
+    weights.declare_unit(unit, visit, config);
+  }
+  return units;
+}
+
 std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena) {
   std::vector<Parameter> parameters;
-  const auto visit = [&](Tensor& t, const WeightSpec& spec) {
-    t = take(arena, dtype, spec);
-    parameters.push_back({.spec = spec, .weight = t, .gradient = {}});
-  };
-  weights.declare(visit, config);
+  take_units(weights, config, dtype, 1, arena, [&](const WeightSpec& spec, Tensor t, size_t unit, int64_t begin) {
+    parameters.push_back({.spec = spec, .weight = t, .gradient = {}, .unit = unit, .begin = begin});
+  });
   return parameters;
 }
 
@@ -49,17 +72,17 @@ Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream) {
 
 Stage::Stage(const ModelConfig& config, const PassShape& shape, Arenas& arenas, Stream& stream)
     : config_(config), shape_(shape), temporaries_(arenas.temporaries) {
-  parameters_ = take_weights(weights_, config, shape.dtype, arenas.weights);
+  for (const Tensor& all :
+       take_units(weights_, config, shape.dtype, shape.parts, arenas.weights,
+                  [&](const WeightSpec&spec, Tensor t, size_t unit, int64_t begin) {
+                    parameters_.push_back({.spec = spec, .weight = t, .gradient = {}, .unit = unit, .begin = begin});
+                  }))
+    units_.push_back({.weights = all, .gradients = {}});
   size_t next = 0;
-  const auto visit = [&](Tensor& t, const WeightSpec& spec) {
-    parameters_[next++].gradient = t = take(arenas.gradients, Dtype::f32, spec);
-  };
-  for (size_t unit = 0; unit < StageWeights::units(config); ++unit) {
-    const int64_t begin = arenas.gradients.used() / bytes_of(Dtype::f32);
-    gradients_.declare_unit(unit, visit, config);
-    const Tensor all = arenas.gradients.flat(Dtype::f32);
-    unit_gradients_.push_back(all.slice(begin, all.size()));
-  }
+  const std::vector<Tensor> gradients =
+      take_units(gradients_, config, Dtype::f32, shape.parts, arenas.gradients,
+                 [&](const WeightSpec&, Tensor t, size_t, int64_t) { parameters_[next++].gradient = t; });
+  for (size_t unit = 0; unit < units_.size(); ++unit) units_[unit].gradients = gradients[unit];
   rope_ = take_rope(config, arenas.activations, stream);
   saved_.resize(static_cast<size_t>(config.layers));
   for (BlockSaved& saved : saved_) saved.take(arenas.activations, config, shape.rows, shape.context, shape.dtype);

@@ -29,9 +29,15 @@ struct Parameter {
   WeightSpec spec;
   Tensor weight;    // in the step's dtype
   Tensor gradient;  // f32
+  size_t unit;
+  int64_t begin;  // its first element in its unit
 };
 
-// Takes all weights of the model from `arena`, in the order of the listing. Gradients are left absent.
+// Takes each unit's weights from `arena` as one flat tensor, whose size is a multiple of `parts`; a weight begins at the same
+// element whatever the dtype. Calls each(spec, weight, unit, begin) in the order of the listing.
+std::vector<Tensor> take_units(StageWeights& weights, const ModelConfig& config, Dtype dtype, int64_t parts, Arena& arena,
+                               const std::function<void(const WeightSpec&, Tensor, size_t unit, int64_t begin)>& each);
+// The same, listed. Gradients are left absent.
 std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena);
 // The table of cosines and sines, [context, D/2, 2] f32, computed by `stream`; absent for gpt2.
 Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream);
@@ -40,6 +46,13 @@ Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream);
 struct PassShape {
   int64_t rows, context;
   Dtype dtype;
+  int64_t parts = 1;  // of equal size that each unit's weights and gradients can be cut into
+};
+
+// The weights of a unit and their gradients, flat, of one size. Gaps between weights are zero.
+struct Unit {
+  Tensor weights;    // in the step's dtype
+  Tensor gradients;  // f32
 };
 
 class Stage {
@@ -48,7 +61,7 @@ class Stage {
   Stage(const ModelConfig& config, const PassShape& shape, Arenas& arenas, Stream& stream);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  const std::vector<Tensor>& gradients() const { return unit_gradients_; }  // of each unit: all its memory, flat f32
+  const std::vector<Unit>& units() const { return units_; }
   const ModelConfig& config() const { return config_; }
   const PassShape& shape() const { return shape_; }
   const StageWeights& weights() const { return weights_; }
@@ -71,7 +84,7 @@ class Stage {
   Arena& temporaries_;
   StageWeights weights_, gradients_;
   std::vector<Parameter> parameters_;
-  std::vector<Tensor> unit_gradients_;
+  std::vector<Unit> units_;
   Tensor rope_;  // [context, D/2, 2] f32, llama only
   std::vector<BlockSaved> saved_;
   NormSaved head_norm_;

@@ -14,13 +14,14 @@ struct Names<Schedule> {
 };
 
 struct ParallelConfig {
-  int64_t dp = 0, pp = 1, cp = 1, tp = 1;
+  int64_t dp = 0, pp = 1, cp = 1, tp = 1, zero = 1;
 
   void visit(auto& keys) {
     keys("dp", dp, "replicas, each with its own part of the batch; 0 takes ranks / (pp cp tp)", between(0, 1e6));
     keys("pp", pp, "pipeline stages", between(1, 1e6));
     keys("cp", cp, "parts of the context", between(1, 1e6));
     keys("tp", tp, "parts of each tensor", between(1, 1e6));
+    keys("zero", zero, "what replicas hold in parts: 0 nothing, 1 the optimizer's state", between(0, 3));
   }
 
   // What this version cannot do yet, as (key, message) for each problem.
@@ -31,6 +32,7 @@ struct ParallelConfig {
     one("pp", pp);
     one("cp", cp);
     one("tp", tp);
+    if (zero > 1) report("zero", "this version shards the optimizer's state alone: must be 0 or 1");
   }
 };
 

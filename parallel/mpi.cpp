@@ -251,6 +251,27 @@ std::string broadcast(const Comm& comm, const std::string& mine) {
   return text;
 }
 
+std::vector<std::string> gather(const Comm& comm, const std::string& mine) {
+  if (comm.size() == 1) return {mine};
+  std::vector<MPI_Request> request(1);
+  auto bytes = static_cast<int64_t>(mine.size());
+  std::vector<int64_t> sizes(static_cast<size_t>(comm.size()));
+  ok(MPI_Igather(&bytes, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, 0, handle(comm), request.data()));
+  wait_all(request);
+  if (comm.rank() > 0) {
+    ok(MPI_Isend(mine.data(), count_of(bytes), MPI_BYTE, 0, kTag, handle(comm), request.data()));
+    wait_all(request);
+    return {};
+  }
+  std::vector<std::string> all{mine};
+  for (int r = 1; r < static_cast<int>(comm.size()); ++r) {
+    std::string& text = all.emplace_back(static_cast<size_t>(sizes[static_cast<size_t>(r)]), '\0');
+    ok(MPI_Irecv(text.data(), count_of(sizes[static_cast<size_t>(r)]), MPI_BYTE, r, kTag, handle(comm), request.data()));
+    wait_all(request);
+  }
+  return all;
+}
+
 std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
   if (comm.size() == 1 || mine.empty()) return mine;
   const auto size = static_cast<size_t>(comm.size());

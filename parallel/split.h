@@ -15,4 +15,8 @@ struct NamedShard {
   Tensor local;                       // the piece
 };
 
+// Elements [begin, begin + local.size()) of a tensor `name` of 1 or 2 dims, which lie flat in `local`, as rectangular pieces: part
+// of a row, whole rows, part of a row.
+std::vector<NamedShard> flat_shards(const std::string& name, const std::vector<int64_t>& shape, int64_t begin, Tensor local);
+
 }  // namespace trireme

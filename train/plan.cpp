@@ -64,6 +64,7 @@ Tally walk(Run& run, int64_t microbatches) {
   const int64_t rows = microbatches * run.stage.shape().rows, context = run.stage.shape().context;
   const Tensor ids(nullptr, Dtype::i32, Place::none, {rows, context});
   run.device.tally().clear();
+  run.device.comm_tally().clear();
   train_step(run, {.tokens = ids, .targets = ids, .positions = ids, .document_start = ids, .valid = rows * context}, 0);
   return run.device.tally();
 }

@@ -12,13 +12,14 @@ Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaS
       mesh(mesh),
       device(device),
       arenas(device, sizes),
+      buckets(mesh.dp(), device, config.parallel.zero),
       stage(config.model,
             {.rows = config.microbatch_rows(mesh.replicas()),
              .context = config.model.context,
-             .dtype = dtype_of(config.kernels.dtype)},
+             .dtype = dtype_of(config.kernels.dtype),
+             .parts = buckets.parts()},
             arenas, device.compute()),
-      buckets(mesh.dp(), device, stage.gradients()),
-      optimizer(config.train, stage, arenas),
+      optimizer(config.train, stage, buckets, arenas),
       loss(arenas.optimizer.take(Dtype::f32, {1})) {}
 
 Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
@@ -38,14 +39,14 @@ StepResult train_step(Run& r, const Batch& batch, int64_t step) {
   const double lr = learning_rate(r.config.train, step);
 
   run(compute, Fill{.x = r.loss});
-  const auto send = [&](size_t unit) { r.buckets.send(compute, unit); };
+  const auto send = [&](size_t unit) { r.buckets.send(compute, r.stage.units()[unit].gradients); };
   for (int64_t first = 0; first < batch.tokens.dim(0); first += rows) {
     const Microbatch part = microbatch(batch, first, rows);
     const bool last = first + rows == batch.tokens.dim(0);
     r.stage.forward(compute, part);
     r.stage.backward(compute, part, loss, last ? GradientsDone(send) : GradientsDone());
   }
-  r.buckets.finish(compute, r.loss);
+  r.buckets.sum_replicas(compute, r.loss);  // after the gradients, which are summed by then
   r.optimizer.update(compute, lr, step + 1);
   if (r.device.place() == Place::none) return {};
   return {.loss = *r.loss.as<float>(), .grad_norm = std::sqrt(*r.optimizer.squared_norm().as<float>()), .lr = lr};

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// All that a step works on. Built in this order: arenas, the Stage's memory, the optimizer's.
+// All that a step works on. Built in this order.
 struct Run {
   Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes);
 
@@ -16,8 +16,8 @@ struct Run {
   const Mesh& mesh;
   Device& device;
   Arenas arenas;
-  Stage stage;
   Buckets buckets;
+  Stage stage;
   Optimizer optimizer;
   Tensor loss;  // [1] f32: the step's mean loss
 };

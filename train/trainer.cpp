@@ -8,7 +8,6 @@
 #include "checkpoint/checkpoints.h"
 #include "data/tokenizer.h"
 #include "parallel/agree.h"
-#include "parallel/collectives.h"
 #include "parallel/mesh.h"
 #include "train/evaluate.h"
 #include "train/log.h"
@@ -39,11 +38,11 @@ struct Session {
   Run& run;
   Loader& loader;
   const std::optional<Corpus>& validation;
-  std::optional<Checkpoints>& checkpoints;  // of rank 0, as the log is; the others' state is the same
-  std::optional<RunLog>& log;
-  double flops;     // of the model, a step
-  double peak;      // FLOP/s of products, measured
-  int skipped = 0;  // steps in a row without an update
+  Checkpoints& checkpoints;
+  std::optional<RunLog>& log;  // rank 0's
+  double flops;                // of the model, a step
+  double peak;                 // FLOP/s of products, measured
+  int skipped = 0;             // steps in a row without an update
 
   bool due(int64_t step) const { return config.checkpoint.every > 0 && step % config.checkpoint.every == 0; }
 };
@@ -52,7 +51,8 @@ CheckpointState state_of(const RunConfig& config, const Run& run, int64_t step) 
   const int64_t sequences = step * config.train.batch;
   return {.shards = run.optimizer.shards(),
           .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
-          .config = to_yaml(config)};
+          .config = to_yaml(config),
+          .writes = run.mesh.replica() == 0 || run.buckets.parts() > 1};
 }
 
 void log_step(Session& s, int64_t step, const StepResult& result, double seconds) {
@@ -93,14 +93,14 @@ void evaluate_now(Session& s, int64_t step) {
 
 // A save that fails is told and training goes on: the previous checkpoint is intact. The last one must succeed.
 void save_now(Session& s, int64_t step, bool last) {
-  if (!s.checkpoints) return;
   try {
-    const SaveResult saved = s.checkpoints->save(step, state_of(s.config, s.run, step));
-    for (const std::string& warning : s.checkpoints->take_warnings()) s.log->note(warning);
+    const SaveResult saved = s.checkpoints.save(step, state_of(s.config, s.run, step));
+    if (!s.log) return;
+    for (const std::string& warning : s.checkpoints.take_warnings()) s.log->note(warning);
     s.log->saved(step, saved.bytes, saved.seconds);
   } catch (const CheckpointError& error) {
     if (last) throw;
-    s.log->note(std::string("warning: no checkpoint of step ") + std::to_string(step) + ": " + error.what());
+    if (s.log) s.log->note(std::string("warning: no checkpoint of step ") + std::to_string(step) + ": " + error.what());
   }
 }
 
@@ -155,30 +155,23 @@ Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& path
 }
 
 // Weights, moments and step from a checkpoint, or fresh ones. Returns the finished steps.
-int64_t restore(const RunConfig& config, Run& run, std::optional<Checkpoints>& checkpoints, const ResumeChoice& resume) {
-  Stream& compute = run.device.compute();
-  if (!checkpoints) {
-    const int64_t step = std::stoll(broadcast(run.mesh.all(), ""));
-    if (step < 0) return run.optimizer.initialise(compute, config.model.init_std, config.model.layers), 0;
-    for (const NamedShard& shard : run.optimizer.shards()) trireme::run(run.mesh.all(), compute, Broadcast{.x = shard.local});
-    run.optimizer.refresh(compute);
-    return step;
-  }
+int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume) {
   CheckpointState state = state_of(config, run, 0);
   std::optional<int64_t> step;
   if (resume.from == "auto")
-    step = checkpoints->restore(state);
+    step = checkpoints.restore(state);
   else if (resume.from != "never")
-    step = checkpoints->restore_from(resume.from, state);
-  for (const std::string& warning : checkpoints->take_warnings()) complain(warning);
-  if (step)
-    for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) complain(line);
-  broadcast(run.mesh.all(), std::to_string(step.value_or(-1)));
+    step = checkpoints.restore_from(resume.from, state);
+  const auto tell = [&](const std::string& line) {
+    if (run.mesh.first()) complain(line);
+  };
+  for (const std::string& warning : checkpoints.take_warnings()) tell(warning);
+  Stream& compute = run.device.compute();
   if (!step) {
     run.optimizer.initialise(compute, config.model.init_std, config.model.layers);
     return 0;
   }
-  for (const NamedShard& shard : state.shards) trireme::run(run.mesh.all(), compute, Broadcast{.x = shard.local});
+  for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) tell(line);
   run.optimizer.refresh(compute);
   return *step;
 }
@@ -211,11 +204,9 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   const Mesh mesh(world, config.parallel);
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size());
-  std::optional<Checkpoints> checkpoints;
-  if (mesh.first()) {
-    checkpoints.emplace(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic);
-    where.owned = true;
-  }
+  Checkpoints checkpoints(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic, {},
+                          mesh.all());
+  where.owned = mesh.first();
   const Corpus corpus = open_corpus(config, config.data.train, "data.train", false);
   std::optional<Corpus> validation;
   if (!config.data.validation.empty()) validation.emplace(open_corpus(config, config.data.validation, "data.validation", true));
@@ -248,7 +239,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
                   .flops = plan.model_flops(),
                   .peak = peak};
   const ExitCode code = loop(session, step);
-  if (checkpoints) checkpoints->finish();
+  checkpoints.finish();
   return code;
 }
 

@@ -1,6 +1,7 @@
 // Training on several ranks: the same model as on one, on any mesh; errors told once.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "test/catch.h"
 #include "test/train/workplace.h"
@@ -30,18 +31,22 @@ double difference(const Workplace& place, const std::string& a, const std::strin
 TEST_CASE("replicas train the same model as one rank") {
   const Workplace place;
   succeed(place.train({"train.name=one", "train.microbatch=1"}));
-  for (const int replicas : {2, 4}) {
-    CAPTURE(replicas);
-    const std::string name = "dp" + std::to_string(replicas);
-    succeed(place.train({"train.name=" + name, "train.microbatch=1"}, replicas));
-    CHECK(difference(place, "one", name) < 2e-6);
-  }
+  for (const int replicas : {2, 4})
+    for (const std::string zero : {"0", "1"}) {
+      CAPTURE(replicas, zero);
+      const std::string name = "dp" + std::to_string(replicas) + "zero" + zero;
+      succeed(place.train({"train.name=" + name, "train.microbatch=1", "parallel.zero=" + zero}, replicas));
+      CHECK(difference(place, "one", name) < 2e-6);
+      const std::string shards = place.scratch / ("runs/" + name + "/checkpoints/step-00000020/shard-0000");
+      for (int rank = 0; rank < replicas; ++rank)
+        CHECK(std::filesystem::exists(shards + std::to_string(rank) + ".h5") == (rank == 0 || zero == "1"));
+    }
   // Without a microbatch, each replica takes its part of the batch at once.
   succeed(place.train({"train.name=whole", "train.microbatch=0", "parallel.dp=2"}, 2));
   CHECK(difference(place, "one", "whole") < 2e-6);
 }
 
-TEST_CASE("a run continues on another number of replicas") {
+TEST_CASE("a run continues on another number of replicas, sharded or not") {
   const Workplace place;
   const std::vector<std::string> settings{"train.microbatch=1", "train.schedule=constant"};
   const auto with = [&](std::vector<std::string> more) {
@@ -50,8 +55,11 @@ TEST_CASE("a run continues on another number of replicas") {
   };
   succeed(place.train(with({"train.name=whole"})));
   int steps = 5;
-  for (const int replicas : {2, 1, 4, 2}) {
-    succeed(place.train(with({"train.name=parts", "train.steps=" + std::to_string(steps)}), replicas));
+  for (const auto& [replicas, zero] : std::vector<std::pair<int, std::string>>{{2, "1"}, {1, "1"}, {4, "0"}, {2, "1"}}) {
+    const Ended ended =
+        place.train(with({"train.name=parts", "train.steps=" + std::to_string(steps), "parallel.zero=" + zero}), replicas);
+    succeed(ended);
+    CHECK((ended.out.find("resumed after step " + std::to_string(steps - 5)) != std::string::npos) == (steps > 5));
     steps += 5;
   }
   const auto whole = place.metrics("whole"), parts = place.metrics("parts");
@@ -65,6 +73,19 @@ TEST_CASE("a run continues on another number of replicas") {
   REQUIRE(a.size() == 20);
   REQUIRE(b.size() == 20);
   for (size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 2e-6 * a[i]);
+}
+
+TEST_CASE("ten steps, save, resume, ten steps equal twenty steps, to the bit on one mesh") {
+  const Workplace place;
+  const auto half = [&](const std::string& name, const std::string& steps) {
+    succeed(place.train({"train.name=" + name, "train.microbatch=1", "train.schedule=constant", "train.steps=" + steps}, 2));
+  };
+  half("whole", "20");
+  half("halves", "10");
+  half("halves", "20");
+  std::vector<nlohmann::json> whole = place.metrics("whole"), halves = place.metrics("halves");
+  CHECK(whole == halves);
+  CHECK(place.differ("whole", "halves") == 0);
 }
 
 TEST_CASE("what is wrong on every rank is told once, and no rank is left behind") {

@@ -49,8 +49,9 @@ TEST_CASE("a plan's FLOPs are six per product parameter and token, and twelve ti
                                     .epsilon(1e-9));
 }
 
-TEST_CASE("with replicas, a rank's plan holds the same state, computes its part, and sends each gradient once around") {
-  RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml", {"train.microbatch=4"}, Purpose::plan);
+TEST_CASE("with replicas, a rank's plan computes its part, holds its part, and sends each gradient once around") {
+  RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml", {"train.microbatch=4", "parallel.zero=0"},
+                                 Purpose::plan);
   const Plan one = make_plan(config, Mesh()), eighth = make_plan(config, Mesh(3, 8, config.parallel));
   CHECK(one.traffic.empty());
   CHECK(eighth.sizes.total() == one.sizes.total());
@@ -59,6 +60,16 @@ TEST_CASE("with replicas, a rank's plan holds the same state, computes its part,
   const OpCount& sent = eighth.traffic.at("all_reduce dp");
   CHECK(sent.calls == config.model.layers + 2 + 1);  // blocks, embedding, head, and the loss
   CHECK(sent.bytes == 2 * 7.0 / 8 * static_cast<double>(one.sizes.gradients + 4));
+
+  // ZeRO 1: the same traffic in f32 gradients down and bf16 weights up, an eighth of the optimizer's state.
+  config.parallel.zero = 1;
+  const Plan sharded = make_plan(config, Mesh(3, 8, config.parallel));
+  CHECK(sharded.sizes.activations == one.sizes.activations);
+  CHECK(static_cast<double>(sharded.sizes.optimizer) == Approx(static_cast<double>(one.sizes.optimizer) / 8).epsilon(0.001));
+  CHECK(sharded.traffic.at("reduce_scatter dp").calls == config.model.layers + 2);
+  CHECK(sharded.traffic.at("reduce_scatter dp").bytes == 7.0 / 8 * static_cast<double>(sharded.sizes.gradients));
+  CHECK(sharded.traffic.at("all_gather dp").bytes == 7.0 / 8 * static_cast<double>(sharded.sizes.weights));
+  CHECK(sharded.traffic.at("all_reduce dp").calls == 2);  // the loss and the gradient norm
 }
 
 TEST_CASE("a plan lists every product of the step") {
