@@ -95,16 +95,24 @@ Pass Stage::pass(Stream& stream, const Microbatch& batch) {
   return {.stream = stream, .temporaries = temporaries_, .config = config_, .batch = batch, .rope = rope_, .dtype = shape_.dtype};
 }
 
-void Stage::forward(Stream& stream, const Microbatch& batch) {
+void Stage::forward(Stream& stream, const Microbatch& batch, const UnitNeeded& needed) {
+  const auto about_to_read = [&](size_t unit) {
+    if (needed) needed(unit);
+  };
   Pass pass = this->pass(stream, batch);
   const Frame frame(temporaries_);
   Tensor delta = pass.temporary(config_.width);
   // 1. tokens to the stream
   Residual residual{.x = saved_.front().attention_norm.sum};
+  about_to_read(0);
   embedding_forward(pass, weights_.embedding, residual.x);
   // 2. the blocks
-  for (size_t i = 0; i < saved_.size(); ++i) residual = block_forward(pass, weights_.blocks[i], saved_[i], residual, delta);
+  for (size_t i = 0; i < saved_.size(); ++i) {
+    about_to_read(i + 1);
+    residual = block_forward(pass, weights_.blocks[i], saved_[i], residual, delta);
+  }
   // 3. the last norm; the classifier follows in backward, evaluate or logits
+  about_to_read(saved_.size() + 1);
   norm_forward(pass, weights_.head.norm, head_norm_, residual);
 }
 

@@ -21,7 +21,8 @@ struct StageWeights {
   void declare_unit(size_t unit, const WeightVisitor& visit, const ModelConfig& config);
 };
 
-// Told when backward has done with the gradients of a unit: the last one first.
+// Told when forward is about to read the weights of a unit, and when backward has done with its gradients: the last one first.
+using UnitNeeded = std::function<void(size_t unit)>;
 using GradientsDone = std::function<void(size_t unit)>;
 
 // A weight, what the listing says of it, and its gradient (absent in a Stage that only infers).
@@ -68,7 +69,7 @@ class Stage {
   Tensor rope() const { return rope_; }
 
   // Keeps in the saved activations what backward needs. The batch has the Stage's shape.
-  void forward(Stream& stream, const Microbatch& batch);
+  void forward(Stream& stream, const Microbatch& batch, const UnitNeeded& needed = {});
   // The loss of the last forward's batch, added to `loss`; the gradients, scaled alike, added to gradients().
   void backward(Stream& stream, const Microbatch& batch, const LossSum& loss, const GradientsDone& done = {});
   // The loss of the last forward's batch, without gradients.

@@ -21,27 +21,29 @@ void Buckets::send(Stream& compute, Tensor gradients) {
     run(dp_, comm, AllReduce{.x = gradients});
 }
 
-void Buckets::gather(Stream& compute, Tensor flat) {
-  if (parts_ == 1 || flat.size() == 0) return;
+void Buckets::sum_replicas(Stream& compute, Tensor x) {
+  if (dp_.size() == 1) return;
+  Stream& comm = device_.comm();
+  comm.wait(compute.record());  // x is written
+  run(dp_, comm, AllReduce{.x = x});
+}
+
+Event Buckets::gather(Stream& compute, Tensor flat) {
+  if (parts_ == 1 || flat.size() == 0) return {};
   Stream& comm = device_.comm();
   comm.wait(compute.record());  // the part is written
   run(dp_, comm, AllGather{.all = flat, .part = mine(flat)});
+  return comm.record();
 }
 
 void Buckets::finish(Stream& compute) {
   if (dp_.size() > 1) compute.wait(device_.comm().record());
 }
 
-void Buckets::sum_replicas(Stream& compute, Tensor x) {
-  if (dp_.size() == 1) return;
-  Stream& comm = device_.comm();
-  comm.wait(compute.record());  // x is written
-  run(dp_, comm, AllReduce{.x = x});
-  compute.wait(comm.record());  // and read
-}
-
 void Buckets::sum_parts(Stream& compute, Tensor x) {
-  if (parts_ > 1) sum_replicas(compute, x);
+  if (parts_ == 1) return;
+  sum_replicas(compute, x);
+  finish(compute);
 }
 
 }  // namespace trireme

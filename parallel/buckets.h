@@ -22,13 +22,14 @@ class Buckets {
   // Starts to sum a bucket of gradients, flat f32, over the replicas: of mine(gradients) the sum is left. What `compute` was handed
   // so far has written it.
   void send(Stream& compute, Tensor gradients);
-  // Starts to fill a flat tensor of which each replica has its own part.
-  void gather(Stream& compute, Tensor flat);
+  // Starts to sum x over the replicas.
+  void sum_replicas(Stream& compute, Tensor x);
+  // Starts to fill a flat tensor of which each replica has its own part. The event: it is whole.
+  Event gather(Stream& compute, Tensor flat);
   // What `compute` is handed from here on finds the results of all that was started.
   void finish(Stream& compute);
 
-  // x [1]: summed over the replicas; over the parts.
-  void sum_replicas(Stream& compute, Tensor x);
+  // x [1]: summed over the parts, at once.
   void sum_parts(Stream& compute, Tensor x);
 
  private:

@@ -1,5 +1,5 @@
 // The collectives of Place::cpu, over MPI. Sums are our own, for their order: see collectives.h. Scratch memory is a lane's
-// workspace: as many pieces of kPiece bytes as the group has ranks.
+// workspace.
 #include <mpi.h>
 #include <sched.h>
 #include <unistd.h>
@@ -16,7 +16,8 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPiece = 256 << 10;  // bytes of a rank's share that are exchanged and summed at once
+constexpr int64_t kScratch = 16 << 20;  // bytes: a piece of each rank's share is exchanged and summed at once. Few and large
+                                        // pieces: each is a wait for lanes whose threads share cores with the compute lanes
 constexpr int kTag = 1;
 
 void ok(int status) {
@@ -50,10 +51,10 @@ void wait_all(std::vector<MPI_Request>& requests) {
     int done = 0;
     ok(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
     if (done != 0) return;
-    if (round < 200)
+    if (round < 20)
       sched_yield();
     else
-      usleep(round < 2000 ? 20 : 100);
+      usleep(round < 200 ? 50 : 200);
   }
 }
 
@@ -107,7 +108,8 @@ int64_t share(int64_t n, int64_t r, int64_t size) { return n / size * r + std::m
 // part = this rank's share of `all`, combined over the ranks: piece by piece, so that little scratch memory is needed.
 template <class T>
 void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, T* part, AllReduce::Kind kind) {
-  const int64_t size = comm.size(), rank = comm.rank(), step = kPiece / static_cast<int64_t>(sizeof(T));
+  const int64_t size = comm.size(), rank = comm.rank(),
+                step = std::max<int64_t>(kScratch / size / static_cast<int64_t>(sizeof(T)), 1024);
   const int64_t longest = share(n, 1, size);
   T* scratch = reinterpret_cast<T*>(cpu.workspace->reserve(size * std::min(step, longest) * static_cast<int64_t>(sizeof(T))));
   std::vector<MPI_Request> requests;

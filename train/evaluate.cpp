@@ -36,7 +36,7 @@ Evaluation evaluate(Run& r, const Corpus& corpus, int64_t sequences) {
     const auto valid = std::count_if(field[1], field[1] + size, [](int32_t target) { return target >= 0; });
     const Microbatch part = microbatch(batch, 0, rows);
     run(compute, Fill{.x = r.loss});
-    r.stage.forward(compute, part);
+    forward(r, part);
     r.stage.evaluate(compute, part, {.total = r.loss});
     losses[static_cast<size_t>(pass)] = static_cast<double>(*r.loss.as<float>());
     seen[static_cast<size_t>(pass)] = static_cast<double>(valid);

@@ -26,6 +26,7 @@ Optimizer::Optimizer(const TrainConfig& config, const Stage& stage, Buckets& buc
     if (first < last)
       segments_.push_back({.parameter = &parameter, .first = first - parameter.begin, .at = first - begin, .count = last - first});
   }
+  arrived_.resize(units_.size());
   squared_norm_ = arenas.optimizer.take(Dtype::f32, {1});
 }
 
@@ -100,10 +101,9 @@ void Optimizer::update(Stream& stream, double lr, int64_t step) {
   spread(stream);
 }
 
-// Every replica's part of the weights to all others.
+// Every replica's part of the weights to all others, in the order in which forward reads them.
 void Optimizer::spread(Stream& stream) {
-  for (const Unit& unit : units_) buckets_.gather(stream, unit.weights);
-  buckets_.finish(stream);
+  for (size_t unit = 0; unit < units_.size(); ++unit) arrived_[unit] = buckets_.gather(stream, units_[unit].weights);
 }
 
 std::vector<NamedShard> Optimizer::shards() const {

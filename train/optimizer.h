@@ -19,6 +19,8 @@ class Optimizer {
   void initialise(Stream& stream, double init_std, int64_t layers);
   // The step's weights from the masters, of all replicas: after a restore.
   void refresh(Stream& stream);
+  // Before `stream` reads the weights of a unit after an update or refresh: the other replicas' parts have arrived.
+  void await(Stream& stream, size_t unit) const { stream.wait(arrived_[unit]); }
   // Update number `step`, counted from 1, with the gradients in the Stage, which are zero afterwards. Leaves squared_norm().
   void update(Stream& stream, double lr, int64_t step);
 
@@ -48,6 +50,7 @@ class Optimizer {
   std::vector<Unit> units_;
   std::vector<State> states_;
   std::vector<Segment> segments_;
+  std::vector<Event> arrived_;  // of each unit's weights
   Tensor squared_norm_;
 };
 

@@ -32,6 +32,11 @@ Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
           .document_start = flat(batch.document_start)};
 }
 
+void forward(Run& r, const Microbatch& batch) {
+  Stream& compute = r.device.compute();
+  r.stage.forward(compute, batch, [&](size_t unit) { r.optimizer.await(compute, unit); });
+}
+
 StepResult train_step(Run& r, const Batch& batch, int64_t step) {
   Stream& compute = r.device.compute();
   const int64_t rows = r.stage.shape().rows;
@@ -39,14 +44,18 @@ StepResult train_step(Run& r, const Batch& batch, int64_t step) {
   const double lr = learning_rate(r.config.train, step);
 
   run(compute, Fill{.x = r.loss});
-  const auto send = [&](size_t unit) { r.buckets.send(compute, r.stage.units()[unit].gradients); };
+  const size_t head = r.stage.units().size() - 1;
+  const auto send = [&](size_t unit) {
+    r.buckets.send(compute, r.stage.units()[unit].gradients);
+    if (unit == head) r.buckets.sum_replicas(compute, r.loss);  // whole since the head's backward
+  };
   for (int64_t first = 0; first < batch.tokens.dim(0); first += rows) {
     const Microbatch part = microbatch(batch, first, rows);
     const bool last = first + rows == batch.tokens.dim(0);
-    r.stage.forward(compute, part);
+    forward(r, part);
     r.stage.backward(compute, part, loss, last ? GradientsDone(send) : GradientsDone());
   }
-  r.buckets.sum_replicas(compute, r.loss);  // after the gradients, which are summed by then
+  r.buckets.finish(compute);
   r.optimizer.update(compute, lr, step + 1);
   if (r.device.place() == Place::none) return {};
   return {.loss = *r.loss.as<float>(), .grad_norm = std::sqrt(*r.optimizer.squared_norm().as<float>()), .lr = lr};

@@ -31,6 +31,9 @@ struct StepResult {
 // Rows [first, first + rows) of a batch, flat.
 Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows);
 
+// The Stage's forward pass, once the weights of each unit have arrived.
+void forward(Run& run, const Microbatch& batch);
+
 // Step number `step`, counted from 0. On Place::none the result is zero.
 StepResult train_step(Run& run, const Batch& batch, int64_t step);
 

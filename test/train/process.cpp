@@ -11,6 +11,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "test/data/scratch.h"
+
 namespace trireme {
 namespace {
 
@@ -21,13 +23,14 @@ std::string contents(const std::string& path) {
 
 }  // namespace
 
-Process::Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks) : directory_(directory) {
+Process::Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks, const std::string& program)
+    : directory_(directory) {
   static int count = 0;
   const std::string stem = directory + "/.process-" + std::to_string(++count);
   out_ = stem + ".out", err_ = stem + ".err";
   std::vector<std::string> words;
   if (ranks > 1) words = {"mpirun", "--oversubscribe", "-n", std::to_string(ranks)};
-  words.emplace_back(TRIREME_BUILD "/trireme");
+  words.push_back(program);
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -69,6 +72,11 @@ Ended Process::wait() {
           .out = contents(out_),
           .err = contents(err_),
           .peak_bytes = static_cast<int64_t>(usage.ru_maxrss) * 1024};
+}
+
+Ended run_launched(const std::vector<std::string>& command, int ranks) {
+  const Scratch scratch;
+  return Process(scratch.path(), {command.begin() + 1, command.end()}, ranks, command.front()).wait();
 }
 
 Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments) {

@@ -17,7 +17,8 @@ struct Ended {
 // A running `trireme` with these arguments, in `directory`; several ranks of it under mpirun, each with one thread.
 class Process {
  public:
-  Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks = 1);
+  Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks = 1,
+          const std::string& program = TRIREME_BUILD "/trireme");
   ~Process();  // kills it if it still runs
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -31,6 +32,9 @@ class Process {
   pid_t pid_ = -1;
   std::string out_, err_;  // files
 };
+
+// Another program under mpirun.
+Ended run_launched(const std::vector<std::string>& command, int ranks);
 
 Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments);
 
