@@ -1,7 +1,5 @@
 // trireme train, trireme plan.
-#include <chrono>
 #include <optional>
-#include <thread>
 
 #include "parallel/agree.h"
 #include "train/commands.h"
@@ -11,8 +9,6 @@
 
 namespace trireme {
 namespace {
-
-constexpr std::chrono::milliseconds kPatience{2000};  // in which an error of rank 0 reaches the others
 
 // Rank 0 reads and checks the config before anything is taken; the others hear it, or that there is none.
 std::optional<RunConfig> agree_on_config(const TrainOptions& options, const World& world, const Comm& all) {
@@ -43,16 +39,7 @@ ExitCode run_train(const TrainOptions& options) {
   const Comm all("all", 0, world.rank(), world.launched());
   const std::optional<RunConfig> config = agree_on_config(options, world, all);
   if (!config) return ExitCode::usage;  // rank 0 says why
-  try {
-    return train(*config, world, {.from = options.resume, .allow_changes = options.resume_allow});
-  } catch (const std::exception& error) {
-    if (world.size() == 1) throw;
-    // The first to tell ends all: what every rank meets, rank 0 tells.
-    if (world.rank() > 0) std::this_thread::sleep_for(kPatience);
-    complain(std::string(text("[", Mesh(world.rank(), world.size(), config->parallel).told(), "] ", error.what())));
-    const auto* known = dynamic_cast<const Error*>(&error);
-    world.abort(known != nullptr ? known->code() : ExitCode::internal);
-  }
+  return train(*config, world, {.from = options.resume, .allow_changes = options.resume_allow});
 }
 
 ExitCode run_plan(const PlanOptions& options) {

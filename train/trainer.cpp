@@ -3,7 +3,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "checkpoint/checkpoints.h"
 #include "data/tokenizer.h"
@@ -21,7 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostSkipped = 10;  // steps in a row whose gradients are not finite, before the run gives up
+constexpr std::chrono::milliseconds kPatience{2000};  // in which an error that rank 0 met reaches the others
+constexpr int kMostSkipped = 10;                      // steps in a row whose gradients are not finite, before the run gives up
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -197,8 +201,12 @@ void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const
   if (step > 0) log.note("resumed after step " + std::to_string(step));
 }
 
+// Told of what ends the run while all of it still stands: on several ranks, memory that the communication lane may be working on
+// must not go before the end is told and the other ranks are ended.
+using Failed = std::function<void(const std::exception&)>;
+
 // The table of contents: who am I, what do I hold, where is the data, what was saved, and on with it.
-ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& resume, Where& where) {
+ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& resume, Where& where, const Failed& failed) {
   watch_signals();
   Device device = open_device(config.kernels, world.local_size());
   const Mesh mesh(world, config.parallel);
@@ -220,27 +228,40 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
                          .document_mask = config.model.document_mask,
                          .restart_positions = config.model.restart_positions});
 
-  int64_t& step = where.step = restore(config, run, checkpoints, resume);
-  where.owned = true;  // rank 0 holds the lease for all
-  loader.seek(step);
   std::optional<RunLog> log;
-  if (mesh.first()) {
-    if (!replace_file(where.directory + "/config.yaml", to_yaml(config)))
-      throw Error(text("cannot write ", where.directory, "/config.yaml"));
-    log.emplace(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
-    announce(config, mesh, plan, device, corpus, peak, step, *log);
+  try {
+    int64_t& step = where.step = restore(config, run, checkpoints, resume);
+    where.owned = true;  // rank 0 holds the lease for all
+    loader.seek(step);
+    if (mesh.first()) {
+      if (!replace_file(where.directory + "/config.yaml", to_yaml(config)))
+        throw Error(text("cannot write ", where.directory, "/config.yaml"));
+      log.emplace(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
+      announce(config, mesh, plan, device, corpus, peak, step, *log);
+    }
+    Session session{.config = config,
+                    .run = run,
+                    .loader = loader,
+                    .validation = validation,
+                    .checkpoints = checkpoints,
+                    .log = log,
+                    .flops = plan.model_flops(),
+                    .peak = peak};
+    const ExitCode code = loop(session, step);
+    run.buckets.finish(device.compute());
+    checkpoints.finish();
+    return code;
+  } catch (const std::exception& error) {
+    failed(error);
+    throw;
   }
-  Session session{.config = config,
-                  .run = run,
-                  .loader = loader,
-                  .validation = validation,
-                  .checkpoints = checkpoints,
-                  .log = log,
-                  .flops = plan.model_flops(),
-                  .peak = peak};
-  const ExitCode code = loop(session, step);
-  checkpoints.finish();
-  return code;
+}
+
+// Tells, ends all ranks. The first to tell ends all: what every rank meets, rank 0 tells.
+[[noreturn]] void end_all_ranks(const World& world, const RunConfig& config, const std::exception& error, ExitCode code) {
+  if (world.rank() > 0) std::this_thread::sleep_for(kPatience);
+  complain(std::string(text("[", Mesh(world.rank(), world.size(), config.parallel).told(), "] ", error.what())));
+  world.abort(code);
 }
 
 }  // namespace
@@ -250,15 +271,20 @@ ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume
   const auto leave = [&](ExitCode code, const char* cause, const std::string& message) {
     if (where.owned) write_exit(where.directory, code, cause, world.rank(), where.step, message);
   };
+  bool told = false;
+  const auto failed = [&](const std::exception& error) {
+    if (std::exchange(told, true)) return;
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const ExitCode code = known != nullptr ? known->code() : ExitCode::internal;
+    leave(code, "error", error.what());
+    if (world.size() > 1) end_all_ranks(world, config, error, code);
+  };
   try {
-    const ExitCode code = run_to_end(config, world, resume, where);
-    leave(code, code == ExitCode::done ? "done" : "signal", "");
+    const ExitCode code = run_to_end(config, world, resume, where, failed);
+    if (world.rank() == 0) leave(code, code == ExitCode::done ? "done" : "signal", "");
     return code;
-  } catch (const Error& error) {
-    leave(error.code(), "error", error.what());
-    throw;
   } catch (const std::exception& error) {
-    leave(ExitCode::internal, "error", error.what());
+    failed(error);
     throw;
   }
 }

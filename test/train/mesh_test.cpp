@@ -1,8 +1,14 @@
 // Training on several ranks: the same model as on one, on any mesh; errors told once.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
+#include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
 
@@ -24,6 +30,17 @@ double difference(const Workplace& place, const std::string& a, const std::strin
     }
   }
   return most;
+}
+
+// The process of one rank, any, whose command line holds this name; 0: there is none.
+pid_t rank_of(const std::string& name) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream in(entry.path() / "cmdline", std::ios::binary);
+    const std::string line{std::istreambuf_iterator<char>(in), {}};
+    if (line.starts_with(TRIREME_BUILD "/trireme") && line.find(name) != std::string::npos)
+      return static_cast<pid_t>(std::stol(entry.path().filename().string()));
+  }
+  return 0;
 }
 
 }  // namespace
@@ -86,6 +103,32 @@ TEST_CASE("ten steps, save, resume, ten steps equal twenty steps, to the bit on 
   std::vector<nlohmann::json> whole = place.metrics("whole"), halves = place.metrics("halves");
   CHECK(whole == halves);
   CHECK(place.differ("whole", "halves") == 0);
+}
+
+TEST_CASE("a rank killed at random moments ends all, and the same command continues to the same bits") {
+  const Workplace place;
+  const auto settings = [](const std::string& name) {
+    return std::vector<std::string>{"train.name=" + name, "train.steps=400", "checkpoint.every=7", "train.microbatch=1",
+                                    "train.eval_every=0"};
+  };
+  succeed(place.train(settings("whole"), 2));
+  // Told from all other processes by its name.
+  const std::string name = "killed-" + std::to_string(getpid());
+  int kills = 0;
+  for (uint64_t attempt = 0; attempt < 5; ++attempt) {
+    Process process(place.scratch.path(), Workplace::arguments(settings(name)), 2);
+    usleep(static_cast<useconds_t>(600000 + philox64(11, attempt) % 500000));
+    const pid_t rank = rank_of(name);
+    const bool one = rank > 0 && kill(rank, SIGKILL) == 0;
+    const Ended ended = process.wait();
+    CHECK((ended.code == 0) == !one);
+    kills += one;
+    if (ended.code == 0) break;
+  }
+  succeed(place.train(settings(name), 2));
+  CHECK(kills > 0);
+  CHECK(place.metrics(name) == place.metrics("whole"));
+  CHECK(place.differ("whole", name) == 0);
 }
 
 TEST_CASE("what is wrong on every rank is told once, and no rank is left behind") {
