@@ -131,6 +131,29 @@ TEST_CASE("a rank killed at random moments ends all, and the same command contin
   CHECK(place.differ("whole", name) == 0);
 }
 
+TEST_CASE("one rank that is asked to stop stops all, with a save and exit code 75") {
+  const Workplace place;
+  const auto settings = [](const std::string& name) {
+    return std::vector<std::string>{"train.name=" + name, "train.steps=300", "checkpoint.every=0", "train.microbatch=1",
+                                    "train.eval_every=0"};
+  };
+  succeed(place.train(settings("whole"), 2));
+  for (const bool by_launcher : {true, false}) {  // mpirun passes SIGUSR1 on; Slurm signals the ranks
+    const std::string name = "stopped-" + std::to_string(getpid()) + (by_launcher ? "-all" : "-one");
+    Process process(place.scratch.path(), Workplace::arguments(settings(name)), 2);
+    while (process.running() && place.lines(name) < 20) usleep(500);
+    by_launcher ? process.signal(SIGUSR1) : void(kill(rank_of(name), SIGTERM));
+    const Ended ended = process.wait();
+    INFO(ended.err << ended.out);
+    CHECK(ended.code == 75);
+    CHECK(nlohmann::json::parse(place.run(name, "exit.json")).at("code") == 75);
+    CHECK(place.lines(name) < 300);
+    succeed(place.train(settings(name), 2));
+    CHECK(place.metrics(name) == place.metrics("whole"));
+    CHECK(place.differ("whole", name) == 0);
+  }
+}
+
 TEST_CASE("what is wrong on every rank is told once, and no rank is left behind") {
   const Workplace place;
   const auto lines_with = [](const std::string& text, const std::string& part) {
