@@ -153,7 +153,7 @@ SaveResult Checkpoints::save(int64_t step, const CheckpointState& state) {
   const std::string mine = ranks_.size() > 1 ? write_manifest(own) : "";
   const std::vector<std::string> parts = gather(ranks_, mine);
   if (ranks_.rank() > 0) {
-    follow_save(state);
+    follow_save(state, own);
     return {.step = step, .digest = ""};
   }
   bool told = false;  // the others, where to write
@@ -167,7 +167,7 @@ SaveResult Checkpoints::save(int64_t step, const CheckpointState& state) {
                       .files = {},
                       .tensors = tensors};
     for (size_t r = 1; r < parts.size(); ++r) add_part(manifest, parse_part(parts[r]));
-    result = lead_save(step, state, manifest, told);
+    result = lead_save(state, own, manifest, told);
   } catch (const std::exception& error) {
     if (!told) broadcast(ranks_, "");
     broadcast(ranks_, error.what());
@@ -179,7 +179,8 @@ SaveResult Checkpoints::save(int64_t step, const CheckpointState& state) {
   return result;
 }
 
-SaveResult Checkpoints::lead_save(int64_t step, const CheckpointState& state, Manifest& manifest, bool& told) {
+SaveResult Checkpoints::lead_save(const CheckpointState& state, const Manifest& own, Manifest& manifest, bool& told) {
+  const int64_t step = manifest.step;
   lease_->check();
   SaveResult result{.step = step, .digest = state_digest(manifest.tensors, manifest.counters)};
   if (already_saved(step, result.digest)) return result;
@@ -188,7 +189,7 @@ SaveResult Checkpoints::lead_save(int64_t step, const CheckpointState& state, Ma
     throw CheckpointError(text("step ", step, " is not saved: no tensor has changed since step ", last_step_));
   const std::string staged = directory_ + "/" + staging_name(step, manifest.save);
   try {
-    result.bytes = stage(staged, manifest, state, told);
+    result.bytes = stage(staged, state, own, manifest, told);
     lease_->check();
     commit_step(io_, directory_, staged, step);
   } catch (...) {
@@ -203,27 +204,25 @@ SaveResult Checkpoints::lead_save(int64_t step, const CheckpointState& state, Ma
 }
 
 // What the other ranks do while rank 0 saves: write where it says, and hear how it ended.
-void Checkpoints::follow_save(const CheckpointState& state) {
-  if (const std::string directory = broadcast(ranks_, ""); !directory.empty()) gather(ranks_, write_part(directory, state));
+void Checkpoints::follow_save(const CheckpointState& state, const Manifest& own) {
+  if (const std::string directory = broadcast(ranks_, ""); !directory.empty()) gather(ranks_, write_part(directory, state, own));
   if (const std::string problem = broadcast(ranks_, ""); !problem.empty()) throw CheckpointError(problem);
 }
 
 // This rank's shard file; as text, what it adds to the manifest, or "!" and why it could not be written.
-std::string Checkpoints::write_part(const std::string& directory, const CheckpointState& state) {
+std::string Checkpoints::write_part(const std::string& directory, const CheckpointState& state, Manifest own) {
   try {
-    Manifest part;
-    if (state.writes && !state.shards.empty()) {
-      part.tensors = describe(state.shards);
-      part.files.push_back(write_shards(io_, directory, static_cast<int>(ranks_.rank()), state.shards, part.tensors));
-    }
-    return write_manifest(part);
+    if (!own.tensors.empty())
+      own.files.push_back(write_shards(io_, directory, static_cast<int>(ranks_.rank()), state.shards, own.tensors));
+    return write_manifest(own);
   } catch (const Error& error) {
     return "!" + std::string(error.what());
   }
 }
 
 // Everything but the last rename: the checkpoint is complete, on disk and re-read under a temporary name. Returns its bytes.
-int64_t Checkpoints::stage(const std::string& directory, Manifest& manifest, const CheckpointState& state, bool& told) {
+int64_t Checkpoints::stage(const std::string& directory, const CheckpointState& state, const Manifest& own, Manifest& manifest,
+                           bool& told) {
   make_directory(io_, directory);
   if (ranks_.size() == 1) {
     manifest.files.push_back(write_shards(io_, directory, 0, state.shards, manifest.tensors));
@@ -232,7 +231,7 @@ int64_t Checkpoints::stage(const std::string& directory, Manifest& manifest, con
     told = true;
     manifest.tensors.clear();
     std::string problems;
-    for (const std::string& part : gather(ranks_, write_part(directory, state)))
+    for (const std::string& part : gather(ranks_, write_part(directory, state, own)))
       part.starts_with("!") ? void(problems += part.substr(1) + "\n") : add_part(manifest, parse_part(part));
     if (!problems.empty()) throw CheckpointError(problems.substr(0, problems.size() - 1));
   }

@@ -76,10 +76,10 @@ class Checkpoints {
 
  private:
   bool already_saved(int64_t step, const std::string& digest);
-  SaveResult lead_save(int64_t step, const CheckpointState& state, Manifest& manifest, bool& told);
-  void follow_save(const CheckpointState& state);
-  int64_t stage(const std::string& directory, Manifest& manifest, const CheckpointState& state, bool& told);
-  std::string write_part(const std::string& directory, const CheckpointState& state);
+  SaveResult lead_save(const CheckpointState& state, const Manifest& own, Manifest& manifest, bool& told);
+  void follow_save(const CheckpointState& state, const Manifest& own);
+  int64_t stage(const std::string& directory, const CheckpointState& state, const Manifest& own, Manifest& manifest, bool& told);
+  std::string write_part(const std::string& directory, const CheckpointState& state, Manifest own);
   void retain(int64_t just_saved);
   bool valid(int64_t step);
   int64_t restore_newest(const std::string& directory, const std::vector<int64_t>& steps, CheckpointState& state);

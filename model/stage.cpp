@@ -4,10 +4,6 @@
 
 namespace trireme {
 
-void StageWeights::declare(const WeightVisitor& visit, const ModelConfig& config) {
-  for (size_t unit = 0; unit < units(config); ++unit) declare_unit(unit, visit, config);
-}
-
 void StageWeights::declare_unit(size_t unit, const WeightVisitor& visit, const ModelConfig& config) {
   blocks.resize(static_cast<size_t>(config.layers));
   if (unit == 0) return embedding.declare(visit, "embedding", config);
@@ -33,7 +29,7 @@ int64_t elements_of(size_t unit, const ModelConfig& config) {
 }  // namespace
 
 std::vector<Tensor> take_units(StageWeights& weights, const ModelConfig& config, Dtype dtype, int64_t parts, Arena& arena,
-                               const std::function<void(const WeightSpec&, Tensor, size_t unit, int64_t begin)>& each) {
+                               const std::function<void(const Parameter&)>& each) {
   std::vector<Tensor> units;
   for (size_t unit = 0; unit < StageWeights::units(config); ++unit) {
     const Tensor all = units.emplace_back(arena.take(dtype, {round_up(elements_of(unit, config), kAlign * parts)}));
@@ -41,7 +37,7 @@ std::vector<Tensor> take_units(StageWeights& weights, const ModelConfig& config,
     const auto visit = [&](Tensor& t, const WeightSpec& spec) {
       t = all.slice(begin, begin + spec.size());
       if (spec.shape.size() == 2) t = t.view({spec.shape[0], spec.shape[1]});
-      each(spec, t, unit, begin);
+      each({.spec = spec, .weight = t, .gradient = {}, .unit = unit, .begin = begin});
       begin = round_up(begin + spec.size(), kAlign);
     };
     weights.declare_unit(unit, visit, config);
@@ -51,9 +47,7 @@ std::vector<Tensor> take_units(StageWeights& weights, const ModelConfig& config,
 
 std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena) {
   std::vector<Parameter> parameters;
-  take_units(weights, config, dtype, 1, arena, [&](const WeightSpec& spec, Tensor t, size_t unit, int64_t begin) {
-    parameters.push_back({.spec = spec, .weight = t, .gradient = {}, .unit = unit, .begin = begin});
-  });
+  take_units(weights, config, dtype, 1, arena, [&](const Parameter& p) { parameters.push_back(p); });
   return parameters;
 }
 
@@ -72,17 +66,12 @@ Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream) {
 
 Stage::Stage(const ModelConfig& config, const PassShape& shape, Arenas& arenas, Stream& stream)
     : config_(config), shape_(shape), temporaries_(arenas.temporaries) {
-  for (const Tensor& all :
-       take_units(weights_, config, shape.dtype, shape.parts, arenas.weights,
-                  [&](const WeightSpec&spec, Tensor t, size_t unit, int64_t begin) {
-                    parameters_.push_back({.spec = spec, .weight = t, .gradient = {}, .unit = unit, .begin = begin});
-                  }))
-    units_.push_back({.weights = all, .gradients = {}});
+  const std::vector<Tensor> all =
+      take_units(weights_, config, shape.dtype, shape.parts, arenas.weights, [&](const Parameter& p) { parameters_.push_back(p); });
   size_t next = 0;
-  const std::vector<Tensor> gradients =
-      take_units(gradients_, config, Dtype::f32, shape.parts, arenas.gradients,
-                 [&](const WeightSpec&, Tensor t, size_t, int64_t) { parameters_[next++].gradient = t; });
-  for (size_t unit = 0; unit < units_.size(); ++unit) units_[unit].gradients = gradients[unit];
+  const std::vector<Tensor> gradients = take_units(gradients_, config, Dtype::f32, shape.parts, arenas.gradients,
+                                                   [&](const Parameter& p) { parameters_[next++].gradient = p.weight; });
+  for (size_t unit = 0; unit < all.size(); ++unit) units_.push_back({.weights = all[unit], .gradients = gradients[unit]});
   rope_ = take_rope(config, arenas.activations, stream);
   saved_.resize(static_cast<size_t>(config.layers));
   for (BlockSaved& saved : saved_) saved.take(arenas.activations, config, shape.rows, shape.context, shape.dtype);

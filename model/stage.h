@@ -13,10 +13,9 @@ struct StageWeights {
   EmbeddingWeights embedding;
   std::vector<BlockWeights> blocks;
   HeadWeights head;
-  // Visits every weight in the order of the forward pass.
-  void declare(const WeightVisitor& visit, const ModelConfig& config);
 
-  // The units in which weights are declared, and whose gradients are done at one moment: the embedding, each block, the head.
+  // The units in which weights are declared, in the order of the forward pass, and whose gradients are done at one moment: the
+  // embedding, each block, the head.
   static size_t units(const ModelConfig& config) { return static_cast<size_t>(config.layers) + 2; }
   void declare_unit(size_t unit, const WeightVisitor& visit, const ModelConfig& config);
 };
@@ -35,9 +34,9 @@ struct Parameter {
 };
 
 // Takes each unit's weights from `arena` as one flat tensor, whose size is a multiple of `parts`; a weight begins at the same
-// element whatever the dtype. Calls each(spec, weight, unit, begin) in the order of the listing.
+// element whatever the dtype. Calls each(parameter), its gradient absent, in the order of the listing.
 std::vector<Tensor> take_units(StageWeights& weights, const ModelConfig& config, Dtype dtype, int64_t parts, Arena& arena,
-                               const std::function<void(const WeightSpec&, Tensor, size_t unit, int64_t begin)>& each);
+                               const std::function<void(const Parameter&)>& each);
 // The same, listed. Gradients are left absent.
 std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena);
 // The table of cosines and sines, [context, D/2, 2] f32, computed by `stream`; absent for gpt2.

@@ -23,18 +23,20 @@ struct AllReduce {
   }
 };
 
+// For check(): `part` is one of as many equal parts of `all` as there are ranks.
+inline void expect_parts(const Comm& comm, const Tensor& all, const Tensor& part) {
+  expect(part, "part", {all.size() / comm.size()});
+  require(part.dtype() == all.dtype() && all.dims() == 1 && all.size() % comm.size() == 0,
+          text(all.shape_text(), " in parts of ", part.shape_text(), " over ", comm.size(), " ranks"));
+}
+
 // part = rank r's r-th part of the sum over ranks of `all`.
 struct ReduceScatter {
   static constexpr auto name = "reduce_scatter";
   Tensor part;  // out  [n / size], flat; it may be this rank's part of `all`
   Tensor all;   // in   [n], flat
   void visit(auto& t) const { t.out(part), t.in(all); }
-  void check(const Comm& comm) const {
-    expect_float(all, "all");
-    expect(part, "part", {all.size() / comm.size()});
-    require(part.dtype() == all.dtype() && all.dims() == 1 && all.size() % comm.size() == 0,
-            text("reduce_scatter of ", all.shape_text(), " over ", comm.size(), " ranks into ", part.shape_text()));
-  }
+  void check(const Comm& comm) const { expect_float(all, "all"), expect_parts(comm, all, part); }
   double sent(const Comm& comm) const { return static_cast<double>(part.bytes()) * static_cast<double>(comm.size() - 1); }
 };
 
@@ -44,11 +46,7 @@ struct AllGather {
   Tensor all;   // out  [n], flat, any dtype
   Tensor part;  // in   [n / size], flat; it may be this rank's part of `all`
   void visit(auto& t) const { t.out(all), t.in(part); }
-  void check(const Comm& comm) const {
-    expect(part, "part", {all.size() / comm.size()});
-    require(part.dtype() == all.dtype() && all.dims() == 1 && all.size() % comm.size() == 0,
-            text("all_gather of ", part.shape_text(), " over ", comm.size(), " ranks into ", all.shape_text()));
-  }
+  void check(const Comm& comm) const { expect_parts(comm, all, part); }
   double sent(const Comm& comm) const { return static_cast<double>(part.bytes()) * static_cast<double>(comm.size() - 1); }
 };
 

@@ -12,6 +12,7 @@
 #include "kernels/device.h"
 #include "parallel/agree.h"
 #include "parallel/collectives.h"
+#include "parallel/mpi_status.h"
 
 namespace trireme {
 namespace {
@@ -19,14 +20,6 @@ namespace {
 constexpr int64_t kScratch = 16 << 20;  // bytes: a piece of each rank's share is exchanged and summed at once. Few and large
                                         // pieces: each is a wait for lanes whose threads share cores with the compute lanes
 constexpr int kTag = 1;
-
-void ok(int status) {
-  if (status == MPI_SUCCESS) return;
-  char message[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(status, message, &length);
-  throw Error("MPI: " + std::string(message, static_cast<size_t>(length)));
-}
 
 // MPI's handles are pointers or ints, as its maker likes.
 MPI_Comm handle(uint64_t group) {

@@ -15,15 +15,8 @@ void add(Actions& actions, ActionKind kind, int64_t microbatch, int64_t chunk = 
   actions.push_back({.kind = kind, .microbatch = microbatch, .chunk = chunk, .slot = 0});
 }
 
-Actions gpipe(const PipelineShape& shape) {
-  Actions actions;
-  for (int64_t i = 0; i < shape.microbatches; ++i) add(actions, ActionKind::forward, i);
-  for (int64_t i = 0; i < shape.microbatches; ++i) add(actions, ActionKind::backward, i);
-  return actions;
-}
-
-Actions one_forward_one_backward(const PipelineShape& shape, int64_t stage) {
-  const int64_t m = shape.microbatches, ahead = std::min(shape.stages - stage, m);
+// One forward and one backward in turn, once `ahead` forwards are done.
+Actions one_forward_one_backward(int64_t m, int64_t ahead) {
   Actions actions;
   for (int64_t i = 0; i < ahead; ++i) add(actions, ActionKind::forward, i);
   for (int64_t i = 0; i < m; ++i) {
@@ -96,10 +89,10 @@ std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape,
   Actions actions;
   switch (schedule) {
     case Schedule::gpipe:
-      actions = gpipe(shape);
+      actions = one_forward_one_backward(shape.microbatches, shape.microbatches);
       break;
     case Schedule::one_f_one_b:
-      actions = one_forward_one_backward(shape, stage);
+      actions = one_forward_one_backward(shape.microbatches, std::min(shape.stages - stage, shape.microbatches));
       break;
     case Schedule::interleaved:
       actions = interleaved(shape, stage);

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "parallel/mpi_status.h"
+
 namespace trireme {
 namespace {
 
@@ -18,16 +20,15 @@ int64_t number_in(const char* variable, const std::string& value) {
   return number;
 }
 
-// Called with MPI's return value; MPI's own handler usually ends the program before.
-void ok(int status) {
-  if (status == MPI_SUCCESS) return;
+}  // namespace
+
+void ok(int mpi_status) {
+  if (mpi_status == MPI_SUCCESS) return;
   char message[MPI_MAX_ERROR_STRING];
   int length = 0;
-  MPI_Error_string(status, message, &length);
+  MPI_Error_string(mpi_status, message, &length);
   throw Error("MPI: " + std::string(message, static_cast<size_t>(length)));
 }
-
-}  // namespace
 
 std::string environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());

@@ -47,8 +47,6 @@ struct Session {
   double flops;                // of the model, a step
   double peak;                 // FLOP/s of products, measured
   int skipped = 0;             // steps in a row without an update
-
-  bool due(int64_t step) const { return config.checkpoint.every > 0 && step % config.checkpoint.every == 0; }
 };
 
 CheckpointState state_of(const RunConfig& config, const Run& run, int64_t step) {
@@ -126,7 +124,7 @@ ExitCode loop(Session& s, int64_t& step) {
     log_step(s, step, result, seconds_since(begin));
     watch_numerics(s, step, result);
     if (step == t.steps || (t.eval_every > 0 && step % t.eval_every == 0)) evaluate_now(s, step);
-    if (s.due(step) || step == t.steps) save_now(s, step, step == t.steps), saved = step;
+    if (s.checkpoints.due(step) || step == t.steps) save_now(s, step, step == t.steps), saved = step;
     s.run.device.freeze();  // from the second step on, nothing is allocated
   }
   if (step > saved) save_now(s, step, true);
