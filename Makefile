@@ -3,9 +3,10 @@
 #   make train    set up, compile, train the quickstart model     make train ARGS="--set train.steps=200"
 #   make test     set up, compile, all tests, then again with address, undefined-behaviour and thread sanitizers
 #   make unit     all tests, without sanitizers
+#   make soak     what takes long: every mesh of up to eight ranks
 #   make bench    speed of the kernels and of a training step on this machine
 #   make check    format, include arrows, warnings                make format   rewrites the sources
-.PHONY: build train test unit bench check format clean
+.PHONY: build train test unit soak bench check format clean
 .DEFAULT_GOAL := build
 
 jobs    := $(shell nproc)
@@ -42,6 +43,9 @@ test:
 
 unit: build
 	$(ctest) build
+
+soak: build
+	OMP_WAIT_POLICY=passive build/test/test_train "[soak]"
 
 bench: build
 	build/trireme bench kernels

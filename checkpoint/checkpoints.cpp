@@ -147,7 +147,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
 
 SaveResult Checkpoints::save(int64_t step, const CheckpointState& state) {
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<TensorEntry> tensors = state.writes ? describe(state.shards) : std::vector<TensorEntry>{};
+  const std::vector<TensorEntry> tensors = describe(state.shards);
   Manifest own;
   own.tensors = tensors;
   const std::string mine = ranks_.size() > 1 ? write_manifest(own) : "";

@@ -24,12 +24,12 @@
 
 namespace trireme {
 
-// What a save writes and a restore fills. Tensors are on Place::cpu; together the shards of a name cover its whole tensor.
+// What a save writes and a restore fills. Tensors are on Place::cpu; together the shards of a name cover its whole tensor: in a
+// save each element once, over all ranks.
 struct CheckpointState {
   std::vector<NamedShard> shards;           // weights under their names, moments as "adam_m/NAME" and "adam_v/NAME"
   std::map<std::string, int64_t> counters;  // "tokens", "data_cursor", "seed", ...
   std::string config;                       // the resolved YAML, UTF-8
-  bool writes = true;                       // false on a rank whose shards another rank holds and saves, too
 };
 
 struct SaveResult {
@@ -40,8 +40,6 @@ struct SaveResult {
 };
 
 enum class Resume { automatic, never };
-
-inline const Comm kAlone;  // one rank
 
 class Checkpoints {
  public:

@@ -165,7 +165,7 @@ void read_shards(const Io& io, const std::string& directory, const Manifest& man
 void read_tensor(const Io& io, const std::string& directory, const Manifest& manifest, const TensorEntry& tensor, Tensor into) {
   const NamedShard shard{.name = tensor.name, .global_shape = tensor.shape, .offset = whole(tensor.shape).offset, .local = into};
   require(into.place() == Place::cpu && into.dtype() == tensor.dtype && box_of(shard).shape == tensor.shape,
-          text("tensor ", tensor.name, " ", shape_text(tensor.dtype, tensor.shape), " read into ", into.shape_text()));
+          text("tensor ", tensor.name, " ", shape_text(tensor.dtype, tensor.shape), " read into ", into));
   ShardFiles files(io, directory, manifest);
   for (const Piece& piece : tensor.pieces) read_part(files, tensor, piece, shard);
 }

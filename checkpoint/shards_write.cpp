@@ -20,7 +20,7 @@ void require_valid(const NamedShard& shard) {
   require(local.place() == Place::cpu && dims > 0, text("shard ", shard.name, " is not in host memory"));
   require(local.data() != nullptr || local.bytes() == 0, text("shard ", shard.name, " has no memory"));
   require(shard.global_shape.size() == dims && shard.offset.size() == dims,
-          text("shard ", shard.name, " of ", local.shape_text(), " is placed in a tensor of ", shard.global_shape.size(), " dims"));
+          text("shard ", shard.name, " of ", local, " is placed in a tensor of ", shard.global_shape.size(), " dims"));
   for (size_t d = 0; d < dims; ++d)
     require(shard.offset[d] >= 0 && shard.offset[d] + local.dim(static_cast<int>(d)) <= shard.global_shape[d],
             text("shard ", shard.name, " leaves its tensor in dim ", d));

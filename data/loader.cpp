@@ -11,6 +11,8 @@ Loader::Loader(const Corpus& corpus, const LoaderOptions& options) : corpus_(cor
           text("replica ", options.replica, " of ", options.replicas));
   require(options.batch >= 1 && options.batch % options.replicas == 0,
           text("a batch of ", options.batch, " for ", options.replicas, " replicas"));
+  require(options.microbatch >= 0 && (options.microbatch == 0 || options.batch / options.replicas % options.microbatch == 0),
+          text("microbatches of ", options.microbatch, " of a batch of ", options.batch, " for ", options.replicas, " replicas"));
   for (Rows& rows : rows_) rows.values.resize(static_cast<size_t>(4 * options.batch / options.replicas * options.context));
   thread_ = std::jthread([this] { read_ahead(); });
 }
@@ -24,18 +26,20 @@ Loader::~Loader() {
 }
 
 void Loader::fill(Rows& rows, int64_t step) const {
-  const int64_t count = options_.batch / options_.replicas, first = options_.replica * count, T = options_.context;
+  const int64_t count = options_.batch / options_.replicas, T = options_.context;
+  const int64_t rows_at_once = options_.microbatch > 0 ? options_.microbatch : count;
   int32_t* const values = rows.values.data();
   const bool padded = corpus_.targets() < corpus_.samples() * T;
   rows.valid = padded ? 0 : options_.batch * T;
   for (int64_t row = 0; row < options_.batch; ++row) {
-    const bool of_mine = first <= row && row < first + count;
+    const int64_t microbatch = row / rows_at_once;
+    const bool of_mine = microbatch % options_.replicas == options_.replica;
     if (!padded && !of_mine) continue;
     const int64_t g = step * options_.batch + row;
     const int64_t sample = permuted(options_.seed, g / corpus_.samples(), g % corpus_.samples(), corpus_.samples());
     if (padded) rows.valid += corpus_.targets(sample);
     if (!of_mine) continue;
-    int32_t* const at = values + (row - first) * T;
+    int32_t* const at = values + (microbatch / options_.replicas * rows_at_once + row % rows_at_once) * T;
     const int64_t plane = count * T;
     corpus_.read(sample, options_.document_mask, options_.restart_positions, at, at + plane, at + 2 * plane, at + 3 * plane);
   }

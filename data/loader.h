@@ -1,8 +1,8 @@
 // Loader: the batches of one replica, read one step ahead on a thread. Its whole state is the number of the step.
 //
-// Sample number g = step * batch + row of the run is sample permuted(seed, g / samples, g % samples) of the corpus; replica r takes
-// the rows [r batch / replicas, (r + 1) batch / replicas) of every step. So the samples of a step do not depend on the number of
-// replicas, each epoch reads every sample once, and a batch may be larger than the corpus.
+// Sample number g = step * batch + row of the run is sample permuted(seed, g / samples, g % samples) of the corpus. The rows of a
+// step are cut into microbatches, which the replicas take in turn: replica r has numbers r, r + replicas, ... So the samples of a
+// step do not depend on the number of replicas, each epoch reads every sample once, and a batch may be larger than the corpus.
 #pragma once
 
 #include <array>
@@ -26,6 +26,7 @@ struct Batch {
 
 struct LoaderOptions {
   int64_t context, batch;
+  int64_t microbatch = 0;  // rows; 0: as many as a replica has
   int replica = 0, replicas = 1;
   uint64_t seed;
   bool document_mask, restart_positions;

@@ -49,6 +49,11 @@ void Ledger::allocate(int64_t bytes, const char* what) {
   bytes_ += bytes;
 }
 
+void Ledger::release(const void* memory, int64_t bytes) noexcept {
+  bytes_ -= bytes;
+  if (order_ != nullptr) order_->forget(memory, bytes);
+}
+
 Workspace::~Workspace() { std::free(data_); }
 
 std::byte* Workspace::reserve(int64_t bytes) {
@@ -68,10 +73,14 @@ Device::Device(Place place, CpuFacts facts)
       compute_(place == Place::none ? Stream(tally_)
                                     : Stream(Cpu{.workspace = &workspace_, .bf16_products = facts_.bf16_products()}, nullptr)) {}
 
-Stream& Device::comm() {
-  if (comm_) return *comm_;
-  if (place_ == Place::none) return comm_.emplace(comm_tally_);
-  return comm_.emplace(Cpu{.workspace = &comm_workspace_, .bf16_products = facts_.bf16_products()}, nullptr, &lane_.emplace());
+Stream& Device::side_lane(size_t number) {
+  SideLane& side = side_lanes_.at(number);
+  if (side.stream) return *side.stream;
+  if (place_ == Place::none) return side.stream.emplace(comm_tally_);
+  Workspace* workspace = number == 0 ? &comm_workspace_ : nullptr;  // messages need none
+  side.stream.emplace(Cpu{.workspace = workspace, .bf16_products = facts_.bf16_products()}, nullptr, &side.lane.emplace());
+  watch_lanes();
+  return *side.stream;
 }
 
 int Device::threads() const { return omp_get_max_threads(); }
@@ -80,13 +89,30 @@ void Device::measure(bool on) {
   tally_.clear();
   if (place_ == Place::none) return;
   compute_ = Stream(compute_.cpu(), on ? &tally_ : nullptr);
+  watch_lanes();
 }
 
-Device open_device(const KernelsConfig& config, int ranks_on_node) {
+void Device::check_order(bool on) {
+  checks_order_ = on && place_ != Place::none;
+  order_.forget_all();  // what happens while it is off is not known to it
+  ledger_.check_order(checks_order_ ? &order_ : nullptr);
+  watch_lanes();
+}
+
+void Device::watch_lanes() {
+  const auto watch = [&](Stream& stream, const std::string& lane) {
+    stream.check_order(checks_order_ ? &order_ : nullptr, checks_order_ ? order_.lane(lane) : 0);
+  };
+  watch(compute_, "compute");
+  for (size_t i = 0; i < side_lanes_.size(); ++i)
+    if (side_lanes_[i].stream) watch(*side_lanes_[i].stream, i == 0 ? "comm" : "pipe(" + std::to_string(i - 1) + ")");
+}
+
+Device open_device(const KernelsConfig& config, int core_sharers) {
   if (config.device == DeviceChoice::cuda)
     throw ConfigError(text("kernels.device = cuda: ", cuda_facts().verdict, "; set kernels.device to cpu or auto"));
   CpuFacts facts = read_cpu_facts();
-  const int64_t threads = config.threads > 0 ? config.threads : std::max(1, facts.cores / std::max(1, ranks_on_node));
+  const int64_t threads = config.threads > 0 ? config.threads : std::max(1, facts.cores / std::max(1, core_sharers));
   omp_set_num_threads(static_cast<int>(threads));
   return Device(Place::cpu, std::move(facts));
 }

@@ -1,6 +1,7 @@
 // Device: the machine a rank computes on, its lanes, its scratch memory and the rule that nothing is allocated after step one.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <optional>
@@ -28,7 +29,8 @@ class Ledger {
  public:
   // Throws Error once frozen; otherwise adds to bytes().
   void allocate(int64_t bytes, const char* what);
-  void release(int64_t bytes) noexcept { bytes_ -= bytes; }
+  void release(const void* memory, int64_t bytes) noexcept;
+  void check_order(OrderChecker* order) { order_ = order; }
   void freeze() { frozen_ = true; }
   void thaw() { frozen_ = false; }
   bool frozen() const { return frozen_; }
@@ -37,6 +39,7 @@ class Ledger {
  private:
   std::atomic<int64_t> bytes_ = 0;  // both: lanes have scratch memory, too
   std::atomic<bool> frozen_ = false;
+  OrderChecker* order_ = nullptr;
 };
 
 // Scratch of CPU kernels: grows until the ledger is frozen; each reserve() invalidates the one before. 64-byte aligned.
@@ -67,18 +70,26 @@ class Device {
   int threads() const;  // of OpenMP, on Place::cpu
   Stream& compute() { return compute_; }
   // The communication lane; on Place::cpu its thread starts with the first call.
-  Stream& comm();
+  Stream& comm() { return side_lane(0); }
+  // Lanes of their own for the messages between the stages of a pipeline, likewise.
+  static constexpr size_t kPipes = 4;
+  Stream& pipe(size_t number) { return side_lane(1 + number); }
   Ledger& ledger() { return ledger_; }
   int64_t workspace_bytes() const { return workspace_.bytes() + comm_workspace_.bytes(); }
   // What ran on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally() { return tally_; }
   Tally& comm_tally() { return comm_tally_; }
   void measure(bool on);  // per-op times on a real place: for `trireme bench`
+  // For tests: from here on, an op that touches what another lane's op has touched, without a wait between them, throws; see
+  // order.h. Copies of streams made before are not watched, nor is Place::none, where tensors have no memory.
+  void check_order(bool on);
   // From here on an allocation through this device throws.
   void freeze() { ledger_.freeze(); }
   void thaw() { ledger_.thaw(); }
 
  private:
+  void watch_lanes();
+
   Place place_;
   CpuFacts facts_;
   Ledger ledger_;
@@ -86,12 +97,19 @@ class Device {
   Tally tally_, comm_tally_;
   Stream compute_;
   Workspace comm_workspace_{ledger_};
-  std::optional<Lane> lane_;
-  std::optional<Stream> comm_;
+  struct SideLane {
+    std::optional<Lane> lane;
+    std::optional<Stream> stream;
+  };
+  Stream& side_lane(size_t number);
+  std::array<SideLane, 1 + kPipes> side_lanes_;
+  OrderChecker order_;
+  bool checks_order_ = false;
 };
 
-// The device the config asks for. Sets OpenMP's number of threads: kernels.threads, or the cores divided by ranks_on_node.
+// The device the config asks for. Sets OpenMP's number of threads: kernels.threads, or this process's cores divided by the ranks
+// that share them.
 // ConfigError when a CUDA device is asked for and cannot run steps.
-Device open_device(const KernelsConfig& config, int ranks_on_node);
+Device open_device(const KernelsConfig& config, int core_sharers);
 
 }  // namespace trireme

@@ -1,7 +1,5 @@
 #include "kernels/lane.h"
 
-#include <chrono>
-
 namespace trireme {
 
 Lane::Lane() : slots_(std::make_unique<std::array<Slot, kSlots>>()), thread_([this] { execute(); }) {}
@@ -37,11 +35,6 @@ void Lane::wait(uint64_t ticket) {
   if (error_) std::rethrow_exception(error_);
 }
 
-void Lane::delay(double seconds) {
-  const std::lock_guard lock(mutex_);
-  delay_ = seconds;
-}
-
 void Lane::execute() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -49,10 +42,8 @@ void Lane::execute() {
     if (pushed_ == done_) return;
     Slot& slot = (*slots_)[done_ % kSlots];
     const bool dropped = error_ != nullptr;
-    const auto pause = std::chrono::duration<double>(delay_);
     lock.unlock();
     std::exception_ptr error;
-    if (pause.count() > 0) std::this_thread::sleep_for(pause);
     try {
       if (!dropped) slot.call(slot.work.data());
     } catch (...) {

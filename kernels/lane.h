@@ -6,6 +6,8 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -39,8 +41,11 @@ class Lane {
   uint64_t pushed() const;  // the last ticket
   // Until this ticket's work is done. Throws what the lane's work has thrown.
   void wait(uint64_t ticket);
-  // For tests of overlap: from here on each piece of work takes this much longer.
-  void delay(double seconds);
+  // For tests of overlap: how much longer each collective takes from here on; they call dawdle().
+  void delay(double seconds) { delay_ = seconds; }
+  void dawdle() const {
+    if (delay_ > 0) std::this_thread::sleep_for(std::chrono::duration<double>(delay_));
+  }
 
  private:
   static constexpr size_t kBytes = 768, kSlots = 256;
@@ -56,7 +61,7 @@ class Lane {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t pushed_ = 0, done_ = 0;
-  double delay_ = 0;
+  std::atomic<double> delay_ = 0;
   bool closing_ = false;
   std::exception_ptr error_;
   std::thread thread_;  // last: it starts when all else stands

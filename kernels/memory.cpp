@@ -17,15 +17,15 @@ Buffer::Buffer(Device& device, int64_t bytes, const char* what) : ledger_(device
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
   munmap(data_, static_cast<size_t>(bytes_));
-  ledger_.release(bytes_);
+  ledger_.release(data_, bytes_);
 }
 
 Tensor Arena::take(Dtype dtype, std::initializer_list<int64_t> shape) {
   Tensor sized(nullptr, dtype, Place::none, shape);
   const int64_t begin = used_;
   const int64_t bytes = (sized.bytes() + kAlign - 1) / kAlign * kAlign;
-  require(bytes <= capacity() - begin, text("arena ", name_, " is full: ", sized.shape_text(), " needs ", bytes, " bytes, ",
-                                            capacity() - begin, " of ", capacity(), " are left"));
+  require(bytes <= capacity() - begin, text("arena ", name_, " is full: ", sized, " needs ", bytes, " bytes, ", capacity() - begin,
+                                            " of ", capacity(), " are left"));
   used_ = begin + bytes;
   peak_ = std::max(peak_, used_);
   return Tensor(buffer_.data() == nullptr ? nullptr : buffer_.data() + begin, dtype, buffer_.place(), shape);

@@ -15,33 +15,36 @@
 
 namespace trireme {
 
-// Walks an op's tensors: all on the lane's place, none null; adds up the bytes it moves.
+// Walks an op's tensors: all on the lane's place, none null; adds up the bytes it moves, and tells the OrderChecker, if there is
+// one.
 class Door {
  public:
   Door(const Stream& stream, const char* op, std::source_location at) : stream_(stream), op_(op), at_(at) {}
 
   template <class... Tensors>
   void in(const Tensors&... tensors) {
-    (pass(tensors, 1), ...);
+    (pass(tensors, 1, &OrderChecker::read), ...);
   }
   template <class... Tensors>
   void out(const Tensors&... tensors) {
-    (pass(tensors, 1), ...);
+    (pass(tensors, 1, &OrderChecker::write), ...);
   }
   template <class... Tensors>
   void add(const Tensors&... tensors) {
-    (pass(tensors, 2), ...);
+    (pass(tensors, 2, &OrderChecker::write), ...);
   }
 
   double bytes() const { return bytes_; }
 
  private:
-  void pass(const Tensor& t, int times) {
+  void pass(const Tensor& t, int times, void (OrderChecker::*use)(const OrderChecker::Access&)) {
     if (!t.present()) return;
     require(t.place() == stream_.place(),
             text(op_, ": a tensor of place ", name_of(t.place()), " on a lane of place ", name_of(stream_.place())), at_);
     require(t.data() != nullptr || t.place() == Place::none || t.size() == 0, text(op_, ": a tensor without memory"), at_);
     bytes_ += static_cast<double>(times * t.bytes());
+    if (OrderChecker* order = stream_.order())
+      (order->*use)({.lane = stream_.order_lane(), .op = op_, .at = at_, .data = t.data(), .bytes = t.bytes()});
   }
 
   const Stream& stream_;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/lane.h"
+#include "kernels/order.h"
 #include "kernels/tensor.h"
 
 namespace trireme {
@@ -35,6 +36,7 @@ struct Cpu {
 struct Event {
   Lane* lane = nullptr;  // absent: the moment has passed
   uint64_t ticket = 0;
+  OrderChecker::Moment moment{};
 };
 
 class Stream {
@@ -47,9 +49,19 @@ class Stream {
   Tally* tally() const { return tally_; }
   Lane* lane() const { return lane_; }
 
-  Event record() const { return {.lane = lane_, .ticket = lane_ != nullptr ? lane_->pushed() : 0}; }
+  // Of tests: what this stream is handed from here on is checked, as work of this lane of the checker; nullptr: no longer.
+  void check_order(OrderChecker* order, size_t lane) { order_ = order, order_lane_ = lane; }
+  OrderChecker* order() const { return order_; }
+  size_t order_lane() const { return order_lane_; }
+
+  Event record() const {
+    return {.lane = lane_,
+            .ticket = lane_ != nullptr ? lane_->pushed() : 0,
+            .moment = order_ != nullptr ? order_->record(order_lane_) : OrderChecker::Moment{}};
+  }
   // What is handed to this stream from here on begins after the event. A stream without a lane of its own waits here.
   void wait(const Event& event) const {
+    if (order_ != nullptr) order_->wait(order_lane_, event.moment);
     if (event.lane == nullptr || event.lane == lane_) return;
     execute([event] { event.lane->wait(event.ticket); });
   }
@@ -67,6 +79,8 @@ class Stream {
   Cpu cpu_;
   Tally* tally_;
   Lane* lane_ = nullptr;
+  OrderChecker* order_ = nullptr;
+  size_t order_lane_ = 0;
 };
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <ostream>
 #include <source_location>
 #include <string>
 
@@ -77,13 +78,12 @@ class Tensor {
   // The same elements under another shape.
   Tensor view(std::initializer_list<int64_t> shape, std::source_location at = std::source_location::current()) const {
     Tensor t(data_, dtype_, place_, shape);
-    require(t.size() == size(), text("view of ", t.shape_text(), " on ", shape_text()), at);
+    require(t.size() == size(), text("view of ", t, " on ", *this), at);
     return t;
   }
   // Rows [begin, end) of the first dim.
   Tensor slice(int64_t begin, int64_t end, std::source_location at = std::source_location::current()) const {
-    require(present() && 0 <= begin && begin <= end && end <= shape_[0], text("slice [", begin, ", ", end, ") of ", shape_text()),
-            at);
+    require(present() && 0 <= begin && begin <= end && end <= shape_[0], text("slice [", begin, ", ", end, ") of ", *this), at);
     Tensor t = *this;
     t.shape_[0] = end - begin;
     const int64_t row = shape_[0] == 0 ? 0 : size() / shape_[0];
@@ -98,10 +98,11 @@ class Tensor {
       if (i >= dims_ || shape_[i++] != n) return false;
     return i == dims_;
   }
-  std::string shape_text() const {
-    std::string s = std::string(name_of(dtype_)) + "[";
-    for (int i = 0; i < dims_; ++i) s += (i ? ", " : "") + std::to_string(shape_[i]);
-    return s + "]";
+  // Such as f32[2, 3].
+  friend std::ostream& operator<<(std::ostream& out, const Tensor& t) {
+    out << name_of(t.dtype_) << '[';
+    for (int i = 0; i < t.dims_; ++i) out << (i > 0 ? ", " : "") << t.shape_[static_cast<size_t>(i)];
+    return out << ']';
   }
 
  private:
@@ -119,15 +120,15 @@ inline void expect(const Tensor& t, const char* name, std::initializer_list<int6
     return;
   std::string wanted;
   for (const int64_t n : shape) wanted += (wanted.empty() ? "" : ", ") + std::to_string(n);
-  throw Error(text(name, " is ", t.shape_text(), ", expected [", wanted, "]"), at);
+  throw Error(text(name, " is ", t, ", expected [", wanted, "]"), at);
 }
 inline void expect(const Tensor& t, const char* name, Dtype dtype, std::initializer_list<int64_t> shape,
                    std::source_location at = std::source_location::current()) {
   expect(t, name, shape, at);
-  require(t.dtype() == dtype, text(name, " is ", t.shape_text(), ", expected dtype ", name_of(dtype)), at);
+  require(t.dtype() == dtype, text(name, " is ", t, ", expected dtype ", name_of(dtype)), at);
 }
 inline void expect_float(const Tensor& t, const char* name, std::source_location at = std::source_location::current()) {
-  require(t.dtype() != Dtype::i32, text(name, " is ", t.shape_text(), ", expected f32 or bf16"), at);
+  require(t.dtype() != Dtype::i32, text(name, " is ", t, ", expected f32 or bf16"), at);
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #include "model/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/ops/attention.h"
@@ -31,28 +32,47 @@ Views attention_views(const Pass& pass, const AttentionSaved& saved) {
 
 }  // namespace
 
-void AttentionWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config) {
-  const int64_t q = config.q_width(), kv = config.kv_width();
-  visit(
-      qkv,
-      {.name = name + ".", .shape = {q + 2 * kv, config.width}, .init = Init::normal, .pieces = {{"q", q}, {"k", kv}, {"v", kv}}});
+void AttentionWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const Shard& shard) {
+  const ModelConfig local = shard_config(config, shard.count);
+  const int64_t q = local.q_width(), kv = local.kv_width();
+  // Shards that share a key-value head follow each other; the first of them counts.
+  const int64_t sharing = std::max<int64_t>(1, shard.count / config.kv_heads);
+  const int64_t first_kv = shard.index / sharing * kv;
+  const auto pieces = [&](const std::string& end) {
+    const bool copy = shard.index % sharing != 0;
+    return std::vector<WeightPiece>{{.name = "q" + end, .rows = q, .first = shard.index * q, .all = config.q_width()},
+                                    {.name = "k" + end, .rows = kv, .first = first_kv, .all = config.kv_width(), .copy = copy},
+                                    {.name = "v" + end, .rows = kv, .first = first_kv, .all = config.kv_width(), .copy = copy}};
+  };
+  visit(qkv, {.name = name + ".", .shape = {q + 2 * kv, config.width}, .init = Init::normal, .pieces = pieces("")});
   if (config.family == Family::gpt2 || config.qkv_bias)
-    visit(
-        qkv_bias,
-        {.name = name + ".", .shape = {q + 2 * kv}, .init = Init::zero, .pieces = {{"q_bias", q}, {"k_bias", kv}, {"v_bias", kv}}});
-  if (config.qk_norm) {
-    visit(q_gain, {.name = name + ".q_gain", .shape = {config.head_size}, .init = Init::one});
-    visit(k_gain, {.name = name + ".k_gain", .shape = {config.head_size}, .init = Init::one});
-  }
-  visit(out, {.name = name + ".out", .shape = {config.width, q}, .init = Init::residual});
-  if (config.family == Family::gpt2) visit(out_bias, {.name = name + ".out_bias", .shape = {config.width}, .init = Init::zero});
+    visit(qkv_bias, {.name = name + ".", .shape = {q + 2 * kv}, .init = Init::zero, .pieces = pieces("_bias")});
+  visit(out, {.name = name + ".out",
+              .shape = {config.width, q},
+              .init = Init::residual,
+              .pieces = {},
+              .first_col = shard.index * q,
+              .all_cols = config.q_width()});
+  if (config.family == Family::gpt2 && shard.index == 0)
+    visit(out_bias, {.name = name + ".out_bias", .shape = {config.width}, .init = Init::zero});
+}
+
+void HeadNormWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config) {
+  if (!config.qk_norm) return;
+  const auto spec = [&](const char* gain) {
+    return WeightSpec{.name = name + gain, .shape = {config.head_size}, .init = Init::one, .pieces = {}, .shared = Shared::heads};
+  };
+  visit(q_gain, spec(".q_gain"));
+  visit(k_gain, spec(".k_gain"));
 }
 
 void AttentionSaved::take(Arena& arena, const ModelConfig& config, int64_t rows, int64_t context, Dtype dtype) {
   const int64_t n = rows * context, h = config.heads, kv = config.kv_heads, d = config.head_size;
-  q = arena.take(dtype, {n, h, d});
-  k = arena.take(dtype, {n, kv, d});
-  v = arena.take(dtype, {n, kv, d});
+  dqkv = arena.take(dtype, {n, (h + 2 * kv) * d});
+  const Tensor all = dqkv.view({dqkv.size()});
+  q = all.slice(0, n * h * d).view({n, h, d});
+  k = all.slice(n * h * d, n * (h + kv) * d).view({n, kv, d});
+  v = all.slice(n * (h + kv) * d, all.size()).view({n, kv, d});
   if (config.qk_norm) {
     q_raw = arena.take(dtype, {n, h, d});
     k_raw = arena.take(dtype, {n, kv, d});
@@ -63,7 +83,8 @@ void AttentionSaved::take(Arena& arena, const ModelConfig& config, int64_t rows,
   lse = arena.take(Dtype::f32, {rows, h, context});
 }
 
-void attention_forward(Pass& pass, const AttentionWeights& weights, const AttentionSaved& saved, Tensor x, Tensor y) {
+void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm, const AttentionSaved& saved,
+                       Tensor x, Tensor y) {
   const Frame frame(pass.temporaries);
   const bool qk_norm = pass.config.qk_norm;
   const float eps = static_cast<float>(pass.config.norm_eps);
@@ -80,11 +101,9 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const Attent
   // 3. QK-norm
   if (qk_norm) {
     run(pass.stream,
-        RmsNormForward{
-            .y = heads(saved.q), .inv_rms = saved.q_inverse, .x = heads(saved.q_raw), .gain = weights.q_gain, .eps = eps});
+        RmsNormForward{.y = heads(saved.q), .inv_rms = saved.q_inverse, .x = heads(saved.q_raw), .gain = norm.q_gain, .eps = eps});
     run(pass.stream,
-        RmsNormForward{
-            .y = heads(saved.k), .inv_rms = saved.k_inverse, .x = heads(saved.k_raw), .gain = weights.k_gain, .eps = eps});
+        RmsNormForward{.y = heads(saved.k), .inv_rms = saved.k_inverse, .x = heads(saved.k_raw), .gain = norm.k_gain, .eps = eps});
     run(pass.stream, Rotate{.x = saved.q, .positions = pass.batch.positions, .table = pass.rope});
     run(pass.stream, Rotate{.x = saved.k, .positions = pass.batch.positions, .table = pass.rope});
   }
@@ -102,14 +121,14 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const Attent
   linear_forward(pass, weights.out, weights.out_bias, saved.mixed, y);
 }
 
-void attention_backward(Pass& pass, const AttentionWeights& weights, AttentionWeights& gradients, const AttentionSaved& saved,
-                        Tensor x, Tensor dy, Tensor dx) {
+void attention_backward_input(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm,
+                              HeadNormWeights& norm_gradients, const AttentionSaved& saved, Tensor dy, Tensor dx) {
   const Frame frame(pass.temporaries);
   const bool qk_norm = pass.config.qk_norm;
   const int64_t n = pass.size(), h = pass.config.heads, kv = pass.config.kv_heads, d = pass.config.head_size;
   // 5.
   Tensor dmixed = pass.temporary(h * d);
-  linear_backward(pass, weights.out, gradients.out, gradients.out_bias, saved.mixed, dy, dmixed);
+  linear_backward_input(pass, weights.out, dy, dmixed);
   // 4.
   Tensor dq = pass.temporaries.take(pass.dtype, {n, h, d});
   Tensor dk = pass.temporaries.take(pass.dtype, {n, kv, d});
@@ -133,25 +152,34 @@ void attention_backward(Pass& pass, const AttentionWeights& weights, AttentionWe
     run(pass.stream, Rotate{.x = dk, .positions = pass.batch.positions, .table = pass.rope, .backward = true});
     run(pass.stream, Rotate{.x = dq, .positions = pass.batch.positions, .table = pass.rope, .backward = true});
     run(pass.stream, RmsNormBackward{.dx = heads(dk),
-                                     .dgain = gradients.k_gain,
+                                     .dgain = norm_gradients.k_gain,
                                      .dy = heads(dk),
                                      .x = heads(saved.k_raw),
-                                     .gain = weights.k_gain,
+                                     .gain = norm.k_gain,
                                      .inv_rms = saved.k_inverse});
     run(pass.stream, RmsNormBackward{.dx = heads(dq),
-                                     .dgain = gradients.q_gain,
+                                     .dgain = norm_gradients.q_gain,
                                      .dy = heads(dq),
                                      .x = heads(saved.q_raw),
-                                     .gain = weights.q_gain,
+                                     .gain = norm.q_gain,
                                      .inv_rms = saved.q_inverse});
   }
   // 2.
-  Tensor dqkv = pass.temporary((h + 2 * kv) * d);
-  run(pass.stream,
-      SplitHeadsBackward{
-          .dqkv = dqkv, .dq = dq, .dk = dk, .dv = dv, .positions = pass.batch.positions, .table = qk_norm ? Tensor{} : pass.rope});
+  run(pass.stream, SplitHeadsBackward{.dqkv = saved.dqkv,
+                                      .dq = dq,
+                                      .dk = dk,
+                                      .dv = dv,
+                                      .positions = pass.batch.positions,
+                                      .table = qk_norm ? Tensor{} : pass.rope});
   // 1.
-  linear_backward(pass, weights.qkv, gradients.qkv, gradients.qkv_bias, x, dqkv, dx);
+  linear_backward_input(pass, weights.qkv, saved.dqkv, dx);
+}
+
+void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved, Tensor x, Tensor dy) {
+  // 5.
+  linear_backward_weight(pass, gradients.out, gradients.out_bias, saved.mixed, dy);
+  // 1.
+  linear_backward_weight(pass, gradients.qkv, gradients.qkv_bias, x, saved.dqkv);
 }
 
 }  // namespace trireme

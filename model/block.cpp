@@ -1,40 +1,175 @@
 #include "model/block.h"
 
+#include "kernels/ops/fill.h"
+#include "model/shard_sum.h"
+
 namespace trireme {
 
-void BlockWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config) {
+void BlockWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config,
+                           const TensorParallel& tensor) {
   attention_norm.declare(visit, name + ".attention_norm", config);
-  attention.declare(visit, name + ".attention", config);
   mlp_norm.declare(visit, name + ".mlp_norm", config);
-  mlp.declare(visit, name + ".mlp", config);
+  head_norm.declare(visit, name + ".attention", config);
+  attention.resize(static_cast<size_t>(tensor.mine));
+  mlp.resize(static_cast<size_t>(tensor.mine));
+  for (size_t i = 0; i < mlp.size(); ++i) {
+    const Shard shard = tensor.shard(static_cast<int64_t>(i));
+    attention[i].declare(visit, name + ".attention", config, shard);
+    mlp[i].declare(visit, name + ".mlp", config, shard);
+  }
 }
 
-void BlockSaved::take(Arena& arena, const ModelConfig& config, int64_t rows, int64_t context, Dtype dtype) {
-  attention_norm.take(arena, config, rows * context, dtype);
-  attention.take(arena, config, rows, context, dtype);
-  mlp_norm.take(arena, config, rows * context, dtype);
-  mlp.take(arena, config, rows * context, dtype);
+namespace {
+
+// The gradients of the gains: in one listing for the walk that takes them and the one that adds them.
+void for_gains(BlockSaved& saved, const ModelConfig& config, const WeightVisitor& visit) {
+  saved.dattention_norm.declare(visit, "", config);
+  saved.dmlp_norm.declare(visit, "", config);
+  saved.dhead_norm.declare(visit, "", config);
+}
+
+}  // namespace
+
+void BlockSaved::take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape) {
+  const int64_t size = shape.rows * shape.context, own = size / tensor.row_parts();
+  attention.resize(static_cast<size_t>(tensor.mine));
+  mlp.resize(static_cast<size_t>(tensor.mine));
+  attention_norm.take(arena, config, own, shape.dtype);
+  for (AttentionSaved& saved : attention) saved.take(arena, config, shape.rows, shape.context, shape.dtype);
+  mlp_norm.take(arena, config, own, shape.dtype);
+  for (MlpSaved& saved : mlp) saved.take(arena, config, size, shape.dtype);
+  if (!shape.halves) return;
+  int64_t count = 0, at = 0;
+  for_gains(*this, config, [&](Tensor&, const WeightSpec& spec) { count += spec.size(); });
+  gains = arena.take(Dtype::f32, {count});
+  for_gains(*this, config, [&](Tensor& t, const WeightSpec& spec) { t = gains.slice(at, at + spec.size()), at += spec.size(); });
 }
 
 Residual block_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta) {
   // 1. attention on the normalised stream
   norm_forward(pass, weights.attention_norm, saved.attention_norm, in);
-  attention_forward(pass, weights.attention, saved.attention, saved.attention_norm.y, delta);
+  {
+    const Frame frame(pass.temporaries);
+    const Tensor x = gather_rows(pass, saved.attention_norm.y);
+    ShardSum sum(pass, delta);
+    for (size_t i = 0; i < weights.attention.size(); ++i)
+      attention_forward(pass, weights.attention[i], weights.head_norm, saved.attention[i], x, sum.part(static_cast<int64_t>(i)));
+    sum.finish();
+  }
   // 2. MLP on the normalised stream
   norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.attention_norm.sum, .delta = delta});
-  mlp_forward(pass, weights.mlp, saved.mlp, saved.mlp_norm.y, delta);
+  {
+    const Frame frame(pass.temporaries);
+    const Tensor x = gather_rows(pass, saved.mlp_norm.y);
+    ShardSum sum(pass, delta);
+    for (size_t i = 0; i < weights.mlp.size(); ++i)
+      mlp_forward(pass, weights.mlp[i], saved.mlp[i], x, sum.part(static_cast<int64_t>(i)));
+    sum.finish();
+  }
   return {.x = saved.mlp_norm.sum, .delta = delta};
 }
 
-void block_backward(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Tensor d) {
+namespace {
+
+// The gradients of QK-norm's gains come from every shard: summed in place, or shard by shard where the sum's order is to be exact.
+class HeadNormSum {
+ public:
+  HeadNormSum(Pass& pass, const HeadNormWeights& gradients) : pass_(pass), gradients_(gradients) {
+    if (!pass.tensor.exact || !gradients.q_gain) return;
+    parts_ = pass.temporaries.take(Dtype::f32, {2, pass.tensor.mine, pass.config.head_size});
+    run(pass.stream, Fill{.x = parts_});
+  }
+  HeadNormWeights part(size_t shard) const {
+    if (!parts_) return gradients_;
+    const auto row = [&](int64_t which) {
+      const auto i = static_cast<int64_t>(shard);
+      return all(which).slice(i, i + 1).view({pass_.config.head_size});
+    };
+    return {.q_gain = row(0), .k_gain = row(1)};
+  }
+  void finish() {
+    if (!parts_) return;
+    run(pass_.stream, SumParts{.y = gradients_.q_gain, .parts = all(0), .accumulate = true});
+    run(pass_.stream, SumParts{.y = gradients_.k_gain, .parts = all(1), .accumulate = true});
+  }
+
+ private:
+  Tensor all(int64_t which) const { return parts_.slice(which, which + 1).view({pass_.tensor.mine, pass_.config.head_size}); }
+  Pass& pass_;
+  HeadNormWeights gradients_;
+  Tensor parts_;  // [2, mine, D] f32
+};
+
+// The gradients that the first half of backward makes: where they belong, or beside the activations until the second half.
+struct Gains {
+  NormWeights attention_norm, mlp_norm;
+  HeadNormWeights head_norm;
+};
+
+void attention_half(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Gains& to, Tensor dy,
+                    Backward which) {
   const Frame frame(pass.temporaries);
-  Tensor dnorm = pass.temporary(pass.config.width);
+  const Tensor dall = gather_rows(pass, dy);
+  if (which != Backward::weight) {
+    const Frame inner(pass.temporaries);
+    const Tensor dnorm = pass.own_temporary(pass.config.width);
+    ShardSum sum(pass, dnorm);
+    HeadNormSum gains(pass, to.head_norm);
+    for (size_t i = 0; i < saved.attention.size(); ++i) {
+      HeadNormWeights part = gains.part(i);
+      attention_backward_input(pass, weights.attention[i], weights.head_norm, part, saved.attention[i], dall,
+                               sum.part(static_cast<int64_t>(i)));
+    }
+    sum.finish();
+    gains.finish();
+    norm_backward(pass, weights.attention_norm, to.attention_norm, saved.attention_norm, dnorm, dy);
+  }
+  if (which != Backward::input) {
+    const Tensor x = gather_rows(pass, saved.attention_norm.y);
+    for (size_t i = 0; i < saved.attention.size(); ++i)
+      attention_backward_weight(pass, gradients.attention[i], saved.attention[i], x, dall);
+  }
+}
+
+void mlp_half(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Gains& to, Tensor dy,
+              Backward which) {
+  const Frame frame(pass.temporaries);
+  const Tensor dall = gather_rows(pass, dy);
+  if (which != Backward::weight) {
+    const Frame inner(pass.temporaries);
+    const Tensor dnorm = pass.own_temporary(pass.config.width);
+    ShardSum sum(pass, dnorm);
+    for (size_t i = 0; i < saved.mlp.size(); ++i)
+      mlp_backward_input(pass, weights.mlp[i], saved.mlp[i], dall, sum.part(static_cast<int64_t>(i)));
+    sum.finish();
+    norm_backward(pass, weights.mlp_norm, to.mlp_norm, saved.mlp_norm, dnorm, dy);
+  }
+  if (which != Backward::input) {
+    const Tensor x = gather_rows(pass, saved.mlp_norm.y);
+    for (size_t i = 0; i < saved.mlp.size(); ++i) mlp_backward_weight(pass, gradients.mlp[i], saved.mlp[i], x, dall);
+  }
+}
+
+}  // namespace
+
+void block_backward(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Tensor dy,
+                    Backward which) {
+  Gains to{gradients.attention_norm, gradients.mlp_norm, gradients.head_norm};
+  if (which == Backward::input) {
+    to = {saved.dattention_norm, saved.dmlp_norm, saved.dhead_norm};
+    run(pass.stream, Fill{.x = saved.gains});
+  }
   // 2.
-  mlp_backward(pass, weights.mlp, gradients.mlp, saved.mlp, saved.mlp_norm.y, d, dnorm);
-  norm_backward(pass, weights.mlp_norm, gradients.mlp_norm, saved.mlp_norm, dnorm, d, false);
-  // 1.
-  attention_backward(pass, weights.attention, gradients.attention, saved.attention, saved.attention_norm.y, d, dnorm);
-  norm_backward(pass, weights.attention_norm, gradients.attention_norm, saved.attention_norm, dnorm, d, false);
+  mlp_half(pass, weights, gradients, saved, to, dy, which);
+  // 1. the gradient of the stream between the two is where the stream was
+  attention_half(pass, weights, gradients, saved, to, saved.mlp_norm.sum, which);
+  if (which != Backward::weight) return;
+  for (const auto& [gradient, part] :
+       {std::pair(to.attention_norm.gain, saved.dattention_norm.gain),
+        std::pair(to.attention_norm.bias, saved.dattention_norm.bias), std::pair(to.mlp_norm.gain, saved.dmlp_norm.gain),
+        std::pair(to.mlp_norm.bias, saved.dmlp_norm.bias), std::pair(to.head_norm.q_gain, saved.dhead_norm.q_gain),
+        std::pair(to.head_norm.k_gain, saved.dhead_norm.k_gain)})
+    if (gradient) run(pass.stream, Add{.y = gradient, .a = gradient, .b = part});
 }
 
 }  // namespace trireme

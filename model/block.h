@@ -7,25 +7,41 @@
 
 namespace trireme {
 
+// What all shards share first, then this rank's shards.
 struct BlockWeights {
-  NormWeights attention_norm;
-  AttentionWeights attention;
-  NormWeights mlp_norm;
-  MlpWeights mlp;
-  void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config);
+  NormWeights attention_norm, mlp_norm;
+  HeadNormWeights head_norm;
+  std::vector<AttentionWeights> attention;
+  std::vector<MlpWeights> mlp;
+  void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const TensorParallel& tensor);
 };
 
 struct BlockSaved {
   NormSaved attention_norm;
-  AttentionSaved attention;
+  std::vector<AttentionSaved> attention;
   NormSaved mlp_norm;
-  MlpSaved mlp;
-  void take(Arena& arena, const ModelConfig& config, int64_t rows, int64_t context, Dtype dtype);
+  std::vector<MlpSaved> mlp;
+  // Between the halves of backward: the gradients that the first half makes on its way. [C] or [D] each, f32
+  Tensor gains;  // all of them, flat
+  NormWeights dattention_norm, dmlp_norm;
+  HeadNormWeights dhead_norm;
+  struct Shape {
+    int64_t rows, context;
+    Dtype dtype;
+    bool halves = false;
+  };
+  // config: of one shard.
+  void take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape);
 };
 
-// The stream after the block. `delta` [N, C] is memory for the pending addend; it may be in.delta.
+// The two halves of backward. The second may follow any time later: what it reads stays in the saved activations and in dy.
+enum class Backward { whole, input, weight };
+
+// The stream after the block. `delta` [own, C] is memory for the pending addend; it may be in.delta.
 Residual block_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta);
-// d [N, C]: in, the gradient of the stream after the block; out, of the stream before it. Adds to gradients.
-void block_backward(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Tensor d);
+// From dy [own, C], the gradient of the stream after the block: saved.attention_norm.sum becomes that of the stream before it. Adds
+// to gradients.
+void block_backward(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Tensor dy,
+                    Backward which);
 
 }  // namespace trireme

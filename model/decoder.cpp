@@ -44,20 +44,21 @@ void Decoder::feed_chunk(Stream& stream, std::span<const int32_t> tokens) {
   for (size_t i = 0; i < k_.size(); ++i) {
     const Frame layer(temporaries_);
     BlockSaved saved;
-    saved.take(temporaries_, config_, 1, n, dtype_);
+    saved.take(temporaries_, config_, kWhole, {.rows = 1, .context = n, .dtype = dtype_});
     // The stream enters in x and leaves in `next`; the layer's other memory is given back.
     if (i == 0) saved.attention_norm.sum = x;
     saved.mlp_norm.sum = i % 2 == 0 ? next : x;
-    saved.attention.k = k_[i].slice(length_, end);
-    saved.attention.v = v_[i].slice(length_, end);
-    saved.attention.cached_k = k_[i].slice(0, end).view({1, end, config_.kv_heads, config_.head_size});
-    saved.attention.cached_v = v_[i].slice(0, end).view({1, end, config_.kv_heads, config_.head_size});
+    AttentionSaved& attention = saved.attention.front();
+    attention.k = k_[i].slice(length_, end);
+    attention.v = v_[i].slice(length_, end);
+    attention.cached_k = k_[i].slice(0, end).view({1, end, config_.kv_heads, config_.head_size});
+    attention.cached_v = v_[i].slice(0, end).view({1, end, config_.kv_heads, config_.head_size});
     residual = block_forward(pass, weights_.blocks[i], saved, residual, delta);
   }
   NormSaved last;
   last.take(temporaries_, config_, n, dtype_);
   norm_forward(pass, weights_.head.norm, last, residual);
-  head_logits(pass, weights_.head, last.y.slice(n - 1, n), logits_);
+  head_logits(pass, weights_.head, 0, last.y.slice(n - 1, n), logits_);
   length_ = end;
 }
 

@@ -5,6 +5,9 @@
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/fill.h"
 #include "kernels/ops/matmul.h"
+#include "model/embedding.h"
+#include "model/shard_sum.h"
+#include "parallel/collectives.h"
 
 namespace trireme {
 namespace {
@@ -13,34 +16,82 @@ constexpr int64_t kChunkBytes = 128 << 20;
 
 struct Chunk {
   int64_t begin, end;
-  Tensor logits, lse, targets;  // [n, V] f32, [n] f32, [n] i32
+  Tensor logits, lse, targets;  // [mine n, V] f32: one shard's after the other; [n] f32, [n] i32
+  Tensor logits_of(int64_t shard) const { return logits.slice(shard * (end - begin), (shard + 1) * (end - begin)); }
 };
 
-// Computes each chunk's logits and losses, hands it to `then`, and adds the losses up.
+VocabRange range_of(const Pass& pass, int64_t shard) {
+  const int64_t rows = pass.config.vocab, first = std::min((pass.tensor.first + shard) * rows, pass.vocab);
+  return {.first = first, .valid = std::min(rows, pass.vocab - first)};
+}
+
+// The losses [n] of a chunk whose logits are there, and its lse.
+void chunk_loss(Pass& pass, const Chunk& chunk, Tensor losses) {
+  const TensorParallel& tensor = pass.tensor;
+  const float z_loss = static_cast<float>(pass.config.z_loss);
+  if (tensor.count == 1)
+    return run(
+        pass.stream,
+        CrossEntropyForward{.loss = losses, .lse = chunk.lse, .logits = chunk.logits, .targets = chunk.targets, .z_loss = z_loss});
+  const Frame frame(pass.temporaries);
+  const int64_t n = chunk.end - chunk.begin;
+  const bool alone = tensor.ranks->size() == 1;
+  const Tensor top = pass.temporaries.take(Dtype::f32, {n});
+  const Tensor parts = pass.temporaries.take(Dtype::f32, {tensor.mine * 2, n});
+  const Tensor sums = parts.slice(0, 2);
+  for (int64_t i = 0; i < tensor.mine; ++i)
+    run(pass.stream, ShardTop{.top = top, .logits = chunk.logits_of(i), .valid = range_of(pass, i).valid, .join = i > 0});
+  if (!alone) run(*tensor.ranks, pass.stream, AllReduce{.x = top, .kind = AllReduce::Kind::max});
+  for (int64_t i = 0; i < tensor.mine; ++i)
+    run(pass.stream, ShardSums{.sums = parts.slice(2 * i, 2 * i + 2),
+                               .logits = chunk.logits_of(i),
+                               .top = top,
+                               .targets = chunk.targets,
+                               .first = range_of(pass, i).first,
+                               .valid = range_of(pass, i).valid});
+  if (tensor.mine > 1) run(pass.stream, SumParts{.y = sums, .parts = parts});
+  if (!alone) run(*tensor.ranks, pass.stream, AllReduce{.x = sums});
+  run(pass.stream,
+      ShardLoss{.loss = losses, .lse = chunk.lse, .top = top, .sums = sums, .targets = chunk.targets, .z_loss = z_loss});
+}
+
+// Computes each chunk's logits and losses from the normalised rows x [N, C], hands it to `then`, and adds the losses up.
 void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss,
                     const std::function<void(const Chunk&)>& then) {
   const Frame frame(pass.temporaries);
-  const int64_t n = pass.size(), vocab = pass.config.vocab, rows = head_chunk_rows(n, vocab);
-  const float z_loss = static_cast<float>(pass.config.z_loss);
+  const int64_t n = pass.size(), mine = pass.tensor.mine, vocab = pass.config.vocab;
+  const int64_t rows = head_chunk_rows(n, vocab * pass.tensor.count);
   Tensor losses = pass.temporaries.take(Dtype::f32, {n});
   Tensor lse = pass.temporaries.take(Dtype::f32, {n});
-  Tensor logits = pass.temporaries.take(Dtype::f32, {rows, vocab});
+  Tensor logits = pass.temporaries.take(Dtype::f32, {mine * rows, vocab});
   for (int64_t begin = 0; begin < n; begin += rows) {
     const int64_t end = std::min(n, begin + rows);
     const Chunk chunk{.begin = begin,
                       .end = end,
-                      .logits = logits.slice(0, end - begin),
+                      .logits = logits.slice(0, mine * (end - begin)),
                       .lse = lse.slice(begin, end),
                       .targets = pass.batch.targets.slice(begin, end)};
-    head_logits(pass, weights, x.slice(begin, end), chunk.logits);
-    run(pass.stream, CrossEntropyForward{.loss = losses.slice(begin, end),
-                                         .lse = chunk.lse,
-                                         .logits = chunk.logits,
-                                         .targets = chunk.targets,
-                                         .z_loss = z_loss});
+    for (int64_t i = 0; i < mine; ++i) head_logits(pass, weights, i, x.slice(begin, end), chunk.logits_of(i));
+    chunk_loss(pass, chunk, losses.slice(begin, end));
     then(chunk);
   }
   run(pass.stream, SumInto{.total = loss.total, .x = losses, .scale = loss.scale});
+}
+
+// The gradients of a chunk's logits in the step's dtype: f32 ones stand where the logits were, others in `narrow`.
+Tensor dlogits_of(Pass& pass, const Chunk& chunk, int64_t shard, Tensor narrow, float scale) {
+  const Tensor logits = chunk.logits_of(shard), dlogits = narrow ? narrow.slice(0, logits.dim(0)) : logits;
+  const VocabRange range = range_of(pass, shard);
+  run(pass.stream, CrossEntropyBackward{.dlogits = dlogits,
+                                        .logits = logits,
+                                        .lse = chunk.lse,
+                                        .targets = chunk.targets,
+                                        .z_loss = static_cast<float>(pass.config.z_loss),
+                                        .scale = scale,
+                                        .shard = pass.tensor.count > 1,
+                                        .first = range.first,
+                                        .valid = range.valid});
+  return dlogits;
 }
 
 }  // namespace
@@ -51,40 +102,43 @@ int64_t head_chunk_rows(int64_t size, int64_t vocab) {
   return (size + chunks - 1) / chunks;
 }
 
-void HeadWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config) {
+void HeadWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config,
+                          const TensorParallel& tensor) {
   norm.declare(visit, name + ".norm", config);
-  if (!config.tied) visit(classifier, {.name = name + ".classifier", .shape = {config.vocab, config.width}, .init = Init::normal});
+  classifiers.resize(static_cast<size_t>(tensor.mine));
+  if (config.tied) return;
+  for (size_t i = 0; i < classifiers.size(); ++i)
+    visit(classifiers[i], vocab_spec(name + ".classifier", config, tensor.shard(static_cast<int64_t>(i))));
 }
 
-void head_logits(Pass& pass, const HeadWeights& weights, Tensor x, Tensor logits) {
-  run(pass.stream, Matmul{.c = logits, .a = x, .b = weights.classifier, .transpose_b = true});
+void head_logits(Pass& pass, const HeadWeights& weights, int64_t shard, Tensor x, Tensor logits) {
+  run(pass.stream, Matmul{.c = logits, .a = x, .b = weights.classifiers[static_cast<size_t>(shard)], .transpose_b = true});
 }
 
 void head_loss(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss) {
-  for_each_chunk(pass, weights, x, loss, [](const Chunk&) {});
+  const Frame frame(pass.temporaries);
+  for_each_chunk(pass, weights, gather_rows(pass, x), loss, [](const Chunk&) {});
 }
 
 void head_loss_backward(Pass& pass, const HeadWeights& weights, HeadWeights& gradients, Tensor x, Tensor dx, const LossSum& loss) {
   const Frame frame(pass.temporaries);
-  const int64_t vocab = pass.config.vocab;
-  // The products read dlogits in the step's dtype; f32 ones stand where the logits were.
-  Tensor narrow =
-      pass.dtype == Dtype::f32 ? Tensor{} : pass.temporaries.take(pass.dtype, {head_chunk_rows(pass.size(), vocab), vocab});
-  for_each_chunk(pass, weights, x, loss, [&](const Chunk& chunk) {
-    const Tensor dlogits = narrow ? narrow.slice(0, chunk.end - chunk.begin) : chunk.logits;
-    run(pass.stream, CrossEntropyBackward{.dlogits = dlogits,
-                                          .logits = chunk.logits,
-                                          .lse = chunk.lse,
-                                          .targets = chunk.targets,
-                                          .z_loss = static_cast<float>(pass.config.z_loss),
-                                          .scale = loss.scale});
-    run(pass.stream, Matmul{.c = gradients.classifier,
-                            .a = dlogits,
-                            .b = x.slice(chunk.begin, chunk.end),
-                            .transpose_a = true,
-                            .accumulate = true});
-    run(pass.stream, Matmul{.c = dx.slice(chunk.begin, chunk.end), .a = dlogits, .b = weights.classifier});
+  const int64_t vocab = pass.config.vocab, rows = head_chunk_rows(pass.size(), vocab * pass.tensor.count);
+  const Tensor narrow = pass.dtype == Dtype::f32 ? Tensor{} : pass.temporaries.take(pass.dtype, {rows, vocab});
+  const Tensor all = gather_rows(pass, x);
+  ShardSum sum(pass, dx);
+  for_each_chunk(pass, weights, all, loss, [&](const Chunk& chunk) {
+    for (int64_t i = 0; i < pass.tensor.mine; ++i) {
+      const Tensor dlogits = dlogits_of(pass, chunk, i, narrow, loss.scale);
+      run(pass.stream, Matmul{.c = gradients.classifiers[static_cast<size_t>(i)],
+                              .a = dlogits,
+                              .b = all.slice(chunk.begin, chunk.end),
+                              .transpose_a = true,
+                              .accumulate = true});
+      run(pass.stream,
+          Matmul{.c = sum.part(i).slice(chunk.begin, chunk.end), .a = dlogits, .b = weights.classifiers[static_cast<size_t>(i)]});
+    }
   });
+  sum.finish();
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 // From the residual stream to the loss: final norm, classifier, cross entropy. The batch passes in chunks of rows, so that N x V
-// logits never exist; forward and backward of a chunk follow each other while its logits are there.
+// logits never exist; forward and backward of a chunk follow each other while its logits are there. Each shard has its part of the
+// vocabulary: logits are never gathered.
 #pragma once
 
 #include "model/norm.h"
@@ -8,8 +9,8 @@ namespace trireme {
 
 struct HeadWeights {
   NormWeights norm;
-  Tensor classifier;  // [V, C]; tied: the embedding's table, declared there
-  void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config);
+  std::vector<Tensor> classifiers;  // [V, C] of each shard of this rank; tied: the embedding's tables, declared there
+  void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const TensorParallel& tensor);
 };
 
 // Where losses end up: total [1] f32 += scale * (sum of the batch's losses).
@@ -21,11 +22,11 @@ struct LossSum {
 // Rows of a chunk: equal chunks of at most 128 MiB of f32 logits, but at least 16 rows; the last may be shorter.
 int64_t head_chunk_rows(int64_t size, int64_t vocab);
 
-// logits [N, V] f32 of the normalised rows x [N, C].
-void head_logits(Pass& pass, const HeadWeights& weights, Tensor x, Tensor logits);
-// The loss of the normalised rows x [N, C].
+// logits [n, V] f32 of the normalised rows x [n, C], of the rank's shard number `shard`.
+void head_logits(Pass& pass, const HeadWeights& weights, int64_t shard, Tensor x, Tensor logits);
+// The loss of the normalised rows x [own, C].
 void head_loss(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss);
-// The loss, dx [N, C], and the classifier's gradient; all scaled by loss.scale.
+// The loss, dx [own, C], and the classifier's gradient; all scaled by loss.scale.
 void head_loss_backward(Pass& pass, const HeadWeights& weights, HeadWeights& gradients, Tensor x, Tensor dx, const LossSum& loss);
 
 }  // namespace trireme

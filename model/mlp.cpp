@@ -11,16 +11,20 @@ int64_t hidden_width(const ModelConfig& config) { return config.family == Family
 
 }  // namespace
 
-void MlpWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config) {
-  const int64_t c = config.width, f = config.ffn;
+void MlpWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const Shard& shard) {
+  const int64_t c = config.width, f = config.ffn / shard.count, first = shard.index * f;
+  const auto rows = [&](const char* piece) { return WeightPiece{.name = piece, .rows = f, .first = first, .all = config.ffn}; };
   if (config.family == Family::gpt2) {
-    visit(up, {.name = name + ".up", .shape = {f, c}, .init = Init::normal});
-    visit(up_bias, {.name = name + ".up_bias", .shape = {f}, .init = Init::zero});
+    visit(up, {.name = name + ".up", .shape = {f, c}, .init = Init::normal, .pieces = {rows("")}});
+    visit(up_bias, {.name = name + ".up_bias", .shape = {f}, .init = Init::zero, .pieces = {rows("")}});
   } else {
-    visit(up, {.name = name + ".", .shape = {2 * f, c}, .init = Init::normal, .pieces = {{"gate", f}, {"up", f}}});
+    visit(up, {.name = name + ".", .shape = {2 * f, c}, .init = Init::normal, .pieces = {rows("gate"), rows("up")}});
   }
-  visit(down, {.name = name + ".down", .shape = {c, f}, .init = Init::residual});
-  if (config.family == Family::gpt2) visit(down_bias, {.name = name + ".down_bias", .shape = {c}, .init = Init::zero});
+  visit(
+      down,
+      {.name = name + ".down", .shape = {c, f}, .init = Init::residual, .pieces = {}, .first_col = first, .all_cols = config.ffn});
+  if (config.family == Family::gpt2 && shard.index == 0)
+    visit(down_bias, {.name = name + ".down_bias", .shape = {c}, .init = Init::zero});
 }
 
 void MlpSaved::take(Arena& arena, const ModelConfig& config, int64_t size, Dtype dtype) {
@@ -40,20 +44,25 @@ void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, T
   linear_forward(pass, weights.down, weights.down_bias, saved.active, y);
 }
 
-void mlp_backward(Pass& pass, const MlpWeights& weights, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy,
-                  Tensor dx) {
+void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, Tensor dx) {
   const Frame frame(pass.temporaries);
   // 3.
   Tensor dactive = pass.temporary(pass.config.ffn);
-  linear_backward(pass, weights.down, gradients.down, gradients.down_bias, saved.active, dy, dactive);
+  linear_backward_input(pass, weights.down, dy, dactive);
   // 2.
-  Tensor dhidden = pass.config.family == Family::gpt2 ? dactive : pass.temporary(2 * pass.config.ffn);
   if (pass.config.family == Family::gpt2)
-    run(pass.stream, GeluBackward{.dx = dhidden, .dy = dactive, .x = saved.hidden});
+    run(pass.stream, GeluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
   else
-    run(pass.stream, SwiGluBackward{.dx = dhidden, .dy = dactive, .x = saved.hidden});
+    run(pass.stream, SwiGluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
   // 1.
-  linear_backward(pass, weights.up, gradients.up, gradients.up_bias, x, dhidden, dx);
+  linear_backward_input(pass, weights.up, saved.hidden, dx);
+}
+
+void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy) {
+  // 3.
+  linear_backward_weight(pass, gradients.down, gradients.down_bias, saved.active, dy);
+  // 1.
+  linear_backward_weight(pass, gradients.up, gradients.up_bias, x, saved.hidden);
 }
 
 }  // namespace trireme

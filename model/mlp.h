@@ -1,4 +1,4 @@
-// The feed-forward part: GELU (gpt2) or SwiGLU (llama). Hidden size F.
+// The feed-forward part: GELU (gpt2) or SwiGLU (llama). Hidden size F, of one shard: the shards' results add up.
 #pragma once
 
 #include "model/part.h"
@@ -9,20 +9,22 @@ struct MlpWeights {
   Tensor up;         // gpt2: [F, C];  llama: [2 F, C], rows of gate, then of up
   Tensor up_bias;    // [F], gpt2 only
   Tensor down;       // [C, F]
-  Tensor down_bias;  // [C], gpt2 only
-  void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config);
+  Tensor down_bias;  // [C], gpt2's first shard only
+  // config: of the whole model.
+  void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const Shard& shard);
 };
 
 struct MlpSaved {
-  Tensor hidden;  // [N, F] or [N, 2 F] before the activation
+  Tensor hidden;  // [N, F] or [N, 2 F] before the activation; since backward its gradient
   Tensor active;  // [N, F] after it
   void take(Arena& arena, const ModelConfig& config, int64_t size, Dtype dtype);
 };
 
 // y [N, C] = mlp(x [N, C]).
 void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x, Tensor y);
-// dx [N, C] from dy [N, C]; adds to gradients.
-void mlp_backward(Pass& pass, const MlpWeights& weights, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy,
-                  Tensor dx);
+// dx [N, C] from dy [N, C].
+void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, Tensor dx);
+// Adds to gradients, any time after that.
+void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy);
 
 }  // namespace trireme

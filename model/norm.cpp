@@ -1,20 +1,24 @@
 #include "model/norm.h"
 
+#include "kernels/ops/fill.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/rmsnorm.h"
 
 namespace trireme {
 
 void NormWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config) {
-  visit(gain, {.name = name + ".gain", .shape = {config.width}, .init = Init::one});
-  if (config.family == Family::gpt2) visit(bias, {.name = name + ".bias", .shape = {config.width}, .init = Init::zero});
+  const auto spec = [&](const char* weight, Init init) {
+    return WeightSpec{.name = name + weight, .shape = {config.width}, .init = init, .pieces = {}, .shared = Shared::rows};
+  };
+  visit(gain, spec(".gain", Init::one));
+  if (config.family == Family::gpt2) visit(bias, spec(".bias", Init::zero));
 }
 
-void NormSaved::take(Arena& arena, const ModelConfig& config, int64_t size, Dtype dtype) {
-  sum = arena.take(dtype, {size, config.width});
-  y = arena.take(dtype, {size, config.width});
-  inverse = arena.take(Dtype::f32, {size});
-  if (config.family == Family::gpt2) mean = arena.take(Dtype::f32, {size});
+void NormSaved::take(Arena& arena, const ModelConfig& config, int64_t rows, Dtype dtype) {
+  sum = arena.take(dtype, {rows, config.width});
+  y = arena.take(dtype, {rows, config.width});
+  inverse = arena.take(Dtype::f32, {rows});
+  if (config.family == Family::gpt2) mean = arena.take(Dtype::f32, {rows});
 }
 
 void norm_forward(Pass& pass, const NormWeights& weights, const NormSaved& saved, const Residual& in) {
@@ -36,27 +40,49 @@ void norm_forward(Pass& pass, const NormWeights& weights, const NormSaved& saved
             .y = saved.y, .inv_rms = saved.inverse, .sum = sum, .x = in.x, .gain = weights.gain, .residual = in.delta, .eps = eps});
 }
 
-void norm_backward(Pass& pass, const NormWeights& weights, NormWeights& gradients, const NormSaved& saved, Tensor dy, Tensor d,
-                   bool fresh) {
-  const Tensor dsum = fresh ? Tensor{} : d;
+namespace {
+
+// Rows [begin, end) of the batch; adds to dgain and dbias.
+void backward_rows(Pass& pass, const NormWeights& weights, const NormWeights& gradients, const NormSaved& saved, Tensor dy,
+                   Tensor dsum, int64_t begin, int64_t end) {
+  const auto rows = [&](const Tensor& t) { return t ? t.slice(begin, end) : t; };
   if (pass.config.family == Family::gpt2)
-    run(pass.stream, LayerNormBackward{.dx = d,
+    run(pass.stream, LayerNormBackward{.dx = rows(saved.sum),
                                        .dgain = gradients.gain,
                                        .dbias = gradients.bias,
-                                       .dy = dy,
-                                       .x = saved.sum,
+                                       .dy = rows(dy),
+                                       .x = rows(saved.sum),
                                        .gain = weights.gain,
-                                       .mean = saved.mean,
-                                       .inv_std = saved.inverse,
-                                       .dsum = dsum});
+                                       .mean = rows(saved.mean),
+                                       .inv_std = rows(saved.inverse),
+                                       .dsum = rows(dsum)});
   else
-    run(pass.stream, RmsNormBackward{.dx = d,
+    run(pass.stream, RmsNormBackward{.dx = rows(saved.sum),
                                      .dgain = gradients.gain,
-                                     .dy = dy,
-                                     .x = saved.sum,
+                                     .dy = rows(dy),
+                                     .x = rows(saved.sum),
                                      .gain = weights.gain,
-                                     .inv_rms = saved.inverse,
-                                     .dsum = dsum});
+                                     .inv_rms = rows(saved.inverse),
+                                     .dsum = rows(dsum)});
+}
+
+}  // namespace
+
+void norm_backward(Pass& pass, const NormWeights& weights, NormWeights& gradients, const NormSaved& saved, Tensor dy, Tensor dsum) {
+  if (!pass.tensor.exact) return backward_rows(pass, weights, gradients, saved, dy, dsum, 0, pass.own());
+  // As many parts of the batch's rows as there are shards, each summed alone.
+  const Frame frame(pass.temporaries);
+  const int64_t rows = pass.size() / pass.tensor.count, parts = pass.own() / rows, c = pass.config.width;
+  const Tensor gains = pass.temporaries.take(Dtype::f32, {parts, c});
+  const Tensor biases = gradients.bias ? pass.temporaries.take(Dtype::f32, {parts, c}) : Tensor{};
+  run(pass.stream, Fill{.x = gains});
+  if (biases) run(pass.stream, Fill{.x = biases});
+  for (int64_t i = 0; i < parts; ++i) {
+    const auto part = [&](const Tensor& t) { return t ? t.slice(i, i + 1).view({c}) : t; };
+    backward_rows(pass, weights, {.gain = part(gains), .bias = part(biases)}, saved, dy, dsum, i * rows, (i + 1) * rows);
+  }
+  run(pass.stream, SumParts{.y = gradients.gain, .parts = gains, .accumulate = true});
+  if (biases) run(pass.stream, SumParts{.y = gradients.bias, .parts = biases, .accumulate = true});
 }
 
 }  // namespace trireme

@@ -10,6 +10,7 @@
 
 #include "kernels/memory.h"
 #include "model/config.h"
+#include "model/shards.h"
 
 namespace trireme {
 
@@ -18,34 +19,43 @@ namespace trireme {
 // / 2.
 enum class Init { zero, one, normal, residual, position };
 
-// A named range of the first dim of a fused weight: q, k and v of one product; gate and up of another.
+// A named range of the first dim of a fused weight: q, k and v of one product; gate and up of another. With tensor parallelism it
+// is rows [first, first + rows) of a weight of `all` rows.
 struct WeightPiece {
   std::string name;
   int64_t rows;
+  int64_t first = 0, all = rows;
+  bool copy = false;  // another shard has the same, and is the one that counts
 };
+
+// Weights that every rank of a tensor-parallel group holds: whether their gradients on the ranks are parts of a sum.
+enum class Shared { no, rows, heads };  // rows: where each rank has its own rows of the stream; heads: always
 
 struct WeightSpec {
   std::string name;            // "layers.3.attention.out"; for a fused weight the part in front of its pieces' names
   std::vector<int64_t> shape;  // 1 or 2 dims; a product's weight is [out, in]
   Init init;
-  std::vector<WeightPiece> pieces{};  // empty: one piece, the weight itself
+  std::vector<WeightPiece> pieces{};    // empty: one piece, the weight itself. Rows behind the pieces are padding, always zero
+  int64_t first_col = 0, all_cols = 0;  // columns [first_col, first_col + shape[1]) of a weight of all_cols; 0: it has no others
+  Shared shared = Shared::no;
 
   bool decays() const { return shape.size() > 1; }
   int64_t size() const { return shape.size() == 1 ? shape[0] : shape[0] * shape[1]; }
+  std::vector<WeightPiece> all_pieces() const {
+    return pieces.empty() ? std::vector<WeightPiece>{{.name = "", .rows = shape[0]}} : pieces;
+  }
 };
 
 using WeightVisitor = std::function<void(Tensor&, const WeightSpec&)>;
 
 // The named pieces of a weight `t` (or of its gradient, master or moment): (full name, view).
 inline std::vector<std::pair<std::string, Tensor>> pieces_of(const WeightSpec& spec, const Tensor& t) {
-  if (spec.pieces.empty()) return {{spec.name, t}};
   std::vector<std::pair<std::string, Tensor>> named;
   int64_t row = 0;
-  for (const WeightPiece& piece : spec.pieces) {
+  for (const WeightPiece& piece : spec.all_pieces()) {
     named.emplace_back(spec.name + piece.name, t.slice(row, row + piece.rows));
     row += piece.rows;
   }
-  require(row == spec.shape[0], text("the pieces of ", spec.name, " cover ", row, " of ", spec.shape[0], " rows"));
   return named;
 }
 
@@ -63,19 +73,23 @@ struct Microbatch {
 struct Pass {
   Stream& stream;
   Arena& temporaries;
-  const ModelConfig& config;
+  const ModelConfig& config;  // of one shard: see shard_config
   const Microbatch& batch;
   Tensor rope;  // [context, D/2, 2] f32; absent without RoPE
   Dtype dtype;  // of activations
+  const TensorParallel& tensor = kWhole;
+  int64_t vocab = config.vocab;  // of the whole model
 
-  int64_t size() const { return batch.size(); }
+  int64_t size() const { return batch.size(); }                // N
+  int64_t own() const { return size() / tensor.row_parts(); }  // rows of the stream on this rank
   Tensor temporary(int64_t cols) { return temporaries.take(dtype, {size(), cols}); }
+  Tensor own_temporary(int64_t cols) { return temporaries.take(dtype, {own(), cols}); }
 };
 
 // The residual stream between parts: x + delta, added where the next norm reads it. delta is absent before the first block.
 struct Residual {
-  Tensor x;        // [N, C]
-  Tensor delta{};  // [N, C]
+  Tensor x;        // [own, C]
+  Tensor delta{};  // [own, C]
 };
 
 }  // namespace trireme

@@ -3,26 +3,37 @@
 // On Place::none the same code runs on memory that is only counted; that is how the plan knows the arenas' sizes.
 #pragma once
 
+#include <array>
+
 #include "model/block.h"
 #include "model/embedding.h"
 #include "model/head.h"
+#include "model/slice.h"
 
 namespace trireme {
+
+// The units in which weights are declared, in the order of the forward pass, and whose gradients are done at one moment. A guest is
+// the embedding's table where the head reads it on another stage: that stage holds and updates it, this one has a copy.
+enum class UnitKind { table, positions, block, guest, head };
+struct UnitId {
+  UnitKind kind;
+  int64_t layer = 0;  // of a block, in the model
+  size_t block = 0;   // its index on this stage
+};
 
 struct StageWeights {
   EmbeddingWeights embedding;
   std::vector<BlockWeights> blocks;
   HeadWeights head;
 
-  // The units in which weights are declared, in the order of the forward pass, and whose gradients are done at one moment: the
-  // embedding, each block, the head.
-  static size_t units(const ModelConfig& config) { return static_cast<size_t>(config.layers) + 2; }
-  void declare_unit(size_t unit, const WeightVisitor& visit, const ModelConfig& config);
+  void declare(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config, const TensorParallel& tensor);
 };
 
-// Told when forward is about to read the weights of a unit, and when backward has done with its gradients: the last one first.
-using UnitNeeded = std::function<void(size_t unit)>;
-using GradientsDone = std::function<void(size_t unit)>;
+// Told of units: when a pass is about to read their weights, when backward is about to write their gradients, and when it has done
+// so; then the gradients of weights that all tp ranks hold are summed.
+struct UnitHooks {
+  std::function<void(size_t unit)> read{}, write{}, done{};
+};
 
 // A weight, what the listing says of it, and its gradient (absent in a Stage that only infers).
 struct Parameter {
@@ -33,61 +44,99 @@ struct Parameter {
   int64_t begin;  // its first element in its unit
 };
 
-// Takes each unit's weights from `arena` as one flat tensor, whose size is a multiple of `parts`; a weight begins at the same
-// element whatever the dtype. Calls each(parameter), its gradient absent, in the order of the listing.
-std::vector<Tensor> take_units(StageWeights& weights, const ModelConfig& config, Dtype dtype, int64_t parts, Arena& arena,
-                               const std::function<void(const Parameter&)>& each);
-// The same, listed. Gradients are left absent.
+// The weights of the whole model, listed, each unit one flat tensor of `arena`. Gradients are left absent.
 std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena);
 // The table of cosines and sines, [context, D/2, 2] f32, computed by `stream`; absent for gpt2.
 Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream);
 
-// The shape of a pass: B rows of T tokens, and the dtype of its weights and activations.
-struct PassShape {
+// What of a unit's weights and gradients this rank holds for good: all of it, or one of several equal parts. What is not held is
+// memory that units share, filled for a pass alone.
+struct Holding {
+  int64_t parts = 1, part = 0;
+  bool weights = true, gradients = true;  // all of it, of which a part is a view
+  int64_t tree_levels = 0;                // of partial sums of the gradients' part, each of its size; 0: none
+};
+
+// What a Stage is to hold and the shape of its passes: B rows of T tokens.
+struct StageShape {
   int64_t rows, context;
-  Dtype dtype;
-  int64_t parts = 1;  // of equal size that each unit's weights and gradients can be cut into
+  Dtype dtype;  // of weights and activations
+  Holding holding{};
+  std::vector<ModelPiece> pieces{};  // of the model, by chunk; none: the whole model
+  int64_t slots = 1;                 // passes whose activations are kept at a time, each of one chunk
+  int64_t heads = 1;                 // of them, passes of the last piece
+  bool halves = false;               // backward comes in halves
+  TensorParallel tensor{};
 };
 
 // The weights of a unit and their gradients, flat, of one size. Gaps between weights are zero.
 struct Unit {
-  Tensor weights;    // in the step's dtype
-  Tensor gradients;  // f32
+  UnitId id;
+  Tensor weights;                       // in the step's dtype
+  Tensor gradients;                     // f32
+  Tensor weights_part, gradients_part;  // what this rank holds for good
+  Tensor tree;                          // [levels, part] f32: see Holding
+  size_t memory = 0;                    // units with equal numbers share the memory that is filled for a pass alone
+  bool guest() const { return id.kind == UnitKind::guest; }
+};
+
+// Where the activations of a pass are kept.
+struct Seat {
+  int64_t chunk = 0, slot = 0;
+  int64_t head = 0;  // in [0, heads), in the last piece
 };
 
 class Stage {
  public:
-  // For training: weights, f32 gradients and activations of one microbatch.
-  Stage(const ModelConfig& config, const PassShape& shape, Arenas& arenas, Stream& stream);
+  // For training: weights, f32 gradients and activations. What the shape points to outlives the Stage.
+  Stage(const ModelConfig& config, const StageShape& shape, Arenas& arenas, Stream& stream);
 
-  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }  // without guests
   const std::vector<Unit>& units() const { return units_; }
   const ModelConfig& config() const { return config_; }
-  const PassShape& shape() const { return shape_; }
-  const StageWeights& weights() const { return weights_; }
-  Tensor rope() const { return rope_; }
+  const StageShape& shape() const { return shape_; }
+  const ModelPiece& piece(int64_t chunk) const { return shape_.pieces[static_cast<size_t>(chunk)]; }
+  bool has_last() const { return shape_.pieces.back().last; }
+
+  // A piece that is not the first finds the stream here before forward, and leaves its gradient here in backward. [own, C]
+  Tensor incoming(int64_t slot) const { return saved_[static_cast<size_t>(slot)].blocks.front().attention_norm.sum; }
+  // A piece that is not the last leaves the stream here in forward, and finds its gradient here before backward. [own, C]
+  Tensor outgoing(int64_t slot) const { return saved_[static_cast<size_t>(slot)].outgoing; }
 
   // Keeps in the saved activations what backward needs. The batch has the Stage's shape.
-  void forward(Stream& stream, const Microbatch& batch, const UnitNeeded& needed = {});
-  // The loss of the last forward's batch, added to `loss`; the gradients, scaled alike, added to gradients().
-  void backward(Stream& stream, const Microbatch& batch, const LossSum& loss, const GradientsDone& done = {});
-  // The loss of the last forward's batch, without gradients.
-  void evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss);
-  // logits [N, V] f32 of the last forward's batch.
+  void forward(Stream& stream, const Microbatch& batch, const UnitHooks& hooks = {}, const Seat& seat = {});
+  // The gradients of this seat's forward, added to the units'. The last piece adds the batch's loss to `loss` and scales its
+  // gradients alike; the head's weight gradients come with Backward::input, since they need the logits.
+  void backward(Stream& stream, const Microbatch& batch, const LossSum& loss, const UnitHooks& hooks = {}, const Seat& seat = {},
+                Backward which = Backward::whole);
+  // The loss of the last piece's forward, without gradients.
+  void evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss, const Seat& seat = {});
+  // logits [N, V] f32 of the same; of a whole vocabulary only.
   void logits(Stream& stream, const Microbatch& batch, Tensor logits);
 
  private:
-  Pass pass(Stream& stream, const Microbatch& batch);
+  struct Saved {
+    std::vector<BlockSaved> blocks;
+    Tensor outgoing;
+  };
 
-  ModelConfig config_;
-  PassShape shape_;
+  void take_units(Arenas& arenas);
+  Unit take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<Tensor, 2>>& shared);
+  void take_activations(Arena& arena);
+  Pass pass(Stream& stream, const Microbatch& batch);
+  void sum_shared(Stream& stream, size_t unit);
+  void sum_key_values(Stream& stream, const BlockWeights& gradients);
+
+  ModelConfig config_, shard_;  // of the whole model, of one shard
+  StageShape shape_;
   Arena& temporaries_;
   StageWeights weights_, gradients_;
   std::vector<Parameter> parameters_;
   std::vector<Unit> units_;
-  Tensor rope_;  // [context, D/2, 2] f32, llama only
-  std::vector<BlockSaved> saved_;
-  NormSaved head_norm_;
+  std::vector<size_t> first_block_;  // by chunk: index of its first block
+  Tensor rope_;                      // [context, D/2, 2] f32, llama only
+  std::vector<Saved> saved_;         // by slot
+  std::vector<NormSaved> head_norm_;
 };
 
 }  // namespace trireme

@@ -1,49 +1,57 @@
 #include "parallel/buckets.h"
 
+#include "kernels/ops/fill.h"
 #include "parallel/collectives.h"
 
 namespace trireme {
 
 Buckets::Buckets(const Comm& dp, Device& device, int64_t zero) : dp_(dp), device_(device), parts_(zero > 0 ? dp.size() : 1) {}
 
-Tensor Buckets::mine(const Tensor& flat) const {
-  const int64_t size = flat.size() / parts_;
-  return flat.slice(part() * size, (part() + 1) * size);
+// One rank without replicas needs no lane: there is nothing to overlap with.
+Stream& Buckets::lane() {
+  if (dp_.size() == 1) return device_.compute();
+  Stream& comm = device_.comm();
+  comm.wait(device_.compute().record());  // a bucket is sent only after backward has written it, weights after the update
+  return comm;
 }
 
-void Buckets::send(Stream& compute, Tensor gradients) {
+void Buckets::send(Tensor gradients, Tensor part) {
   if (dp_.size() == 1 || gradients.size() == 0) return;
-  Stream& comm = device_.comm();
-  comm.wait(compute.record());  // a bucket is sent only after backward has written it
   if (parts_ > 1)
-    run(dp_, comm, ReduceScatter{.part = mine(gradients), .all = gradients});
+    run(dp_, lane(), ReduceScatter{.part = part, .all = gradients});
   else
-    run(dp_, comm, AllReduce{.x = gradients});
+    run(dp_, lane(), AllReduce{.x = gradients});
 }
 
-void Buckets::sum_replicas(Stream& compute, Tensor x) {
-  if (dp_.size() == 1) return;
-  Stream& comm = device_.comm();
-  comm.wait(compute.record());  // x is written
-  run(dp_, comm, AllReduce{.x = x});
+Event Buckets::add(Tensor gradients, Tensor part) {
+  Stream& stream = lane();
+  run(dp_, stream, ReduceScatter{.part = part, .all = gradients, .accumulate = true});
+  run(stream, Fill{.x = gradients});
+  return stream.record();
 }
 
-Event Buckets::gather(Stream& compute, Tensor flat) {
+Event Buckets::enter(Tensor gradients, Tensor tree, int64_t first) {
+  Stream& stream = lane();
+  run(dp_, stream, TreeEnter{.tree = tree, .all = gradients, .first = first});
+  run(stream, Fill{.x = gradients});
+  return stream.record();
+}
+
+void Buckets::close(Tensor tree, int64_t count) { run(lane(), TreeClose{.tree = tree, .count = count}); }
+
+void Buckets::sum_replicas(Tensor x) {
+  if (dp_.size() > 1) run(dp_, lane(), AllReduce{.x = x});
+}
+
+Event Buckets::gather(Tensor flat, Tensor part) {
   if (parts_ == 1 || flat.size() == 0) return {};
-  Stream& comm = device_.comm();
-  comm.wait(compute.record());  // the part is written
-  run(dp_, comm, AllGather{.all = flat, .part = mine(flat)});
-  return comm.record();
+  Stream& stream = lane();
+  run(dp_, stream, AllGather{.all = flat, .part = part});
+  return stream.record();
 }
 
-void Buckets::finish(Stream& compute) {
-  if (dp_.size() > 1) compute.wait(device_.comm().record());
-}
-
-void Buckets::sum_parts(Stream& compute, Tensor x) {
-  if (parts_ == 1) return;
-  sum_replicas(compute, x);
-  finish(compute);
+void Buckets::finish() {
+  if (dp_.size() > 1) device_.compute().wait(device_.comm().record());
 }
 
 }  // namespace trireme

@@ -27,15 +27,16 @@ struct AllReduce {
 inline void expect_parts(const Comm& comm, const Tensor& all, const Tensor& part) {
   expect(part, "part", {all.size() / comm.size()});
   require(part.dtype() == all.dtype() && all.dims() == 1 && all.size() % comm.size() == 0,
-          text(all.shape_text(), " in parts of ", part.shape_text(), " over ", comm.size(), " ranks"));
+          text(all, " in parts of ", part, " over ", comm.size(), " ranks"));
 }
 
 // part = rank r's r-th part of the sum over ranks of `all`.
 struct ReduceScatter {
   static constexpr auto name = "reduce_scatter";
-  Tensor part;  // out  [n / size], flat; it may be this rank's part of `all`
-  Tensor all;   // in   [n], flat
-  void visit(auto& t) const { t.out(part), t.in(all); }
+  Tensor part;              // out  [n / size], flat; it may be this rank's part of `all`; with `accumulate` updated in place
+  Tensor all;               // in   [n], flat
+  bool accumulate = false;  // part += the sum
+  void visit(auto& t) const { accumulate ? t.add(part) : t.out(part), t.in(all); }
   void check(const Comm& comm) const { expect_float(all, "all"), expect_parts(comm, all, part); }
   double sent(const Comm& comm) const { return static_cast<double>(part.bytes()) * static_cast<double>(comm.size() - 1); }
 };
@@ -61,23 +62,46 @@ struct Broadcast {
 };
 
 // x goes to `peer`; x comes from it. Messages between two ranks arrive in the order in which they were sent.
+// Messages of different channels do not wait for each other.
+enum class Channel { forward, backward, tied };
 struct Send {
   static constexpr auto name = "send";
   Tensor x;  // in   any shape and dtype
   int64_t peer;
+  Channel channel;
   void visit(auto& t) const { t.in(x); }
   void check(const Comm& comm) const { require(0 <= peer && peer < comm.size(), text("peer ", peer, " of ", comm.size())); }
   double sent(const Comm&) const { return static_cast<double>(x.bytes()); }
 };
 struct Receive {
   static constexpr auto name = "receive";
-  Tensor x;  // out  any shape and dtype
+  Tensor x;  // out  any shape and dtype; with `accumulate` updated in place, f32
   int64_t peer;
-  void visit(auto& t) const { t.out(x); }
+  Channel channel;
+  bool accumulate = false;  // x += what comes
+  void visit(auto& t) const { accumulate ? t.add(x) : t.out(x); }
   void check(const Comm& comm) const { require(0 <= peer && peer < comm.size(), text("peer ", peer, " of ", comm.size())); }
   double sent(const Comm&) const { return 0; }
 };
 
+// A sum of many addends in the order of one tree, whoever has which of them: row k of the tree is the sum of 2^k consecutive
+// addends, or not in use; addends enter in order, and two rows of a size are added into the next, as a binary counter carries.
+// Enters the ranks' addends of a round: rank r's is number first + r.
+struct TreeEnter {
+  static constexpr auto name = "tree_enter";
+  Tensor tree;  // add  [levels, m] f32; levels such that 2^levels exceeds all addends
+  Tensor all;   // in   [n] f32: m = n / size, of which each rank sums its own part; or m = n
+  int64_t first;
+  void visit(auto& t) const { t.add(tree), t.in(all); }
+  void check(const Comm& comm) const {
+    expect(tree, "tree", Dtype::f32, {tree.dim(0), tree.cols()});
+    require(all.dtype() == Dtype::f32 && (tree.cols() == all.size() || tree.cols() * comm.size() == all.size()),
+            text(all, " enters a tree of ", tree));
+  }
+  double sent(const Comm& comm) const { return 4.0 * static_cast<double>(tree.cols()) * static_cast<double>(comm.size() - 1); }
+};
+
+void launch(const Comm&, const Cpu&, const TreeEnter&);
 void launch(const Comm&, const Cpu&, const AllReduce&);
 void launch(const Comm&, const Cpu&, const ReduceScatter&);
 void launch(const Comm&, const Cpu&, const AllGather&);
@@ -96,7 +120,8 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
       count(tally, (std::string(Op::name) + " " + comm.axis()).c_str(), op, op.sent(comm), seconds);
   };
   if (stream.place() == Place::none) return counted(stream.tally(), 0);
-  stream.execute([&comm, op, counted, cpu = stream.cpu(), tally = stream.tally()] {
+  stream.execute([&comm, op, counted, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane()] {
+    if (lane != nullptr) lane->dawdle();
     const auto begin = std::chrono::steady_clock::now();
     launch(comm, cpu, op);
     counted(tally, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());

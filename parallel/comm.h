@@ -28,4 +28,6 @@ class Comm {
   uint64_t group_ = 0;
 };
 
+inline const Comm kAlone;  // one rank
+
 }  // namespace trireme

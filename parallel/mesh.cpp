@@ -6,13 +6,17 @@ MeshSizes mesh_sizes(int64_t ranks, const ParallelConfig& config) {
   MeshSizes sizes{.dp = config.dp, .pp = config.pp, .cp = config.cp, .tp = config.tp};
   const int64_t others = sizes.pp * sizes.cp * sizes.tp;
   if (sizes.dp == 0) sizes.dp = ranks / others;
-  if (sizes.dp * others != ranks)
-    throw ConfigError(text("parallel: dp ", config.dp, " x pp ", config.pp, " x cp ", config.cp, " x tp ", config.tp,
-                           " does not make the ", ranks, ranks == 1 ? " rank" : " ranks", " of this start"));
-  return sizes;
+  if (sizes.dp * others == ranks && sizes.dp > 0) return sizes;
+  const std::string have = text("this start has ", ranks, ranks == 1 ? " rank" : " ranks");
+  const std::string product = text("parallel.pp ", config.pp, " x parallel.cp ", config.cp, " x parallel.tp ", config.tp);
+  if (config.dp == 0)
+    throw ConfigError(text(product, " = ", others, " ranks for each replica, but ", have, ": start a multiple of ", others,
+                           " ranks, or make the parts fewer"));
+  throw ConfigError(text("parallel.dp ", config.dp, " x ", product, " = ", config.dp * others, " ranks, but ", have, ": start ",
+                         config.dp * others, " ranks, or leave parallel.dp out to take all there are"));
 }
 
-Mesh::Mesh(const World& world, const ParallelConfig& config) {
+Mesh::Mesh(const World& world, const ParallelConfig& config) : launched_(world.launched()) {
   const MeshSizes n = mesh_sizes(world.size(), config);
   const int64_t rank = world.rank(), tp = rank % n.tp, pp = rank / (n.tp * n.cp) % n.pp, replica = n.pp * n.cp * n.tp;
   const auto group = [&](const char* axis, int64_t color, int64_t size) {
@@ -31,6 +35,12 @@ Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) {
   pp_ = Comm("pp", rank / (n.tp * n.cp) % n.pp, n.pp);
   tp_ = Comm("tp", rank % n.tp, n.tp);
   all_ = Comm("all", rank, ranks);
+}
+
+Comm Mesh::neighbours(int64_t size) const {
+  if (size <= 1) return {};
+  const int64_t rank = all_.rank();
+  return launched_ ? Comm("tp part", rank / size, rank, true) : Comm("tp part", rank % size, size);
 }
 
 std::string Mesh::told() const { return text("rank ", all_.rank(), " | dp ", dp_.rank(), " pp ", pp_.rank(), " tp ", tp_.rank()); }

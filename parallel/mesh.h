@@ -22,6 +22,8 @@ class Mesh {
   const Comm& pp() const { return pp_; }
   const Comm& tp() const { return tp_; }
   const Comm& all() const { return all_; }
+  // The tp group in groups of `size` neighbours. All ranks call it.
+  Comm neighbours(int64_t size) const;
   // This rank computes replica replica() of replicas(): its part of each batch.
   int64_t replica() const { return dp_.rank(); }
   int64_t replicas() const { return dp_.size(); }
@@ -30,6 +32,7 @@ class Mesh {
 
  private:
   Comm dp_, pp_, tp_, all_;
+  bool launched_ = false;  // by a launcher: not imagined
 };
 
 // The sizes of the axes for this many ranks. ConfigError when they do not multiply to it.

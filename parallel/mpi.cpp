@@ -59,12 +59,13 @@ int count_of(int64_t bytes) {
 // A message longer than MPI's counts goes in several.
 constexpr int64_t kMessage = 1 << 28;
 
-void exchange(const Comm& comm, bool send, std::byte* data, int64_t bytes, int64_t peer) {
+void exchange(const Comm& comm, bool send, std::byte* data, int64_t bytes, int64_t peer, Channel channel) {
   for (int64_t at = 0; at < bytes || at == 0; at += kMessage) {
     std::vector<MPI_Request> request(1);
     const int count = count_of(std::min(kMessage, bytes - at)), other = static_cast<int>(peer);
-    ok(send ? MPI_Isend(data + at, count, MPI_BYTE, other, kTag, handle(comm), request.data())
-            : MPI_Irecv(data + at, count, MPI_BYTE, other, kTag, handle(comm), request.data()));
+    const int tag = kTag + 1 + static_cast<int>(channel);
+    ok(send ? MPI_Isend(data + at, count, MPI_BYTE, other, tag, handle(comm), request.data())
+            : MPI_Irecv(data + at, count, MPI_BYTE, other, tag, handle(comm), request.data()));
     wait_all(request);
   }
 }
@@ -81,12 +82,14 @@ float combine(const T* const* from, int64_t begin, int64_t end, int64_t i, Combi
 
 // to[i] = from[0][i] + ... in the order of the tree, or the largest; to may be one of them.
 template <class T>
-void combine(const std::vector<const T*>& from, T* to, int64_t n, AllReduce::Kind kind) {
+void combine(const std::vector<const T*>& from, T* to, int64_t n, AllReduce::Kind kind, bool accumulate) {
   const auto sum = [](float a, float b) { return a + b; };
   const auto max = [](float a, float b) { return a > b || a != a ? a : b; };  // NaN wins
   const auto size = static_cast<int64_t>(from.size());
   if (kind == AllReduce::Kind::max) {
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(combine(from.data(), 0, size, i, max));
+  } else if (accumulate) {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(read(to[i]) + combine(from.data(), 0, size, i, sum));
   } else if (size == 2) {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(read(from[0][i]) + read(from[1][i]));
@@ -100,7 +103,8 @@ int64_t share(int64_t n, int64_t r, int64_t size) { return n / size * r + std::m
 
 // part = this rank's share of `all`, combined over the ranks: piece by piece, so that little scratch memory is needed.
 template <class T>
-void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, T* part, AllReduce::Kind kind) {
+void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, T* part, AllReduce::Kind kind,
+                  bool accumulate = false) {
   const int64_t size = comm.size(), rank = comm.rank(),
                 step = std::max<int64_t>(kScratch / size / static_cast<int64_t>(sizeof(T)), 1024);
   const int64_t longest = share(n, 1, size);
@@ -126,7 +130,7 @@ void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, T* 
     }
     from[static_cast<size_t>(rank)] = all + mine;
     wait_all(requests);
-    combine(from, part + at, length, kind);
+    combine(from, part + at, length, kind, accumulate);
   }
 }
 
@@ -148,6 +152,23 @@ void gather_shares(const Comm& comm, std::byte* all, const std::vector<int64_t>&
                      handle(comm), &requests.emplace_back()));
     }
     wait_all(requests);
+  }
+}
+
+// tree: rows `stride` apart. Addend number `index`, n elements, enters.
+void enter(float* tree, int64_t stride, int64_t index, const float* addend, int64_t n) {
+  constexpr int64_t kStrip = 512;
+  for (int64_t at = 0; at < n; at += kStrip) {
+    const int64_t length = std::min(kStrip, n - at);
+    float sum[kStrip];
+    std::copy_n(addend + at, length, sum);
+    int64_t level = 0;
+    for (; (index >> level & 1) != 0; ++level) {
+      const float* row = tree + level * stride + at;
+#pragma omp simd
+      for (int64_t i = 0; i < length; ++i) sum[i] = row[i] + sum[i];
+    }
+    std::copy_n(sum, length, tree + level * stride + at);
   }
 }
 
@@ -199,13 +220,40 @@ void launch(const Comm& comm, const Cpu& cpu, const AllReduce& op) {
 
 void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
   if (comm.size() == 1) {
+    require(!op.accumulate, text("a group of one adds nothing up"));
     if (op.part.data() != op.all.data()) std::memcpy(op.part.data(), op.all.data(), static_cast<size_t>(op.all.bytes()));
     return;
   }
   with_float(op.all.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    reduce_share(comm, cpu, op.all.as<T>(), op.all.size(), op.part.as<T>(), AllReduce::Kind::sum);
+    reduce_share(comm, cpu, op.all.as<T>(), op.all.size(), op.part.as<T>(), AllReduce::Kind::sum, op.accumulate);
   });
+}
+
+// Piece by piece: every rank's addends of the piece come here and enter in the order of the ranks.
+void launch(const Comm& comm, const Cpu& cpu, const TreeEnter& op) {
+  const int64_t size = comm.size(), rank = comm.rank(), m = op.tree.cols();
+  const float* all = op.all.as<float>();
+  float* tree = op.tree.as<float>();
+  if (size == 1) return enter(tree, m, op.first, all, m);
+  const bool shared = m < op.all.size();
+  const int64_t step = std::min<int64_t>(std::max<int64_t>(kScratch / size / 4, 1024), m);
+  auto* scratch = reinterpret_cast<float*>(cpu.workspace->reserve(size * step * 4));
+  std::vector<MPI_Request> requests;
+  for (int64_t at = 0; at < m; at += step) {
+    const int64_t length = std::min(step, m - at), bytes = length * 4;
+    const auto begin = [&](int64_t r) { return all + (shared ? r * m : 0) + at; };  // of what rank r sums
+    requests.clear();
+    for (int64_t i = 1; i < size; ++i) {
+      const int64_t source = (rank + size - i) % size, target = (rank + i) % size;
+      ok(MPI_Irecv(scratch + source * step, count_of(bytes), MPI_BYTE, static_cast<int>(source), kTag, handle(comm),
+                   &requests.emplace_back()));
+      ok(MPI_Isend(begin(target), count_of(bytes), MPI_BYTE, static_cast<int>(target), kTag, handle(comm),
+                   &requests.emplace_back()));
+    }
+    wait_all(requests);
+    for (int64_t r = 0; r < size; ++r) enter(tree + at, m, op.first + r, r == rank ? begin(rank) : scratch + r * step, length);
+  }
 }
 
 void launch(const Comm& comm, const Cpu&, const AllGather& op) {
@@ -226,11 +274,24 @@ void launch(const Comm& comm, const Cpu&, const Broadcast& op) {
 }
 
 void launch(const Comm& comm, const Cpu&, const Send& op) {
-  exchange(comm, true, static_cast<std::byte*>(op.x.data()), op.x.bytes(), op.peer);
+  // A receiver that adds takes pieces of its own size.
+  auto* data = static_cast<std::byte*>(op.x.data());
+  for (int64_t at = 0; at < op.x.bytes() || at == 0; at += kScratch)
+    exchange(comm, true, data + at, std::min(kScratch, op.x.bytes() - at), op.peer, op.channel);
 }
 
-void launch(const Comm& comm, const Cpu&, const Receive& op) {
-  exchange(comm, false, static_cast<std::byte*>(op.x.data()), op.x.bytes(), op.peer);
+void launch(const Comm& comm, const Cpu& cpu, const Receive& op) {
+  auto* data = static_cast<std::byte*>(op.x.data());
+  std::byte* scratch = op.accumulate ? cpu.workspace->reserve(std::min(kScratch, op.x.bytes())) : nullptr;
+  for (int64_t at = 0; at < op.x.bytes() || at == 0; at += kScratch) {
+    const int64_t bytes = std::min(kScratch, op.x.bytes() - at);
+    exchange(comm, false, op.accumulate ? scratch : data + at, bytes, op.peer, op.channel);
+    if (!op.accumulate) continue;
+    auto* to = reinterpret_cast<float*>(data + at);
+    const auto* more = reinterpret_cast<const float*>(scratch);
+#pragma omp simd
+    for (int64_t i = 0; i < bytes / 4; ++i) to[i] += more[i];
+  }
 }
 
 std::string broadcast(const Comm& comm, const std::string& mine) {

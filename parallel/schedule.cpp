@@ -105,6 +105,19 @@ std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape,
   return actions;
 }
 
+std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, int64_t slots) {
+  require(0 <= stage && stage < shape.stages && slots >= 1, text("stage ", stage, " of ", shape.stages, ", ", slots, " slots"));
+  Actions actions;
+  // Groups of `stages` microbatches pass chunk 0, then chunk 1, ...: no stage waits for another but at the ends.
+  for (int64_t group = 0; group < shape.microbatches; group += shape.stages)
+    for (int64_t chunk = 0; chunk < shape.chunks; ++chunk)
+      for (int64_t i = group; i < std::min(group + shape.stages, shape.microbatches); ++i) {
+        add(actions, ActionKind::forward, i, chunk);
+        actions.back().slot = static_cast<int64_t>(actions.size() - 1) % std::min<int64_t>(slots, 2);
+      }
+  return actions;
+}
+
 int64_t slots_of(const std::vector<Action>& actions) {
   int64_t slots = 0;
   for (const Action& a : actions) slots = std::max(slots, a.slot + 1);

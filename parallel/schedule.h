@@ -38,6 +38,9 @@ struct PipelineShape {
 // The actions of stage `stage`, in order. Error where the shape is not one of the schedule's: see schedule_problem.
 std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape, int64_t stage);
 
+// The same for forward passes alone, on at most so many slots: an evaluation.
+std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, int64_t slots);
+
 // Why a schedule cannot run in this shape; "" when it can. Interleaved runs microbatches in groups of `stages`.
 std::string schedule_problem(Schedule schedule, const PipelineShape& shape);
 

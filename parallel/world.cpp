@@ -1,11 +1,14 @@
 #include "parallel/world.h"
 
 #include <mpi.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <vector>
 
 #include "parallel/mpi_status.h"
 
@@ -18,6 +21,22 @@ int64_t number_in(const char* variable, const std::string& value) {
   if (status != std::errc() || stop != value.data() + value.size() || number < 1)
     throw ConfigError(text(variable, " = ", value, ": must be a number of ranks; start without it, or under mpirun or srun"));
   return number;
+}
+
+// Ranks of the node whose sets of cores meet this one's.
+int sharers(MPI_Comm node, int size) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  sched_getaffinity(0, sizeof mine, &mine);
+  std::vector<cpu_set_t> all(static_cast<size_t>(size));
+  ok(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, node));
+  int count = 0;
+  for (const cpu_set_t& theirs : all) {
+    cpu_set_t both;
+    CPU_AND(&both, &mine, &theirs);
+    count += CPU_COUNT(&both) > 0;
+  }
+  return std::max(1, count);
 }
 
 }  // namespace
@@ -73,6 +92,7 @@ World::World() : session_(launched_ranks().has_value()) {
   ok(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
   ok(MPI_Comm_rank(node, &local_rank_));
   ok(MPI_Comm_size(node, &local_size_));
+  core_sharers_ = sharers(node, local_size_);
   ok(MPI_Comm_free(&node));
   const int64_t promised = *launched_ranks();
   if (promised > 0 && promised != size_)

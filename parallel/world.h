@@ -22,6 +22,9 @@ class World {
   int size() const { return size_; }
   int local_rank() const { return local_rank_; }  // among the ranks of this node
   int local_size() const { return local_size_; }
+  // Ranks of this node, itself included, that may run on one of this rank's cores: launchers bind ranks to cores, or leave all to
+  // all.
+  int core_sharers() const { return core_sharers_; }
   bool launched() const { return session_.up; }  // by a launcher: MPI is initialised
 
   // Ends every rank with this code, from any thread. The message has been printed before.
@@ -37,7 +40,7 @@ class World {
   };
 
   Session session_;
-  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, core_sharers_ = 1;
 };
 
 // The ranks that a launcher's environment promises: 1 to many; 0 when there is a launcher that does not say; nothing without one.

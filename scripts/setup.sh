@@ -3,6 +3,7 @@
 #   scripts/setup.sh           install, through apt on Debian and Ubuntu, as root or by sudo
 #   scripts/setup.sh --check   only tell what is missing; exit 1 if something is
 # Where it cannot install, it names the packages and exits 1. CUDA is never installed: a toolkit is used where there is one.
+# Nor is Slurm, which one test wants and is skipped without: scripts/local_slurm.sh names its packages.
 set -euo pipefail
 
 # What is needed: a command, or C++ headers of which one must be there; then its package on Debian and Ubuntu, Fedora, Arch.
@@ -75,7 +76,7 @@ tell_missing() {
 
 case ${1:-} in
   '' | --check) ;;
-  --help) sed -n '2,5s/^# //p' "$0"; exit 0 ;;
+  --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;;
   *) echo "setup: unknown argument '$1'; allowed: --check" >&2; exit 2 ;;
 esac
 

@@ -22,6 +22,7 @@ struct PlanOptions {
   std::string config;
   std::vector<std::string> set;
   int64_t ranks = 1;
+  std::string memory;  // of a rank, "80GB"; empty: any
   bool json = false;
 };
 ExitCode run_plan(const PlanOptions& options);

@@ -66,8 +66,9 @@ struct TrainConfig {
   }
 };
 
-// What a config is read for. A plan, a bench or a list needs no data.
-enum class Purpose { plan, train };
+// What a config is read for. A plan, a bench or a list needs no data; what the number of ranks decides may be checked with it,
+// later.
+enum class Purpose { plan, mesh, train };
 
 struct RunConfig {
   KernelsConfig kernels;
@@ -98,19 +99,53 @@ struct RunConfig {
 
   // What does not go with so many replicas.
   void check_replicas(int64_t replicas, auto&& report) const {
-    if (train.batch % replicas != 0) {
-      report("train.batch", "must be a multiple of parallel.dp = " + std::to_string(replicas));
-    } else if (train.batch / replicas % microbatch_rows(replicas) != 0) {
-      report("train.microbatch", "must divide train.batch / parallel.dp = " + std::to_string(train.batch / replicas));
-    }
+    const int64_t rows = microbatch_rows(replicas), of_replica = train.batch / replicas;
+    const auto by = [](const char* key, int64_t value) { return std::string(key) + " = " + std::to_string(value); };
+    if (train.batch % replicas != 0) return report("train.batch", "must be a multiple of " + by("parallel.dp", replicas));
+    if (of_replica % rows != 0) return report("train.microbatch", "must divide " + by("train.batch / parallel.dp", of_replica));
+    if (parallel.stage_schedule() == Schedule::interleaved && of_replica / rows % parallel.pp != 0)
+      report("parallel.schedule", "interleaved needs microbatches (train.batch / parallel.dp / train.microbatch = " +
+                                      std::to_string(of_replica / rows) + ") in groups of " + by("parallel.pp", parallel.pp));
+    if (parallel.sequence && rows * model.context % parallel.tp != 0 && model.heads % parallel.tp == 0)
+      report("parallel.sequence", "splits the " + std::to_string(rows * model.context) +
+                                      " tokens of a microbatch: must be a multiple of " + by("parallel.tp", parallel.tp) +
+                                      ", or false");
+    if (parallel.exact() && rows * model.context % parallel.shards() != 0)
+      report("parallel.numerics", "invariant sums the " + std::to_string(rows * model.context) +
+                                      " tokens of a microbatch in parts: must be a multiple of " +
+                                      std::to_string(parallel.shards()));
+  }
+
+  // What does not go together of the model and the mesh.
+  void check_mesh(auto&& report) const {
+    const int64_t shards = parallel.shards(), pieces = parallel.pp * parallel.stage_chunks();
+    const std::string key = shards > parallel.tp ? "parallel.max_tp" : "parallel.tp";
+    const auto by = [](const char* name, int64_t value) { return std::string(name) + " = " + std::to_string(value); };
+    if (model.heads % shards != 0)
+      report(key, "must divide " + by("model.heads", model.heads));
+    else if (model.kv_heads % shards != 0 && shards % model.kv_heads != 0)
+      report(key, "must divide " + by("model.kv_heads", model.kv_heads) + " or be a multiple of it");
+    if (model.ffn % shards != 0) report(key, "must divide " + by("model.ffn", model.ffn));
+    if (model.vocab < shards) report(key, "must not exceed " + by("model.vocab", model.vocab));
+    if (model.layers < pieces)
+      report("parallel.pp", (pieces > parallel.pp ? "times " + by("parallel.chunks", parallel.stage_chunks()) + " must" : "must") +
+                                " not exceed " + by("model.layers", model.layers));
+    if (parallel.exact() && train.microbatch == 0)
+      report("train.microbatch",
+             "must be set with parallel.numerics = invariant: what a pass computes at once is to be the same on "
+             "every mesh");
   }
 
   // What does not go together, after resolve(): report("train.warmup", "must not exceed train.steps = 10") for each problem.
   void check(Purpose purpose, auto&& report) const {
     model.check([&](const std::string& key, const std::string& problem) { report("model." + key, problem); });
-    parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });
+    if (purpose != Purpose::mesh)
+      parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });
     train.check([&](const std::string& key, const std::string& problem) { report("train." + key, problem); });
-    check_replicas(std::max<int64_t>(parallel.dp, 1), report);
+    if (purpose != Purpose::mesh) check_mesh(report);
+    // Whether the microbatches of a replica come in groups is known with parallel.dp.
+    if (purpose != Purpose::mesh && (parallel.dp > 0 || parallel.stage_schedule() != Schedule::interleaved))
+      check_replicas(std::max<int64_t>(parallel.dp, 1), report);
     if (static_cast<double>(train.steps) * static_cast<double>(train.batch) * static_cast<double>(model.context) > 9e18)
       report("train.steps", "times train.batch times model.context is more tokens than 63 bits count");
     if (purpose == Purpose::train && data.train.empty())

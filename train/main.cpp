@@ -125,6 +125,8 @@ class CommandLine {
     plan->add_option("config", plan_.config, "YAML file")->required();
     add_set(plan, plan_.set);
     plan->add_option("--ranks", plan_.ranks, "Ranks to plan for")->capture_default_str()->check(number<int64_t>(1));
+    plan->add_option("--memory", plan_.memory,
+                     "Memory of a rank, as 80GB: where it does not fit, names the nearest mesh that does");
     plan->add_flag("--json", plan_.json, "Prints JSON");
 
     CLI::App* sample = add(app_, "sample", "Continues a text", [this] { return run_sample(sample_); });

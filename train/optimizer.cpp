@@ -1,47 +1,81 @@
 #include "train/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/ops/adamw.h"
+#include "kernels/ops/exact_norm.h"
 #include "kernels/ops/fill.h"
 #include "kernels/philox.h"
+#include "parallel/collectives.h"
 
 namespace trireme {
 
-Optimizer::Optimizer(const TrainConfig& config, const Stage& stage, Buckets& buckets, Arenas& arenas)
-    : config_(config), buckets_(buckets), units_(stage.units()) {
-  for (const Unit& unit : units_) {
-    const Tensor weight = buckets.mine(unit.weights);
-    const auto take = [&] { return arenas.optimizer.take(Dtype::f32, {weight.size()}); };
-    states_.push_back({.weight = weight,
-                       .gradient = buckets.mine(unit.gradients),
-                       .master = weight.dtype() == Dtype::f32 ? weight : take(),
-                       .m = take(),
-                       .v = take()});
+Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, UnitTraffic& traffic, Arenas& arenas)
+    : config_(config), mesh_(mesh), stage_(stage), traffic_(traffic) {
+  const Holding& holding = stage.shape().holding;
+  for (const Unit& unit : stage.units()) {
+    State& state = states_.emplace_back();
+    if (unit.guest()) continue;
+    const auto take = [&] { return arenas.optimizer.take(Dtype::f32, {unit.weights_part.size()}); };
+    state.weight = unit.weights_part;
+    state.gradient = unit.gradients_part;
+    state.master = state.weight.dtype() == Dtype::f32 ? state.weight : take();
+    state.m = take(), state.v = take();
   }
   for (const Parameter& parameter : stage.parameters()) {
     const int64_t part = states_[parameter.unit].weight.size();
-    const int64_t begin = buckets.part() * part, end = begin + part;  // of the part, in the unit
+    const int64_t begin = holding.part * part, end = begin + part;  // of the part, in the unit
     const int64_t first = std::max(begin, parameter.begin), last = std::min(end, parameter.begin + parameter.spec.size());
     if (first < last)
       segments_.push_back({.parameter = &parameter, .first = first - parameter.begin, .at = first - begin, .count = last - first});
   }
-  arrived_.resize(units_.size());
+  // What counts once in the norm; neighbours in memory together, since the gaps between weights are zero.
+  struct Counted {
+    size_t unit;
+    int64_t begin, end;
+  };
+  std::vector<Counted> ranges;
+  bool open = false;  // the last one may go on
+  for_each_piece([&](const PieceRange& piece) {
+    const size_t unit = piece.segment->parameter->unit;
+    if (!piece.copy && open && ranges.back().unit == unit)
+      ranges.back().end = piece.end;
+    else if (!piece.copy)
+      ranges.push_back({.unit = unit, .begin = piece.begin, .end = piece.end});
+    open = !piece.copy;
+  });
+  for (const Counted& range : ranges) counted_.push_back(states_[range.unit].gradient.slice(range.begin, range.end));
   squared_norm_ = arenas.optimizer.take(Dtype::f32, {1});
+  if (!stage.shape().tensor.exact) return;
+  top_ = arenas.optimizer.take(Dtype::f32, {1});
+  limbs_ = arenas.optimizer.take(Dtype::f32, {kLimbs});
 }
 
 template <class Then>
 void Optimizer::for_each_piece(Then then) const {
   for (const Segment& s : segments_) {
     const WeightSpec& spec = s.parameter->spec;
-    const int64_t cols = spec.shape.size() == 2 ? spec.shape[1] : 1;
-    const std::vector<WeightPiece> whole{{.name = "", .rows = spec.shape[0]}};
+    const bool matrix = spec.shape.size() == 2, everywhere = spec.shared != Shared::no && mesh_.tp().rank() > 0;
+    const int64_t cols = matrix ? spec.shape[1] : 1;
     int64_t begin = 0;  // of the piece, in the parameter
-    for (const WeightPiece& piece : spec.pieces.empty() ? whole : spec.pieces) {
+    for (const WeightPiece& piece : spec.all_pieces()) {
       const int64_t end = begin + piece.rows * cols, first = std::max(begin, s.first), last = std::min(end, s.first + s.count);
-      std::vector<int64_t> shape = spec.shape;
-      shape[0] = piece.rows;
-      if (first < last) then(s, spec.name + piece.name, shape, first - begin, s.at + first - s.first, s.at + last - s.first);
+      PieceRange range{.segment = &s,
+                       .name = spec.name + piece.name,
+                       .shape = {piece.rows},
+                       .offset = {piece.first},
+                       .whole = {piece.all},
+                       .first = first - begin,
+                       .begin = s.at + first - s.first,
+                       .end = s.at + last - s.first,
+                       .copy = piece.copy || everywhere};
+      if (matrix) {
+        range.shape.push_back(cols);
+        range.offset.push_back(spec.first_col);
+        range.whole.push_back(spec.all_cols > 0 ? spec.all_cols : cols);
+      }
+      if (first < last) then(range);
       begin = end;
     }
   }
@@ -53,32 +87,59 @@ void Optimizer::initialise(Stream& stream, double init_std, int64_t layers) {
     return init == Init::position ? init_std / 2 : init_std;
   };
   for (const State& state : states_)
-    for (const Tensor& t : {state.master, state.m, state.v}) run(stream, Fill{.x = t});
-  for_each_piece(
-      [&](const Segment& s, const std::string& name, const std::vector<int64_t>&, int64_t first, int64_t begin, int64_t end) {
-        const Tensor x = states_[s.parameter->unit].master.slice(begin, end);
-        const Init init = s.parameter->spec.init;
-        if (init == Init::one) run(stream, Fill{.x = x, .value = 1});
-        if (init == Init::zero || init == Init::one) return;
-        run(stream, FillNormal{.x = x,
-                               .stddev = static_cast<float>(deviation(init)),
-                               .key = stream_key(static_cast<uint64_t>(config_.seed), name),
-                               .first = first});
-      });
+    for (const Tensor& t : {state.master, state.m, state.v})
+      if (t) run(stream, Fill{.x = t});
+  for_each_piece([&](const PieceRange& piece) {
+    const Parameter& parameter = *piece.segment->parameter;
+    const Tensor x = states_[parameter.unit].master.slice(piece.begin, piece.end);
+    const Init init = parameter.spec.init;
+    if (init == Init::one) run(stream, Fill{.x = x, .value = 1});
+    if (init == Init::zero || init == Init::one) return;
+    const int64_t cols = piece.shape.back(), stride = piece.whole.back();
+    run(stream, FillNormal{.x = x,
+                           .stddev = static_cast<float>(deviation(init)),
+                           .key = stream_key(static_cast<uint64_t>(config_.seed), piece.name),
+                           .first = piece.first,
+                           .origin = parameter.spec.decays() ? piece.offset[0] * stride + piece.offset[1] : 0,
+                           .cols = cols,
+                           .stride = stride});
+  });
   refresh(stream);
 }
 
 void Optimizer::refresh(Stream& stream) {
   for (const State& state : states_)
-    if (state.weight.dtype() != Dtype::f32) run(stream, Cast{.y = state.weight, .x = state.master});
-  for (const Unit& unit : units_) run(stream, Fill{.x = unit.gradients});
-  spread(stream);
+    if (state.weight && state.weight.dtype() != Dtype::f32) run(stream, Cast{.y = state.weight, .x = state.master});
+  for (const Unit& unit : stage_.units()) {
+    run(stream, Fill{.x = unit.gradients});
+    run(stream, Fill{.x = unit.gradients_part});
+  }
+  traffic_.spread();
+}
+
+// Over the replicas' parts, the tensors' shards and the stages.
+void Optimizer::add_squares(Stream& stream) {
+  const auto combine = [&](const Tensor& x, AllReduce::Kind kind) {
+    const bool parts = stage_.shape().holding.parts > 1;
+    for (const Comm* comm : {&mesh_.dp(), &mesh_.tp(), &mesh_.pp()})
+      if (comm->size() > 1 && (comm != &mesh_.dp() || parts)) run(*comm, stream, AllReduce{.x = x, .kind = kind});
+  };
+  run(stream, Fill{.x = squared_norm_});
+  if (!limbs_) {
+    for (const Tensor& gradient : counted_) run(stream, SquaredNorm{.total = squared_norm_, .x = gradient});
+    return combine(squared_norm_, AllReduce::Kind::sum);
+  }
+  run(stream, Fill{.x = top_});
+  run(stream, Fill{.x = limbs_});
+  for (const Tensor& gradient : counted_) run(stream, LargestMagnitude{.top = top_, .x = gradient});
+  combine(top_, AllReduce::Kind::max);
+  for (const Tensor& gradient : counted_) run(stream, ExactSquares{.limbs = limbs_, .x = gradient, .top = top_});
+  combine(limbs_, AllReduce::Kind::sum);
+  run(stream, SumOfSquares{.total = squared_norm_, .limbs = limbs_, .top = top_});
 }
 
 void Optimizer::update(Stream& stream, double lr, int64_t step) {
-  run(stream, Fill{.x = squared_norm_});
-  for (const State& state : states_) run(stream, SquaredNorm{.total = squared_norm_, .x = state.gradient});
-  buckets_.sum_parts(stream, squared_norm_);
+  add_squares(stream);
   for (const Segment& s : segments_) {
     const State& state = states_[s.parameter->unit];
     const auto part = [&](const Tensor& t) { return t.slice(s.at, s.at + s.count); };
@@ -96,23 +157,26 @@ void Optimizer::update(Stream& stream, double lr, int64_t step) {
                       .clip = static_cast<float>(config_.clip),
                       .step = step});
   }
-  if (buckets_.parts() > 1)  // AdamW has zeroed its own part
-    for (const Unit& unit : units_) run(stream, Fill{.x = unit.gradients});
-  spread(stream);
+  // AdamW has zeroed what it read.
+  const Holding& holding = stage_.shape().holding;
+  for (const Unit& unit : stage_.units()) {
+    if (holding.gradients && (holding.parts > 1 || unit.guest())) run(stream, Fill{.x = unit.gradients});
+    if (!holding.gradients && unit.guest()) run(stream, Fill{.x = unit.gradients_part});
+  }
+  traffic_.spread();
 }
 
-// Every replica's part of the weights to all others, in the order in which forward reads them.
-void Optimizer::spread(Stream& stream) {
-  for (size_t unit = 0; unit < units_.size(); ++unit) arrived_[unit] = buckets_.gather(stream, units_[unit].weights);
-}
-
-std::vector<NamedShard> Optimizer::shards() const {
+std::vector<NamedShard> Optimizer::shards(bool once) const {
   std::vector<NamedShard> shards;
   const auto list = [&](const std::string& prefix, Tensor State::*which) {
-    for_each_piece([&](const Segment& s, const std::string& name, const std::vector<int64_t>& shape, int64_t first, int64_t begin,
-                       int64_t end) {
-      for (NamedShard& shard : flat_shards(prefix + name, shape, first, (states_[s.parameter->unit].*which).slice(begin, end)))
+    for_each_piece([&](const PieceRange& piece) {
+      if (once && piece.copy) return;
+      const Tensor local = (states_[piece.segment->parameter->unit].*which).slice(piece.begin, piece.end);
+      for (NamedShard& shard : flat_shards(prefix + piece.name, piece.shape, piece.first, local)) {
+        shard.global_shape = piece.whole;
+        for (size_t d = 0; d < piece.offset.size(); ++d) shard.offset[d] += piece.offset[d];
         shards.push_back(std::move(shard));
+      }
     });
   };
   list("", &State::master);

@@ -1,11 +1,13 @@
 #include "train/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "kernels/ops/attention.h"
 #include "kernels/ops/matmul.h"
+#include "parallel/timeline.h"
 #include "train/human.h"
 #include "train/step.h"
 
@@ -19,9 +21,12 @@ std::string group_of(const std::string& weight) {
   return part.ends_with("norm") ? "norms" : part;
 }
 
-std::vector<ParameterGroup> group(const Stage& stage) {
+// Of the whole model, whatever part of it a rank holds.
+std::vector<ParameterGroup> group(const ModelConfig& config, Device& device) {
   std::vector<ParameterGroup> groups;
-  for (const Parameter& parameter : stage.parameters()) {
+  Arena arena(device, Arena::kUnlimited, "parameters");
+  StageWeights weights;
+  for (const Parameter& parameter : take_weights(weights, config, Dtype::f32, arena)) {
     const std::string name = group_of(parameter.spec.name);
     auto at = std::find_if(groups.begin(), groups.end(), [&](const ParameterGroup& g) { return g.name == name; });
     if (at == groups.end()) at = groups.insert(groups.end(), {.name = name});
@@ -53,9 +58,11 @@ std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stag
   for (const Parameter& p : stage.parameters())
     if (p.spec.shape.size() == 2 && p.spec.name.starts_with("layers."))
       add_products(products, rows, p.spec.shape[0], p.spec.shape[1], passes);
-  const int64_t chunk = head_chunk_rows(rows, config.model.vocab);
-  add_products(products, chunk, config.model.vocab, config.model.width, rows / chunk * passes);
-  if (rows % chunk != 0) add_products(products, rows % chunk, config.model.vocab, config.model.width, passes);
+  if (!stage.has_last()) return products;
+  const TensorParallel& tensor = stage.shape().tensor;
+  const int64_t vocab = shard_config(config.model, tensor.count).vocab, chunk = head_chunk_rows(rows, vocab * tensor.count);
+  add_products(products, chunk, vocab, config.model.width, rows / chunk * passes * tensor.mine);
+  if (rows % chunk != 0) add_products(products, rows % chunk, vocab, config.model.width, passes * tensor.mine);
   return products;
 }
 
@@ -67,6 +74,16 @@ Tally walk(Run& run, int64_t microbatches) {
   run.device.comm_tally().clear();
   train_step(run, {.tokens = ids, .targets = ids, .positions = ids, .document_start = ids, .valid = rows * context}, 0);
   return run.device.tally();
+}
+
+// `one` becomes the count of a longer step, which has `rounds` times more of what `two` has more than `one`.
+void extrapolate(Tally& one, const Tally& two, double rounds) {
+  for (const auto& [name, more] : two) {
+    OpCount& count = one[name];
+    count.flops += rounds * (more.flops - count.flops);
+    count.bytes += rounds * (more.bytes - count.bytes);
+    count.calls += static_cast<int64_t>(std::llround(rounds * static_cast<double>(more.calls - count.calls)));
+  }
 }
 
 struct NamedBytes {
@@ -95,40 +112,70 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   Device device(Place::none);
   Run run(config, mesh, device, {});
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
-  const int64_t microbatches = config.train.batch / mesh.replicas() / run.stage.shape().rows;
+  const int64_t microbatches = pipeline_shape(config, mesh.replicas()).microbatches, stages = mesh.pp().size();
 
   Plan plan;
-  plan.step = walk(run, 1);
-  plan.traffic = device.comm_tally();
+  const bool few = microbatches <= 2 * stages;
+  plan.step = walk(run, few ? microbatches : stages);
+  Tally traffic = device.comm_tally();
   plan.products = products_of(config, run.stage, mesh.replicas());
-  // Every microbatch does the same: what the second one adds, the others add too.
-  if (microbatches > 1)
-    for (const auto& [name, two] : walk(run, 2)) {
-      OpCount& count = plan.step[name];
-      const auto others = static_cast<double>(microbatches - 1);
-      count.flops += others * (two.flops - count.flops);
-      count.bytes += others * (two.bytes - count.bytes);
-      count.calls += (microbatches - 1) * (two.calls - count.calls);
+  // Every microbatch does the same: what a second round of them adds, the others add too.
+  if (!few) {
+    const double rounds = static_cast<double>(microbatches - stages) / static_cast<double>(stages);
+    const Tally two = walk(run, 2 * stages);
+    extrapolate(plan.step, two, rounds);
+    extrapolate(traffic, device.comm_tally(), rounds);
+  }
+  // Collectives of the compute lane are traffic, too.
+  for (auto op = plan.step.begin(); op != plan.step.end();) {
+    const bool moves = op->first.find(' ') != std::string::npos;
+    if (moves) {
+      OpCount& count = traffic[op->first];
+      count.calls += op->second.calls, count.bytes += op->second.bytes;
     }
+    op = moves ? plan.step.erase(op) : std::next(op);
+  }
+  plan.traffic = std::move(traffic);
   plan.sizes = run.arenas.peaks();
-  plan.groups = group(run.stage);
+  plan.groups = group(config.model, device);
   for (const ParameterGroup& g : plan.groups) plan.parameters += g.count;
   plan.replicas = mesh.replicas();
+  plan.stage = mesh.pp().rank(), plan.stages = stages, plan.shards = mesh.tp().size();
+  plan.microbatches = microbatches, plan.in_flight = run.stage.shape().slots;
+  if (stages > 1) plan.bubble = bubble_formula(config.parallel.schedule, pipeline_shape(config, mesh.replicas()), ActionTimes{});
   plan.tokens = config.train.batch * config.model.context;
   plan.product_flops = plan.step[Matmul::name].flops;
   plan.attention_flops = 3 * plan.step[AttentionForward::name].flops;
   return plan;
 }
 
-void check_mesh(const RunConfig& config, int64_t ranks) {
-  std::string problems;
-  config.check_replicas(mesh_sizes(ranks, config.parallel).dp, [&](const std::string& key, const std::string& problem) {
-    problems += (problems.empty() ? "" : "\n") + key + ": " + problem + ", on " + std::to_string(ranks) + " ranks";
-  });
-  if (!problems.empty()) throw ConfigError(problems);
+namespace {
+
+const Plan& largest(const std::vector<Plan>& stages) {
+  return *std::max_element(stages.begin(), stages.end(),
+                           [](const Plan& a, const Plan& b) { return a.sizes.total() < b.sizes.total(); });
 }
 
-std::string plan_table(const RunConfig& config, const Plan& plan) {
+std::string mesh_lines(const RunConfig& config, const std::vector<Plan>& stages) {
+  const Plan& plan = largest(stages);
+  std::string out = "\nMesh: dp " + std::to_string(plan.replicas) + ", pp " + std::to_string(plan.stages) + ", tp " +
+                    std::to_string(plan.shards) + ", ZeRO " + std::to_string(config.parallel.zero) + "\n";
+  out += row("microbatches", std::to_string(plan.microbatches), "of a replica in a step");
+  if (plan.stages == 1) return out;
+  out += row("schedule", std::string(name_of(config.parallel.schedule)),
+             std::to_string(config.parallel.stage_chunks()) + " pieces of the model a stage");
+  out += row("bubble", fixed(100 * plan.bubble, 1) + " %", "idle time of a stage, of its work");
+  for (const Plan& stage : stages)
+    out +=
+        row(("stage " + std::to_string(stage.stage)).c_str(), human_bytes(static_cast<double>(stage.sizes.total())),
+            std::to_string(stage.in_flight) + " pieces' activations in flight, " + human_si(stage.model_flops()) + "FLOP a step");
+  return out;
+}
+
+}  // namespace
+
+std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages) {
+  const Plan& plan = largest(stages);
   std::string out = "Model: " + std::string(name_of(config.model.family)) + ", " + std::to_string(config.model.layers) +
                     " layers, width " + std::to_string(config.model.width) + ", context " + std::to_string(config.model.context) +
                     "\n";
@@ -136,8 +183,10 @@ std::string plan_table(const RunConfig& config, const Plan& plan) {
     out += row(g.name.c_str(), human_count(static_cast<double>(g.count)),
                fixed(100.0 * static_cast<double>(g.count) / static_cast<double>(plan.parameters), 1) + " %");
   out += row("parameters", human_count(static_cast<double>(plan.parameters)), std::to_string(plan.parameters));
-  out += "\nMemory of a rank, " + std::string(name_of(config.kernels.dtype)) + ", microbatch " +
-         std::to_string(config.microbatch_rows(plan.replicas)) + " x " + std::to_string(config.model.context) + "\n";
+  if (plan.replicas * plan.stages * plan.shards > 1) out += mesh_lines(config, stages);
+  out += "\nMemory of a rank" + (plan.stages > 1 ? " of stage " + std::to_string(plan.stage) : "") + ", " +
+         std::string(name_of(config.kernels.dtype)) + ", microbatch " + std::to_string(config.microbatch_rows(plan.replicas)) +
+         " x " + std::to_string(config.model.context) + "\n";
   for (const NamedBytes& a : arenas_of(plan.sizes)) out += row(a.name, human_bytes(static_cast<double>(a.bytes)), a.what);
   out += row("total", human_bytes(static_cast<double>(plan.sizes.total())), std::to_string(plan.sizes.total()) + " bytes");
   out += "\nOne step: " + std::to_string(plan.tokens) + " tokens, a rank " + human_si(plan.model_flops()) + "FLOP (products " +
@@ -145,19 +194,35 @@ std::string plan_table(const RunConfig& config, const Plan& plan) {
   for (const auto& [name, count] : plan.step)
     out += row(name.c_str(), std::to_string(count.calls) + " calls",
                human_bytes(count.bytes) + (count.flops > 0 ? ", " + human_si(count.flops) + "FLOP" : ""));
-  if (!plan.traffic.empty()) out += "\nTraffic of a rank in one step, " + std::to_string(plan.replicas) + " replicas\n";
+  if (!plan.traffic.empty()) out += "\nTraffic of a rank in one step\n";
   for (const auto& [name, count] : plan.traffic)
     out += row(name.c_str(), std::to_string(count.calls) + " calls", human_bytes(count.bytes) + " sent");
   return out;
 }
 
-std::string plan_json(const RunConfig& config, const Plan& plan) {
+std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages) {
+  const Plan& plan = largest(stages);
   nlohmann::ordered_json out;
   out["name"] = config.train.name;
   out["parameters"] = plan.parameters;
   for (const ParameterGroup& g : plan.groups) out["parameter_groups"][g.name] = g.count;
-  for (const NamedBytes& a : arenas_of(plan.sizes)) out["bytes"][a.name] = a.bytes;
-  out["bytes"]["total"] = plan.sizes.total();
+  out["mesh"] = {{"dp", plan.replicas}, {"pp", plan.stages}, {"tp", plan.shards}, {"zero", config.parallel.zero}};
+  out["pipeline"] = {{"schedule", name_of(config.parallel.stage_schedule())},
+                     {"chunks", config.parallel.stage_chunks()},
+                     {"microbatches", plan.microbatches},
+                     {"bubble", plan.bubble}};
+  const auto bytes_of_plan = [](const Plan& p) {
+    nlohmann::ordered_json bytes;
+    for (const NamedBytes& a : arenas_of(p.sizes)) bytes[a.name] = a.bytes;
+    bytes["total"] = p.sizes.total();
+    return bytes;
+  };
+  out["bytes"] = bytes_of_plan(plan);
+  for (const Plan& stage : stages)
+    out["stages"].push_back({{"stage", stage.stage},
+                             {"in_flight", stage.in_flight},
+                             {"flops_per_step", stage.model_flops()},
+                             {"bytes", bytes_of_plan(stage)}});
   out["tokens_per_step"] = plan.tokens;
   out["flops_per_step"] = {
       {"products", plan.product_flops}, {"causal_attention", plan.attention_flops}, {"model", plan.model_flops()}};

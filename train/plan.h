@@ -19,14 +19,18 @@ struct ParameterGroup {
 struct Plan {
   ArenaSizes sizes{0, 0, 0, 0, 0};  // bytes, exactly what the arenas will take
   std::vector<ParameterGroup> groups;
-  int64_t parameters = 0;
+  int64_t parameters = 0;  // of the whole model
   int64_t replicas = 1;
-  int64_t tokens = 0;                  // of one optimizer step, over all replicas
-  Tally step;                          // every op of one step
-  Tally traffic;                       // of a rank in one step: "all_reduce dp": messages, and the bytes it sends
-  std::vector<ProductShape> products;  // the matrix products of one step, equal shapes together
-  double product_flops = 0;            // of matrix products, forward and backward, a rank's step
-  double attention_flops = 0;          // of attention's products, a rank's step, on the causal pairs; no recomputation
+  int64_t tokens = 0;                         // of one optimizer step, over all replicas
+  int64_t stage = 0, stages = 1, shards = 1;  // of the pipeline: this rank's, all; of each tensor
+  int64_t microbatches = 1;                   // of a replica in a step
+  int64_t in_flight = 1;                      // whose activations a rank keeps, in chunks of the model
+  double bubble = 0;                          // idle share of a stage relative to its work, if backward takes twice as long
+  Tally step;                                 // every op of one step
+  Tally traffic;                              // of a rank in one step: "all_reduce dp": messages, and the bytes it sends
+  std::vector<ProductShape> products;         // the matrix products of one step, equal shapes together
+  double product_flops = 0;                   // of matrix products, forward and backward, a rank's step
+  double attention_flops = 0;                 // of attention's products, a rank's step, on the causal pairs; no recomputation
   // What MFU divides by time: products and causal attention, forward and twice that backward; recomputation is not counted.
   double model_flops() const { return product_flops + attention_flops; }
 };
@@ -34,12 +38,10 @@ struct Plan {
 // No memory is taken and nothing computed. The config is resolved.
 Plan make_plan(const RunConfig& config, const Mesh& mesh);
 
-// ConfigError, all problems at once, when the config cannot run on so many ranks.
-void check_mesh(const RunConfig& config, int64_t ranks);
-
-// For people: bytes per arena, parameters by group, FLOPs and traffic by op.
-std::string plan_table(const RunConfig& config, const Plan& plan);
+// For people: bytes per arena, parameters by group, FLOPs and traffic by op, of the stage that needs most memory; and each stage's
+// bytes. `stages`: the plan of a rank of each stage.
+std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages);
 // For programs: one JSON object.
-std::string plan_json(const RunConfig& config, const Plan& plan);
+std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages);
 
 }  // namespace trireme

@@ -1,11 +1,73 @@
 #include "train/step.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/ops/fill.h"
+#include "parallel/collectives.h"
 #include "train/lr.h"
 
 namespace trireme {
+
+namespace {
+
+int64_t levels_of(int64_t count) {
+  int64_t levels = 1;
+  while ((count >> levels) > 0) ++levels;
+  return levels;
+}
+
+// Ranks of the tp group whose shards have the same key-value head.
+int64_t sharing_ranks(const RunConfig& config, const Mesh& mesh) {
+  const int64_t shards = config.parallel.shards(), mine = shards / mesh.tp().size();
+  return std::max<int64_t>(1, shards / config.model.kv_heads / mine);
+}
+
+// Passes of the last piece of a stage that wait for their backward at a time.
+int64_t heads_in(const std::vector<Action>& actions, int64_t chunk) {
+  int64_t now = 0, most = 1;
+  for (const Action& a : actions) {
+    if (a.chunk != chunk) continue;
+    if (a.kind == ActionKind::forward) most = std::max(most, ++now);
+    if (a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight) --now;
+  }
+  return most;
+}
+
+StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Buckets& buckets, const Comm& sharing) {
+  const ParallelConfig& p = config.parallel;
+  const PipelineShape pipeline = pipeline_shape(config, mesh.replicas());
+  const std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
+  const int64_t mine = p.shards() / mesh.tp().size();
+  const bool parts = buckets.parts() > 1;
+  return {.rows = config.microbatch_rows(mesh.replicas()),
+          .context = config.model.context,
+          .dtype = dtype_of(config.kernels.dtype),
+          .holding = {.parts = buckets.parts(),
+                      .part = buckets.part(),
+                      .weights = p.zero < 3 || !parts,
+                      .gradients = !p.exact() && (p.zero < 2 || !parts),
+                      .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
+          .pieces = slice_of(config.model.layers, pipeline.stages, pipeline.chunks, mesh.pp().rank()),
+          .slots = slots_of(actions),
+          .heads = heads_in(actions, pipeline.chunks - 1),
+          .halves = p.stage_schedule() == Schedule::zero_bubble,
+          .tensor = {.count = p.shards(),
+                     .first = mesh.tp().rank() * mine,
+                     .mine = mine,
+                     .ranks = &mesh.tp(),
+                     .sharing = &sharing,
+                     .sequence = p.sequence,
+                     .exact = p.exact()}};
+}
+
+}  // namespace
+
+PipelineShape pipeline_shape(const RunConfig& config, int64_t replicas) {
+  return {.stages = config.parallel.pp,
+          .microbatches = config.train.batch / replicas / config.microbatch_rows(replicas),
+          .chunks = config.parallel.stage_chunks()};
+}
 
 Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes)
     : config(config),
@@ -13,14 +75,40 @@ Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaS
       device(device),
       arenas(device, sizes),
       buckets(mesh.dp(), device, config.parallel.zero),
-      stage(config.model,
-            {.rows = config.microbatch_rows(mesh.replicas()),
-             .context = config.model.context,
-             .dtype = dtype_of(config.kernels.dtype),
-             .parts = buckets.parts()},
-            arenas, device.compute()),
-      optimizer(config.train, stage, buckets, arenas),
-      loss(arenas.optimizer.take(Dtype::f32, {1})) {}
+      sharing(mesh.neighbours(sharing_ranks(config, mesh))),
+      stage(config.model, stage_shape(config, mesh, buckets, sharing), arenas, device.compute()),
+      traffic(mesh, device, stage, buckets),
+      pipeline(mesh.pp(), device, stage),
+      optimizer(config.train, mesh, stage, traffic, arenas),
+      loss(arenas.optimizer.take(Dtype::f32, {1})) {
+  const int64_t levels = stage.shape().holding.tree_levels;
+  if (levels > 0) loss_tree = arenas.optimizer.take(Dtype::f32, {levels, 1});
+  passing.read = [this](size_t unit) { traffic.read(unit); };
+  passing.write = [this](size_t unit) {
+    traffic.write(unit);
+    if (loss_tree && stage.units()[unit].id.kind == UnitKind::head) this->device.compute().wait(loss_cleared_);
+  };
+  completing = passing;
+  completing.done = [this](size_t unit) { complete(unit); };
+}
+
+// Gradients leave, and with the head's the loss.
+void Run::complete(size_t unit) {
+  traffic.done(unit, microbatch);
+  if (stage.units()[unit].id.kind != UnitKind::head) return;
+  if (loss_tree)
+    loss_cleared_ = buckets.enter(loss, loss_tree, microbatch * mesh.replicas());
+  else if (last)
+    buckets.sum_replicas(loss);
+}
+
+const std::vector<Action>& Run::actions(int64_t microbatches) {
+  std::vector<Action>& list = actions_[microbatches];
+  if (!list.empty()) return list;
+  PipelineShape shape = pipeline_shape(config, mesh.replicas());
+  shape.microbatches = microbatches;
+  return list = make_schedule(config.parallel.stage_schedule(), shape, mesh.pp().rank());
+}
 
 Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
   const auto flat = [&](const Tensor& t) { return t.slice(first, first + rows).view({rows * t.dim(1)}); };
@@ -32,30 +120,46 @@ Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
           .document_start = flat(batch.document_start)};
 }
 
-void forward(Run& r, const Microbatch& batch) {
+namespace {
+
+void run_action(Run& r, const Action& a, const Microbatch& batch, const LossSum& loss, bool last) {
   Stream& compute = r.device.compute();
-  r.stage.forward(compute, batch, [&](size_t unit) { r.optimizer.await(compute, unit); });
+  const Seat seat = r.pipeline.seat(a);
+  r.microbatch = a.microbatch, r.last = last;
+  const UnitHooks& hooks = last || r.traffic.reduces_each() ? r.completing : r.passing;
+  switch (a.kind) {
+    case ActionKind::forward:
+      return r.stage.forward(compute, batch, r.passing, seat);
+    case ActionKind::backward:
+      return r.stage.backward(compute, batch, loss, hooks, seat, Backward::whole);
+    case ActionKind::backward_input:
+      return r.stage.backward(compute, batch, loss, hooks, seat, Backward::input);
+    case ActionKind::backward_weight:
+      return r.stage.backward(compute, batch, loss, hooks, seat, Backward::weight);
+  }
 }
+
+}  // namespace
 
 StepResult train_step(Run& r, const Batch& batch, int64_t step) {
   Stream& compute = r.device.compute();
-  const int64_t rows = r.stage.shape().rows;
+  const int64_t rows = r.stage.shape().rows, microbatches = batch.tokens.dim(0) / rows;
   const LossSum loss{.total = r.loss, .scale = 1.0f / static_cast<float>(batch.valid)};
   const double lr = learning_rate(r.config.train, step);
 
   run(compute, Fill{.x = r.loss});
-  const size_t head = r.stage.units().size() - 1;
-  const auto send = [&](size_t unit) {
-    r.buckets.send(compute, r.stage.units()[unit].gradients);
-    if (unit == head) r.buckets.sum_replicas(compute, r.loss);  // whole since the head's backward
-  };
-  for (int64_t first = 0; first < batch.tokens.dim(0); first += rows) {
-    const Microbatch part = microbatch(batch, first, rows);
-    const bool last = first + rows == batch.tokens.dim(0);
-    forward(r, part);
-    r.stage.backward(compute, part, loss, last ? GradientsDone(send) : GradientsDone());
+  const std::vector<Action>& actions = r.actions(microbatches);
+  r.pipeline.begin(actions);
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const Action& a = actions[i];
+    r.pipeline.before(i);
+    run_action(r, a, microbatch(batch, a.microbatch * rows, rows), loss, a.microbatch + 1 == microbatches);
+    r.pipeline.after(i);
   }
-  r.buckets.finish(compute);
+  if (r.loss_tree && r.stage.has_last()) r.buckets.close(r.loss_tree, microbatches * r.mesh.replicas());
+  r.traffic.finish(microbatches);
+  if (r.loss_tree && r.stage.has_last()) run(compute, Cast{.y = r.loss, .x = r.loss_tree.slice(0, 1)});
+  if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // the last stage's: it is 0 elsewhere
   r.optimizer.update(compute, lr, step + 1);
   if (r.device.place() == Place::none) return {};
   return {.loss = *r.loss.as<float>(), .grad_norm = std::sqrt(*r.optimizer.squared_norm().as<float>()), .lr = lr};

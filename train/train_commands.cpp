@@ -1,20 +1,32 @@
 // trireme train, trireme plan.
+#include <charconv>
 #include <optional>
 
 #include "parallel/agree.h"
 #include "train/commands.h"
 #include "train/log.h"
-#include "train/plan.h"
+#include "train/nearest.h"
 #include "train/trainer.h"
 
 namespace trireme {
 namespace {
 
-// Rank 0 reads and checks the config before anything is taken; the others hear it, or that there is none.
+// ConfigError, with the nearest mesh that can be, when the config cannot run on so many ranks.
+void require_mesh(const RunConfig& config, int64_t ranks, int64_t memory) {
+  const std::string problems = mesh_problems(config, ranks, memory);
+  if (problems.empty()) return;
+  const std::optional<std::string> nearest = nearest_mesh(config, ranks, memory);
+  const std::string some = std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+  throw ConfigError(
+      problems + "; " +
+      (nearest ? "the nearest that can be on " + some + ": " + *nearest : "no mesh of " + some + " can run this config"));
+}
+
+// Rank 0 reads and checks the config before anything is taken; the others hear it, or that there is none and why was told.
 std::optional<RunConfig> agree_on_config(const TrainOptions& options, const World& world, const Comm& all) {
   const auto read = [&] {
     const RunConfig config = read_config(options.config, options.set);
-    check_mesh(config, world.size());
+    require_mesh(config, world.size(), 0);
     return config;
   };
   if (world.size() == 1) return read();
@@ -26,6 +38,10 @@ std::optional<RunConfig> agree_on_config(const TrainOptions& options, const Worl
     const RunConfig config = read();
     broadcast(all, to_yaml(config));
     return config;
+  } catch (const ConfigError& error) {
+    complain(error.what());  // before another rank ends: launchers then end all
+    broadcast(all, "");
+    return std::nullopt;
   } catch (...) {
     broadcast(all, "");
     throw;
@@ -38,15 +54,32 @@ ExitCode run_train(const TrainOptions& options) {
   World world;
   const Comm all("all", 0, world.rank(), world.launched());
   const std::optional<RunConfig> config = agree_on_config(options, world, all);
-  if (!config) return ExitCode::usage;  // rank 0 says why
+  if (!config) return ExitCode::usage;  // rank 0 has said why
   return train(*config, world, {.from = options.resume, .allow_changes = options.resume_allow});
 }
 
+namespace {
+
+// "80GB", "75.5 GiB", "1e9": bytes.
+int64_t bytes_in(const std::string& words) {
+  double number = 0;
+  const auto [stop, status] = std::from_chars(words.data(), words.data() + words.size(), number);
+  std::string unit(stop, words.data() + words.size());
+  std::erase(unit, ' ');
+  for (const auto& [name, factor] :
+       {std::pair("", 1.0), {"B", 1.0}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}})
+    if (status == std::errc() && unit == name && number > 0) return static_cast<int64_t>(number * factor);
+  throw ConfigError("--memory " + words + ": must be a size such as 80GB or 75.5GiB");
+}
+
+}  // namespace
+
 ExitCode run_plan(const PlanOptions& options) {
-  const RunConfig config = read_config(options.config, options.set, Purpose::plan);
-  check_mesh(config, options.ranks);
-  const Plan plan = make_plan(config, Mesh(0, options.ranks, config.parallel));
-  say(options.json ? plan_json(config, plan) : plan_table(config, plan));
+  const RunConfig config = read_config(options.config, options.set, Purpose::mesh);
+  const int64_t memory = options.memory.empty() ? 0 : bytes_in(options.memory);
+  require_mesh(config, options.ranks, memory);
+  const std::vector<Plan> stages = stage_plans(config, options.ranks);
+  say(options.json ? plan_json(config, stages) : plan_table(config, stages));
   return ExitCode::done;
 }
 

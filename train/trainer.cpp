@@ -44,17 +44,18 @@ struct Session {
   const std::optional<Corpus>& validation;
   Checkpoints& checkpoints;
   std::optional<RunLog>& log;  // rank 0's
-  double flops;                // of the model, a step
+  double flops;                // of the model, a step, on average over the ranks
   double peak;                 // FLOP/s of products, measured
   int skipped = 0;             // steps in a row without an update
 };
 
-CheckpointState state_of(const RunConfig& config, const Run& run, int64_t step) {
+// `once`: each part of the state on one rank alone, for a save; else all that this rank holds.
+CheckpointState state_of(const RunConfig& config, const Run& run, int64_t step, bool once) {
   const int64_t sequences = step * config.train.batch;
-  return {.shards = run.optimizer.shards(),
+  const bool another_has_it = once && run.mesh.replica() > 0 && run.buckets.parts() == 1;
+  return {.shards = another_has_it ? std::vector<NamedShard>{} : run.optimizer.shards(once),
           .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
-          .config = to_yaml(config),
-          .writes = run.mesh.replica() == 0 || run.buckets.parts() > 1};
+          .config = to_yaml(config)};
 }
 
 void log_step(Session& s, int64_t step, const StepResult& result, double seconds) {
@@ -96,7 +97,7 @@ void evaluate_now(Session& s, int64_t step) {
 // A save that fails is told and training goes on: the previous checkpoint is intact. The last one must succeed.
 void save_now(Session& s, int64_t step, bool last) {
   try {
-    const SaveResult saved = s.checkpoints.save(step, state_of(s.config, s.run, step));
+    const SaveResult saved = s.checkpoints.save(step, state_of(s.config, s.run, step, true));
     if (!s.log) return;
     for (const std::string& warning : s.checkpoints.take_warnings()) s.log->note(warning);
     s.log->saved(step, saved.bytes, saved.seconds);
@@ -158,7 +159,7 @@ Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& path
 
 // Weights, moments and step from a checkpoint, or fresh ones. Returns the finished steps.
 int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume) {
-  CheckpointState state = state_of(config, run, 0);
+  CheckpointState state = state_of(config, run, 0, false);
   std::optional<int64_t> step;
   if (resume.from == "auto")
     step = checkpoints.restore(state);
@@ -186,14 +187,15 @@ void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const
   const std::string memory = human_bytes(static_cast<double>(plan.sizes.total()));
   const std::string data =
       human_count(static_cast<double>(corpus.tokens())) + " tokens in " + std::to_string(corpus.samples()) + " samples";
-  log.facts({{"model", std::string(name_of(config.model.family)) + ", " + parameters + " parameters"},
-             {"device", place},
-             {"mesh", std::to_string(mesh.all().size()) + " ranks: dp " + std::to_string(mesh.dp().size())},
-             {"memory", memory},
-             {"data", data},
-             {"tokens a step", std::to_string(plan.tokens)},
-             {"MFU", "(6 FLOPs per parameter in products and token + causal attention) / time / " + human_si(peak) +
-                         "FLOP/s, the product rate measured at the start"}});
+  log.facts(
+      {{"model", std::string(name_of(config.model.family)) + ", " + parameters + " parameters"},
+       {"device", place},
+       {"mesh", text(mesh.all().size(), " ranks: dp ", mesh.dp().size(), ", pp ", mesh.pp().size(), ", tp ", mesh.tp().size())},
+       {"memory", memory},
+       {"data", data},
+       {"tokens a step", std::to_string(plan.tokens)},
+       {"MFU", "(6 FLOPs per parameter in products and token + causal attention) / time / " + human_si(peak) +
+                   "FLOP/s, the product rate measured at the start"}});
   log.note(config.train.name + ": " + parameters + " parameters, " + memory + ", " + data);
   log.note(place + ", products at " + human_si(peak) + "FLOP/s");
   if (step > 0) log.note("resumed after step " + std::to_string(step));
@@ -206,7 +208,7 @@ using Failed = std::function<void(const std::exception&)>;
 // The table of contents: who am I, what do I hold, where is the data, what was saved, and on with it.
 ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& resume, Where& where, const Failed& failed) {
   watch_signals();
-  Device device = open_device(config.kernels, world.local_size());
+  Device device = open_device(config.kernels, world.core_sharers());
   const Mesh mesh(world, config.parallel);
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size());
@@ -220,6 +222,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   Run run(config, mesh, device, plan.sizes);
   Loader loader(corpus, {.context = config.model.context,
                          .batch = config.train.batch,
+                         .microbatch = config.microbatch_rows(mesh.replicas()),
                          .replica = static_cast<int>(mesh.replica()),
                          .replicas = static_cast<int>(mesh.replicas()),
                          .seed = static_cast<uint64_t>(config.train.seed),
@@ -243,10 +246,10 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
                     .validation = validation,
                     .checkpoints = checkpoints,
                     .log = log,
-                    .flops = plan.model_flops(),
+                    .flops = sum(mesh.all(), {plan.model_flops()}).front() / static_cast<double>(mesh.all().size()),
                     .peak = peak};
     const ExitCode code = loop(session, step);
-    run.buckets.finish(device.compute());
+    run.buckets.finish();
     checkpoints.finish();
     return code;
   } catch (const std::exception& error) {

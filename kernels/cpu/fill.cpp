@@ -51,6 +51,55 @@ void launch(const Cpu&, const Add& op) {
   });
 }
 
+namespace {
+
+constexpr int64_t kStrip = 256;  // elements that a tree sums at once
+
+// sum[i] = the tree's sum of elements i < length <= kStrip of `count` parts, which begin n elements apart.
+void sum_tree(const float* parts, int64_t n, int64_t count, int64_t length, float* sum) {
+  if (count == 1) {
+    std::copy_n(parts, length, sum);
+    return;
+  }
+  const int64_t left = count / 2;
+  float right[kStrip];
+  sum_tree(parts, n, left, length, sum);
+  sum_tree(parts + left * n, n, count - left, length, right);
+#pragma omp simd
+  for (int64_t i = 0; i < length; ++i) sum[i] += right[i];
+}
+
+}  // namespace
+
+void launch(const Cpu&, const SumParts& op) {
+  const int64_t n = op.y.size(), count = n == 0 ? 0 : op.parts.size() / n;
+  const float* parts = op.parts.as<float>();
+  with_dtype(op.y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* y = op.y.as<T>();
+    for_blocks(n, kStrip, [&](int64_t begin, int64_t end) {
+      float sum[kStrip];
+      sum_tree(parts + begin, n, count, end - begin, sum);
+      for (int64_t i = begin; i < end; ++i) y[i] = to<T>((op.accumulate ? to_float(y[i]) : 0.0f) + sum[i - begin]);
+    });
+  });
+}
+
+void launch(const Cpu&, const TreeClose& op) {
+  const int64_t n = op.tree.cols(), levels = op.tree.dim(0);
+  float* sum = op.tree.as<float>();
+  for_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
+    bool any = (op.count & 1) != 0;
+    for (int64_t level = 1; level < levels; ++level) {
+      if ((op.count >> level & 1) == 0) continue;
+      const float* row = op.tree.as<float>() + level * n;
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) sum[i] = any ? row[i] + sum[i] : row[i];
+      any = true;
+    }
+  });
+}
+
 void launch(const Cpu&, const SumInto& op) {
   const float* x = op.x.as<float>();
   const double total = sum_of_blocks(op.x.size(), [&](int64_t begin, int64_t end) { return sum(x + begin, end - begin); });
@@ -78,7 +127,7 @@ void launch(const Cpu&, const FillNormal& op) {
   float* x = op.x.as<float>();
   for_blocks(op.x.size(), kBlock, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      x[i] = static_cast<float>(op.stddev * normal(op.key, static_cast<uint64_t>(op.first + i)));
+      x[i] = static_cast<float>(op.stddev * normal(op.key, static_cast<uint64_t>(op.index(op.first + i))));
   });
 }
 

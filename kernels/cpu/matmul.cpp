@@ -165,13 +165,13 @@ void multiply_as_f32(const Cpu& cpu, const Matmul& op) {
 
 void launch(const Cpu& cpu, const Matmul& op) {
   if (op.c.size() == 0 || (op.k() == 0 && op.accumulate)) return;
-  require(op.k() > 0, text("matmul over no elements: ", op.a.shape_text(), " and ", op.b.shape_text()));
+  require(op.k() > 0, text("matmul over no elements: ", op.a, " and ", op.b));
   try {
     if (op.a.dtype() == Dtype::bf16 && !cpu.bf16_products) return multiply_as_f32(cpu, op);
     const Product product = product_of(op);
     multiply(op, product, cpu.workspace->reserve(room(product)));
   } catch (const dnnl::error& error) {
-    throw Error(text("oneDNN: ", error.message, " in the product of ", op.a.shape_text(), " and ", op.b.shape_text()));
+    throw Error(text("oneDNN: ", error.message, " in the product of ", op.a, " and ", op.b));
   }
 }
 

@@ -13,7 +13,7 @@ struct SquaredNorm {
   void visit(auto& t) const { t.add(total), t.in(x); }
   void check() const {
     expect(total, "total", Dtype::f32, {1});
-    require(x.dtype() == Dtype::f32, text("x is ", x.shape_text()));
+    require(x.dtype() == Dtype::f32, text("x is ", x));
   }
 };
 void launch(const Cpu&, const SquaredNorm&);

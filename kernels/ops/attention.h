@@ -40,7 +40,7 @@ struct AttentionForward {
     expect(out, "out", q.dtype(), {b, t, h, d});
     expect(lse, "lse", Dtype::f32, {b, h, t});
     if (document_start) expect(document_start, "document_start", Dtype::i32, {b, t});
-    require(s >= t && kv > 0 && h % kv == 0, text("attention of ", q.shape_text(), " on ", k.shape_text()));
+    require(s >= t && kv > 0 && h % kv == 0, text("attention of ", q, " on ", k));
   }
 };
 void launch(const Cpu&, const AttentionForward&);
@@ -61,7 +61,7 @@ struct AttentionBackward {
     AttentionForward{.out = out, .lse = lse, .q = q, .k = k, .v = v, .document_start = document_start, .scale = scale}.check();
     AttentionForward{.out = dout, .lse = lse, .q = dq, .k = dk, .v = dv, .scale = scale}.check();
     require(dq.same_shape(q) && dk.same_shape(k) && q.dim(1) == k.dim(1) && dq.dtype() == q.dtype(),
-            text("attention backward of ", q.shape_text(), " on ", k.shape_text()));
+            text("attention backward of ", q, " on ", k));
   }
 };
 void launch(const Cpu&, const AttentionBackward&);

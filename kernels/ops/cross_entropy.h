@@ -23,6 +23,53 @@ struct CrossEntropyForward {
 };
 void launch(const Cpu&, const CrossEntropyForward&);
 
+// The same in steps, where each shard has some classes: [first, first + valid) of them in its columns; columns behind are padding.
+// First top = the largest logit; then sums of exp(logit - top) and the target's logit; both combined over the shards; then the
+// loss.
+struct ShardTop {
+  static constexpr auto name = "shard_top";
+  Tensor top;     // out  [N] f32; with `join` the larger of it and what was there
+  Tensor logits;  // in   [N, V] f32
+  int64_t valid;
+  bool join = false;
+  void visit(auto& t) const { join ? t.add(top) : t.out(top), t.in(logits); }
+  void check() const {
+    expect(logits, "logits", Dtype::f32, {logits.dim(0), logits.cols()});
+    expect(top, "top", Dtype::f32, {logits.rows()});
+  }
+};
+void launch(const Cpu&, const ShardTop&);
+
+struct ShardSums {
+  static constexpr auto name = "shard_sums";
+  Tensor sums;                  // out  [2, N] f32: of exp(logits - top); the target's logit, 0 in other shards
+  Tensor logits, top, targets;  // in   [N, V] f32, [N] f32, [N] i32
+  int64_t first, valid;
+  void visit(auto& t) const { t.out(sums), t.in(logits, top, targets); }
+  void check() const {
+    ShardTop{.top = top, .logits = logits, .valid = valid}.check();
+    expect(sums, "sums", Dtype::f32, {2, logits.rows()});
+    expect(targets, "targets", Dtype::i32, {logits.rows()});
+  }
+};
+void launch(const Cpu&, const ShardSums&);
+
+struct ShardLoss {
+  static constexpr auto name = "shard_loss";
+  Tensor loss, lse;           // out  [N] f32, [N] f32
+  Tensor top, sums, targets;  // in   [N] f32, [2, N] f32, [N] i32
+  float z_loss = 0;
+  void visit(auto& t) const { t.out(loss, lse), t.in(top, sums, targets); }
+  void check() const {
+    expect(top, "top", Dtype::f32, {targets.dim(0)});
+    expect(sums, "sums", Dtype::f32, {2, top.size()});
+    expect(targets, "targets", Dtype::i32, {top.size()});
+    expect(loss, "loss", Dtype::f32, {top.size()});
+    expect(lse, "lse", Dtype::f32, {top.size()});
+  }
+};
+void launch(const Cpu&, const ShardLoss&);
+
 // dlogits = scale * (softmax(logits) (1 + 2 z_loss lse) - onehot(target)); 0 in ignored rows.
 struct CrossEntropyBackward {
   static constexpr auto name = "cross_entropy_backward";
@@ -30,6 +77,8 @@ struct CrossEntropyBackward {
   Tensor logits, lse, targets;  // in   [N, V] f32, [N] f32, [N] i32
   float z_loss = 0;
   float scale = 1;  // 1 / (valid targets of the global batch)
+  bool shard = false;
+  int64_t first = 0, valid = 0;  // of a shard
   void visit(auto& t) const { t.out(dlogits), t.in(logits, lse, targets); }
   void check() const {
     CrossEntropyForward{.loss = lse, .lse = lse, .logits = logits, .targets = targets}.check();

@@ -1,4 +1,5 @@
-// x[n] = table[tokens[n]] (+ positions_table[positions[n]]).
+// x[n] = table[tokens[n]] (+ positions_table[positions[n]]). A table may be a shard, rows [first, first + V) of a larger one: other
+// tokens have a row of zeros then.
 #pragma once
 
 #include "kernels/run.h"
@@ -8,11 +9,14 @@ namespace trireme {
 struct EmbeddingForward {
   static constexpr auto name = "embedding";
   Tensor x;                 // out  [N, C]
-  Tensor tokens;            // in   [N] i32, each in [0, V)
+  Tensor tokens;            // in   [N] i32, each in [0, V); of a shard: at least 0
   Tensor table;             // in   [V, C], the dtype of x
   Tensor positions{};       // in   [N] i32, each in [0, P); with position_table
   Tensor position_table{};  // in   [P, C], optional
-  void visit(auto& t) const { t.out(x), t.in(tokens, table, positions, position_table); }
+  bool shard = false;
+  int64_t first = 0;  // of a shard
+  bool join = false;  // only the rows of the shard's tokens are written: another shard has written all
+  void visit(auto& t) const { join ? t.add(x) : t.out(x), t.in(tokens, table, positions, position_table); }
   void check() const {
     expect_float(x, "x");
     expect(tokens, "tokens", Dtype::i32, {x.rows()});
@@ -33,6 +37,8 @@ struct EmbeddingBackward {
   Tensor dx;                 // in   [N, C]
   Tensor tokens;             // in   [N] i32
   Tensor positions{};        // in   [N] i32; with dposition_table
+  bool shard = false;        // only tokens of the shard's rows have a row in dtable
+  int64_t first = 0;
   void visit(auto& t) const { t.add(dtable, dposition_table), t.in(dx, tokens, positions); }
   void check() const {
     expect_float(dx, "dx");

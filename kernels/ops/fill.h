@@ -23,7 +23,7 @@ struct Cast {
   void visit(auto& t) const { t.out(y), t.in(x); }
   void check() const {
     expect_float(x, "x"), expect_float(y, "y");
-    require(x.size() == y.size(), text("cast of ", x.shape_text(), " to ", y.shape_text()));
+    require(x.size() == y.size(), text("cast of ", x, " to ", y));
   }
 };
 void launch(const Cpu&, const Cast&);
@@ -37,10 +37,38 @@ struct Add {
   void check() const {
     expect_float(y, "y");
     require(a.same_shape(y) && b.same_shape(y) && a.dtype() == y.dtype() && b.dtype() == y.dtype(),
-            text("add of ", a.shape_text(), " and ", b.shape_text(), " into ", y.shape_text()));
+            text("add of ", a, " and ", b, " into ", y));
   }
 };
 void launch(const Cpu&, const Add&);
+
+// y = parts[0] + parts[1] + ..., in f32, in the order of a balanced tree as collectives sum; y may be the first part.
+struct SumParts {
+  static constexpr auto name = "sum_parts";
+  Tensor y;                 // out  any shape; with `accumulate` updated in place
+  Tensor parts;             // in   [parts n, ...] f32: as many times y's n elements
+  bool accumulate = false;  // y += the sum
+  void visit(auto& t) const { accumulate ? t.add(y) : t.out(y), t.in(parts); }
+  void check() const {
+    expect_float(y, "y");
+    require(parts.dtype() == Dtype::f32 && (y.size() == 0 || parts.size() % y.size() == 0),
+            text("the sum of the parts of ", parts, " into ", y));
+  }
+};
+void launch(const Cpu&, const SumParts&);
+
+// Row 0 of a tree that `count` addends have entered (see TreeEnter in collectives.h) = the sum of its rows in use.
+struct TreeClose {
+  static constexpr auto name = "tree_close";
+  Tensor tree;  // add  [levels, n] f32
+  int64_t count;
+  void visit(auto& t) const { t.add(tree); }
+  void check() const {
+    expect(tree, "tree", Dtype::f32, {tree.dim(0), tree.cols()});
+    require(count >= 1 && count < (int64_t{1} << tree.dim(0)), text(count, " addends in a tree of ", tree.dim(0), " levels"));
+  }
+};
+void launch(const Cpu&, const TreeClose&);
 
 // total += scale * sum(x), summed in double in one fixed order.
 struct SumInto {
@@ -51,7 +79,7 @@ struct SumInto {
   void visit(auto& t) const { t.add(total), t.in(x); }
   void check() const {
     expect(total, "total", Dtype::f32, {1});
-    require(x.dtype() == Dtype::f32, text("x is ", x.shape_text()));
+    require(x.dtype() == Dtype::f32, text("x is ", x));
   }
 };
 void launch(const Cpu&, const SumInto&);
@@ -69,15 +97,18 @@ struct BiasBackward {
 };
 void launch(const Cpu&, const BiasBackward&);
 
-// x[i] = stddev * normal(key, first + i): see philox.h. Independent of threads and of how the tensor is split.
+// x[i] = stddev * normal(key, index(first + i)): see philox.h. Independent of threads and of how the tensor is split.
 struct FillNormal {
   static constexpr auto name = "fill_normal";
   Tensor x;  // out  any shape, f32
   float stddev = 1;
   uint64_t key = 0;
-  int64_t first = 0;  // the global index of x's first element
+  int64_t first = 0;  // index of x's first element in its piece of the tensor
+  // The piece: `cols` columns of a tensor that has `stride`, beginning at element `origin`. By default the whole tensor.
+  int64_t origin = 0, cols = 1, stride = 1;
+  int64_t index(int64_t i) const { return origin + i / cols * stride + i % cols; }
   void visit(auto& t) const { t.out(x); }
-  void check() const { require(x.dtype() == Dtype::f32, text("x is ", x.shape_text())); }
+  void check() const { require(x.dtype() == Dtype::f32, text("x is ", x)); }
 };
 void launch(const Cpu&, const FillNormal&);
 

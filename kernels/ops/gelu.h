@@ -12,12 +12,12 @@ struct GeluForward {
   void visit(auto& t) const { t.out(y), t.in(x); }
   void check() const {
     expect_float(x, "x");
-    require(y.same_shape(x) && y.dtype() == x.dtype(), text("gelu of ", x.shape_text(), " into ", y.shape_text()));
+    require(y.same_shape(x) && y.dtype() == x.dtype(), text("gelu of ", x, " into ", y));
   }
 };
 void launch(const Cpu&, const GeluForward&);
 
-// dx may be dy.
+// dx may be dy or x.
 struct GeluBackward {
   static constexpr auto name = "gelu_backward";
   Tensor dx;     // out  any shape
@@ -26,7 +26,7 @@ struct GeluBackward {
   void check() const {
     expect_float(x, "x");
     require(dx.same_shape(x) && dy.same_shape(x) && dx.dtype() == x.dtype() && dy.dtype() == x.dtype(),
-            text("gelu backward of ", x.shape_text(), " with ", dy.shape_text()));
+            text("gelu backward of ", x, " with ", dy));
   }
 };
 void launch(const Cpu&, const GeluBackward&);

@@ -30,7 +30,7 @@ struct LayerNormForward {
 };
 void launch(const Cpu&, const LayerNormForward&);
 
-// dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum or dy.
+// dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum, dy or x.
 struct LayerNormBackward {
   static constexpr auto name = "layernorm_backward";
   Tensor dx;                          // out  [N, C]

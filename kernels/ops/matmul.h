@@ -26,11 +26,11 @@ struct Matmul {
   }
   // a, b and bias have one dtype, f32 or bf16; c has it too or is f32.
   void check() const {
-    require(a.dims() == 2 && b.dims() == 2, text("matmul of ", a.shape_text(), " and ", b.shape_text()));
+    require(a.dims() == 2 && b.dims() == 2, text("matmul of ", a, " and ", b));
     expect_float(a, "a");
     require(b.dtype() == a.dtype() && (c.dtype() == a.dtype() || c.dtype() == Dtype::f32),
-            text("matmul of ", a.shape_text(), " and ", b.shape_text(), " into ", c.shape_text()));
-    require(k() == (transpose_b ? b.dim(1) : b.dim(0)), text("matmul of ", a.shape_text(), " and ", b.shape_text()));
+            text("matmul of ", a, " and ", b, " into ", c));
+    require(k() == (transpose_b ? b.dim(1) : b.dim(0)), text("matmul of ", a, " and ", b));
     expect(c, "c", {m(), n()});
     if (bias) expect(bias, "bias", a.dtype(), {n()});
   }

@@ -28,7 +28,7 @@ struct RmsNormForward {
 };
 void launch(const Cpu&, const RmsNormForward&);
 
-// dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum or dy.
+// dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum, dy or x.
 struct RmsNormBackward {
   static constexpr auto name = "rmsnorm_backward";
   Tensor dx;                    // out  [N, C]

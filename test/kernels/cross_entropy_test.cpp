@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/device.h"
+#include "kernels/ops/fill.h"
 #include "test/catch.h"
 #include "test/reference/compare.h"
 #include "test/reference/cross_entropy.h"
@@ -144,4 +145,63 @@ TEST_CASE("cross entropy refuses targets beyond the classes and shapes that do n
   const Tensor logits = imagined(Dtype::f32, {4, 8}), column = imagined(Dtype::f32, {4}), targets = imagined(Dtype::i32, {4});
   run(none.compute(), CrossEntropyForward{.loss = column, .lse = column, .logits = logits, .targets = targets});
   CHECK(none.tally().at("cross_entropy").bytes == 16 + 16 + 128 + 16);
+}
+
+TEST_CASE("cross entropy in shards of the classes, the last ones padded, is that of all classes") {
+  Device device(Place::cpu);
+  constexpr float kZLoss = 1e-2f;
+  for (const int64_t shards : {1, 2, 3, 8})
+    for (const int64_t classes : {8, 61, 257, 5000}) {
+      CAPTURE(shards, classes);
+      constexpr int64_t kRows = 17;
+      const Case c(kRows, classes);
+      const std::vector<int64_t> targets = integers(c.targets);
+      const int64_t cols = (classes + shards - 1) / shards;
+      std::vector<HostTensor> logits;
+      HostTensor top(Dtype::f32, {kRows}), parts(Dtype::f32, {2 * shards, kRows}), sums(Dtype::f32, {2, kRows});
+      const auto valid = [&](int64_t shard) { return std::clamp<int64_t>(classes - shard * cols, 0, cols); };
+      for (int64_t s = 0; s < shards; ++s) {
+        HostTensor& mine = logits.emplace_back(random_tensor(Dtype::f32, {kRows, cols}, 9, 1e6));  // whatever the padding holds
+        for (int64_t n = 0; n < kRows; ++n)
+          for (int64_t i = 0; i < valid(s); ++i) mine.set(n * cols + i, c.logits[n * classes + s * cols + i]);
+        run(device.compute(), ShardTop{.top = top, .logits = mine, .valid = valid(s), .join = s > 0});
+      }
+      for (int64_t s = 0; s < shards; ++s)
+        run(device.compute(), ShardSums{.sums = parts.tensor().slice(2 * s, 2 * s + 2),
+                                        .logits = logits[static_cast<size_t>(s)],
+                                        .top = top,
+                                        .targets = c.targets,
+                                        .first = s * cols,
+                                        .valid = valid(s)});
+      run(device.compute(), SumParts{.y = sums, .parts = parts});
+      run(device.compute(),
+          ShardLoss{.loss = c.loss, .lse = c.lse, .top = top, .sums = sums, .targets = c.targets, .z_loss = kZLoss});
+      const reference::CrossEntropy wanted = reference::cross_entropy(c.logits.values(), targets, kZLoss);
+      REQUIRE(close(c.loss, wanted.loss, 1e-6));
+      REQUIRE(close(c.lse, wanted.lse, 1e-6));
+
+      const Doubles gradient = reference::cross_entropy_backward(c.logits.values(), targets, kZLoss, 0.25f);
+      for (int64_t s = 0; s < shards; ++s) {
+        HostTensor dlogits = random_tensor(Dtype::f32, {kRows, cols}, 5), mine(Dtype::f32, {kRows, valid(s)});
+        run(device.compute(), CrossEntropyBackward{.dlogits = dlogits,
+                                                   .logits = logits[static_cast<size_t>(s)],
+                                                   .lse = c.lse,
+                                                   .targets = c.targets,
+                                                   .z_loss = kZLoss,
+                                                   .scale = 0.25f,
+                                                   .shard = true,
+                                                   .first = s * cols,
+                                                   .valid = valid(s)});
+        Doubles part;
+        for (int64_t n = 0; n < kRows; ++n)
+          for (int64_t i = 0; i < cols; ++i) {
+            if (i < valid(s))
+              mine.set(n * valid(s) + i, dlogits[n * cols + i]),
+                  part.push_back(gradient[static_cast<size_t>(n * classes + s * cols + i)]);
+            else
+              REQUIRE(dlogits[n * cols + i] == 0);
+          }
+        REQUIRE(within(mine, part));
+      }
+    }
 }

@@ -1,6 +1,7 @@
 #include "kernels/ops/embedding.h"
 
 #include "kernels/device.h"
+#include "kernels/ops/fill.h"
 #include "test/catch.h"
 #include "test/reference/compare.h"
 #include "test/reference/embedding.h"
@@ -113,4 +114,53 @@ TEST_CASE("the embedding refuses shapes that do not fit and counts its bytes on 
   run(none.compute(), EmbeddingBackward{.dtable = imagined(Dtype::f32, {10, 8}), .dx = wide, .tokens = ids});
   CHECK(none.tally().at("embedding").bytes == 80 + 20 + 160);
   CHECK(none.tally().at("embedding_backward").bytes == 2 * 320 + 80 + 20);
+}
+
+TEST_CASE("an embedding in shards of the vocabulary is that of the whole table, and each shard's gradient is its rows") {
+  Device device(Place::cpu);
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  for (const int64_t shards : {2, 3, 8}) {
+    constexpr int64_t kRows = 100, kVocab = 61, kCols = 33, kPositions = 20;
+    const int64_t rows = (kVocab + shards - 1) / shards;
+    const HostTensor whole = random_tensor(dtype, {rows * shards, kCols}, 1), tokens = random_integers({kRows}, 2, 0, kVocab);
+    const HostTensor places = random_tensor(dtype, {kPositions, kCols}, 3), at = random_integers({kRows}, 4, 0, kPositions);
+    const HostTensor dx = random_tensor(dtype, {kRows, kCols}, 5);
+    HostTensor x(dtype, {kRows, kCols}), apart(dtype, {kRows, kCols}), joined(dtype, {kRows, kCols}), none(dtype, {kRows, kCols});
+    HostTensor dwhole(Dtype::f32, {rows * shards, kCols}), dplaces(Dtype::f32, {kPositions, kCols}), dshards = dwhole;
+    run(device.compute(), EmbeddingForward{.x = x, .tokens = tokens, .table = whole, .positions = at, .position_table = places});
+    run(device.compute(),
+        EmbeddingBackward{.dtable = dwhole, .dposition_table = dplaces, .dx = dx, .tokens = tokens, .positions = at});
+    for (int64_t s = 0; s < shards; ++s) {
+      const auto part = [&](const HostTensor& t) { return t.tensor().slice(s * rows, (s + 1) * rows); };
+      const Tensor positions = s == 0 ? at.tensor() : Tensor(), table = s == 0 ? places.tensor() : Tensor();
+      EmbeddingForward forward{.x = joined,
+                               .tokens = tokens,
+                               .table = part(whole),
+                               .positions = positions,
+                               .position_table = table,
+                               .shard = true,
+                               .first = s * rows,
+                               .join = false};
+      forward.x = none;
+      run(device.compute(), forward);
+      run(device.compute(), Add{.y = apart, .a = apart, .b = none});
+      if (s == 0) continue;
+      run(device.compute(),
+          EmbeddingBackward{.dtable = part(dshards), .dx = dx, .tokens = tokens, .shard = true, .first = s * rows});
+    }
+    run(device.compute(), EmbeddingBackward{.dtable = dshards.tensor().slice(0, rows), .dx = dx, .tokens = tokens, .shard = true});
+    CHECK(apart == x);
+    CHECK(dshards == dwhole);
+
+    // One after the other into the same memory: only the rows of the shard's tokens are written.
+    for (int64_t s = 0; s < shards; ++s)
+      run(device.compute(), EmbeddingForward{.x = joined,
+                                             .tokens = tokens,
+                                             .table = whole.tensor().slice(s * rows, (s + 1) * rows),
+                                             .shard = true,
+                                             .first = s * rows,
+                                             .join = s > 0});
+    run(device.compute(), EmbeddingForward{.x = x, .tokens = tokens, .table = whole});
+    CHECK(joined == x);
+  }
 }

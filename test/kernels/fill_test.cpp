@@ -1,6 +1,7 @@
 #include "kernels/ops/fill.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "kernels/device.h"
@@ -189,4 +190,60 @@ TEST_CASE("moves and sums of empty tensors do nothing") {
   run(device.compute(), Cast{.y = none, .x = none});
   run(device.compute(), SumInto{.total = total, .x = none});
   CHECK(total[0] == 2.5);
+}
+
+TEST_CASE("parts are summed in the order of a balanced tree, rounded once") {
+  Device device(Place::cpu);
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  for (const int64_t count : {1, 2, 3, 5, 8, 16})
+    for (const int64_t n : {1, 17, 255, 256, 257, 50001}) {
+      const HostTensor parts = random_tensor(Dtype::f32, {count * n}, 7), before = random_tensor(dtype, {n}, 8);
+      HostTensor y = before, more = before;
+      run(device.compute(), SumParts{.y = y, .parts = parts});
+      run(device.compute(), SumParts{.y = more, .parts = parts, .accumulate = true});
+      const std::function<float(int64_t, int64_t, int64_t)> tree = [&](int64_t begin, int64_t end, int64_t i) -> float {
+        if (end - begin == 1) return static_cast<float>(parts[begin * n + i]);
+        const int64_t middle = begin + (end - begin) / 2;
+        return tree(begin, middle, i) + tree(middle, end, i);
+      };
+      Doubles sums, added;
+      for (int64_t i = 0; i < n; ++i) {
+        sums.push_back(tree(0, count, i));
+        added.push_back(static_cast<float>(before[i]) + static_cast<float>(sums.back()));
+      }
+      REQUIRE(y.values() == HostTensor(dtype, {n}, sums).values());
+      REQUIRE(more.values() == HostTensor(dtype, {n}, added).values());
+    }
+}
+
+TEST_CASE("a tree is closed to the sum of its rows in use, the smaller ones first") {
+  Device device(Place::cpu);
+  for (const int64_t count : {1, 2, 3, 5, 6, 7, 12}) {
+    constexpr int64_t kLevels = 4, kSize = 9000;
+    const HostTensor before = random_tensor(Dtype::f32, {kLevels, kSize}, 9);
+    HostTensor tree = before;
+    run(device.compute(), TreeClose{.tree = tree, .count = count});
+    for (const int64_t i : {int64_t{0}, int64_t{17}, kSize - 1}) {
+      float wanted = 0;
+      bool any = false;
+      for (int64_t level = 0; level < kLevels; ++level) {
+        if ((count >> level & 1) == 0) continue;
+        const auto row = static_cast<float>(before[level * kSize + i]);
+        wanted = any ? row + wanted : row, any = true;
+      }
+      CAPTURE(count, i);
+      CHECK(tree[i] == wanted);
+    }
+  }
+}
+
+TEST_CASE("normal numbers of a block of columns are those of the whole tensor") {
+  Device device(Place::cpu);
+  constexpr int64_t kRows = 7, kCols = 12;
+  HostTensor whole(Dtype::f32, {kRows * kCols});
+  run(device.compute(), FillNormal{.x = whole, .key = 5});
+  // Rows [2, 6), columns [3, 8), from the block's element 4 on.
+  HostTensor block(Dtype::f32, {16});
+  run(device.compute(), FillNormal{.x = block, .key = 5, .first = 4, .origin = 2 * kCols + 3, .cols = 5, .stride = kCols});
+  for (int64_t i = 0; i < 16; ++i) CHECK(block[i] == whole[(2 + (i + 4) / 5) * kCols + 3 + (i + 4) % 5]);
 }

@@ -67,7 +67,7 @@ TEST_CASE("layernorm matches its double reference, with and without a residual")
     }
 }
 
-TEST_CASE("layernorm's backward matches its double reference, adds to dgain and dbias, and may write over dy or dsum") {
+TEST_CASE("layernorm's backward matches its double reference, adds to dgain and dbias, and may write over dy, dsum or x") {
   Device device(Place::cpu);
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t rows : {1, 3, 17, 65})
@@ -104,6 +104,16 @@ TEST_CASE("layernorm's backward matches its double reference, adds to dgain and 
       backward(dsum, dsum.tensor());
       REQUIRE((dsum == dx && dgain == gain_after && dbias == bias_after));
       backward(dx, {});
+      HostTensor over_x = x, other_gain = dgain, other_bias = dbias;
+      run(device.compute(), LayerNormBackward{.dx = over_x,
+                                              .dgain = other_gain,
+                                              .dbias = other_bias,
+                                              .dy = dy,
+                                              .x = over_x,
+                                              .gain = gain,
+                                              .mean = mean,
+                                              .inv_std = inv_std});
+      REQUIRE(over_x == dx);
       backward(dy, {});
       REQUIRE((dy == dx && dgain == gain_after && dbias == bias_after));
     }

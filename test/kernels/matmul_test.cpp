@@ -20,7 +20,9 @@ struct OwnLane {
   Ledger ledger;
   Workspace workspace{ledger};
   Stream stream;
-  explicit OwnLane(bool bf16_products) : stream(Cpu{.workspace = &workspace, .bf16_products = bf16_products}, nullptr) {}
+  // Without AVX-512, oneDNN has no products of bf16 at all.
+  explicit OwnLane(bool bf16_products)
+      : stream(Cpu{.workspace = &workspace, .bf16_products = bf16_products && read_cpu_facts().avx512}, nullptr) {}
 };
 
 // Random operands of a product, their magnitude such that c is about 1.

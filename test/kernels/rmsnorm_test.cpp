@@ -62,7 +62,7 @@ TEST_CASE("rmsnorm matches its double reference, with and without a residual") {
     }
 }
 
-TEST_CASE("rmsnorm's backward matches its double reference, adds to dgain, and may write over dy or dsum") {
+TEST_CASE("rmsnorm's backward matches its double reference, adds to dgain, and may write over dy, dsum or x") {
   Device device(Place::cpu);
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t rows : {1, 3, 17, 65})
@@ -88,6 +88,9 @@ TEST_CASE("rmsnorm's backward matches its double reference, adds to dgain, and m
       REQUIRE(backward(dsum, dsum.tensor()) == sums);
       REQUIRE(dsum == dx);
       backward(dx, {});
+      HostTensor over_x = x;
+      run(device.compute(), RmsNormBackward{.dx = over_x, .dgain = dgain, .dy = dy, .x = over_x, .gain = gain, .inv_rms = inv_rms});
+      REQUIRE(over_x == dx);
       backward(dy, {});
       REQUIRE(dy == dx);
     }

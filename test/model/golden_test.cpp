@@ -44,7 +44,7 @@ struct Tiny {
     rows = golden["tokens"].shape[0], context = golden["tokens"].shape[1];
     const int64_t room = 8 << 20;
     arenas = std::make_unique<Arenas>(device, ArenaSizes{room, room, room, room, room});
-    stage = std::make_unique<Stage>(golden.model, PassShape{.rows = rows, .context = context, .dtype = dtype}, *arenas,
+    stage = std::make_unique<Stage>(golden.model, StageShape{.rows = rows, .context = context, .dtype = dtype}, *arenas,
                                     device.compute());
     for (const Parameter& p : stage->parameters())
       for (const auto& [piece, tensor] : pieces_of(p.spec, p.weight)) set(tensor, golden["weight/" + piece].values);

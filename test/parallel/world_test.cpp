@@ -112,7 +112,10 @@ TEST_CASE("the mesh of one rank has one replica, and wishes beyond it are refuse
   for (const Comm* comm : {&mesh.dp(), &mesh.pp(), &mesh.tp(), &mesh.all()}) CHECK(comm->size() == 1);
   ParallelConfig two;
   two.tp = 2;
-  CHECK_THROWS_WITH(Mesh(world, two), "parallel: dp 0 x pp 1 x cp 1 x tp 2 does not make the 1 rank of this start");
+  CHECK_THROWS_WITH(
+      Mesh(world, two),
+      "parallel.pp 1 x parallel.cp 1 x parallel.tp 2 = 2 ranks for each replica, but this start has 1 rank: start a multiple of 2 "
+      "ranks, or make the parts fewer");
 }
 
 TEST_CASE("an imagined mesh gives each rank its place, tp fastest") {

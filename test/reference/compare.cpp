@@ -16,7 +16,7 @@ HostTensor::HostTensor(Dtype dtype, std::initializer_list<int64_t> shape) : dtyp
 }
 
 HostTensor::HostTensor(Dtype dtype, std::initializer_list<int64_t> shape, const Doubles& values) : HostTensor(dtype, shape) {
-  require(static_cast<int64_t>(values.size()) == size(), text(values.size(), " values for ", tensor().shape_text()));
+  require(static_cast<int64_t>(values.size()) == size(), text(values.size(), " values for ", tensor()));
   for (int64_t i = 0; i < size(); ++i) set(i, values[static_cast<size_t>(i)]);
 }
 

@@ -211,7 +211,14 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"train:\n  steps: 1e12\n  batch: 1e6\n",
        {},
        "x.yaml:2: train.steps = 1e12: times train.batch times model.context is more tokens than 63 bits count"},
-      {"parallel:\n  tp: 2\n", {}, "x.yaml:2: parallel.tp = 2: this version has data parallelism only: must be 1"},
+      {"parallel:\n  cp: 2\n",
+       {},
+       "x.yaml:2: parallel.cp = 2: context parallelism does not exist yet: must be 1; parallel.tp with parallel.sequence splits "
+       "rows"},
+      {"parallel:\n  ep: 2\n", {}, "x.yaml:2: parallel.ep = 2: there are no experts yet: must be 1"},
+      {"parallel:\n  tp: 3\nmodel:\n  ffn: 768\n", {}, "x.yaml:2: parallel.tp = 3: must divide model.heads = 4"},
+      {"parallel:\n  pp: 7\n", {}, "x.yaml:2: parallel.pp = 7: must not exceed model.layers = 6"},
+      {"parallel:\n  chunks: 2\n", {}, "x.yaml:2: parallel.chunks = 2: belongs to parallel.schedule = interleaved"},
       {"parallel:\n  dp: 3\ntrain:\n  batch: 4\n", {}, "x.yaml:4: train.batch = 4: must be a multiple of parallel.dp = 3"},
       // overrides
       {"model:\n", {"model.heads=seven"}, "--set model.heads=seven: must be a whole number, 1 to 1048576"},

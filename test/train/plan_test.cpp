@@ -3,6 +3,7 @@
 
 #include "test/catch.h"
 #include "train/lr.h"
+#include "train/nearest.h"
 
 namespace trireme {
 namespace {
@@ -58,7 +59,7 @@ TEST_CASE("with replicas, a rank's plan computes its part, holds its part, and s
   CHECK(eighth.product_flops == Approx(one.product_flops / 8).epsilon(1e-12));
   REQUIRE(eighth.traffic.size() == 1);
   const OpCount& sent = eighth.traffic.at("all_reduce dp");
-  CHECK(sent.calls == config.model.layers + 2 + 1);  // blocks, embedding, head, and the loss
+  CHECK(sent.calls == config.model.layers + 3 + 1);  // blocks, tokens, positions, head, and the loss
   CHECK(sent.bytes == 2 * 7.0 / 8 * static_cast<double>(one.sizes.gradients + 4));
 
   // ZeRO 1: the same traffic in f32 gradients down and bf16 weights up, an eighth of the optimizer's state.
@@ -66,10 +67,44 @@ TEST_CASE("with replicas, a rank's plan computes its part, holds its part, and s
   const Plan sharded = make_plan(config, Mesh(3, 8, config.parallel));
   CHECK(sharded.sizes.activations == one.sizes.activations);
   CHECK(static_cast<double>(sharded.sizes.optimizer) == Approx(static_cast<double>(one.sizes.optimizer) / 8).epsilon(0.001));
-  CHECK(sharded.traffic.at("reduce_scatter dp").calls == config.model.layers + 2);
+  CHECK(sharded.traffic.at("reduce_scatter dp").calls == config.model.layers + 3);
   CHECK(sharded.traffic.at("reduce_scatter dp").bytes == 7.0 / 8 * static_cast<double>(sharded.sizes.gradients));
   CHECK(sharded.traffic.at("all_gather dp").bytes == 7.0 / 8 * static_cast<double>(sharded.sizes.weights));
   CHECK(sharded.traffic.at("all_reduce dp").calls == 2);  // the loss and the gradient norm
+}
+
+TEST_CASE("with ZeRO 3 a rank holds its share of weights, gradients and optimizer state, within 5 %") {
+  for (const char* name : {"gpt2-124m", "llama3-1b", "llama3-8b"})
+    for (const int64_t dp : {2, 8, 64}) {
+      const std::string file = std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml";
+      RunConfig config = read_config(file, {"train.microbatch=1", "parallel.zero=3"}, Purpose::mesh);
+      if (config.train.batch % dp != 0) continue;
+      const auto held = [](const Plan& plan) {
+        return static_cast<double>(plan.sizes.weights + plan.sizes.gradients + plan.sizes.optimizer);
+      };
+      const Plan one = make_plan(config, Mesh()), share = make_plan(config, Mesh(dp - 1, dp, config.parallel));
+      CAPTURE(name, dp);
+      CHECK(held(share) == Approx(held(one) / static_cast<double>(dp)).epsilon(0.05));
+    }
+}
+
+TEST_CASE("the published mesh of Llama 3 405B fits into the memory of its GPUs") {
+  // Grattafiori et al. 2024, table 4: 16384 GPUs of 80 GB, tp 8, pp 16, dp 128, 16 sequences of 8192 tokens a replica, no
+  // recomputation of activations; one layer less on the first and the last stage.
+  const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-405b.yaml",
+                                       {"parallel.tp=8", "parallel.pp=16", "parallel.zero=2"}, Purpose::mesh);
+  const std::vector<Plan> stages = stage_plans(config, 16384);
+  REQUIRE(stages.size() == 16);
+  for (const Plan& plan : stages) {
+    CHECK(plan.replicas == 128);
+    CHECK(plan.microbatches == 16);
+    CHECK(plan.sizes.total() < 80e9);
+  }
+  CHECK(static_cast<double>(most_bytes(stages)) > 0.8 * 80e9);
+  const auto layers = [](const Plan& plan) { return plan.step.at("attention").calls / plan.microbatches; };
+  CHECK(layers(stages[0]) == 7);
+  CHECK(layers(stages[1]) == 8);
+  CHECK(layers(stages[15]) == 7);
 }
 
 TEST_CASE("a plan lists every product of the step") {

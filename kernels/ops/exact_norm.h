@@ -1,0 +1,55 @@
+// The sum of squares whose bits do not depend on how the elements are cut, ordered or spread over ranks: squares are cut off at
+// 2^-80 of the largest one's power of two and summed as integers. Three steps, so that ranks can combine what they have after each
+// of the first two: the largest magnitude (by max), the integers (by sum), the result.
+//
+// An integer is written as kLimbs digits of 8 bits, lowest first, in f32: sums of them over up to 65793 ranks are exact.
+#pragma once
+
+#include "kernels/run.h"
+
+namespace trireme {
+
+inline constexpr int64_t kLimbs = 16;
+
+// top = the larger of top and every |x|; NaN where there is one.
+struct LargestMagnitude {
+  static constexpr auto name = "largest_magnitude";
+  Tensor top;  // add  [1] f32
+  Tensor x;    // in   any shape, f32
+  void visit(auto& t) const { t.add(top), t.in(x); }
+  void check() const {
+    expect(top, "top", Dtype::f32, {1});
+    require(x.dtype() == Dtype::f32, text("x is ", x));
+  }
+};
+void launch(const Cpu&, const LargestMagnitude&);
+
+// limbs += the integer of x's squares, with carries: each is below 256 afterwards.
+struct ExactSquares {
+  static constexpr auto name = "exact_squares";
+  Tensor limbs;   // add  [kLimbs] f32
+  Tensor x, top;  // in   any shape, f32, at most 2^44 elements over all calls; [1] f32
+  void visit(auto& t) const { t.add(limbs), t.in(x, top); }
+  void check() const {
+    expect(limbs, "limbs", Dtype::f32, {kLimbs});
+    expect(top, "top", Dtype::f32, {1});
+    require(x.dtype() == Dtype::f32, text("x is ", x));
+  }
+};
+void launch(const Cpu&, const ExactSquares&);
+
+// total = the sum of squares; NaN where top is not finite.
+struct SumOfSquares {
+  static constexpr auto name = "sum_of_squares";
+  Tensor total;       // out  [1] f32
+  Tensor limbs, top;  // in   [kLimbs] f32, [1] f32
+  void visit(auto& t) const { t.out(total), t.in(limbs, top); }
+  void check() const {
+    expect(limbs, "limbs", Dtype::f32, {kLimbs});
+    expect(total, "total", Dtype::f32, {1});
+    expect(top, "top", Dtype::f32, {1});
+  }
+};
+void launch(const Cpu&, const SumOfSquares&);
+
+}  // namespace trireme

@@ -1,0 +1,54 @@
+// Tensor parallelism: every part of a model is `count` shards of equal shape, of which each rank of the tp group computes some.
+//
+// Columns of the first product of a part and rows of the second one are split (Shoeybi et al., "Megatron-LM", 2019), and so are the
+// entries of the vocabulary. With `sequence`, each rank holds its own rows of the residual stream (Korthikanti et al., "Reducing
+// activation recomputation in large transformer models", 2022).
+#pragma once
+
+#include "model/config.h"
+#include "parallel/comm.h"
+
+namespace trireme {
+
+struct Shard {
+  int64_t index = 0, count = 1;
+};
+
+struct TensorParallel {
+  int64_t count = 1;              // shards of the model
+  int64_t first = 0, mine = 1;    // this rank's
+  const Comm* ranks = &kAlone;    // the tp group
+  const Comm* sharing = &kAlone;  // its ranks whose shards have this rank's key-value head
+  bool sequence = false;          // rows of the stream are split over the ranks
+  // Sums over shards are taken in f32 in the order of a tree over all shards, sums over rows over `count` parts of them: the same
+  // bits however many ranks there are.
+  bool exact = false;
+
+  Shard shard(int64_t i) const { return {.index = first + i, .count = count}; }
+  int64_t row_parts() const { return sequence ? ranks->size() : 1; }
+};
+
+// The whole model: one shard.
+inline const TensorParallel kWhole;
+
+// The sizes of one shard: heads, kv_heads, ffn and vocab, the latter rounded up. Fewer kv heads than shards: several shards have
+// the same one.
+inline ModelConfig shard_config(const ModelConfig& config, int64_t count) {
+  ModelConfig shard = config;
+  shard.heads = config.heads / count;
+  shard.kv_heads = config.kv_heads > count ? config.kv_heads / count : 1;
+  shard.ffn = config.ffn / count;
+  shard.vocab = (config.vocab + count - 1) / count;
+  return shard;
+}
+
+// The entries of the vocabulary that a shard has: [first, first + valid).
+struct VocabRange {
+  int64_t first, valid;
+};
+inline VocabRange vocab_range(const ModelConfig& config, const Shard& shard) {
+  const int64_t rows = (config.vocab + shard.count - 1) / shard.count, first = std::min(shard.index * rows, config.vocab);
+  return {.first = first, .valid = std::min(rows, config.vocab - first)};
+}
+
+}  // namespace trireme

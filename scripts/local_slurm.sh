@@ -1,0 +1,157 @@
+#!/usr/bin/env bash
+# A Slurm of this machine's own, to try what a cluster runs: munged, slurmctld and slurmd, all they write in one temporary directory.
+#   scripts/local_slurm.sh run COMMAND...     starts it, runs the command with it, stops it; exits as the command does
+#   eval "$(scripts/local_slurm.sh start)"    starts it; srun, sbatch and scontrol of this shell now talk to it, by SLURM_CONF
+#   scripts/local_slurm.sh stop               cancels what runs, stops the daemons, removes the directory
+#   scripts/local_slurm.sh --check            tells what is missing; exit 1 if something is
+# It has CPUS CPUs (8 without), also where the machine has fewer: `srun -n 8` runs on two cores. On Debian and Ubuntu:
+#   apt-get install --no-install-recommends slurmctld slurmd slurm-client munge
+# No user is told from another here, and no cgroup confines a job. It asks for no root: without, jobs are the user's own alone.
+set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin
+
+say() { echo "local_slurm: $*" >&2; }
+
+missing() {
+  local command conf
+  for command in munged slurmctld slurmd srun; do command -v "$command" > /dev/null || echo "$command"; done
+  if command -v srun > /dev/null; then
+    conf=$(mktemp)
+    printf 'ClusterName=local\nSlurmctldHost=localhost\n' > "$conf"  # srun lists nothing without any
+    SLURM_CONF=$conf srun --mpi=list 2>&1 | grep -q pmix || echo "the plugin of Slurm for PMIx"
+    rm "$conf"
+  fi
+}
+
+check() {
+  local lacks
+  lacks=$(missing | paste -sd, | sed 's/,/, /g')
+  [ -z "$lacks" ] || { say "not here: $lacks"; return 1; }
+}
+
+listened() { (: < "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
+
+# The first of two ports of 127.0.0.1 that nobody listens on, one after the other.
+free_ports() {
+  local port
+  while port=$((20000 + RANDOM % 6000 * 2)); listened "$port" || listened $((port + 1)); do :; done
+  echo "$port"
+}
+
+# The first job's number differs from one Slurm to the next: Open MPI names its shared memory after it, and two at once would meet there.
+write_conf() {
+  local host port
+  host=$(hostname -s)
+  port=$(free_ports)
+  cat > "$SLURM_CONF" << EOF
+ClusterName=local
+FirstJobId=$((1 + RANDOM * 1000 + RANDOM % 1000))
+SlurmctldHost=$host(127.0.0.1)
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+SlurmctldPort=$port
+SlurmdPort=$((port + 1))
+AuthType=auth/munge
+AuthInfo=socket=$state/munge.socket,cred_expire=5
+StateSaveLocation=$state/slurmctld
+SlurmdSpoolDir=$state/slurmd
+TmpFS=$state/tmp
+SlurmctldPidFile=$state/slurmctld.pid
+SlurmdPidFile=$state/slurmd.pid
+SlurmctldLogFile=$state/slurmctld.log
+SlurmdLogFile=$state/slurmd.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=sched_interval=1
+KillWait=5
+ReturnToService=2
+SlurmdParameters=config_overrides
+NodeName=$host NodeAddr=127.0.0.1 CPUs=${CPUS:-8}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
+EOF
+}
+
+# Leaves nothing behind where it fails or is ended before all stands.
+start() {
+  check
+  unset "${!SLURM_@}" "${!SBATCH_@}"  # of another Slurm, whose job this may be
+  state=$(mktemp -d "${TMPDIR:-/tmp}/trireme-slurm-XXXXXX")
+  trap stop EXIT
+  trap 'exit 143' TERM INT HUP
+  export SLURM_CONF=$state/slurm.conf
+  chmod 755 "$state"  # munged refuses a socket that others cannot reach
+  mkdir "$state/slurmctld" "$state/slurmd" "$state/tmp"
+  (umask 077; head -c 128 /dev/urandom > "$state/munge.key")
+  write_conf
+  # The daemons hold on to nothing of the caller's: a pipe that reads this script's output must see its end.
+  if ! daemons < /dev/null > "$state/start.log" 2>&1; then
+    tail "$state"/*.log >&2
+    say "did not start"
+    exit 1
+  fi
+}
+
+daemons() {
+  munged --key-file="$state/munge.key" --socket="$state/munge.socket" --pid-file="$state/munged.pid" \
+    --log-file="$state/munged.log" --seed-file="$state/munged.seed" && slurmctld && slurmd && ready
+}
+
+ready() {
+  for _ in {1..200}; do
+    if sinfo --noheader --format=%t 2> /dev/null | grep -q idle; then return 0; fi
+    sleep 0.1
+  done
+  return 1
+}
+
+# Until nothing of it is left: jobs first, as long as there is somebody who can end them; munged last, whom the others ask.
+stop() {
+  if [ -e "$state/slurmctld.pid" ]; then
+    scancel --full --user="$(id -un)" 2> /dev/null || true
+    for _ in {1..100}; do
+      [ -n "$(squeue --noheader 2> /dev/null)" ] || break
+      sleep 0.1
+    done
+  fi
+  end TERM slurmctld slurmd
+  end KILL munged
+  rm -rf "$state"
+}
+
+# end SIGNAL DAEMON...: and waits for their end, 10 s at most.
+end() {
+  local signal=$1 pids; shift
+  mapfile -t pids < <(cd "$state" && cat "${@/%/.pid}" 2> /dev/null)
+  kill -"$signal" "${pids[@]}" 2> /dev/null || true
+  for _ in {1..100}; do
+    kill -0 "${pids[@]}" 2> /dev/null || return 0
+    sleep 0.1
+  done
+  kill -KILL "${pids[@]}" 2> /dev/null || true
+}
+
+case ${1:-} in
+  --check) check ;;
+  start)
+    start
+    trap - EXIT
+    echo "export SLURM_CONF=$SLURM_CONF"
+    ;;
+  stop)
+    state=$(dirname "${SLURM_CONF:-}")
+    case $state in
+      */trireme-slurm-??????) [ ! -e "$state" ] || stop ;;
+      *) say "SLURM_CONF names no Slurm of this script's; what 'start' prints sets it"; exit 1 ;;
+    esac
+    ;;
+  run)
+    start
+    "${@:2}" <&0 &
+    trap 'kill $!; exit 143' TERM INT HUP
+    wait $!
+    ;;
+  *) sed -n '2,9s/^# //p' "$0" >&2; exit 2 ;;
+esac

@@ -1,0 +1,139 @@
+// Every mesh of up to eight ranks trains the model of one rank: the same losses and gradient norms, and the bytes that the plan
+// says.
+#include <cstring>
+#include <filesystem>
+
+#include "parallel/agree.h"
+#include "test/catch.h"
+#include "test/train/process.h"
+#include "test/train/tiny_mesh.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kSteps = 20;
+
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double relative = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])) / std::abs(static_cast<double>(a[i]));
+    most = relative >= most || relative != relative ? relative : most;
+  }
+  return most;
+}
+
+struct MeshCase {
+  ParallelConfig parallel;
+  std::string told;
+};
+
+// Every way to cut a model over so many ranks.
+std::vector<MeshCase> meshes_of(int64_t ranks, Numerics numerics) {
+  std::vector<MeshCase> cases;
+  const auto schedules = [](int64_t pp) {
+    using enum Schedule;
+    return pp > 1 ? std::vector<Schedule>{gpipe, one_f_one_b, interleaved, zero_bubble} : std::vector<Schedule>{one_f_one_b};
+  };
+  for (int64_t dp = 1; dp <= ranks; ++dp)
+    for (int64_t pp = 1; dp * pp <= ranks; ++pp) {
+      const int64_t tp = ranks / dp / pp;
+      if (dp * pp * tp != ranks || kTinyBatch % dp != 0 || 8 % tp != 0) continue;
+      for (const Schedule schedule : schedules(pp))
+        for (int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero)
+          for (const bool sequence : tp > 1 ? std::vector<bool>{false, true} : std::vector<bool>{true}) {
+            if (schedule == Schedule::interleaved && (kTinyBatch / dp % pp != 0 || 2 * pp > 8)) continue;
+            MeshCase one{.parallel = {.dp = dp, .pp = pp, .tp = tp, .zero = zero, .schedule = schedule, .sequence = sequence},
+                         .told = text("dp ", dp, " pp ", pp, " tp ", tp, " zero ", zero, " ", name_of(schedule),
+                                      sequence ? " sequence" : "")};
+            one.parallel.numerics = numerics;
+            if (numerics == Numerics::invariant) one.parallel.max_tp = 8;
+            cases.push_back(one);
+          }
+    }
+  return cases;
+}
+
+// The trajectory of one rank: rank 0 computes it.
+Trajectory one_rank(const RunConfig& config, const World& world) {
+  const Mesh all(world, {});
+  std::string bytes;
+  if (all.first()) {
+    const Trajectory one = trajectory(config, Mesh());
+    for (const auto* numbers : {&one.losses, &one.norms})
+      bytes.append(reinterpret_cast<const char*>(numbers->data()), numbers->size() * sizeof(float));
+  }
+  bytes = broadcast(all.all(), bytes);
+  Trajectory one{.losses = std::vector<float>(kSteps), .norms = std::vector<float>(kSteps)};
+  REQUIRE(bytes.size() == 2 * kSteps * sizeof(float));
+  std::memcpy(one.losses.data(), bytes.data(), bytes.size() / 2);
+  std::memcpy(one.norms.data(), bytes.data() + bytes.size() / 2, bytes.size() / 2);
+  return one;
+}
+
+// Runs every `stride`-th mesh of the launcher's ranks, from number `first`. Returns how many.
+int run_meshes(const World& world, size_t first, size_t stride) {
+  int count = 0;
+  for (const Numerics numerics : {Numerics::fast, Numerics::invariant})
+    for (const std::string model : {"gpt2", "llama", "llama, untied"}) {
+      RunConfig config = tiny(model);
+      config.parallel.numerics = numerics;
+      if (numerics == Numerics::invariant) config.parallel.max_tp = 8;
+      config.parallel.dp = 1;
+      const Trajectory one = one_rank(config, world);
+      const std::vector<MeshCase> cases = meshes_of(world.size(), numerics);
+      for (size_t i = first % std::min(stride, cases.size()); i < cases.size(); i += stride) {
+        config.parallel = cases[i].parallel;
+        INFO(model << ", " << name_of(numerics) << ", " << cases[i].told);
+        const Mesh mesh(world, config.parallel);
+        const Trajectory many = trajectory(config, mesh);
+        if (numerics == Numerics::invariant) {
+          CHECK(std::memcmp(many.losses.data(), one.losses.data(), one.losses.size() * 4) == 0);
+          CHECK(std::memcmp(many.norms.data(), one.norms.data(), one.norms.size() * 4) == 0);
+        }
+        CHECK(difference(one.losses, many.losses) < 2e-6);
+        CHECK(difference(one.norms, many.norms) < 2e-5);
+        ++count;
+      }
+      first += 7;
+    }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("some meshes of these ranks", "[.launched]") {
+  const World world;
+  const size_t one_of = world.size() < 4 ? 7 : world.size() < 8 ? 31 : 83;
+  WARN(run_meshes(world, static_cast<size_t>(world.size()), one_of) << " meshes of " << world.size());
+}
+
+TEST_CASE("all meshes of these ranks", "[.launched]") {
+  const World world;
+  WARN(run_meshes(world, 0, 1) << " meshes of " << world.size());
+}
+
+namespace {
+
+void pass_on(int ranks, const std::string& tests) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const Ended ended = run_launched({program, tests}, ranks);
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK(ended.out.find("All tests passed") != std::string::npos);
+  const size_t told = ended.out.find(" meshes of "), line = ended.out.rfind('\n', told);
+  if (told != std::string::npos) WARN(ended.out.substr(line + 1, ended.out.find('\n', told) - line - 1) << " ranks");
+}
+
+}  // namespace
+
+TEST_CASE("meshes of four ranks train the model of one rank") { pass_on(4, "some meshes of these ranks"); }
+
+TEST_CASE("meshes of two, six and eight ranks train the model of one rank", "[unsanitized]") {
+  for (const int ranks : {2, 6, 8}) pass_on(ranks, "some meshes of these ranks");
+}
+
+TEST_CASE("every mesh of up to eight ranks trains the model of one rank", "[.soak]") {
+  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8}) pass_on(ranks, "all meshes of these ranks");
+}
+
+}  // namespace trireme

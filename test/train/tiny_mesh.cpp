@@ -1,0 +1,88 @@
+#include "test/train/tiny_mesh.h"
+
+#include "kernels/philox.h"
+#include "test/catch.h"
+#include "train/log.h"
+#include "train/plan.h"
+
+namespace trireme {
+
+RunConfig tiny(const std::string& model) {
+  RunConfig config;
+  ModelConfig& m = config.model;
+  config.kernels.dtype = StepDtype::f32;
+  m.family = model == "gpt2" ? Family::gpt2 : Family::llama;
+  m.tied = model != "llama, untied";
+  m.layers = 8, m.width = 32, m.heads = 8, m.head_size = 4, m.ffn = 32, m.vocab = 61, m.context = 16;
+  if (m.family == Family::llama) m.kv_heads = 2, m.qk_norm = m.tied, m.qkv_bias = !m.tied, m.z_loss = 1e-3;
+  m.init_std = 0.1;
+  config.train.batch = kTinyBatch, config.train.microbatch = 1, config.train.steps = 20;
+  config.train.lr = 3e-3, config.train.warmup = 3, config.train.clip = 0.5;
+  config.resolve();
+  return config;
+}
+
+namespace {
+
+// Rows of random tokens, the replica's part of a step.
+struct TinyBatch {
+  std::vector<int32_t> tokens, targets, positions, starts;
+  int64_t rows;
+
+  TinyBatch(const RunConfig& config, const Mesh& mesh, int64_t step) : rows(kTinyBatch / mesh.replicas()) {
+    const int64_t context = config.model.context;
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t of_batch = row * mesh.replicas() + mesh.replica();  // as the Loader deals out microbatches of one row
+      for (int64_t t = 0; t < context; ++t) {
+        const auto id = [&](int64_t at) {
+          const auto index = static_cast<uint64_t>(((step * kTinyBatch) + of_batch) * (context + 1) + at);
+          return static_cast<int32_t>(philox64(3, index) % 8 * 7 + philox64(4, index) % 5);
+        };
+        tokens.push_back(id(t));
+        targets.push_back(t == 3 ? -1 : id(t + 1));
+        positions.push_back(static_cast<int32_t>(t));
+        starts.push_back(t < 9 ? 0 : 9);
+      }
+    }
+  }
+  Batch batch(int64_t context) {
+    const auto tensor = [&](std::vector<int32_t>& ids) { return Tensor(ids.data(), Dtype::i32, Place::cpu, {rows, context}); };
+    return {.tokens = tensor(tokens),
+            .targets = tensor(targets),
+            .positions = tensor(positions),
+            .document_start = tensor(starts),
+            .valid = kTinyBatch * (context - 1)};
+  }
+};
+
+}  // namespace
+
+Trajectory trajectory(const RunConfig& config, const Mesh& mesh) {
+  Device device(Place::cpu, read_cpu_facts());
+  device.check_order(true);
+  const Plan plan = make_plan(config, mesh);
+  Run run(config, mesh, device, plan.sizes);
+  run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
+  Trajectory found;
+  for (int64_t step = 0; step < config.train.steps; ++step) {
+    TinyBatch batch(config, mesh, step);
+    try {
+      const StepResult result = train_step(run, batch.batch(config.model.context), step);
+      found.losses.push_back(result.loss);
+      found.norms.push_back(result.grad_norm);
+    } catch (const std::exception& error) {
+      complain(std::string(text(mesh.told(), ": ", error.what())));  // now: what follows goes while lanes may work on it
+      throw;
+    }
+  }
+  const ArenaSizes used = run.arenas.peaks(), planned = plan.sizes;
+  CHECK(used.weights == planned.weights);
+  CHECK(used.gradients == planned.gradients);
+  CHECK(used.optimizer == planned.optimizer);
+  CHECK(used.activations == planned.activations);
+  CHECK(used.temporaries == planned.temporaries);
+  run.buckets.finish();
+  return found;
+}
+
+}  // namespace trireme

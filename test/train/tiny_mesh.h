@@ -1,0 +1,24 @@
+// Tiny models, and their training on a mesh from the inside.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/step.h"
+
+namespace trireme {
+
+inline constexpr int64_t kTinyBatch = 8;
+
+// "gpt2", "llama" or "llama, untied": their parts divide by 8, but for the vocabulary. GPT-2, tied; Llama with grouped heads,
+// QK-norm or biases. Twenty steps of 8 microbatches of one row.
+RunConfig tiny(const std::string& model);
+
+struct Trajectory {
+  std::vector<float> losses, norms;
+};
+
+// Trains on this mesh, on random tokens. The arenas must have used what the plan says.
+Trajectory trajectory(const RunConfig& config, const Mesh& mesh);
+
+}  // namespace trireme
