@@ -5,7 +5,8 @@
 
 namespace trireme {
 
-Buckets::Buckets(const Comm& dp, Device& device, int64_t zero) : dp_(dp), device_(device), parts_(zero > 0 ? dp.size() : 1) {}
+Buckets::Buckets(const Comm& dp, Device& device, int64_t zero, bool narrow)
+    : dp_(dp), device_(device), parts_(zero > 0 ? dp.size() : 1), narrow_(narrow) {}
 
 // One rank without replicas needs no lane: there is nothing to overlap with.
 Stream& Buckets::lane() {
@@ -18,14 +19,14 @@ Stream& Buckets::lane() {
 void Buckets::send(Tensor gradients, Tensor part) {
   if (dp_.size() == 1 || gradients.size() == 0) return;
   if (parts_ > 1)
-    run(dp_, lane(), ReduceScatter{.part = part, .all = gradients});
+    run(dp_, lane(), ReduceScatter{.part = part, .all = gradients, .narrow = narrow_});
   else
-    run(dp_, lane(), AllReduce{.x = gradients});
+    run(dp_, lane(), AllReduce{.x = gradients, .narrow = narrow_});
 }
 
 Event Buckets::add(Tensor gradients, Tensor part) {
   Stream& stream = lane();
-  run(dp_, stream, ReduceScatter{.part = part, .all = gradients, .accumulate = true});
+  run(dp_, stream, ReduceScatter{.part = part, .all = gradients, .accumulate = true, .narrow = narrow_});
   run(stream, Fill{.x = gradients});
   return stream.record();
 }

@@ -15,8 +15,8 @@ namespace trireme {
 
 class Buckets {
  public:
-  // The Comm, dp's, and the device outlive the buckets. zero: parallel.zero.
-  Buckets(const Comm& dp, Device& device, int64_t zero);
+  // The Comm, dp's, and the device outlive the buckets. zero: parallel.zero. narrow: gradients travel as bf16.
+  Buckets(const Comm& dp, Device& device, int64_t zero, bool narrow);
 
   int64_t parts() const { return parts_; }                      // the replicas, or 1 where each holds all
   int64_t part() const { return parts_ > 1 ? dp_.rank() : 0; }  // this replica's
@@ -44,6 +44,7 @@ class Buckets {
   const Comm& dp_;
   Device& device_;
   int64_t parts_;
+  bool narrow_;
 };
 
 }  // namespace trireme

@@ -1,8 +1,9 @@
 // Collectives, as ops: run(comm, stream, AllReduce{.x = t}). All ranks of a Comm run the same ones in the same order.
 //
 // Sums are taken in f32, in one order: a balanced tree over the ranks (the first half's sum plus the second half's, and so on
-// down), rounded once to the tensor's dtype. So every rank gets the same bits. In a group of one, nothing moves; what is gathered
-// or scattered to another place is copied.
+// down), rounded once to the tensor's dtype. So every rank gets the same bits. A group in nodes (Comm::locals) sums over each
+// node's ranks, then over the nodes: the same tree where both numbers are powers of two. In a group of one, nothing moves; what is
+// gathered or scattered to another place is copied.
 #pragma once
 
 #include "kernels/run.h"
@@ -10,16 +11,23 @@
 
 namespace trireme {
 
+// Bytes of x that a rank sends, of which each rank sums or has a share.
+inline double shares_sent(const Comm& comm, const Tensor& x, bool narrow) {
+  const double share = static_cast<double>(x.bytes()) / static_cast<double>(comm.size());
+  return share / (narrow && x.dtype() == Dtype::f32 ? 2 : 1) * static_cast<double>(comm.size() - 1);
+}
+
 // x = sum over ranks of x, or the largest.
 struct AllReduce {
   static constexpr auto name = "all_reduce";
   enum class Kind { sum, max };
   Tensor x;  // add  any shape, f32 or bf16; the same on every rank
   Kind kind = Kind::sum;
+  bool narrow = false;  // f32 addends travel as bf16; their sum as f32
   void visit(auto& t) const { t.add(x); }
   void check(const Comm&) const { expect_float(x, "x"); }
   double sent(const Comm& comm) const {  // bytes a rank sends
-    return 2.0 * static_cast<double>(x.bytes()) * static_cast<double>(comm.size() - 1) / static_cast<double>(comm.size());
+    return shares_sent(comm, x, narrow) + shares_sent(comm, x, false);
   }
 };
 
@@ -36,9 +44,10 @@ struct ReduceScatter {
   Tensor part;              // out  [n / size], flat; it may be this rank's part of `all`; with `accumulate` updated in place
   Tensor all;               // in   [n], flat
   bool accumulate = false;  // part += the sum
+  bool narrow = false;      // f32 addends travel as bf16
   void visit(auto& t) const { accumulate ? t.add(part) : t.out(part), t.in(all); }
   void check(const Comm& comm) const { expect_float(all, "all"), expect_parts(comm, all, part); }
-  double sent(const Comm& comm) const { return static_cast<double>(part.bytes()) * static_cast<double>(comm.size() - 1); }
+  double sent(const Comm& comm) const { return shares_sent(comm, all, narrow); }
 };
 
 // all = the ranks' parts, one after the other.
@@ -48,7 +57,7 @@ struct AllGather {
   Tensor part;  // in   [n / size], flat; it may be this rank's part of `all`
   void visit(auto& t) const { t.out(all), t.in(part); }
   void check(const Comm& comm) const { expect_parts(comm, all, part); }
-  double sent(const Comm& comm) const { return static_cast<double>(part.bytes()) * static_cast<double>(comm.size() - 1); }
+  double sent(const Comm& comm) const { return shares_sent(comm, all, false); }
 };
 
 // x = the root's x.

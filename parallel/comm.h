@@ -21,10 +21,14 @@ class Comm {
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
   uint64_t group() const { return group_; }  // MPI's handle; 0: none
+  // The group in nodes of so many neighbours each: sums and gathers then go through each node once. 1: not in nodes.
+  int64_t locals() const { return locals_; }
+  // `locals` divides the group.
+  void in_nodes(int64_t locals) { locals_ = locals < size_ ? locals : 1; }
 
  private:
   std::string axis_ = "one";
-  int64_t rank_ = 0, size_ = 1;
+  int64_t rank_ = 0, size_ = 1, locals_ = 1;
   uint64_t group_ = 0;
 };
 

@@ -23,6 +23,14 @@ struct Names<Numerics> {
   static constexpr std::array<std::string_view, 2> words{"fast", "invariant"};
 };
 
+// What gradients travel as between replicas.
+enum class ReduceDtype { f32, bf16 };
+
+template <>
+struct Names<ReduceDtype> {
+  static constexpr std::array<std::string_view, 2> words{"f32", "bf16"};
+};
+
 struct ParallelConfig {
   int64_t dp = 0, pp = 1, cp = 1, tp = 1, ep = 1, zero = 1;
   Schedule schedule = Schedule::one_f_one_b;
@@ -30,6 +38,9 @@ struct ParallelConfig {
   bool sequence = true;
   Numerics numerics = Numerics::fast;
   int64_t max_tp = 0;
+  ReduceDtype reduce = ReduceDtype::f32;
+  bool two_level = false;
+  int64_t node_ranks = 0;
 
   void visit(auto& keys) {
     keys("dp", dp, "replicas, each with its own part of the batch; 0 takes ranks / (pp cp tp)", between(0, 1e6));
@@ -44,6 +55,10 @@ struct ParallelConfig {
     keys("sequence", sequence, "with tp: each rank holds its own rows of the stream between the split products");
     keys("numerics", numerics, "invariant: the same bits on every mesh, at the price of more memory and smaller products");
     keys("max_tp", max_tp, "invariant: the largest tp that is to have the same bits; 0 takes tp", between(0, 1e6));
+    keys("reduce", reduce, "what gradients travel as between replicas; they are summed in f32");
+    keys("two_level", two_level, "replicas on one node sum first, then the nodes: less between nodes, more within");
+    keys("node_ranks", node_ranks, "two_level: ranks of a node; 0 takes what the launcher has started there, a plan 8",
+         between(0, 1e6));
   }
 
   int64_t stage_chunks() const {  // pieces of the model on each stage
@@ -59,7 +74,10 @@ struct ParallelConfig {
     if (cp > 1) report("cp", "context parallelism does not exist yet: must be 1; parallel.tp with parallel.sequence splits rows");
     if (ep > 1) report("ep", "there are no experts yet: must be 1");
     if (chunks > 1 && schedule != Schedule::interleaved) report("chunks", "belongs to parallel.schedule = interleaved");
+    if (node_ranks > 1 && !two_level) report("node_ranks", "belongs to parallel.two_level = true");
     if (!exact()) return;
+    if (reduce != ReduceDtype::f32) report("reduce", "must be f32 with parallel.numerics = invariant");
+    if (two_level) report("two_level", "must be false with parallel.numerics = invariant, which sums in an order of its own");
     if (shards() % tp != 0) report("max_tp", "must be a multiple of parallel.tp = " + std::to_string(tp));
     if ((shards() & (shards() - 1)) != 0) report(max_tp > 0 ? "max_tp" : "tp", "must be a power of two with invariant numerics");
   }

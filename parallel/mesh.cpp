@@ -1,6 +1,30 @@
 #include "parallel/mesh.h"
 
+#include "parallel/agree.h"
+
 namespace trireme {
+namespace {
+
+constexpr int64_t kPlannedNode = 8;  // ranks of an imagined node
+
+// Ranks of each node, as the launcher has placed them.
+int64_t ranks_of_node(const World& world, const Comm& all) {
+  const int64_t most = largest(all, world.local_size());
+  const bool else_placed = world.local_size() != most || world.local_rank() != world.rank() % most;
+  if (largest(all, else_placed ? 1 : 0) > 0)
+    throw ConfigError(
+        "parallel.two_level=true: nodes must have the same number of ranks, and neighbours in rank on one node: "
+        "start with mpirun --map-by slot or srun --distribution=block, or leave two_level out");
+  return most;
+}
+
+// Replicas that share a node of so many ranks, each replica of `replica` neighbours.
+int64_t replicas_on_node(int64_t node_ranks, int64_t replica, int64_t replicas) {
+  const int64_t locals = node_ranks % replica == 0 ? node_ranks / replica : 1;
+  return replicas % locals == 0 ? locals : 1;
+}
+
+}  // namespace
 
 MeshSizes mesh_sizes(int64_t ranks, const ParallelConfig& config) {
   MeshSizes sizes{.dp = config.dp, .pp = config.pp, .cp = config.cp, .tp = config.tp};
@@ -26,6 +50,8 @@ Mesh::Mesh(const World& world, const ParallelConfig& config) : launched_(world.l
   pp_ = group("pp", rank / replica * replica + rank % (n.cp * n.tp), n.pp);
   tp_ = group("tp", rank / n.tp, n.tp);
   all_ = group("all", 0, world.size());
+  if (config.two_level)
+    dp_.in_nodes(replicas_on_node(config.node_ranks > 0 ? config.node_ranks : ranks_of_node(world, all_), replica, n.dp));
   require(dp_.rank() == rank / replica && pp_.rank() == pp && tp_.rank() == tp, text("rank ", rank, " in the wrong group"));
 }
 
@@ -35,6 +61,8 @@ Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) {
   pp_ = Comm("pp", rank / (n.tp * n.cp) % n.pp, n.pp);
   tp_ = Comm("tp", rank % n.tp, n.tp);
   all_ = Comm("all", rank, ranks);
+  if (config.two_level)
+    dp_.in_nodes(replicas_on_node(config.node_ranks > 0 ? config.node_ranks : kPlannedNode, n.pp * n.cp * n.tp, n.dp));
 }
 
 Comm Mesh::neighbours(int64_t size) const {

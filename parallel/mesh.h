@@ -12,8 +12,8 @@ namespace trireme {
 class Mesh {
  public:
   Mesh() = default;  // of one rank
-  // All ranks of the world call it. ConfigError when the axes do not multiply to the world's ranks. parallel.dp = 0 takes what the
-  // other axes leave.
+  // All ranks of the world call it. ConfigError when the axes do not multiply to the world's ranks, or two_level finds no nodes of
+  // one size. parallel.dp = 0 takes what the other axes leave.
   Mesh(const World& world, const ParallelConfig& config);
   // Imagined: rank `rank` of `ranks`, whose groups only count.
   Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config);

@@ -81,76 +81,179 @@ float combine(const T* const* from, int64_t begin, int64_t end, int64_t i, Combi
 }
 
 // to[i] = from[0][i] + ... in the order of the tree, or the largest; to may be one of them.
-template <class T>
-void combine(const std::vector<const T*>& from, T* to, int64_t n, AllReduce::Kind kind, bool accumulate) {
+template <class From, class To>
+void combine(const std::vector<const From*>& from, To* to, int64_t n, AllReduce::Kind kind, bool accumulate) {
   const auto sum = [](float a, float b) { return a + b; };
   const auto max = [](float a, float b) { return a > b || a != a ? a : b; };  // NaN wins
   const auto size = static_cast<int64_t>(from.size());
   if (kind == AllReduce::Kind::max) {
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(combine(from.data(), 0, size, i, max));
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(combine(from.data(), 0, size, i, max));
   } else if (accumulate) {
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(read(to[i]) + combine(from.data(), 0, size, i, sum));
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(read(to[i]) + combine(from.data(), 0, size, i, sum));
   } else if (size == 2) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(read(from[0][i]) + read(from[1][i]));
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(read(from[0][i]) + read(from[1][i]));
   } else {
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(combine(from.data(), 0, size, i, sum));
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(combine(from.data(), 0, size, i, sum));
   }
 }
 
 // Where rank r's share of n elements begins.
 int64_t share(int64_t n, int64_t r, int64_t size) { return n / size * r + std::min(r, n % size); }
 
-// part = this rank's share of `all`, combined over the ranks: piece by piece, so that little scratch memory is needed.
-template <class T>
-void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, T* part, AllReduce::Kind kind,
-                  bool accumulate = false) {
-  const int64_t size = comm.size(), rank = comm.rank(),
-                step = std::max<int64_t>(kScratch / size / static_cast<int64_t>(sizeof(T)), 1024);
-  const int64_t longest = share(n, 1, size);
-  T* scratch = reinterpret_cast<T*>(cpu.workspace->reserve(size * std::min(step, longest) * static_cast<int64_t>(sizeof(T))));
-  std::vector<MPI_Request> requests;
-  std::vector<const T*> from(static_cast<size_t>(size));
-  for (int64_t at = 0; at < longest; at += step) {
-    const auto piece = [&](int64_t r) {  // of rank r's share: begin and length
-      const int64_t begin = share(n, r, size) + at;
-      return std::pair(begin, std::clamp<int64_t>(share(n, r + 1, size) - begin, 0, step));
-    };
-    const auto [mine, length] = piece(rank);
-    requests.clear();
-    for (int64_t i = 1; i < size; ++i) {
-      const int64_t source = (rank + size - i) % size, target = (rank + i) % size;
-      T* into = scratch + source * std::min(step, longest);
-      from[static_cast<size_t>(source)] = into;
-      ok(MPI_Irecv(into, count_of(length * static_cast<int64_t>(sizeof(T))), MPI_BYTE, static_cast<int>(source), kTag, handle(comm),
+// Some ranks of a group, `count` of them, of which this is number `mine`, exchange pieces: each has an addend for each. What is
+// sent as it lies there is not copied first.
+template <class Wire, class From>
+class Addends {
+  static constexpr bool kCopied = !std::is_same_v<From, Wire>;
+
+ public:
+  // memory: bytes(count, step).
+  Addends(const Comm& comm, int64_t count, int64_t mine, std::byte* memory, int64_t step)
+      : comm_(comm), count_(count), mine_(mine), in_(reinterpret_cast<Wire*>(memory)), out_(in_ + count * step), step_(step) {}
+  static int64_t bytes(int64_t count, int64_t step) {
+    return (kCopied ? 2 : 1) * count * step * static_cast<int64_t>(sizeof(Wire));
+  }
+
+  // piece(k): what number k adds up, begin and length here; rank(k): its rank.
+  template <class Piece, class Rank>
+  void post(Piece piece, Rank rank, std::vector<MPI_Request>& requests) {
+    from_.resize(static_cast<size_t>(count_));
+    const int64_t length = piece(mine_).second;
+    for (int64_t i = 0; i < count_; ++i) {
+      const int64_t source = (mine_ + count_ - i) % count_, target = (mine_ + i) % count_;
+      const auto [begin, many] = piece(target);
+      const Wire* const addend = as_sent(begin, many, out_ + target * step_);
+      if (i == 0) {
+        from_[static_cast<size_t>(mine_)] = addend;
+        continue;
+      }
+      Wire* const into = in_ + source * step_;
+      from_[static_cast<size_t>(source)] = into;
+      const auto size = static_cast<int64_t>(sizeof(Wire));
+      ok(MPI_Irecv(into, count_of(length * size), MPI_BYTE, static_cast<int>(rank(source)), kTag, handle(comm_),
                    &requests.emplace_back()));
-      const auto [begin, count] = piece(target);
-      ok(MPI_Isend(all + begin, count_of(count * static_cast<int64_t>(sizeof(T))), MPI_BYTE, static_cast<int>(target), kTag,
-                   handle(comm), &requests.emplace_back()));
+      ok(MPI_Isend(addend, count_of(many * size), MPI_BYTE, static_cast<int>(rank(target)), kTag, handle(comm_),
+                   &requests.emplace_back()));
     }
-    from[static_cast<size_t>(rank)] = all + mine;
+  }
+  const std::vector<const Wire*>& all() const { return from_; }  // when the requests are done
+
+ private:
+  static const Wire* as_sent(const From* from, int64_t n, Wire* copy) {
+    if constexpr (!kCopied) {
+      return from;
+    } else {
+      for (int64_t i = 0; i < n; ++i) copy[i] = static_cast<Wire>(from[i]);
+      return copy;
+    }
+  }
+
+  const Comm& comm_;
+  int64_t count_, mine_;
+  Wire *in_, *out_;
+  int64_t step_;
+  std::vector<const Wire*> from_;
+};
+
+// The ranks' shares of n elements at `all`, in pieces of up to `step` of each: piece(r, at) is rank r's, from `at` on.
+template <class T>
+struct Shares {
+  const T* all;
+  int64_t n, size, step;
+  int64_t longest() const { return share(n, 1, size); }
+  std::pair<const T*, int64_t> piece(int64_t r, int64_t at) const {
+    const int64_t begin = share(n, r, size) + at;
+    return {all + begin, std::clamp<int64_t>(share(n, r + 1, size) - begin, 0, step)};
+  }
+};
+
+// part = this rank's share, combined over the ranks: piece by piece, so that little scratch memory is needed.
+template <class Wire, class T>
+void reduce_flat(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, T* part, AllReduce::Kind kind, bool accumulate) {
+  using Others = Addends<Wire, T>;
+  std::byte* const memory = cpu.workspace->reserve(Others::bytes(comm.size(), shares.step));
+  std::vector<MPI_Request> requests;
+  for (int64_t at = 0; at < shares.longest(); at += shares.step) {
+    Others others(comm, comm.size(), comm.rank(), memory, shares.step);
+    requests.clear();
+    others.post([&](int64_t r) { return shares.piece(r, at); }, [](int64_t r) { return r; }, requests);
     wait_all(requests);
-    combine(from, part + at, length, kind, accumulate);
+    combine(others.all(), part + at, shares.piece(comm.rank(), at).second, kind, accumulate);
   }
 }
 
-// all = the shares of all ranks; this rank's own already lies there.
+// The same of a group in nodes: each node's ranks first add up what each of them then takes to its like on the other nodes.
+template <class Wire, class T>
+void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, T* part, AllReduce::Kind kind, bool accumulate) {
+  using Neighbours = Addends<Wire, T>;
+  using Others = Addends<Wire, float>;
+  const int64_t locals = comm.locals(), nodes = comm.size() / locals, step = shares.step;
+  const int64_t node = comm.rank() / locals, local = comm.rank() % locals, column = Neighbours::bytes(locals, step);
+  const int64_t sums = nodes * step * static_cast<int64_t>(sizeof(float));
+  std::byte* const memory = cpu.workspace->reserve(nodes * column + sums + Others::bytes(nodes, step));
+  auto* const sum = reinterpret_cast<float*>(memory + nodes * column);
+  const auto like = [&](int64_t j) { return j * locals + local; };  // this rank's like on node j
+  std::vector<MPI_Request> requests;
+  for (int64_t at = 0; at < shares.longest(); at += step) {
+    const auto length = [&](int64_t j) { return shares.piece(like(j), at).second; };
+    std::vector<Neighbours> columns;
+    requests.clear();
+    for (int64_t j = 0; j < nodes; ++j) {
+      columns.emplace_back(comm, locals, local, memory + j * column, step);
+      columns.back().post([&](int64_t k) { return shares.piece(j * locals + k, at); }, [&](int64_t k) { return node * locals + k; },
+                          requests);
+    }
+    wait_all(requests);
+    for (int64_t j = 0; j < nodes; ++j) combine(columns[static_cast<size_t>(j)].all(), sum + j * step, length(j), kind, false);
+    Others others(comm, nodes, node, memory + nodes * column + sums, step);
+    requests.clear();
+    others.post([&](int64_t j) { return std::pair<const float*, int64_t>(sum + j * step, length(j)); }, like, requests);
+    wait_all(requests);
+    combine(others.all(), part + at, length(node), kind, accumulate);
+  }
+}
+
+template <class Wire, class T>
+void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, T* part, AllReduce::Kind kind,
+                  bool accumulate = false) {
+  const int64_t size = comm.size(), most = std::max<int64_t>(kScratch / size / static_cast<int64_t>(sizeof(Wire)), 1024);
+  const Shares<T> shares{.all = all, .n = n, .size = size, .step = std::min(most, share(n, 1, size))};
+  if (comm.locals() > 1)
+    reduce_in_nodes<Wire>(comm, cpu, shares, part, kind, accumulate);
+  else
+    reduce_flat<Wire>(comm, cpu, shares, part, kind, accumulate);
+}
+
+// all = the shares of all ranks; this rank's own already lies there. Where the group is in nodes, ranks take theirs from their like
+// on the other nodes, then from the ranks of their own node all that these have.
 void gather_shares(const Comm& comm, std::byte* all, const std::vector<int64_t>& begins) {
-  const int64_t size = comm.size(), rank = comm.rank();
+  const int64_t size = comm.size(), rank = comm.rank(), locals = comm.locals(), nodes = size / locals;
+  const int64_t node = rank / locals, local = rank % locals;
   const auto bytes = [&](int64_t r) { return begins[static_cast<size_t>(r + 1)] - begins[static_cast<size_t>(r)]; };
   std::vector<MPI_Request> requests;
-  for (int64_t at = 0; at < *std::max_element(begins.begin(), begins.end()); at += kMessage) {
+  // Share `wanted` comes from rank `source`, share `mine` goes to rank `target`.
+  const auto swap = [&](int64_t at, int64_t source, int64_t wanted, int64_t target, int64_t mine) {
+    const auto piece = [&](int64_t r) { return count_of(std::clamp<int64_t>(bytes(r) - at, 0, kMessage)); };
+    const auto place = [&](int64_t r) { return all + begins[static_cast<size_t>(r)] + at; };
+    if (piece(wanted) > 0)
+      ok(MPI_Irecv(place(wanted), piece(wanted), MPI_BYTE, static_cast<int>(source), kTag, handle(comm), &requests.emplace_back()));
+    if (piece(mine) > 0)
+      ok(MPI_Isend(place(mine), piece(mine), MPI_BYTE, static_cast<int>(target), kTag, handle(comm), &requests.emplace_back()));
+  };
+  for (int64_t at = 0; at < bytes(0); at += kMessage) {  // the first share is one of the longest
     requests.clear();
-    for (int64_t i = 1; i < size; ++i) {
-      const int64_t source = (rank + size - i) % size, target = (rank + i) % size;
-      const auto piece = [&](int64_t r) { return count_of(std::clamp<int64_t>(bytes(r) - at, 0, kMessage)); };
-      if (piece(source) > 0)
-        ok(MPI_Irecv(all + begins[static_cast<size_t>(source)] + at, piece(source), MPI_BYTE, static_cast<int>(source), kTag,
-                     handle(comm), &requests.emplace_back()));
-      if (piece(rank) > 0)
-        ok(MPI_Isend(all + begins[static_cast<size_t>(rank)] + at, piece(rank), MPI_BYTE, static_cast<int>(target), kTag,
-                     handle(comm), &requests.emplace_back()));
+    for (int64_t i = 1; i < nodes; ++i) {
+      const int64_t source = (node + nodes - i) % nodes * locals + local, target = (node + i) % nodes * locals + local;
+      swap(at, source, source, target, rank);
     }
+    wait_all(requests);
+    requests.clear();
+    for (int64_t i = 1; i < locals; ++i)
+      for (int64_t j = 0; j < nodes; ++j) {
+        const int64_t source = (local + locals - i) % locals, target = (local + i) % locals;
+        swap(at, node * locals + source, j * locals + source, node * locals + target, j * locals + local);
+      }
     wait_all(requests);
   }
 }
@@ -178,9 +281,15 @@ std::vector<int64_t> shares_in_bytes(int64_t n, int64_t size, int64_t element) {
   return begins;
 }
 
+// work(an element, what it travels as)
 template <class Work>
-void with_float(Dtype dtype, Work work) {
-  dtype == Dtype::bf16 ? work(Bf16{}) : work(0.0f);
+void with_wire(Dtype dtype, bool narrow, Work work) {
+  if (dtype == Dtype::bf16)
+    work(Bf16{}, Bf16{});
+  else if (narrow)
+    work(0.0f, Bf16{});
+  else
+    work(0.0f, 0.0f);
 }
 
 }  // namespace
@@ -204,16 +313,17 @@ Comm::~Comm() {
 
 Comm& Comm::operator=(Comm&& other) noexcept {
   std::swap(axis_, other.axis_), std::swap(rank_, other.rank_), std::swap(size_, other.size_), std::swap(group_, other.group_);
+  std::swap(locals_, other.locals_);
   return *this;
 }
 
 void launch(const Comm& comm, const Cpu& cpu, const AllReduce& op) {
   if (comm.size() == 1 || op.x.size() == 0) return;
-  with_float(op.x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  with_wire(op.x.dtype(), op.narrow, [&](auto element, auto wire) {
+    using T = decltype(element);
     const int64_t n = op.x.size();
     T* x = op.x.as<T>();
-    reduce_share(comm, cpu, x, n, x + share(n, comm.rank(), comm.size()), op.kind);
+    reduce_share<decltype(wire)>(comm, cpu, x, n, x + share(n, comm.rank(), comm.size()), op.kind);
     gather_shares(comm, reinterpret_cast<std::byte*>(x), shares_in_bytes(n, comm.size(), sizeof(T)));
   });
 }
@@ -224,9 +334,9 @@ void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
     if (op.part.data() != op.all.data()) std::memcpy(op.part.data(), op.all.data(), static_cast<size_t>(op.all.bytes()));
     return;
   }
-  with_float(op.all.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    reduce_share(comm, cpu, op.all.as<T>(), op.all.size(), op.part.as<T>(), AllReduce::Kind::sum, op.accumulate);
+  with_wire(op.all.dtype(), op.narrow, [&](auto element, auto wire) {
+    using T = decltype(element);
+    reduce_share<decltype(wire)>(comm, cpu, op.all.as<T>(), op.all.size(), op.part.as<T>(), AllReduce::Kind::sum, op.accumulate);
   });
 }
 

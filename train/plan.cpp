@@ -126,9 +126,12 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
     extrapolate(plan.step, two, rounds);
     extrapolate(traffic, device.comm_tally(), rounds);
   }
-  // Collectives of the compute lane are traffic, too.
+  // Collectives are named with their axis. Those of the compute lane are traffic, too; what else the communication lane does is
+  // not.
+  const auto travels = [](const auto& op) { return op.first.find(' ') != std::string::npos; };
+  std::erase_if(traffic, [&](const auto& op) { return !travels(op); });
   for (auto op = plan.step.begin(); op != plan.step.end();) {
-    const bool moves = op->first.find(' ') != std::string::npos;
+    const bool moves = travels(*op);
     if (moves) {
       OpCount& count = traffic[op->first];
       count.calls += op->second.calls, count.bytes += op->second.bytes;

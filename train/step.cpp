@@ -74,7 +74,7 @@ Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaS
       mesh(mesh),
       device(device),
       arenas(device, sizes),
-      buckets(mesh.dp(), device, config.parallel.zero),
+      buckets(mesh.dp(), device, config.parallel.zero, config.parallel.reduce == ReduceDtype::bf16),
       sharing(mesh.neighbours(sharing_ranks(config, mesh))),
       stage(config.model, stage_shape(config, mesh, buckets, sharing), arenas, device.compute()),
       traffic(mesh, device, stage, buckets),

@@ -36,17 +36,28 @@ Tensor tensor(std::vector<T>& x) {
   return Tensor(x.data(), kDtype<T>, Place::cpu, {static_cast<int64_t>(x.size())});
 }
 
-template <class T>
-float tree(int64_t begin, int64_t end, int64_t i) {
-  if (end - begin == 1) return static_cast<float>(static_cast<T>(value(begin, i)));
+// The sum of addend(begin) to addend(end - 1): the first half's plus the second half's.
+float tree(int64_t begin, int64_t end, auto addend) {
+  if (end - begin == 1) return addend(begin);
   const int64_t middle = begin + (end - begin) / 2;
-  return tree<T>(begin, middle, i) + tree<T>(middle, end, i);
+  return tree(begin, middle, addend) + tree(middle, end, addend);
 }
 
 template <class T>
-std::vector<T> sums(int64_t ranks, int64_t n) {
+float rounded(float x) {
+  return static_cast<float>(static_cast<T>(x));
+}
+
+// What a group sums, in nodes or not, where addends travel as Wire.
+template <class T, class Wire>
+std::vector<T> sums(const Comm& comm, int64_t n) {
+  const int64_t locals = comm.locals(), nodes = comm.size() / locals;
   std::vector<T> x;
-  for (int64_t i = 0; i < n; ++i) x.push_back(static_cast<T>(tree<T>(0, ranks, i)));
+  for (int64_t i = 0; i < n; ++i)
+    x.push_back(static_cast<T>(tree(0, nodes, [&](int64_t node) {
+      return rounded<Wire>(
+          tree(node * locals, (node + 1) * locals, [&](int64_t rank) { return rounded<Wire>(rounded<T>(value(rank, i))); }));
+    })));
   return x;
 }
 
@@ -55,18 +66,19 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
-template <class T>
+template <class T, class Wire>
 void check_all(const Comm& comm, Stream& stream, int64_t n) {
-  CAPTURE(n, comm.size(), name_of(kDtype<T>));
+  CAPTURE(n, comm.size(), comm.locals(), name_of(kDtype<T>), name_of(kDtype<Wire>));
+  const bool narrow = bytes_of(kDtype<Wire>) < bytes_of(kDtype<T>);
   const int64_t rank = comm.rank(), size = comm.size();
   const auto done = [&] {
     if (stream.lane() != nullptr) stream.lane()->wait(stream.record().ticket);
   };
 
   std::vector<T> x = values<T>(rank, n);
-  run(comm, stream, AllReduce{.x = tensor(x)});
+  run(comm, stream, AllReduce{.x = tensor(x), .narrow = narrow});
   done();
-  CHECK(same_bits(x, sums<T>(size, n)));
+  CHECK(same_bits(x, sums<T, Wire>(comm, n)));
 
   x = values<T>(rank, n);
   run(comm, stream, AllReduce{.x = tensor(x), .kind = AllReduce::Kind::max});
@@ -81,10 +93,10 @@ void check_all(const Comm& comm, Stream& stream, int64_t n) {
   CHECK(same_bits(x, largest));
 
   std::vector<T> all = values<T>(rank, n * size), part(static_cast<size_t>(n));
-  run(comm, stream, ReduceScatter{.part = tensor(part), .all = tensor(all)});
-  run(comm, stream, ReduceScatter{.part = tensor(all).slice(rank * n, rank * n + n), .all = tensor(all)});
+  run(comm, stream, ReduceScatter{.part = tensor(part), .all = tensor(all), .narrow = narrow});
+  run(comm, stream, ReduceScatter{.part = tensor(all).slice(rank * n, rank * n + n), .all = tensor(all), .narrow = narrow});
   done();
-  const std::vector<T> summed = sums<T>(size, n * size);
+  const std::vector<T> summed = sums<T, Wire>(comm, n * size);
   const std::vector<T> mine(summed.begin() + rank * n, summed.begin() + rank * n + n);
   CHECK(same_bits(part, mine));
   CHECK(std::memcmp(all.data() + rank * n, mine.data(), mine.size() * sizeof(T)) == 0);
@@ -113,13 +125,20 @@ void check_all(const Comm& comm, Stream& stream, int64_t n) {
 
 TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
   const World world;
-  const Mesh mesh(world, ParallelConfig{});
+  const Mesh mesh(world, ParallelConfig{}), pairs(world, {.two_level = true, .node_ranks = 2}),
+      triples(world, {.two_level = true, .node_ranks = 3});
+  CHECK(mesh.dp().locals() == 1);
+  CHECK(pairs.dp().locals() == (world.size() > 2 && world.size() % 2 == 0 ? 2 : 1));
+  CHECK(triples.dp().locals() == (world.size() == 6 ? 3 : 1));
   Device device(Place::cpu);
-  for (Stream* stream : {&device.compute(), &device.comm()})
-    for (const int64_t n : {1, 2, 3, 17, 1000, 70001}) {
-      check_all<float>(mesh.dp(), *stream, n);
-      check_all<Bf16>(mesh.dp(), *stream, n);
-    }
+  for (const Mesh* in : {&mesh, &pairs, &triples})
+    for (Stream* stream : {&device.compute(), &device.comm()})
+      for (const int64_t n : {1, 2, 3, 17, 1000, 70001}) {
+        if (in != &mesh && in->dp().locals() == 1) continue;
+        check_all<float, float>(in->dp(), *stream, n);
+        check_all<Bf16, Bf16>(in->dp(), *stream, n);
+        if (world.size() > 1) check_all<float, Bf16>(in->dp(), *stream, n);
+      }
   // A tree of addends has the same bits whoever has which of them, in parts or whole.
   const int64_t size = mesh.dp().size(), rank = mesh.dp().rank();
   for (const int64_t m : {1, 513, 1500000})
@@ -172,8 +191,8 @@ TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
   }
 }
 
-TEST_CASE("collectives move and sum what they say, on one to five ranks") {
-  for (const int ranks : {1, 2, 3, 4, 5}) {
+TEST_CASE("collectives move and sum what they say, on one to six ranks, in nodes and not") {
+  for (const int ranks : {1, 2, 3, 4, 5, 6}) {
     const auto [out, status] = output_of(mpirun(ranks, "collectives on the ranks*"));
     INFO(out);
     CHECK(status == 0);
@@ -193,6 +212,8 @@ TEST_CASE("an imagined group counts what a rank sends and moves nothing") {
   CHECK(tally.at("all_reduce dp").calls == 1);
   CHECK(tally.at("all_reduce dp").bytes == 2 * 6400 * 15.0 / 16);
   CHECK(tally.at("reduce_scatter dp").bytes == 400 * 15);
+  run(comm, stream, ReduceScatter{.part = part, .all = all, .narrow = true});
+  CHECK(tally.at("reduce_scatter dp").bytes == 400 * 15 + 200 * 15);
   CHECK(tally.at("all_gather dp").bytes == 400 * 15);
   CHECK(tally.size() == 3);
   CHECK_THROWS_AS(run(comm, stream, AllGather{.all = part, .part = part}), Error);

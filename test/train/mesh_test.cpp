@@ -63,6 +63,29 @@ TEST_CASE("replicas train the same model as one rank") {
   CHECK(difference(place, "one", "whole") < 2e-6);
 }
 
+TEST_CASE("gradients travel as bf16, and first within nodes, where that is asked for") {
+  const Workplace place;
+  const auto train = [&](const std::string& name, std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"train.name=" + name, "train.microbatch=1"});
+    succeed(place.train(settings, 4));
+    return place.metrics(name);
+  };
+  for (const std::string zero : {"0", "3"}) {
+    CAPTURE(zero);
+    const auto flat = train("flat" + zero, {"parallel.zero=" + zero});
+    CHECK(train("nodes" + zero, {"parallel.zero=" + zero, "parallel.two_level=true", "parallel.node_ranks=2"}) == flat);
+    // One machine is one node.
+    CHECK(train("node" + zero, {"parallel.zero=" + zero, "parallel.two_level=true"}) == flat);
+  }
+  train("narrow", {"parallel.reduce=bf16"});
+  train("narrow0", {"parallel.reduce=bf16", "parallel.zero=0"});
+  CHECK(difference(place, "narrow", "narrow0") < 2e-6);
+  CHECK(difference(place, "flat0", "narrow") > 1e-6);
+  CHECK(difference(place, "flat0", "narrow") < 1e-2);
+  train("narrow3", {"parallel.reduce=bf16", "parallel.zero=3", "parallel.two_level=true", "parallel.node_ranks=2"});
+  CHECK(difference(place, "flat3", "narrow3") < 1e-2);
+}
+
 TEST_CASE("a run continues on another number of replicas, sharded or not") {
   const Workplace place;
   const std::vector<std::string> settings{"train.microbatch=1", "train.schedule=constant"};

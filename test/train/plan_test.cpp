@@ -71,6 +71,13 @@ TEST_CASE("with replicas, a rank's plan computes its part, holds its part, and s
   CHECK(sharded.traffic.at("reduce_scatter dp").bytes == 7.0 / 8 * static_cast<double>(sharded.sizes.gradients));
   CHECK(sharded.traffic.at("all_gather dp").bytes == 7.0 / 8 * static_cast<double>(sharded.sizes.weights));
   CHECK(sharded.traffic.at("all_reduce dp").calls == 2);  // the loss and the gradient norm
+
+  // Half of it, with ZeRO 2 for each microbatch, where gradients travel as bf16; what fills memory on the way does not travel.
+  config.parallel.zero = 2, config.parallel.reduce = ReduceDtype::bf16;
+  const Plan narrow = make_plan(config, Mesh(3, 8, config.parallel));
+  const auto microbatches = static_cast<double>(config.train.batch / 8 / config.train.microbatch);
+  CHECK(narrow.traffic.at("reduce_scatter dp").bytes == sharded.traffic.at("reduce_scatter dp").bytes / 2 * microbatches);
+  for (const auto& [name, count] : narrow.traffic) CHECK_THAT(name, ContainsSubstring(" dp"));
 }
 
 TEST_CASE("with ZeRO 3 a rank holds its share of weights, gradients and optimizer state, within 5 %") {

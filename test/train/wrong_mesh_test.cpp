@@ -58,6 +58,10 @@ const std::vector<WrongMesh>& wrong_meshes() {
       {2,
        {"parallel.numerics=invariant", "parallel.tp=2", "parallel.max_tp=1"},
        "parallel.max_tp=1: must be a multiple of parallel.tp = 2"},
+      {2,
+       {"parallel.numerics=invariant", "train.microbatch=1", "parallel.reduce=bf16"},
+       "parallel.reduce=bf16: must be f32 with parallel.numerics = invariant"},
+      {2, {"parallel.node_ranks=2"}, "parallel.node_ranks=2: belongs to parallel.two_level = true"},
       {2, {"parallel.zero=4"}, "parallel.zero=4: must be"},
       {2, {"parallel.schedule=2f2b"}, "parallel.schedule=2f2b: must be"},
   };
