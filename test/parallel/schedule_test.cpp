@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "kernels/check.h"
@@ -50,6 +51,22 @@ int64_t in_flight(Schedule schedule, const PipelineShape& shape, int64_t s) {
       return std::min(p, m);
   }
   return 0;
+}
+
+// (microbatch, piece of the model) of each message that these stages send to the next piece, or back to the one before, by the
+// two stages between which it goes; as the sender or as the receiver has them in order.
+using Messages = std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<int64_t, int64_t>>>;
+Messages messages(const std::vector<std::vector<Action>>& stages, const PipelineShape& shape, bool forward, bool sender) {
+  Messages found;
+  const int64_t p = shape.stages, pieces = p * shape.chunks;
+  for (int64_t s = 0; s < p; ++s)
+    for (const Action& a : stages[static_cast<size_t>(s)]) {
+      if (a.kind == ActionKind::backward_weight || (a.kind == ActionKind::forward) != forward) continue;
+      const int64_t piece = a.chunk * p + s, other = forward == sender ? piece + 1 : piece - 1;
+      if (other < 0 || other >= pieces) continue;
+      found[sender ? std::pair(s, other % p) : std::pair(other % p, s)].emplace_back(a.microbatch, sender ? other : piece);
+    }
+  return found;
 }
 
 struct Picture {
@@ -113,6 +130,38 @@ TEST_CASE("the zero-bubble schedule idles less than 1f1b") {
       const double zero = simulate(all_stages(Schedule::zero_bubble, shape), shape, {}).bubble();
       if (zero >= simulate(all_stages(Schedule::one_f_one_b, shape), shape, {}).bubble()) FAIL(told(Schedule::zero_bubble, shape));
     }
+}
+
+TEST_CASE("messages between two stages are taken in the order in which they are sent") {
+  for_each_shape([](Schedule schedule, const PipelineShape& shape) {
+    const auto stages = all_stages(schedule, shape);
+    for (const bool forward : {true, false})
+      if (messages(stages, shape, forward, true) != messages(stages, shape, forward, false)) FAIL(told(schedule, shape));
+  });
+}
+
+TEST_CASE("an evaluation passes each microbatch through each piece once, on the slots there are, messages in order") {
+  for (int64_t p = 1; p <= 16; ++p)
+    for (const int64_t m : {1, 2, 3, 7, 16, 40})
+      for (int64_t v = 1; v <= 4; ++v)
+        for (const int64_t slots : {1, 2, 5}) {
+          const PipelineShape shape{.stages = p, .microbatches = m, .chunks = v};
+          CAPTURE(p, m, v, slots);
+          std::vector<std::vector<Action>> stages;
+          for (int64_t s = 0; s < p; ++s) {
+            stages.push_back(make_forward_schedule(shape, s, slots));
+            std::set<std::pair<int64_t, int64_t>> done;
+            for (const Action& a : stages.back()) {
+              if (a.kind == ActionKind::forward) done.emplace(a.microbatch, a.chunk);
+              // A chunk's output goes to the stage that holds the next one: it has to be there before.
+              if (a.chunk > 0 && !done.contains({a.microbatch, a.chunk - 1})) FAIL("out of order");
+            }
+            CHECK(done.size() == static_cast<size_t>(m * v));
+            CHECK(stages.back().size() == done.size());
+            CHECK(slots_of(stages.back()) <= slots);
+          }
+          CHECK(messages(stages, shape, true, true) == messages(stages, shape, true, false));
+        }
 }
 
 TEST_CASE("a stage holds as many activations as theory says, each in a slot of its own") {
