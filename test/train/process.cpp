@@ -23,11 +23,7 @@ std::string contents(const std::string& path) {
 
 }  // namespace
 
-Process::Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks, const std::string& program)
-    : directory_(directory) {
-  static int count = 0;
-  const std::string stem = directory + "/.process-" + std::to_string(++count);
-  out_ = stem + ".out", err_ = stem + ".err";
+Process::Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks, const std::string& program) {
   std::vector<std::string> words;
   if (ranks > 1) words = {"mpirun", "--oversubscribe", "-n", std::to_string(ranks)};
   words.push_back(program);

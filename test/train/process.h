@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "test/data/scratch.h"
+
 namespace trireme {
 
 struct Ended {
@@ -28,9 +30,9 @@ class Process {
   Ended wait();
 
  private:
-  std::string directory_;
+  Scratch told_;
+  std::string out_ = told_ / "out", err_ = told_ / "err";  // files
   pid_t pid_ = -1;
-  std::string out_, err_;  // files
 };
 
 // Another program under mpirun.
