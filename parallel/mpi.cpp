@@ -1,60 +1,19 @@
 // The collectives of Place::cpu, over MPI. Sums are our own, for their order: see collectives.h. Scratch memory is a lane's
 // workspace.
-#include <mpi.h>
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/device.h"
-#include "parallel/agree.h"
 #include "parallel/collectives.h"
-#include "parallel/mpi_status.h"
+#include "parallel/mpi_comm.h"
 
 namespace trireme {
 namespace {
 
 constexpr int64_t kScratch = 16 << 20;  // bytes: a piece of each rank's share is exchanged and summed at once. Few and large
                                         // pieces: each is a wait for lanes whose threads share cores with the compute lanes
-constexpr int kTag = 1;
-
-// MPI's handles are pointers or ints, as its maker likes.
-MPI_Comm handle(uint64_t group) {
-  MPI_Comm comm;
-  std::memcpy(&comm, &group, sizeof comm);
-  return comm;
-}
-uint64_t group_of(MPI_Comm comm) {
-  static_assert(sizeof(MPI_Comm) <= sizeof(uint64_t) && std::is_trivially_copyable_v<MPI_Comm>);
-  uint64_t group = 0;
-  std::memcpy(&group, &comm, sizeof comm);
-  return group;
-}
-MPI_Comm handle(const Comm& comm) {
-  require(comm.group() != 0, text("a collective along ", comm.axis(), " of an imagined mesh"));
-  return handle(comm.group());
-}
-
-// MPI's own waiting keeps a core busy, which another rank or our own compute threads may need: this one gives way, and soon sleeps.
-void wait_all(std::vector<MPI_Request>& requests) {
-  for (int round = 0;; ++round) {
-    int done = 0;
-    ok(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
-    if (done != 0) return;
-    if (round < 20)
-      sched_yield();
-    else
-      usleep(round < 200 ? 50 : 200);
-  }
-}
-
-int count_of(int64_t bytes) {
-  require(bytes <= 1 << 30, text("a message of ", bytes, " bytes"));
-  return static_cast<int>(bytes);
-}
 
 // A message longer than MPI's counts goes in several.
 constexpr int64_t kMessage = 1 << 28;
@@ -294,29 +253,6 @@ void with_wire(Dtype dtype, bool narrow, Work work) {
 
 }  // namespace
 
-Comm::Comm(std::string axis, int64_t color, int64_t key, bool launched) : axis_(std::move(axis)) {
-  if (!launched) return;
-  MPI_Comm group = MPI_COMM_NULL;
-  ok(MPI_Comm_split(MPI_COMM_WORLD, static_cast<int>(color), static_cast<int>(key), &group));
-  int rank = 0, size = 0;
-  ok(MPI_Comm_rank(group, &rank));
-  ok(MPI_Comm_size(group, &size));
-  rank_ = rank, size_ = size, group_ = group_of(group);
-}
-
-Comm::~Comm() {
-  int finalized = 0;
-  if (group_ == 0 || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
-  MPI_Comm group = handle(group_);
-  MPI_Comm_free(&group);
-}
-
-Comm& Comm::operator=(Comm&& other) noexcept {
-  std::swap(axis_, other.axis_), std::swap(rank_, other.rank_), std::swap(size_, other.size_), std::swap(group_, other.group_);
-  std::swap(locals_, other.locals_);
-  return *this;
-}
-
 void launch(const Comm& comm, const Cpu& cpu, const AllReduce& op) {
   if (comm.size() == 1 || op.x.size() == 0) return;
   with_wire(op.x.dtype(), op.narrow, [&](auto element, auto wire) {
@@ -402,63 +338,6 @@ void launch(const Comm& comm, const Cpu& cpu, const Receive& op) {
 #pragma omp simd
     for (int64_t i = 0; i < bytes / 4; ++i) to[i] += more[i];
   }
-}
-
-std::string broadcast(const Comm& comm, const std::string& mine) {
-  if (comm.size() == 1) return mine;
-  std::vector<MPI_Request> request(1);
-  auto bytes = static_cast<int64_t>(mine.size());
-  ok(MPI_Ibcast(&bytes, 1, MPI_INT64_T, 0, handle(comm), request.data()));
-  wait_all(request);
-  std::string text = mine;
-  text.resize(static_cast<size_t>(bytes));
-  ok(MPI_Ibcast(text.data(), count_of(bytes), MPI_BYTE, 0, handle(comm), request.data()));
-  wait_all(request);
-  return text;
-}
-
-std::vector<std::string> gather(const Comm& comm, const std::string& mine) {
-  if (comm.size() == 1) return {mine};
-  std::vector<MPI_Request> request(1);
-  auto bytes = static_cast<int64_t>(mine.size());
-  std::vector<int64_t> sizes(static_cast<size_t>(comm.size()));
-  ok(MPI_Igather(&bytes, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, 0, handle(comm), request.data()));
-  wait_all(request);
-  if (comm.rank() > 0) {
-    ok(MPI_Isend(mine.data(), count_of(bytes), MPI_BYTE, 0, kTag, handle(comm), request.data()));
-    wait_all(request);
-    return {};
-  }
-  std::vector<std::string> all{mine};
-  for (int r = 1; r < static_cast<int>(comm.size()); ++r) {
-    std::string& text = all.emplace_back(static_cast<size_t>(sizes[static_cast<size_t>(r)]), '\0');
-    ok(MPI_Irecv(text.data(), count_of(sizes[static_cast<size_t>(r)]), MPI_BYTE, r, kTag, handle(comm), request.data()));
-    wait_all(request);
-  }
-  return all;
-}
-
-std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
-  if (comm.size() == 1 || mine.empty()) return mine;
-  const auto size = static_cast<size_t>(comm.size());
-  const auto count = count_of(static_cast<int64_t>(mine.size()));
-  std::vector<double> all(size * mine.size());
-  std::vector<MPI_Request> request(1);
-  ok(MPI_Iallgather(mine.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, handle(comm), request.data()));
-  wait_all(request);
-  std::vector<double> total(mine.size(), 0.0);
-  for (size_t r = 0; r < size; ++r)
-    for (size_t i = 0; i < mine.size(); ++i) total[i] += all[r * mine.size() + i];
-  return total;
-}
-
-int64_t largest(const Comm& comm, int64_t mine) {
-  if (comm.size() == 1) return mine;
-  int64_t most = mine;
-  std::vector<MPI_Request> request(1);
-  ok(MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, handle(comm), request.data()));
-  wait_all(request);
-  return most;
 }
 
 }  // namespace trireme

@@ -1,6 +1,5 @@
 #include "parallel/world.h"
 
-#include <mpi.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -10,7 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "parallel/mpi_status.h"
+#include "parallel/mpi_comm.h"
 
 namespace trireme {
 namespace {
@@ -40,14 +39,6 @@ int sharers(MPI_Comm node, int size) {
 }
 
 }  // namespace
-
-void ok(int mpi_status) {
-  if (mpi_status == MPI_SUCCESS) return;
-  char message[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(mpi_status, message, &length);
-  throw Error("MPI: " + std::string(message, static_cast<size_t>(length)));
-}
 
 std::string environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());

@@ -51,7 +51,7 @@ const std::vector<Library> kLibraries{
     {"oneapi/", {"kernels/cpu/matmul.cpp"}},
     {"omp.h", {"kernels/", "data/tokenizer_train.cpp", "test/"}},
     {"immintrin.h", {"kernels/cpu/"}},
-    {"mpi.h", {"parallel/world.cpp", "parallel/mpi.cpp"}},
+    {"mpi.h", {"parallel/mpi_comm.h"}},
     {"hdf5.h", {"data/hdf5_file.cpp"}},
     {"pcre2.h", {"data/tokenizer"}},
     {"sentencepiece", {"data/tokenizer"}},
@@ -140,6 +140,8 @@ void check_ours(const Source& source, const Include& include, Problems& problems
     if (include.name.starts_with(backend) && !inside)
       problems.push_back(at(source, include.line) + include.name + " belongs to its back-end alone");
   }
+  if (include.name == "parallel/mpi_comm.h" && room_of(source.path) != "parallel")
+    problems.push_back(at(source, include.line) + include.name + " belongs to parallel/ alone: it shows MPI");
   check_floor(source, include, problems);
 }
 

@@ -104,6 +104,11 @@ TEST_CASE("a foreign library is included by its host alone") {
   CHECK_THAT(arrows("model/stage.cpp", "#include <" + header + ">\n"), ContainsSubstring(header + " has its host in "));
 }
 
+TEST_CASE("MPI stays in its room") {
+  CHECK_THAT(arrows("train/trainer.cpp", "#include \"parallel/mpi_comm.h\"\n"), ContainsSubstring("belongs to parallel/ alone"));
+  CHECK(arrows("parallel/agree.cpp", "#include \"parallel/mpi_comm.h\"\n") == "");
+}
+
 TEST_CASE("hosts include their library, and everybody the standard library") {
   CHECK(arrows("data/hdf5_file.cpp", "#include <hdf5.h>\n") == "");
   CHECK(arrows("kernels/cuda/facts.cu", "#include <cuda_runtime.h>\n") == "");

@@ -1,0 +1,64 @@
+#include "parallel/agree.h"
+
+#include "parallel/mpi_comm.h"
+
+namespace trireme {
+
+std::string broadcast(const Comm& comm, const std::string& mine) {
+  if (comm.size() == 1) return mine;
+  std::vector<MPI_Request> request(1);
+  auto bytes = static_cast<int64_t>(mine.size());
+  ok(MPI_Ibcast(&bytes, 1, MPI_INT64_T, 0, handle(comm), request.data()));
+  wait_all(request);
+  std::string text = mine;
+  text.resize(static_cast<size_t>(bytes));
+  ok(MPI_Ibcast(text.data(), count_of(bytes), MPI_BYTE, 0, handle(comm), request.data()));
+  wait_all(request);
+  return text;
+}
+
+std::vector<std::string> gather(const Comm& comm, const std::string& mine) {
+  if (comm.size() == 1) return {mine};
+  std::vector<MPI_Request> request(1);
+  auto bytes = static_cast<int64_t>(mine.size());
+  std::vector<int64_t> sizes(static_cast<size_t>(comm.size()));
+  ok(MPI_Igather(&bytes, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, 0, handle(comm), request.data()));
+  wait_all(request);
+  if (comm.rank() > 0) {
+    ok(MPI_Isend(mine.data(), count_of(bytes), MPI_BYTE, 0, kTag, handle(comm), request.data()));
+    wait_all(request);
+    return {};
+  }
+  std::vector<std::string> all{mine};
+  for (int r = 1; r < static_cast<int>(comm.size()); ++r) {
+    std::string& text = all.emplace_back(static_cast<size_t>(sizes[static_cast<size_t>(r)]), '\0');
+    ok(MPI_Irecv(text.data(), count_of(sizes[static_cast<size_t>(r)]), MPI_BYTE, r, kTag, handle(comm), request.data()));
+    wait_all(request);
+  }
+  return all;
+}
+
+std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
+  if (comm.size() == 1 || mine.empty()) return mine;
+  const auto size = static_cast<size_t>(comm.size());
+  const auto count = count_of(static_cast<int64_t>(mine.size()));
+  std::vector<double> all(size * mine.size());
+  std::vector<MPI_Request> request(1);
+  ok(MPI_Iallgather(mine.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, handle(comm), request.data()));
+  wait_all(request);
+  std::vector<double> total(mine.size(), 0.0);
+  for (size_t r = 0; r < size; ++r)
+    for (size_t i = 0; i < mine.size(); ++i) total[i] += all[r * mine.size() + i];
+  return total;
+}
+
+int64_t largest(const Comm& comm, int64_t mine) {
+  if (comm.size() == 1) return mine;
+  int64_t most = mine;
+  std::vector<MPI_Request> request(1);
+  ok(MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, handle(comm), request.data()));
+  wait_all(request);
+  return most;
+}
+
+}  // namespace trireme

@@ -1,0 +1,82 @@
+#include "parallel/mpi_comm.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/check.h"
+
+namespace trireme {
+namespace {
+
+// MPI's handles are pointers or ints, as its maker likes.
+MPI_Comm handle(uint64_t group) {
+  MPI_Comm comm;
+  std::memcpy(&comm, &group, sizeof comm);
+  return comm;
+}
+uint64_t group_of(MPI_Comm comm) {
+  static_assert(sizeof(MPI_Comm) <= sizeof(uint64_t) && std::is_trivially_copyable_v<MPI_Comm>);
+  uint64_t group = 0;
+  std::memcpy(&group, &comm, sizeof comm);
+  return group;
+}
+
+}  // namespace
+
+void ok(int mpi_status) {
+  if (mpi_status == MPI_SUCCESS) return;
+  char message[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(mpi_status, message, &length);
+  throw Error("MPI: " + std::string(message, static_cast<size_t>(length)));
+}
+
+MPI_Comm handle(const Comm& comm) {
+  require(comm.group() != 0, text("a collective along ", comm.axis(), " of an imagined mesh"));
+  return handle(comm.group());
+}
+
+void wait_all(std::vector<MPI_Request>& requests) {
+  for (int round = 0;; ++round) {
+    int done = 0;
+    ok(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
+    if (done != 0) return;
+    if (round < 20)
+      sched_yield();
+    else
+      usleep(round < 200 ? 50 : 200);
+  }
+}
+
+int count_of(int64_t bytes) {
+  require(bytes <= 1 << 30, text("a message of ", bytes, " bytes"));
+  return static_cast<int>(bytes);
+}
+
+Comm::Comm(std::string axis, int64_t color, int64_t key, bool launched) : axis_(std::move(axis)) {
+  if (!launched) return;
+  MPI_Comm group = MPI_COMM_NULL;
+  ok(MPI_Comm_split(MPI_COMM_WORLD, static_cast<int>(color), static_cast<int>(key), &group));
+  int rank = 0, size = 0;
+  ok(MPI_Comm_rank(group, &rank));
+  ok(MPI_Comm_size(group, &size));
+  rank_ = rank, size_ = size, group_ = group_of(group);
+}
+
+Comm::~Comm() {
+  int finalized = 0;
+  if (group_ == 0 || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
+  MPI_Comm group = handle(group_);
+  MPI_Comm_free(&group);
+}
+
+Comm& Comm::operator=(Comm&& other) noexcept {
+  std::swap(axis_, other.axis_), std::swap(rank_, other.rank_), std::swap(size_, other.size_), std::swap(group_, other.group_);
+  std::swap(locals_, other.locals_);
+  return *this;
+}
+
+}  // namespace trireme

@@ -1,0 +1,23 @@
+// MPI, for the files of this room that call it: world.cpp, mpi_comm.cpp, mpi.cpp, agree.cpp.
+#pragma once
+
+#include <mpi.h>
+
+#include <vector>
+
+#include "parallel/comm.h"
+
+namespace trireme {
+
+// Error with MPI's message unless the call succeeded. MPI's own handler usually ends the program before.
+void ok(int mpi_status);
+
+MPI_Comm handle(const Comm& comm);  // Error for an imagined group
+int count_of(int64_t bytes);        // as MPI takes it; Error above 1 GiB
+
+// MPI's own waiting keeps a core busy, which another rank or our own compute threads may need: this one gives way, and soon sleeps.
+void wait_all(std::vector<MPI_Request>& requests);
+
+constexpr int kTag = 1;  // of messages within collectives; those of pipelines have the ones above
+
+}  // namespace trireme
