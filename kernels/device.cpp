@@ -70,13 +70,25 @@ std::byte* Workspace::reserve(int64_t bytes) {
 Device::Device(Place place, CpuFacts facts)
     : place_(place),
       facts_(std::move(facts)),
-      compute_(place == Place::none ? Stream(tally_)
-                                    : Stream(Cpu{.workspace = &workspace_, .bf16_products = facts_.bf16_products()}, nullptr)) {}
+      cuda_lane_(place == Place::cuda ? open_cuda_lane(ledger_) : nullptr),
+      compute_(make_compute()) {}
+
+Stream Device::make_compute() {
+  if (place_ == Place::none) return Stream(tally_);
+  if (place_ == Place::cuda) return Stream(Cuda{.lane = cuda_lane_.get()}, nullptr);
+  return Stream(Cpu{.workspace = &workspace_, .bf16_products = facts_.bf16_products()}, nullptr);
+}
 
 Stream& Device::side_lane(size_t number) {
   SideLane& side = side_lanes_.at(number);
   if (side.stream) return *side.stream;
   if (place_ == Place::none) return side.stream.emplace(comm_tally_);
+  if (place_ == Place::cuda) {
+    side.cuda_lane.reset(open_cuda_lane(ledger_));
+    side.stream.emplace(Cuda{.lane = side.cuda_lane.get()}, nullptr);
+    watch_lanes();
+    return *side.stream;
+  }
   Workspace* workspace = number == 0 ? &comm_workspace_ : nullptr;  // messages need none
   side.stream.emplace(Cpu{.workspace = workspace, .bf16_products = facts_.bf16_products()}, nullptr, &side.lane.emplace());
   watch_lanes();
@@ -88,7 +100,7 @@ int Device::threads() const { return omp_get_max_threads(); }
 void Device::measure(bool on) {
   tally_.clear();
   if (place_ == Place::none) return;
-  compute_ = Stream(compute_.cpu(), on ? &tally_ : nullptr);
+  compute_.measure(on ? &tally_ : nullptr);
   watch_lanes();
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,8 +15,8 @@ namespace trireme {
 
 // What this machine's processor offers, read once.
 struct CpuFacts {
-  std::string name;  // as the processor calls itself
-  int cores = 1;     // this process may use (affinity respected)
+  std::string name{};  // as the processor calls itself
+  int cores = 1;       // this process may use (affinity respected)
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
   int64_t memory_bytes = 0;  // physical memory, or the cgroup's limit where it is lower
   // The instructions bf16 products use, for people: "AMX", "AVX512-BF16" or "none (products convert to f32)".
@@ -88,6 +89,10 @@ class Device {
   void thaw() { ledger_.thaw(); }
 
  private:
+  struct CudaLaneCloser {
+    void operator()(CudaLane* lane) const { close_cuda_lane(lane); }
+  };
+  using OwnCudaLane = std::unique_ptr<CudaLane, CudaLaneCloser>;
   void watch_lanes();
 
   Place place_;
@@ -95,12 +100,15 @@ class Device {
   Ledger ledger_;
   Workspace workspace_{ledger_};
   Tally tally_, comm_tally_;
+  OwnCudaLane cuda_lane_;
   Stream compute_;
   Workspace comm_workspace_{ledger_};
   struct SideLane {
     std::optional<Lane> lane;
+    OwnCudaLane cuda_lane;
     std::optional<Stream> stream;
   };
+  Stream make_compute();
   Stream& side_lane(size_t number);
   std::array<SideLane, 1 + kPipes> side_lanes_;
   OrderChecker order_;

@@ -2,12 +2,18 @@
 
 #include <sys/mman.h>
 
+#include "kernels/cuda_machine.h"
+
 namespace trireme {
 
 Buffer::Buffer(Device& device, int64_t bytes, const char* what) : ledger_(device.ledger()), place_(device.place()), bytes_(bytes) {
   require(bytes >= 0, text("a buffer of ", bytes, " bytes for ", what));
   if (place_ == Place::none || bytes == 0) return;
   ledger_.allocate(bytes, what);
+  if (place_ == Place::cuda) {
+    data_ = allocate_on_gpu(bytes);
+    return;
+  }
   void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw Error(text("out of memory: ", bytes, " bytes for ", what));
   madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer TLB misses; where refused, nothing is lost
@@ -16,7 +22,10 @@ Buffer::Buffer(Device& device, int64_t bytes, const char* what) : ledger_(device
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
-  munmap(data_, static_cast<size_t>(bytes_));
+  if (place_ == Place::cuda)
+    free_on_gpu(data_);
+  else
+    munmap(data_, static_cast<size_t>(bytes_));
   ledger_.release(data_, bytes_);
 }
 

@@ -2,7 +2,7 @@
 //
 // An op is a struct: a name, tensors (outputs first), options, visit() listing its tensors, check() for shapes and dtypes, and
 // flops() where it multiplies matrices. Behind the door stands one overload per back-end, found by argument-dependent lookup:
-//     void launch(const Cpu&, const Op&);
+//     void launch(const Cpu&, const Op&);        void launch(const Cuda&, const Op&);
 // Conventions of the house: a backward ADDS to weight gradients (listed under t.add) and OVERWRITES everything else. Weight
 // gradients are f32. Outputs never alias inputs unless the op says so. A field without a default is required.
 #pragma once
@@ -71,6 +71,10 @@ void run(Stream& stream, const Op& op, std::source_location at = std::source_loc
   op.check();
   const double bytes = door.bytes();
   if (stream.place() == Place::none) return count(stream.tally(), Op::name, op, bytes, 0);
+  if (stream.place() == Place::cuda) {
+    launch(stream.cuda(), op);
+    return count(stream.tally(), Op::name, op, bytes, 0);
+  }
   stream.execute([op, bytes, cpu = stream.cpu(), tally = stream.tally()] {
     const auto begin = std::chrono::steady_clock::now();
     launch(cpu, op);

@@ -1,6 +1,6 @@
 // Stream: an in-order lane of one device, handed to every function that launches work. Copied freely; owns nothing.
-// On Place::cpu the compute lane runs each op inline, the communication lane on a thread of its own. On Place::none nothing is
-// computed: ops are counted into the Tally.
+// On Place::cpu the compute lane runs each op inline, the communication lane on a thread of its own. On Place::cuda each is a CUDA
+// stream. On Place::none nothing is computed: ops are counted into the Tally.
 //
 // Streams are ordered among each other only where someone says so: comm.wait(compute.record()).
 #pragma once
@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "kernels/cuda_machine.h"
 #include "kernels/lane.h"
 #include "kernels/order.h"
 #include "kernels/tensor.h"
@@ -32,10 +33,16 @@ struct Cpu {
   bool bf16_products = false;  // the CPU multiplies bf16 matrices itself; else products convert to f32 first
 };
 
+// What the launch of a CUDA kernel needs to know.
+struct Cuda {
+  CudaLane* lane = nullptr;
+};
+
 // A moment of a stream: all that it was handed before.
 struct Event {
-  Lane* lane = nullptr;  // absent: the moment has passed
-  uint64_t ticket = 0;
+  Lane* lane = nullptr;  // both absent: the moment has passed
+  CudaLane* cuda = nullptr;
+  uint64_t ticket = 0;  // of either
   OrderChecker::Moment moment{};
 };
 
@@ -44,9 +51,13 @@ class Stream {
   explicit Stream(Tally& tally) : place_(Place::none), tally_(&tally) {}
   Stream(Cpu cpu, Tally* tally, Lane* lane = nullptr) : place_(Place::cpu), cpu_(cpu), tally_(tally), lane_(lane) {}
 
+  explicit Stream(Cuda cuda, Tally* tally) : place_(Place::cuda), cuda_(cuda), tally_(tally) {}
+
   Place place() const { return place_; }
   const Cpu& cpu() const { return cpu_; }
+  const Cuda& cuda() const { return cuda_; }
   Tally* tally() const { return tally_; }
+  void measure(Tally* tally) { tally_ = tally; }  // what it executes from here on
   Lane* lane() const { return lane_; }
 
   // Of tests: what this stream is handed from here on is checked, as work of this lane of the checker; nullptr: no longer.
@@ -56,16 +67,25 @@ class Stream {
 
   Event record() const {
     return {.lane = lane_,
-            .ticket = lane_ != nullptr ? lane_->pushed() : 0,
+            .cuda = cuda_.lane,
+            .ticket = lane_ != nullptr        ? lane_->pushed()
+                      : cuda_.lane != nullptr ? record_moment(*cuda_.lane)
+                                              : 0,
             .moment = order_ != nullptr ? order_->record(order_lane_) : OrderChecker::Moment{}};
   }
   // What is handed to this stream from here on begins after the event. A stream without a lane of its own waits here.
   void wait(const Event& event) const {
     if (order_ != nullptr) order_->wait(order_lane_, event.moment);
+    if (event.cuda != nullptr && event.cuda != cuda_.lane) wait_for_moment(*cuda_.lane, *event.cuda, event.ticket);
     if (event.lane == nullptr || event.lane == lane_) return;
     execute([event] { event.lane->wait(event.ticket); });
   }
-  // Runs `work` in this stream's order: here, or on the lane's thread.
+  // The host waits until all that this stream was handed is done.
+  void finish() const {
+    if (lane_ != nullptr) lane_->wait(lane_->pushed());
+    if (cuda_.lane != nullptr) finish_lane(*cuda_.lane);
+  }
+  // Of the CPU: runs `work` in this stream's order: here, or on the lane's thread.
   template <class Work>
   void execute(const Work& work) const {
     if (lane_ != nullptr)
@@ -76,7 +96,8 @@ class Stream {
 
  private:
   Place place_;
-  Cpu cpu_;
+  Cpu cpu_{};
+  Cuda cuda_{};
   Tally* tally_;
   Lane* lane_ = nullptr;
   OrderChecker* order_ = nullptr;

@@ -22,10 +22,10 @@ bool kernel_runs() {
   int* y = memory + n;
   bool fine = cudaMemcpy(memory, host.data(), n * sizeof(int), cudaMemcpyHostToDevice) == cudaSuccess;
   const int* x = memory;
-  int count = n;
-  void* arguments[] = {&y, &x, &count};
-  fine = fine && cudaLaunchKernel(reinterpret_cast<const void*>(add_one), dim3((n + 255) / 256), dim3(256), arguments, 0,
-                                  nullptr) == cudaSuccess;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3((n + 255) / 256);
+  config.blockDim = dim3(256);
+  fine = fine && cudaLaunchKernelEx(&config, add_one, y, x, n) == cudaSuccess;
   fine = fine && cudaMemcpy(host.data(), y, n * sizeof(int), cudaMemcpyDeviceToHost) == cudaSuccess;
   for (int i = 0; fine && i < n; ++i) fine = host[i] == 3 * i + 1;
   cudaFree(memory);

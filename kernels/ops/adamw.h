@@ -17,6 +17,7 @@ struct SquaredNorm {
   }
 };
 void launch(const Cpu&, const SquaredNorm&);
+void launch(const Cuda&, const SquaredNorm&);
 
 //     g = grad * min(1, clip / sqrt(squared_norm));   m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
 //     master -= lr * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + decay * master);   weight = master rounded;   grad = 0
@@ -43,5 +44,6 @@ struct AdamW {
   }
 };
 void launch(const Cpu&, const AdamW&);
+void launch(const Cuda&, const AdamW&);
 
 }  // namespace trireme

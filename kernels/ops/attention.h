@@ -44,6 +44,7 @@ struct AttentionForward {
   }
 };
 void launch(const Cpu&, const AttentionForward&);
+void launch(const Cuda&, const AttentionForward&);
 
 // Deterministic. Recomputes the probabilities from lse.
 struct AttentionBackward {
@@ -65,5 +66,6 @@ struct AttentionBackward {
   }
 };
 void launch(const Cpu&, const AttentionBackward&);
+void launch(const Cuda&, const AttentionBackward&);
 
 }  // namespace trireme

@@ -22,6 +22,7 @@ struct CrossEntropyForward {
   }
 };
 void launch(const Cpu&, const CrossEntropyForward&);
+void launch(const Cuda&, const CrossEntropyForward&);
 
 // The same in steps, where each shard has some classes: [first, first + valid) of them in its columns; columns behind are padding.
 // First top = the largest logit; then sums of exp(logit - top) and the target's logit; both combined over the shards; then the
@@ -39,6 +40,7 @@ struct ShardTop {
   }
 };
 void launch(const Cpu&, const ShardTop&);
+void launch(const Cuda&, const ShardTop&);
 
 struct ShardSums {
   static constexpr auto name = "shard_sums";
@@ -53,6 +55,7 @@ struct ShardSums {
   }
 };
 void launch(const Cpu&, const ShardSums&);
+void launch(const Cuda&, const ShardSums&);
 
 struct ShardLoss {
   static constexpr auto name = "shard_loss";
@@ -69,6 +72,7 @@ struct ShardLoss {
   }
 };
 void launch(const Cpu&, const ShardLoss&);
+void launch(const Cuda&, const ShardLoss&);
 
 // dlogits = scale * (softmax(logits) (1 + 2 z_loss lse) - onehot(target)); 0 in ignored rows.
 struct CrossEntropyBackward {
@@ -87,5 +91,6 @@ struct CrossEntropyBackward {
   }
 };
 void launch(const Cpu&, const CrossEntropyBackward&);
+void launch(const Cuda&, const CrossEntropyBackward&);
 
 }  // namespace trireme

@@ -28,6 +28,7 @@ struct EmbeddingForward {
   }
 };
 void launch(const Cpu&, const EmbeddingForward&);
+void launch(const Cuda&, const EmbeddingForward&);
 
 // Adds each row of dx to its token's (and position's) row, in the order of n: deterministic for any number of threads.
 struct EmbeddingBackward {
@@ -51,5 +52,6 @@ struct EmbeddingBackward {
   }
 };
 void launch(const Cpu&, const EmbeddingBackward&);
+void launch(const Cuda&, const EmbeddingBackward&);
 
 }  // namespace trireme

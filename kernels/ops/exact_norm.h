@@ -23,6 +23,7 @@ struct LargestMagnitude {
   }
 };
 void launch(const Cpu&, const LargestMagnitude&);
+void launch(const Cuda&, const LargestMagnitude&);
 
 // limbs += the integer of x's squares, with carries: each is below 256 afterwards.
 struct ExactSquares {
@@ -37,6 +38,7 @@ struct ExactSquares {
   }
 };
 void launch(const Cpu&, const ExactSquares&);
+void launch(const Cuda&, const ExactSquares&);
 
 // total = the sum of squares; NaN where top is not finite.
 struct SumOfSquares {
@@ -51,5 +53,6 @@ struct SumOfSquares {
   }
 };
 void launch(const Cpu&, const SumOfSquares&);
+void launch(const Cuda&, const SumOfSquares&);
 
 }  // namespace trireme

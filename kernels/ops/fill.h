@@ -14,6 +14,7 @@ struct Fill {
   void check() const { expect_float(x, "x"); }
 };
 void launch(const Cpu&, const Fill&);
+void launch(const Cuda&, const Fill&);
 
 // y = x, rounded to y's dtype.
 struct Cast {
@@ -27,6 +28,7 @@ struct Cast {
   }
 };
 void launch(const Cpu&, const Cast&);
+void launch(const Cuda&, const Cast&);
 
 // y = a + b; y may be a or b.
 struct Add {
@@ -41,6 +43,7 @@ struct Add {
   }
 };
 void launch(const Cpu&, const Add&);
+void launch(const Cuda&, const Add&);
 
 // y = parts[0] + parts[1] + ..., in f32, in the order of a balanced tree as collectives sum; y may be the first part.
 struct SumParts {
@@ -56,6 +59,7 @@ struct SumParts {
   }
 };
 void launch(const Cpu&, const SumParts&);
+void launch(const Cuda&, const SumParts&);
 
 // Row 0 of a tree that `count` addends have entered (see TreeEnter in collectives.h) = the sum of its rows in use.
 struct TreeClose {
@@ -69,6 +73,7 @@ struct TreeClose {
   }
 };
 void launch(const Cpu&, const TreeClose&);
+void launch(const Cuda&, const TreeClose&);
 
 // total += scale * sum(x), summed in double in one fixed order.
 struct SumInto {
@@ -83,6 +88,7 @@ struct SumInto {
   }
 };
 void launch(const Cpu&, const SumInto&);
+void launch(const Cuda&, const SumInto&);
 
 // db[c] += sum over rows of dy[n, c]: the gradient of a bias.
 struct BiasBackward {
@@ -96,6 +102,7 @@ struct BiasBackward {
   }
 };
 void launch(const Cpu&, const BiasBackward&);
+void launch(const Cuda&, const BiasBackward&);
 
 // x[i] = stddev * normal(key, index(first + i)): see philox.h. Independent of threads and of how the tensor is split.
 struct FillNormal {
@@ -111,5 +118,6 @@ struct FillNormal {
   void check() const { require(x.dtype() == Dtype::f32, text("x is ", x)); }
 };
 void launch(const Cpu&, const FillNormal&);
+void launch(const Cuda&, const FillNormal&);
 
 }  // namespace trireme

@@ -16,6 +16,7 @@ struct GeluForward {
   }
 };
 void launch(const Cpu&, const GeluForward&);
+void launch(const Cuda&, const GeluForward&);
 
 // dx may be dy or x.
 struct GeluBackward {
@@ -30,5 +31,6 @@ struct GeluBackward {
   }
 };
 void launch(const Cpu&, const GeluBackward&);
+void launch(const Cuda&, const GeluBackward&);
 
 }  // namespace trireme

@@ -29,6 +29,7 @@ struct LayerNormForward {
   }
 };
 void launch(const Cpu&, const LayerNormForward&);
+void launch(const Cuda&, const LayerNormForward&);
 
 // dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum, dy or x.
 struct LayerNormBackward {
@@ -51,5 +52,6 @@ struct LayerNormBackward {
   }
 };
 void launch(const Cpu&, const LayerNormBackward&);
+void launch(const Cuda&, const LayerNormBackward&);
 
 }  // namespace trireme

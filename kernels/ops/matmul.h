@@ -36,5 +36,6 @@ struct Matmul {
   }
 };
 void launch(const Cpu&, const Matmul&);
+void launch(const Cuda&, const Matmul&);
 
 }  // namespace trireme

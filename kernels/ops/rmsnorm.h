@@ -27,6 +27,7 @@ struct RmsNormForward {
   }
 };
 void launch(const Cpu&, const RmsNormForward&);
+void launch(const Cuda&, const RmsNormForward&);
 
 // dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum, dy or x.
 struct RmsNormBackward {
@@ -47,5 +48,6 @@ struct RmsNormBackward {
   }
 };
 void launch(const Cpu&, const RmsNormBackward&);
+void launch(const Cuda&, const RmsNormBackward&);
 
 }  // namespace trireme

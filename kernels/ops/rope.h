@@ -19,6 +19,7 @@ struct RopeTable {
   void check() const { expect(table, "table", Dtype::f32, {table.dim(0), table.dim(1), 2}); }
 };
 void launch(const Cpu&, const RopeTable&);
+void launch(const Cuda&, const RopeTable&);
 
 // Splits the fused projection into heads; rotates q and k when a table is given. H heads and K key-value heads of size D.
 struct SplitHeadsForward {
@@ -43,6 +44,7 @@ struct SplitHeadsForward {
   }
 };
 void launch(const Cpu&, const SplitHeadsForward&);
+void launch(const Cuda&, const SplitHeadsForward&);
 
 // The way back: dqkv from dq, dk, dv, turned back when a table is given.
 struct SplitHeadsBackward {
@@ -55,6 +57,7 @@ struct SplitHeadsBackward {
   void check() const { SplitHeadsForward{.q = dq, .k = dk, .v = dv, .qkv = dqkv, .positions = positions, .table = table}.check(); }
 };
 void launch(const Cpu&, const SplitHeadsBackward&);
+void launch(const Cuda&, const SplitHeadsBackward&);
 
 // Turns every head of x in place by its row's position; backward turns back. For models that normalise q and k first (QK-norm).
 struct Rotate {
@@ -72,5 +75,6 @@ struct Rotate {
   }
 };
 void launch(const Cpu&, const Rotate&);
+void launch(const Cuda&, const Rotate&);
 
 }  // namespace trireme

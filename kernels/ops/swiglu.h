@@ -17,6 +17,7 @@ struct SwiGluForward {
   }
 };
 void launch(const Cpu&, const SwiGluForward&);
+void launch(const Cuda&, const SwiGluForward&);
 
 // dx may be x.
 struct SwiGluBackward {
@@ -31,5 +32,6 @@ struct SwiGluBackward {
   }
 };
 void launch(const Cpu&, const SwiGluBackward&);
+void launch(const Cuda&, const SwiGluBackward&);
 
 }  // namespace trireme

@@ -31,9 +31,10 @@ const std::vector<Refusal> kRefusals{
 struct Switch {
   string_view path, word;
 };
-constexpr std::array<Switch, 4> kSwitches{{{"kernels/cpu/matmul.cpp", "DNNL_VERSION"},
+constexpr std::array<Switch, 5> kSwitches{{{"kernels/cpu/matmul.cpp", "DNNL_VERSION"},
                                            {"data/tokenizer_words.cpp", "PCRE2_CODE_UNIT_WIDTH"},
                                            {"test/catch.h", "__has_include"},
+                                           {"test/emulation/include/cuda_runtime.h", ""},
                                            {"test/main.cpp", ""}}};
 
 void check_directive(const Source& source, int number, string_view line, Problems& problems) {

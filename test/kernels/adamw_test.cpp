@@ -45,7 +45,7 @@ struct State {
 }  // namespace
 
 TEST_CASE("ten steps of adamw match the double reference, with and without clipping") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const float clip = GENERATE(0.0f, 0.5f, 1e6f);
   for (const int64_t n : kSizes) {
     State s(n);
@@ -68,7 +68,7 @@ TEST_CASE("ten steps of adamw match the double reference, with and without clipp
 }
 
 TEST_CASE("adamw without a weight leaves the same master, and any number of threads the same bits") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   for (const int64_t n : kSizes) {
     State with(n);
     with.squared_norm.set(0, 7);
@@ -88,7 +88,7 @@ TEST_CASE("adamw without a weight leaves the same master, and any number of thre
 }
 
 TEST_CASE("a gradient norm that is not finite changes nothing but the gradient, which becomes zero") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     State s(100);
     s.grad.set(17, bad);
@@ -102,7 +102,7 @@ TEST_CASE("a gradient norm that is not finite changes nothing but the gradient, 
 }
 
 TEST_CASE("a gradient of zero only decays the weight") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   State s(5);
   s.grad = HostTensor(Dtype::f32, {5});
   const Doubles before = s.master.values();
@@ -111,7 +111,7 @@ TEST_CASE("a gradient of zero only decays the weight") {
 }
 
 TEST_CASE("the squared norm adds to its total, to the last bit the same with any number of threads") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   for (const int64_t n : kSizes) {
     const HostTensor x = random_tensor(Dtype::f32, {n}, 4);
     std::vector<HostTensor> totals(3, HostTensor(Dtype::f32, {1}, {2.0}));
@@ -125,7 +125,7 @@ TEST_CASE("the squared norm adds to its total, to the last bit the same with any
 }
 
 TEST_CASE("adamw refuses shapes that do not fit, and a step that is not counted from one") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   State s(6);
   CHECK_THROWS_WITH(run(device.compute(), s.step(0)), ContainsSubstring("step 0"));
   AdamW op = s.step(1);

@@ -23,7 +23,7 @@ Doubles sum(Doubles a, const Doubles& b) {
 }  // namespace
 
 TEST_CASE("an embedding is a row of its table, to the bit") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const Shape& s : kShapes) {
     const HostTensor table = random_tensor(dtype, {s.vocab, s.cols}, 1), tokens = random_integers({s.rows}, 2, 0, s.vocab);
@@ -34,7 +34,7 @@ TEST_CASE("an embedding is a row of its table, to the bit") {
 }
 
 TEST_CASE("an embedding with positions is the sum of two rows, rounded once") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const Shape& s : kShapes) {
     const HostTensor table = random_tensor(dtype, {s.vocab, s.cols}, 1), tokens = random_integers({s.rows}, 2, 0, s.vocab);
@@ -53,7 +53,7 @@ TEST_CASE("an embedding with positions is the sum of two rows, rounded once") {
 }
 
 TEST_CASE("the embedding's backward adds to both tables, the same bits with 1, 2 and 3 threads") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const Shape& s : kShapes) {
     const HostTensor dx = random_tensor(dtype, {s.rows, s.cols}, 5);
@@ -87,8 +87,8 @@ TEST_CASE("the embedding's reference backward agrees with finite differences") {
   CHECK(close(reference::embedding_backward(dx, index, 5, 3), finite_differences(loss, table), 1e-8));
 }
 
-TEST_CASE("a token or position outside its table is an error that names it") {
-  Device device(Place::cpu);
+TEST_CASE("a token or position outside its table is an error that names it", "[cpu]") {
+  Device device(tested_place());
   HostTensor x(Dtype::f32, {3, 2}), table(Dtype::f32, {4, 2}), good(Dtype::i32, {3}, {0, 1, 3});
   for (const double bad : {4.0, -1.0}) {
     HostTensor tokens(Dtype::i32, {3}, {0, bad, 3});
@@ -102,7 +102,7 @@ TEST_CASE("a token or position outside its table is an error that names it") {
 }
 
 TEST_CASE("the embedding refuses shapes that do not fit and counts its bytes on place none") {
-  Device device(Place::cpu), none(Place::none);
+  Device device(tested_place()), none(Place::none);
   HostTensor x(Dtype::f32, {3, 2}), table(Dtype::f32, {4, 2}), tokens(Dtype::i32, {3}), four(Dtype::i32, {4});
   CHECK_THROWS_AS(run(device.compute(), EmbeddingForward{.x = x, .tokens = four, .table = table}), Error);
   CHECK_THROWS_AS(run(device.compute(), EmbeddingForward{.x = x, .tokens = table, .table = table}), Error);
@@ -117,7 +117,7 @@ TEST_CASE("the embedding refuses shapes that do not fit and counts its bytes on 
 }
 
 TEST_CASE("an embedding in shards of the vocabulary is that of the whole table, and each shard's gradient is its rows") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t shards : {2, 3, 8}) {
     constexpr int64_t kRows = 100, kVocab = 61, kCols = 33, kPositions = 20;

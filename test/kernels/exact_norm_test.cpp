@@ -31,7 +31,7 @@ float squares_of(Device& device, const HostTensor& x, int64_t parts) {
 }  // namespace
 
 TEST_CASE("the exact sum of squares is the double sum, whatever the scale") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   for (const int64_t n : {1, 17, 8193, 100000})
     for (const double scale : {1e-30, 1e-18, 1e-3, 1.0, 3e5, 1e16}) {
       const HostTensor x = random_tensor(Dtype::f32, {n}, 3, scale);
@@ -46,7 +46,7 @@ TEST_CASE("the exact sum of squares is the double sum, whatever the scale") {
 }
 
 TEST_CASE("the exact sum of squares has the same bits however it is cut, and with any number of threads") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   HostTensor x = random_tensor(Dtype::f32, {70001}, 4);
   for (int64_t i = 0; i < x.size(); i += 3) x.set(i, x[i] * 1e-9);  // where f32 sums would differ
   const float whole = squares_of(device, x, 1);
@@ -56,7 +56,7 @@ TEST_CASE("the exact sum of squares has the same bits however it is cut, and wit
 }
 
 TEST_CASE("the exact sum of squares of zeros is zero, and what is no number stays visible") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   HostTensor x(Dtype::f32, {100});
   CHECK(squares_of(device, x, 3) == 0);
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {

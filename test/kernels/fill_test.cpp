@@ -19,7 +19,7 @@ const std::vector<int64_t> kSizes{1, 3, 17, 63, 100, 257, 8191, 8193, 50001};
 }  // namespace
 
 TEST_CASE("fill writes its value everywhere and nowhere else") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t n : kSizes) {
     HostTensor x = random_tensor(dtype, {n + 2, 1}, 1);
@@ -32,7 +32,7 @@ TEST_CASE("fill writes its value everywhere and nowhere else") {
 }
 
 TEST_CASE("a cast rounds to nearest even and keeps infinities and NaN") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   HostTensor x(Dtype::f32, {9}, {1.00390625, 1.01171875, -1.00390625, kInfinity, -kInfinity, 0.0, 3.4e38, 1e-40, 3.0});
   HostTensor y(Dtype::bf16, {9}), back(Dtype::f32, {9});
@@ -53,7 +53,7 @@ TEST_CASE("a cast rounds to nearest even and keeps infinities and NaN") {
 }
 
 TEST_CASE("a cast agrees with the scalar rounding at every size, to and from either dtype") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype from = GENERATE(Dtype::f32, Dtype::bf16), into = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t n : kSizes) {
     const HostTensor x = random_tensor(from, {n}, 2);
@@ -64,7 +64,7 @@ TEST_CASE("a cast agrees with the scalar rounding at every size, to and from eit
 }
 
 TEST_CASE("add rounds the sum once and may write over an operand") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t n : kSizes) {
     HostTensor a = random_tensor(dtype, {n}, 3), b = random_tensor(dtype, {n}, 4), y(dtype, {n});
@@ -79,7 +79,7 @@ TEST_CASE("add rounds the sum once and may write over an operand") {
 }
 
 TEST_CASE("sum adds to its total, to the last bit the same with any number of threads") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   for (const int64_t n : kSizes) {
     const HostTensor x = random_tensor(Dtype::f32, {n}, 5);
     std::vector<HostTensor> totals;
@@ -95,7 +95,7 @@ TEST_CASE("sum adds to its total, to the last bit the same with any number of th
 }
 
 TEST_CASE("a sum is taken in double") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   HostTensor x(Dtype::f32, {20001}, Doubles(20001, 1.0)), total(Dtype::f32, {1});
   x.set(0, 1e9), x.set(20000, -1e9);
   run(device.compute(), SumInto{.total = total, .x = x});
@@ -103,7 +103,7 @@ TEST_CASE("a sum is taken in double") {
 }
 
 TEST_CASE("the bias gradient adds the sum of its rows, the same bits with any number of threads") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t rows : {1, 3, 100, 257})
     for (const int64_t cols : {1, 17, 63, 129, 768}) {
@@ -133,7 +133,7 @@ TEST_CASE("the bias gradient's reference agrees with finite differences") {
 }
 
 TEST_CASE("normal numbers depend on key and index alone, not on threads or on how the tensor is split") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const int64_t n = 50001;
   HostTensor whole(Dtype::f32, {n}), parts(Dtype::f32, {n});
   {
@@ -151,7 +151,7 @@ TEST_CASE("normal numbers depend on key and index alone, not on threads or on ho
 }
 
 TEST_CASE("moves and sums refuse shapes and dtypes that do not fit") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   Stream& s = device.compute();
   HostTensor f(Dtype::f32, {6}), g(Dtype::f32, {2, 3}), h(Dtype::bf16, {6}), one(Dtype::f32, {1}), i(Dtype::i32, {6});
   CHECK_THROWS_AS(run(s, Fill{.x = i}), Error);
@@ -184,7 +184,7 @@ TEST_CASE("moves and sums on place none are counted and touch nothing") {
 }
 
 TEST_CASE("moves and sums of empty tensors do nothing") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   HostTensor none(Dtype::f32, {0}), total(Dtype::f32, {1}, {2.5});
   run(device.compute(), Fill{.x = none});
   run(device.compute(), Cast{.y = none, .x = none});
@@ -193,7 +193,7 @@ TEST_CASE("moves and sums of empty tensors do nothing") {
 }
 
 TEST_CASE("parts are summed in the order of a balanced tree, rounded once") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t count : {1, 2, 3, 5, 8, 16})
     for (const int64_t n : {1, 17, 255, 256, 257, 50001}) {
@@ -217,7 +217,7 @@ TEST_CASE("parts are summed in the order of a balanced tree, rounded once") {
 }
 
 TEST_CASE("a tree is closed to the sum of its rows in use, the smaller ones first") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   for (const int64_t count : {1, 2, 3, 5, 6, 7, 12}) {
     constexpr int64_t kLevels = 4, kSize = 9000;
     const HostTensor before = random_tensor(Dtype::f32, {kLevels, kSize}, 9);
@@ -238,7 +238,7 @@ TEST_CASE("a tree is closed to the sum of its rows in use, the smaller ones firs
 }
 
 TEST_CASE("normal numbers of a block of columns are those of the whole tensor") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   constexpr int64_t kRows = 7, kCols = 12;
   HostTensor whole(Dtype::f32, {kRows * kCols});
   run(device.compute(), FillNormal{.x = whole, .key = 5});

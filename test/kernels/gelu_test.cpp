@@ -19,7 +19,7 @@ double bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype)
 }  // namespace
 
 TEST_CASE("gelu matches its double reference") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t n : kSizes) {
     const HostTensor x = random_tensor(dtype, {n}, 1, 2);
@@ -32,7 +32,7 @@ TEST_CASE("gelu matches its double reference") {
 }
 
 TEST_CASE("gelu's backward matches its double reference, also when it writes over dy or x") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t n : kSizes) {
     const HostTensor x = random_tensor(dtype, {n}, 2, 2);
@@ -48,7 +48,7 @@ TEST_CASE("gelu's backward matches its double reference, also when it writes ove
 }
 
 TEST_CASE("gelu of large arguments is the argument or zero, its slope one or zero") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   HostTensor x(Dtype::f32, {6}, {50, -50, 1e6, -1e6, 1e12, -1e12}), ones(Dtype::f32, {6}, Doubles(6, 1.0));
   HostTensor y(Dtype::f32, {6}), dx(Dtype::f32, {6});
   run(device.compute(), GeluForward{.y = y, .x = x});
@@ -57,7 +57,7 @@ TEST_CASE("gelu of large arguments is the argument or zero, its slope one or zer
 }
 
 TEST_CASE("gelu keeps its relative precision far below zero, where 1 + tanh would cancel") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   HostTensor x(Dtype::f32, {1}, {-5.0}), y(Dtype::f32, {1});
   run(device.compute(), GeluForward{.y = y, .x = x});
   const double twice = 2 * std::sqrt(2 / 3.14159265358979323846) * (-5.0 - 0.044715 * 125);
@@ -71,7 +71,7 @@ TEST_CASE("gelu's reference backward agrees with finite differences") {
 }
 
 TEST_CASE("gelu refuses shapes that do not fit and counts its bytes on place none") {
-  Device device(Place::cpu), none(Place::none);
+  Device device(tested_place()), none(Place::none);
   HostTensor x(Dtype::f32, {6}), other(Dtype::f32, {5}), half(Dtype::bf16, {6});
   CHECK_THROWS_AS(run(device.compute(), GeluForward{.y = other, .x = x}), Error);
   CHECK_THROWS_AS(run(device.compute(), GeluForward{.y = half, .x = x}), Error);

@@ -32,7 +32,7 @@ bool within(const HostTensor& dx, const Doubles& wanted, const HostTensor& inver
 }  // namespace
 
 TEST_CASE("layernorm matches its double reference, with and without a residual") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t rows : {1, 3, 17, 65})
     for (const int64_t cols : {1, 7, 64, 100, 257}) {
@@ -68,7 +68,7 @@ TEST_CASE("layernorm matches its double reference, with and without a residual")
 }
 
 TEST_CASE("layernorm's backward matches its double reference, adds to dgain and dbias, and may write over dy, dsum or x") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t rows : {1, 3, 17, 65})
     for (const int64_t cols : {1, 7, 64, 100, 257}) {
@@ -120,7 +120,7 @@ TEST_CASE("layernorm's backward matches its double reference, adds to dgain and 
 }
 
 TEST_CASE("layernorm's bits do not depend on the number of threads") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const int64_t rows = 333, cols = 257;
   const HostTensor x = random_tensor(Dtype::f32, {rows, cols}, 1), gain = random_tensor(Dtype::f32, {cols}, 2),
                    dy = random_tensor(Dtype::f32, {rows, cols}, 3);
@@ -139,7 +139,7 @@ TEST_CASE("layernorm's bits do not depend on the number of threads") {
 }
 
 TEST_CASE("layernorm keeps its digits where the mean is large, and a constant row becomes the bias") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   HostTensor x(Dtype::f32, {2, 4}, {10000, 10001, 10002, 10003, 7, 7, 7, 7}), gain(Dtype::f32, {4}, {1, 1, 1, 1}),
       bias(Dtype::f32, {4}, {1, 2, 3, 4}), y(Dtype::f32, {2, 4}), mean(Dtype::f32, {2}), inv_std(Dtype::f32, {2});
   run(device.compute(), LayerNormForward{.y = y, .mean = mean, .inv_std = inv_std, .x = x, .gain = gain, .bias = bias});
@@ -160,7 +160,7 @@ TEST_CASE("layernorm's reference backward agrees with finite differences") {
 }
 
 TEST_CASE("layernorm refuses shapes that do not fit, does nothing with no rows, and counts its bytes on place none") {
-  Device device(Place::cpu), none(Place::none);
+  Device device(tested_place()), none(Place::none);
   HostTensor x(Dtype::f32, {2, 3}), row(Dtype::f32, {3}), two(Dtype::f32, {2}), half(Dtype::bf16, {2, 3});
   LayerNormForward good{.y = x, .mean = two, .inv_std = two, .x = x, .gain = row, .bias = row}, bad = good;
   bad.mean = row;

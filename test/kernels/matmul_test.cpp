@@ -15,14 +15,12 @@ namespace {
 const std::vector<reference::Product> kShapes{{1, 1, 1},     {1, 257, 63},   {3, 17, 100}, {17, 3, 1},
                                               {63, 100, 17}, {100, 63, 257}, {257, 129, 3}};
 
-// A compute lane of its own, on a CPU that multiplies bf16 itself or is treated as one that does not.
+// A device of its own: a CPU that multiplies bf16 itself or is treated as one that does not. Without AVX-512, oneDNN has no
+// products of bf16 at all.
 struct OwnLane {
-  Ledger ledger;
-  Workspace workspace{ledger};
-  Stream stream;
-  // Without AVX-512, oneDNN has no products of bf16 at all.
-  explicit OwnLane(bool bf16_products)
-      : stream(Cpu{.workspace = &workspace, .bf16_products = bf16_products && read_cpu_facts().avx512}, nullptr) {}
+  Device device;
+  Stream& stream = device.compute();
+  explicit OwnLane(bool bf16_products) : device(tested_place(), {.avx512_bf16 = bf16_products && read_cpu_facts().avx512}) {}
 };
 
 // Random operands of a product, their magnitude such that c is about 1.
@@ -122,7 +120,7 @@ TEST_CASE("a repeated product allocates nothing and may follow a frozen ledger")
   const Operands o({64, 96, 128, true, false}, Dtype::bf16);
   HostTensor c(Dtype::f32, {64, 96});
   run(lane.stream, o.product(c));
-  lane.ledger.freeze();
+  lane.device.freeze();
   CHECK_NOTHROW(run(lane.stream, o.product(c)));
 }
 

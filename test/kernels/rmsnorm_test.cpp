@@ -39,7 +39,7 @@ bool within(const HostTensor& dx, const Doubles& wanted, const HostTensor& inver
 }  // namespace
 
 TEST_CASE("rmsnorm matches its double reference, with and without a residual") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t rows : {1, 3, 17, 65})
     for (const int64_t cols : {1, 7, 64, 100, 257}) {
@@ -63,7 +63,7 @@ TEST_CASE("rmsnorm matches its double reference, with and without a residual") {
 }
 
 TEST_CASE("rmsnorm's backward matches its double reference, adds to dgain, and may write over dy, dsum or x") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t rows : {1, 3, 17, 65})
     for (const int64_t cols : {1, 7, 64, 100, 257}) {
@@ -97,7 +97,7 @@ TEST_CASE("rmsnorm's backward matches its double reference, adds to dgain, and m
 }
 
 TEST_CASE("rmsnorm's bits do not depend on the number of threads") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const int64_t rows = 333, cols = 257;
   const HostTensor x = random_tensor(Dtype::bf16, {rows, cols}, 1), gain = random_tensor(Dtype::bf16, {cols}, 2),
                    dy = random_tensor(Dtype::bf16, {rows, cols}, 3);
@@ -113,7 +113,7 @@ TEST_CASE("rmsnorm's bits do not depend on the number of threads") {
 }
 
 TEST_CASE("rmsnorm of a row of zeros is zero, and of a large row finite") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   HostTensor x(Dtype::f32, {2, 3}, {0, 0, 0, 1e15, -1e15, 1e15}), gain(Dtype::f32, {3}, {1, 2, 3}), y(Dtype::f32, {2, 3}),
       inv_rms(Dtype::f32, {2});
   run(device.compute(), RmsNormForward{.y = y, .inv_rms = inv_rms, .x = x, .gain = gain});
@@ -129,7 +129,7 @@ TEST_CASE("rmsnorm's reference backward agrees with finite differences") {
 }
 
 TEST_CASE("rmsnorm refuses shapes that do not fit, does nothing with no rows, and counts its bytes on place none") {
-  Device device(Place::cpu), none(Place::none);
+  Device device(tested_place()), none(Place::none);
   HostTensor x(Dtype::f32, {2, 3}), gain(Dtype::f32, {3}), two(Dtype::f32, {2}), half(Dtype::bf16, {2, 3});
   CHECK_THROWS_AS(run(device.compute(), RmsNormForward{.y = x, .inv_rms = gain, .x = x, .gain = gain}), Error);
   CHECK_THROWS_AS(run(device.compute(), RmsNormForward{.y = half, .inv_rms = two, .x = x, .gain = gain}), Error);

@@ -35,7 +35,7 @@ struct Heads {
 }  // namespace
 
 TEST_CASE("the rope table matches its double reference, plain and with Llama 3.1's scaling") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const auto rope =
       GENERATE(reference::Rope{}, reference::Rope{.theta = 1e6},
                reference::Rope{.theta = 500000, .factor = 8, .low_factor = 1, .high_factor = 4, .original_context = 8192},
@@ -66,7 +66,7 @@ TEST_CASE("Llama 3.1's scaling keeps short waves, stretches long ones and mixes 
 }
 
 TEST_CASE("splitting heads moves every element and turns q and k") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const Shape& s : kShapes) {
     Heads h(s, dtype);
@@ -88,7 +88,7 @@ TEST_CASE("splitting heads moves every element and turns q and k") {
 }
 
 TEST_CASE("the way back joins the heads' gradients and turns them back") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const Shape& s : kShapes) {
     Heads h(s, dtype);
@@ -113,7 +113,7 @@ TEST_CASE("the way back joins the heads' gradients and turns them back") {
 }
 
 TEST_CASE("rotate turns in place as the split does, and backward undoes it") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const Shape& s : kShapes) {
     const HostTensor before = random_tensor(dtype, {s.rows, s.heads, s.size}, 6), table = table_of(s);
@@ -136,7 +136,7 @@ TEST_CASE("rope's reference backward agrees with finite differences") {
 }
 
 TEST_CASE("rope refuses shapes that do not fit and positions beyond its table") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   Stream& stream = device.compute();
   HostTensor qkv(Dtype::f32, {3, 16}), q(Dtype::f32, {3, 2, 4}), kv(Dtype::f32, {3, 1, 4}), table(Dtype::f32, {5, 2, 2});
   HostTensor positions(Dtype::i32, {3}, {0, 4, 2}), beyond(Dtype::i32, {3}, {0, 5, 2}), negative(Dtype::i32, {3}, {-1, 0, 0});
@@ -144,12 +144,14 @@ TEST_CASE("rope refuses shapes that do not fit and positions beyond its table") 
     run(stream, SplitHeadsForward{.q = q, .k = k, .v = kv, .qkv = qkv, .positions = at, .table = angles});
   };
   CHECK_NOTHROW(split(kv, positions, table));
-  CHECK_THROWS_WITH(split(kv, beyond, table), ContainsSubstring("positions[1] is 5"));
-  CHECK_THROWS_AS(split(kv, negative, table), Error);
+  if (tested_place() == Place::cpu) {  // elsewhere values are not looked at beforehand
+    CHECK_THROWS_WITH(split(kv, beyond, table), ContainsSubstring("positions[1] is 5"));
+    CHECK_THROWS_AS(split(kv, negative, table), Error);
+    CHECK_THROWS_AS(run(stream, Rotate{.x = q, .positions = beyond, .table = table}), Error);
+  }
   CHECK_THROWS_AS(split(q, positions, table), Error);
   CHECK_THROWS_AS(split(kv, positions, kv), Error);
   CHECK_THROWS_AS(run(stream, SplitHeadsBackward{.dqkv = q, .dq = q, .dk = kv, .dv = kv}), Error);
-  CHECK_THROWS_AS(run(stream, Rotate{.x = q, .positions = beyond, .table = table}), Error);
   CHECK_THROWS_AS(run(stream, Rotate{.x = qkv, .positions = positions, .table = table}), Error);
   CHECK_THROWS_AS(run(stream, RopeTable{.table = qkv}), Error);
   HostTensor odd(Dtype::f32, {3, 1, 5});

@@ -16,7 +16,7 @@ double bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype)
 }  // namespace
 
 TEST_CASE("swiglu matches its double reference") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const auto& [rows, width] : kShapes) {
     const HostTensor x = random_tensor(dtype, {rows, 2 * width}, 1, 2);
@@ -29,7 +29,7 @@ TEST_CASE("swiglu matches its double reference") {
 }
 
 TEST_CASE("swiglu's backward matches its double reference, also when it writes over x") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const auto& [rows, width] : kShapes) {
     HostTensor x = random_tensor(dtype, {rows, 2 * width}, 2, 2), dx = random_tensor(dtype, {rows, 2 * width}, 3);
@@ -42,7 +42,7 @@ TEST_CASE("swiglu's backward matches its double reference, also when it writes o
 }
 
 TEST_CASE("swiglu of large gates is finite: the gate opens or closes") {
-  Device device(Place::cpu);
+  Device device(tested_place());
   HostTensor x(Dtype::f32, {2, 2}, {200, 3, -200, 3}), y(Dtype::f32, {2, 1}), dy(Dtype::f32, {2, 1}, {1, 1}),
       dx(Dtype::f32, {2, 2});
   run(device.compute(), SwiGluForward{.y = y, .x = x});
@@ -59,7 +59,7 @@ TEST_CASE("swiglu's reference backward agrees with finite differences") {
 }
 
 TEST_CASE("swiglu refuses shapes that do not fit and counts its bytes on place none") {
-  Device device(Place::cpu), none(Place::none);
+  Device device(tested_place()), none(Place::none);
   HostTensor x(Dtype::f32, {2, 6}), y(Dtype::f32, {2, 3}), odd(Dtype::f32, {2, 7}), half(Dtype::bf16, {2, 3});
   CHECK_THROWS_AS(run(device.compute(), SwiGluForward{.y = x, .x = x}), Error);
   CHECK_THROWS_AS(run(device.compute(), SwiGluForward{.y = y, .x = odd}), Error);

@@ -4,15 +4,47 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "kernels/philox.h"
+#include "test/reference/place.h"
 
 namespace trireme {
 
 HostTensor::HostTensor(Dtype dtype, std::initializer_list<int64_t> shape) : dtype_(dtype), shape_(shape) {
-  bytes_.resize(static_cast<size_t>(Tensor(nullptr, dtype, Place::none, shape).bytes()));
+  bytes_ = Tensor(nullptr, dtype, Place::none, shape).bytes();
+  data_ = take_memory(bytes_);
+}
+
+HostTensor::HostTensor(const HostTensor& other)
+    : dtype_(other.dtype_), shape_(other.shape_), bytes_(other.bytes_), data_(take_memory(other.bytes_)) {
+  settle();
+  std::memcpy(data_, other.data_, static_cast<size_t>(bytes_));
+}
+HostTensor::HostTensor(HostTensor&& other) noexcept
+    : dtype_(other.dtype_),
+      shape_(std::move(other.shape_)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      data_(std::exchange(other.data_, nullptr)) {}
+// Into the memory that there is, where it fits: tensors made before still look at it.
+HostTensor& HostTensor::operator=(HostTensor other) {
+  settle();
+  std::swap(dtype_, other.dtype_), std::swap(shape_, other.shape_);
+  if (bytes_ == other.bytes_) {
+    if (bytes_ > 0) std::memcpy(data_, other.data_, static_cast<size_t>(bytes_));
+  } else {
+    std::swap(bytes_, other.bytes_), std::swap(data_, other.data_);
+  }
+  return *this;
+}
+HostTensor::~HostTensor() { give_memory(data_); }
+
+bool HostTensor::operator==(const HostTensor& other) const {
+  settle();
+  return dtype_ == other.dtype_ && shape_ == other.shape_ && std::memcmp(data_, other.data_, static_cast<size_t>(bytes_)) == 0;
 }
 
 HostTensor::HostTensor(Dtype dtype, std::initializer_list<int64_t> shape, const Doubles& values) : HostTensor(dtype, shape) {
@@ -22,28 +54,30 @@ HostTensor::HostTensor(Dtype dtype, std::initializer_list<int64_t> shape, const 
 
 HostTensor::operator Tensor() const {
   const auto& s = shape_;
-  void* data = bytes_.data();
+  std::byte* const data = data_;
   switch (s.size()) {
     case 1:
-      return Tensor(data, dtype_, Place::cpu, {s[0]});
+      return Tensor(data, dtype_, tested_place(), {s[0]});
     case 2:
-      return Tensor(data, dtype_, Place::cpu, {s[0], s[1]});
+      return Tensor(data, dtype_, tested_place(), {s[0], s[1]});
     case 3:
-      return Tensor(data, dtype_, Place::cpu, {s[0], s[1], s[2]});
+      return Tensor(data, dtype_, tested_place(), {s[0], s[1], s[2]});
     default:
-      return Tensor(data, dtype_, Place::cpu, {s[0], s[1], s[2], s[3]});
+      return Tensor(data, dtype_, tested_place(), {s[0], s[1], s[2], s[3]});
   }
 }
 
-int64_t HostTensor::size() const { return static_cast<int64_t>(bytes_.size()) / bytes_of(dtype_); }
+int64_t HostTensor::size() const { return bytes_ / bytes_of(dtype_); }
 
 double HostTensor::operator[](int64_t i) const {
+  settle();
   const Tensor t = *this;
   if (dtype_ == Dtype::i32) return t.as<int32_t>()[i];
   return dtype_ == Dtype::bf16 ? static_cast<float>(t.as<Bf16>()[i]) : t.as<float>()[i];
 }
 
 void HostTensor::set(int64_t i, double value) {
+  settle();
   const Tensor t = *this;
   if (dtype_ == Dtype::i32) t.as<int32_t>()[i] = static_cast<int32_t>(value);
   if (dtype_ == Dtype::f32) t.as<float>()[i] = static_cast<float>(value);

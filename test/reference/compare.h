@@ -6,17 +6,23 @@
 #include <vector>
 
 #include "kernels/tensor.h"
+#include "test/reference/place.h"
 
 namespace trireme {
 
 using Doubles = std::vector<double>;
 
-// A tensor on Place::cpu with memory of its own, exactly as large as needed so that a sanitizer sees a step beyond. Copies are
-// deep. Stands for a Tensor wherever an op wants one: Fill{.x = x}.
+// A tensor on the tested place with memory of its own, exactly as large as needed so that a sanitizer sees a step beyond; the host
+// reaches it, too. Copies are deep. Stands for a Tensor wherever an op wants one: Fill{.x = x}.
 class HostTensor {
  public:
   HostTensor(Dtype dtype, std::initializer_list<int64_t> shape);                         // zeros
   HostTensor(Dtype dtype, std::initializer_list<int64_t> shape, const Doubles& values);  // rounded to the dtype
+
+  HostTensor(const HostTensor& other);
+  HostTensor(HostTensor&& other) noexcept;
+  HostTensor& operator=(HostTensor other);
+  ~HostTensor();
 
   operator Tensor() const;
   Tensor tensor() const { return *this; }
@@ -25,12 +31,13 @@ class HostTensor {
   Doubles values() const;
   double operator[](int64_t i) const;
   void set(int64_t i, double value);
-  bool operator==(const HostTensor&) const = default;  // the same shape, dtype and bits
+  bool operator==(const HostTensor& other) const;  // the same shape, dtype and bits
 
  private:
   Dtype dtype_;
   std::vector<int64_t> shape_;
-  mutable std::vector<std::byte> bytes_;  // a Tensor does not know const
+  int64_t bytes_ = 0;
+  std::byte* data_ = nullptr;
 };
 
 // Random tensors, a pure function of `key`: stddev * normal; integers in [begin, end).

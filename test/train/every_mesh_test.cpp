@@ -120,7 +120,7 @@ void pass_on(int ranks, const std::string& tests) {
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
   CHECK(ended.out.find("All tests passed") != std::string::npos);
-  const size_t told = ended.out.find(" meshes of "), line = ended.out.rfind('\n', told);
+  const size_t told = ended.out.rfind(" meshes of "), line = ended.out.rfind('\n', told);
   if (told != std::string::npos) WARN(ended.out.substr(line + 1, ended.out.find('\n', told) - line - 1) << " ranks");
 }
 

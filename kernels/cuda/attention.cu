@@ -1,0 +1,273 @@
+// Attention of any dtype and head size in f32 arithmetic, without tensor cores. A block has 32 queries (or, for dk and dv, 32 keys)
+// of one head and walks the tiles of 32 keys (queries) that they see; a warp has 4 of its rows, a lane one of the tile's.
+// Deterministic: every sum has one owner.
+#include "kernels/cuda/tile.cuh"
+#include "kernels/ops/attention.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kTile = 32, kWarps = 8, kRows = kTile / kWarps;  // rows of a warp
+constexpr int kMostSize = 256, kColumns = kMostSize / 32;      // of a lane
+
+struct Shape {
+  int64_t queries, keys, heads, shared, size, window;  // T, S, H, K, D
+  float scale;
+  const int32_t* document_start;  // [B, T]
+  __device__ int64_t place(int64_t t) const { return t + keys - queries; }
+  __device__ int64_t first_seen(int64_t b, int64_t t) const {
+    const int64_t first = document_start != nullptr ? document_start[b * queries + t] : 0;
+    return window > 0 ? max(first, place(t) - window + 1) : first;
+  }
+};
+
+// Tiles of rows of up to kMostSize columns in f32, each row one longer: lanes that read a column meet no bank twice.
+struct Tile {
+  float* data;
+  int64_t stride;
+  __device__ float* row(int64_t i) const { return data + i * stride; }
+};
+__device__ Tile tile_number(int number, int64_t size) {
+  return {reinterpret_cast<float*>(shared_bytes()) + number * kTile * (size + 1), size + 1};
+}
+// Behind `count` tiles: what the lanes of each warp tell each other.
+constexpr int64_t kWeights = kTile * 33;
+int64_t tiles_bytes(int count, int64_t size) { return (count * kTile * (size + 1) + kWeights) * 4; }
+
+// Rows [first, first + kTile) of x [., rows, heads, D]; zeros beyond.
+template <class T>
+__device__ void load_tile(Tile tile, const T* x, int64_t b, int64_t first, int64_t rows, int64_t head, int64_t heads,
+                          int64_t size) {
+  for (int64_t i = threadIdx.x; i < kTile * size; i += blockDim.x) {
+    const int64_t row = first + i / size, d = i % size;
+    tile.row(i / size)[d] = row < rows ? to_float(x[((b * rows + row) * heads + head) * size + d]) : 0.0f;
+  }
+}
+
+struct Lane {
+  int lane = static_cast<int>(threadIdx.x % 32), first = static_cast<int>(threadIdx.x / 32) * kRows;  // the warp's first row
+};
+
+__device__ float* weights_of(int tiles, int64_t size, Lane at) { return tile_number(tiles, size).data + at.first * 33; }
+
+// to[r] = the warp's row r of a times the lane's row of b.
+__device__ void dots(float (&to)[kRows], Tile a, Tile b, Lane at, int64_t size) {
+  for (float& sum : to) sum = 0;
+  const float* mine = b.row(at.lane);
+  for (int64_t d = 0; d < size; ++d)
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) to[r] += a.row(at.first + r)[d] * mine[d];
+}
+
+// sums[r][.] += the sum over lanes of weight[r] times the lane's row of b; a lane has every 32nd column. `told` is the warp's place
+// for weights: [kRows, 33].
+__device__ void add_weighted(float (&sums)[kRows][kColumns], const float (&weight)[kRows], Tile b, float* told, Lane at,
+                             int64_t size) {
+  __syncwarp();
+  for (int r = 0; r < kRows; ++r) told[r * 33 + at.lane] = weight[r];
+  __syncwarp();
+  for (int i = 0; i < kTile; ++i)
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      if (at.lane + 32 * j >= size) break;
+      const float x = b.row(i)[at.lane + 32 * j];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) sums[r][j] += told[r * 33 + i] * x;
+    }
+}
+
+template <class T>
+__device__ void store_row(T* to, const float (&from)[kColumns], float factor, Lane at, int64_t size) {
+#pragma unroll
+  for (int j = 0; j < kColumns; ++j)
+    if (at.lane + 32 * j < size) to[at.lane + 32 * j] = rounded<T>(from[j] * factor);
+}
+
+template <class T>
+__global__ void forward(T* out, float* lse, const T* q, const T* k, const T* v, Shape s) {
+  const Lane at;
+  const int64_t first = int64_t{blockIdx.x} * kTile, h = blockIdx.y, b = blockIdx.z, shared = h * s.shared / s.heads;
+  const Tile queries = tile_number(0, s.size), keys = tile_number(1, s.size), values = tile_number(2, s.size);
+  load_tile(queries, q, b, first, s.queries, h, s.heads, s.size);
+  float sums[kRows][kColumns] = {}, top[kRows], total[kRows] = {};
+  int64_t seen[kRows], place[kRows], begin = s.keys;
+  const int64_t last = min(first + kTile, s.queries) - 1;
+  for (int64_t t = first; t <= last; ++t) begin = min(begin, s.first_seen(b, t));
+  for (int r = 0; r < kRows; ++r) {
+    const int64_t t = first + at.first + r;
+    top[r] = -INFINITY, seen[r] = t <= last ? s.first_seen(b, t) : s.keys, place[r] = t <= last ? s.place(t) : -1;
+  }
+  for (int64_t tile = begin / kTile * kTile; tile <= s.place(last); tile += kTile) {
+    __syncthreads();
+    load_tile(keys, k, b, tile, s.keys, shared, s.shared, s.size);
+    load_tile(values, v, b, tile, s.keys, shared, s.shared, s.size);
+    __syncthreads();
+    float score[kRows];
+    dots(score, queries, keys, at, s.size);
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t key = tile + at.lane;
+      const bool visible = seen[r] <= key && key <= place[r];
+      score[r] = visible ? score[r] * s.scale : -INFINITY;
+      const float high = max(top[r], warp_max(score[r]));
+      const float fade = high == -INFINITY ? 1.0f : expf(top[r] - high);
+      score[r] = visible ? expf(score[r] - high) : 0.0f;
+      total[r] = total[r] * fade + warp_sum(score[r]);
+      top[r] = high;
+      for (int j = 0; j < kColumns; ++j) sums[r][j] *= fade;
+    }
+    add_weighted(sums, score, values, weights_of(3, s.size, at), at, s.size);
+  }
+  for (int r = 0; r < kRows; ++r) {
+    const int64_t t = first + at.first + r;
+    if (t > last) break;
+    store_row(out + ((b * s.queries + t) * s.heads + h) * s.size, sums[r], 1 / total[r], at, s.size);
+    if (at.lane == 0) lse[(b * s.heads + h) * s.queries + t] = top[r] + logf(total[r]);
+  }
+}
+
+// delta[b, h, t] = dout . out. A warp for each.
+template <class T>
+__global__ void row_products(float* delta, const T* dout, const T* out, int64_t n, int64_t queries, int64_t heads, int64_t size) {
+  const int64_t i = int64_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;  // (b, t, h)
+  if (i >= n) return;
+  float sum = 0;
+  for (int64_t d = threadIdx.x % 32; d < size; d += 32) sum += to_float(dout[i * size + d]) * to_float(out[i * size + d]);
+  sum = warp_sum(sum);
+  const int64_t h = i % heads, t = i / heads % queries, b = i / heads / queries;
+  if (threadIdx.x % 32 == 0) delta[(b * heads + h) * queries + t] = sum;
+}
+
+template <class T>
+struct Backward {
+  T *dq, *dk, *dv;
+  const T *dout, *q, *k, *v;
+  const float *lse, *delta;
+};
+
+template <class T>
+__global__ void backward_queries(Backward<T> op, Shape s) {
+  const Lane at;
+  const int64_t first = int64_t{blockIdx.x} * kTile, h = blockIdx.y, b = blockIdx.z, shared = h * s.shared / s.heads;
+  const Tile queries = tile_number(0, s.size), douts = tile_number(1, s.size);
+  const Tile keys = tile_number(2, s.size), values = tile_number(3, s.size);
+  load_tile(queries, op.q, b, first, s.queries, h, s.heads, s.size);
+  load_tile(douts, op.dout, b, first, s.queries, h, s.heads, s.size);
+  float sums[kRows][kColumns] = {};
+  int64_t begin = s.keys;
+  const int64_t last = min(first + kTile, s.queries) - 1;
+  for (int64_t t = first; t <= last; ++t) begin = min(begin, s.first_seen(b, t));
+  for (int64_t tile = begin / kTile * kTile; tile <= last; tile += kTile) {
+    __syncthreads();
+    load_tile(keys, op.k, b, tile, s.keys, shared, s.shared, s.size);
+    load_tile(values, op.v, b, tile, s.keys, shared, s.shared, s.size);
+    __syncthreads();
+    float score[kRows], dscore[kRows];
+    dots(score, queries, keys, at, s.size);
+    dots(dscore, douts, values, at, s.size);
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t t = first + at.first + r, key = tile + at.lane, i = (b * s.heads + h) * s.queries + t;
+      const bool visible = t <= last && key <= t && s.first_seen(b, t) <= key;
+      dscore[r] = visible ? expf(score[r] * s.scale - op.lse[i]) * (dscore[r] - op.delta[i]) * s.scale : 0.0f;
+    }
+    add_weighted(sums, dscore, keys, weights_of(4, s.size, at), at, s.size);
+  }
+  for (int r = 0; r < kRows; ++r) {
+    const int64_t t = first + at.first + r;
+    if (t <= last) store_row(op.dq + ((b * s.queries + t) * s.heads + h) * s.size, sums[r], 1.0f, at, s.size);
+  }
+}
+
+template <class T>
+__global__ void backward_keys(Backward<T> op, Shape s) {
+  const Lane at;
+  const int64_t first = int64_t{blockIdx.x} * kTile, shared = blockIdx.y, b = blockIdx.z, group = s.heads / s.shared;
+  const Tile keys = tile_number(0, s.size), values = tile_number(1, s.size);
+  const Tile queries = tile_number(2, s.size), douts = tile_number(3, s.size);
+  load_tile(keys, op.k, b, first, s.keys, shared, s.shared, s.size);
+  load_tile(values, op.v, b, first, s.keys, shared, s.shared, s.size);
+  float dk[kRows][kColumns] = {}, dv[kRows][kColumns] = {};
+  const int64_t last = min(first + kTile, s.keys) - 1, end = s.window > 0 ? min(s.queries, last + s.window) : s.queries;
+  for (int64_t h = shared * group; h < (shared + 1) * group; ++h)
+    for (int64_t tile = first; tile < end; tile += kTile) {
+      __syncthreads();
+      load_tile(queries, op.q, b, tile, s.queries, h, s.heads, s.size);
+      load_tile(douts, op.dout, b, tile, s.queries, h, s.heads, s.size);
+      __syncthreads();
+      const int64_t t = tile + at.lane, i = (b * s.heads + h) * s.queries + t, seen = t < s.queries ? s.first_seen(b, t) : s.keys;
+      float score[kRows], dscore[kRows];
+      dots(score, keys, queries, at, s.size);
+      dots(dscore, values, douts, at, s.size);
+      for (int r = 0; r < kRows; ++r) {
+        const int64_t key = first + at.first + r;
+        const bool visible = t < s.queries && key <= t && seen <= key;
+        score[r] = visible ? expf(score[r] * s.scale - op.lse[i]) : 0.0f;
+        dscore[r] = visible ? score[r] * (dscore[r] - op.delta[i]) * s.scale : 0.0f;
+      }
+      add_weighted(dv, score, douts, weights_of(4, s.size, at), at, s.size);
+      add_weighted(dk, dscore, queries, weights_of(4, s.size, at), at, s.size);
+    }
+  for (int r = 0; r < kRows; ++r) {
+    const int64_t key = first + at.first + r, i = ((b * s.keys + key) * s.shared + shared) * s.size;
+    if (key > last) break;
+    store_row(op.dk + i, dk[r], 1.0f, at, s.size);
+    store_row(op.dv + i, dv[r], 1.0f, at, s.size);
+  }
+}
+
+template <class Op>
+Shape shape_of(const Op& op) {
+  require(op.q.dim(3) <= kMostSize, text("attention on CUDA with heads of size ", op.q.dim(3), "; at most ", kMostSize));
+  return {.queries = op.q.dim(1),
+          .keys = op.k.dim(1),
+          .heads = op.q.dim(2),
+          .shared = op.k.dim(2),
+          .size = op.q.dim(3),
+          .window = op.window,
+          .scale = op.scale,
+          .document_start = op.document_start ? op.document_start.template as<int32_t>() : nullptr};
+}
+
+}  // namespace
+
+void launch(const Cuda& cuda, const AttentionForward& op) {
+  const Shape s = shape_of(op);
+  const Grid grid{.blocks = (s.queries + kTile - 1) / kTile,
+                  .threads = 32 * kWarps,
+                  .shared = tiles_bytes(3, s.size),
+                  .blocks_y = s.heads,
+                  .blocks_z = op.q.dim(0)};
+  with_dtype(op.q.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    start(cuda, grid, forward<T>, op.out.as<T>(), op.lse.as<float>(), op.q.as<T>(), op.k.as<T>(), op.v.as<T>(), s);
+  });
+}
+
+void launch(const Cuda& cuda, const AttentionBackward& op) {
+  const Shape s = shape_of(op);
+  const int64_t rows = op.q.dim(0) * s.queries * s.heads;
+  auto* delta = static_cast<float*>(scratch(cuda, rows * 4));
+  Grid grid{.blocks = (s.queries + kTile - 1) / kTile,
+            .threads = 32 * kWarps,
+            .shared = tiles_bytes(4, s.size),
+            .blocks_y = s.heads,
+            .blocks_z = op.q.dim(0)};
+  with_dtype(op.q.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const Backward<T> b{.dq = op.dq.as<T>(),
+                        .dk = op.dk.as<T>(),
+                        .dv = op.dv.as<T>(),
+                        .dout = op.dout.as<T>(),
+                        .q = op.q.as<T>(),
+                        .k = op.k.as<T>(),
+                        .v = op.v.as<T>(),
+                        .lse = op.lse.as<float>(),
+                        .delta = delta};
+    start(cuda, {.blocks = (rows + kWarps - 1) / kWarps, .threads = 32 * kWarps}, row_products<T>, delta, b.dout, op.out.as<T>(),
+          rows, s.queries, s.heads, s.size);
+    start(cuda, grid, backward_queries<T>, b, s);
+    grid.blocks_y = s.shared;
+    start(cuda, grid, backward_keys<T>, b, s);
+  });
+}
+
+}  // namespace trireme

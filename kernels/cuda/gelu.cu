@@ -1,0 +1,62 @@
+// With u = sqrt(2/pi) (x + 0.044715 x^3), (1 + tanh(u)) / 2 is sigmoid(2 u). One thread for each pack; moves 2 or 3 elements for
+// each.
+#include "kernels/cuda/tile.cuh"
+#include "kernels/ops/gelu.h"
+
+namespace trireme {
+namespace {
+
+constexpr float kTwice = 2 * 0.797884561f;  // 2 sqrt(2/pi)
+constexpr float kCubic = 0.044715f;
+
+__device__ float gelu(float x) { return x / (1 + __expf(-kTwice * (x + kCubic * x * x * x))); }
+
+// s + x s (1 - s) 2 u'; the product s (1 - s) = e / (1 + e)^2 with e = exp(-|2 u|), as 1 - s would lose its digits for large x.
+__device__ float slope(float x) {
+  const float twice = kTwice * (x + kCubic * x * x * x), e = __expf(-fabsf(twice)), r = 1 / (1 + e);
+  return (twice < 0 ? e * r : r) + x * e * r * r * kTwice * (1 + 3 * kCubic * x * x);
+}
+
+template <class T, int kN>
+__global__ void forward(T* y, const T* x, int64_t n) {
+  for_packs<kN>(n, [&](auto count, int64_t i) {
+    float v[count];
+    load<count>(v, x + i);
+    for (float& element : v) element = gelu(element);
+    store<count>(y + i, v);
+  });
+}
+
+template <class T, int kN>
+__global__ void backward(T* dx, const T* dy, const T* x, int64_t n) {
+  for_packs<kN>(n, [&](auto count, int64_t i) {
+    float v[count], g[count];
+    load<count>(v, x + i);
+    load<count>(g, dy + i);
+    for (int k = 0; k < count; ++k) g[k] *= slope(v[k]);
+    store<count>(dx + i, g);
+  });
+}
+
+}  // namespace
+
+void launch(const Cuda& cuda, const GeluForward& op) {
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t n = op.x.size();
+    with_packs(in_packs({op.y, op.x}),
+               [&](auto pack) { start(cuda, grid_for_packs(n, pack), forward<T, pack>, op.y.as<T>(), op.x.as<T>(), n); });
+  });
+}
+
+void launch(const Cuda& cuda, const GeluBackward& op) {
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t n = op.x.size();
+    with_packs(in_packs({op.dx, op.dy, op.x}), [&](auto pack) {
+      start(cuda, grid_for_packs(n, pack), backward<T, pack>, op.dx.as<T>(), op.dy.as<T>(), op.x.as<T>(), n);
+    });
+  });
+}
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// What every .cu file of this directory starts kernels with. Kernels are started by start() alone, and find their block's shared
+// memory by block_shared(): so the same sources run on a CPU under test/emulation/.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <source_location>
+
+#include "kernels/cuda/hardware.cuh"
+#include "kernels/stream.h"
+
+namespace trireme {
+
+// Error with CUDA's message, at the caller's line, unless the call succeeded.
+inline void ok(cudaError_t status, std::source_location at = std::source_location::current()) {
+  if (status != cudaSuccess) throw Error(std::string("CUDA: ") + cudaGetErrorString(status), at);
+}
+
+cudaStream_t stream_of(const Cuda& cuda);
+// Scratch memory of the lane: what it holds lasts until the next call. At a multiple of 256.
+void* scratch(const Cuda& cuda, int64_t bytes);
+
+// Multiprocessors of the GPU: grids that walk their work take a few blocks for each.
+int multiprocessors();
+
+struct Grid {
+  int64_t blocks;
+  int threads;
+  int64_t shared = 0;  // bytes
+  int64_t blocks_y = 1, blocks_z = 1;
+};
+
+template <class... Parameters, class... Arguments>
+void start(const Cuda& cuda, const Grid& grid, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  if (grid.blocks == 0 || grid.blocks_y == 0 || grid.blocks_z == 0) return;
+  constexpr int64_t kWithoutAsking = 48 << 10;
+  if (grid.shared > kWithoutAsking)
+    ok(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(grid.shared)));
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      dim3(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.blocks_y), static_cast<unsigned>(grid.blocks_z));
+  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(grid.shared);
+  config.stream = stream_of(cuda);
+  ok(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+}
+
+// The block's shared memory; start it with sizeof(T) bytes.
+template <class T>
+__device__ T& block_shared() {
+  return *reinterpret_cast<T*>(shared_bytes());
+}
+
+// Calls f with a float or a Bf16 of value 0.
+template <class F>
+decltype(auto) with_dtype(Dtype dtype, F&& f) {
+  require(dtype != Dtype::i32, text("a kernel of i32, expected f32 or bf16"));
+  return dtype == Dtype::bf16 ? f(Bf16{}) : f(float{});
+}
+
+}  // namespace trireme

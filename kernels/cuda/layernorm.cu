@@ -1,0 +1,143 @@
+// Forward reads x (and the residual), writes y (and the sum): 2 or 4 N C elements. Backward reads dy, x and dsum, writes dx: 3 or
+// 4; its blocks walk the rows and keep the sums of dgain and dbias over theirs in registers.
+#include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/ops/layernorm.h"
+
+namespace trireme {
+namespace {
+
+template <class T>
+struct Forward {
+  T *y, *sum;
+  float *mean, *inv_std;
+  const T *x, *gain, *bias, *residual;
+  int64_t rows, cols;
+  float eps;
+};
+
+template <class T, int kN, int kPacks>
+__global__ void forward(Forward<T> op, int warps) {
+  const RowPlace place = row_place(warps);
+  const int64_t at = place.row * op.cols, cols = place.row < op.rows ? op.cols : 0;
+  const auto count = static_cast<float>(op.cols);
+  float v[kPacks][kN], sum = 0, squares = 0;
+  for_row<kN, kPacks>(place, cols, [&](int p, int64_t c) {
+    load<kN>(v[p], op.x + at + c);
+    if (op.residual != nullptr) {
+      float more[kN];
+      load<kN>(more, op.residual + at + c);
+      for (int k = 0; k < kN; ++k) v[p][k] = to_float(rounded<T>(v[p][k] + more[k]));
+      store<kN>(op.sum + at + c, v[p]);
+    }
+    for (int k = 0; k < kN; ++k) sum += v[p][k];
+  });
+  const float mean = row_sum(place, sum) / count;
+  for_row<kN, kPacks>(place, cols, [&](int p, int64_t) {
+    for (int k = 0; k < kN; ++k) v[p][k] -= mean, squares += v[p][k] * v[p][k];
+  });
+  const float inverse = 1 / sqrtf(row_sum(place, squares) / count + op.eps);
+  if (place.thread == 0 && cols > 0) op.mean[place.row] = mean, op.inv_std[place.row] = inverse;
+  for_row<kN, kPacks>(place, cols, [&](int p, int64_t c) {
+    float gain[kN], bias[kN];
+    load<kN>(gain, op.gain + c);
+    load<kN>(bias, op.bias + c);
+    for (int k = 0; k < kN; ++k) v[p][k] = v[p][k] * inverse * gain[k] + bias[k];
+    store<kN>(op.y + at + c, v[p]);
+  });
+}
+
+template <class T>
+struct Backward {
+  T* dx;
+  float* parts;  // [2, slots, C]: of dgain, of dbias
+  const T *dy, *x, *gain, *dsum;
+  const float *mean, *inv_std;
+  int64_t rows, cols;
+};
+
+template <class T, int kN, int kPacks>
+__global__ void backward(Backward<T> op, int warps) {
+  const RowPlace place = row_place(warps);
+  const auto count = static_cast<float>(op.cols);
+  float gain[kPacks][kN], dgain[kPacks][kN] = {}, dbias[kPacks][kN] = {};
+  for_row<kN, kPacks>(place, op.cols, [&](int p, int64_t c) { load<kN>(gain[p], op.gain + c); });
+  for (int64_t first = 0; first < op.rows; first += place.slots) {
+    const int64_t row = first + place.slot, at = row * op.cols, cols = row < op.rows ? op.cols : 0;
+    const float mean = cols > 0 ? op.mean[row] : 0, inverse = cols > 0 ? op.inv_std[row] : 0;
+    float dy[kPacks][kN], x[kPacks][kN], sum = 0, along = 0;
+    for_row<kN, kPacks>(place, cols, [&](int p, int64_t c) {
+      load<kN>(dy[p], op.dy + at + c);
+      load<kN>(x[p], op.x + at + c);
+      for (int k = 0; k < kN; ++k) {
+        x[p][k] = (x[p][k] - mean) * inverse;
+        dgain[p][k] += dy[p][k] * x[p][k];
+        dbias[p][k] += dy[p][k];
+        dy[p][k] *= gain[p][k];
+        sum += dy[p][k];
+        along += dy[p][k] * x[p][k];
+      }
+    });
+    sum = row_sum(place, sum) / count, along = row_sum(place, along) / count;
+    for_row<kN, kPacks>(place, cols, [&](int p, int64_t c) {
+      float more[kN] = {};
+      if (op.dsum != nullptr) load<kN>(more, op.dsum + at + c);
+      for (int k = 0; k < kN; ++k) more[k] += inverse * (dy[p][k] - sum - x[p][k] * along);
+      store<kN>(op.dx + at + c, more);
+    });
+  }
+  for_row<kN, kPacks>(place, op.cols, [&](int p, int64_t c) {
+    store<kN>(op.parts + place.slot * op.cols + c, dgain[p]);
+    store<kN>(op.parts + (place.slots + place.slot) * op.cols + c, dbias[p]);
+  });
+}
+
+}  // namespace
+
+void launch(const Cuda& cuda, const LayerNormForward& op) {
+  if (op.x.size() == 0) return;
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const Forward<T> f{.y = op.y.as<T>(),
+                       .sum = op.sum ? op.sum.as<T>() : nullptr,
+                       .mean = op.mean.as<float>(),
+                       .inv_std = op.inv_std.as<float>(),
+                       .x = op.x.as<T>(),
+                       .gain = op.gain.as<T>(),
+                       .bias = op.bias.as<T>(),
+                       .residual = op.residual ? op.residual.as<T>() : nullptr,
+                       .rows = op.x.rows(),
+                       .cols = op.x.cols(),
+                       .eps = op.eps};
+    with_row_packs(f.cols, in_packs({op.y, op.sum, op.x, op.gain, op.bias, op.residual}), [&](auto pack, auto packs) {
+      const RowGrid g = row_grid(f.rows, (f.cols + pack - 1) / pack, packs, f.rows);
+      start(cuda, g.grid, forward<T, pack, packs>, f, g.warps);
+    });
+  });
+}
+
+void launch(const Cuda& cuda, const LayerNormBackward& op) {
+  if (op.x.size() == 0) return;
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    Backward<T> b{.dx = op.dx.as<T>(),
+                  .parts = nullptr,
+                  .dy = op.dy.as<T>(),
+                  .x = op.x.as<T>(),
+                  .gain = op.gain.as<T>(),
+                  .dsum = op.dsum ? op.dsum.as<T>() : nullptr,
+                  .mean = op.mean.as<float>(),
+                  .inv_std = op.inv_std.as<float>(),
+                  .rows = op.x.rows(),
+                  .cols = op.x.cols()};
+    with_row_packs(b.cols, in_packs({op.dx, op.dy, op.x, op.gain, op.dsum}), [&](auto pack, auto packs) {
+      const RowGrid g = row_grid(b.rows, (b.cols + pack - 1) / pack, packs, 2 * multiprocessors());
+      b.parts = static_cast<float*>(scratch(cuda, 2 * g.slots * b.cols * 4));
+      start(cuda, g.grid, backward<T, pack, packs>, b, g.warps);
+      sum_columns(cuda, op.dgain.as<float>(), b.parts, g.slots, b.cols, g.slots, true);
+      sum_columns(cuda, op.dbias.as<float>(), b.parts + g.slots * b.cols, g.slots, b.cols, g.slots, true);
+    });
+  });
+}
+
+}  // namespace trireme

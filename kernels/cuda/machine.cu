@@ -1,0 +1,89 @@
+// Lanes are CUDA streams; a moment of one is an event from a ring of its own. An event that the ring has come around to again marks
+// a later moment: who still waits for the earlier one waits for more than it needs.
+#include <array>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/device.h"
+
+namespace trireme {
+
+struct CudaLane {
+  cudaStream_t stream = nullptr;
+  std::array<cudaEvent_t, 256> events{};
+  uint64_t moments = 0;
+  Ledger* ledger = nullptr;
+  std::byte* scratch = nullptr;
+  int64_t scratch_bytes = 0;
+};
+
+CudaLane* open_cuda_lane(Ledger& ledger) {
+  auto lane = std::make_unique<CudaLane>();
+  lane->ledger = &ledger;
+  ok(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
+  for (cudaEvent_t& event : lane->events) ok(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return lane.release();
+}
+
+void close_cuda_lane(CudaLane* lane) noexcept {
+  const std::unique_ptr<CudaLane> owned(lane);
+  if (lane == nullptr) return;
+  cudaStreamSynchronize(lane->stream);
+  for (const cudaEvent_t event : lane->events) cudaEventDestroy(event);
+  cudaStreamDestroy(lane->stream);
+  free_on_gpu(lane->scratch);
+  lane->ledger->release(lane->scratch, lane->scratch_bytes);
+}
+
+uint64_t record_moment(CudaLane& lane) {
+  ok(cudaEventRecord(lane.events[++lane.moments % lane.events.size()], lane.stream));
+  return lane.moments;
+}
+
+void wait_for_moment(CudaLane& lane, CudaLane& other, uint64_t moment) {
+  ok(cudaStreamWaitEvent(lane.stream, other.events[moment % other.events.size()], 0));
+}
+
+void finish_lane(CudaLane& lane) { ok(cudaStreamSynchronize(lane.stream)); }
+
+std::byte* allocate_on_gpu(int64_t bytes) {
+  void* memory = nullptr;
+  ok(cudaMalloc(&memory, static_cast<size_t>(bytes)));
+  ok(cudaMemset(memory, 0, static_cast<size_t>(bytes)));
+  ok(cudaDeviceSynchronize());
+  return static_cast<std::byte*>(memory);
+}
+
+void free_on_gpu(std::byte* memory) noexcept { cudaFree(memory); }
+
+void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes) {
+  ok(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, lane.stream));
+}
+
+void use_gpu(int number) { ok(cudaSetDevice(number)); }
+
+cudaStream_t stream_of(const Cuda& cuda) { return cuda.lane->stream; }
+
+// A kernel that still uses the memory it had is waited for.
+void* scratch(const Cuda& cuda, int64_t bytes) {
+  CudaLane& lane = *cuda.lane;
+  if (bytes <= lane.scratch_bytes) return lane.scratch;
+  lane.ledger->allocate(bytes - lane.scratch_bytes, "scratch of a CUDA lane");
+  ok(cudaStreamSynchronize(lane.stream));
+  free_on_gpu(lane.scratch);
+  lane.scratch = nullptr, lane.scratch_bytes = 0;
+  lane.scratch = allocate_on_gpu(bytes);
+  lane.scratch_bytes = bytes;
+  return lane.scratch;
+}
+
+int multiprocessors() {
+  static const int count = [] {
+    int device = 0, found = 0;
+    ok(cudaGetDevice(&device));
+    ok(cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, device));
+    return found;
+  }();
+  return count;
+}
+
+}  // namespace trireme

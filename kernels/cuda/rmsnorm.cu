@@ -1,0 +1,127 @@
+// Forward reads x (and the residual), writes y (and the sum): 2 or 4 N C elements. Backward reads dy, x and dsum, writes dx: 3 or
+// 4; its blocks walk the rows and keep the sums of dgain over theirs in registers.
+#include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/ops/rmsnorm.h"
+
+namespace trireme {
+namespace {
+
+template <class T>
+struct Forward {
+  T *y, *sum;
+  float* inv_rms;
+  const T *x, *gain, *residual;
+  int64_t rows, cols;
+  float eps;
+};
+
+template <class T, int kN, int kPacks>
+__global__ void forward(Forward<T> op, int warps) {
+  const RowPlace place = row_place(warps);
+  const int64_t at = place.row * op.cols, cols = place.row < op.rows ? op.cols : 0;
+  float v[kPacks][kN], squares = 0;
+  for_row<kN, kPacks>(place, cols, [&](int p, int64_t c) {
+    load<kN>(v[p], op.x + at + c);
+    if (op.residual != nullptr) {
+      float more[kN];
+      load<kN>(more, op.residual + at + c);
+      for (int k = 0; k < kN; ++k) v[p][k] = to_float(rounded<T>(v[p][k] + more[k]));
+      store<kN>(op.sum + at + c, v[p]);
+    }
+    for (int k = 0; k < kN; ++k) squares += v[p][k] * v[p][k];
+  });
+  const float inverse = 1 / sqrtf(row_sum(place, squares) / static_cast<float>(op.cols) + op.eps);
+  if (place.thread == 0 && cols > 0) op.inv_rms[place.row] = inverse;
+  for_row<kN, kPacks>(place, cols, [&](int p, int64_t c) {
+    float gain[kN];
+    load<kN>(gain, op.gain + c);
+    for (int k = 0; k < kN; ++k) v[p][k] *= inverse * gain[k];
+    store<kN>(op.y + at + c, v[p]);
+  });
+}
+
+template <class T>
+struct Backward {
+  T* dx;
+  float* parts;  // [slots, C]
+  const T *dy, *x, *gain, *dsum;
+  const float* inv_rms;
+  int64_t rows, cols;
+};
+
+template <class T, int kN, int kPacks>
+__global__ void backward(Backward<T> op, int warps) {
+  const RowPlace place = row_place(warps);
+  float gain[kPacks][kN], dgain[kPacks][kN] = {};
+  for_row<kN, kPacks>(place, op.cols, [&](int p, int64_t c) { load<kN>(gain[p], op.gain + c); });
+  for (int64_t first = 0; first < op.rows; first += place.slots) {
+    const int64_t row = first + place.slot, at = row * op.cols, cols = row < op.rows ? op.cols : 0;
+    const float inverse = cols > 0 ? op.inv_rms[row] : 0;
+    float dy[kPacks][kN], x[kPacks][kN], along = 0;
+    for_row<kN, kPacks>(place, cols, [&](int p, int64_t c) {
+      load<kN>(dy[p], op.dy + at + c);
+      load<kN>(x[p], op.x + at + c);
+      for (int k = 0; k < kN; ++k) {
+        x[p][k] *= inverse;
+        dgain[p][k] += dy[p][k] * x[p][k];
+        dy[p][k] *= gain[p][k];
+        along += dy[p][k] * x[p][k];
+      }
+    });
+    along = row_sum(place, along) / static_cast<float>(op.cols);
+    for_row<kN, kPacks>(place, cols, [&](int p, int64_t c) {
+      float more[kN] = {};
+      if (op.dsum != nullptr) load<kN>(more, op.dsum + at + c);
+      for (int k = 0; k < kN; ++k) more[k] += inverse * (dy[p][k] - x[p][k] * along);
+      store<kN>(op.dx + at + c, more);
+    });
+  }
+  for_row<kN, kPacks>(place, op.cols, [&](int p, int64_t c) { store<kN>(op.parts + place.slot * op.cols + c, dgain[p]); });
+}
+
+}  // namespace
+
+void launch(const Cuda& cuda, const RmsNormForward& op) {
+  if (op.x.size() == 0) return;
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const Forward<T> f{.y = op.y.as<T>(),
+                       .sum = op.sum ? op.sum.as<T>() : nullptr,
+                       .inv_rms = op.inv_rms.as<float>(),
+                       .x = op.x.as<T>(),
+                       .gain = op.gain.as<T>(),
+                       .residual = op.residual ? op.residual.as<T>() : nullptr,
+                       .rows = op.x.rows(),
+                       .cols = op.x.cols(),
+                       .eps = op.eps};
+    with_row_packs(f.cols, in_packs({op.y, op.sum, op.x, op.gain, op.residual}), [&](auto pack, auto packs) {
+      const RowGrid g = row_grid(f.rows, (f.cols + pack - 1) / pack, packs, f.rows);
+      start(cuda, g.grid, forward<T, pack, packs>, f, g.warps);
+    });
+  });
+}
+
+void launch(const Cuda& cuda, const RmsNormBackward& op) {
+  if (op.x.size() == 0) return;
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    Backward<T> b{.dx = op.dx.as<T>(),
+                  .parts = nullptr,
+                  .dy = op.dy.as<T>(),
+                  .x = op.x.as<T>(),
+                  .gain = op.gain.as<T>(),
+                  .dsum = op.dsum ? op.dsum.as<T>() : nullptr,
+                  .inv_rms = op.inv_rms.as<float>(),
+                  .rows = op.x.rows(),
+                  .cols = op.x.cols()};
+    with_row_packs(b.cols, in_packs({op.dx, op.dy, op.x, op.gain, op.dsum}), [&](auto pack, auto packs) {
+      const RowGrid g = row_grid(b.rows, (b.cols + pack - 1) / pack, packs, 2 * multiprocessors());
+      b.parts = static_cast<float*>(scratch(cuda, g.slots * b.cols * 4));
+      start(cuda, g.grid, backward<T, pack, packs>, b, g.warps);
+      sum_columns(cuda, op.dgain.as<float>(), b.parts, g.slots, b.cols, g.slots, true);
+    });
+  });
+}
+
+}  // namespace trireme

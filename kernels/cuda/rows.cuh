@@ -1,0 +1,70 @@
+// Kernels that work row by row and keep a row in registers: each thread has kPacks packs of kN elements. A row has a warp of its
+// own where it fits into one, else a block.
+#pragma once
+
+#include "kernels/cuda/tile.cuh"
+
+namespace trireme {
+
+struct RowPlace {
+  int64_t row;    // of the thread
+  int warps;      // of a row
+  int64_t slot;   // which of the grid's rows at a time this is
+  int64_t slots;  // how many there are
+  int thread;     // within the row
+};
+__device__ inline RowPlace row_place(int warps) {
+  const int in_block = static_cast<int>(blockDim.x / 32) / warps, threads = warps * 32, thread = static_cast<int>(threadIdx.x);
+  const int64_t slot = int64_t{blockIdx.x} * in_block + thread / threads;
+  return {.row = slot, .warps = warps, .slot = slot, .slots = int64_t{gridDim.x} * in_block, .thread = thread % threads};
+}
+
+// Calls f(number of the pack, its first column).
+template <int kN, int kPacks, class F>
+__device__ void for_row(const RowPlace& place, int64_t cols, const F& f) {
+#pragma unroll
+  for (int p = 0; p < kPacks; ++p) {
+    const int64_t c = (int64_t{p} * place.warps * 32 + place.thread) * kN;
+    if (c < cols) f(p, c);
+  }
+}
+
+// Of a row's threads. With a block for each row it has a barrier in front, too: `partial` may be used again and again.
+__device__ inline float row_sum(const RowPlace& place, float x) {
+  if (place.warps == 1) return warp_sum(x);
+  auto& partial = block_shared<float[32]>();
+  __syncthreads();
+  return block_sum(x, partial);
+}
+
+constexpr int64_t kRowShared = sizeof(float[32]);
+constexpr int kWarpRows = 8;  // rows of a block, where a row is a warp's
+
+struct RowGrid {
+  int warps;
+  Grid grid;
+  int64_t slots;
+};
+// For `rows` rows, `most` blocks at most; packs: of a row, for each thread kPacks of them.
+inline RowGrid row_grid(int64_t rows, int64_t packs, int64_t per_thread, int64_t most) {
+  const int warps = static_cast<int>(std::clamp<int64_t>((packs + 32 * per_thread - 1) / (32 * per_thread), 1, 32));
+  const int64_t in_block = warps == 1 ? kWarpRows : 1, blocks = std::min(most, (rows + in_block - 1) / in_block);
+  return {.warps = warps,
+          .grid = {.blocks = blocks, .threads = static_cast<int>(in_block) * warps * 32, .shared = kRowShared},
+          .slots = blocks * in_block};
+}
+
+// Calls f(elements of a pack, packs of a thread), as constants, for rows of up to 32768 columns.
+template <class F>
+void with_row_packs(int64_t cols, bool aligned, const F& f) {
+  require(cols <= 32768, text("rows of ", cols, " columns; at most 32768"));
+  const auto with = [&]<int kN>(std::integral_constant<int, kN> pack) {
+    const int64_t threads = (cols + kN - 1) / kN;
+    if (threads <= 1024) return f(pack, std::integral_constant<int, 1>{});
+    if (threads <= 4096) return f(pack, std::integral_constant<int, 4>{});
+    f(pack, std::integral_constant<int, 32>{});
+  };
+  with_packs(aligned && cols % kPack == 0, with);
+}
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+// What the files of kernels/ above the back-ends ask of CUDA: lanes, their moments, memory, copies. Answered by
+// kernels/cuda/machine.cu; in a build without CUDA by cuda_absent.cpp, which refuses. Errors of earlier work are thrown by any of
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme {
+
+class Ledger;
+
+// A CUDA stream with the events that mark its moments, and scratch memory for the kernels of this lane, counted by the ledger.
+struct CudaLane;
+CudaLane* open_cuda_lane(Ledger& ledger);
+void close_cuda_lane(CudaLane* lane) noexcept;
+
+// A moment of `lane`: all that it was handed before. Moments count up from 1.
+uint64_t record_moment(CudaLane& lane);
+// What `lane` is handed from here on begins after that moment of `other`.
+void wait_for_moment(CudaLane& lane, CudaLane& other, uint64_t moment);
+// The host waits until all that the lane was handed is done.
+void finish_lane(CudaLane& lane);
+
+std::byte* allocate_on_gpu(int64_t bytes);  // zeros
+void free_on_gpu(std::byte* memory) noexcept;
+
+// In the lane's order. Memory of the host must stay as it is until the lane is through.
+void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes);
+
+// Every thread that calls any of these calls this before: the number of the GPU, from 0.
+void use_gpu(int number);
+
+}  // namespace trireme

@@ -1,0 +1,158 @@
+// The emulation finds what is wrong with a kernel; these kernels have planted faults.
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <thread>
+
+#include "test/catch.h"
+
+namespace {
+
+// Device memory of n floats.
+class Floats {
+ public:
+  explicit Floats(size_t n) { REQUIRE(cudaMalloc(&data_, n * sizeof(float)) == cudaSuccess); }
+  ~Floats() { cudaFree(data_); }
+  Floats(const Floats&) = delete;
+  Floats& operator=(const Floats&) = delete;
+  operator float*() const { return data_; }
+
+ private:
+  float* data_ = nullptr;
+};
+
+template <class... P, class... A>
+void go(void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shared, A... arguments) {
+  trireme::emulation::run_grid({.x = blocks}, {.x = threads}, shared, [&] { kernel(arguments...); });
+  trireme::emulation::check_guards();
+}
+
+__global__ void sum_of_block(float* y, const float* x, bool barrier) {
+  auto* s = reinterpret_cast<float*>(trireme::emulation::shared_memory());
+  s[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+    if (barrier) __syncthreads();
+    if (threadIdx.x < half) s[threadIdx.x] += s[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) y[blockIdx.x] = s[0];
+}
+
+// Of the blocks' sums of 64 ones, those that are not 64, over three launches.
+int wrong_sums(bool barrier) {
+  constexpr unsigned kBlocks = 30, kThreads = 64;
+  const Floats x(kBlocks * kThreads), y(kBlocks);
+  for (unsigned i = 0; i < kBlocks * kThreads; ++i) x[i] = 1;
+  int wrong = 0;
+  for (int launch = 0; launch < 3; ++launch) {
+    go(sum_of_block, kBlocks, kThreads, kThreads * sizeof(float), static_cast<float*>(y), static_cast<const float*>(x), barrier);
+    for (unsigned i = 0; i < kBlocks; ++i) wrong += y[i] != kThreads;
+  }
+  return wrong;
+}
+
+__global__ void shuffle_of_half(float* y) {
+  if (threadIdx.x < 16)
+    y[0] = __shfl_xor_sync(~0u, 1.0f, 1);
+  else
+    __syncthreads();
+}
+__global__ void barriers_of_halves() {
+  if (threadIdx.x < 16)
+    __syncthreads();
+  else
+    __syncthreads();
+}
+__global__ void one_leaves() {
+  if (threadIdx.x == 3) return;
+  __syncwarp();
+}
+__global__ void write_at(float* y, int i) { y[i] = 1; }
+__global__ void write_shared(int i) { reinterpret_cast<float*>(trireme::emulation::shared_memory())[i] = 1; }
+
+__global__ void lanes(float* y) {
+  const auto lane = static_cast<float>(threadIdx.x % 32);
+  float sum = lane;
+  for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(~0u, sum, by);
+  y[threadIdx.x * 6] = sum;
+  y[threadIdx.x * 6 + 1] = __shfl_down_sync(~0u, lane, 1);
+  y[threadIdx.x * 6 + 2] = __shfl_up_sync(~0u, lane, 3, 8);
+  y[threadIdx.x * 6 + 3] = __shfl_sync(~0u, lane, 5, 16);
+  y[threadIdx.x * 6 + 4] = static_cast<float>(__popc(__ballot_sync(~0u, threadIdx.x % 3 == 0)));
+  y[threadIdx.x * 6 + 5] = __any_sync(~0u, threadIdx.x == 40) ? 1 : 0;
+}
+
+}  // namespace
+
+TEST_CASE("a kernel without a barrier it needs gives wrong sums, with it right ones") {
+  CHECK(wrong_sums(true) == 0);
+  CHECK(wrong_sums(false) > 0);
+}
+
+TEST_CASE("divergent barriers and shuffles are found, with the threads and lines") {
+  const Floats y(1);
+  CHECK_THROWS_WITH(go(shuffle_of_half, 1, 32, 0, static_cast<float*>(y)), ContainsSubstring("never come") &&
+                                                                               ContainsSubstring("thread (15, 0, 0)") &&
+                                                                               ContainsSubstring("__shfl_xor_sync"));
+  CHECK_THROWS_WITH(go(barriers_of_halves, 1, 32, 0),
+                    ContainsSubstring("from different places") && ContainsSubstring("emulation_test.cpp:"));
+  CHECK_THROWS_WITH(go(one_leaves, 2, 32, 0), ContainsSubstring("thread (3, 0, 0) has ended"));
+  CHECK_THROWS_WITH(go(one_leaves, 1, 2, 0), ContainsSubstring("lanes of the mask that the block does not have"));
+}
+
+TEST_CASE("writes beyond device memory and shared memory are found") {
+  const Floats y(10);
+  go(write_at, 1, 1, 0, static_cast<float*>(y), 9);
+  for (const int i : {10, -1, 73, -64}) {
+    CHECK_THROWS_WITH(go(write_at, 1, 1, 0, static_cast<float*>(y), i), ContainsSubstring("outside of 40 bytes"));
+    std::memset(static_cast<float*>(y) + i, 0xa5, sizeof(float));  // mended, for the next
+  }
+  go(write_shared, 1, 1, 40, 9);
+  CHECK_THROWS_WITH(go(write_shared, 1, 1, 40, 10), ContainsSubstring("beyond the 40 bytes of shared memory"));
+}
+
+TEST_CASE("memory of the device and of a block begin as NaN") {
+  const Floats y(1);
+  CHECK(y[0] != y[0]);
+  go(
+      +[](float* to) { *to = *reinterpret_cast<float*>(trireme::emulation::shared_memory()); }, 1, 1, 4, static_cast<float*>(y));
+  CHECK(y[0] != y[0]);
+}
+
+TEST_CASE("lanes of a warp give each other their values as on a GPU") {
+  const Floats y(64 * 6);
+  go(lanes, 1, 64, 0, static_cast<float*>(y));
+  for (unsigned i = 0; i < 64; ++i) {
+    const unsigned lane = i % 32;
+    CHECK(y[i * 6] == 31 * 16);
+    CHECK(y[i * 6 + 1] == static_cast<float>(lane < 31 ? lane + 1 : lane));
+    CHECK(y[i * 6 + 2] == static_cast<float>(lane % 8 >= 3 ? lane - 3 : lane));
+    CHECK(y[i * 6 + 3] == static_cast<float>(lane / 16 * 16 + 5));
+    CHECK(y[i * 6 + 4] == 11);
+    CHECK(y[i * 6 + 5] == (i < 32 ? 0 : 1));
+  }
+}
+
+TEST_CASE("streams run beside each other, and events order them") {
+  cudaStream_t one = nullptr, two = nullptr;
+  cudaEvent_t event = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking) == cudaSuccess);
+  REQUIRE(cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking) == cudaSuccess);
+  REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+  std::atomic<bool> go_on = false;
+  int steps = 0;
+  trireme::emulation::in_stream(one, [&] {
+    while (!go_on) std::this_thread::yield();
+    steps = 1;
+  });
+  cudaEventRecord(event, one);
+  CHECK(cudaEventQuery(event) == cudaErrorNotReady);
+  cudaStreamWaitEvent(two, event);
+  int seen = 0;
+  trireme::emulation::in_stream(two, [&] { seen = steps; });
+  go_on = true;
+  CHECK(cudaStreamSynchronize(two) == cudaSuccess);
+  CHECK(seen == 1);
+  cudaEventDestroy(event);
+  cudaStreamDestroy(one);
+  cudaStreamDestroy(two);
+}

@@ -1,0 +1,242 @@
+#include "test/emulation/grid.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <sstream>
+#include <vector>
+
+#include "test/emulation/fiber.h"
+
+trireme::emulation::Place3 threadIdx{}, blockIdx{};
+trireme::emulation::Dims blockDim{}, gridDim{};
+
+namespace trireme::emulation {
+
+namespace {
+
+constexpr size_t kWarp = 32, kGuard = 256;  // bytes behind shared memory that nobody may write
+constexpr std::byte kUnset{0xff};           // of floats: NaN
+
+// What a thread waits for.
+enum class Wait { nothing, barrier, warp, ended };
+struct Thread {
+  Fiber fiber;
+  Place3 place{};
+  Wait wait = Wait::ended;
+  Site site{};
+  int barrier = 0;  // its number, and how many threads it is for; 0: all
+  unsigned count = 0;
+  unsigned mask = 0;  // of a warp's op
+  const char* op = nullptr;
+  void* mine = nullptr;
+};
+
+struct FreeDeleter {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+
+struct Machine {
+  std::mutex mutex;  // one grid at a time
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::unique_ptr<std::byte, FreeDeleter> shared;
+  size_t size = 0;  // threads of the block
+  size_t current = 0;
+  const std::function<void()>* work = nullptr;
+  std::string problem;
+  Order order = Order::kChanging;
+  uint64_t launches = 0, random = 88172645463325252u;
+};
+Machine& machine() {
+  static Machine one;
+  return one;
+}
+
+uint64_t next_random(Machine& m) {  // Marsaglia's xorshift
+  m.random ^= m.random << 13, m.random ^= m.random >> 7, m.random ^= m.random << 17;
+  return m.random;
+}
+
+std::vector<size_t> in_order(Machine& m, size_t n) {
+  std::vector<size_t> order(n);
+  std::iota(order.begin(), order.end(), size_t{0});
+  const uint64_t kind = m.order == Order::kChanging ? m.launches % 3 : m.order == Order::kForwards ? 0 : 1;
+  if (kind == 1) std::reverse(order.begin(), order.end());
+  if (kind == 2)
+    for (size_t i = n; i > 1; --i) std::swap(order[i - 1], order[next_random(m) % i]);
+  return order;
+}
+
+std::string where(const Thread& t) {
+  std::ostringstream out;
+  out << "thread (" << t.place.x << ", " << t.place.y << ", " << t.place.z << ")";
+  if (t.wait == Wait::ended) {
+    out << " has ended";
+  } else {
+    out << " waits at " << t.site.file_name() << ":" << t.site.line();
+    if (t.wait == Wait::barrier) out << " (barrier " << t.barrier << ")";
+    if (t.wait == Wait::warp) out << " (" << t.op << " of lanes 0x" << std::hex << t.mask << ")";
+  }
+  return out.str();
+}
+
+void run_thread(void*) {
+  Machine& m = machine();
+  try {
+    (*m.work)();
+  } catch (const GridError& error) {
+    m.problem = error.what();
+  }
+  m.threads[m.current]->wait = Wait::ended;
+}
+
+// Of the running thread: it goes on when somebody sets its wait to nothing.
+void pause(Thread& t, Wait wait, Site site) {
+  t.wait = wait, t.site = site;
+  t.fiber.pause();
+}
+
+bool same_site(const Thread& a, const Thread& b) {
+  return a.site.line() == b.site.line() && a.site.column() == b.site.column() &&
+         std::strcmp(a.site.file_name(), b.site.file_name()) == 0;
+}
+
+// When no thread can go on: those of a barrier do, where all its threads are there. Returns whether some do.
+bool open_barriers(Machine& m) {
+  bool opened = false;
+  for (int number = 0; number < 16; ++number) {
+    Thread* first = nullptr;
+    size_t there = 0, alive = 0;
+    for (size_t i = 0; i < m.size; ++i) {
+      Thread& t = *m.threads[i];
+      alive += t.wait != Wait::ended;
+      if (t.wait != Wait::barrier || t.barrier != number) continue;
+      ++there;
+      if (first == nullptr) first = &t;
+      if (number == 0 && !same_site(*first, t)) {
+        m.problem = "a barrier is reached from different places: " + where(*first) + ", " + where(t);
+        return false;
+      }
+    }
+    if (first == nullptr || there != (number == 0 ? alive : first->count)) continue;
+    for (size_t i = 0; i < m.size; ++i)
+      if (m.threads[i]->wait == Wait::barrier && m.threads[i]->barrier == number) m.threads[i]->wait = Wait::nothing;
+    opened = true;
+  }
+  return opened;
+}
+
+void describe_deadlock(Machine& m) {
+  if (!m.problem.empty()) return;
+  const Thread* stuck = nullptr;
+  const Thread* other = nullptr;
+  for (size_t i = 0; i < m.size; ++i)
+    if (m.threads[i]->wait != Wait::ended) stuck = m.threads[i].get();
+  for (size_t i = 0; i < m.size; ++i)
+    if (m.threads[i]->wait != stuck->wait || !same_site(*m.threads[i], *stuck)) other = m.threads[i].get();
+  m.problem = "threads wait for others that never come: " + where(*stuck) + (other != nullptr ? ", " + where(*other) : "");
+}
+
+void run_block(Machine& m) {
+  const std::vector<size_t> order = in_order(m, m.size);
+  for (size_t i = 0; i < m.size; ++i) {
+    Thread& t = *m.threads[i];
+    const auto n = static_cast<unsigned>(i);
+    t.place = {n % blockDim.x, n / blockDim.x % blockDim.y, n / blockDim.x / blockDim.y};
+    t.wait = Wait::nothing;
+    t.fiber.begin(run_thread, nullptr);
+  }
+  for (;;) {
+    bool ran = false, alive = false;
+    for (const size_t i : order) {
+      Thread& t = *m.threads[i];
+      if (t.wait != Wait::nothing) continue;
+      m.current = i, threadIdx = t.place;
+      t.fiber.resume();
+      ran = true;
+      if (!m.problem.empty()) return;
+    }
+    for (size_t i = 0; i < m.size; ++i) alive |= m.threads[i]->wait != Wait::ended;
+    if (!alive) return;
+    if (ran || open_barriers(m)) continue;
+    return describe_deadlock(m);
+  }
+}
+
+}  // namespace
+
+void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<void()>& thread) {
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  if (block.count() < 1 || block.count() > kMostThreads)
+    throw GridError("a block of " + std::to_string(block.count()) + " threads");
+  if (shared_bytes > kMostShared) throw GridError("a block with " + std::to_string(shared_bytes) + " bytes of shared memory");
+  if (grid.count() < 1 || grid.y > 65535 || grid.z > 65535)
+    throw GridError("a grid of " + std::to_string(grid.count()) + " blocks");
+  ++m.launches;
+  m.size = block.count(), m.work = &thread, m.problem.clear();
+  while (m.threads.size() < m.size) m.threads.push_back(std::make_unique<Thread>());
+  const size_t bytes = (shared_bytes + kGuard + 127) / 128 * 128;
+  m.shared.reset(static_cast<std::byte*>(std::aligned_alloc(128, bytes)));
+  blockDim = block, gridDim = grid;
+  for (const size_t i : in_order(m, grid.count())) {
+    const auto n = static_cast<unsigned>(i);
+    blockIdx = {n % grid.x, n / grid.x % grid.y, n / grid.x / grid.y};
+    std::memset(m.shared.get(), static_cast<int>(kUnset), bytes);
+    run_block(m);
+    if (m.problem.empty() &&
+        !std::all_of(m.shared.get() + shared_bytes, m.shared.get() + bytes, [](std::byte b) { return b == kUnset; }))
+      m.problem = "a write beyond the " + std::to_string(shared_bytes) + " bytes of shared memory";
+    if (!m.problem.empty())
+      throw GridError(m.problem + "; block (" + std::to_string(blockIdx.x) + ", " + std::to_string(blockIdx.y) + ", " +
+                      std::to_string(blockIdx.z) + ")");
+  }
+}
+
+std::byte* shared_memory() { return machine().shared.get(); }
+
+void sync_threads(Site site) {
+  Thread& t = *machine().threads[machine().current];
+  t.barrier = 0;
+  pause(t, Wait::barrier, site);
+}
+
+void sync_named(int number, unsigned count, Site site) {
+  Thread& t = *machine().threads[machine().current];
+  t.barrier = number, t.count = count;
+  pause(t, Wait::barrier, site);
+}
+
+unsigned lane_number() { return static_cast<unsigned>(machine().current % kWarp); }
+
+void with_warp(unsigned mask, const char* op, void* mine, void (*apply)(Lanes, const void*), const void* context, Site site) {
+  Machine& m = machine();
+  Thread& t = *m.threads[m.current];
+  const size_t base = m.current / kWarp * kWarp;
+  t.wait = Wait::warp, t.site = site, t.mask = mask, t.op = op, t.mine = mine;
+  const auto fail = [&](const Thread& other, const char* what) {
+    throw GridError(std::string(op) + ": " + what + ": " + where(t) + ", " + where(other));
+  };
+  if ((mask >> (m.current - base) & 1) == 0) fail(t, "the lane is not in its own mask");
+  void* lanes[kWarp] = {};
+  for (size_t lane = 0; lane < kWarp; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    if (base + lane >= m.size) fail(t, "lanes of the mask that the block does not have");
+    const Thread& other = *m.threads[base + lane];
+    if (other.wait == Wait::ended || (other.wait == Wait::warp && other.mask == mask && !same_site(other, t)))
+      fail(other, "the lanes are not together");
+    if (other.wait != Wait::warp || other.mask != mask) return t.fiber.pause();  // the last to come does the work
+    lanes[lane] = other.mine;
+  }
+  apply(lanes, context);
+  for (size_t lane = 0; lane < kWarp; ++lane)
+    if ((mask >> lane & 1) != 0) m.threads[base + lane]->wait = Wait::nothing;
+}
+
+void set_order(Order order) { machine().order = order; }
+
+}  // namespace trireme::emulation

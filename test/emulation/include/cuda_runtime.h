@@ -1,0 +1,296 @@
+// cuda_runtime.h for g++: CUDA's words, and the part of its library that kernels/cuda/ calls, done on the CPU. What threads do
+// together stands in grid.h; memory, streams and events in runtime.cpp.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "test/emulation/grid.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define CUDART_VERSION 13000
+
+// Places and vectors.
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+
+// Arithmetic.
+using std::isfinite;
+using std::isnan;
+template <class T>
+constexpr T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+constexpr T max(T a, T b) {
+  return a < b ? b : a;
+}
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
+inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __logf(float x) { return std::log(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __frcp_rn(float x) { return 1 / x; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(uint64_t{a} * b >> 32); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
+inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned long long>(x)); }
+inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
+template <class T>
+T __ldg(const T* at) {
+  return *at;
+}
+template <class T>
+T __ldcs(const T* at) {
+  return *at;
+}
+template <class T>
+void __stcs(T* at, T value) {
+  *at = value;
+}
+
+// Threads together.
+inline void __syncthreads(std::source_location at = std::source_location::current()) { trireme::emulation::sync_threads(at); }
+inline void __syncwarp(unsigned mask = ~0u, std::source_location at = std::source_location::current()) {
+  trireme::emulation::with_warp(
+      mask, "__syncwarp", nullptr, [](trireme::emulation::Lanes) {}, at);
+}
+namespace trireme::emulation {
+// Each lane gets the value of the lane that source(lane) names; its own where that is none of its group of `width`.
+template <class T, class Source>
+T shuffle(unsigned mask, T value, unsigned width, const char* op, Source source, Site at) {
+  T mine = value;
+  with_warp(
+      mask, op, &mine,
+      [&](Lanes lanes) {
+        T before[32];
+        for (unsigned lane = 0; lane < 32; ++lane)
+          if (lanes[lane] != nullptr) std::memcpy(&before[lane], lanes[lane], sizeof(T));
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          const unsigned from = source(lane);
+          if (lanes[lane] == nullptr || from / width != lane / width) continue;
+          if (lanes[from] == nullptr) throw GridError(std::string(op) + " reads a lane outside of its mask");
+          std::memcpy(lanes[lane], &before[from], sizeof(T));
+        }
+      },
+      at);
+  return mine;
+}
+}  // namespace trireme::emulation
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32, std::source_location at = std::source_location::current()) {
+  return trireme::emulation::shuffle(
+      mask, value, static_cast<unsigned>(width), "__shfl_xor_sync",
+      [&](unsigned lane) { return lane ^ static_cast<unsigned>(with); }, at);
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, std::source_location at = std::source_location::current()) {
+  return trireme::emulation::shuffle(
+      mask, value, static_cast<unsigned>(width), "__shfl_down_sync", [&](unsigned lane) { return lane + by; }, at);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, std::source_location at = std::source_location::current()) {
+  return trireme::emulation::shuffle(
+      mask, value, static_cast<unsigned>(width), "__shfl_up_sync", [&](unsigned lane) { return lane - by; }, at);
+}
+// Lanes may ask for different ones.
+template <class T>
+T __shfl_sync(unsigned mask, T value, int from, int width = 32, std::source_location at = std::source_location::current()) {
+  struct Asked {
+    T value;
+    unsigned from;
+  } mine{value, static_cast<unsigned>(from)};
+  trireme::emulation::with_warp(
+      mask, "__shfl_sync", &mine,
+      [&](trireme::emulation::Lanes lanes) {
+        T before[32];
+        for (unsigned lane = 0; lane < 32; ++lane)
+          if (lanes[lane] != nullptr) before[lane] = static_cast<Asked*>(lanes[lane])->value;
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          if (lanes[lane] == nullptr) continue;
+          auto& asked = *static_cast<Asked*>(lanes[lane]);
+          const unsigned w = static_cast<unsigned>(width), source = lane / w * w + asked.from % w;
+          if (lanes[source] == nullptr) throw trireme::emulation::GridError("__shfl_sync reads a lane outside of its mask");
+          asked.value = before[source];
+        }
+      },
+      at);
+  return mine.value;
+}
+inline unsigned __ballot_sync(unsigned mask, bool vote, std::source_location at = std::source_location::current()) {
+  unsigned mine = vote ? 1 : 0;
+  trireme::emulation::with_warp(
+      mask, "__ballot_sync", &mine,
+      [](trireme::emulation::Lanes lanes) {
+        unsigned all = 0;
+        for (unsigned lane = 0; lane < 32; ++lane)
+          if (lanes[lane] != nullptr && *static_cast<unsigned*>(lanes[lane]) != 0) all |= 1u << lane;
+        for (unsigned lane = 0; lane < 32; ++lane)
+          if (lanes[lane] != nullptr) *static_cast<unsigned*>(lanes[lane]) = all;
+      },
+      at);
+  return mine;
+}
+inline bool __any_sync(unsigned mask, bool vote, std::source_location at = std::source_location::current()) {
+  return __ballot_sync(mask, vote, at) != 0;
+}
+inline bool __all_sync(unsigned mask, bool vote, std::source_location at = std::source_location::current()) {
+  return __ballot_sync(mask, !vote, at) == 0;
+}
+[[noreturn]] inline void __trap() { throw trireme::emulation::GridError("a kernel gave up: __trap()"); }
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+
+// Threads run one at a time: nothing comes between.
+template <class T>
+T atomicAdd(T* at, std::type_identity_t<T> more) {
+  const T before = *at;
+  *at = static_cast<T>(before + more);
+  return before;
+}
+template <class T>
+T atomicMax(T* at, std::type_identity_t<T> other) {
+  const T before = *at;
+  *at = std::max(before, other);
+  return before;
+}
+template <class T>
+T atomicExch(T* at, std::type_identity_t<T> value) {
+  return std::exchange(*at, value);
+}
+template <class T>
+T atomicCAS(T* at, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
+  const T before = *at;
+  if (before == expected) *at = value;
+  return before;
+}
+
+// The library. Streams are threads; see runtime.cpp.
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
+using cudaStream_t = struct CUstream_st*;
+using cudaEvent_t = struct CUevent_st*;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEventDefault = 0;
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor, multiProcessorCount;
+  size_t totalGlobalMem, sharedMemPerBlockOptin;
+};
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaMalloc(void** memory, size_t bytes);
+template <class T>
+cudaError_t cudaMalloc(T** memory, size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void**>(memory), bytes);
+}
+cudaError_t cudaMallocManaged(void** memory, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMallocHost(void** memory, size_t bytes);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemset(void* memory, int value, size_t bytes);
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
+
+struct cudaLaunchAttribute {};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+
+namespace trireme::emulation {
+// Hands work over to a stream's thread; nullptr: all streams are waited for, then it is done here.
+cudaError_t in_stream(cudaStream_t stream, std::function<void()> work);
+void check_guards();  // GridError where something was written just before or behind memory of cudaMalloc
+}  // namespace trireme::emulation
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  const auto dims = [](dim3 d) { return trireme::emulation::Dims{d.x, d.y, d.z}; };
+  return trireme::emulation::in_stream(
+      config->stream, [kernel, grid = dims(config->gridDim), block = dims(config->blockDim), shared = config->dynamicSmemBytes,
+                       held = std::tuple<std::decay_t<Parameters>...>(arguments...)] {
+        trireme::emulation::run_grid(grid, block, shared, [&] { std::apply(kernel, held); });
+        trireme::emulation::check_guards();
+      });
+}

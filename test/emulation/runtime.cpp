@@ -1,0 +1,279 @@
+// The emulated CUDA library's memory, streams and events. A stream is a thread with a queue, so that what a program forgets to wait
+// for is missing here, too. Memory of the device begins as NaN and has guards at both ends.
+#include <cuda_runtime.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using trireme::emulation::GridError;
+
+constexpr size_t kGuard = 256;
+constexpr int kMultiprocessors = 4;
+constexpr std::byte kUnset{0xff}, kUntouched{0xa5};
+
+}  // namespace
+
+struct CUstream_st {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> queue;
+  uint64_t pushed = 0, done = 0;
+  bool closing = false;
+  std::thread thread;
+};
+struct CUevent_st {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0, reached = 0;  // how many records were handed over, and are done
+  Clock::time_point when;
+};
+
+namespace {
+
+struct Library {
+  std::mutex mutex;
+  std::map<std::byte*, size_t> memory;  // of cudaMalloc, without its guards
+  std::set<std::shared_ptr<CUstream_st>> streams;
+  cudaError_t last = cudaSuccess, sticky = cudaSuccess;
+  std::string problem;  // what the sticky error was
+};
+Library& library() {
+  static Library one;
+  return one;
+}
+
+cudaError_t told(cudaError_t error) {
+  const std::lock_guard lock(library().mutex);
+  if (library().sticky != cudaSuccess) error = library().sticky;
+  if (error != cudaSuccess) library().last = error;
+  return error;
+}
+
+void attempt(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(library().mutex);
+    if (library().sticky == cudaSuccess) library().problem = error.what();
+    library().sticky = cudaErrorLaunchFailure;
+  }
+}
+
+void execute(cudaStream_t stream) {
+  std::unique_lock lock(stream->mutex);
+  for (;;) {
+    stream->changed.wait(lock, [&] { return stream->closing || !stream->queue.empty(); });
+    if (stream->queue.empty()) return;
+    const std::function<void()> work = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    lock.unlock();
+    attempt(work);
+    lock.lock();
+    ++stream->done;
+    stream->changed.notify_all();
+  }
+}
+
+void wait_for(cudaStream_t stream) {
+  std::unique_lock lock(stream->mutex);
+  stream->changed.wait(lock, [&, all = stream->pushed] { return stream->done >= all; });
+}
+
+}  // namespace
+
+namespace trireme::emulation {
+
+cudaError_t in_stream(cudaStream_t stream, std::function<void()> work) {
+  if (stream == nullptr) {
+    if (const cudaError_t error = cudaDeviceSynchronize(); error != cudaSuccess) return error;
+    attempt(work);
+  } else {
+    const std::lock_guard lock(stream->mutex);
+    stream->queue.push_back(std::move(work));
+    ++stream->pushed;
+    stream->changed.notify_all();
+  }
+  return told(cudaSuccess);
+}
+
+void check_guards() {
+  const std::lock_guard lock(library().mutex);
+  for (const auto& [memory, bytes] : library().memory)
+    for (size_t i = 0; i < kGuard; ++i)
+      if (memory[bytes + i] != kUntouched || *(memory - 1 - i) != kUntouched)
+        throw GridError("a write outside of " + std::to_string(bytes) + " bytes of device memory, " + std::to_string(i) +
+                        (memory[bytes + i] != kUntouched ? " behind" : " in front"));
+}
+
+}  // namespace trireme::emulation
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorNotReady:
+      return "device not ready";
+    case cudaErrorLaunchFailure:
+      return library().problem.c_str();
+    default:
+      return "invalid argument";
+  }
+}
+cudaError_t cudaGetLastError() {
+  const std::lock_guard lock(library().mutex);
+  return library().sticky != cudaSuccess ? library().sticky : std::exchange(library().last, cudaSuccess);
+}
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) { return told(device == 0 ? cudaSuccess : cudaErrorInvalidValue); }
+cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = kMultiprocessors, cudaSuccess; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {.name = "emulated GPU",
+                 .major = 9,
+                 .minor = 0,
+                 .multiProcessorCount = kMultiprocessors,
+                 .totalGlobalMem = size_t{4} << 30,
+                 .sharedMemPerBlockOptin = trireme::emulation::kMostShared};
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  std::set<std::shared_ptr<CUstream_st>> streams;
+  {
+    const std::lock_guard lock(library().mutex);
+    streams = library().streams;
+  }
+  for (const auto& stream : streams) wait_for(stream.get());
+  return told(cudaSuccess);
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  const size_t all = (bytes + 2 * kGuard + 255) / 256 * 256;
+  auto* begin = static_cast<std::byte*>(std::aligned_alloc(256, all));
+  if (begin == nullptr) return told(cudaErrorMemoryAllocation);
+  std::memset(begin, static_cast<int>(kUntouched), all);
+  std::memset(begin + kGuard, static_cast<int>(kUnset), bytes);
+  const std::lock_guard lock(library().mutex);
+  library().memory[begin + kGuard] = bytes;
+  *memory = begin + kGuard;
+  return cudaSuccess;
+}
+cudaError_t cudaMallocManaged(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
+cudaError_t cudaFree(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
+  cudaDeviceSynchronize();
+  const std::lock_guard lock(library().mutex);
+  if (library().memory.erase(static_cast<std::byte*>(memory)) == 0) return cudaErrorInvalidValue;
+  std::free(static_cast<std::byte*>(memory) - kGuard);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return told(*memory != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFreeHost(void* memory) { return std::free(memory), cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) { return *free = *total = size_t{4} << 30, cudaSuccess; }
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  return trireme::emulation::in_stream(stream, [=] { std::memmove(to, from, bytes); });
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+}
+cudaError_t cudaMemset(void* memory, int value, size_t bytes) { return cudaMemsetAsync(memory, value, bytes, nullptr); }
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  return trireme::emulation::in_stream(stream, [=] { std::memset(memory, value, bytes); });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const auto made = std::make_shared<CUstream_st>();
+  made->thread = std::thread(execute, made.get());
+  const std::lock_guard lock(library().mutex);
+  library().streams.insert(made);
+  *stream = made.get();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -5, cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  std::shared_ptr<CUstream_st> last;  // but for those who wait for it just now
+  {
+    const std::lock_guard lock(library().mutex);
+    for (const auto& each : library().streams)
+      if (each.get() == stream) last = each;
+    library().streams.erase(last);
+  }
+  {
+    const std::lock_guard lock(stream->mutex);
+    stream->closing = true;
+    stream->changed.notify_all();
+  }
+  stream->thread.join();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream == nullptr) return cudaDeviceSynchronize();
+  wait_for(stream);
+  return told(cudaSuccess);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new CUevent_st, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  cudaDeviceSynchronize();
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  uint64_t number = 0;
+  {
+    const std::lock_guard lock(event->mutex);
+    number = ++event->recorded;
+  }
+  return trireme::emulation::in_stream(stream, [event, number] {
+    const std::lock_guard lock(event->mutex);
+    event->reached = std::max(event->reached, number);
+    event->when = Clock::now();
+    event->changed.notify_all();
+  });
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  std::unique_lock lock(event->mutex);
+  event->changed.wait(lock, [&, last = event->recorded] { return event->reached >= last; });
+  lock.unlock();
+  return told(cudaSuccess);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  std::unique_lock lock(event->mutex);
+  const uint64_t last = event->recorded;
+  lock.unlock();
+  return trireme::emulation::in_stream(stream, [event, last] {
+    std::unique_lock inner(event->mutex);
+    event->changed.wait(inner, [&] { return event->reached >= last; });
+  });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(event->mutex);
+  return event->reached >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  *ms = std::chrono::duration<float, std::milli>(end->when - begin->when).count();
+  return cudaSuccess;
+}

@@ -1,0 +1,18 @@
+// Where the ops under test run: one program tests the CPU's, another the same tests on CUDA. See test/places/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/tensor.h"
+
+namespace trireme {
+
+Place tested_place();
+// Zeros, exactly as many as asked for, that the host reaches, too.
+std::byte* take_memory(int64_t bytes);
+void give_memory(std::byte* memory) noexcept;
+// Before the host looks at such memory: what was started is done.
+void settle();
+
+}  // namespace trireme
