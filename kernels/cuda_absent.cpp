@@ -25,6 +25,7 @@ CudaFacts cuda_facts() { return {.verdict = "built without CUDA"}; }
 
 CudaLane* open_cuda_lane(Ledger&) { refuse(); }
 void close_cuda_lane(CudaLane*) noexcept {}
+int64_t scratch_bytes(const CudaLane&) { return 0; }
 uint64_t record_moment(CudaLane&) { refuse(); }
 void wait_for_moment(CudaLane&, CudaLane&, uint64_t) { refuse(); }
 void finish_lane(CudaLane&) { refuse(); }

@@ -14,6 +14,7 @@ class Ledger;
 struct CudaLane;
 CudaLane* open_cuda_lane(Ledger& ledger);
 void close_cuda_lane(CudaLane* lane) noexcept;
+int64_t scratch_bytes(const CudaLane& lane);
 
 // A moment of `lane`: all that it was handed before. Moments count up from 1.
 uint64_t record_moment(CudaLane& lane);

@@ -95,6 +95,13 @@ Stream& Device::side_lane(size_t number) {
   return *side.stream;
 }
 
+int64_t Device::workspace_bytes() const {
+  int64_t bytes = workspace_.bytes() + comm_workspace_.bytes();
+  for (const OwnCudaLane* lane : {&cuda_lane_, &side_lanes_[0].cuda_lane})
+    if (*lane) bytes += scratch_bytes(**lane);
+  return bytes;
+}
+
 int Device::threads() const { return omp_get_max_threads(); }
 
 void Device::measure(bool on) {

@@ -76,7 +76,7 @@ class Device {
   static constexpr size_t kPipes = 4;
   Stream& pipe(size_t number) { return side_lane(1 + number); }
   Ledger& ledger() { return ledger_; }
-  int64_t workspace_bytes() const { return workspace_.bytes() + comm_workspace_.bytes(); }
+  int64_t workspace_bytes() const;  // scratch memory of the compute and the communication lane
   // What ran on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally() { return tally_; }
   Tally& comm_tally() { return comm_tally_; }

@@ -118,6 +118,15 @@ void launch(const Comm&, const Cpu&, const Broadcast&);
 void launch(const Comm&, const Cpu&, const Send&);
 void launch(const Comm&, const Cpu&, const Receive&);
 
+// Of several ranks by NCCL; what a rank alone does, in a build without it.
+void launch(const Comm&, const Cuda&, const TreeEnter&);
+void launch(const Comm&, const Cuda&, const AllReduce&);
+void launch(const Comm&, const Cuda&, const ReduceScatter&);
+void launch(const Comm&, const Cuda&, const AllGather&);
+void launch(const Comm&, const Cuda&, const Broadcast&);
+void launch(const Comm&, const Cuda&, const Send&);
+void launch(const Comm&, const Cuda&, const Receive&);
+
 // The door of collectives. Counted under "all_reduce dp": calls, and as bytes what this rank sends. The Comm outlives the work.
 template <class Op>
 void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at = std::source_location::current()) {
@@ -129,6 +138,10 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
       count(tally, (std::string(Op::name) + " " + comm.axis()).c_str(), op, op.sent(comm), seconds);
   };
   if (stream.place() == Place::none) return counted(stream.tally(), 0);
+  if (stream.place() == Place::cuda) {
+    launch(comm, stream.cuda(), op);
+    return counted(stream.tally(), 0);
+  }
   stream.execute([&comm, op, counted, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane()] {
     if (lane != nullptr) lane->dawdle();
     const auto begin = std::chrono::steady_clock::now();

@@ -20,7 +20,7 @@ class HeldOut {
       : config_(config), corpus_(corpus), rows_(rows), count_(count), ids_(static_cast<size_t>(4 * size())) {}
 
   // Sequences [pass * rows, (pass + 1) * rows); rows that only fill the batch up have no targets.
-  Microbatch read(int64_t pass) {
+  Batch read(int64_t pass) {
     const int64_t context = corpus_.context();
     int32_t* field[4];  // tokens, targets, positions, document_start
     for (int i = 0; i < 4; ++i) field[i] = ids_.data() + i * size();
@@ -31,8 +31,7 @@ class HeldOut {
       if (pass * rows_ + row >= count_) std::fill_n(field[1] + at, context, -1);
     }
     const auto tensor = [&](int i) { return Tensor(field[i], Dtype::i32, Place::cpu, {rows_, context}); };
-    return microbatch({.tokens = tensor(0), .targets = tensor(1), .positions = tensor(2), .document_start = tensor(3), .valid = 0},
-                      0, rows_);
+    return {.tokens = tensor(0), .targets = tensor(1), .positions = tensor(2), .document_start = tensor(3), .valid = 0};
   }
   int64_t valid() const {
     const auto targets = ids_.begin() + size();
@@ -67,7 +66,8 @@ Evaluation evaluate(Run& r, const Corpus& corpus, int64_t sequences) {
   for (size_t i = 0; i < actions.size(); ++i) {
     const Action& a = actions[i];
     const auto pass = static_cast<size_t>(replica + a.microbatch * replicas);
-    const Microbatch batch = held_out.read(static_cast<int64_t>(pass));
+    compute.finish();  // the pass before may still be copied from the memory that the next is read into
+    const Microbatch batch = microbatch(r.on_device(held_out.read(static_cast<int64_t>(pass))), 0, shape.rows);
     const Seat seat = r.pipeline.seat(a);
     r.pipeline.before(i);
     r.stage.forward(compute, batch, r.passing, seat);
@@ -75,7 +75,7 @@ Evaluation evaluate(Run& r, const Corpus& corpus, int64_t sequences) {
     if (!r.stage.piece(a.chunk).last) continue;
     run(compute, Fill{.x = r.loss});
     r.stage.evaluate(compute, batch, {.total = r.loss}, seat);
-    losses[pass] = static_cast<double>(*r.loss.as<float>());
+    losses[pass] = static_cast<double>(read_number(compute, r.loss));
     seen[pass] = static_cast<double>(held_out.valid());
   }
   for (const Comm* comm : {&r.mesh.dp(), &r.mesh.pp()}) losses = sum(*comm, losses), seen = sum(*comm, seen);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/copy.h"
 #include "kernels/ops/fill.h"
 #include "parallel/collectives.h"
 #include "train/lr.h"
@@ -83,6 +84,8 @@ Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaS
       loss(arenas.optimizer.take(Dtype::f32, {1})) {
   const int64_t levels = stage.shape().holding.tree_levels;
   if (levels > 0) loss_tree = arenas.optimizer.take(Dtype::f32, {levels, 1});
+  if (device.place() == Place::cuda)
+    batch_.emplace(device, 4 * config.train.batch / mesh.replicas() * config.model.context * bytes_of(Dtype::i32), "a batch");
   passing.read = [this](size_t unit) { traffic.read(unit); };
   passing.write = [this](size_t unit) {
     traffic.write(unit);
@@ -108,6 +111,26 @@ const std::vector<Action>& Run::actions(int64_t microbatches) {
   PipelineShape shape = pipeline_shape(config, mesh.replicas());
   shape.microbatches = microbatches;
   return list = make_schedule(config.parallel.stage_schedule(), shape, mesh.pp().rank());
+}
+
+Batch Run::on_device(const Batch& batch) {
+  if (!batch_) return batch;
+  Batch there = batch;
+  std::byte* at = batch_->data();
+  for (Tensor Batch::*field : {&Batch::tokens, &Batch::targets, &Batch::positions, &Batch::document_start}) {
+    const Tensor& from = batch.*field;
+    there.*field = Tensor(at, Dtype::i32, Place::cuda, {from.dim(0), from.dim(1)});
+    copy(device.compute(), there.*field, from);
+    at += from.bytes();
+  }
+  return there;
+}
+
+float read_number(Stream& stream, const Tensor& x) {
+  float value = 0;
+  copy(stream, Tensor(&value, Dtype::f32, stream.place() == Place::none ? Place::none : Place::cpu, {1}), x);
+  stream.finish();
+  return value;
 }
 
 Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
@@ -141,7 +164,8 @@ void run_action(Run& r, const Action& a, const Microbatch& batch, const LossSum&
 
 }  // namespace
 
-StepResult train_step(Run& r, const Batch& batch, int64_t step) {
+StepResult train_step(Run& r, const Batch& of_host, int64_t step) {
+  const Batch batch = r.on_device(of_host);
   Stream& compute = r.device.compute();
   const int64_t rows = r.stage.shape().rows, microbatches = batch.tokens.dim(0) / rows;
   const LossSum loss{.total = r.loss, .scale = 1.0f / static_cast<float>(batch.valid)};
@@ -162,7 +186,7 @@ StepResult train_step(Run& r, const Batch& batch, int64_t step) {
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // the last stage's: it is 0 elsewhere
   r.optimizer.update(compute, lr, step + 1);
   if (r.device.place() == Place::none) return {};
-  return {.loss = *r.loss.as<float>(), .grad_norm = std::sqrt(*r.optimizer.squared_norm().as<float>()), .lr = lr};
+  return {.loss = read_number(compute, r.loss), .grad_norm = std::sqrt(read_number(compute, r.optimizer.squared_norm())), .lr = lr};
 }
 
 }  // namespace trireme

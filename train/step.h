@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "data/loader.h"
@@ -31,6 +32,10 @@ struct Run {
   UnitTraffic traffic;
   Pipeline pipeline;
   Optimizer optimizer;
+  // The batch where the step is computed: itself on Place::cpu, else a copy, for which the host's stays as it is until the compute
+  // lane is through.
+  Batch on_device(const Batch& batch);
+
   Tensor loss;       // [1] f32: the step's mean loss
   Tensor loss_tree;  // [levels, 1] f32, with invariant numerics: `loss` is then of one microbatch at first
 
@@ -43,7 +48,8 @@ struct Run {
   void complete(size_t unit);
 
   std::map<int64_t, std::vector<Action>> actions_;
-  Event loss_cleared_;  // the loss of the microbatch before has entered the tree
+  std::optional<Buffer> batch_;  // on a GPU: four tensors of a replica's ids
+  Event loss_cleared_;           // the loss of the microbatch before has entered the tree
 };
 
 // Microbatches of one replica in a step, and the shape of the pipeline that they pass.
@@ -57,6 +63,9 @@ struct StepResult {
 
 // Rows [first, first + rows) of a batch, flat.
 Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows);
+
+// The one f32 of `x`, when the stream is through. 0 on Place::none.
+float read_number(Stream& stream, const Tensor& x);
 
 // Step number `step`, counted from 0. On Place::none the result is zero.
 StepResult train_step(Run& run, const Batch& batch, int64_t step);

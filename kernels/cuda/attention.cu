@@ -97,11 +97,12 @@ __global__ void forward(T* out, float* lse, const T* q, const T* k, const T* v, 
     const int64_t t = first + at.first + r;
     top[r] = -INFINITY, seen[r] = t <= last ? s.first_seen(b, t) : s.keys, place[r] = t <= last ? s.place(t) : -1;
   }
-  for (int64_t tile = begin / kTile * kTile; tile <= s.place(last); tile += kTile) {
+  for (int64_t tile = begin / kTile * kTile; tile <= s.place(last); tile += kTile) {  // warps without a row only load
     __syncthreads();
     load_tile(keys, k, b, tile, s.keys, shared, s.shared, s.size);
     load_tile(values, v, b, tile, s.keys, shared, s.shared, s.size);
     __syncthreads();
+    if (first + at.first > last) continue;
     float score[kRows];
     dots(score, queries, keys, at, s.size);
     for (int r = 0; r < kRows; ++r) {
@@ -161,6 +162,7 @@ __global__ void backward_queries(Backward<T> op, Shape s) {
     load_tile(keys, op.k, b, tile, s.keys, shared, s.shared, s.size);
     load_tile(values, op.v, b, tile, s.keys, shared, s.shared, s.size);
     __syncthreads();
+    if (first + at.first > last) continue;
     float score[kRows], dscore[kRows];
     dots(score, queries, keys, at, s.size);
     dots(dscore, douts, values, at, s.size);
@@ -193,6 +195,7 @@ __global__ void backward_keys(Backward<T> op, Shape s) {
       load_tile(queries, op.q, b, tile, s.queries, h, s.heads, s.size);
       load_tile(douts, op.dout, b, tile, s.queries, h, s.heads, s.size);
       __syncthreads();
+      if (first + at.first > last) continue;
       const int64_t t = tile + at.lane, i = (b * s.heads + h) * s.queries + t, seen = t < s.queries ? s.first_seen(b, t) : s.keys;
       float score[kRows], dscore[kRows];
       dots(score, keys, queries, at, s.size);

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-constexpr int kRowThreads = 512;
+constexpr int kMostThreads = 512;
 constexpr float kLowest = -3.402823466e38f;
 
 struct Partial {
@@ -108,23 +108,27 @@ __global__ void backward(T* dlogits, const float* logits, const float* lse, cons
   }
 }
 
-Grid rows_grid(int64_t rows, int64_t shared) { return {.blocks = rows, .threads = kRowThreads, .shared = shared}; }
+// A thread for every fourth class, up to kMostThreads.
+Grid rows_grid(const Tensor& logits, int64_t shared) {
+  const int64_t threads = (logits.cols() / 4 + 31) / 32 * 32;
+  return {.blocks = logits.rows(), .threads = static_cast<int>(std::clamp<int64_t>(threads, 32, kMostThreads)), .shared = shared};
+}
 
 }  // namespace
 
 void launch(const Cuda& cuda, const CrossEntropyForward& op) {
-  start(cuda, rows_grid(op.logits.rows(), sizeof(Partial)), forward, op.loss.as<float>(), op.lse.as<float>(), op.logits.as<float>(),
+  start(cuda, rows_grid(op.logits, sizeof(Partial)), forward, op.loss.as<float>(), op.lse.as<float>(), op.logits.as<float>(),
         op.targets.as<int32_t>(), op.logits.cols(), op.z_loss);
 }
 
 void launch(const Cuda& cuda, const ShardTop& op) {
-  start(cuda, rows_grid(op.logits.rows(), sizeof(float[32])), shard_top, op.top.as<float>(), op.logits.as<float>(),
-        op.logits.cols(), op.valid, op.join);
+  start(cuda, rows_grid(op.logits, sizeof(float[32])), shard_top, op.top.as<float>(), op.logits.as<float>(), op.logits.cols(),
+        op.valid, op.join);
 }
 
 void launch(const Cuda& cuda, const ShardSums& op) {
   float* sums = op.sums.as<float>();
-  start(cuda, rows_grid(op.logits.rows(), sizeof(float[32])), shard_sums, sums, sums + op.logits.rows(), op.logits.as<float>(),
+  start(cuda, rows_grid(op.logits, sizeof(float[32])), shard_sums, sums, sums + op.logits.rows(), op.logits.as<float>(),
         op.top.as<float>(), op.targets.as<int32_t>(), op.logits.cols(), op.first, op.valid);
 }
 
@@ -142,7 +146,7 @@ void launch(const Cuda& cuda, const CrossEntropyBackward& op) {
                         .scale = op.scale};
   with_dtype(op.dlogits.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    start(cuda, rows_grid(op.logits.rows(), 0), backward<T>, op.dlogits.as<T>(), op.logits.as<float>(), op.lse.as<float>(),
+    start(cuda, rows_grid(op.logits, 0), backward<T>, op.dlogits.as<T>(), op.logits.as<float>(), op.lse.as<float>(),
           op.targets.as<int32_t>(), row);
   });
 }

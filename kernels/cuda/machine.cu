@@ -34,6 +34,8 @@ void close_cuda_lane(CudaLane* lane) noexcept {
   lane->ledger->release(lane->scratch, lane->scratch_bytes);
 }
 
+int64_t scratch_bytes(const CudaLane& lane) { return lane.scratch_bytes; }
+
 uint64_t record_moment(CudaLane& lane) {
   ok(cudaEventRecord(lane.events[++lane.moments % lane.events.size()], lane.stream));
   return lane.moments;

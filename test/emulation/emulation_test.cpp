@@ -99,7 +99,7 @@ TEST_CASE("divergent barriers and shuffles are found, with the threads and lines
   CHECK_THROWS_WITH(go(one_leaves, 1, 2, 0), ContainsSubstring("lanes of the mask that the block does not have"));
 }
 
-TEST_CASE("writes beyond device memory and shared memory are found") {
+TEST_CASE("writes beyond device memory and shared memory are found", "[unsanitized]") {
   const Floats y(10);
   go(write_at, 1, 1, 0, static_cast<float*>(y), 9);
   for (const int i : {10, -1, 73, -64}) {

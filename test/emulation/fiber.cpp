@@ -9,6 +9,7 @@
 extern "C" {
 [[gnu::weak]] void __sanitizer_start_switch_fiber(void** shadow, const void* stack, size_t bytes);
 [[gnu::weak]] void __sanitizer_finish_switch_fiber(void* shadow, const void** stack, size_t* bytes);
+[[gnu::weak]] void __asan_poison_memory_region(const volatile void* memory, size_t bytes);
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* memory, size_t bytes);
 }
 
@@ -45,6 +46,17 @@ constexpr size_t kPage = 4096, kStack = 256 << 10;  // touched as far as it is u
 
 }  // namespace
 
+bool forbid(const void* memory, size_t bytes) {
+  if (__asan_poison_memory_region == nullptr) return false;
+  __asan_poison_memory_region(memory, bytes);
+  return true;
+}
+bool allow(const void* memory, size_t bytes) {
+  if (__asan_unpoison_memory_region == nullptr) return false;
+  __asan_unpoison_memory_region(memory, bytes);
+  return true;
+}
+
 Fiber::Fiber() {
   void* memory = mmap(nullptr, kPage + kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -56,7 +68,7 @@ Fiber::~Fiber() { munmap(memory_, kPage + kStack); }
 
 void Fiber::begin(void (*work)(void*), void* argument) {
   work_ = work, argument_ = argument, ended_ = false;
-  if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(memory_ + kPage, kStack);
+  allow(memory_ + kPage, kStack);
   // As trireme_switch_stack leaves a stack: six registers, of which rbx becomes enter's argument, and where to go. A function that
   // begins finds its stack 8 bytes off a multiple of 16, and there where it returns to: nowhere.
   auto* top = reinterpret_cast<uint64_t*>(memory_ + kPage + kStack);

@@ -5,6 +5,10 @@
 
 namespace trireme::emulation {
 
+// Under the address sanitizer: nobody may touch these bytes from here on, or may again. Else nothing, and false.
+bool forbid(const void* memory, size_t bytes);
+bool allow(const void* memory, size_t bytes);
+
 class Fiber {
  public:
   Fiber();

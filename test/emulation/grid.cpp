@@ -44,7 +44,8 @@ struct Machine {
   std::mutex mutex;  // one grid at a time
   std::vector<std::unique_ptr<Thread>> threads;
   std::unique_ptr<std::byte, FreeDeleter> shared;
-  size_t size = 0;  // threads of the block
+  size_t shared_bytes = 0;  // with its guard
+  size_t size = 0;          // threads of the block
   size_t current = 0;
   const std::function<void()>* work = nullptr;
   std::string problem;
@@ -181,14 +182,18 @@ void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<vo
   m.size = block.count(), m.work = &thread, m.problem.clear();
   while (m.threads.size() < m.size) m.threads.push_back(std::make_unique<Thread>());
   const size_t bytes = (shared_bytes + kGuard + 127) / 128 * 128;
+  allow(m.shared.get(), m.shared_bytes);
+  m.shared_bytes = bytes;
   m.shared.reset(static_cast<std::byte*>(std::aligned_alloc(128, bytes)));
   blockDim = block, gridDim = grid;
   for (const size_t i : in_order(m, grid.count())) {
     const auto n = static_cast<unsigned>(i);
     blockIdx = {n % grid.x, n / grid.x % grid.y, n / grid.x / grid.y};
+    allow(m.shared.get(), bytes);
     std::memset(m.shared.get(), static_cast<int>(kUnset), bytes);
+    const bool forbidden = forbid(m.shared.get() + shared_bytes, bytes - shared_bytes);
     run_block(m);
-    if (m.problem.empty() &&
+    if (m.problem.empty() && !forbidden &&
         !std::all_of(m.shared.get() + shared_bytes, m.shared.get() + bytes, [](std::byte b) { return b == kUnset; }))
       m.problem = "a write beyond the " + std::to_string(shared_bytes) + " bytes of shared memory";
     if (!m.problem.empty())

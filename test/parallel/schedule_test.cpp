@@ -90,7 +90,7 @@ std::string path_of(const Picture& picture) { return std::string(TRIREME_SOURCE 
 
 }  // namespace
 
-TEST_CASE("a stage computes each action of each microbatch once, forward before backward") {
+TEST_CASE("a stage computes each action of each microbatch once, forward before backward", "[unsanitized]") {
   for_each_shape([](Schedule schedule, const PipelineShape& shape) {
     for (const auto& actions : all_stages(schedule, shape)) {
       std::map<std::pair<int64_t, int64_t>, std::vector<ActionKind>> done;
@@ -108,7 +108,7 @@ TEST_CASE("a stage computes each action of each microbatch once, forward before 
   });
 }
 
-TEST_CASE("no schedule waits forever, and its bubble is the formula's") {
+TEST_CASE("no schedule waits forever, and its bubble is the formula's", "[unsanitized]") {
   int64_t shapes = 0;
   for_each_shape([&](Schedule schedule, const PipelineShape& shape) {
     for (const ActionTimes& times : {ActionTimes{}, ActionTimes{.forward = 1, .backward_input = 1.25, .backward_weight = 0.875}}) {
@@ -132,7 +132,7 @@ TEST_CASE("the zero-bubble schedule idles less than 1f1b") {
     }
 }
 
-TEST_CASE("messages between two stages are taken in the order in which they are sent") {
+TEST_CASE("messages between two stages are taken in the order in which they are sent", "[unsanitized]") {
   for_each_shape([](Schedule schedule, const PipelineShape& shape) {
     const auto stages = all_stages(schedule, shape);
     for (const bool forward : {true, false})
@@ -164,7 +164,7 @@ TEST_CASE("an evaluation passes each microbatch through each piece once, on the 
         }
 }
 
-TEST_CASE("a stage holds as many activations as theory says, each in a slot of its own") {
+TEST_CASE("a stage holds as many activations as theory says, each in a slot of its own", "[unsanitized]") {
   for_each_shape([](Schedule schedule, const PipelineShape& shape) {
     for (int64_t s = 0; s < shape.stages; ++s) {
       const auto actions = make_schedule(schedule, shape, s);
