@@ -128,12 +128,13 @@ void Device::watch_lanes() {
 }
 
 Device open_device(const KernelsConfig& config, int core_sharers) {
-  if (config.device == DeviceChoice::cuda)
+  const bool cuda = config.device == DeviceChoice::cuda;
+  if (cuda && !cuda_facts().kernel_ran)
     throw ConfigError(text("kernels.device = cuda: ", cuda_facts().verdict, "; set kernels.device to cpu or auto"));
   CpuFacts facts = read_cpu_facts();
   const int64_t threads = config.threads > 0 ? config.threads : std::max(1, facts.cores / std::max(1, core_sharers));
   omp_set_num_threads(static_cast<int>(threads));
-  return Device(Place::cpu, std::move(facts));
+  return Device(cuda ? Place::cuda : Place::cpu, std::move(facts));
 }
 
 }  // namespace trireme

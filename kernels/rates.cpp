@@ -45,9 +45,10 @@ double best_time(Device& device, Dtype dtype, const ProductShape& s, double leas
                        .accumulate = s.accumulate};
   for (const Tensor& t : {a, b}) run(stream, Fill{.x = t, .value = 0.37f});
   run(stream, product);
+  stream.finish();
   double best = std::numeric_limits<double>::infinity(), total = 0;
   for (int runs = 0; runs < 3 || total < least_seconds; ++runs) {
-    const double time = seconds([&] { run(stream, product); });
+    const double time = seconds([&] { run(stream, product), stream.finish(); });
     best = std::min(best, time), total += time;
   }
   return best;

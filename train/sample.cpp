@@ -44,7 +44,9 @@ ExitCode run_sample(const SampleOptions& options) {
   if (tokenizer->vocab_size() > config.model.vocab)
     throw DataError(text(config.data.tokenizer, ": has ", tokenizer->vocab_size(), " entries, the model ", config.model.vocab));
 
-  Device device = open_device(config.kernels, 1);
+  KernelsConfig kernels = config.kernels;
+  kernels.device = DeviceChoice::cpu;  // wherever it was trained
+  Device device = open_device(kernels, 1);
   Stream& compute = device.compute();
   const Dtype dtype = dtype_of(config.kernels.dtype);
   Arenas arenas(device, decoder_sizes(config.model, dtype));

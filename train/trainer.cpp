@@ -10,9 +10,11 @@
 
 #include "checkpoint/checkpoints.h"
 #include "data/tokenizer.h"
+#include "kernels/cuda_facts.h"
 #include "parallel/agree.h"
 #include "parallel/mesh.h"
 #include "train/evaluate.h"
+#include "train/host_state.h"
 #include "train/log.h"
 #include "train/plan.h"
 #include "train/replace_file.h"
@@ -50,10 +52,14 @@ struct Session {
 };
 
 // `once`: each part of the state on one rank alone, for a save; else all that this rank holds.
-CheckpointState state_of(const RunConfig& config, const Run& run, int64_t step, bool once) {
-  const int64_t sequences = step * config.train.batch;
+HostState host_state(Run& run, bool once) {
   const bool another_has_it = once && run.mesh.replica() > 0 && run.buckets.parts() == 1;
-  return {.shards = another_has_it ? std::vector<NamedShard>{} : run.optimizer.shards(once),
+  return {run.device.compute(), another_has_it ? std::vector<NamedShard>{} : run.optimizer.shards(once)};
+}
+
+CheckpointState state_of(const RunConfig& config, const HostState& host, int64_t step) {
+  const int64_t sequences = step * config.train.batch;
+  return {.shards = host.shards(),
           .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
           .config = to_yaml(config)};
 }
@@ -97,7 +103,9 @@ void evaluate_now(Session& s, int64_t step) {
 // A save that fails is told and training goes on: the previous checkpoint is intact. The last one must succeed.
 void save_now(Session& s, int64_t step, bool last) {
   try {
-    const SaveResult saved = s.checkpoints.save(step, state_of(s.config, s.run, step, true));
+    HostState host = host_state(s.run, true);
+    host.fetch();
+    const SaveResult saved = s.checkpoints.save(step, state_of(s.config, host, step));
     if (!s.log) return;
     for (const std::string& warning : s.checkpoints.take_warnings()) s.log->note(warning);
     s.log->saved(step, saved.bytes, saved.seconds);
@@ -139,6 +147,7 @@ ExitCode loop(Session& s, int64_t& step) {
 }
 
 void check_fit(const RunConfig& config, const Plan& plan, const Device& device, int ranks_on_node) {
+  if (device.place() == Place::cuda) return;  // a GPU that is too small refuses the memory itself
   const int64_t needed = plan.sizes.total() * ranks_on_node;
   if (needed <= device.cpu().memory_bytes) return;
   throw ConfigError(text("this run needs ", human_bytes(static_cast<double>(needed)), " but the machine has ",
@@ -159,7 +168,8 @@ Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& path
 
 // Weights, moments and step from a checkpoint, or fresh ones. Returns the finished steps.
 int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume) {
-  CheckpointState state = state_of(config, run, 0, false);
+  HostState host = host_state(run, false);
+  CheckpointState state = state_of(config, host, 0);
   std::optional<int64_t> step;
   if (resume.from == "auto")
     step = checkpoints.restore(state);
@@ -175,6 +185,7 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
     return 0;
   }
   for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) tell(line);
+  host.store();
   run.optimizer.refresh(compute);
   return *step;
 }
@@ -182,8 +193,11 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
 void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const Device& device, const Corpus& corpus, double peak,
               int64_t step, RunLog& log) {
   const std::string parameters = human_count(static_cast<double>(plan.parameters));
-  const std::string place = device.cpu().name + ", " + std::to_string(device.threads()) + " threads, " +
-                            std::string(name_of(config.kernels.dtype)) + ", bf16 products: " + device.cpu().bf16_path();
+  const std::string dtype(name_of(config.kernels.dtype));
+  const std::string place = device.place() == Place::cuda
+                                ? cuda_facts().device + ", " + dtype
+                                : device.cpu().name + ", " + std::to_string(device.threads()) + " threads, " + dtype +
+                                      ", bf16 products: " + device.cpu().bf16_path();
   const std::string memory = human_bytes(static_cast<double>(plan.sizes.total()));
   const std::string data =
       human_count(static_cast<double>(corpus.tokens())) + " tokens in " + std::to_string(corpus.samples()) + " samples";
@@ -208,6 +222,9 @@ using Failed = std::function<void(const std::exception&)>;
 // The table of contents: who am I, what do I hold, where is the data, what was saved, and on with it.
 ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& resume, Where& where, const Failed& failed) {
   watch_signals();
+  if (config.kernels.device == DeviceChoice::cuda && world.size() > 1)
+    throw ConfigError(
+        "kernels.device = cuda: several ranks on GPUs are not built yet; start one rank, or set kernels.device to cpu");
   Device device = open_device(config.kernels, world.core_sharers());
   const Mesh mesh(world, config.parallel);
   const Plan plan = make_plan(config, mesh);

@@ -1,25 +1,13 @@
 // Attention of any dtype and head size in f32 arithmetic, without tensor cores. A block has 32 queries (or, for dk and dv, 32 keys)
 // of one head and walks the tiles of 32 keys (queries) that they see; a warp has 4 of its rows, a lane one of the tile's.
 // Deterministic: every sum has one owner.
-#include "kernels/cuda/tile.cuh"
-#include "kernels/ops/attention.h"
+#include "kernels/cuda/attention.cuh"
 
 namespace trireme {
 namespace {
 
 constexpr int kTile = 32, kWarps = 8, kRows = kTile / kWarps;  // rows of a warp
 constexpr int kMostSize = 256, kColumns = kMostSize / 32;      // of a lane
-
-struct Shape {
-  int64_t queries, keys, heads, shared, size, window;  // T, S, H, K, D
-  float scale;
-  const int32_t* document_start;  // [B, T]
-  __device__ int64_t place(int64_t t) const { return t + keys - queries; }
-  __device__ int64_t first_seen(int64_t b, int64_t t) const {
-    const int64_t first = document_start != nullptr ? document_start[b * queries + t] : 0;
-    return window > 0 ? max(first, place(t) - window + 1) : first;
-  }
-};
 
 // Tiles of rows of up to kMostSize columns in f32, each row one longer: lanes that read a column meet no bank twice.
 struct Tile {
@@ -84,7 +72,7 @@ __device__ void store_row(T* to, const float (&from)[kColumns], float factor, La
 }
 
 template <class T>
-__global__ void forward(T* out, float* lse, const T* q, const T* k, const T* v, Shape s) {
+__global__ void forward(T* out, float* lse, const T* q, const T* k, const T* v, AttentionSizes s) {
   const Lane at;
   const int64_t first = int64_t{blockIdx.x} * kTile, h = blockIdx.y, b = blockIdx.z, shared = h * s.shared / s.heads;
   const Tile queries = tile_number(0, s.size), keys = tile_number(1, s.size), values = tile_number(2, s.size);
@@ -146,7 +134,7 @@ struct Backward {
 };
 
 template <class T>
-__global__ void backward_queries(Backward<T> op, Shape s) {
+__global__ void backward_queries(Backward<T> op, AttentionSizes s) {
   const Lane at;
   const int64_t first = int64_t{blockIdx.x} * kTile, h = blockIdx.y, b = blockIdx.z, shared = h * s.shared / s.heads;
   const Tile queries = tile_number(0, s.size), douts = tile_number(1, s.size);
@@ -180,7 +168,7 @@ __global__ void backward_queries(Backward<T> op, Shape s) {
 }
 
 template <class T>
-__global__ void backward_keys(Backward<T> op, Shape s) {
+__global__ void backward_keys(Backward<T> op, AttentionSizes s) {
   const Lane at;
   const int64_t first = int64_t{blockIdx.x} * kTile, shared = blockIdx.y, b = blockIdx.z, group = s.heads / s.shared;
   const Tile keys = tile_number(0, s.size), values = tile_number(1, s.size);
@@ -218,7 +206,7 @@ __global__ void backward_keys(Backward<T> op, Shape s) {
 }
 
 template <class Op>
-Shape shape_of(const Op& op) {
+AttentionSizes sizes_of(const Op& op) {
   require(op.q.dim(3) <= kMostSize, text("attention on CUDA with heads of size ", op.q.dim(3), "; at most ", kMostSize));
   return {.queries = op.q.dim(1),
           .keys = op.k.dim(1),
@@ -233,7 +221,8 @@ Shape shape_of(const Op& op) {
 }  // namespace
 
 void launch(const Cuda& cuda, const AttentionForward& op) {
-  const Shape s = shape_of(op);
+  const AttentionSizes s = sizes_of(op);
+  if (fits_tensor_cores(op)) return attention_on_tensor_cores(cuda, op, s);
   const Grid grid{.blocks = (s.queries + kTile - 1) / kTile,
                   .threads = 32 * kWarps,
                   .shared = tiles_bytes(3, s.size),
@@ -246,7 +235,7 @@ void launch(const Cuda& cuda, const AttentionForward& op) {
 }
 
 void launch(const Cuda& cuda, const AttentionBackward& op) {
-  const Shape s = shape_of(op);
+  const AttentionSizes s = sizes_of(op);
   const int64_t rows = op.q.dim(0) * s.queries * s.heads;
   auto* delta = static_cast<float*>(scratch(cuda, rows * 4));
   Grid grid{.blocks = (s.queries + kTile - 1) / kTile,

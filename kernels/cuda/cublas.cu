@@ -1,5 +1,8 @@
 // Products by cuBLASLt. It thinks in columns: c = a b in rows is c' = b' a' in columns of the same memory.
+//
+// The library is opened by the first product: half a gigabyte that a run on the CPU neither needs to have nor pays for.
 #include <cublasLt.h>
+#include <dlfcn.h>
 
 #include <array>
 #include <map>
@@ -13,27 +16,71 @@ namespace {
 
 constexpr int64_t kWorkspace = 32 << 20;  // bytes: what NVIDIA advises for Hopper
 
-void ok(cublasStatus_t status, std::source_location at = std::source_location::current()) {
-  if (status != CUBLAS_STATUS_SUCCESS) throw Error(std::string("cuBLASLt: ") + cublasLtGetStatusString(status), at);
+class CublasLt {
+  // First, and never closed.
+  void* library_ = open();
+  static void* open() {
+    const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
+    void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw Error("matrix products on a GPU need " + name + ": " + dlerror());
+    return library;
+  }
+  template <class F>
+  F find(const char* name) const {
+    void* found = dlsym(library_, name);
+    if (found == nullptr) throw Error(std::string("libcublasLt has no ") + name);
+    return reinterpret_cast<F>(found);
+  }
+
+ public:
+  decltype(&cublasLtCreate) create = find<decltype(&cublasLtCreate)>("cublasLtCreate");
+  decltype(&cublasLtDestroy) destroy = find<decltype(&cublasLtDestroy)>("cublasLtDestroy");
+  decltype(&cublasLtGetStatusString) get_status_string = find<decltype(&cublasLtGetStatusString)>("cublasLtGetStatusString");
+  decltype(&cublasLtMatmul) matmul = find<decltype(&cublasLtMatmul)>("cublasLtMatmul");
+  decltype(&cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic =
+      find<decltype(&cublasLtMatmulAlgoGetHeuristic)>("cublasLtMatmulAlgoGetHeuristic");
+  decltype(&cublasLtMatmulDescCreate) matmul_desc_create = find<decltype(&cublasLtMatmulDescCreate)>("cublasLtMatmulDescCreate");
+  decltype(&cublasLtMatmulDescDestroy) matmul_desc_destroy =
+      find<decltype(&cublasLtMatmulDescDestroy)>("cublasLtMatmulDescDestroy");
+  decltype(&cublasLtMatmulDescSetAttribute) matmul_desc_set_attribute =
+      find<decltype(&cublasLtMatmulDescSetAttribute)>("cublasLtMatmulDescSetAttribute");
+  decltype(&cublasLtMatmulPreferenceCreate) matmul_preference_create =
+      find<decltype(&cublasLtMatmulPreferenceCreate)>("cublasLtMatmulPreferenceCreate");
+  decltype(&cublasLtMatmulPreferenceDestroy) matmul_preference_destroy =
+      find<decltype(&cublasLtMatmulPreferenceDestroy)>("cublasLtMatmulPreferenceDestroy");
+  decltype(&cublasLtMatmulPreferenceSetAttribute) matmul_preference_set_attribute =
+      find<decltype(&cublasLtMatmulPreferenceSetAttribute)>("cublasLtMatmulPreferenceSetAttribute");
+  decltype(&cublasLtMatrixLayoutCreate) matrix_layout_create =
+      find<decltype(&cublasLtMatrixLayoutCreate)>("cublasLtMatrixLayoutCreate");
+  decltype(&cublasLtMatrixLayoutDestroy) matrix_layout_destroy =
+      find<decltype(&cublasLtMatrixLayoutDestroy)>("cublasLtMatrixLayoutDestroy");
+};
+const CublasLt& lt() {
+  static const CublasLt loaded;
+  return loaded;
 }
 
-template <class T, cublasStatus_t (*destroy)(T)>
-struct Destroyer {
-  void operator()(T handle) const { destroy(handle); }
-};
-template <class T, cublasStatus_t (*destroy)(T)>
-using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroyer<T, destroy>>;
+void ok(cublasStatus_t status, std::source_location at = std::source_location::current()) {
+  if (status != CUBLAS_STATUS_SUCCESS) throw Error(std::string("cuBLASLt: ") + lt().get_status_string(status), at);
+}
 
-using Handle = Owned<cublasLtHandle_t, cublasLtDestroy>;
-using Operation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+template <auto destroy>
+struct Destroyer {
+  void operator()(auto* handle) const { (lt().*destroy)(handle); }
+};
+template <class T, auto destroy>
+using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroyer<destroy>>;
+
+using Handle = Owned<cublasLtHandle_t, &CublasLt::destroy>;
+using Operation = Owned<cublasLtMatmulDesc_t, &CublasLt::matmul_desc_destroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, &CublasLt::matrix_layout_destroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::matmul_preference_destroy>;
 
 cudaDataType_t type_of(Dtype dtype) { return dtype == Dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 Layout layout(Dtype dtype, int64_t rows, int64_t columns) {
   cublasLtMatrixLayout_t made = nullptr;
-  ok(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows));
+  ok(lt().matrix_layout_create(&made, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows));
   return Layout(made);
 }
 
@@ -53,10 +100,10 @@ uint32_t alignment_of(const Product& p) {
 Recipe make_recipe(cublasLtHandle_t handle, const Product& p) {
   Recipe r;
   cublasLtMatmulDesc_t operation = nullptr;
-  ok(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  ok(lt().matmul_desc_create(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   r.operation.reset(operation);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
-    ok(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
+    ok(lt().matmul_desc_set_attribute(operation, attribute, &value, sizeof value));
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -70,10 +117,10 @@ Recipe make_recipe(cublasLtHandle_t handle, const Product& p) {
   r.c = layout(p.of_c, p.n, p.m);
 
   cublasLtMatmulPreference_t made = nullptr;
-  ok(cublasLtMatmulPreferenceCreate(&made));
+  ok(lt().matmul_preference_create(&made));
   const Preference preference(made);
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    ok(cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof value));
+    ok(lt().matmul_preference_set_attribute(made, attribute, &value, sizeof value));
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<size_t>(kWorkspace));
   for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -81,7 +128,7 @@ Recipe make_recipe(cublasLtHandle_t handle, const Product& p) {
     prefer(attribute, alignment_of(p));
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  ok(cublasLtMatmulAlgoGetHeuristic(handle, operation, r.a.get(), r.b.get(), r.c.get(), r.c.get(), made, 1, &found, &count));
+  ok(lt().matmul_algo_get_heuristic(handle, operation, r.a.get(), r.b.get(), r.c.get(), r.c.get(), made, 1, &found, &count));
   require(count > 0, text("cuBLASLt knows no way to multiply ", p.m, " x ", p.k, " by ", p.k, " x ", p.n));
   r.algorithm = found.algo;
   return r;
@@ -93,7 +140,7 @@ struct Library {
   std::map<std::array<int64_t, 8>, Recipe> recipes;
   Library() {
     cublasLtHandle_t made = nullptr;
-    ok(cublasLtCreate(&made));
+    ok(lt().create(&made));
     handle.reset(made);
   }
 };
@@ -115,10 +162,10 @@ void multiply(const Cuda& cuda, const Product& p) {
   if (at == library.recipes.end()) at = library.recipes.emplace(shape, make_recipe(library.handle.get(), p)).first;
   const Recipe& r = at->second;
   if (p.bias != nullptr)
-    ok(cublasLtMatmulDescSetAttribute(r.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias));
+    ok(lt().matmul_desc_set_attribute(r.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias));
   const float one = 1, before = p.accumulate ? 1 : 0;
-  ok(cublasLtMatmul(library.handle.get(), r.operation.get(), &one, p.b, r.a.get(), p.a, r.b.get(), &before, p.c, r.c.get(), p.c,
-                    r.c.get(), &r.algorithm, scratch(cuda, kWorkspace), kWorkspace, stream_of(cuda)));
+  ok(lt().matmul(library.handle.get(), r.operation.get(), &one, p.b, r.a.get(), p.a, r.b.get(), &before, p.c, r.c.get(), p.c,
+                 r.c.get(), &r.algorithm, scratch(cuda, kWorkspace), kWorkspace, stream_of(cuda)));
 }
 
 }  // namespace trireme

@@ -25,4 +25,46 @@ __device__ inline Bf16 to_bf16(float x) {
   return y;
 }
 
+__device__ inline uint32_t shared_address(const void* at) { return static_cast<uint32_t>(__cvta_generic_to_shared(at)); }
+
+// 16 bytes of global memory go to shared memory, both at multiples of 16, while the thread goes on: they are there when their group
+// is waited for. Zeros where they are not `present`; then nothing is read.
+__device__ inline void copy_async(void* to, const void* from, bool present) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(shared_address(to)), "l"(from), "r"(present ? 16 : 0)
+               : "memory");
+}
+// What the thread has copied since the last group becomes one.
+__device__ inline void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All groups of the thread but the last kOpen are there. Other threads see them behind a barrier.
+template <int kOpen>
+__device__ void wait_for_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+}
+
+// Four matrices of 8 x 8 bf16 in shared memory, whose rows lanes 0 to 7, 8 to 15 and so on point at: of matrix m, lane l gets
+// elements (l / 4, 2 (l % 4)) and the one right of it in to[m]; transposed, (2 (l % 4), l / 4) and the one below it.
+__device__ inline void load_matrices(uint32_t (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ inline void load_matrices_transposed(uint32_t (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// c += a b by a warp: a is 16 x 16, b 16 x 8, bf16; c 16 x 8, f32. With g = lane / 4, t = lane % 4: a[0..3] are rows g, g + 8, g, g
+// + 8 at columns 2 t, 2 t, 2 t + 8, 2 t + 8 (two neighbours each); b[0..1] rows 2 t, 2 t + 8 (and the next) at column g; c[0..3]
+// are (g, 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1).
+__device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 }  // namespace trireme

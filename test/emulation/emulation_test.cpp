@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "kernels/cuda/hardware.cuh"
 #include "test/catch.h"
 
 namespace {
@@ -81,6 +82,30 @@ __global__ void lanes(float* y) {
   y[threadIdx.x * 6 + 5] = __any_sync(~0u, threadIdx.x == 40) ? 1 : 0;
 }
 
+__global__ void copy_behind(float* y, const float* x, bool waits) {
+  auto* s = reinterpret_cast<float*>(trireme::shared_bytes());
+  trireme::copy_async(s, x, true);
+  trireme::copy_async(s + 4, x, false);
+  trireme::end_group();
+  if (waits) trireme::wait_for_groups<0>();
+  for (int i = 0; i < 8; ++i) y[i] = s[i];
+}
+
+// c = a b, a [16, 16], b [16, 8] by tensor cores; a and b bf16, small integers.
+__global__ void small_product(float* c, const trireme::Bf16* a, const trireme::Bf16* b) {
+  auto* s = reinterpret_cast<trireme::Bf16*>(trireme::shared_bytes());
+  const unsigned lane = threadIdx.x, g = lane / 4, t = lane % 4;
+  for (unsigned i = lane; i < 256; i += 32) s[i] = a[i];
+  for (unsigned i = lane; i < 256; i += 32) s[256 + i] = b[i / 16 * 8 + i % 8];  // its columns twice
+  __syncthreads();
+  uint32_t left[4], right[4];
+  float sum[4] = {};
+  trireme::load_matrices(left, s + lane % 16 * 16 + lane / 16 * 8);
+  trireme::load_matrices_transposed(right, s + 256 + lane % 16 * 16 + lane / 16 * 8);
+  trireme::multiply_add(sum, left, right[0], right[1]);
+  for (unsigned i = 0; i < 4; ++i) c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = sum[i];
+}
+
 }  // namespace
 
 TEST_CASE("a kernel without a barrier it needs gives wrong sums, with it right ones") {
@@ -130,6 +155,33 @@ TEST_CASE("lanes of a warp give each other their values as on a GPU") {
     CHECK(y[i * 6 + 4] == 11);
     CHECK(y[i * 6 + 5] == (i < 32 ? 0 : 1));
   }
+}
+
+TEST_CASE("what is copied to shared memory is there once it is waited for, not before") {
+  const Floats x(4), y(8);
+  for (int i = 0; i < 4; ++i) x[i] = static_cast<float>(i + 1);
+  go(copy_behind, 1, 1, 32, static_cast<float*>(y), static_cast<const float*>(x), true);
+  for (int i = 0; i < 8; ++i) CHECK(y[i] == static_cast<float>(i < 4 ? i + 1 : 0));
+  go(copy_behind, 1, 1, 32, static_cast<float*>(y), static_cast<const float*>(x), false);
+  for (int i = 0; i < 8; ++i) CHECK(y[i] != y[i]);
+  CHECK_THROWS_WITH(go(copy_behind, 1, 1, 32, static_cast<float*>(y), static_cast<const float*>(x) + 1, true),
+                    ContainsSubstring("not at a multiple of 16"));
+}
+
+TEST_CASE("tensor cores multiply what ldmatrix has dealt out") {
+  const Floats c(128), memory(192);
+  auto* a = reinterpret_cast<trireme::Bf16*>(static_cast<float*>(memory));
+  trireme::Bf16* b = a + 256;
+  for (int i = 0; i < 256; ++i) a[i] = trireme::Bf16(static_cast<float>(i * 7 % 23 - 11));
+  for (int i = 0; i < 128; ++i) b[i] = trireme::Bf16(static_cast<float>(i * 5 % 19 - 9));
+  go(small_product, 1, 32, 1024, static_cast<float*>(c), static_cast<const trireme::Bf16*>(a),
+     static_cast<const trireme::Bf16*>(b));
+  for (int row = 0; row < 16; ++row)
+    for (int column = 0; column < 8; ++column) {
+      float sum = 0;
+      for (int k = 0; k < 16; ++k) sum += static_cast<float>(a[row * 16 + k]) * static_cast<float>(b[k * 8 + column]);
+      CHECK(c[row * 8 + column] == sum);
+    }
 }
 
 TEST_CASE("streams run beside each other, and events order them") {

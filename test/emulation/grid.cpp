@@ -50,7 +50,7 @@ struct Machine {
   const std::function<void()>* work = nullptr;
   std::string problem;
   Order order = Order::kChanging;
-  uint64_t launches = 0, random = 88172645463325252u;
+  uint64_t launches = 0, blocks = 0, random = 88172645463325252u;
 };
 Machine& machine() {
   static Machine one;
@@ -189,6 +189,7 @@ void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<vo
   for (const size_t i : in_order(m, grid.count())) {
     const auto n = static_cast<unsigned>(i);
     blockIdx = {n % grid.x, n / grid.x % grid.y, n / grid.x / grid.y};
+    ++m.blocks;
     allow(m.shared.get(), bytes);
     std::memset(m.shared.get(), static_cast<int>(kUnset), bytes);
     const bool forbidden = forbid(m.shared.get() + shared_bytes, bytes - shared_bytes);
@@ -201,6 +202,8 @@ void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<vo
                       std::to_string(blockIdx.z) + ")");
   }
 }
+
+uint64_t block_number() { return machine().blocks; }
 
 std::byte* shared_memory() { return machine().shared.get(); }
 

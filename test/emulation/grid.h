@@ -35,6 +35,7 @@ void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<vo
 
 // What threads call; each knows who calls it.
 using Site = std::source_location;
+uint64_t block_number();     // another for each block of each grid, from 1
 std::byte* shared_memory();  // the block's, at a multiple of 128
 void sync_threads(Site site);
 // Barrier `number` of the block, from 1 to 15, which `count` threads, full warps, pass together.

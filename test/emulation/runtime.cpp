@@ -187,7 +187,6 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = begin + kGuard;
   return cudaSuccess;
 }
-cudaError_t cudaMallocManaged(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   cudaDeviceSynchronize();
@@ -200,11 +199,9 @@ cudaError_t cudaFree(void* memory) {
   std::free(begin);
   return cudaSuccess;
 }
-cudaError_t cudaMallocHost(void** memory, size_t bytes) {
-  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  return told(*memory != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
-}
-cudaError_t cudaFreeHost(void* memory) { return std::free(memory), cudaSuccess; }
+// Kernels reach it, too: with guards.
+cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
+cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) { return *free = *total = size_t{4} << 30, cudaSuccess; }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {

@@ -1,6 +1,9 @@
 // The GPU, or its emulation.
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "test/reference/place.h"
 
 namespace trireme {
@@ -14,12 +17,11 @@ Place tested_place() { return Place::cuda; }
 
 std::byte* take_memory(int64_t bytes) {
   void* memory = nullptr;
-  ok(cudaMallocManaged(&memory, static_cast<size_t>(bytes)));
-  ok(cudaMemset(memory, 0, static_cast<size_t>(bytes)));
-  settle();
+  ok(cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1))));  // the GPU reaches it, too
+  std::memset(memory, 0, static_cast<size_t>(bytes));
   return static_cast<std::byte*>(memory);
 }
-void give_memory(std::byte* memory) noexcept { cudaFree(memory); }
+void give_memory(std::byte* memory) noexcept { cudaFreeHost(memory); }
 void settle() { ok(cudaDeviceSynchronize()); }
 
 }  // namespace trireme

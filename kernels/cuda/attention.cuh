@@ -1,0 +1,24 @@
+// What attention's kernels share.
+#pragma once
+
+#include "kernels/cuda/tile.cuh"
+#include "kernels/ops/attention.h"
+
+namespace trireme {
+
+struct AttentionSizes {
+  int64_t queries, keys, heads, shared, size, window;  // T, S, H, K, D
+  float scale;
+  const int32_t* document_start;  // [B, T]
+  __device__ int64_t place(int64_t t) const { return t + keys - queries; }
+  __device__ int64_t first_seen(int64_t b, int64_t t) const {
+    const int64_t first = document_start != nullptr ? document_start[b * queries + t] : 0;
+    return window > 0 ? max(first, place(t) - window + 1) : first;
+  }
+};
+
+// With tensor cores: bf16, heads of 64 or 128, memory at multiples of 16 bytes. attention_sm80.cu
+bool fits_tensor_cores(const AttentionForward& op);
+void attention_on_tensor_cores(const Cuda& cuda, const AttentionForward& op, const AttentionSizes& sizes);
+
+}  // namespace trireme
