@@ -32,7 +32,6 @@ void finish_lane(CudaLane&) { refuse(); }
 std::byte* allocate_on_gpu(int64_t) { refuse(); }
 void free_on_gpu(std::byte*) noexcept {}
 void copy_bytes(CudaLane&, void*, const void*, int64_t) { refuse(); }
-void use_gpu(int) { refuse(); }
 
 void launch(const Cuda&, const SquaredNorm&) { refuse(); }
 void launch(const Cuda&, const AdamW&) { refuse(); }

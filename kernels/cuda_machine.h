@@ -29,7 +29,4 @@ void free_on_gpu(std::byte* memory) noexcept;
 // In the lane's order. Memory of the host must stay as it is until the lane is through.
 void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes);
 
-// Every thread that calls any of these calls this before: the number of the GPU, from 0.
-void use_gpu(int number);
-
 }  // namespace trireme

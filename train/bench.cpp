@@ -246,6 +246,8 @@ void tell_ops(const Tally& tally, double steps, double step_seconds, double copy
 
 ExitCode run_bench_step(const BenchOptions& options) {
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
+  if (config.kernels.device == DeviceChoice::cuda)
+    throw ConfigError("kernels.device = cuda: trireme bench measures the CPU alone yet; set kernels.device to cpu");
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);

@@ -218,16 +218,21 @@ AttentionSizes sizes_of(const Op& op) {
           .document_start = op.document_start ? op.document_start.template as<int32_t>() : nullptr};
 }
 
+// A block for each tile of queries (or as many keys), of so many heads and all rows, with so many tiles in shared memory.
+Grid tiles_grid(const Tensor& q, int64_t heads, int tiles) {
+  return {.blocks = (q.dim(1) + kTile - 1) / kTile,
+          .threads = 32 * kWarps,
+          .shared = tiles_bytes(tiles, q.dim(3)),
+          .blocks_y = heads,
+          .blocks_z = q.dim(0)};
+}
+
 }  // namespace
 
 void launch(const Cuda& cuda, const AttentionForward& op) {
   const AttentionSizes s = sizes_of(op);
   if (fits_tensor_cores(op)) return attention_on_tensor_cores(cuda, op, s);
-  const Grid grid{.blocks = (s.queries + kTile - 1) / kTile,
-                  .threads = 32 * kWarps,
-                  .shared = tiles_bytes(3, s.size),
-                  .blocks_y = s.heads,
-                  .blocks_z = op.q.dim(0)};
+  const Grid grid = tiles_grid(op.q, s.heads, 3);
   with_dtype(op.q.dtype(), [&](auto zero) {
     using T = decltype(zero);
     start(cuda, grid, forward<T>, op.out.as<T>(), op.lse.as<float>(), op.q.as<T>(), op.k.as<T>(), op.v.as<T>(), s);
@@ -238,11 +243,6 @@ void launch(const Cuda& cuda, const AttentionBackward& op) {
   const AttentionSizes s = sizes_of(op);
   const int64_t rows = op.q.dim(0) * s.queries * s.heads;
   auto* delta = static_cast<float*>(scratch(cuda, rows * 4));
-  Grid grid{.blocks = (s.queries + kTile - 1) / kTile,
-            .threads = 32 * kWarps,
-            .shared = tiles_bytes(4, s.size),
-            .blocks_y = s.heads,
-            .blocks_z = op.q.dim(0)};
   with_dtype(op.q.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const Backward<T> b{.dq = op.dq.as<T>(),
@@ -256,9 +256,8 @@ void launch(const Cuda& cuda, const AttentionBackward& op) {
                         .delta = delta};
     start(cuda, {.blocks = (rows + kWarps - 1) / kWarps, .threads = 32 * kWarps}, row_products<T>, delta, b.dout, op.out.as<T>(),
           rows, s.queries, s.heads, s.size);
-    start(cuda, grid, backward_queries<T>, b, s);
-    grid.blocks_y = s.shared;
-    start(cuda, grid, backward_keys<T>, b, s);
+    start(cuda, tiles_grid(op.q, s.heads, 4), backward_queries<T>, b, s);
+    start(cuda, tiles_grid(op.q, s.shared, 4), backward_keys<T>, b, s);
   });
 }
 

@@ -61,8 +61,6 @@ void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes) {
   ok(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, lane.stream));
 }
 
-void use_gpu(int number) { ok(cudaSetDevice(number)); }
-
 cudaStream_t stream_of(const Cuda& cuda) { return cuda.lane->stream; }
 
 // A kernel that still uses the memory it had is waited for.

@@ -16,7 +16,6 @@ trireme::emulation::Place3 threadIdx{}, blockIdx{};
 trireme::emulation::Dims blockDim{}, gridDim{};
 
 namespace trireme::emulation {
-
 namespace {
 
 constexpr size_t kWarp = 32, kGuard = 256;  // bytes behind shared memory that nobody may write
@@ -29,8 +28,6 @@ struct Thread {
   Place3 place{};
   Wait wait = Wait::ended;
   Site site{};
-  int barrier = 0;  // its number, and how many threads it is for; 0: all
-  unsigned count = 0;
   unsigned mask = 0;  // of a warp's op
   const char* op = nullptr;
   void* mine = nullptr;
@@ -49,7 +46,6 @@ struct Machine {
   size_t current = 0;
   const std::function<void()>* work = nullptr;
   std::string problem;
-  Order order = Order::kChanging;
   uint64_t launches = 0, blocks = 0, random = 88172645463325252u;
 };
 Machine& machine() {
@@ -65,7 +61,7 @@ uint64_t next_random(Machine& m) {  // Marsaglia's xorshift
 std::vector<size_t> in_order(Machine& m, size_t n) {
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), size_t{0});
-  const uint64_t kind = m.order == Order::kChanging ? m.launches % 3 : m.order == Order::kForwards ? 0 : 1;
+  const uint64_t kind = m.launches % 3;
   if (kind == 1) std::reverse(order.begin(), order.end());
   if (kind == 2)
     for (size_t i = n; i > 1; --i) std::swap(order[i - 1], order[next_random(m) % i]);
@@ -79,7 +75,7 @@ std::string where(const Thread& t) {
     out << " has ended";
   } else {
     out << " waits at " << t.site.file_name() << ":" << t.site.line();
-    if (t.wait == Wait::barrier) out << " (barrier " << t.barrier << ")";
+    if (t.wait == Wait::barrier) out << " (barrier)";
     if (t.wait == Wait::warp) out << " (" << t.op << " of lanes 0x" << std::hex << t.mask << ")";
   }
   return out.str();
@@ -95,40 +91,26 @@ void run_thread(void*) {
   m.threads[m.current]->wait = Wait::ended;
 }
 
-// Of the running thread: it goes on when somebody sets its wait to nothing.
-void pause(Thread& t, Wait wait, Site site) {
-  t.wait = wait, t.site = site;
-  t.fiber.pause();
-}
-
 bool same_site(const Thread& a, const Thread& b) {
   return a.site.line() == b.site.line() && a.site.column() == b.site.column() &&
          std::strcmp(a.site.file_name(), b.site.file_name()) == 0;
 }
 
-// When no thread can go on: those of a barrier do, where all its threads are there. Returns whether some do.
-bool open_barriers(Machine& m) {
-  bool opened = false;
-  for (int number = 0; number < 16; ++number) {
-    Thread* first = nullptr;
-    size_t there = 0, alive = 0;
-    for (size_t i = 0; i < m.size; ++i) {
-      Thread& t = *m.threads[i];
-      alive += t.wait != Wait::ended;
-      if (t.wait != Wait::barrier || t.barrier != number) continue;
-      ++there;
-      if (first == nullptr) first = &t;
-      if (number == 0 && !same_site(*first, t)) {
-        m.problem = "a barrier is reached from different places: " + where(*first) + ", " + where(t);
-        return false;
-      }
-    }
-    if (first == nullptr || there != (number == 0 ? alive : first->count)) continue;
-    for (size_t i = 0; i < m.size; ++i)
-      if (m.threads[i]->wait == Wait::barrier && m.threads[i]->barrier == number) m.threads[i]->wait = Wait::nothing;
-    opened = true;
+// When no thread can go on: those of the barrier do, where all that have not ended are there. Returns whether they do.
+bool open_barrier(Machine& m) {
+  const Thread* first = nullptr;
+  for (size_t i = 0; i < m.size; ++i) {
+    const Thread& t = *m.threads[i];
+    if (t.wait == Wait::warp) return false;
+    if (t.wait != Wait::barrier) continue;
+    if (first == nullptr) first = &t;
+    if (same_site(*first, t)) continue;
+    m.problem = "a barrier is reached from different places: " + where(*first) + ", " + where(t);
+    return false;
   }
-  return opened;
+  for (size_t i = 0; i < m.size; ++i)
+    if (m.threads[i]->wait == Wait::barrier) m.threads[i]->wait = Wait::nothing;
+  return true;
 }
 
 void describe_deadlock(Machine& m) {
@@ -163,7 +145,7 @@ void run_block(Machine& m) {
     }
     for (size_t i = 0; i < m.size; ++i) alive |= m.threads[i]->wait != Wait::ended;
     if (!alive) return;
-    if (ran || open_barriers(m)) continue;
+    if (ran || open_barrier(m)) continue;
     return describe_deadlock(m);
   }
 }
@@ -209,17 +191,9 @@ std::byte* shared_memory() { return machine().shared.get(); }
 
 void sync_threads(Site site) {
   Thread& t = *machine().threads[machine().current];
-  t.barrier = 0;
-  pause(t, Wait::barrier, site);
+  t.wait = Wait::barrier, t.site = site;
+  t.fiber.pause();  // it goes on when its wait is set to nothing
 }
-
-void sync_named(int number, unsigned count, Site site) {
-  Thread& t = *machine().threads[machine().current];
-  t.barrier = number, t.count = count;
-  pause(t, Wait::barrier, site);
-}
-
-unsigned lane_number() { return static_cast<unsigned>(machine().current % kWarp); }
 
 void with_warp(unsigned mask, const char* op, void* mine, void (*apply)(Lanes, const void*), const void* context, Site site) {
   Machine& m = machine();
@@ -244,7 +218,5 @@ void with_warp(unsigned mask, const char* op, void* mine, void (*apply)(Lanes, c
   for (size_t lane = 0; lane < kWarp; ++lane)
     if ((mask >> lane & 1) != 0) m.threads[base + lane]->wait = Wait::nothing;
 }
-
-void set_order(Order order) { machine().order = order; }
 
 }  // namespace trireme::emulation

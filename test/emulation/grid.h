@@ -38,8 +38,6 @@ using Site = std::source_location;
 uint64_t block_number();     // another for each block of each grid, from 1
 std::byte* shared_memory();  // the block's, at a multiple of 128
 void sync_threads(Site site);
-// Barrier `number` of the block, from 1 to 15, which `count` threads, full warps, pass together.
-void sync_named(int number, unsigned count, Site site);
 // Lanes of a warp do something together: apply(lanes) is called once, when all lanes of the mask are here, with what each brought;
 // nullptr for others. Then all go on.
 using Lanes = void* const*;  // [32]
@@ -50,11 +48,6 @@ void with_warp(unsigned mask, const char* op, void* mine, const Apply& apply, Si
   with_warp(
       mask, op, mine, [](Lanes lanes, const void* context) { (*static_cast<const Apply*>(context))(lanes); }, &apply, site);
 }
-unsigned lane_number();
-
-// For tests that plant faults: the order of the launches from here on; kChanging is the rule.
-enum class Order { kChanging, kForwards, kBackwards };
-void set_order(Order order);
 
 }  // namespace trireme::emulation
 

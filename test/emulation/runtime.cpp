@@ -2,26 +2,22 @@
 // for is missing here, too. Memory of the device begins as NaN and has guards at both ends.
 #include <cuda_runtime.h>
 
-#include <chrono>
+#include <atomic>
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "test/emulation/fiber.h"
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using trireme::emulation::allow;
 using trireme::emulation::forbid;
 using trireme::emulation::GridError;
@@ -44,7 +40,6 @@ struct CUevent_st {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t recorded = 0, reached = 0;  // how many records were handed over, and are done
-  Clock::time_point when;
 };
 
 namespace {
@@ -152,7 +147,6 @@ cudaError_t cudaGetLastError() {
   return library().sticky != cudaSuccess ? library().sticky.load() : std::exchange(library().last, cudaSuccess);
 }
 cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
-cudaError_t cudaSetDevice(int device) { return told(device == 0 ? cudaSuccess : cudaErrorInvalidValue); }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = kMultiprocessors, cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -202,7 +196,6 @@ cudaError_t cudaFree(void* memory) {
 // Kernels reach it, too: with guards.
 cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
 cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) { return *free = *total = size_t{4} << 30, cudaSuccess; }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   return trireme::emulation::in_stream(stream, [=] { std::memmove(to, from, bytes); });
@@ -223,10 +216,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = made.get();
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
-  return cudaStreamCreateWithFlags(stream, flags);
-}
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -5, cudaSuccess; }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   std::shared_ptr<CUstream_st> last;  // but for those who wait for it just now
   {
@@ -264,15 +253,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return trireme::emulation::in_stream(stream, [event, number] {
     const std::lock_guard lock(event->mutex);
     event->reached = std::max(event->reached, number);
-    event->when = Clock::now();
     event->changed.notify_all();
   });
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  std::unique_lock lock(event->mutex);
-  event->changed.wait(lock, [&, last = event->recorded] { return event->reached >= last; });
-  lock.unlock();
-  return told(cudaSuccess);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   std::unique_lock lock(event->mutex);
@@ -286,8 +268,4 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(event->mutex);
   return event->reached >= event->recorded ? cudaSuccess : cudaErrorNotReady;
-}
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
-  *ms = std::chrono::duration<float, std::milli>(end->when - begin->when).count();
-  return cudaSuccess;
 }

@@ -71,6 +71,10 @@ TEST_CASE("what a GPU cannot do yet is told") {
       Process(place.scratch.path(), on_gpu("x", {"parallel.numerics=invariant", "train.microbatch=1"}), 1, kProgram).wait();
   CHECK(ended.code == 2);
   CHECK(ended.err.find("parallel.numerics") != std::string::npos);
+  const Ended bench =
+      Process(place.scratch.path(), {"bench", "step", "config.yaml", "--set", "kernels.device=cuda"}, 1, kProgram).wait();
+  CHECK(bench.code == 2);
+  CHECK(bench.err.find("measures the CPU alone yet") != std::string::npos);
   const Ended several = Process(place.scratch.path(), on_gpu("y", {"train.microbatch=1"}), 2, kProgram).wait();
   CHECK(several.code == 2);
   CHECK(several.err.find("several ranks on GPUs are not built yet") != std::string::npos);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -18,8 +17,6 @@
 
 #define __global__
 #define __device__
-#define __host__
-#define __forceinline__ inline
 #define __launch_bounds__(...)
 #define CUDART_VERSION 13000
 
@@ -28,26 +25,9 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
-struct alignas(16) uint4 {
-  unsigned x, y, z, w;
-};
-struct alignas(8) uint2 {
-  unsigned x, y;
-};
-struct alignas(16) float4 {
-  float x, y, z, w;
-};
-struct alignas(8) float2 {
-  float x, y;
-};
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-inline float2 make_float2(float x, float y) { return {x, y}; }
 
 // Arithmetic.
 using std::isfinite;
-using std::isnan;
 template <class T>
 constexpr T min(T a, T b) {
   return b < a ? b : a;
@@ -58,35 +38,8 @@ constexpr T max(T a, T b) {
 }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
-inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
-inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __expf(float x) { return std::exp(x); }
-inline float __logf(float x) { return std::log(x); }
-inline float __fdividef(float a, float b) { return a / b; }
-inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __frcp_rn(float x) { return 1 / x; }
-inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(uint64_t{a} * b >> 32); }
-inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
-  return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
-}
-inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
-inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned long long>(x)); }
 inline int __popc(unsigned x) { return std::popcount(x); }
-inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
-template <class T>
-T __ldg(const T* at) {
-  return *at;
-}
-template <class T>
-T __ldcs(const T* at) {
-  return *at;
-}
-template <class T>
-void __stcs(T* at, T value) {
-  *at = value;
-}
 
 // Threads together.
 inline void __syncthreads(std::source_location at = std::source_location::current()) { trireme::emulation::sync_threads(at); }
@@ -173,12 +126,7 @@ inline unsigned __ballot_sync(unsigned mask, bool vote, std::source_location at 
 inline bool __any_sync(unsigned mask, bool vote, std::source_location at = std::source_location::current()) {
   return __ballot_sync(mask, vote, at) != 0;
 }
-inline bool __all_sync(unsigned mask, bool vote, std::source_location at = std::source_location::current()) {
-  return __ballot_sync(mask, !vote, at) == 0;
-}
 [[noreturn]] inline void __trap() { throw trireme::emulation::GridError("a kernel gave up: __trap()"); }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
 
 // Threads run one at a time: nothing comes between.
 template <class T>
@@ -191,16 +139,6 @@ template <class T>
 T atomicMax(T* at, std::type_identity_t<T> other) {
   const T before = *at;
   *at = std::max(before, other);
-  return before;
-}
-template <class T>
-T atomicExch(T* at, std::type_identity_t<T> value) {
-  return std::exchange(*at, value);
-}
-template <class T>
-T atomicCAS(T* at, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  const T before = *at;
-  if (before == expected) *at = value;
   return before;
 }
 
@@ -233,7 +171,6 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int* count);
-cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
@@ -246,14 +183,11 @@ cudaError_t cudaMalloc(T** memory, size_t bytes) {
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaMallocHost(void** memory, size_t bytes);
 cudaError_t cudaFreeHost(void* memory);
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemset(void* memory, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
@@ -261,8 +195,6 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
-cudaError_t cudaEventSynchronize(cudaEvent_t event);
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 
 struct cudaLaunchAttribute {};
 struct cudaLaunchConfig_t {
