@@ -5,8 +5,9 @@
 #   make unit     all tests, without sanitizers
 #   make soak     what takes long: every mesh of up to eight ranks
 #   make bench    speed of the kernels and of a training step on this machine
+#   make bundle   the program with its libraries in one archive for machines without them; checked in a bare root where root may
 #   make check    format, include arrows, warnings                make format   rewrites the sources
-.PHONY: build train test unit soak bench check format clean
+.PHONY: build train test unit soak bench bundle check format clean
 .DEFAULT_GOAL := build
 
 jobs    := $(shell nproc)
@@ -50,6 +51,10 @@ soak: build
 bench: build
 	build/trireme bench kernels
 	build/trireme bench step configs/gpt2-124m.yaml --set train.batch=8 --set train.microbatch=8 --set model.context=256
+
+bundle:
+	scripts/make_bundle.sh
+	@if [ "$$(id -u)" = 0 ]; then scripts/bundle_check.sh; else echo "bundle: not checked: scripts/bundle_check.sh needs root"; fi
 
 check: build
 ifeq ($(format),)

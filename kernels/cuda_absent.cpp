@@ -25,7 +25,10 @@ CudaFacts cuda_facts() { return {.verdict = "built without CUDA"}; }
 
 CudaLane* open_cuda_lane(Ledger&) { refuse(); }
 void close_cuda_lane(CudaLane*) noexcept {}
+void use_gpu(int) {}
 int64_t scratch_bytes(const CudaLane&) { return 0; }
+std::byte* scratch(CudaLane&, int64_t) { refuse(); }
+CUstream_st* stream_of(CudaLane&) { refuse(); }
 uint64_t record_moment(CudaLane&) { refuse(); }
 void wait_for_moment(CudaLane&, CudaLane&, uint64_t) { refuse(); }
 void finish_lane(CudaLane&) { refuse(); }
@@ -51,6 +54,7 @@ void launch(const Cuda&, const Fill&) { refuse(); }
 void launch(const Cuda&, const Cast&) { refuse(); }
 void launch(const Cuda&, const Add&) { refuse(); }
 void launch(const Cuda&, const SumParts&) { refuse(); }
+void launch(const Cuda&, const TreeAdd&) { refuse(); }
 void launch(const Cuda&, const TreeClose&) { refuse(); }
 void launch(const Cuda&, const SumInto&) { refuse(); }
 void launch(const Cuda&, const BiasBackward&) { refuse(); }

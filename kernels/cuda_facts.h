@@ -9,7 +9,7 @@ struct CudaFacts {
   bool built = false;       // this binary holds CUDA code
   int devices = 0;          // GPUs that answer
   std::string toolkit{};    // "13.0", empty without
-  std::string device{};     // the first GPU's name
+  std::string device{};     // the name of the GPU this thread uses
   bool kernel_ran = false;  // a trivial kernel gave the right answer on it
   std::string verdict{};    // one sentence for people
 };

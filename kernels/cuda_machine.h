@@ -6,15 +6,24 @@
 #include <cstddef>
 #include <cstdint>
 
+struct CUstream_st;
+
 namespace trireme {
 
 class Ledger;
+
+// Which GPU this thread uses from here on: number `number` of those that this process sees, counted around; where there is none,
+// nothing.
+void use_gpu(int number);
 
 // A CUDA stream with the events that mark its moments, and scratch memory for the kernels of this lane, counted by the ledger.
 struct CudaLane;
 CudaLane* open_cuda_lane(Ledger& ledger);
 void close_cuda_lane(CudaLane* lane) noexcept;
 int64_t scratch_bytes(const CudaLane& lane);
+// Scratch memory of the lane: what it holds lasts until the next call. At a multiple of 256.
+std::byte* scratch(CudaLane& lane, int64_t bytes);
+CUstream_st* stream_of(CudaLane& lane);  // CUDA's own handle
 
 // A moment of `lane`: all that it was handed before. Moments count up from 1.
 uint64_t record_moment(CudaLane& lane);

@@ -127,8 +127,9 @@ void Device::watch_lanes() {
     if (side_lanes_[i].stream) watch(*side_lanes_[i].stream, i == 0 ? "comm" : "pipe(" + std::to_string(i - 1) + ")");
 }
 
-Device open_device(const KernelsConfig& config, int core_sharers) {
+Device open_device(const KernelsConfig& config, int core_sharers, int gpu) {
   const bool cuda = config.device == DeviceChoice::cuda;
+  if (cuda) use_gpu(gpu);
   if (cuda && !cuda_facts().kernel_ran)
     throw ConfigError(text("kernels.device = cuda: ", cuda_facts().verdict, "; set kernels.device to cpu or auto"));
   CpuFacts facts = read_cpu_facts();

@@ -117,7 +117,7 @@ class Device {
 
 // The device the config asks for. Sets OpenMP's number of threads: kernels.threads, or this process's cores divided by the ranks
 // that share them.
-// ConfigError when a CUDA device is asked for and cannot run steps.
-Device open_device(const KernelsConfig& config, int core_sharers);
+// On CUDA this process takes GPU number `gpu` of those it sees, counted around. ConfigError when it cannot run steps.
+Device open_device(const KernelsConfig& config, int core_sharers, int gpu = 0);
 
 }  // namespace trireme

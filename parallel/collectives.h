@@ -1,7 +1,7 @@
 // Collectives, as ops: run(comm, stream, AllReduce{.x = t}). All ranks of a Comm run the same ones in the same order.
 //
-// Sums are taken in f32, in one order: a balanced tree over the ranks (the first half's sum plus the second half's, and so on
-// down), rounded once to the tensor's dtype. So every rank gets the same bits. A group in nodes (Comm::locals) sums over each
+// On the CPU, sums are taken in f32, in one order: a balanced tree over the ranks (the first half's sum plus the second half's, and
+// so on down), rounded once to the tensor's dtype. So every rank gets the same bits. A group in nodes (Comm::locals) sums over each
 // node's ranks, then over the nodes: the same tree where both numbers are powers of two. In a group of one, nothing moves; what is
 // gathered or scattered to another place is copied.
 #pragma once
@@ -70,9 +70,7 @@ struct Broadcast {
   double sent(const Comm& comm) const { return comm.size() > 1 ? static_cast<double>(x.bytes()) : 0; }
 };
 
-// x goes to `peer`; x comes from it. Messages between two ranks arrive in the order in which they were sent.
-// Messages of different channels do not wait for each other.
-enum class Channel { forward, backward, tied };
+// x goes to `peer`; x comes from it.
 struct Send {
   static constexpr auto name = "send";
   Tensor x;  // in   any shape and dtype
@@ -93,9 +91,8 @@ struct Receive {
   double sent(const Comm&) const { return 0; }
 };
 
-// A sum of many addends in the order of one tree, whoever has which of them: row k of the tree is the sum of 2^k consecutive
-// addends, or not in use; addends enter in order, and two rows of a size are added into the next, as a binary counter carries.
-// Enters the ranks' addends of a round: rank r's is number first + r.
+// A sum of many addends in the order of one tree, whoever has which of them: see TreeAdd. Enters the ranks' addends of a round:
+// rank r's is number first + r.
 struct TreeEnter {
   static constexpr auto name = "tree_enter";
   Tensor tree;  // add  [levels, m] f32; levels such that 2^levels exceeds all addends
@@ -118,7 +115,7 @@ void launch(const Comm&, const Cpu&, const Broadcast&);
 void launch(const Comm&, const Cpu&, const Send&);
 void launch(const Comm&, const Cpu&, const Receive&);
 
-// Of several ranks by NCCL; what a rank alone does, in a build without it.
+// Between GPUs: see Comm::connect_gpus.
 void launch(const Comm&, const Cuda&, const TreeEnter&);
 void launch(const Comm&, const Cuda&, const AllReduce&);
 void launch(const Comm&, const Cuda&, const ReduceScatter&);

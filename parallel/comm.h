@@ -3,9 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace trireme {
+
+class GpuGroup;
+
+// Messages between two ranks along one channel arrive in the order in which they were sent; those of different channels do not
+// wait for each other.
+enum class Channel { forward, backward, tied };
 
 class Comm {
  public:
@@ -21,6 +28,12 @@ class Comm {
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
   uint64_t group() const { return group_; }  // MPI's handle; 0: none
+  // From here on collectives run on Place::cuda, too, and with `ring` messages from each rank to its neighbours (forward to the
+  // next, backward to the one before) and between both ends (tied). All ranks of the group call it. Sums there are NCCL's own;
+  // `ordered`: in the order of the tree, as on the CPU.
+  void connect_gpus(bool ring, bool ordered);
+  GpuGroup& gpus() const;  // Error before connect_gpus()
+  bool ordered() const { return ordered_; }
   // The group in nodes of so many neighbours each: sums and gathers then go through each node once. 1: not in nodes.
   int64_t locals() const { return locals_; }
   // `locals` divides the group.
@@ -30,6 +43,11 @@ class Comm {
   std::string axis_ = "one";
   int64_t rank_ = 0, size_ = 1, locals_ = 1;
   uint64_t group_ = 0;
+  bool ordered_ = false;
+  struct Closer {
+    void operator()(GpuGroup* group) const;
+  };
+  std::unique_ptr<GpuGroup, Closer> gpus_;
 };
 
 inline const Comm kAlone;  // one rank

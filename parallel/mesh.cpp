@@ -40,7 +40,7 @@ MeshSizes mesh_sizes(int64_t ranks, const ParallelConfig& config) {
                          config.dp * others, " ranks, or leave parallel.dp out to take all there are"));
 }
 
-Mesh::Mesh(const World& world, const ParallelConfig& config) : launched_(world.launched()) {
+Mesh::Mesh(const World& world, const ParallelConfig& config) : launched_(world.launched()), exact_(config.exact()) {
   const MeshSizes n = mesh_sizes(world.size(), config);
   const int64_t rank = world.rank(), tp = rank % n.tp, pp = rank / (n.tp * n.cp) % n.pp, replica = n.pp * n.cp * n.tp;
   const auto group = [&](const char* axis, int64_t color, int64_t size) {
@@ -68,7 +68,15 @@ Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) {
 Comm Mesh::neighbours(int64_t size) const {
   if (size <= 1) return {};
   const int64_t rank = all_.rank();
-  return launched_ ? Comm("tp part", rank / size, rank, true) : Comm("tp part", rank % size, size);
+  if (!launched_) return {"tp part", rank % size, size};
+  Comm group("tp part", rank / size, rank, true);
+  if (on_gpus_) group.connect_gpus(false, exact_);
+  return group;
+}
+
+void Mesh::connect_gpus() {
+  on_gpus_ = true;
+  dp_.connect_gpus(false, exact_), pp_.connect_gpus(true, exact_), tp_.connect_gpus(false, exact_);
 }
 
 std::string Mesh::told() const { return text("rank ", all_.rank(), " | dp ", dp_.rank(), " pp ", pp_.rank(), " tp ", tp_.rank()); }

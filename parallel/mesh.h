@@ -18,6 +18,9 @@ class Mesh {
   // Imagined: rank `rank` of `ranks`, whose groups only count.
   Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config);
 
+  // Of this process's GPU: collectives along every axis run on Place::cuda from here on. All ranks of the world call it.
+  void connect_gpus();
+
   const Comm& dp() const { return dp_; }
   const Comm& pp() const { return pp_; }
   const Comm& tp() const { return tp_; }
@@ -33,6 +36,7 @@ class Mesh {
  private:
   Comm dp_, pp_, tp_, all_;
   bool launched_ = false;  // by a launcher: not imagined
+  bool exact_ = false, on_gpus_ = false;
 };
 
 // The sizes of the axes for this many ranks. ConfigError when they do not multiply to it.

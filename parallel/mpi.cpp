@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "kernels/ops/fill.h"
 #include "parallel/collectives.h"
 #include "parallel/mpi_comm.h"
 
@@ -217,23 +218,6 @@ void gather_shares(const Comm& comm, std::byte* all, const std::vector<int64_t>&
   }
 }
 
-// tree: rows `stride` apart. Addend number `index`, n elements, enters.
-void enter(float* tree, int64_t stride, int64_t index, const float* addend, int64_t n) {
-  constexpr int64_t kStrip = 512;
-  for (int64_t at = 0; at < n; at += kStrip) {
-    const int64_t length = std::min(kStrip, n - at);
-    float sum[kStrip];
-    std::copy_n(addend + at, length, sum);
-    int64_t level = 0;
-    for (; (index >> level & 1) != 0; ++level) {
-      const float* row = tree + level * stride + at;
-#pragma omp simd
-      for (int64_t i = 0; i < length; ++i) sum[i] = row[i] + sum[i];
-    }
-    std::copy_n(sum, length, tree + level * stride + at);
-  }
-}
-
 std::vector<int64_t> shares_in_bytes(int64_t n, int64_t size, int64_t element) {
   std::vector<int64_t> begins;
   for (int64_t r = 0; r <= size; ++r) begins.push_back(share(n, r, size) * element);
@@ -279,9 +263,11 @@ void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
 // Piece by piece: every rank's addends of the piece come here and enter in the order of the ranks.
 void launch(const Comm& comm, const Cpu& cpu, const TreeEnter& op) {
   const int64_t size = comm.size(), rank = comm.rank(), m = op.tree.cols();
+  const auto enter = [&](int64_t number, Tensor addend, int64_t first) {
+    launch(cpu, TreeAdd{.tree = op.tree, .addend = addend, .index = number, .first = first});
+  };
+  if (size == 1) return enter(op.first, op.all.view({m}), 0);
   const float* all = op.all.as<float>();
-  float* tree = op.tree.as<float>();
-  if (size == 1) return enter(tree, m, op.first, all, m);
   const bool shared = m < op.all.size();
   const int64_t step = std::min<int64_t>(std::max<int64_t>(kScratch / size / 4, 1024), m);
   auto* scratch = reinterpret_cast<float*>(cpu.workspace->reserve(size * step * 4));
@@ -298,7 +284,11 @@ void launch(const Comm& comm, const Cpu& cpu, const TreeEnter& op) {
                    &requests.emplace_back()));
     }
     wait_all(requests);
-    for (int64_t r = 0; r < size; ++r) enter(tree + at, m, op.first + r, r == rank ? begin(rank) : scratch + r * step, length);
+    for (int64_t r = 0; r < size; ++r) {
+      const Tensor theirs(scratch + r * step, Dtype::f32, Place::cpu, {length}), own = op.all.view({op.all.size()});
+      const int64_t mine = (shared ? rank * m : 0) + at;
+      enter(op.first + r, r == rank ? own.slice(mine, mine + length) : theirs, at);
+    }
   }
 }
 

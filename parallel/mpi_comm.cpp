@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "kernels/check.h"
+#include "parallel/gpu_group.h"
 
 namespace trireme {
 namespace {
@@ -66,6 +67,18 @@ Comm::Comm(std::string axis, int64_t color, int64_t key, bool launched) : axis_(
   rank_ = rank, size_ = size, group_ = group_of(group);
 }
 
+void Comm::connect_gpus(bool ring, bool ordered) {
+  ordered_ = ordered;
+  if (size_ > 1) gpus_.reset(open_gpu_group(*this, ring).release());
+}
+
+void Comm::Closer::operator()(GpuGroup* group) const { delete group; }
+
+GpuGroup& Comm::gpus() const {
+  require(gpus_ != nullptr, text("a collective of GPUs along ", axis_, ", which are not connected"));
+  return *gpus_;
+}
+
 Comm::~Comm() {
   int finalized = 0;
   if (group_ == 0 || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
@@ -75,7 +88,7 @@ Comm::~Comm() {
 
 Comm& Comm::operator=(Comm&& other) noexcept {
   std::swap(axis_, other.axis_), std::swap(rank_, other.rank_), std::swap(size_, other.size_), std::swap(group_, other.group_);
-  std::swap(locals_, other.locals_);
+  std::swap(locals_, other.locals_), std::swap(ordered_, other.ordered_), std::swap(gpus_, other.gpus_);
   return *this;
 }
 

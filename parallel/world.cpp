@@ -77,6 +77,8 @@ World::Session::~Session() {
 
 World::World() : session_(launched_ranks().has_value()) {
   if (!session_.up) return;
+  // CUDA loads a kernel's code when it is first started, and may wait for all streams then: one may be waiting for another rank.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   ok(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
   ok(MPI_Comm_size(MPI_COMM_WORLD, &size_));
   MPI_Comm node = MPI_COMM_NULL;

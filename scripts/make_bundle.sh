@@ -6,7 +6,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 archive=${1:-build/trireme-bundle.tar.xz}
 build=build/bundle
-root=$build/trireme
+root=$build/packed/trireme
+
+command -v patchelf > /dev/null || { echo "make_bundle: patchelf is missing; on Debian: apt-get install patchelf" >&2; exit 1; }
 
 say() { echo "bundle: $*"; }
 
@@ -16,7 +18,7 @@ compile() {
   cmake -S . -B "$build" -G Ninja -DTRIREME_ARCH=x86-64-v3 -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON \
     -DCMAKE_INSTALL_RPATH='$ORIGIN/../lib:/usr/local/cuda/lib64' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags > /dev/null
   local targets=(trireme)
-  if grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt"; then targets+=(test_gpu test_gpu_step); fi
+  if grep -q '^TRIREME_NVCC:FILEPATH=/' "$build/CMakeCache.txt"; then targets+=(test_gpu test_gpu_parallel test_gpu_step); fi
   cmake --build "$build" --target "${targets[@]}"
 }
 
@@ -43,6 +45,14 @@ copy_mpi() {
   fi
 }
 
+# A library that says itself where it looks for others would not look here.
+look_here() {
+  patchelf --set-rpath '$ORIGIN' "$root"/lib/*.so*
+  patchelf --set-rpath '$ORIGIN/..' "$root"/lib/openmpi/*.so
+  [ ! -d "$root/lib/pmix" ] || patchelf --set-rpath '$ORIGIN/..' "$root"/lib/pmix/*.so
+  patchelf --set-rpath '$ORIGIN/../lib' "$root"/libexec/*
+}
+
 write_mpirun() {
   cat > "$root/bin/mpirun" << 'EOF'
 #!/bin/sh
@@ -60,13 +70,14 @@ copy_all() {
   rm -rf "$root"
   mkdir -p "$root/bin" "$root/lib" "$root/corpus"
   cp "$build/trireme" "$root/bin/"
-  for program in test_gpu test_gpu_step; do
+  for program in test_gpu test_gpu_parallel test_gpu_step; do
     [ ! -x "$build/test/$program" ] || cp "$build/test/$program" "$root/bin/"
   done
   strip --strip-debug "$root"/bin/*
   copy_mpi
   # shellcheck disable=SC2046  # one word for each library
   cp -L $(libraries_of "$root"/bin/* "$root"/libexec/* "$root"/lib/openmpi/*.so "$root"/lib/pmix/*.so) "$root/lib/"
+  look_here
   write_mpirun
   cp -r configs "$root/"
   mkdir -p "$root/scripts" "$root/test/model"
@@ -78,5 +89,5 @@ copy_all() {
 
 compile
 copy_all
-tar -C "$build" -cf - trireme | xz -T0 -6 > "$archive"
+tar -C "$build/packed" -cf - trireme | xz -T0 -6 > "$archive"
 say "$archive, $(du -m "$archive" | cut -f1) MB, of $(cut -c1-12 "$root/commit")"

@@ -134,8 +134,6 @@ struct RunConfig {
       report("train.microbatch",
              "must be set with parallel.numerics = invariant: what a pass computes at once is to be the same on "
              "every mesh");
-    if (parallel.exact() && kernels.device == DeviceChoice::cuda)
-      report("parallel.numerics", "cannot be invariant with kernels.device = cuda yet");
   }
 
   // What does not go together, after resolve(): report("train.warmup", "must not exceed train.steps = 10") for each problem.

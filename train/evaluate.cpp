@@ -56,11 +56,13 @@ Evaluation evaluate(Run& r, const Corpus& corpus, int64_t sequences) {
   const int64_t count = sequences > 0 ? std::min(sequences, corpus.samples()) : corpus.samples();
   HeldOut held_out(r.config, corpus, shape.rows, count);
 
-  // Each replica its part of the passes; the losses are added up in the order of the passes, whoever computed them.
-  const int64_t passes = (count + shape.rows - 1) / shape.rows, replica = r.mesh.replica(), replicas = r.mesh.replicas();
+  // Each replica its part of the passes, as many as every other, for weights may be gathered from all: some are beyond the last and
+  // have no targets. The losses are added up in the order of the passes, whoever computed them.
+  const int64_t replica = r.mesh.replica(), replicas = r.mesh.replicas(), round = shape.rows * replicas;
+  const int64_t rounds = (count + round - 1) / round, passes = rounds * replicas;
   std::vector<double> losses(static_cast<size_t>(passes), 0.0), seen(static_cast<size_t>(passes), 0.0);
   PipelineShape pipeline = pipeline_shape(r.config, replicas);
-  pipeline.microbatches = replica < passes ? (passes - 1 - replica) / replicas + 1 : 0;
+  pipeline.microbatches = rounds;
   const std::vector<Action> actions = make_forward_schedule(pipeline, r.mesh.pp().rank(), shape.slots);
   r.pipeline.begin(actions);
   for (size_t i = 0; i < actions.size(); ++i) {

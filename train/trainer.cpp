@@ -222,13 +222,11 @@ using Failed = std::function<void(const std::exception&)>;
 // The table of contents: who am I, what do I hold, where is the data, what was saved, and on with it.
 ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& resume, Where& where, const Failed& failed) {
   watch_signals();
-  if (config.kernels.device == DeviceChoice::cuda && world.size() > 1)
-    throw ConfigError(
-        "kernels.device = cuda: several ranks on GPUs are not built yet; start one rank, or set kernels.device to cpu");
-  Device device = open_device(config.kernels, world.core_sharers());
-  const Mesh mesh(world, config.parallel);
+  Device device = open_device(config.kernels, world.core_sharers(), world.local_rank());
+  Mesh mesh(world, config.parallel);
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size());
+  if (device.place() == Place::cuda) mesh.connect_gpus();
   Checkpoints checkpoints(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic, {},
                           mesh.all());
   where.owned = mesh.first();

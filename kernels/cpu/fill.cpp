@@ -56,9 +56,10 @@ namespace {
 constexpr int64_t kStrip = 256;  // elements that a tree sums at once
 
 // sum[i] = the tree's sum of elements i < length <= kStrip of `count` parts, which begin n elements apart.
-void sum_tree(const float* parts, int64_t n, int64_t count, int64_t length, float* sum) {
+template <class From>
+void sum_tree(const From* parts, int64_t n, int64_t count, int64_t length, float* sum) {
   if (count == 1) {
-    std::copy_n(parts, length, sum);
+    for (int64_t i = 0; i < length; ++i) sum[i] = to_float(parts[i]);
     return;
   }
   const int64_t left = count / 2;
@@ -73,15 +74,34 @@ void sum_tree(const float* parts, int64_t n, int64_t count, int64_t length, floa
 
 void launch(const Cpu&, const SumParts& op) {
   const int64_t n = op.y.size(), count = n == 0 ? 0 : op.parts.size() / n;
-  const float* parts = op.parts.as<float>();
   with_dtype(op.y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* y = op.y.as<T>();
-    for_blocks(n, kStrip, [&](int64_t begin, int64_t end) {
-      float sum[kStrip];
-      sum_tree(parts + begin, n, count, end - begin, sum);
-      for (int64_t i = begin; i < end; ++i) y[i] = to<T>((op.accumulate ? to_float(y[i]) : 0.0f) + sum[i - begin]);
+    with_dtype(op.parts.dtype(), [&](auto part) {
+      const auto* parts = op.parts.as<decltype(part)>();
+      for_blocks(n, kStrip, [&](int64_t begin, int64_t end) {
+        float sum[kStrip];
+        sum_tree(parts + begin, n, count, end - begin, sum);
+        for (int64_t i = begin; i < end; ++i) y[i] = to<T>((op.accumulate ? to_float(y[i]) : 0.0f) + sum[i - begin]);
+      });
     });
+  });
+}
+
+void launch(const Cpu&, const TreeAdd& op) {
+  const int64_t stride = op.tree.cols();
+  float* tree = op.tree.as<float>() + op.first;
+  const float* addend = op.addend.as<float>();
+  for_blocks(op.addend.size(), kStrip, [&](int64_t begin, int64_t end) {
+    float sum[kStrip];
+    std::copy(addend + begin, addend + end, sum);
+    int64_t level = 0;
+    for (; (op.index >> level & 1) != 0; ++level) {
+      const float* row = tree + level * stride + begin;
+#pragma omp simd
+      for (int64_t i = 0; i < end - begin; ++i) sum[i] = row[i] + sum[i];
+    }
+    std::copy_n(sum, end - begin, tree + level * stride + begin);
   });
 }
 

@@ -1,8 +1,5 @@
 // Products by cuBLASLt. It thinks in columns: c = a b in rows is c' = b' a' in columns of the same memory.
-//
-// The library is opened by the first product: half a gigabyte that a run on the CPU neither needs to have nor pays for.
 #include <cublasLt.h>
-#include <dlfcn.h>
 
 #include <array>
 #include <map>
@@ -10,50 +7,37 @@
 #include <mutex>
 
 #include "kernels/cuda/products.cuh"
+#include "kernels/library.h"
 
 namespace trireme {
 namespace {
 
 constexpr int64_t kWorkspace = 32 << 20;  // bytes: what NVIDIA advises for Hopper
 
-class CublasLt {
-  // First, and never closed.
-  void* library_ = open();
-  static void* open() {
-    const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-    void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw Error("matrix products on a GPU need " + name + ": " + dlerror());
-    return library;
-  }
-  template <class F>
-  F find(const char* name) const {
-    void* found = dlsym(library_, name);
-    if (found == nullptr) throw Error(std::string("libcublasLt has no ") + name);
-    return reinterpret_cast<F>(found);
-  }
-
- public:
-  decltype(&cublasLtCreate) create = find<decltype(&cublasLtCreate)>("cublasLtCreate");
-  decltype(&cublasLtDestroy) destroy = find<decltype(&cublasLtDestroy)>("cublasLtDestroy");
-  decltype(&cublasLtGetStatusString) get_status_string = find<decltype(&cublasLtGetStatusString)>("cublasLtGetStatusString");
-  decltype(&cublasLtMatmul) matmul = find<decltype(&cublasLtMatmul)>("cublasLtMatmul");
+struct CublasLt {
+  SharedLibrary library{"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR), "matrix products on a GPU"};
+  decltype(&cublasLtCreate) create = library.find<decltype(cublasLtCreate)>("cublasLtCreate");
+  decltype(&cublasLtDestroy) destroy = library.find<decltype(cublasLtDestroy)>("cublasLtDestroy");
+  decltype(&cublasLtGetStatusString) get_status_string = library.find<decltype(cublasLtGetStatusString)>("cublasLtGetStatusString");
+  decltype(&cublasLtMatmul) matmul = library.find<decltype(cublasLtMatmul)>("cublasLtMatmul");
   decltype(&cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic =
-      find<decltype(&cublasLtMatmulAlgoGetHeuristic)>("cublasLtMatmulAlgoGetHeuristic");
-  decltype(&cublasLtMatmulDescCreate) matmul_desc_create = find<decltype(&cublasLtMatmulDescCreate)>("cublasLtMatmulDescCreate");
+      library.find<decltype(cublasLtMatmulAlgoGetHeuristic)>("cublasLtMatmulAlgoGetHeuristic");
+  decltype(&cublasLtMatmulDescCreate) matmul_desc_create =
+      library.find<decltype(cublasLtMatmulDescCreate)>("cublasLtMatmulDescCreate");
   decltype(&cublasLtMatmulDescDestroy) matmul_desc_destroy =
-      find<decltype(&cublasLtMatmulDescDestroy)>("cublasLtMatmulDescDestroy");
+      library.find<decltype(cublasLtMatmulDescDestroy)>("cublasLtMatmulDescDestroy");
   decltype(&cublasLtMatmulDescSetAttribute) matmul_desc_set_attribute =
-      find<decltype(&cublasLtMatmulDescSetAttribute)>("cublasLtMatmulDescSetAttribute");
+      library.find<decltype(cublasLtMatmulDescSetAttribute)>("cublasLtMatmulDescSetAttribute");
   decltype(&cublasLtMatmulPreferenceCreate) matmul_preference_create =
-      find<decltype(&cublasLtMatmulPreferenceCreate)>("cublasLtMatmulPreferenceCreate");
+      library.find<decltype(cublasLtMatmulPreferenceCreate)>("cublasLtMatmulPreferenceCreate");
   decltype(&cublasLtMatmulPreferenceDestroy) matmul_preference_destroy =
-      find<decltype(&cublasLtMatmulPreferenceDestroy)>("cublasLtMatmulPreferenceDestroy");
+      library.find<decltype(cublasLtMatmulPreferenceDestroy)>("cublasLtMatmulPreferenceDestroy");
   decltype(&cublasLtMatmulPreferenceSetAttribute) matmul_preference_set_attribute =
-      find<decltype(&cublasLtMatmulPreferenceSetAttribute)>("cublasLtMatmulPreferenceSetAttribute");
+      library.find<decltype(cublasLtMatmulPreferenceSetAttribute)>("cublasLtMatmulPreferenceSetAttribute");
   decltype(&cublasLtMatrixLayoutCreate) matrix_layout_create =
-      find<decltype(&cublasLtMatrixLayoutCreate)>("cublasLtMatrixLayoutCreate");
+      library.find<decltype(cublasLtMatrixLayoutCreate)>("cublasLtMatrixLayoutCreate");
   decltype(&cublasLtMatrixLayoutDestroy) matrix_layout_destroy =
-      find<decltype(&cublasLtMatrixLayoutDestroy)>("cublasLtMatrixLayoutDestroy");
+      library.find<decltype(cublasLtMatrixLayoutDestroy)>("cublasLtMatrixLayoutDestroy");
 };
 const CublasLt& lt() {
   static const CublasLt loaded;

@@ -44,9 +44,11 @@ CudaFacts cuda_facts() {
     return facts;
   }
   cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess) facts.device = properties.name;
+  int mine = 0;
+  if (cudaGetDevice(&mine) == cudaSuccess && cudaGetDeviceProperties(&properties, mine) == cudaSuccess)
+    facts.device = properties.name;
   facts.kernel_ran = kernel_runs();
-  facts.verdict = facts.kernel_ran ? facts.device + " runs our kernels; kernels.device = cuda trains on it, one rank"
+  facts.verdict = facts.kernel_ran ? facts.device + " runs our kernels; kernels.device = cuda trains on it"
                                    : facts.device + " answers, but a trivial kernel failed on it";
   return facts;
 }

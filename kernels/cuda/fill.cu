@@ -41,9 +41,10 @@ __global__ void add(T* y, const T* a, const T* b, int64_t n) {
 
 // The tree's sum of element i of `count` parts that begin n elements apart: halves of a range are summed, then added. Sums that
 // wait for their right neighbour are kept with the length of their range.
-__device__ float sum_tree(const float* parts, int64_t n, int64_t count, int64_t i) {
-  if (count == 1) return parts[i];
-  if (count == 2) return parts[i] + parts[n + i];
+template <class From>
+__device__ float sum_tree(const From* parts, int64_t n, int64_t count, int64_t i) {
+  if (count == 1) return to_float(parts[i]);
+  if (count == 2) return to_float(parts[i]) + to_float(parts[n + i]);
   constexpr int kDepth = 32;
   struct Range {
     int64_t begin, count;
@@ -58,7 +59,7 @@ __device__ float sum_tree(const float* parts, int64_t n, int64_t count, int64_t 
       open[++depth] = {range.begin, range.count / 2, 0, false};
       continue;
     }
-    float sum = parts[range.begin * n + i];
+    float sum = to_float(parts[range.begin * n + i]);
     while (depth > 0 && open[depth - 1].second) sum = open[--depth].left + sum;
     if (depth == 0) return sum;
     Range& above = open[depth - 1];
@@ -67,10 +68,20 @@ __device__ float sum_tree(const float* parts, int64_t n, int64_t count, int64_t 
   }
 }
 
-// Reads count n floats, writes n elements.
-template <class T>
-__global__ void sum_parts(T* y, const float* parts, int64_t n, int64_t count, bool accumulate) {
+// Reads count n elements, writes n.
+template <class T, class From>
+__global__ void sum_parts(T* y, const From* parts, int64_t n, int64_t count, bool accumulate) {
   for_packs<1>(n, [&](auto, int64_t i) { y[i] = rounded<T>((accumulate ? to_float(y[i]) : 0.0f) + sum_tree(parts, n, count, i)); });
+}
+
+// The sum that the addend carries into the first row that is not in use.
+__global__ void add_to_tree(float* tree, int64_t stride, const float* addend, int64_t n, int64_t index) {
+  for_packs<1>(n, [&](auto, int64_t i) {
+    float sum = addend[i];
+    int64_t level = 0;
+    for (; (index >> level & 1) != 0; ++level) sum = tree[level * stride + i] + sum;
+    tree[level * stride + i] = sum;
+  });
 }
 
 // tree[0] = the rows in use, added from below.
@@ -145,9 +156,19 @@ void launch(const Cuda& cuda, const SumParts& op) {
   const int64_t n = op.y.size();
   if (n == 0) return;
   with_dtype(op.y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    start(cuda, grid_for_packs(n, 1), sum_parts<T>, op.y.as<T>(), op.parts.as<float>(), n, op.parts.size() / n, op.accumulate);
+    with_dtype(op.parts.dtype(), [&](auto part) {
+      using T = decltype(zero);
+      using From = decltype(part);
+      start(cuda, grid_for_packs(n, 1), sum_parts<T, From>, op.y.as<T>(), op.parts.as<From>(), n, op.parts.size() / n,
+            op.accumulate);
+    });
   });
+}
+
+void launch(const Cuda& cuda, const TreeAdd& op) {
+  const int64_t n = op.addend.size();
+  start(cuda, grid_for_packs(n, 1), add_to_tree, op.tree.as<float>() + op.first, op.tree.cols(), op.addend.as<float>(), n,
+        op.index);
 }
 
 void launch(const Cuda& cuda, const TreeClose& op) {

@@ -17,9 +17,8 @@ inline void ok(cudaError_t status, std::source_location at = std::source_locatio
   if (status != cudaSuccess) throw Error(std::string("CUDA: ") + cudaGetErrorString(status), at);
 }
 
-cudaStream_t stream_of(const Cuda& cuda);
-// Scratch memory of the lane: what it holds lasts until the next call. At a multiple of 256.
-void* scratch(const Cuda& cuda, int64_t bytes);
+inline cudaStream_t stream_of(const Cuda& cuda) { return stream_of(*cuda.lane); }
+inline void* scratch(const Cuda& cuda, int64_t bytes) { return scratch(*cuda.lane, bytes); }
 
 // Multiprocessors of the GPU: grids that walk their work take a few blocks for each.
 int multiprocessors();

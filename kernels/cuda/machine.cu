@@ -1,6 +1,7 @@
 // Lanes are CUDA streams; a moment of one is an event from a ring of its own. An event that the ring has come around to again marks
 // a later moment: who still waits for the earlier one waits for more than it needs.
 #include <array>
+#include <utility>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/device.h"
@@ -16,6 +17,11 @@ struct CudaLane {
   int64_t scratch_bytes = 0;
 };
 
+void use_gpu(int number) {
+  int gpus = 0;
+  if (cudaGetDeviceCount(&gpus) == cudaSuccess && gpus > 0) ok(cudaSetDevice(number % gpus));
+}
+
 CudaLane* open_cuda_lane(Ledger& ledger) {
   auto lane = std::make_unique<CudaLane>();
   lane->ledger = &ledger;
@@ -27,10 +33,10 @@ CudaLane* open_cuda_lane(Ledger& ledger) {
 void close_cuda_lane(CudaLane* lane) noexcept {
   const std::unique_ptr<CudaLane> owned(lane);
   if (lane == nullptr) return;
+  if (lane->scratch != nullptr) cudaFreeAsync(lane->scratch, lane->stream);
   cudaStreamSynchronize(lane->stream);
   for (const cudaEvent_t event : lane->events) cudaEventDestroy(event);
   cudaStreamDestroy(lane->stream);
-  free_on_gpu(lane->scratch);
   lane->ledger->release(lane->scratch, lane->scratch_bytes);
 }
 
@@ -61,18 +67,18 @@ void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes) {
   ok(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, lane.stream));
 }
 
-cudaStream_t stream_of(const Cuda& cuda) { return cuda.lane->stream; }
+cudaStream_t stream_of(CudaLane& lane) { return lane.stream; }
 
-// A kernel that still uses the memory it had is waited for.
-void* scratch(const Cuda& cuda, int64_t bytes) {
-  CudaLane& lane = *cuda.lane;
+// Taken and given back in the lane's order: neither the host nor another lane waits. A lane may be waiting for a message that
+// another rank only sends when this one goes on.
+std::byte* scratch(CudaLane& lane, int64_t bytes) {
   if (bytes <= lane.scratch_bytes) return lane.scratch;
   lane.ledger->allocate(bytes - lane.scratch_bytes, "scratch of a CUDA lane");
-  ok(cudaStreamSynchronize(lane.stream));
-  free_on_gpu(lane.scratch);
-  lane.scratch = nullptr, lane.scratch_bytes = 0;
-  lane.scratch = allocate_on_gpu(bytes);
-  lane.scratch_bytes = bytes;
+  if (lane.scratch != nullptr) ok(cudaFreeAsync(std::exchange(lane.scratch, nullptr), lane.stream));
+  lane.scratch_bytes = 0;
+  void* memory = nullptr;
+  ok(cudaMallocAsync(&memory, static_cast<size_t>(bytes), lane.stream));
+  lane.scratch = static_cast<std::byte*>(memory), lane.scratch_bytes = bytes;
   return lane.scratch;
 }
 

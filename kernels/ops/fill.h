@@ -49,19 +49,38 @@ void launch(const Cuda&, const Add&);
 struct SumParts {
   static constexpr auto name = "sum_parts";
   Tensor y;                 // out  any shape; with `accumulate` updated in place
-  Tensor parts;             // in   [parts n, ...] f32: as many times y's n elements
+  Tensor parts;             // in   [parts n, ...] f32 or bf16: as many times y's n elements
   bool accumulate = false;  // y += the sum
   void visit(auto& t) const { accumulate ? t.add(y) : t.out(y), t.in(parts); }
   void check() const {
-    expect_float(y, "y");
-    require(parts.dtype() == Dtype::f32 && (y.size() == 0 || parts.size() % y.size() == 0),
-            text("the sum of the parts of ", parts, " into ", y));
+    expect_float(y, "y"), expect_float(parts, "parts");
+    require(y.size() == 0 || parts.size() % y.size() == 0, text("the sum of the parts of ", parts, " into ", y));
   }
 };
 void launch(const Cpu&, const SumParts&);
 void launch(const Cuda&, const SumParts&);
 
-// Row 0 of a tree that `count` addends have entered (see TreeEnter in collectives.h) = the sum of its rows in use.
+// A sum of many addends in the order of one tree: row k of the tree is the sum of 2^k consecutive addends, or not in use; addends
+// enter in order, and two rows of a size are added into the next, as a binary counter carries. Enters number `index`.
+struct TreeAdd {
+  static constexpr auto name = "tree_add";
+  Tensor tree;    // add  [levels, n] f32, of which columns `first` to first + m; levels such that 2^levels exceeds all addends
+  Tensor addend;  // in   [m] f32
+  int64_t index;
+  int64_t first = 0;
+  void visit(auto& t) const { t.add(tree), t.in(addend); }
+  void check() const {
+    expect(tree, "tree", Dtype::f32, {tree.dim(0), tree.cols()});
+    expect(addend, "addend", Dtype::f32, {addend.size()});
+    require(first >= 0 && first + addend.size() <= tree.cols(), text(addend, " at ", first, " of a tree of ", tree));
+    require(index >= 0 && index + 1 < (int64_t{1} << tree.dim(0)),
+            text("addend ", index, " of a tree of ", tree.dim(0), " levels"));
+  }
+};
+void launch(const Cpu&, const TreeAdd&);
+void launch(const Cuda&, const TreeAdd&);
+
+// Row 0 of a tree that `count` addends have entered = the sum of its rows in use.
 struct TreeClose {
   static constexpr auto name = "tree_close";
   Tensor tree;  // add  [levels, n] f32

@@ -23,7 +23,8 @@ using trireme::emulation::forbid;
 using trireme::emulation::GridError;
 
 constexpr size_t kGuard = 256;
-constexpr int kMultiprocessors = 4;
+constexpr int kMultiprocessors = 4, kDevices = 8;
+thread_local int current_device = 0;  // they differ in nothing
 constexpr std::byte kUnset{0xff}, kUntouched{0xa5};
 
 }  // namespace
@@ -92,6 +93,17 @@ void execute(cudaStream_t stream) {
   }
 }
 
+cudaError_t give_back(void* memory) {
+  const std::lock_guard lock(library().mutex);
+  const auto found = library().memory.find(static_cast<std::byte*>(memory));
+  if (found == library().memory.end()) return cudaErrorInvalidValue;
+  auto* const begin = static_cast<std::byte*>(memory) - kGuard;
+  allow(begin, found->second + 2 * kGuard);
+  library().memory.erase(found);
+  std::free(begin);
+  return cudaSuccess;
+}
+
 void wait_for(cudaStream_t stream) {
   std::unique_lock lock(stream->mutex);
   stream->changed.wait(lock, [&, all = stream->pushed] { return stream->done >= all; });
@@ -146,8 +158,13 @@ cudaError_t cudaGetLastError() {
   const std::lock_guard lock(library().mutex);
   return library().sticky != cudaSuccess ? library().sticky.load() : std::exchange(library().last, cudaSuccess);
 }
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
-cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) { return *count = kDevices, cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) { return *device = current_device, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= kDevices) return told(cudaErrorInvalidValue);
+  current_device = device;
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = kMultiprocessors, cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {.name = "emulated GPU",
@@ -184,14 +201,13 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   cudaDeviceSynchronize();
-  const std::lock_guard lock(library().mutex);
-  const auto found = library().memory.find(static_cast<std::byte*>(memory));
-  if (found == library().memory.end()) return cudaErrorInvalidValue;
-  auto* const begin = static_cast<std::byte*>(memory) - kGuard;
-  allow(begin, found->second + 2 * kGuard);
-  library().memory.erase(found);
-  std::free(begin);
-  return cudaSuccess;
+  return give_back(memory);
+}
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) { return cudaMalloc(memory, bytes); }
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  return trireme::emulation::in_stream(stream, [memory] {
+    if (give_back(memory) != cudaSuccess) throw GridError("cudaFreeAsync of what cudaMalloc never gave");
+  });
 }
 // Kernels reach it, too: with guards.
 cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }

@@ -194,10 +194,11 @@ TEST_CASE("moves and sums of empty tensors do nothing") {
 
 TEST_CASE("parts are summed in the order of a balanced tree, rounded once") {
   Device device(tested_place());
-  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16), of_parts = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t count : {1, 2, 3, 5, 8, 16})
     for (const int64_t n : {1, 17, 255, 256, 257, 50001}) {
-      const HostTensor parts = random_tensor(Dtype::f32, {count * n}, 7), before = random_tensor(dtype, {n}, 8);
+      if (n > 1000 && count != 5) continue;
+      const HostTensor parts = random_tensor(of_parts, {count * n}, 7), before = random_tensor(dtype, {n}, 8);
       HostTensor y = before, more = before;
       run(device.compute(), SumParts{.y = y, .parts = parts});
       run(device.compute(), SumParts{.y = more, .parts = parts, .accumulate = true});
@@ -214,6 +215,35 @@ TEST_CASE("parts are summed in the order of a balanced tree, rounded once") {
       REQUIRE(y.values() == HostTensor(dtype, {n}, sums).values());
       REQUIRE(more.values() == HostTensor(dtype, {n}, added).values());
     }
+}
+
+TEST_CASE("addends enter a tree as a binary counter carries, in pieces or whole") {
+  Device device(tested_place());
+  const int64_t n = 700, levels = 5, piece = 257;
+  HostTensor whole(Dtype::f32, {levels, n}), pieces(Dtype::f32, {levels, n});
+  std::vector<Doubles> addends;
+  for (int64_t number = 0; number + 1 < (int64_t{1} << levels); ++number) {
+    const HostTensor addend = random_tensor(Dtype::f32, {n}, static_cast<uint64_t>(30 + number));
+    addends.push_back(addend.values());
+    run(device.compute(), TreeAdd{.tree = whole, .addend = addend, .index = number});
+    for (int64_t at = 0; at < n; at += piece)
+      run(device.compute(),
+          TreeAdd{.tree = pieces, .addend = addend.tensor().slice(at, std::min(n, at + piece)), .index = number, .first = at});
+    settle();
+  }
+  CHECK(whole == pieces);
+  // 31 addends: each row is in use, row k with 2^k of them, the oldest highest.
+  const std::function<float(size_t, size_t, size_t)> sum = [&](size_t begin, size_t count, size_t i) -> float {
+    return count == 1 ? static_cast<float>(addends[begin][i]) : sum(begin, count / 2, i) + sum(begin + count / 2, count / 2, i);
+  };
+  size_t begin = 0;
+  for (int64_t level = levels - 1; level >= 0; --level) {
+    for (int64_t i = 0; i < n; ++i)
+      REQUIRE(static_cast<float>(whole[level * n + i]) == sum(begin, size_t{1} << level, static_cast<size_t>(i)));
+    begin += size_t{1} << level;
+  }
+  CHECK_THROWS_WITH(run(device.compute(), TreeAdd{.tree = whole, .addend = random_tensor(Dtype::f32, {n}, 1), .index = 31}),
+                    ContainsSubstring("addend 31 of a tree of 5 levels"));
 }
 
 TEST_CASE("a tree is closed to the sum of its rows in use, the smaller ones first") {

@@ -1,0 +1,161 @@
+// The collectives of Place::cuda. What NCCL has no word for is an exchange of pieces and sums of our own kernels: addends that
+// travel as bf16 and are summed in f32, and sums in the order of the tree.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/ops/fill.h"
+#include "parallel/collectives.h"
+#include "parallel/gpu_group.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kPiece = 64 << 20;  // bytes of scratch memory that an exchange takes at most, about
+
+Tensor flat(const Tensor& t) { return t.view({t.size()}); }
+
+void move(const Cuda& cuda, const Tensor& to, const Tensor& from) {
+  if (to.data() != from.data()) copy_bytes(*cuda.lane, to.data(), from.data(), from.bytes());
+}
+
+// Scratch memory of the lane in tensors, one after the other.
+class Pieces {
+ public:
+  Pieces(const Cuda& cuda, int64_t bytes) : at_(scratch(*cuda.lane, bytes)), end_(at_ + bytes) {}
+  Tensor take(Dtype dtype, int64_t n) {
+    const Tensor t(at_, dtype, Place::cuda, {n});
+    at_ += bytes(dtype, n);
+    require(at_ <= end_, text("more scratch memory than asked for"));
+    return t;
+  }
+  static int64_t bytes(Dtype dtype, int64_t n) { return (n * bytes_of(dtype) + 255) / 256 * 256; }
+
+ private:
+  std::byte *at_, *end_;
+};
+
+// Each rank's part of `all`, in pieces of elements [at, at + length) of each.
+struct Round {
+  int64_t at, length;
+};
+std::vector<Round> rounds(int64_t part, int64_t step) {
+  std::vector<Round> list;
+  for (int64_t at = 0; at < part; at += step) list.push_back({at, std::min(step, part - at)});
+  return list;
+}
+int64_t step_of(const Comm& comm, int64_t part, int64_t element) {
+  return std::min(part, std::max<int64_t>(kPiece / comm.size() / element / 64 * 64, 1024));
+}
+
+// part = this rank's part of the ranks' sums of `all`, in the order of the tree, the addends as `wire`.
+void sum_own_part(const Comm& comm, const Cuda& cuda, Tensor part, Tensor all, Dtype wire, bool accumulate) {
+  const int64_t size = comm.size(), rank = comm.rank(), n = part.size();
+  const bool cast = wire != all.dtype();
+  const int64_t step = step_of(comm, n, (cast ? 2 : 1) * bytes_of(wire));
+  for (const auto& [at, length] : rounds(n, step)) {
+    Pieces pieces(cuda, (cast ? size + 1 : 1) * Pieces::bytes(wire, size * length));
+    const Tensor addends = pieces.take(wire, size * length);
+    std::vector<Tensor> to, from;
+    for (int64_t r = 0; r < size; ++r) {
+      const Tensor own = flat(all).slice(r * n + at, r * n + at + length);
+      to.push_back(addends.slice(r * length, (r + 1) * length));
+      from.push_back(cast && r != rank ? pieces.take(wire, length) : own);
+      if (cast) launch(cuda, Cast{.y = r == rank ? to.back() : from.back(), .x = own});
+      if (!cast && r == rank) move(cuda, to.back(), own);
+    }
+    comm.gpus().exchange(*cuda.lane, to, from);
+    launch(cuda, SumParts{.y = flat(part).slice(at, at + length), .parts = addends, .accumulate = accumulate});
+  }
+}
+
+// The same of few elements, all of them, on every rank.
+void sum_few(const Comm& comm, const Cuda& cuda, Tensor x) {
+  if (x.size() == 0) return;
+  Pieces pieces(cuda, Pieces::bytes(x.dtype(), comm.size() * x.size()));
+  const Tensor all = pieces.take(x.dtype(), comm.size() * x.size());
+  comm.gpus().all_gather(*cuda.lane, all, x);
+  launch(cuda, SumParts{.y = x, .parts = all});
+}
+
+}  // namespace
+
+void launch(const Comm& comm, const Cuda& cuda, const AllReduce& op) {
+  if (comm.size() == 1 || op.x.size() == 0) return;
+  const bool max = op.kind == AllReduce::Kind::max;
+  const Dtype wire = op.narrow ? Dtype::bf16 : op.x.dtype();
+  if (max || (wire == op.x.dtype() && !comm.ordered()))
+    return comm.gpus().all_reduce(*cuda.lane, op.x, max ? GpuGroup::Sum::max : GpuGroup::Sum::add);
+  const int64_t n = op.x.size(), share = n / comm.size(), even = share * comm.size();
+  const Tensor x = flat(op.x), part = x.slice(comm.rank() * share, (comm.rank() + 1) * share);
+  if (share > 0) {
+    sum_own_part(comm, cuda, part, x.slice(0, even), wire, false);
+    comm.gpus().all_gather(*cuda.lane, x.slice(0, even), part);
+  }
+  sum_few(comm, cuda, x.slice(even, n));
+}
+
+void launch(const Comm& comm, const Cuda& cuda, const ReduceScatter& op) {
+  if (comm.size() == 1) {
+    require(!op.accumulate, text("a group of one adds nothing up"));
+    return move(cuda, op.part, op.all);
+  }
+  const Dtype wire = op.narrow ? Dtype::bf16 : op.all.dtype();
+  if (wire != op.all.dtype() || comm.ordered()) return sum_own_part(comm, cuda, op.part, op.all, wire, op.accumulate);
+  if (!op.accumulate) return comm.gpus().reduce_scatter(*cuda.lane, op.part, op.all);
+  Pieces pieces(cuda, Pieces::bytes(op.part.dtype(), op.part.size()));
+  const Tensor sum = pieces.take(op.part.dtype(), op.part.size());
+  comm.gpus().reduce_scatter(*cuda.lane, sum, op.all);
+  launch(cuda, Add{.y = op.part, .a = op.part, .b = sum});
+}
+
+void launch(const Comm& comm, const Cuda& cuda, const AllGather& op) {
+  if (comm.size() == 1) return move(cuda, op.all, op.part);
+  comm.gpus().all_gather(*cuda.lane, op.all, op.part);
+}
+
+void launch(const Comm& comm, const Cuda& cuda, const Broadcast& op) {
+  if (comm.size() > 1) comm.gpus().broadcast(*cuda.lane, op.x, op.root);
+}
+
+// A receiver that adds takes pieces of its own size.
+void launch(const Comm& comm, const Cuda& cuda, const Send& op) {
+  for (const auto& [at, length] : rounds(op.x.size(), kPiece / 4))
+    comm.gpus().send(*cuda.lane, flat(op.x).slice(at, at + length), op.peer, op.channel);
+}
+
+void launch(const Comm& comm, const Cuda& cuda, const Receive& op) {
+  for (const auto& [at, length] : rounds(op.x.size(), kPiece / 4)) {
+    const Tensor x = flat(op.x).slice(at, at + length);
+    if (!op.accumulate) {
+      comm.gpus().receive(*cuda.lane, x, op.peer, op.channel);
+      continue;
+    }
+    const Tensor more = Pieces(cuda, Pieces::bytes(x.dtype(), length)).take(x.dtype(), length);
+    comm.gpus().receive(*cuda.lane, more, op.peer, op.channel);
+    launch(cuda, Add{.y = x, .a = x, .b = more});
+  }
+}
+
+// Every rank's addends of a piece come here and enter in the order of the ranks.
+void launch(const Comm& comm, const Cuda& cuda, const TreeEnter& op) {
+  const int64_t size = comm.size(), rank = comm.rank(), m = op.tree.cols();
+  const Tensor all = flat(op.all);
+  const auto enter = [&](int64_t number, Tensor addend, int64_t first) {
+    launch(cuda, TreeAdd{.tree = op.tree, .addend = addend, .index = number, .first = first});
+  };
+  if (size == 1) return enter(op.first, all, 0);
+  const bool shared = m < all.size();
+  for (const auto& [at, length] : rounds(m, step_of(comm, m, 4))) {
+    Pieces pieces(cuda, size * Pieces::bytes(Dtype::f32, length));
+    std::vector<Tensor> to, from;
+    for (int64_t r = 0; r < size; ++r) {
+      const int64_t begin = (shared ? r * m : 0) + at;
+      from.push_back(all.slice(begin, begin + length));
+      to.push_back(r == rank ? from.back() : pieces.take(Dtype::f32, length));
+    }
+    comm.gpus().exchange(*cuda.lane, to, from);
+    for (int64_t r = 0; r < size; ++r) enter(op.first + r, to[static_cast<size_t>(r)], at);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,176 @@
+// GpuGroup by NCCL: a communicator for the collectives of the group, and one of two ranks for each link and channel, so that
+// messages of one wait for no other. All are made at the start, in one order, and greet: NCCL connects ranks at their first
+// message, which would have hosts wait for each other in the middle of a step.
+#include <nccl.h>
+
+#include <array>
+#include <exception>
+#include <source_location>
+
+#include "parallel/gpu_group.h"
+#include "parallel/mpi_comm.h"
+
+namespace trireme {
+namespace {
+
+void ok(ncclResult_t status, std::source_location at = std::source_location::current()) {
+  if (status == ncclSuccess) return;
+  std::string why = std::string("NCCL: ") + ncclGetErrorString(status);
+  if (const char* more = ncclGetLastError(nullptr); more != nullptr && *more != '\0') why += std::string(": ") + more;
+  if (status == ncclInvalidUsage) why += "; does every rank have a GPU of its own? NCCL_DEBUG=WARN tells more";
+  throw Error(why, at);
+}
+void ok(cudaError_t status, std::source_location at = std::source_location::current()) {
+  if (status != cudaSuccess) throw Error(std::string("CUDA: ") + cudaGetErrorString(status), at);
+}
+
+ncclDataType_t type_of(Dtype dtype) { return dtype == Dtype::bf16 ? ncclBfloat16 : dtype == Dtype::f32 ? ncclFloat32 : ncclInt32; }
+size_t count(const Tensor& x) { return static_cast<size_t>(x.size()); }
+
+// A communicator. After an error it does not wait for what will not come.
+class Own {
+ public:
+  Own() = default;
+  ~Own() {
+    if (comm_ == nullptr) return;
+    if (std::uncaught_exceptions() > uncaught_)
+      ncclCommAbort(comm_);
+    else
+      ncclCommDestroy(comm_);
+  }
+  Own(const Own&) = delete;
+  Own& operator=(const Own&) = delete;
+  ncclComm_t* put() { return &comm_; }
+  ncclComm_t get() const { return comm_; }
+
+ private:
+  ncclComm_t comm_ = nullptr;
+  int uncaught_ = std::uncaught_exceptions();
+};
+
+// Calls between its ends are done as one.
+void together(const auto& calls) {
+  ok(ncclGroupStart());
+  calls();
+  ok(ncclGroupEnd());
+}
+
+class NcclGroup : public GpuGroup {
+ public:
+  NcclGroup(const Comm& comm, bool ring) : axis_(comm.axis()), rank_(comm.rank()), size_(comm.size()) {
+    ncclUniqueId id{};
+    if (rank_ == 0) ok(ncclGetUniqueId(&id));
+    trireme::ok(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, handle(comm)));
+    ok(ncclCommInitRank(all_.put(), static_cast<int>(size_), id, static_cast<int>(rank_)));
+    Greeting greeting;
+    ok(ncclAllReduce(greeting.memory, greeting.memory, 1, ncclFloat32, ncclSum, all_.get(), greeting.stream));
+    greeting.finish();
+    if (ring) open_links(greeting);
+  }
+
+  void all_reduce(CudaLane& lane, Tensor x, Sum sum) override {
+    ok(ncclAllReduce(x.data(), x.data(), count(x), type_of(x.dtype()), sum == Sum::max ? ncclMax : ncclSum, all_.get(),
+                     stream_of(lane)));
+  }
+  void reduce_scatter(CudaLane& lane, Tensor part, Tensor all) override {
+    ok(ncclReduceScatter(all.data(), part.data(), count(part), type_of(part.dtype()), ncclSum, all_.get(), stream_of(lane)));
+  }
+  void all_gather(CudaLane& lane, Tensor all, Tensor part) override {
+    ok(ncclAllGather(part.data(), all.data(), count(part), type_of(part.dtype()), all_.get(), stream_of(lane)));
+  }
+  void broadcast(CudaLane& lane, Tensor x, int64_t root) override {
+    ok(ncclBroadcast(x.data(), x.data(), count(x), type_of(x.dtype()), static_cast<int>(root), all_.get(), stream_of(lane)));
+  }
+  void exchange(CudaLane& lane, const std::vector<Tensor>& to, const std::vector<Tensor>& from) override {
+    together([&] {
+      for (int64_t r = 0; r < size_; ++r) {
+        if (r == rank_) continue;
+        const Tensor &theirs = to[static_cast<size_t>(r)], &mine = from[static_cast<size_t>(r)];
+        ok(ncclSend(mine.data(), count(mine), type_of(mine.dtype()), static_cast<int>(r), all_.get(), stream_of(lane)));
+        ok(ncclRecv(theirs.data(), count(theirs), type_of(theirs.dtype()), static_cast<int>(r), all_.get(), stream_of(lane)));
+      }
+    });
+  }
+  void send(CudaLane& lane, Tensor x, int64_t peer, Channel channel) override {
+    const Link& link = find(channel, rank_, peer);
+    ok(ncclSend(x.data(), count(x), type_of(x.dtype()), link.peer, link.comm.get(), stream_of(lane)));
+  }
+  void receive(CudaLane& lane, Tensor x, int64_t peer, Channel channel) override {
+    const Link& link = find(channel, peer, rank_);
+    ok(ncclRecv(x.data(), count(x), type_of(x.dtype()), link.peer, link.comm.get(), stream_of(lane)));
+  }
+
+ private:
+  struct Link {
+    Own comm;
+    int64_t lower = -1;  // it joins this rank and the next, or of the last the first; -1: not in use
+    int peer = 0;        // the other's number in it
+  };
+  // Something small to send and receive.
+  struct Greeting {
+    cudaStream_t stream = nullptr;
+    void* memory = nullptr;
+    Greeting() {
+      ok(cudaMalloc(&memory, 256));
+      ok(cudaMemset(memory, 0, 256));
+      ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    }
+    ~Greeting() {
+      cudaStreamDestroy(stream);
+      cudaFree(memory);
+    }
+    Greeting(const Greeting&) = delete;
+    Greeting& operator=(const Greeting&) = delete;
+    void finish() const { ok(cudaStreamSynchronize(stream)); }
+  };
+
+  // The links of even number, of odd number, and the last with the first, each of a channel in one split of the group.
+  void open_links(const Greeting& greeting) {
+    const int64_t last = size_ - 1;
+    for (size_t channel = 0; channel < 2; ++channel) {
+      for (const int64_t parity : {0, 1}) {
+        const int64_t lower = rank_ % 2 == parity ? rank_ : rank_ - 1;
+        open(links_[channel][static_cast<size_t>(parity)], lower >= 0 && lower < last ? lower : -1, greeting);
+      }
+      open(links_[channel][2], rank_ == 0 || rank_ == last ? last : -1, greeting);
+    }
+    open(tied_, rank_ == 0 || rank_ == last ? last : -1, greeting);
+  }
+  void open(Link& link, int64_t lower, const Greeting& greeting) {
+    link.lower = lower;
+    const int color = lower < 0 ? NCCL_SPLIT_NOCOLOR : static_cast<int>(lower);
+    ok(ncclCommSplit(all_.get(), color, static_cast<int>(rank_), link.comm.put(), nullptr));
+    if (lower < 0) return;
+    link.peer = rank_ < other(lower) ? 1 : 0;
+    auto* const out = static_cast<float*>(greeting.memory);
+    together([&] {
+      ok(ncclSend(out, 1, ncclFloat32, link.peer, link.comm.get(), greeting.stream));
+      ok(ncclRecv(out + 1, 1, ncclFloat32, link.peer, link.comm.get(), greeting.stream));
+    });
+    greeting.finish();
+  }
+  int64_t other(int64_t lower) const { return lower == rank_ ? (lower + 1) % size_ : lower; }
+
+  const Link& find(Channel channel, int64_t from, int64_t to) const {
+    const int64_t last = size_ - 1;
+    if (channel == Channel::tied && tied_.lower == last && from + to == last) return tied_;
+    const bool forward = channel == Channel::forward;
+    const int64_t lower = forward ? from : to;
+    if (channel != Channel::tied && (forward ? to : from) == (lower + 1) % size_)
+      for (const Link& link : links_[forward ? 0 : 1])
+        if (link.lower == lower) return link;
+    throw Error(text("a message from ", from, " to ", to, " along ", axis_, ", which have no link"));
+  }
+
+  std::string axis_;
+  int64_t rank_, size_;
+  Own all_;
+  std::array<std::array<Link, 3>, 2> links_;  // of forward and backward
+  Link tied_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, bool ring) { return std::make_unique<NcclGroup>(comm, ring); }
+
+}  // namespace trireme

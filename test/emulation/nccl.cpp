@@ -1,0 +1,262 @@
+// NCCL over MPI. As NCCL does, it works in the order of streams, takes the work of one communicator in the order in which it was
+// handed over, whatever its streams, and lets a lone message wait for its receiver. Ranks that do not do the same are found.
+#include <nccl.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels/tensor.h"
+#include "parallel/mpi_comm.h"
+#include "test/emulation/grid.h"
+
+using trireme::ok;
+using trireme::wait_all;
+using trireme::emulation::GridError;
+
+struct ncclComm {
+  MPI_Comm group = MPI_COMM_NULL;
+  int rank = 0, size = 1;
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t handed_over = 0, done = 0;
+};
+
+namespace {
+
+constexpr int kTag = 20000;  // of messages of MPI_COMM_WORLD, of which no one else sends any
+
+size_t bytes_of(ncclDataType_t type) { return type == ncclInt8 ? 1 : type == ncclBfloat16 ? 2 : 4; }
+
+// What a rank is about to do.
+struct Deed {
+  int kind, type, more;
+  size_t count;
+  bool operator==(const Deed&) const = default;
+};
+
+std::vector<std::byte> gathered(ncclComm_t comm, const void* mine, size_t bytes) {
+  std::vector<std::byte> all(bytes * static_cast<size_t>(comm->size));
+  std::vector<MPI_Request> request(1);
+  const int n = trireme::count_of(static_cast<int64_t>(bytes));
+  ok(MPI_Iallgather(mine, n, MPI_BYTE, all.data(), n, MPI_BYTE, comm->group, request.data()));
+  wait_all(request);
+  return all;
+}
+
+void expect_same(ncclComm_t comm, const Deed& deed) {
+  const std::vector<std::byte> all = gathered(comm, &deed, sizeof deed);
+  for (int r = 0; r < comm->size; ++r) {
+    Deed theirs{};
+    std::memcpy(&theirs, all.data() + static_cast<size_t>(r) * sizeof deed, sizeof deed);
+    if (theirs != deed) throw GridError("NCCL: rank " + std::to_string(r) + " does something else");
+  }
+}
+
+// In the stream's order and the communicator's.
+ncclResult_t hand_over(ncclComm_t comm, cudaStream_t stream, std::function<void()> work) {
+  uint64_t mine = 0;
+  {
+    const std::lock_guard lock(comm->mutex);
+    mine = comm->handed_over++;
+  }
+  const cudaError_t error = trireme::emulation::in_stream(stream, [comm, mine, work = std::move(work)] {
+    {
+      std::unique_lock lock(comm->mutex);
+      comm->changed.wait(lock, [&] { return comm->done == mine; });
+    }
+    struct Done {
+      ncclComm_t comm;
+      ~Done() {
+        const std::lock_guard lock(comm->mutex);
+        ++comm->done;
+        comm->changed.notify_all();
+      }
+    } const done{comm};
+    work();
+  });
+  return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+template <class T>
+void reduce(const std::byte* all, void* to, size_t stride, size_t count, int ranks, bool max) {
+  for (size_t i = 0; i < count; ++i) {
+    double result = 0;
+    for (int r = 0; r < ranks; ++r) {
+      T addend;
+      std::memcpy(&addend, all + (static_cast<size_t>(r) * stride + i) * sizeof(T), sizeof(T));
+      const double value = static_cast<float>(addend);
+      result = r == 0 ? value : max ? (value > result || value != value ? value : result) : result + value;
+    }
+    static_cast<T*>(to)[i] = static_cast<T>(static_cast<float>(result));
+  }
+}
+
+void reduce_all(ncclComm_t comm, const void* from, void* to, size_t total, size_t first, size_t count, ncclDataType_t type,
+                ncclRedOp_t op) {
+  const std::vector<std::byte> all = gathered(comm, from, total * bytes_of(type));
+  const std::byte* const begin = all.data() + first * bytes_of(type);
+  if (type == ncclBfloat16)
+    reduce<trireme::Bf16>(begin, to, total, count, comm->size, op == ncclMax);
+  else if (type == ncclFloat32)
+    reduce<float>(begin, to, total, count, comm->size, op == ncclMax);
+  else
+    throw GridError("NCCL: sums of this type are not emulated");
+}
+
+struct Message {
+  bool sends;
+  void* data;
+  size_t bytes;
+  int peer;
+  ncclComm_t comm;
+  cudaStream_t stream;
+};
+thread_local int depth = 0;
+thread_local std::vector<Message> messages;
+
+// All of them at once: that is what a group is for.
+void exchange(const std::vector<Message>& all) {
+  std::vector<MPI_Request> requests(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Message& m = all[i];
+    const int n = trireme::count_of(static_cast<int64_t>(m.bytes));
+    ok(m.sends ? MPI_Issend(m.data, n, MPI_BYTE, m.peer, 0, m.comm->group, &requests[i])
+               : MPI_Irecv(m.data, n, MPI_BYTE, m.peer, 0, m.comm->group, &requests[i]));
+  }
+  wait_all(requests);
+}
+
+ncclResult_t close_group() {
+  const std::vector<Message> all = std::exchange(messages, {});
+  if (all.empty()) return ncclSuccess;
+  for (const Message& m : all)
+    if (m.comm != all.front().comm || m.stream != all.front().stream) return ncclInvalidUsage;
+  return hand_over(all.front().comm, all.front().stream, [all] { exchange(all); });
+}
+
+ncclResult_t add(const Message& message) {
+  messages.push_back(message);
+  return depth > 0 ? ncclSuccess : close_group();
+}
+
+}  // namespace
+
+// The number of the group, and who made it.
+struct Id {
+  int number, maker;
+};
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static int number = 0;
+  Id made{.number = number++ % 1000, .maker = 0};
+  ok(MPI_Comm_rank(MPI_COMM_WORLD, &made.maker));
+  std::memcpy(id->internal, &made, sizeof made);
+  return ncclSuccess;
+}
+
+// Every rank tells its maker where it is; the maker tells all.
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId unique, int rank) {
+  Id id{};
+  std::memcpy(&id, unique.internal, sizeof id);
+  const int tag = kTag + 2 * id.number;
+  int mine = 0;
+  ok(MPI_Comm_rank(MPI_COMM_WORLD, &mine));
+  std::vector<int> members(static_cast<size_t>(ranks), mine);
+  if (mine == id.maker) {
+    for (int i = 1; i < ranks; ++i) {
+      int told[2];
+      ok(MPI_Recv(told, 2, MPI_INT, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      members.at(static_cast<size_t>(told[0])) = told[1];
+    }
+    for (const int member : members)
+      if (member != mine) ok(MPI_Send(members.data(), ranks, MPI_INT, member, tag + 1, MPI_COMM_WORLD));
+  } else {
+    const int told[2] = {rank, mine};
+    ok(MPI_Send(told, 2, MPI_INT, id.maker, tag, MPI_COMM_WORLD));
+    ok(MPI_Recv(members.data(), ranks, MPI_INT, id.maker, tag + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  }
+  MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+  ok(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  ok(MPI_Group_incl(world, ranks, members.data(), &group));
+  auto made = std::make_unique<ncclComm>();
+  made->rank = rank, made->size = ranks;
+  ok(MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &made->group));
+  ok(MPI_Group_free(&group));
+  ok(MPI_Group_free(&world));
+  *comm = made.release();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t*) {
+  auto made = std::make_unique<ncclComm>();
+  ok(MPI_Comm_split(comm->group, color == NCCL_SPLIT_NOCOLOR ? MPI_UNDEFINED : color, key, &made->group));
+  *part = nullptr;
+  if (made->group == MPI_COMM_NULL) return ncclSuccess;
+  ok(MPI_Comm_rank(made->group, &made->rank));
+  ok(MPI_Comm_size(made->group, &made->size));
+  *part = made.release();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const std::unique_ptr<ncclComm> owned(comm);
+  std::unique_lock lock(comm->mutex);
+  comm->changed.wait(lock, [&] { return comm->done == comm->handed_over; });
+  ok(MPI_Comm_free(&comm->group));
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t) { return ncclSuccess; }  // what waits in it ends with the process
+
+const char* ncclGetErrorString(ncclResult_t result) { return result == ncclInvalidUsage ? "invalid usage" : "unhandled error"; }
+const char* ncclGetLastError(ncclComm_t) { return ""; }
+
+ncclResult_t ncclGroupStart() {
+  ++depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() { return --depth == 0 ? close_group() : ncclSuccess; }
+
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return hand_over(comm, stream, [=] {
+    expect_same(comm, {.kind = 0, .type = type, .more = op, .count = count});
+    reduce_all(comm, from, to, count, 0, count, type, op);
+  });
+}
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t stream) {
+  return hand_over(comm, stream, [=] {
+    expect_same(comm, {.kind = 1, .type = type, .more = op, .count = count});
+    reduce_all(comm, from, to, count * static_cast<size_t>(comm->size), count * static_cast<size_t>(comm->rank), count, type, op);
+  });
+}
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+  return hand_over(comm, stream, [=] {
+    expect_same(comm, {.kind = 2, .type = type, .more = 0, .count = count});
+    const std::vector<std::byte> all = gathered(comm, from, count * bytes_of(type));
+    std::memcpy(to, all.data(), all.size());
+  });
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return hand_over(comm, stream, [=] {
+    expect_same(comm, {.kind = 3, .type = type, .more = root, .count = count});
+    const size_t bytes = count * bytes_of(type);
+    const std::vector<std::byte> all = gathered(comm, from, bytes);
+    std::memcpy(to, all.data() + static_cast<size_t>(root) * bytes, bytes);
+  });
+}
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return add({.sends = true,
+              .data = const_cast<void*>(from),
+              .bytes = count * bytes_of(type),
+              .peer = peer,
+              .comm = comm,
+              .stream = stream});
+}
+ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return add({.sends = false, .data = to, .bytes = count * bytes_of(type), .peer = peer, .comm = comm, .stream = stream});
+}
