@@ -256,6 +256,7 @@ void launch(const Cuda& cuda, const AttentionBackward& op) {
                         .delta = delta};
     start(cuda, {.blocks = (rows + kWarps - 1) / kWarps, .threads = 32 * kWarps}, row_products<T>, delta, b.dout, op.out.as<T>(),
           rows, s.queries, s.heads, s.size);
+    if (fits_tensor_cores(op)) return attention_on_tensor_cores(cuda, op, s, delta);
     start(cuda, tiles_grid(op.q, s.heads, 4), backward_queries<T>, b, s);
     start(cuda, tiles_grid(op.q, s.shared, 4), backward_keys<T>, b, s);
   });

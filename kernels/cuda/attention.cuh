@@ -17,8 +17,11 @@ struct AttentionSizes {
   }
 };
 
-// With tensor cores: bf16, heads of 64 or 128, memory at multiples of 16 bytes. attention_sm80.cu
+// With tensor cores: bf16, heads of 64 or 128, memory at multiples of 16 bytes. attention_sm80.cu, attention_backward_sm80.cu
 bool fits_tensor_cores(const AttentionForward& op);
+bool fits_tensor_cores(const AttentionBackward& op);
 void attention_on_tensor_cores(const Cuda& cuda, const AttentionForward& op, const AttentionSizes& sizes);
+// delta: dout . out, [B, H, T].
+void attention_on_tensor_cores(const Cuda& cuda, const AttentionBackward& op, const AttentionSizes& sizes, const float* delta);
 
 }  // namespace trireme

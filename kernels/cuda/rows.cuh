@@ -54,15 +54,17 @@ inline RowGrid row_grid(int64_t rows, int64_t packs, int64_t per_thread, int64_t
           .slots = blocks * in_block};
 }
 
-// Calls f(elements of a pack, packs of a thread), as constants, for rows of up to 32768 columns.
+// Calls f(elements of a pack, packs of a thread), as constants, for rows of up to 32768 columns; of up to 16384 where they do not
+// come in packs.
 template <class F>
 void with_row_packs(int64_t cols, bool aligned, const F& f) {
-  require(cols <= 32768, text("rows of ", cols, " columns; at most 32768"));
   const auto with = [&]<int kN>(std::integral_constant<int, kN> pack) {
+    constexpr int64_t kMost = kN == 1 ? 16384 : 32768;
+    require(cols <= kMost, text("rows of ", cols, " columns; at most ", kMost));
     const int64_t threads = (cols + kN - 1) / kN;
     if (threads <= 1024) return f(pack, std::integral_constant<int, 1>{});
-    if (threads <= 4096) return f(pack, std::integral_constant<int, 4>{});
-    f(pack, std::integral_constant<int, 32>{});
+    if (kN > 1 || threads <= 4096) return f(pack, std::integral_constant<int, 4>{});
+    if constexpr (kN == 1) f(pack, std::integral_constant<int, 16>{});
   };
   with_packs(aligned && cols % kPack == 0, with);
 }

@@ -35,8 +35,9 @@ void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<vo
 
 // What threads call; each knows who calls it.
 using Site = std::source_location;
-uint64_t block_number();     // another for each block of each grid, from 1
-std::byte* shared_memory();  // the block's, at a multiple of 128
+uint64_t block_number();       // another for each block of each grid, from 1
+bool block_chance(int which);  // true for half of the blocks, another half for each number below 4
+std::byte* shared_memory();    // the block's, at a multiple of 128
 void sync_threads(Site site);
 // Lanes of a warp do something together: apply(lanes) is called once, when all lanes of the mask are here, with what each brought;
 // nullptr for others. Then all go on.

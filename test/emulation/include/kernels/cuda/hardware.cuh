@@ -17,12 +17,13 @@ inline uint32_t bf16_bits(float high, float low) { return uint32_t{Bf16(high).bi
 namespace emulation {
 
 // What a thread has asked to copy and not waited for.
+struct Copy {
+  void* to;
+  const void* from;
+  bool present;
+  void make() const { present ? std::memcpy(to, from, 16) : std::memset(to, 0, 16); }
+};
 struct Copies {
-  struct Copy {
-    void* to;
-    const void* from;
-    bool present;
-  };
   uint64_t block = 0;  // of which grid's which block
   std::vector<std::vector<Copy>> groups{1};
 };
@@ -68,15 +69,18 @@ void load_matrices(uint32_t (&to)[4], const void* row, Site site) {
 inline void copy_async(void* to, const void* from, bool present) {
   if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
     throw emulation::GridError("cp.async of 16 bytes that are not at a multiple of 16");
-  emulation::copies_of_thread().groups.back().push_back({to, from, present});
+  const emulation::Copy copy{to, from, present};
+  if (emulation::block_chance(1)) return copy.make();
+  emulation::copies_of_thread().groups.back().push_back(copy);
 }
 inline void end_group() { emulation::copies_of_thread().groups.emplace_back(); }
-// As late as can be: what is read before was not waited for.
+// Copies of some blocks are made at once, as soon as can be: what they overwrite was to be read first. Those of others here, as
+// late as can be: what is read before was not waited for.
 template <int kOpen>
 void wait_for_groups() {
   auto& groups = emulation::copies_of_thread().groups;
   while (groups.size() > kOpen + 1) {
-    for (const auto& copy : groups.front()) copy.present ? std::memcpy(copy.to, copy.from, 16) : std::memset(copy.to, 0, 16);
+    for (const auto& copy : groups.front()) copy.make();
     groups.erase(groups.begin());
   }
 }

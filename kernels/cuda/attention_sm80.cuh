@@ -1,0 +1,79 @@
+// Attention's tiles of bf16 in shared memory, and products of them on tensor cores, for Ampere and later.
+//
+// A tile has kRows rows, 64 or 32, of kSize elements in chunks of 8, chunk c of row r at place c ^ (r % 8): ldmatrix then meets no
+// bank twice. A warp's products have 16 rows; in c[j][e], column 8 j + 2 t + e % 2 of row g + e / 2 * 8, with g = lane / 4 and t =
+// lane % 4.
+#pragma once
+
+#include "kernels/cuda/attention.cuh"
+
+namespace trireme {
+
+constexpr int kTileRows = 64, kTileWarps = 4, kRowsOfWarp = 16;
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+template <int kSize>
+__device__ Bf16* chunk(Bf16* tile, int row, int c) {
+  return tile + row * kSize + (c ^ (row % 8)) * 8;
+}
+
+// Rows [first, first + kRows) of x, which begin `stride` apart, by cp.async; zeros from `rows` on.
+template <int kSize, int kRows = kTileRows>
+__device__ void fetch(Bf16* tile, const Bf16* x, int64_t stride, int64_t first, int64_t rows) {
+  constexpr int kChunks = kSize / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kChunks; i += 32 * kTileWarps) {
+    const int row = i / kChunks, c = i % kChunks;
+    const bool present = first + row < rows;
+    copy_async(chunk<kSize>(tile, row, c), present ? x + (first + row) * stride + c * 8 : x, present);
+  }
+}
+
+// Columns [16 i, 16 i + 16) of 16 rows from `row` on, as the left side of a product.
+template <int kSize>
+__device__ void load_left(uint32_t (&to)[4], Bf16* tile, int row, int i) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  load_matrices(to, chunk<kSize>(tile, row + lane % 16, 2 * i + lane / 16));
+}
+
+// c += left b^T, where left is columns [16 i, 16 i + 16) of the warp's rows, and b a tile.
+template <int kSize, int kEighths>
+__device__ void multiply_transposed(float (&c)[kEighths][4], const uint32_t (&left)[4], Bf16* b, int i) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int j = 0; j < kEighths / 2; ++j) {
+    uint32_t right[4];
+    load_matrices(right, chunk<kSize>(b, 16 * j + lane % 8 + lane / 16 * 8, 2 * i + lane / 8 % 2));
+    multiply_add(c[2 * j], left, right[0], right[1]);
+    multiply_add(c[2 * j + 1], left, right[2], right[3]);
+  }
+}
+
+// c += p b, p rounded to bf16, b a tile.
+template <int kSize, int kEighths>
+__device__ void add_product(float (&c)[kSize / 8][4], const float (&p)[kEighths][4], Bf16* b) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int i = 0; i < kEighths / 2; ++i) {
+    const float(&low)[4] = p[2 * i];
+    const float(&high)[4] = p[2 * i + 1];
+    const uint32_t left[4] = {bf16_bits(low[1], low[0]), bf16_bits(low[3], low[2]), bf16_bits(high[1], high[0]),
+                              bf16_bits(high[3], high[2])};
+#pragma unroll
+    for (int j = 0; j < kSize / 16; ++j) {
+      uint32_t right[4];
+      load_matrices_transposed(right, chunk<kSize>(b, 16 * i + lane % 16, 2 * j + lane / 16));
+      multiply_add(c[2 * j], left, right[0], right[1]);
+      multiply_add(c[2 * j + 1], left, right[2], right[3]);
+    }
+  }
+}
+
+// Row g + 8 r of c, times `factor`, to its place in memory.
+template <int kSize>
+__device__ void store_row(Bf16* row, const float (&c)[kSize / 8][4], int r, float factor) {
+#pragma unroll
+  for (int d = 0; d < kSize / 8; ++d)
+    *reinterpret_cast<uint32_t*>(row + 2 * (threadIdx.x % 4) + 8 * d) = bf16_bits(c[d][2 * r + 1] * factor, c[d][2 * r] * factor);
+}
+
+}  // namespace trireme
