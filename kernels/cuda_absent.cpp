@@ -32,6 +32,9 @@ CUstream_st* stream_of(CudaLane&) { refuse(); }
 uint64_t record_moment(CudaLane&) { refuse(); }
 void wait_for_moment(CudaLane&, CudaLane&, uint64_t) { refuse(); }
 void finish_lane(CudaLane&) { refuse(); }
+void begin_timer(CudaLane&) { refuse(); }
+void end_timer(CudaLane&, double*) { refuse(); }
+void collect_timers(CudaLane&) { refuse(); }
 std::byte* allocate_on_gpu(int64_t) { refuse(); }
 void free_on_gpu(std::byte*) noexcept {}
 void copy_bytes(CudaLane&, void*, const void*, int64_t) { refuse(); }

@@ -32,6 +32,12 @@ void wait_for_moment(CudaLane& lane, CudaLane& other, uint64_t moment);
 // The host waits until all that the lane was handed is done.
 void finish_lane(CudaLane& lane);
 
+// Of benchmarks: the seconds that the lane spends on what it is handed between the two are added to *seconds by collect_timers(),
+// which waits for it.
+void begin_timer(CudaLane& lane);
+void end_timer(CudaLane& lane, double* seconds);
+void collect_timers(CudaLane& lane);
+
 std::byte* allocate_on_gpu(int64_t bytes);  // zeros
 void free_on_gpu(std::byte* memory) noexcept;
 

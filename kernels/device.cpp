@@ -104,8 +104,13 @@ int64_t Device::workspace_bytes() const {
 
 int Device::threads() const { return omp_get_max_threads(); }
 
+Tally& Device::tally() {
+  if (cuda_lane_) collect_timers(*cuda_lane_);
+  return tally_;
+}
+
 void Device::measure(bool on) {
-  tally_.clear();
+  tally().clear();
   if (place_ == Place::none) return;
   compute_.measure(on ? &tally_ : nullptr);
   watch_lanes();

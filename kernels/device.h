@@ -78,7 +78,7 @@ class Device {
   Ledger& ledger() { return ledger_; }
   int64_t workspace_bytes() const;  // scratch memory of the compute and the communication lane
   // What ran on the compute lane since the last call of measure(). Always counted on Place::none.
-  Tally& tally() { return tally_; }
+  Tally& tally();
   Tally& comm_tally() { return comm_tally_; }
   void measure(bool on);  // per-op times on a real place: for `trireme bench`
   // For tests: from here on, an op that touches what another lane's op has touched, without a wait between them, throws; see

@@ -1,6 +1,6 @@
 // What this machine can do at best, measured now: the ceilings against which `trireme bench` sets the kernels.
 //
-// Both measure with the threads OpenMP has, on memory of their own from `device` (on Place::cpu, not frozen), and report the best
+// Both measure with the threads OpenMP has, on memory of their own from `device` (not frozen), and report the best
 // of several runs after one that warms up: another process can only make a run slower, so the best is nearest to the machine.
 #pragma once
 

@@ -64,6 +64,21 @@ void count(Tally* tally, const char* name, const Op& op, double bytes, double se
   count.seconds += seconds;
 }
 
+// The time on the GPU of what a lane is handed while it lives goes to the lane's Tally when that is asked for.
+class CudaTimer {
+ public:
+  CudaTimer(const Stream& stream, const std::string& name) : lane_(*stream.cuda().lane), seconds_((*stream.tally())[name].seconds) {
+    begin_timer(lane_);
+  }
+  ~CudaTimer() { end_timer(lane_, &seconds_); }
+  CudaTimer(const CudaTimer&) = delete;
+  CudaTimer& operator=(const CudaTimer&) = delete;
+
+ private:
+  CudaLane& lane_;
+  double& seconds_;
+};
+
 template <class Op>
 void run(Stream& stream, const Op& op, std::source_location at = std::source_location::current()) {
   Door door(stream, Op::name, at);
@@ -72,8 +87,10 @@ void run(Stream& stream, const Op& op, std::source_location at = std::source_loc
   const double bytes = door.bytes();
   if (stream.place() == Place::none) return count(stream.tally(), Op::name, op, bytes, 0);
   if (stream.place() == Place::cuda) {
-    launch(stream.cuda(), op);
-    return count(stream.tally(), Op::name, op, bytes, 0);
+    if (stream.tally() == nullptr) return launch(stream.cuda(), op);
+    count(stream.tally(), Op::name, op, bytes, 0);
+    const CudaTimer timer(stream, Op::name);
+    return launch(stream.cuda(), op);
   }
   stream.execute([op, bytes, cpu = stream.cpu(), tally = stream.tally()] {
     const auto begin = std::chrono::steady_clock::now();

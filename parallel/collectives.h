@@ -136,8 +136,10 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
   };
   if (stream.place() == Place::none) return counted(stream.tally(), 0);
   if (stream.place() == Place::cuda) {
-    launch(comm, stream.cuda(), op);
-    return counted(stream.tally(), 0);
+    if (stream.tally() == nullptr || comm.size() == 1) return launch(comm, stream.cuda(), op);
+    counted(stream.tally(), 0);
+    const CudaTimer timer(stream, std::string(Op::name) + " " + comm.axis());
+    return launch(comm, stream.cuda(), op);
   }
   stream.execute([&comm, op, counted, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane()] {
     if (lane != nullptr) lane->dawdle();

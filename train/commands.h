@@ -71,7 +71,9 @@ ExitCode run_checkpoint_diff(const std::string& a, const std::string& b);
 struct BenchOptions {
   std::string config;  // of `bench step`
   std::vector<std::string> set;
-  std::string only;  // of `bench kernels`: ops whose name contains it
+  std::string only;   // of `bench kernels`: ops whose name contains it
+  bool cuda = false;  // of `bench kernels`: on the GPU
+  std::string json;   // of `bench step`: a file for what was measured
 };
 ExitCode run_bench_kernels(const BenchOptions& options);
 ExitCode run_bench_step(const BenchOptions& options);

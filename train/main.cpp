@@ -222,8 +222,10 @@ class CommandLine {
     CLI::App* kernels = add(bench, "kernels", "Each op: time, rate, share of the measured copy or product rate",
                             [this] { return run_bench_kernels(bench_); });
     kernels->add_option("--only", bench_.only, "Only ops whose name contains this");
+    kernels->add_flag("--cuda", bench_.cuda, "Those of the GPU");
     CLI::App* step = add(bench, "step", "One training step of a config, op by op", [this] { return run_bench_step(bench_); });
     step->add_option("config", bench_.config, "YAML file")->required();
+    step->add_option("--json", bench_.json, "Also write what was measured to this file");
     add_set(step, bench_.set);
   }
 

@@ -2,6 +2,7 @@
 // a later moment: who still waits for the earlier one waits for more than it needs.
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/device.h"
@@ -15,6 +16,12 @@ struct CudaLane {
   Ledger* ledger = nullptr;
   std::byte* scratch = nullptr;
   int64_t scratch_bytes = 0;
+  struct Timer {
+    cudaEvent_t begin = nullptr, end = nullptr;
+    double* seconds = nullptr;
+  };
+  std::vector<Timer> timers;
+  size_t running = 0;  // timers begun since they were collected
 };
 
 void use_gpu(int number) {
@@ -36,6 +43,7 @@ void close_cuda_lane(CudaLane* lane) noexcept {
   if (lane->scratch != nullptr) cudaFreeAsync(lane->scratch, lane->stream);
   cudaStreamSynchronize(lane->stream);
   for (const cudaEvent_t event : lane->events) cudaEventDestroy(event);
+  for (const CudaLane::Timer& timer : lane->timers) cudaEventDestroy(timer.begin), cudaEventDestroy(timer.end);
   cudaStreamDestroy(lane->stream);
   lane->ledger->release(lane->scratch, lane->scratch_bytes);
 }
@@ -52,6 +60,30 @@ void wait_for_moment(CudaLane& lane, CudaLane& other, uint64_t moment) {
 }
 
 void finish_lane(CudaLane& lane) { ok(cudaStreamSynchronize(lane.stream)); }
+
+void begin_timer(CudaLane& lane) {
+  if (lane.running == lane.timers.size()) {
+    CudaLane::Timer& timer = lane.timers.emplace_back();
+    for (cudaEvent_t* event : {&timer.begin, &timer.end}) ok(cudaEventCreateWithFlags(event, cudaEventDefault));
+  }
+  ok(cudaEventRecord(lane.timers[lane.running++].begin, lane.stream));
+}
+
+void end_timer(CudaLane& lane, double* seconds) {
+  CudaLane::Timer& timer = lane.timers[lane.running - 1];
+  timer.seconds = seconds;
+  ok(cudaEventRecord(timer.end, lane.stream));
+}
+
+void collect_timers(CudaLane& lane) {
+  finish_lane(lane);
+  for (size_t i = 0; i < lane.running; ++i) {
+    float milliseconds = 0;
+    ok(cudaEventElapsedTime(&milliseconds, lane.timers[i].begin, lane.timers[i].end));
+    *lane.timers[i].seconds += 1e-3 * static_cast<double>(milliseconds);
+  }
+  lane.running = 0;
+}
 
 std::byte* allocate_on_gpu(int64_t bytes) {
   void* memory = nullptr;

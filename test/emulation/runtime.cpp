@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -41,6 +42,7 @@ struct CUevent_st {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t recorded = 0, reached = 0;  // how many records were handed over, and are done
+  std::chrono::steady_clock::time_point when{};
 };
 
 namespace {
@@ -268,7 +270,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   }
   return trireme::emulation::in_stream(stream, [event, number] {
     const std::lock_guard lock(event->mutex);
-    event->reached = std::max(event->reached, number);
+    event->reached = std::max(event->reached, number), event->when = std::chrono::steady_clock::now();
     event->changed.notify_all();
   });
 }
@@ -280,6 +282,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     std::unique_lock inner(event->mutex);
     event->changed.wait(inner, [&] { return event->reached >= last; });
   });
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const std::scoped_lock lock(begin->mutex, end->mutex);
+  if (begin->reached < begin->recorded || end->reached < end->recorded) return told(cudaErrorNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli>(end->when - begin->when).count();
+  return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(event->mutex);

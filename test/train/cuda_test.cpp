@@ -117,13 +117,26 @@ TEST_CASE("with invariant numerics emulated GPUs compute the same bits on every 
   }
 }
 
-TEST_CASE("what a GPU cannot do yet is told") {
+TEST_CASE("a step is measured on the emulated GPU, op by op", "[unsanitized]") {
   if (!emulated()) return;
   const Workplace place;
-  const Ended bench =
-      Process(place.scratch.path(), {"bench", "step", "config.yaml", "--set", "kernels.device=cuda"}, 1, kProgram).wait();
-  CHECK(bench.code == 2);
-  CHECK(bench.err.find("measures the CPU alone yet") != std::string::npos);
+  const Ended bench = Process(place.scratch.path(),
+                              {"bench", "step", "config.yaml", "--json", "step.json", "--set", "kernels.device=cuda", "--set",
+                               "model.context=16", "--set", "train.batch=1", "--set", "train.microbatch=1"},
+                              1, kProgram)
+                          .wait();
+  INFO(bench.out << bench.err);
+  REQUIRE(bench.code == 0);
+  CHECK(bench.out.find("emulated GPU") != std::string::npos);
+  const auto told = nlohmann::json::parse(read_text(place.scratch / "step.json"));
+  CHECK(told.at("tokens") == 16);
+  double inside = 0;
+  for (const auto& op : told.at("ops")) {
+    CHECK(op.at("calls").get<int64_t>() > 0);
+    CHECK(op.at("seconds").get<double>() > 0);
+    inside += op.at("seconds").get<double>();
+  }
+  CHECK(inside < 3 * told.at("step_seconds").at(0).get<double>());
 }
 
 }  // namespace trireme

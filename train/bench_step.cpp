@@ -1,0 +1,151 @@
+// trireme bench step: one training step, op by op, and its time over the floor that this machine's rates, measured in the same run,
+// leave it.
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "kernels/cuda_facts.h"
+#include "kernels/ops/adamw.h"
+#include "kernels/philox.h"
+#include "train/bench_table.h"
+#include "train/commands.h"
+#include "train/human.h"
+#include "train/log.h"
+#include "train/plan.h"
+#include "train/step.h"
+
+namespace trireme {
+namespace {
+
+// A batch of random tokens.
+struct RandomBatch {
+  std::vector<int32_t> ids[4];
+  Batch batch;
+
+  explicit RandomBatch(const RunConfig& config) {
+    const int64_t rows = config.train.batch, context = config.model.context;
+    for (auto& field : ids) field.assign(static_cast<size_t>(rows * context), 0);
+    for (size_t i = 0; i < ids[0].size(); ++i) {
+      ids[0][i] = static_cast<int32_t>(philox64(1, i) % static_cast<uint64_t>(config.model.vocab));
+      ids[1][i] = static_cast<int32_t>(philox64(2, i) % static_cast<uint64_t>(config.model.vocab));
+      ids[2][i] = static_cast<int32_t>(static_cast<int64_t>(i) % context);
+    }
+    const auto tensor = [&](std::vector<int32_t>& field) { return Tensor(field.data(), Dtype::i32, Place::cpu, {rows, context}); };
+    batch = {.tokens = tensor(ids[0]),
+             .targets = tensor(ids[1]),
+             .positions = tensor(ids[2]),
+             .document_start = tensor(ids[3]),
+             .valid = rows * context};
+  }
+};
+
+// What was measured.
+struct Measured {
+  Ceilings best;
+  std::vector<double> times;  // of steps, seconds
+  Tally ops;                  // of one step, on average
+  double step() const { return median(times); }
+  // The time of an op at the best: its FLOPs at the rate of products, or its bytes at that of a copy.
+  double floor(const OpCount& op) const { return op.flops > 0 ? op.flops / best.products / 1e9 : op.bytes / best.copy / 1e9; }
+  double floor() const {
+    double seconds = 0;
+    for (const auto& [name, op] : ops) seconds += floor(op);
+    return seconds;
+  }
+};
+
+// Steps first alone, then a few op by op, which a clock around each op slows down.
+Measured measure_steps(Run& run, const Batch& batch, const Ceilings& best) {
+  Measured m{.best = best, .times = {}, .ops = {}};
+  int64_t step = 0;
+  const auto timed = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    train_step(run, batch, step++);
+    return seconds_since(start);
+  };
+  timed(), timed();
+  run.device.freeze();
+  for (const auto begin = std::chrono::steady_clock::now();
+       m.times.size() < 3 || (seconds_since(begin) < 8 && m.times.size() < 50);)
+    m.times.push_back(timed());
+  constexpr int kRounds = 3;
+  run.device.measure(true);
+  for (int round = 0; round < kRounds; ++round) timed();
+  m.ops = run.device.tally();
+  for (auto& [name, op] : m.ops) op.calls /= kRounds, op.flops /= kRounds, op.bytes /= kRounds, op.seconds /= kRounds;
+  return m;
+}
+
+void tell_ops(const Measured& m) {
+  std::vector<std::pair<std::string, OpCount>> ops(m.ops.begin(), m.ops.end());
+  std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  say(row("%-24s %7s %10s %7s %9s %9s  %s", "op", "calls", "ms", "share", "GB/s", "GFLOP/s", "time over floor"));
+  double inside = 0;
+  for (const auto& [name, op] : ops) {
+    inside += op.seconds;
+    say(row("%-24s %7ld %10.2f %6.1f%% %9.1f %9.0f  %.2f", name.c_str(), static_cast<long>(op.calls), op.seconds * 1e3,
+            100 * op.seconds / m.step(), op.bytes / op.seconds / 1e9, op.flops / op.seconds / 1e9, op.seconds / m.floor(op)));
+  }
+  say(row("%-24s %7s %10.2f %6.1f%%", "between ops", "", (m.step() - inside) * 1e3, 100 * (1 - inside / m.step())));
+}
+
+void write_json(const std::string& path, const RunConfig& config, const Plan& plan, const Device& device, const Measured& m) {
+  nlohmann::ordered_json out;
+  out["name"] = config.train.name;
+  out["device"] = device.place() == Place::cuda ? cuda_facts().device : device.cpu().name;
+  out["dtype"] = name_of(config.kernels.dtype);
+  out["parameters"] = plan.parameters;
+  out["tokens"] = plan.tokens;
+  out["step_seconds"] = m.times;
+  out["tokens_per_second"] = static_cast<double>(plan.tokens) / m.step();
+  out["model_flops"] = plan.model_flops();
+  out["model_flops_per_second"] = plan.model_flops() / m.step();
+  out["floor_seconds"] = m.floor();
+  out["copy_bytes_per_second"] = m.best.copy * 1e9;
+  out["product_flops_per_second"] = m.best.products * 1e9;
+  for (const auto& [name, op] : m.ops)
+    out["ops"].push_back({{"name", name}, {"calls", op.calls}, {"seconds", op.seconds}, {"bytes", op.bytes}, {"flops", op.flops}});
+  if (!(std::ofstream(path) << out.dump(2) << "\n").flush()) throw ConfigError("--json " + path + ": cannot be written");
+}
+
+}  // namespace
+
+ExitCode run_bench_step(const BenchOptions& options) {
+  const RunConfig config = read_config(options.config, options.set, Purpose::plan);
+  Device device = open_device(config.kernels, 1);
+  const Mesh mesh(0, 1, config.parallel);
+  const Plan plan = make_plan(config, mesh);
+  const Ceilings best = measure_ceilings(device, dtype_of(config.kernels.dtype), plan.products);
+  introduce(device, best, "products of this step's shapes alone");
+
+  Run run(config, mesh, device, plan.sizes);
+  run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
+  const RandomBatch random(config);
+  const Measured m = measure_steps(run, random.batch, best);
+  tell_ops(m);
+
+  const OpCount adamw = m.ops.at(AdamW::name), norm = m.ops.at(SquaredNorm::name);
+  const double seconds = m.step(), products = plan.product_flops / best.products / 1e9;
+  const double optimizer = (adamw.bytes + norm.bytes) / best.copy / 1e9, floor = products + optimizer;
+  say("");
+  say(row("%s: %s parameters, %ld tokens a step in microbatches of %ld x %ld, %s", config.train.name.c_str(),
+          human_count(static_cast<double>(plan.parameters)).c_str(), static_cast<long>(plan.tokens),
+          static_cast<long>(run.stage.shape().rows), static_cast<long>(config.model.context),
+          std::string(name_of(config.kernels.dtype)).c_str()));
+  say(row("step          %10.1f ms, median of %zu (%.1f to %.1f)", seconds * 1e3, m.times.size(),
+          *std::min_element(m.times.begin(), m.times.end()) * 1e3, *std::max_element(m.times.begin(), m.times.end()) * 1e3));
+  say(row("floor         %10.1f ms: products %.1f + optimizer's bytes %.1f; every op at its best %.1f", floor * 1e3, products * 1e3,
+          optimizer * 1e3, m.floor() * 1e3));
+  say(row("time / floor  %10.2f", seconds / floor));
+  say(row("tokens/s      %10.0f", static_cast<double>(plan.tokens) / seconds));
+  say(row("products      %10.1f %% of the rate of products alone (product FLOPs / step time)", 100 * products / seconds));
+  say(row("MFU           %10.1f %% of that rate: %sFLOP/s (products and causal attention, forward and twice that backward)",
+          100 * plan.model_flops() / seconds / best.products / 1e9, human_si(plan.model_flops() / seconds).c_str()));
+  say(row("AdamW         %10.1f %% of the copy bandwidth", 100 * adamw.bytes / adamw.seconds / best.copy / 1e9));
+  if (!options.json.empty()) write_json(options.json, config, plan, device, m);
+  return ExitCode::done;
+}
+
+}  // namespace trireme

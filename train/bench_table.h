@@ -1,0 +1,32 @@
+// What both benchmarks share: the clock, the table's rows, what this machine can do at best.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "kernels/rates.h"
+
+namespace trireme {
+
+double seconds_since(std::chrono::steady_clock::time_point begin);
+double median(std::vector<double> values);
+
+// A line as printf makes it.
+template <class... Parts>
+std::string row(const char* format, Parts... parts) {
+  std::vector<char> line(240);
+  std::snprintf(line.data(), line.size(), format, parts...);
+  return line.data();
+}
+
+// The ceilings, measured now: products of these shapes alone, and a large copy.
+struct Ceilings {
+  double copy, products;  // GB/s, read and written; GFLOP/s
+};
+Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes);
+// Says what the machine is and does at best.
+void introduce(const Device& device, const Ceilings& best, const char* of);
+
+}  // namespace trireme
