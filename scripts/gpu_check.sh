@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, from an unpacked bundle, in a few minutes. Prints one line for each check and leaves the logs.
-#   scripts/gpu_check.sh [DIRECTORY]     where logs and check.json go; without: ./gpu_check
+#   scripts/gpu_check.sh [DIRECTORY [CHECK...]]     where logs and check.json go, without: ./gpu_check; only these checks, without: all
 # Exits 1 when a check fails, 2 when there is no GPU.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PATH=$root/bin:$PATH
 out=${1:-gpu_check}
+[ $# -eq 0 ] || shift
+wanted=" $* "
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 trireme=$root/bin/trireme
@@ -21,6 +23,7 @@ fi
 check() {
   local name=$1 begin verdict=passed told
   shift
+  if [ "$wanted" != "  " ] && [ "${wanted/ $name /}" = "$wanted" ]; then return; fi
   begin=$(date +%s.%N)
   if ! timeout 240 "$@" > "$out/$name.log" 2>&1; then verdict=FAILED failed=1; fi
   told=$(awk 'NF { last = $0 } END { gsub(/["\\]/, "", last); print substr(last, 1, 120) }' "$out/$name.log")
@@ -98,6 +101,24 @@ check dp2tp2pp2 bash -c 'mesh dp2tp2pp2 8 parallel.tp=2 parallel.pp=2'
 if command -v compute-sanitizer > /dev/null; then
   check sanitizer compute-sanitizer --error-exitcode 1 "$trireme" train config.yaml --set train.name=sanitized --set kernels.device=cuda --set train.steps=2 --set train.warmup=0 --set train.eval_every=0
 fi
+
+# step NAME CONFIG SETTING...: speed of a training step, and the same in PyTorch.
+step() {
+  local name=$1 config=$2 settings=()
+  shift 2
+  for setting in "$@"; do settings+=(--set "$setting"); done
+  check "step-$name" "$trireme" bench step "$root/configs/$config.yaml" --json "$out/step-$name.json" --set "train.name=$name" \
+    --set kernels.device=cuda --set kernels.dtype=bf16 "${settings[@]}"
+  if [ -s "$out/step-$name.json" ] && python3 -c 'import torch' 2> /dev/null; then
+    check "peer-$name" python3 "$root/scripts/peer_torch.py" "$out/step-$name.json" --json "$out/peer-$name.json"
+  fi
+}
+check kernels "$trireme" bench kernels --cuda
+step 124m gpt2-124m train.batch=128 train.microbatch=64
+step 1558m gpt2-1558m train.batch=32 train.microbatch=16
+step 1.1b llama3-1b model.layers=22 model.heads=16 model.kv_heads=4 model.ffn=5632 model.vocab=32000 model.tied=false \
+  model.context=4096 model.rope_scaling=none train.batch=8 train.microbatch=4
+step 8b-8-layers llama3-8b model.layers=8 train.batch=4 train.microbatch=2
 
 printf '{"commit": "%s", "gpu": "%s", "checks": [\n%s\n]}\n' "$(cat "$root/commit")" "$(head -n 1 "$out/gpu.txt" | tr -d '"')" \
   "$(printf '%s,\n' "${lines[@]}" | sed '$ s/,$//')" > "$out/check.json"

@@ -98,6 +98,12 @@ void write_json(const std::string& path, const RunConfig& config, const Plan& pl
   out["dtype"] = name_of(config.kernels.dtype);
   out["parameters"] = plan.parameters;
   out["tokens"] = plan.tokens;
+  out["batch"] = config.train.batch;
+  out["microbatch"] = config.microbatch_rows(1);
+  const ModelConfig& model = config.model;
+  out["model"] = {{"family", name_of(model.family)}, {"layers", model.layers},       {"width", model.width}, {"heads", model.heads},
+                  {"kv_heads", model.kv_heads},      {"head_size", model.head_size}, {"ffn", model.ffn},     {"vocab", model.vocab},
+                  {"context", model.context},        {"tied", model.tied},           {"theta", model.theta}};
   out["step_seconds"] = m.times;
   out["tokens_per_second"] = static_cast<double>(plan.tokens) / m.step();
   out["model_flops"] = plan.model_flops();
