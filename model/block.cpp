@@ -30,14 +30,25 @@ void for_gains(BlockSaved& saved, const ModelConfig& config, const WeightVisitor
 
 }  // namespace
 
-void BlockSaved::take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape) {
+void BlockSaved::take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape,
+                      const BlockSaved& scratch) {
   const int64_t size = shape.rows * shape.context, own = size / tensor.row_parts();
+  if (shape.recompute == Recompute::full) {
+    *this = scratch;
+    recompute = shape.recompute;
+    attention_norm.sum = arena.take(shape.dtype, {own, config.width});
+    return;
+  }
+  recompute = shape.recompute;
+  const bool selective = recompute == Recompute::selective;
+  const Tensor y = scratch.attention_norm.y;
   attention.resize(static_cast<size_t>(tensor.mine));
   mlp.resize(static_cast<size_t>(tensor.mine));
-  attention_norm.take(arena, config, own, shape.dtype);
+  attention_norm.take(arena, config, own, shape.dtype, y);
   for (AttentionSaved& saved : attention) saved.take(arena, config, shape.rows, shape.context, shape.dtype);
-  mlp_norm.take(arena, config, own, shape.dtype);
-  for (MlpSaved& saved : mlp) saved.take(arena, config, size, shape.dtype);
+  mlp_norm.take(arena, config, own, shape.dtype, y);
+  for (size_t i = 0; i < mlp.size(); ++i)
+    mlp[i].take(arena, config, size, shape.dtype, selective ? scratch.mlp[i].active : Tensor{});
   if (!shape.halves) return;
   int64_t count = 0, at = 0;
   for_gains(*this, config, [&](Tensor&, const WeightSpec& spec) { count += spec.size(); });
@@ -45,8 +56,23 @@ void BlockSaved::take(Arena& arena, const ModelConfig& config, const TensorParal
   for_gains(*this, config, [&](Tensor& t, const WeightSpec& spec) { t = gains.slice(at, at + spec.size()), at += spec.size(); });
 }
 
-Residual block_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta) {
-  // 1. attention on the normalised stream
+void BlockSaved::take_scratch(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape) {
+  if (shape.recompute == Recompute::full) {
+    Shape whole = shape;
+    whole.recompute = Recompute::none;
+    return take(arena, config, tensor, whole, {});
+  }
+  if (shape.recompute == Recompute::none) return;
+  const int64_t size = shape.rows * shape.context;
+  attention_norm.y = arena.take(shape.dtype, {size / tensor.row_parts(), config.width});
+  mlp.resize(static_cast<size_t>(tensor.mine));
+  for (MlpSaved& saved : mlp) saved.active = arena.take(shape.dtype, {size, config.ffn});
+}
+
+namespace {
+
+// 1. attention on the normalised stream, and 2. its norm
+void forward_to_mlp(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta) {
   norm_forward(pass, weights.attention_norm, saved.attention_norm, in);
   {
     const Frame frame(pass.temporaries);
@@ -56,8 +82,22 @@ Residual block_forward(Pass& pass, const BlockWeights& weights, const BlockSaved
       attention_forward(pass, weights.attention[i], weights.head_norm, saved.attention[i], x, sum.part(static_cast<int64_t>(i)));
     sum.finish();
   }
-  // 2. MLP on the normalised stream
   norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.attention_norm.sum, .delta = delta});
+}
+
+// All that backward reads, from the stream before the block.
+void forward_again(Pass& pass, const BlockWeights& weights, const BlockSaved& saved) {
+  const Frame frame(pass.temporaries);
+  forward_to_mlp(pass, weights, saved, {.x = saved.attention_norm.sum}, pass.own_temporary(pass.config.width));
+  const Tensor x = gather_rows(pass, saved.mlp_norm.y);
+  for (size_t i = 0; i < weights.mlp.size(); ++i) mlp_forward_up(pass, weights.mlp[i], saved.mlp[i], x);
+}
+
+}  // namespace
+
+Residual block_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta) {
+  forward_to_mlp(pass, weights, saved, in, delta);
+  // 2. MLP on the normalised stream
   {
     const Frame frame(pass.temporaries);
     const Tensor x = gather_rows(pass, saved.mlp_norm.y);
@@ -110,6 +150,8 @@ void attention_half(Pass& pass, const BlockWeights& weights, BlockWeights& gradi
                     Backward which) {
   const Frame frame(pass.temporaries);
   const Tensor dall = gather_rows(pass, dy);
+  if (saved.recompute == Recompute::selective)
+    norm_forward(pass, weights.attention_norm, saved.attention_norm, {.x = saved.attention_norm.sum});
   if (which != Backward::weight) {
     const Frame inner(pass.temporaries);
     const Tensor dnorm = pass.own_temporary(pass.config.width);
@@ -135,6 +177,10 @@ void mlp_half(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, 
               Backward which) {
   const Frame frame(pass.temporaries);
   const Tensor dall = gather_rows(pass, dy);
+  if (saved.recompute == Recompute::selective) {
+    norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.mlp_norm.sum});
+    for (const MlpSaved& each : saved.mlp) mlp_activate(pass, each);
+  }
   if (which != Backward::weight) {
     const Frame inner(pass.temporaries);
     const Tensor dnorm = pass.own_temporary(pass.config.width);
@@ -159,6 +205,7 @@ void block_backward(Pass& pass, const BlockWeights& weights, BlockWeights& gradi
     to = {saved.dattention_norm, saved.dmlp_norm, saved.dhead_norm};
     run(pass.stream, Fill{.x = saved.gains});
   }
+  if (saved.recompute == Recompute::full) forward_again(pass, weights, saved);
   // 2.
   mlp_half(pass, weights, gradients, saved, to, dy, which);
   // 1. the gradient of the stream between the two is where the stream was

@@ -29,9 +29,12 @@ struct BlockSaved {
     int64_t rows, context;
     Dtype dtype;
     bool halves = false;
+    Recompute recompute = Recompute::none;
   };
-  // config: of one shard.
-  void take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape);
+  Recompute recompute = Recompute::none;
+  // config: of one shard. What is computed again is where `scratch` has it, for all blocks.
+  void take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape, const BlockSaved& scratch);
+  void take_scratch(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape);
 };
 
 // The two halves of backward. The second may follow any time later: what it reads stays in the saved activations and in dy.

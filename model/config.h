@@ -19,6 +19,16 @@ struct Names<RopeScaling> {
   static constexpr std::array<std::string_view, 2> words{"none", "llama3"};
 };
 
+// What backward computes again from the saved stream instead of finding it saved: `selective` the norms' results and activation
+// functions, which cost next to nothing; `full` all of a block but the stream before it, at the price of nearly another forward
+// (Chen et al., "Training deep nets with sublinear memory cost", 2016). Gradients have the same bits.
+enum class Recompute { none, selective, full };
+
+template <>
+struct Names<Recompute> {
+  static constexpr std::array<std::string_view, 3> words{"none", "selective", "full"};
+};
+
 struct ModelConfig {
   Family family = Family::llama;
   int64_t layers = 6, width = 256, heads = 4, kv_heads = 0, head_size = 0, ffn = 0, vocab = 4096, context = 512;

@@ -44,7 +44,7 @@ void Decoder::feed_chunk(Stream& stream, std::span<const int32_t> tokens) {
   for (size_t i = 0; i < k_.size(); ++i) {
     const Frame layer(temporaries_);
     BlockSaved saved;
-    saved.take(temporaries_, config_, kWhole, {.rows = 1, .context = n, .dtype = dtype_});
+    saved.take(temporaries_, config_, kWhole, {.rows = 1, .context = n, .dtype = dtype_}, {});
     // The stream enters in x and leaves in `next`; the layer's other memory is given back.
     if (i == 0) saved.attention_norm.sum = x;
     saved.mlp_norm.sum = i % 2 == 0 ? next : x;

@@ -27,19 +27,26 @@ void MlpWeights::declare(const WeightVisitor& visit, const std::string& name, co
     visit(down_bias, {.name = name + ".down_bias", .shape = {c}, .init = Init::zero});
 }
 
-void MlpSaved::take(Arena& arena, const ModelConfig& config, int64_t size, Dtype dtype) {
+void MlpSaved::take(Arena& arena, const ModelConfig& config, int64_t size, Dtype dtype, Tensor active) {
   hidden = arena.take(dtype, {size, hidden_width(config)});
-  active = arena.take(dtype, {size, config.ffn});
+  this->active = active ? active : arena.take(dtype, {size, config.ffn});
 }
 
-void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x, Tensor y) {
-  // 1. up
-  linear_forward(pass, weights.up, weights.up_bias, x, saved.hidden);
-  // 2. activation
+void mlp_activate(Pass& pass, const MlpSaved& saved) {
   if (pass.config.family == Family::gpt2)
     run(pass.stream, GeluForward{.y = saved.active, .x = saved.hidden});
   else
     run(pass.stream, SwiGluForward{.y = saved.active, .x = saved.hidden});
+}
+
+void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x) {
+  linear_forward(pass, weights.up, weights.up_bias, x, saved.hidden);
+  mlp_activate(pass, saved);
+}
+
+void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x, Tensor y) {
+  // 1. up, 2. activation
+  mlp_forward_up(pass, weights, saved, x);
   // 3. down
   linear_forward(pass, weights.down, weights.down_bias, saved.active, y);
 }

@@ -17,9 +17,13 @@ struct MlpWeights {
 struct MlpSaved {
   Tensor hidden;  // [N, F] or [N, 2 F] before the activation; since backward its gradient
   Tensor active;  // [N, F] after it
-  void take(Arena& arena, const ModelConfig& config, int64_t size, Dtype dtype);
+  // `active`: memory for it; absent: of its own.
+  void take(Arena& arena, const ModelConfig& config, int64_t size, Dtype dtype, Tensor active = {});
 };
 
+// saved.active from x [N, C], as in mlp_forward; mlp_activate: from saved.hidden.
+void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x);
+void mlp_activate(Pass& pass, const MlpSaved& saved);
 // y [N, C] = mlp(x [N, C]).
 void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x, Tensor y);
 // dx [N, C] from dy [N, C].

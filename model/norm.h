@@ -15,7 +15,8 @@ struct NormSaved {
   Tensor sum;            // [own, C] what was normalised, the stream; since backward its gradient. Without a delta the input itself
   Tensor y;              // [own, C] the result
   Tensor mean, inverse;  // [own] f32; mean for gpt2 only
-  void take(Arena& arena, const ModelConfig& config, int64_t rows, Dtype dtype);
+  // `y`: memory for it; absent: of its own.
+  void take(Arena& arena, const ModelConfig& config, int64_t rows, Dtype dtype, Tensor y = {});
 };
 
 // saved.y = norm(saved.sum), saved.sum = in.x + in.delta: the stream from here on. Without a delta, in.x must be saved.sum.

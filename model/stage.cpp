@@ -192,11 +192,14 @@ void Stage::take_activations(Arena& arena) {
   for (const ModelPiece& piece : shape_.pieces) most = std::max(most, piece.layers());
   const int64_t own = shape_.rows * shape_.context / shape_.tensor.row_parts();
   const bool goes_on = !shape_.pieces.front().last;
+  const BlockSaved::Shape each{shape_.rows, shape_.context, shape_.dtype, shape_.halves, shape_.recompute};
+  require(shape_.recompute == Recompute::none || !shape_.halves, text("recomputation for a backward in halves"));
+  BlockSaved scratch;
+  scratch.take_scratch(arena, shard_, shape_.tensor, each);
   for (int64_t slot = 0; slot < shape_.slots; ++slot) {
     Saved& saved = saved_.emplace_back();
     saved.blocks.resize(static_cast<size_t>(most));
-    for (BlockSaved& block : saved.blocks)
-      block.take(arena, shard_, shape_.tensor, {shape_.rows, shape_.context, shape_.dtype, shape_.halves});
+    for (BlockSaved& block : saved.blocks) block.take(arena, shard_, shape_.tensor, each, scratch);
     if (goes_on) saved.outgoing = arena.take(shape_.dtype, {own, config_.width});
   }
   if (!has_last()) return;

@@ -62,10 +62,11 @@ struct StageShape {
   int64_t rows, context;
   Dtype dtype;  // of weights and activations
   Holding holding{};
-  std::vector<ModelPiece> pieces{};  // of the model, by chunk; none: the whole model
-  int64_t slots = 1;                 // passes whose activations are kept at a time, each of one chunk
-  int64_t heads = 1;                 // of them, passes of the last piece
-  bool halves = false;               // backward comes in halves
+  std::vector<ModelPiece> pieces{};       // of the model, by chunk; none: the whole model
+  int64_t slots = 1;                      // passes whose activations are kept at a time, each of one chunk
+  int64_t heads = 1;                      // of them, passes of the last piece
+  bool halves = false;                    // backward comes in halves
+  Recompute recompute = Recompute::none;  // not with halves
   TensorParallel tensor{};
 };
 

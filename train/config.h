@@ -28,6 +28,7 @@ struct TrainConfig {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1, clip = 1.0;
   int64_t eval_every = 100, eval_sequences = 0, log_every = 1;
   double eval_overlap = 0;
+  Recompute recompute = Recompute::none;
 
   void visit(auto& keys) {
     keys("name", name, "the run directory is runs/NAME");
@@ -36,6 +37,7 @@ struct TrainConfig {
     keys("batch", batch, "sequences of one optimizer step, over all replicas", between(1, 1e9));
     keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch",
          between(0, 1e9));
+    keys("recompute", recompute, "what backward computes again to save memory: norms and activation functions, or all of a block");
     keys("seed", seed, "of the initial weights and of the data order", at_least(0));
     keys("lr", lr, "peak learning rate", above(0));
     keys("min_lr", min_lr, "final learning rate, as a fraction of lr", between(0, 1));
@@ -130,6 +132,8 @@ struct RunConfig {
     if (model.layers < pieces)
       report("parallel.pp", (pieces > parallel.pp ? "times " + by("parallel.chunks", parallel.stage_chunks()) + " must" : "must") +
                                 " not exceed " + by("model.layers", model.layers));
+    if (train.recompute != Recompute::none && parallel.stage_schedule() == Schedule::zero_bubble)
+      report("train.recompute", "must be none with parallel.schedule = zero_bubble, whose backward comes in halves");
     if (parallel.exact() && train.microbatch == 0)
       report("train.microbatch",
              "must be set with parallel.numerics = invariant: what a pass computes at once is to be the same on "

@@ -149,6 +149,12 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   plan.tokens = config.train.batch * config.model.context;
   plan.product_flops = plan.step[Matmul::name].flops;
   plan.attention_flops = 3 * plan.step[AttentionForward::name].flops;
+  if (config.train.recompute == Recompute::none) return plan;
+  // What is computed a second time is no work of the model.
+  RunConfig once = config;
+  once.train.recompute = Recompute::none;
+  const Plan plain = make_plan(once, mesh);
+  plan.product_flops = plain.product_flops, plan.attention_flops = plain.attention_flops;
   return plan;
 }
 

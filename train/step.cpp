@@ -53,6 +53,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Buckets&
           .slots = slots_of(actions),
           .heads = heads_in(actions, pipeline.chunks - 1),
           .halves = p.stage_schedule() == Schedule::zero_bubble,
+          .recompute = config.train.recompute,
           .tensor = {.count = p.shards(),
                      .first = mesh.tp().rank() * mine,
                      .mine = mine,

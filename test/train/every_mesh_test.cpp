@@ -84,6 +84,9 @@ int run_meshes(const World& world, size_t first, size_t stride) {
       const std::vector<MeshCase> cases = meshes_of(world.size(), numerics);
       for (size_t i = first % std::min(stride, cases.size()); i < cases.size(); i += stride) {
         config.parallel = cases[i].parallel;
+        // Computing again changes no bit.
+        const bool halves = config.parallel.stage_schedule() == Schedule::zero_bubble;
+        config.train.recompute = halves ? Recompute::none : static_cast<Recompute>(i % 3);
         INFO(model << ", " << name_of(numerics) << ", " << cases[i].told);
         const Mesh mesh(world, config.parallel);
         const Trajectory many = trajectory(config, mesh);

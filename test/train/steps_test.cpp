@@ -201,6 +201,38 @@ std::vector<std::vector<float>> state_of(Run& run) {
   return all;
 }
 
+TEST_CASE("what backward computes again has the same bits, in less memory that the plan knows") {
+  for (const Family family : {Family::gpt2, Family::llama}) {
+    RunConfig config = small(StepDtype::bf16);
+    config.model.family = family;
+    config.model.qk_norm = family == Family::llama;
+    config.train.microbatch = 3;
+    std::vector<std::vector<std::vector<float>>> states;
+    std::vector<Plan> plans;
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      config.train.recompute = recompute;
+      plans.push_back(make_plan(config, kOneRank));
+      Device device(tested_place(), read_cpu_facts());
+      Run run(config, kOneRank, device, plans.back().sizes);
+      run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+      for (int64_t step = 0; step < 2; ++step) {
+        RandomBatch random(config, static_cast<uint64_t>(step) * 2);
+        train_step(run, random.batch(), step);
+      }
+      states.push_back(state_of(run));
+      CHECK(run.arenas.peaks().activations == plans.back().sizes.activations);
+      CHECK(run.arenas.peaks().temporaries == plans.back().sizes.temporaries);
+    }
+    CHECK((states[1] == states[0] && states[2] == states[0]));
+    CHECK(plans[1].sizes.activations < plans[0].sizes.activations);
+    CHECK(plans[2].sizes.activations < plans[1].sizes.activations);
+    // The model's work is the same; what is done for it is not.
+    CHECK(plans[2].model_flops() == plans[0].model_flops());
+    CHECK(plans[1].step.at("matmul").calls == plans[0].step.at("matmul").calls);
+    CHECK(plans[2].step.at("matmul").calls == plans[0].step.at("matmul").calls + 2 * config.model.layers * 3);
+  }
+}
+
 TEST_CASE("nothing is allocated after the first step", "[cpu]") {
   const RunConfig config = small(StepDtype::bf16);
   Device device(tested_place(), read_cpu_facts());
