@@ -28,7 +28,7 @@ struct KernelsConfig {
   int64_t threads = 0;
 
   void visit(auto& keys) {
-    keys("device", device, "where the step runs; auto takes the CPU, cuda the first GPU, with one rank");
+    keys("device", device, "where the step runs; auto takes the CPU, cuda a GPU for each rank");
     keys("dtype", dtype, "weights and activations of the step; masters, moments, gradients and sums are always f32");
     keys("threads", threads, "CPU threads of a rank; 0 takes the node's cores divided by its ranks", between(0, 4096));
   }

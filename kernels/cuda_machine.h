@@ -32,6 +32,10 @@ void wait_for_moment(CudaLane& lane, CudaLane& other, uint64_t moment);
 // The host waits until all that the lane was handed is done.
 void finish_lane(CudaLane& lane);
 
+// For NVIDIA's profilers: what is handed over between the two goes by this name. They nest.
+void begin_range(const char* name);
+void end_range();
+
 // Of benchmarks: the seconds that the lane spends on what it is handed between the two are added to *seconds by collect_timers(),
 // which waits for it.
 void begin_timer(CudaLane& lane);

@@ -64,19 +64,23 @@ void count(Tally* tally, const char* name, const Op& op, double bytes, double se
   count.seconds += seconds;
 }
 
-// The time on the GPU of what a lane is handed while it lives goes to the lane's Tally when that is asked for.
-class CudaTimer {
+// What a CUDA lane is handed while this lives has the op's name for profilers, and its time on the GPU is counted, where it is.
+class CudaSpan {
  public:
-  CudaTimer(const Stream& stream, const std::string& name) : lane_(*stream.cuda().lane), seconds_((*stream.tally())[name].seconds) {
-    begin_timer(lane_);
+  CudaSpan(const Stream& stream, const char* op, OpCount* count) : lane_(*stream.cuda().lane), count_(count) {
+    begin_range(op);
+    if (count_ != nullptr) begin_timer(lane_);
   }
-  ~CudaTimer() { end_timer(lane_, &seconds_); }
-  CudaTimer(const CudaTimer&) = delete;
-  CudaTimer& operator=(const CudaTimer&) = delete;
+  ~CudaSpan() {
+    if (count_ != nullptr) end_timer(lane_, &count_->seconds);
+    end_range();
+  }
+  CudaSpan(const CudaSpan&) = delete;
+  CudaSpan& operator=(const CudaSpan&) = delete;
 
  private:
   CudaLane& lane_;
-  double& seconds_;
+  OpCount* count_;
 };
 
 template <class Op>
@@ -87,9 +91,9 @@ void run(Stream& stream, const Op& op, std::source_location at = std::source_loc
   const double bytes = door.bytes();
   if (stream.place() == Place::none) return count(stream.tally(), Op::name, op, bytes, 0);
   if (stream.place() == Place::cuda) {
-    if (stream.tally() == nullptr) return launch(stream.cuda(), op);
-    count(stream.tally(), Op::name, op, bytes, 0);
-    const CudaTimer timer(stream, Op::name);
+    Tally* const tally = stream.tally();
+    count(tally, Op::name, op, bytes, 0);
+    const CudaSpan span(stream, Op::name, tally == nullptr ? nullptr : &(*tally)[Op::name]);
     return launch(stream.cuda(), op);
   }
   stream.execute([op, bytes, cpu = stream.cpu(), tally = stream.tally()] {

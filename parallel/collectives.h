@@ -136,9 +136,10 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
   };
   if (stream.place() == Place::none) return counted(stream.tally(), 0);
   if (stream.place() == Place::cuda) {
-    if (stream.tally() == nullptr || comm.size() == 1) return launch(comm, stream.cuda(), op);
-    counted(stream.tally(), 0);
-    const CudaTimer timer(stream, std::string(Op::name) + " " + comm.axis());
+    if (comm.size() == 1) return launch(comm, stream.cuda(), op);
+    Tally* const tally = stream.tally();
+    counted(tally, 0);
+    const CudaSpan span(stream, Op::name, tally == nullptr ? nullptr : &(*tally)[std::string(Op::name) + " " + comm.axis()]);
     return launch(comm, stream.cuda(), op);
   }
   stream.execute([&comm, op, counted, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane()] {

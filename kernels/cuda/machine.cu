@@ -1,5 +1,7 @@
 // Lanes are CUDA streams; a moment of one is an event from a ring of its own. An event that the ring has come around to again marks
 // a later moment: who still waits for the earlier one waits for more than it needs.
+#include <nvtx3/nvToolsExt.h>
+
 #include <array>
 #include <utility>
 #include <vector>
@@ -60,6 +62,9 @@ void wait_for_moment(CudaLane& lane, CudaLane& other, uint64_t moment) {
 }
 
 void finish_lane(CudaLane& lane) { ok(cudaStreamSynchronize(lane.stream)); }
+
+void begin_range(const char* name) { nvtxRangePushA(name); }
+void end_range() { nvtxRangePop(); }
 
 void begin_timer(CudaLane& lane) {
   if (lane.running == lane.timers.size()) {

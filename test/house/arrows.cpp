@@ -47,6 +47,7 @@ struct Library {
 const std::vector<Library> kLibraries{
     {"cuda", {"kernels/cuda/", "parallel/nccl", "test/emulation/", "test/places/"}},
     {"cublas", {"kernels/cuda/"}},
+    {"nvtx3/", {"kernels/cuda/"}},
     {"cudnn", {"kernels/cuda/"}},
     {"nccl.h", {"parallel/nccl", "test/emulation/"}},
     {"oneapi/", {"kernels/cpu/matmul.cpp"}},
