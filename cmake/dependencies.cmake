@@ -50,7 +50,7 @@ if(TRIREME_CUDA AND NOT TRIREME_SANITIZE)
   find_program(TRIREME_NVCC nvcc HINTS ENV CUDA_HOME /usr/local/cuda /opt/cuda PATH_SUFFIXES bin)
   if(TRIREME_NVCC)
     set(CMAKE_CUDA_COMPILER ${TRIREME_NVCC})
-    set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     # Ampere, Hopper, Blackwell, as far as the toolkit knows them; each in its own machine code alone.
     execute_process(COMMAND ${TRIREME_NVCC} --list-gpu-arch OUTPUT_VARIABLE known)
     set(architectures 80-real 90a-real)

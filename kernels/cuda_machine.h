@@ -39,7 +39,7 @@ void end_range();
 // Of benchmarks: the seconds that the lane spends on what it is handed between the two are added to *seconds by collect_timers(),
 // which waits for it.
 void begin_timer(CudaLane& lane);
-void end_timer(CudaLane& lane, double* seconds);
+void end_timer(CudaLane& lane, double* seconds) noexcept;
 void collect_timers(CudaLane& lane);
 
 std::byte* allocate_on_gpu(int64_t bytes);  // zeros

@@ -71,7 +71,11 @@ Device::Device(Place place, CpuFacts facts)
     : place_(place),
       facts_(std::move(facts)),
       cuda_lane_(place == Place::cuda ? open_cuda_lane(ledger_) : nullptr),
-      compute_(make_compute()) {}
+      compute_(make_compute()) {
+  // Streams that are made first have the GPU's queues to themselves: before NCCL makes its own.
+  if (place == Place::cuda)
+    for (size_t number = 0; number < side_lanes_.size(); ++number) side_lane(number);
+}
 
 Stream Device::make_compute() {
   if (place_ == Place::none) return Stream(tally_);

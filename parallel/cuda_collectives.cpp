@@ -53,7 +53,7 @@ void sum_own_part(const Comm& comm, const Cuda& cuda, Tensor part, Tensor all, D
   const bool cast = wire != all.dtype();
   const int64_t step = step_of(comm, n, (cast ? 2 : 1) * bytes_of(wire));
   for (const auto& [at, length] : rounds(n, step)) {
-    Pieces pieces(cuda, (cast ? size + 1 : 1) * Pieces::bytes(wire, size * length));
+    Pieces pieces(cuda, Pieces::bytes(wire, size * length) + (cast ? (size - 1) * Pieces::bytes(wire, length) : 0));
     const Tensor addends = pieces.take(wire, size * length);
     std::vector<Tensor> to, from;
     for (int64_t r = 0; r < size; ++r) {

@@ -62,9 +62,8 @@ class NcclGroup : public GpuGroup {
     if (rank_ == 0) ok(ncclGetUniqueId(&id));
     trireme::ok(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, handle(comm)));
     ok(ncclCommInitRank(all_.put(), static_cast<int>(size_), id, static_cast<int>(rank_)));
-    Greeting greeting;
-    ok(ncclAllReduce(greeting.memory, greeting.memory, 1, ncclFloat32, ncclSum, all_.get(), greeting.stream));
-    greeting.finish();
+    const Greeting greeting(size_);
+    greet_all(greeting);
     if (ring) open_links(greeting);
   }
 
@@ -109,10 +108,11 @@ class NcclGroup : public GpuGroup {
   // Something small to send and receive.
   struct Greeting {
     cudaStream_t stream = nullptr;
-    void* memory = nullptr;
-    Greeting() {
-      ok(cudaMalloc(&memory, 256));
-      ok(cudaMemset(memory, 0, 256));
+    void* memory = nullptr;  // 2 floats, then one for each rank
+    explicit Greeting(int64_t ranks) {
+      const auto bytes = static_cast<size_t>(4 * (2 + ranks));
+      ok(cudaMalloc(&memory, bytes));
+      ok(cudaMemset(memory, 0, bytes));
       ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     }
     ~Greeting() {
@@ -123,6 +123,24 @@ class NcclGroup : public GpuGroup {
     Greeting& operator=(const Greeting&) = delete;
     void finish() const { ok(cudaStreamSynchronize(stream)); }
   };
+
+  // Each collective once: they connect ranks in ways of their own.
+  void greet_all(const Greeting& greeting) {
+    auto* const one = static_cast<float*>(greeting.memory);
+    float* const all = one + 2;
+    ok(ncclAllReduce(one, one, 1, ncclFloat32, ncclSum, all_.get(), greeting.stream));
+    ok(ncclReduceScatter(all, one, 1, ncclFloat32, ncclSum, all_.get(), greeting.stream));
+    ok(ncclAllGather(one, all, 1, ncclFloat32, all_.get(), greeting.stream));
+    ok(ncclBroadcast(one, one, 1, ncclFloat32, 0, all_.get(), greeting.stream));
+    together([&] {
+      for (int r = 0; r < static_cast<int>(size_); ++r) {
+        if (r == static_cast<int>(rank_)) continue;
+        ok(ncclSend(one, 1, ncclFloat32, r, all_.get(), greeting.stream));
+        ok(ncclRecv(all + r, 1, ncclFloat32, r, all_.get(), greeting.stream));
+      }
+    });
+    greeting.finish();
+  }
 
   // The links of even number, of odd number, and the last with the first, each of a channel in one split of the group.
   void open_links(const Greeting& greeting) {
@@ -139,7 +157,10 @@ class NcclGroup : public GpuGroup {
   void open(Link& link, int64_t lower, const Greeting& greeting) {
     link.lower = lower;
     const int color = lower < 0 ? NCCL_SPLIT_NOCOLOR : static_cast<int>(lower);
-    ok(ncclCommSplit(all_.get(), color, static_cast<int>(rank_), link.comm.put(), nullptr));
+    // A receive is posted long before its message is sent, and holds multiprocessors while it waits: few.
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.minCTAs = 1, config.maxCTAs = 4;
+    ok(ncclCommSplit(all_.get(), color, static_cast<int>(rank_), link.comm.put(), &config));
     if (lower < 0) return;
     link.peer = rank_ < other(lower) ? 1 : 0;
     auto* const out = static_cast<float*>(greeting.memory);

@@ -66,6 +66,10 @@ std::optional<int64_t> launched_ranks() {
 
 World::Session::Session(bool wanted) : up(wanted) {
   if (!up) return;
+  // For CUDA, which reads them when it starts, maybe within MPI. Where a stream waits for another rank no other may wait for it:
+  // not for the code of a kernel to be loaded when it is first started, nor in one of the GPU's queues that both share.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int provided = 0;
   ok(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
   if (provided < MPI_THREAD_MULTIPLE) throw ConfigError("this MPI was built without MPI_THREAD_MULTIPLE; choose another MPI");
@@ -77,8 +81,6 @@ World::Session::~Session() {
 
 World::World() : session_(launched_ranks().has_value()) {
   if (!session_.up) return;
-  // CUDA loads a kernel's code when it is first started, and may wait for all streams then: one may be waiting for another rank.
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   ok(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
   ok(MPI_Comm_size(MPI_COMM_WORLD, &size_));
   MPI_Comm node = MPI_COMM_NULL;

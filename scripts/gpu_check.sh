@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, from an unpacked bundle, in a few minutes. Prints one line for each check and leaves the logs.
+# Everything that needs a GPU, from an unpacked bundle, in a few minutes. Prints one line for each check; check.json grows with each.
 #   scripts/gpu_check.sh [DIRECTORY [CHECK...]]     where logs and check.json go, without: ./gpu_check; only these checks, without: all
+# DIRECTORY.tar holds the directory, as it is after each check.
 # Exits 1 when a check fails, 2 when there is no GPU.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PATH=$root/bin:$PATH
+# CUDA's libraries may stand beside its compiler or in Python's packages.
+for place in "$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")/../lib64" \
+  "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' 2> /dev/null || true)"/nvidia/*/lib; do
+  [ ! -d "$place" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$place
+done
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
 out=${1:-gpu_check}
 [ $# -eq 0 ] || shift
 wanted=" $* "
@@ -25,10 +32,14 @@ check() {
   shift
   if [ "$wanted" != "  " ] && [ "${wanted/ $name /}" = "$wanted" ]; then return; fi
   begin=$(date +%s.%N)
-  if ! timeout 240 "$@" > "$out/$name.log" 2>&1; then verdict=FAILED failed=1; fi
+  # Killed, with all it has started: a run that is only asked to stop would wait for its GPU.
+  if ! timeout -s KILL 150 "$@" > "$out/$name.log" 2>&1; then verdict=FAILED failed=1; fi
   told=$(awk 'NF { last = $0 } END { gsub(/["\\]/, "", last); print substr(last, 1, 120) }' "$out/$name.log")
   printf '%-12s %-7s %6.1f s  %s\n' "$name" "$verdict" "$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { print b - a }')" "$told"
   lines+=("{\"check\": \"$name\", \"verdict\": \"$verdict\", \"told\": \"$told\"}")
+  printf '{"commit": "%s", "gpu": "%s", "checks": [\n%s\n]}\n' "$(cat "$root/commit")" "$(head -n 1 "$out/gpu.txt" | tr -d '"')" \
+    "$(printf '%s,\n' "${lines[@]}" | sed '$ s/,$//')" > "$out/check.json"
+  tar -C "$(dirname "$out")" -cf "$out.tar" "$(basename "$out")"
 }
 
 work=$(mktemp -d)
@@ -38,7 +49,7 @@ cat > config.yaml << 'EOF'
 model: {family: llama, layers: 4, width: 256, heads: 4, kv_heads: 2, ffn: 768, vocab: 257, context: 256}
 data: {train: [shards/train-*.h5], validation: [shards/validation-*.h5], tokenizer: bytes}
 checkpoint: {every: 20, keep: 2}
-train: {name: x, steps: 60, batch: 16, microbatch: 8, lr: 2e-3, warmup: 10, eval_every: 30, eval_sequences: 16}
+train: {name: x, steps: 40, batch: 16, microbatch: 8, lr: 2e-3, warmup: 10, eval_every: 20, eval_sequences: 16}
 EOF
 head -c 100000 "$root/corpus/text.txt" > held.txt
 tail -c +100001 "$root/corpus/text.txt" > train.txt
@@ -64,23 +75,26 @@ compare() {
 }
 # trajectory DTYPE BOUND: the CPU's losses and the GPU's.
 trajectory() { (run "cpu-$1" cpu "$1") && (run "gpu-$1" cuda "$1") && compare "cpu-$1" "gpu-$1" "$2"; }
-# mesh NAME RANKS SETTING...: the losses of so many ranks and of one, in f32, which has run.
+# mesh NAME RANKS SETTING...: the losses of so many ranks and of one, in f32, over a few steps: they take turns on the GPU.
 mesh() {
-  local name=$1 ranks=$2 settings=()
+  local name=$1 ranks=$2 settings=(--set train.steps=8 --set train.warmup=2 --set train.eval_every=0)
   shift 2
+  if [ ! -d runs/one ]; then
+    "$trireme" train config.yaml --set train.name=one --set kernels.device=cuda --set kernels.dtype=f32 "${settings[@]}" || return 1
+  fi
   for setting in "$@"; do settings+=(--set "$setting"); done
   sharing "$ranks" "$trireme" train config.yaml --set "train.name=$name" --set kernels.device=cuda --set kernels.dtype=f32 "${settings[@]}" &&
-    compare gpu-f32 "$name" 1e-4
+    compare one "$name" 1e-4
 }
 # A run is killed and continued: the same bits as one that was not.
 resume() {
   local child
   run killed cuda bf16 > killed.txt 2>&1 &
   child=$!
-  until [ "$(cat runs/killed/metrics.jsonl 2> /dev/null | wc -l)" -ge 30 ]; do kill -0 $child || break; sleep 0.05; done
+  until [ "$(cat runs/killed/metrics.jsonl 2> /dev/null | wc -l)" -ge 15 ]; do kill -0 $child || break; sleep 0.05; done
   kill -9 $child
   wait $child || true
-  (run killed cuda bf16) && "$trireme" checkpoint diff runs/gpu-bf16/checkpoints/step-00000060 runs/killed/checkpoints/step-00000060
+  (run killed cuda bf16) | tee resumed.txt && grep -q 'resumed after step' resumed.txt && "$trireme" checkpoint diff runs/gpu-bf16/checkpoints/step-00000040 runs/killed/checkpoints/step-00000040
 }
 export -f run sharing losses compare trajectory mesh resume
 export trireme
@@ -91,17 +105,6 @@ check steps env -C "$root" bin/test_gpu_step "~[cpu]"
 check f32 bash -c 'trajectory f32 1e-4'
 check bf16 bash -c 'trajectory bf16 0.02'
 check resume bash -c resume
-check nccl "$root/bin/test_gpu_parallel"
-check dp2 bash -c 'mesh dp2 2'
-check zero3 bash -c 'mesh zero3 2 parallel.zero=3'
-check tp2 bash -c 'mesh tp2 2 parallel.tp=2'
-check pp2 bash -c 'mesh pp2 2 parallel.pp=2'
-check dp4 bash -c 'mesh dp4 4 train.microbatch=4'
-check dp2tp2pp2 bash -c 'mesh dp2tp2pp2 8 parallel.tp=2 parallel.pp=2'
-if command -v compute-sanitizer > /dev/null; then
-  check sanitizer compute-sanitizer --error-exitcode 1 "$trireme" train config.yaml --set train.name=sanitized --set kernels.device=cuda --set train.steps=2 --set train.warmup=0 --set train.eval_every=0
-fi
-
 # step NAME CONFIG SETTING...: speed of a training step, and the same in PyTorch.
 step() {
   local name=$1 config=$2 settings=()
@@ -120,6 +123,14 @@ step 1.1b llama3-1b model.layers=22 model.heads=16 model.kv_heads=4 model.ffn=56
   model.context=4096 model.rope_scaling=none train.batch=8 train.microbatch=4
 step 8b-8-layers llama3-8b model.layers=8 train.batch=4 train.microbatch=2
 
-printf '{"commit": "%s", "gpu": "%s", "checks": [\n%s\n]}\n' "$(cat "$root/commit")" "$(head -n 1 "$out/gpu.txt" | tr -d '"')" \
-  "$(printf '%s,\n' "${lines[@]}" | sed '$ s/,$//')" > "$out/check.json"
+check nccl "$root/bin/test_gpu_parallel"
+check dp2 bash -c 'mesh dp2 2'
+check zero3 bash -c 'mesh zero3 2 parallel.zero=3'
+check tp2 bash -c 'mesh tp2 2 parallel.tp=2'
+check pp2 bash -c 'mesh pp2 2 parallel.pp=2'
+check dp4 bash -c 'mesh dp4 4 train.microbatch=4'
+check dp2tp2pp2 bash -c 'mesh dp2tp2pp2 8 parallel.tp=2 parallel.pp=2'
+if command -v compute-sanitizer > /dev/null; then
+  check sanitizer compute-sanitizer --error-exitcode 1 "$trireme" train config.yaml --set train.name=sanitized --set kernels.device=cuda --set train.steps=2 --set train.warmup=0 --set train.eval_every=0
+fi
 exit $failed

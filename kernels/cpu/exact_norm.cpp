@@ -43,7 +43,7 @@ float magnitude(const float* x, int64_t n) {
     top = std::max(top, std::abs(x[i]));
     number &= x[i] == x[i];
   }
-  return number ? top : std::numeric_limits<float>::quiet_NaN();
+  return number ? top : std::numeric_limits<float>::infinity();
 }
 
 }  // namespace
@@ -55,8 +55,7 @@ void launch(const Cpu&, const LargestMagnitude& op) {
   const int64_t n = op.x.size(), block = std::max(kBlock, (n + 1023) / 1024);
   for_blocks(n, block,
              [&](int64_t begin, int64_t end) { parts[static_cast<size_t>(begin / block)] = magnitude(x + begin, end - begin); });
-  for (const float part : parts)
-    if (part > *top || part != part) *top = part;
+  for (const float part : parts) *top = std::max(*top, part);
 }
 
 void launch(const Cpu&, const ExactSquares& op) {

@@ -14,6 +14,8 @@ constexpr int64_t kMostOfPart = 1 << 22;  // squares whose halves add up in 64 b
 __global__ void largest_magnitude(unsigned* top, const float* x, int64_t n) {
   unsigned mine = 0;
   for_packs<1>(n, [&](auto, int64_t i) { mine = max(mine, __float_as_uint(x[i]) & 0x7fffffffu); });
+  constexpr unsigned kInfinity = 0x7f800000u;
+  mine = min(mine, kInfinity);  // NaN lies beyond
   mine = warp_max(mine);
   if (threadIdx.x % 32 == 0 && mine > 0) atomicMax(top, mine);
 }

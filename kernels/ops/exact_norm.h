@@ -11,7 +11,7 @@ namespace trireme {
 
 inline constexpr int64_t kLimbs = 16;
 
-// top = the larger of top and every |x|; NaN where there is one.
+// top = the larger of top and every |x|; infinity where there is a NaN, which a maximum over ranks might lose.
 struct LargestMagnitude {
   static constexpr auto name = "largest_magnitude";
   Tensor top;  // add  [1] f32

@@ -2,6 +2,7 @@
 // handed over, whatever its streams, and lets a lone message wait for its receiver. Ranks that do not do the same are found.
 #include <nccl.h>
 
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <memory>
@@ -88,7 +89,7 @@ void reduce(const std::byte* all, void* to, size_t stride, size_t count, int ran
       T addend;
       std::memcpy(&addend, all + (static_cast<size_t>(r) * stride + i) * sizeof(T), sizeof(T));
       const double value = static_cast<float>(addend);
-      result = r == 0 ? value : max ? (value > result || value != value ? value : result) : result + value;
+      result = r == 0 ? value : max ? std::fmax(result, value) : result + value;  // as a GPU's: a NaN loses
     }
     static_cast<T*>(to)[i] = static_cast<T>(static_cast<float>(result));
   }

@@ -22,7 +22,10 @@ struct ncclUniqueId {
 };
 struct ncclComm;
 using ncclComm_t = ncclComm*;
-struct ncclConfig_t;
+struct ncclConfig_t {
+  int minCTAs = 0, maxCTAs = 0;
+};
+constexpr ncclConfig_t NCCL_CONFIG_INITIALIZER{};
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank);
