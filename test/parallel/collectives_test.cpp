@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "kernels/device.h"
@@ -192,7 +193,8 @@ TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
 }
 
 TEST_CASE("collectives move and sum what they say, on one to six ranks, in nodes and not") {
-  for (const int ranks : {1, 2, 3, 4, 5, 6}) {
+  const bool sanitized = !std::string_view(TRIREME_SANITIZE).empty();
+  for (const int ranks : sanitized ? std::vector{2, 6} : std::vector{1, 2, 3, 4, 5, 6}) {
     const auto [out, status] = output_of(mpirun(ranks, "collectives on the ranks*"));
     INFO(out);
     CHECK(status == 0);
