@@ -33,13 +33,12 @@ void for_gains(BlockSaved& saved, const ModelConfig& config, const WeightVisitor
 void BlockSaved::take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape,
                       const BlockSaved& scratch) {
   const int64_t size = shape.rows * shape.context, own = size / tensor.row_parts();
-  if (shape.recompute == Recompute::full) {
-    *this = scratch;
-    recompute = shape.recompute;
+  if (shape.recompute == Recompute::full) *this = scratch;
+  recompute = shape.recompute;
+  if (recompute == Recompute::full) {
     attention_norm.sum = arena.take(shape.dtype, {own, config.width});
     return;
   }
-  recompute = shape.recompute;
   const bool selective = recompute == Recompute::selective;
   const Tensor y = scratch.attention_norm.y;
   attention.resize(static_cast<size_t>(tensor.mine));

@@ -78,14 +78,13 @@ __global__ void forward(T* out, float* lse, const T* q, const T* k, const T* v, 
   const Tile queries = tile_number(0, s.size), keys = tile_number(1, s.size), values = tile_number(2, s.size);
   load_tile(queries, q, b, first, s.queries, h, s.heads, s.size);
   float sums[kRows][kColumns] = {}, top[kRows], total[kRows] = {};
-  int64_t seen[kRows], place[kRows], begin = s.keys;
+  int64_t seen[kRows], place[kRows];
   const int64_t last = min(first + kTile, s.queries) - 1;
-  for (int64_t t = first; t <= last; ++t) begin = min(begin, s.first_seen(b, t));
   for (int r = 0; r < kRows; ++r) {
     const int64_t t = first + at.first + r;
     top[r] = -INFINITY, seen[r] = t <= last ? s.first_seen(b, t) : s.keys, place[r] = t <= last ? s.place(t) : -1;
   }
-  for (int64_t tile = begin / kTile * kTile; tile <= s.place(last); tile += kTile) {  // warps without a row only load
+  for (int64_t tile = s.first_tile(b, first, last, kTile); tile <= s.place(last); tile += kTile) {  // warps without a row only load
     __syncthreads();
     load_tile(keys, k, b, tile, s.keys, shared, s.shared, s.size);
     load_tile(values, v, b, tile, s.keys, shared, s.shared, s.size);
@@ -142,10 +141,8 @@ __global__ void backward_queries(Backward<T> op, AttentionSizes s) {
   load_tile(queries, op.q, b, first, s.queries, h, s.heads, s.size);
   load_tile(douts, op.dout, b, first, s.queries, h, s.heads, s.size);
   float sums[kRows][kColumns] = {};
-  int64_t begin = s.keys;
   const int64_t last = min(first + kTile, s.queries) - 1;
-  for (int64_t t = first; t <= last; ++t) begin = min(begin, s.first_seen(b, t));
-  for (int64_t tile = begin / kTile * kTile; tile <= last; tile += kTile) {
+  for (int64_t tile = s.first_tile(b, first, last, kTile); tile <= last; tile += kTile) {
     __syncthreads();
     load_tile(keys, op.k, b, tile, s.keys, shared, s.shared, s.size);
     load_tile(values, op.v, b, tile, s.keys, shared, s.shared, s.size);

@@ -31,9 +31,7 @@ __global__ void __launch_bounds__(32 * kTileWarps) backward_queries(Backward op,
   const Bf16* const keys = op.k + (b * s.keys * s.shared + shared) * kSize;
   const Bf16* const values = op.v + (b * s.keys * s.shared + shared) * kSize;
   const int64_t last = min(first + kTileRows, s.queries) - 1;
-  int64_t begin = s.keys;
-  for (int64_t query = first; query <= last; ++query) begin = min(begin, s.first_seen(b, query));
-  begin = begin / kTileRows * kTileRows;
+  const int64_t begin = s.first_tile(b, first, last, kTileRows);
 
   fetch<kSize>(memory.queries, op.q + rows * kSize, s.heads * kSize, first, s.queries);
   fetch<kSize>(memory.douts, op.dout + rows * kSize, s.heads * kSize, first, s.queries);
@@ -53,14 +51,7 @@ __global__ void __launch_bounds__(32 * kTileWarps) backward_queries(Backward op,
 
   int stage = 0;
   for (int64_t tile = begin; tile <= last; tile += kTileRows, stage ^= 1) {
-    if (tile + kTileRows <= last) {
-      fetch<kSize>(memory.keys[stage ^ 1], keys, stride, tile + kTileRows, s.keys);
-      fetch<kSize>(memory.values[stage ^ 1], values, stride, tile + kTileRows, s.keys);
-      end_group();
-      wait_for_groups<1>();
-    } else {
-      wait_for_groups<0>();
-    }
+    turn_tiles<kSize>(memory.keys, memory.values, stage, keys, values, stride, tile + kTileRows, last + 1, s.keys);
     __syncthreads();
     // 1. scores = q k^T, and the gradients of the probabilities, dout v^T
     float scores[kTileRows / 8][4] = {}, dscores[kTileRows / 8][4] = {};

@@ -25,10 +25,7 @@ __global__ void __launch_bounds__(32 * kTileWarps)
   const Bf16* const values = v + (b * s.keys * s.shared + shared) * kSize;
   const int64_t last = min(first + kTileRows, s.queries) - 1;
 
-  // The keys that any query of the block sees.
-  int64_t begin = s.keys;
-  for (int64_t query = first; query <= last; ++query) begin = min(begin, s.first_seen(b, query));
-  begin = begin / kTileRows * kTileRows;
+  const int64_t begin = s.first_tile(b, first, last, kTileRows);
   const int64_t end = s.place(last) + 1;
 
   fetch<kSize>(memory.queries, q + (b * s.queries * s.heads + h) * kSize, s.heads * kSize, first, s.queries);
@@ -48,14 +45,7 @@ __global__ void __launch_bounds__(32 * kTileWarps)
 
   int stage = 0;
   for (int64_t tile = begin; tile < end; tile += kTileRows, stage ^= 1) {
-    if (tile + kTileRows < end) {
-      fetch<kSize>(memory.keys[stage ^ 1], keys, stride, tile + kTileRows, s.keys);
-      fetch<kSize>(memory.values[stage ^ 1], values, stride, tile + kTileRows, s.keys);
-      end_group();
-      wait_for_groups<1>();
-    } else {
-      wait_for_groups<0>();
-    }
+    turn_tiles<kSize>(memory.keys, memory.values, stage, keys, values, stride, tile + kTileRows, end, s.keys);
     __syncthreads();
     if (tile == begin)
       for (int i = 0; i < kSize / 16; ++i) load_left<kSize>(own[i], memory.queries, warp * kRowsOfWarp, i);

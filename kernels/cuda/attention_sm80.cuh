@@ -28,6 +28,18 @@ __device__ void fetch(Bf16* tile, const Bf16* x, int64_t stride, int64_t first, 
   }
 }
 
+// The next of two tiles that are walked together is on its way, where there is one before `end`, and this one is there for the
+// thread; others see it behind a barrier.
+template <int kSize>
+__device__ void turn_tiles(Bf16 (&keys)[2][kTileRows * kSize], Bf16 (&values)[2][kTileRows * kSize], int stage, const Bf16* k,
+                           const Bf16* v, int64_t stride, int64_t next, int64_t end, int64_t rows) {
+  if (next >= end) return wait_for_groups<0>();
+  fetch<kSize>(keys[stage ^ 1], k, stride, next, rows);
+  fetch<kSize>(values[stage ^ 1], v, stride, next, rows);
+  end_group();
+  wait_for_groups<1>();
+}
+
 // Columns [16 i, 16 i + 16) of 16 rows from `row` on, as the left side of a product.
 template <int kSize>
 __device__ void load_left(uint32_t (&to)[4], Bf16* tile, int row, int i) {

@@ -48,7 +48,7 @@ CudaFacts cuda_facts() {
   if (cudaGetDevice(&mine) == cudaSuccess && cudaGetDeviceProperties(&properties, mine) == cudaSuccess)
     facts.device = properties.name;
   facts.kernel_ran = kernel_runs();
-  facts.verdict = facts.kernel_ran ? facts.device + " runs our kernels; kernels.device = cuda trains on it"
+  facts.verdict = facts.kernel_ran ? facts.device + " runs our kernels; kernels.device = cuda takes it"
                                    : facts.device + " answers, but a trivial kernel failed on it";
   return facts;
 }

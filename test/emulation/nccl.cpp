@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kTag = 20000;  // of messages of MPI_COMM_WORLD, of which no one else sends any
 
-size_t bytes_of(ncclDataType_t type) { return type == ncclInt8 ? 1 : type == ncclBfloat16 ? 2 : 4; }
+size_t bytes_of(ncclDataType_t type) { return type == ncclBfloat16 ? 2 : 4; }
 
 // What a rank is about to do.
 struct Deed {

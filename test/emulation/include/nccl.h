@@ -7,15 +7,8 @@
 
 constexpr int NCCL_SPLIT_NOCOLOR = -1;
 
-enum ncclResult_t {
-  ncclSuccess,
-  ncclUnhandledCudaError,
-  ncclSystemError,
-  ncclInternalError,
-  ncclInvalidArgument,
-  ncclInvalidUsage
-};
-enum ncclDataType_t { ncclInt8, ncclInt32, ncclFloat32, ncclBfloat16 };
+enum ncclResult_t { ncclSuccess, ncclUnhandledCudaError, ncclInvalidUsage };
+enum ncclDataType_t { ncclInt32, ncclFloat32, ncclBfloat16 };
 enum ncclRedOp_t { ncclSum, ncclMax };
 struct ncclUniqueId {
   char internal[128];
