@@ -1,10 +1,47 @@
 #include "kernels/lane.h"
 
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
 namespace trireme {
 
-Lane::Lane() : slots_(std::make_unique<std::array<Slot, kSlots>>()), thread_([this] { execute(); }) {}
+class Lane::Ring {
+ public:
+  Ring() : thread_([this] { execute(); }) {}
+  ~Ring();
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
 
-Lane::~Lane() {
+  uint64_t push(const void* work, size_t bytes, void (*call)(std::byte*));
+  uint64_t pushed() const;
+  void wait(uint64_t ticket);
+
+  std::atomic<double> delay = 0;
+
+ private:
+  static constexpr size_t kSlots = 256;
+  struct Slot {
+    alignas(64) std::array<std::byte, kBytes> work;
+    void (*call)(std::byte*);
+  };
+  void execute();
+
+  std::array<Slot, kSlots> slots_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t pushed_ = 0, done_ = 0;
+  bool closing_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;  // last: it starts when all else stands
+};
+
+Lane::Ring::~Ring() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -13,34 +50,34 @@ Lane::~Lane() {
   thread_.join();
 }
 
-Lane::Slot& Lane::free_slot(std::unique_lock<std::mutex>& lock) {
+uint64_t Lane::Ring::push(const void* work, size_t bytes, void (*call)(std::byte*)) {
+  std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return pushed_ - done_ < kSlots; });
-  return (*slots_)[pushed_ % kSlots];
-}
-
-uint64_t Lane::handed_over() {
+  Slot& slot = slots_[pushed_ % kSlots];
+  std::memcpy(slot.work.data(), work, bytes);
+  slot.call = call;
   ++pushed_;
   changed_.notify_all();
   return pushed_;
 }
 
-uint64_t Lane::pushed() const {
+uint64_t Lane::Ring::pushed() const {
   const std::lock_guard lock(mutex_);
   return pushed_;
 }
 
-void Lane::wait(uint64_t ticket) {
+void Lane::Ring::wait(uint64_t ticket) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return done_ >= ticket; });
   if (error_) std::rethrow_exception(error_);
 }
 
-void Lane::execute() {
+void Lane::Ring::execute() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return pushed_ > done_ || closing_; });
     if (pushed_ == done_) return;
-    Slot& slot = (*slots_)[done_ % kSlots];
+    Slot& slot = slots_[done_ % kSlots];
     const bool dropped = error_ != nullptr;
     lock.unlock();
     std::exception_ptr error;
@@ -54,6 +91,18 @@ void Lane::execute() {
     ++done_;
     changed_.notify_all();
   }
+}
+
+Lane::Lane() : ring_(std::make_unique<Ring>()) {}
+Lane::~Lane() = default;
+
+uint64_t Lane::push(const void* work, size_t bytes, void (*call)(std::byte*)) { return ring_->push(work, bytes, call); }
+uint64_t Lane::pushed() const { return ring_->pushed(); }
+void Lane::wait(uint64_t ticket) { ring_->wait(ticket); }
+
+void Lane::delay(double seconds) { ring_->delay = seconds; }
+void Lane::dawdle() const {
+  if (ring_->delay > 0) std::this_thread::sleep_for(std::chrono::duration<double>(ring_->delay.load()));
 }
 
 }  // namespace trireme

@@ -5,18 +5,9 @@
 // to whoever waits next; work behind it is dropped.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <type_traits>
 
 namespace trireme {
@@ -32,39 +23,21 @@ class Lane {
   template <class Work>
   uint64_t push(const Work& work) {
     static_assert(sizeof(Work) <= kBytes && std::is_trivially_copyable_v<Work>, "a lane's work is plain and small");
-    std::unique_lock lock(mutex_);
-    Slot& slot = free_slot(lock);
-    std::memcpy(slot.work.data(), &work, sizeof work);
-    slot.call = [](std::byte* at) { (*std::launder(reinterpret_cast<Work*>(at)))(); };
-    return handed_over();
+    return push(&work, sizeof work, [](std::byte* at) { (*std::launder(reinterpret_cast<Work*>(at)))(); });
   }
   uint64_t pushed() const;  // the last ticket
   // Until this ticket's work is done. Throws what the lane's work has thrown.
   void wait(uint64_t ticket);
   // For tests of overlap: how much longer each collective takes from here on; they call dawdle().
-  void delay(double seconds) { delay_ = seconds; }
-  void dawdle() const {
-    if (delay_ > 0) std::this_thread::sleep_for(std::chrono::duration<double>(delay_));
-  }
+  void delay(double seconds);
+  void dawdle() const;
 
  private:
-  static constexpr size_t kBytes = 768, kSlots = 256;
-  struct Slot {
-    alignas(64) std::array<std::byte, kBytes> work;
-    void (*call)(std::byte*);
-  };
-  Slot& free_slot(std::unique_lock<std::mutex>& lock);
-  uint64_t handed_over();
-  void execute();
+  static constexpr size_t kBytes = 768;
+  class Ring;  // in lane.cpp: every file that runs an op reads this one
+  uint64_t push(const void* work, size_t bytes, void (*call)(std::byte*));
 
-  std::unique_ptr<std::array<Slot, kSlots>> slots_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  uint64_t pushed_ = 0, done_ = 0;
-  std::atomic<double> delay_ = 0;
-  bool closing_ = false;
-  std::exception_ptr error_;
-  std::thread thread_;  // last: it starts when all else stands
+  std::unique_ptr<Ring> ring_;
 };
 
 }  // namespace trireme

@@ -31,12 +31,11 @@ const std::vector<Refusal> kRefusals{
 struct Switch {
   string_view path, word;
 };
-constexpr std::array<Switch, 6> kSwitches{{{"kernels/cpu/matmul.cpp", "DNNL_VERSION"},
+constexpr std::array<Switch, 5> kSwitches{{{"kernels/cpu/matmul.cpp", "DNNL_VERSION"},
                                            {"data/tokenizer_words.cpp", "PCRE2_CODE_UNIT_WIDTH"},
                                            {"test/catch.h", "__has_include"},
                                            {"test/emulation/include/cuda_runtime.h", ""},
-                                           {"test/places/gpu_main.cpp", "CATCH_CONFIG_RUNNER"},
-                                           {"test/main.cpp", ""}}};
+                                           {"test/runner.cpp", "CATCH_CONFIG_RUNNER"}}};
 
 void check_directive(const Source& source, int number, string_view line, Problems& problems) {
   const size_t hash = line.find_first_not_of(" \t");

@@ -4,8 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CATCH_CONFIG_RUNNER
-#include "test/catch.h"
+#include "test/runner.h"
 
 int main(int argc, char** argv) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // as World does, too late for the next line
@@ -15,5 +14,5 @@ int main(int argc, char** argv) {
     std::puts("skipped: no GPU answers here");
     return 0;
   }
-  return Catch::Session().run(argc, argv);
+  return run_tests(argc, argv);
 }

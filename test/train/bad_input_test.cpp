@@ -85,7 +85,7 @@ std::vector<Row> table() {
   const auto build_with = [](const std::string& input, const std::string& tokenizer) {
     return Words{"data", "build", input, "--output", "new", "--tokenizer", tokenizer};
   };
-  const auto in_step = [](const std::string& name) { return std::string(kStep) + "/" + name; };
+  const auto in_step = [](const std::string& name) { return std::string(kStep).append("/").append(name); };
   return {
       // command line
       {"no command", nothing, {}, 2, "command"},
