@@ -26,11 +26,13 @@ struct KernelsConfig {
   DeviceChoice device = DeviceChoice::automatic;
   StepDtype dtype = StepDtype::bf16;
   int64_t threads = 0;
+  bool graph = true;
 
   void visit(auto& keys) {
     keys("device", device, "where the step runs; auto takes the CPU, cuda a GPU for each rank");
     keys("dtype", dtype, "weights and activations of the step; masters, moments, gradients and sums are always f32");
     keys("threads", threads, "CPU threads of a rank; 0 takes the node's cores divided by its ranks", between(0, 4096));
+    keys("graph", graph, "on a GPU: a step is recorded once and handed over as one CUDA graph, unless parallel.zero > 0");
   }
 };
 

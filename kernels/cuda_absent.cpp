@@ -39,6 +39,18 @@ void end_timer(CudaLane&, double*) noexcept {}
 void collect_timers(CudaLane&) { refuse(); }
 std::byte* allocate_on_gpu(int64_t) { refuse(); }
 void free_on_gpu(std::byte*) noexcept {}
+std::byte* allocate_pinned(int64_t) { refuse(); }
+void free_pinned(std::byte*) noexcept {}
+CudaMark* open_mark() { refuse(); }
+void close_mark(CudaMark*) noexcept {}
+void set_mark(CudaMark&, CudaLane&) { refuse(); }
+void wait_for_mark(CudaMark&) { refuse(); }
+void begin_capture(std::span<CudaLane* const>) { refuse(); }
+CudaGraph* end_capture(std::span<CudaLane* const>) { refuse(); }
+void abandon_capture(std::span<CudaLane* const>) noexcept {}
+void launch_graph(CudaGraph&, std::span<CudaLane* const>) { refuse(); }
+bool still_fits(const CudaGraph&, std::span<CudaLane* const>) { refuse(); }
+void close_graph(CudaGraph*) noexcept {}
 void copy_bytes(CudaLane&, void*, const void*, int64_t) { refuse(); }
 
 void launch(const Cuda&, const SquaredNorm&) { refuse(); }

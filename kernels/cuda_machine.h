@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 struct CUstream_st;
 
@@ -44,6 +45,26 @@ void collect_timers(CudaLane& lane);
 
 std::byte* allocate_on_gpu(int64_t bytes);  // zeros
 void free_on_gpu(std::byte* memory) noexcept;
+std::byte* allocate_pinned(int64_t bytes);  // of the host, where the GPU reaches it; zeros
+void free_pinned(std::byte* memory) noexcept;
+
+// A moment of a lane that the host waits for, however much the lane is handed afterwards.
+struct CudaMark;
+CudaMark* open_mark();
+void close_mark(CudaMark* mark) noexcept;
+void set_mark(CudaMark& mark, CudaLane& lane);
+void wait_for_mark(CudaMark& mark);  // at once where it was never set
+
+// What the lanes are handed between begin_capture and end_capture is recorded and not executed. The first of them is the one in
+// whose order the graph is launched; the others are through before it begins and go on after it. Moments from before count as
+// passed, those recorded in it as passed once it was launched.
+struct CudaGraph;
+void begin_capture(std::span<CudaLane* const> lanes);
+CudaGraph* end_capture(std::span<CudaLane* const> lanes);
+void abandon_capture(std::span<CudaLane* const> lanes) noexcept;
+void launch_graph(CudaGraph& graph, std::span<CudaLane* const> lanes);
+bool still_fits(const CudaGraph& graph, std::span<CudaLane* const> lanes);  // the lanes' scratch memory is where it was
+void close_graph(CudaGraph* graph) noexcept;
 
 // In the lane's order. Memory of the host must stay as it is until the lane is through.
 void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes);

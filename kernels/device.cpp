@@ -106,6 +106,12 @@ int64_t Device::workspace_bytes() const {
   return bytes;
 }
 
+std::vector<CudaLane*> Device::cuda_lanes() const {
+  std::vector<CudaLane*> lanes{cuda_lane_.get()};
+  for (const SideLane& side : side_lanes_) lanes.push_back(side.cuda_lane.get());
+  return lanes;
+}
+
 int Device::threads() const { return omp_get_max_threads(); }
 
 Tally& Device::tally() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kernels/config.h"
 #include "kernels/stream.h"
@@ -76,7 +77,8 @@ class Device {
   static constexpr size_t kPipes = 4;
   Stream& pipe(size_t number) { return side_lane(1 + number); }
   Ledger& ledger() { return ledger_; }
-  int64_t workspace_bytes() const;  // scratch memory of the compute and the communication lane
+  std::vector<CudaLane*> cuda_lanes() const;  // of Place::cuda: compute's, then the others'
+  int64_t workspace_bytes() const;            // scratch memory of the compute and the communication lane
   // What ran on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally();
   Tally& comm_tally() { return comm_tally_; }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda_facts.h"
@@ -56,23 +57,27 @@ struct Measured {
   }
 };
 
-// Steps first alone, then a few op by op, which a clock around each op slows down.
+// Steps first alone, one always on its way as in training; then a few op by op, which a clock around each op slows down.
 Measured measure_steps(Run& run, const Batch& batch, const Ceilings& best) {
   Measured m{.best = best, .times = {}, .ops = {}};
   int64_t step = 0;
-  const auto timed = [&] {
-    const auto start = std::chrono::steady_clock::now();
-    train_step(run, batch, step++);
-    return seconds_since(start);
-  };
-  timed(), timed();
+  begin_step(run, batch, step++);
   run.device.freeze();
-  for (const auto begin = std::chrono::steady_clock::now();
-       m.times.size() < 3 || (seconds_since(begin) < 8 && m.times.size() < 50);)
-    m.times.push_back(timed());
+  const auto next = [&] {
+    begin_step(run, batch, step);
+    end_step(run, step++ - 1);
+    return std::chrono::steady_clock::now();
+  };
+  next();
+  auto last = next();
+  for (const auto begin = last; m.times.size() < 3 || (seconds_since(begin) < 8 && m.times.size() < 50);) {
+    const auto now = next();
+    m.times.push_back(std::chrono::duration<double>(now - std::exchange(last, now)).count());
+  }
+  end_step(run, step - 1);
   constexpr int kRounds = 3;
   run.device.measure(true);
-  for (int round = 0; round < kRounds; ++round) timed();
+  for (int round = 0; round < kRounds; ++round) train_step(run, batch, step++);
   m.ops = run.device.tally();
   for (auto& [name, op] : m.ops) op.calls /= kRounds, op.flops /= kRounds, op.bytes /= kRounds, op.seconds /= kRounds;
   return m;

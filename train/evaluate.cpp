@@ -68,7 +68,6 @@ Evaluation evaluate(Run& r, const Corpus& corpus, int64_t sequences) {
   for (size_t i = 0; i < actions.size(); ++i) {
     const Action& a = actions[i];
     const auto pass = static_cast<size_t>(replica + a.microbatch * replicas);
-    compute.finish();  // the pass before may still be copied from the memory that the next is read into
     const Microbatch batch = microbatch(r.on_device(held_out.read(static_cast<int64_t>(pass))), 0, shape.rows);
     const Seat seat = r.pipeline.seat(a);
     r.pipeline.before(i);

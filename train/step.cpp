@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <utility>
 
 #include "kernels/copy.h"
 #include "kernels/ops/fill.h"
@@ -85,8 +87,12 @@ Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaS
       loss(arenas.optimizer.take(Dtype::f32, {1})) {
   const int64_t levels = stage.shape().holding.tree_levels;
   if (levels > 0) loss_tree = arenas.optimizer.take(Dtype::f32, {levels, 1});
-  if (device.place() == Place::cuda)
-    batch_.emplace(device, 4 * config.train.batch / mesh.replicas() * config.model.context * bytes_of(Dtype::i32), "a batch");
+  if (device.place() == Place::cuda) {
+    const int64_t bytes = 4 * config.train.batch / mesh.replicas() * config.model.context * bytes_of(Dtype::i32);
+    batch_.emplace(device, bytes, "a batch");
+    for (std::optional<Mailbox>& mailbox : batches_) mailbox.emplace(device, bytes);
+  }
+  for (std::optional<Mailbox>& mailbox : results_) mailbox.emplace(device, 2 * bytes_of(Dtype::f32));
   passing.read = [this](size_t unit) { traffic.read(unit); };
   passing.write = [this](size_t unit) {
     traffic.write(unit);
@@ -114,17 +120,33 @@ const std::vector<Action>& Run::actions(int64_t microbatches) {
   return list = make_schedule(config.parallel.stage_schedule(), shape, mesh.pp().rank());
 }
 
+// By way of pinned memory: of two batches in turn, so that the one before may still be on its way.
 Batch Run::on_device(const Batch& batch) {
   if (!batch_) return batch;
   Batch there = batch;
-  std::byte* at = batch_->data();
+  Mailbox& mailbox = *batches_[static_cast<size_t>(batches_sent_++ % 2)];
+  mailbox.wait();
+  int64_t at = 0;
   for (Tensor Batch::*field : {&Batch::tokens, &Batch::targets, &Batch::positions, &Batch::document_start}) {
     const Tensor& from = batch.*field;
-    there.*field = Tensor(at, Dtype::i32, Place::cuda, {from.dim(0), from.dim(1)});
-    copy(device.compute(), there.*field, from);
+    const Tensor pinned(mailbox.data() + at, Dtype::i32, Place::cpu, {from.size()});
+    std::memcpy(pinned.data(), from.data(), static_cast<size_t>(from.bytes()));
+    there.*field = Tensor(batch_->data() + at, Dtype::i32, Place::cuda, {from.dim(0), from.dim(1)});
+    copy(device.compute(), there.*field, pinned);
     at += from.bytes();
   }
+  mailbox.posted(device.compute());
   return there;
+}
+
+// Not where a part of a step reaches into the next: with parts, the updated weights arrive behind the next forward.
+Graph* Run::graph(int64_t valid) {
+  constexpr size_t kMost = 4;  // batches whose valid targets vary are not recorded each
+  const bool whole = device.place() == Place::cuda && config.kernels.graph && buckets.parts() == 1;
+  const bool first = !std::exchange(stepped_, true);  // it takes the scratch memory that it needs
+  if (!whole || first || device.compute().tally() != nullptr) return nullptr;
+  if (!graphs_.contains(valid) && graphs_.size() == kMost) return nullptr;
+  return &graphs_.try_emplace(valid, device).first->second;
 }
 
 float read_number(Stream& stream, const Tensor& x) {
@@ -163,14 +185,11 @@ void run_action(Run& r, const Action& a, const Microbatch& batch, const LossSum&
   }
 }
 
-}  // namespace
-
-StepResult train_step(Run& r, const Batch& of_host, int64_t step) {
-  const Batch batch = r.on_device(of_host);
+// Gradients and loss of a batch: the same launches in every step.
+void compute_gradients(Run& r, const Batch& batch) {
   Stream& compute = r.device.compute();
   const int64_t rows = r.stage.shape().rows, microbatches = batch.tokens.dim(0) / rows;
   const LossSum loss{.total = r.loss, .scale = 1.0f / static_cast<float>(batch.valid)};
-  const double lr = learning_rate(r.config.train, step);
 
   run(compute, Fill{.x = r.loss});
   const std::vector<Action>& actions = r.actions(microbatches);
@@ -185,9 +204,42 @@ StepResult train_step(Run& r, const Batch& of_host, int64_t step) {
   r.traffic.finish(microbatches);
   if (r.loss_tree && r.stage.has_last()) run(compute, Cast{.y = r.loss, .x = r.loss_tree.slice(0, 1)});
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // the last stage's: it is 0 elsewhere
-  r.optimizer.update(compute, lr, step + 1);
+}
+
+}  // namespace
+
+void begin_step(Run& r, const Batch& of_host, int64_t step) {
+  const Batch batch = r.on_device(of_host);
+  Stream& compute = r.device.compute();
+  Graph* const graph = r.graph(batch.valid);
+  if (graph == nullptr)
+    compute_gradients(r, batch);
+  else if (!graph->replay())
+    graph->record([&] { compute_gradients(r, batch); });
+  r.optimizer.update(compute, learning_rate(r.config.train, step), step + 1);
+
+  Mailbox& results = r.results(step);
+  const auto result = [&](int64_t i) {
+    return Tensor(results.data() + 4 * i, Dtype::f32, compute.place() == Place::none ? Place::none : Place::cpu, {1});
+  };
+  copy(compute, result(0), r.loss);
+  copy(compute, result(1), r.optimizer.squared_norm());
+  results.posted(compute);
+}
+
+StepResult end_step(Run& r, int64_t step) {
   if (r.device.place() == Place::none) return {};
-  return {.loss = read_number(compute, r.loss), .grad_norm = std::sqrt(read_number(compute, r.optimizer.squared_norm())), .lr = lr};
+  const Mailbox& results = r.results(step);
+  results.wait();
+  float loss = 0, squared_norm = 0;
+  std::memcpy(&loss, results.data(), sizeof loss);
+  std::memcpy(&squared_norm, results.data() + 4, sizeof squared_norm);
+  return {.loss = loss, .grad_norm = std::sqrt(squared_norm), .lr = learning_rate(r.config.train, step)};
+}
+
+StepResult train_step(Run& r, const Batch& batch, int64_t step) {
+  begin_step(r, batch, step);
+  return end_step(r, step);
 }
 
 }  // namespace trireme

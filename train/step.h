@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "kernels/graph.h"
+#include "kernels/mailbox.h"
 #include "parallel/buckets.h"
 #include "parallel/mesh.h"
 #include "train/optimizer.h"
@@ -32,8 +34,7 @@ struct Run {
   UnitTraffic traffic;
   Pipeline pipeline;
   Optimizer optimizer;
-  // The batch where the step is computed: itself on Place::cpu, else a copy, for which the host's stays as it is until the compute
-  // lane is through.
+  // The batch where the step is computed: itself on Place::cpu, else a copy, on its way.
   Batch on_device(const Batch& batch);
 
   Tensor loss;       // [1] f32: the step's mean loss
@@ -44,12 +45,21 @@ struct Run {
   int64_t microbatch = 0;
   bool last = false;  // of the step
 
+  // Of the two steps that may be on their way: where the loss and the squared norm of the gradients arrive.
+  Mailbox& results(int64_t step) { return *results_[static_cast<size_t>(step % 2)]; }
+  // Where the next step is replayed as a whole, or is to be recorded: of batches with this many valid targets. nullptr: it is not.
+  Graph* graph(int64_t valid);
+
  private:
   void complete(size_t unit);
 
   std::map<int64_t, std::vector<Action>> actions_;
   std::optional<Buffer> batch_;  // on a GPU: four tensors of a replica's ids
-  Event loss_cleared_;           // the loss of the microbatch before has entered the tree
+  std::array<std::optional<Mailbox>, 2> batches_, results_;
+  int64_t batches_sent_ = 0;
+  std::map<int64_t, Graph> graphs_;  // by valid targets
+  bool stepped_ = false;
+  Event loss_cleared_;  // the loss of the microbatch before has entered the tree
 };
 
 // Microbatches of one replica in a step, and the shape of the pipeline that they pass.
@@ -67,7 +77,12 @@ Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows);
 // The one f32 of `x`, when the stream is through. 0 on Place::none.
 float read_number(Stream& stream, const Tensor& x);
 
-// Step number `step`, counted from 0. On Place::none the result is zero.
+// Hands over step number `step`, counted from 0. The host's batch is its own again. Of a step that was begun the result is asked
+// for before the next but one begins, so that the host need not wait for a GPU between them.
+void begin_step(Run& run, const Batch& batch, int64_t step);
+// Waits for the step. On Place::none the result is zero.
+StepResult end_step(Run& run, int64_t step);
+// Both.
 StepResult train_step(Run& run, const Batch& batch, int64_t step);
 
 }  // namespace trireme

@@ -29,8 +29,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPatience{2000};  // in which an error that rank 0 met reaches the others
 constexpr int kMostSkipped = 10;                      // steps in a row whose gradients are not finite, before the run gives up
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
 // What exit.json tells, kept outside of all that may fail.
 struct Where {
   std::string directory;
@@ -115,6 +113,36 @@ void save_now(Session& s, int64_t step, bool last) {
   }
 }
 
+// Steps handed over, of which on a GPU one is always on its way: the host reads the loss of a step when the next has begun.
+class Steps {
+ public:
+  Steps(Session& session, int64_t& ended) : session_(session), begun_(ended), ended_(ended) {}
+
+  int64_t begun() const { return begun_; }
+  void begin() {
+    if (begun_ == ended_) since_ = Clock::now();
+    begin_step(session_.run, session_.loader.next(), begun_++);
+    if (session_.run.device.place() != Place::cuda || begun_ - ended_ > 1) end();
+  }
+  void end_all() {
+    while (ended_ < begun_) end();
+  }
+
+ private:
+  void end() {
+    const StepResult result = end_step(session_.run, ended_);
+    ++ended_;
+    const auto now = Clock::now();
+    log_step(session_, ended_, result, std::chrono::duration<double>(now - std::exchange(since_, now)).count());
+    watch_numerics(session_, ended_, result);
+  }
+
+  Session& session_;
+  int64_t begun_;
+  int64_t& ended_;
+  Clock::time_point since_{};  // the end of the step before, or the beginning of the first
+};
+
 // Step, log, evaluate, save. Lines are written before the checkpoint that covers them, so that a resume finds them.
 ExitCode loop(Session& s, int64_t& step) {
   const TrainConfig& t = s.config.train;
@@ -126,16 +154,17 @@ ExitCode loop(Session& s, int64_t& step) {
          "; a larger train.steps goes on, another train.name begins anew");
   int64_t saved = step;
   int signal = 0;  // of any rank
-  while (step < t.steps && (signal = static_cast<int>(largest(s.run.mesh.all(), stop_signal()))) == 0) {
-    const auto begin = Clock::now();
-    const StepResult result = train_step(s.run, s.loader.next(), step);
-    ++step;
-    log_step(s, step, result, seconds_since(begin));
-    watch_numerics(s, step, result);
-    if (step == t.steps || (t.eval_every > 0 && step % t.eval_every == 0)) evaluate_now(s, step);
-    if (s.checkpoints.due(step) || step == t.steps) save_now(s, step, step == t.steps), saved = step;
+  Steps steps(s, step);
+  while (steps.begun() < t.steps && (signal = static_cast<int>(largest(s.run.mesh.all(), stop_signal()))) == 0) {
+    steps.begin();
+    const bool last = steps.begun() == t.steps, save = last || s.checkpoints.due(steps.begun());
+    const bool evaluates = last || (t.eval_every > 0 && steps.begun() % t.eval_every == 0);
+    if (save || evaluates) steps.end_all();
+    if (evaluates) evaluate_now(s, step);
+    if (save) save_now(s, step, last), saved = step;
     s.run.device.freeze();  // from the second step on, nothing is allocated
   }
+  steps.end_all();
   if (step > saved) save_now(s, step, true);
   if (step < t.steps) {
     const std::string after = step > 0 ? "after step " + std::to_string(step) + ", which is saved" : "before the first step";

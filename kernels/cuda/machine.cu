@@ -1,8 +1,13 @@
 // Lanes are CUDA streams; a moment of one is an event from a ring of its own. An event that the ring has come around to again marks
 // a later moment: who still waits for the earlier one waits for more than it needs.
+//
+// A graph is recorded from all lanes: the first is captured, the others are forked from it and joined to it again, so that it waits
+// for nothing outside and nothing inside is waited for.
 #include <nvtx3/nvToolsExt.h>
 
 #include <array>
+#include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -15,6 +20,7 @@ struct CudaLane {
   cudaStream_t stream = nullptr;
   std::array<cudaEvent_t, 256> events{};
   uint64_t moments = 0;
+  uint64_t passed = 0;  // moments up to here need no waiting: all lanes come after them
   Ledger* ledger = nullptr;
   std::byte* scratch = nullptr;
   int64_t scratch_bytes = 0;
@@ -58,6 +64,7 @@ uint64_t record_moment(CudaLane& lane) {
 }
 
 void wait_for_moment(CudaLane& lane, CudaLane& other, uint64_t moment) {
+  if (moment <= other.passed) return;
   ok(cudaStreamWaitEvent(lane.stream, other.events[moment % other.events.size()], 0));
 }
 
@@ -99,6 +106,104 @@ std::byte* allocate_on_gpu(int64_t bytes) {
 }
 
 void free_on_gpu(std::byte* memory) noexcept { cudaFree(memory); }
+
+std::byte* allocate_pinned(int64_t bytes) {
+  void* memory = nullptr;
+  ok(cudaMallocHost(&memory, static_cast<size_t>(bytes)));
+  std::memset(memory, 0, static_cast<size_t>(bytes));
+  return static_cast<std::byte*>(memory);
+}
+
+void free_pinned(std::byte* memory) noexcept { cudaFreeHost(memory); }
+
+struct CudaMark {
+  cudaEvent_t event = nullptr;
+};
+
+CudaMark* open_mark() {
+  auto mark = std::make_unique<CudaMark>();
+  ok(cudaEventCreateWithFlags(&mark->event, cudaEventDisableTiming | cudaEventBlockingSync));
+  return mark.release();
+}
+
+void close_mark(CudaMark* mark) noexcept {
+  const std::unique_ptr<CudaMark> owned(mark);
+  if (mark == nullptr) return;
+  cudaEventSynchronize(mark->event);  // memory that is copied to or from may go next
+  cudaEventDestroy(mark->event);
+}
+
+void set_mark(CudaMark& mark, CudaLane& lane) { ok(cudaEventRecord(mark.event, lane.stream)); }
+
+void wait_for_mark(CudaMark& mark) { ok(cudaEventSynchronize(mark.event)); }
+
+struct CudaGraph {
+  cudaGraphExec_t exec = nullptr;
+  std::vector<const std::byte*> scratch;  // of the lanes
+};
+
+namespace {
+
+// Each other lane comes after the first; or the first after each other.
+void fork(std::span<CudaLane* const> lanes) {
+  const uint64_t moment = record_moment(*lanes.front());
+  for (CudaLane* const lane : lanes.subspan(1)) wait_for_moment(*lane, *lanes.front(), moment);
+}
+void join(std::span<CudaLane* const> lanes) {
+  for (CudaLane* const lane : lanes.subspan(1)) wait_for_moment(*lanes.front(), *lane, record_moment(*lane));
+}
+void pass_all(std::span<CudaLane* const> lanes) {
+  for (CudaLane* const lane : lanes) lane->passed = lane->moments;
+}
+
+}  // namespace
+
+void begin_capture(std::span<CudaLane* const> lanes) {
+  join(lanes);
+  ok(cudaStreamBeginCapture(lanes.front()->stream, cudaStreamCaptureModeThreadLocal));
+  pass_all(lanes);
+  fork(lanes);
+}
+
+CudaGraph* end_capture(std::span<CudaLane* const> lanes) {
+  join(lanes);
+  cudaGraph_t recorded = nullptr;
+  ok(cudaStreamEndCapture(lanes.front()->stream, &recorded));
+  auto graph = std::make_unique<CudaGraph>();
+  const cudaError_t instantiated = cudaGraphInstantiateWithFlags(&graph->exec, recorded, 0);
+  ok(cudaGraphDestroy(recorded));
+  ok(instantiated);
+  for (const CudaLane* const lane : lanes) graph->scratch.push_back(lane->scratch);
+  pass_all(lanes);
+  return graph.release();
+}
+
+void abandon_capture(std::span<CudaLane* const> lanes) noexcept {
+  cudaGraph_t recorded = nullptr;
+  cudaStreamEndCapture(lanes.front()->stream, &recorded);
+  if (recorded != nullptr) cudaGraphDestroy(recorded);
+  pass_all(lanes);
+}
+
+void launch_graph(CudaGraph& graph, std::span<CudaLane* const> lanes) {
+  join(lanes);
+  ok(cudaGraphLaunch(graph.exec, lanes.front()->stream));
+  pass_all(lanes);
+  fork(lanes);
+}
+
+bool still_fits(const CudaGraph& graph, std::span<CudaLane* const> lanes) {
+  for (size_t i = 0; i < lanes.size(); ++i)
+    if (lanes[i]->scratch != graph.scratch[i]) return false;
+  return true;
+}
+
+void close_graph(CudaGraph* graph) noexcept {
+  const std::unique_ptr<CudaGraph> owned(graph);
+  if (graph == nullptr) return;
+  cudaDeviceSynchronize();
+  cudaGraphExecDestroy(graph->exec);
+}
 
 void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes) {
   ok(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, lane.stream));

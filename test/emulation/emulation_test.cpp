@@ -213,3 +213,105 @@ TEST_CASE("streams run beside each other, and events order them") {
   cudaStreamDestroy(one);
   cudaStreamDestroy(two);
 }
+
+namespace {
+
+// Two streams and as many events as a test of graphs needs.
+struct Streams {
+  cudaStream_t one = nullptr, two = nullptr;
+  cudaEvent_t events[4] = {};
+  Streams() {
+    for (cudaStream_t* stream : {&one, &two}) REQUIRE(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking) == cudaSuccess);
+    for (cudaEvent_t& event : events) REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+  }
+  ~Streams() {
+    for (const cudaEvent_t event : events) cudaEventDestroy(event);
+    for (const cudaStream_t stream : {one, two}) cudaStreamDestroy(stream);
+  }
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+  void begin() const { REQUIRE(cudaStreamBeginCapture(one, cudaStreamCaptureModeThreadLocal) == cudaSuccess); }
+  void fork() const {
+    CHECK(cudaEventRecord(events[0], one) == cudaSuccess);
+    CHECK(cudaStreamWaitEvent(two, events[0]) == cudaSuccess);
+  }
+  void join() const {
+    CHECK(cudaEventRecord(events[1], two) == cudaSuccess);
+    CHECK(cudaStreamWaitEvent(one, events[1]) == cudaSuccess);
+  }
+  cudaError_t end() const {
+    cudaGraph_t graph = nullptr;
+    const cudaError_t error = cudaStreamEndCapture(one, &graph);
+    CHECK((graph == nullptr) == (error != cudaSuccess));
+    cudaGraphDestroy(graph);
+    return error;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a graph does nothing until it is launched, and each launch does all of it in the order of its events") {
+  const Streams s;
+  std::atomic<int> x = 1, met = 0;
+  s.begin();
+  trireme::emulation::in_stream(s.one, [&] { x = x * 2; });
+  s.fork();
+  // Both at once: neither ends before the other has begun.
+  const auto meet = [&] {
+    const int target = met / 2 * 2 + 2;
+    ++met;
+    while (met < target) std::this_thread::yield();
+  };
+  trireme::emulation::in_stream(s.two, [&] { meet(), x = x + 3; });
+  trireme::emulation::in_stream(s.one, meet);
+  s.join();
+  trireme::emulation::in_stream(s.one, [&] { x = x * 10; });
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  REQUIRE(cudaStreamEndCapture(s.one, &graph) == cudaSuccess);
+  REQUIRE(cudaGraphInstantiateWithFlags(&exec, graph, 0) == cudaSuccess);
+  cudaGraphDestroy(graph);
+  CHECK(x == 1);
+  for (const int expected : {50, 1030}) {
+    CHECK(cudaGraphLaunch(exec, s.one) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(s.one) == cudaSuccess);
+    CHECK(x == expected);
+  }
+  cudaGraphExecDestroy(exec);
+}
+
+TEST_CASE("what CUDA refuses while streams are captured is refused") {
+  const Streams s;
+  void* memory = nullptr;
+  SECTION("a stream that is not joined again") {
+    s.begin();
+    s.fork();
+    trireme::emulation::in_stream(s.two, [] {});
+    CHECK(s.end() == cudaErrorStreamCaptureUnjoined);
+  }
+  SECTION("a join that leaves out the last work") {
+    s.begin();
+    s.fork();
+    s.join();
+    trireme::emulation::in_stream(s.two, [] {});
+    CHECK(s.end() == cudaErrorStreamCaptureUnjoined);
+  }
+  SECTION("waiting for what happened outside") {
+    CHECK(cudaEventRecord(s.events[2], s.two) == cudaSuccess);
+    s.begin();
+    CHECK(cudaStreamWaitEvent(s.one, s.events[2]) == cudaErrorStreamCaptureIsolation);
+    CHECK(s.end() == cudaErrorStreamCaptureIsolation);
+  }
+  SECTION("waiting outside for what happens in it") {
+    s.begin();
+    CHECK(cudaEventRecord(s.events[2], s.one) == cudaSuccess);
+    CHECK(s.end() == cudaSuccess);
+    CHECK(cudaStreamWaitEvent(s.two, s.events[2]) == cudaErrorCapturedEvent);
+  }
+  SECTION("a host that waits, or takes memory") {
+    s.begin();
+    CHECK(cudaMalloc(&memory, 16) == cudaErrorStreamCaptureUnsupported);
+    CHECK(cudaStreamSynchronize(s.one) == cudaErrorStreamCaptureUnsupported);
+    CHECK(s.end() == cudaErrorStreamCaptureUnsupported);
+  }
+}

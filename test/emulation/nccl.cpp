@@ -56,29 +56,27 @@ void expect_same(ncclComm_t comm, const Deed& deed) {
   }
 }
 
-// In the stream's order and the communicator's.
-ncclResult_t hand_over(ncclComm_t comm, cudaStream_t stream, std::function<void()> work) {
-  uint64_t mine = 0;
-  {
-    const std::lock_guard lock(comm->mutex);
-    mine = comm->handed_over++;
-  }
-  const cudaError_t error = trireme::emulation::in_stream(stream, [comm, mine, work = std::move(work)] {
-    {
-      std::unique_lock lock(comm->mutex);
-      comm->changed.wait(lock, [&] { return comm->done == mine; });
-    }
-    struct Done {
-      ncclComm_t comm;
-      ~Done() {
-        const std::lock_guard lock(comm->mutex);
-        ++comm->done;
-        comm->changed.notify_all();
+// In the stream's order and the communicator's; of a graph, in that in which it is launched.
+ncclResult_t hand_over(ncclComm_t comm, cudaStream_t stream, const std::function<void()>& work) {
+  const auto make = [comm, work] {
+    const std::lock_guard handing(comm->mutex);
+    return [comm, work, mine = comm->handed_over++] {
+      {
+        std::unique_lock lock(comm->mutex);
+        comm->changed.wait(lock, [&] { return comm->done == mine; });
       }
-    } const done{comm};
-    work();
-  });
-  return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+      struct Done {
+        ncclComm_t comm;
+        ~Done() {
+          const std::lock_guard lock(comm->mutex);
+          ++comm->done;
+          comm->changed.notify_all();
+        }
+      } const done{comm};
+      work();
+    };
+  };
+  return trireme::emulation::in_stream_anew(stream, make) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 template <class T>

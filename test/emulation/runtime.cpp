@@ -1,25 +1,18 @@
 // The emulated CUDA library's memory, streams and events. A stream is a thread with a queue, so that what a program forgets to wait
 // for is missing here, too. Memory of the device begins as NaN and has guards at both ends.
-#include <cuda_runtime.h>
-
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdlib>
-#include <deque>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "test/emulation/fiber.h"
+#include "test/emulation/stream.h"
 
 namespace {
 
 using trireme::emulation::allow;
+using trireme::emulation::attempt;
 using trireme::emulation::forbid;
 using trireme::emulation::GridError;
 
@@ -29,21 +22,6 @@ thread_local int current_device = 0;  // they differ in nothing
 constexpr std::byte kUnset{0xff}, kUntouched{0xa5};
 
 }  // namespace
-
-struct CUstream_st {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<std::function<void()>> queue;
-  uint64_t pushed = 0, done = 0;
-  bool closing = false;
-  std::thread thread;
-};
-struct CUevent_st {
-  std::mutex mutex;
-  std::condition_variable changed;
-  uint64_t recorded = 0, reached = 0;  // how many records were handed over, and are done
-  std::chrono::steady_clock::time_point when{};
-};
 
 namespace {
 
@@ -67,16 +45,6 @@ cudaError_t told(cudaError_t error) {
   if (library().sticky != cudaSuccess) error = library().sticky;
   if (error != cudaSuccess) library().last = error;
   return error;
-}
-
-void attempt(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const std::exception& error) {
-    const std::lock_guard lock(library().mutex);
-    if (library().sticky == cudaSuccess) library().problem = error.what();
-    library().sticky = cudaErrorLaunchFailure;
-  }
 }
 
 void execute(cudaStream_t stream) {
@@ -115,7 +83,19 @@ void wait_for(cudaStream_t stream) {
 
 namespace trireme::emulation {
 
-cudaError_t in_stream(cudaStream_t stream, std::function<void()> work) {
+void attempt(const Work& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(library().mutex);
+    if (library().sticky == cudaSuccess) library().problem = error.what();
+    library().sticky = cudaErrorLaunchFailure;
+  }
+}
+
+cudaError_t in_stream_anew(cudaStream_t stream, const std::function<Work()>& make) {
+  if (captured(stream, make)) return told(cudaSuccess);
+  Work work = make();
   if (stream == nullptr) {
     if (const cudaError_t error = cudaDeviceSynchronize(); error != cudaSuccess) return error;
     attempt(work);
@@ -127,6 +107,9 @@ cudaError_t in_stream(cudaStream_t stream, std::function<void()> work) {
     stream->changed.notify_all();
   }
   return told(cudaSuccess);
+}
+cudaError_t in_stream(cudaStream_t stream, const Work& work) {
+  return in_stream_anew(stream, [work] { return work; });
 }
 
 // Where the address sanitizer looks at each access, guards are forbidden ground.
@@ -152,6 +135,14 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "device not ready";
     case cudaErrorLaunchFailure:
       return library().problem.c_str();
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
+    case cudaErrorStreamCaptureUnjoined:
+      return "capturing stream has unjoined work";
+    case cudaErrorCapturedEvent:
+      return "operation not permitted on an event last recorded in a capturing stream";
     default:
       return "invalid argument";
   }
@@ -178,6 +169,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
+  if (const cudaError_t error = trireme::emulation::refused_in_capture(); error != cudaSuccess) return told(error);
   if (library().pending == 0) return told(cudaSuccess);
   std::set<std::shared_ptr<CUstream_st>> streams;
   {
@@ -189,6 +181,7 @@ cudaError_t cudaDeviceSynchronize() {
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (const cudaError_t error = trireme::emulation::refused_in_capture(); error != cudaSuccess) return told(error);
   const size_t all = (bytes + 2 * kGuard + 255) / 256 * 256;
   auto* begin = static_cast<std::byte*>(std::aligned_alloc(256, all));
   if (begin == nullptr) return told(cudaErrorMemoryAllocation);
@@ -251,6 +244,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t error = trireme::emulation::refused_of_captured(stream); error != cudaSuccess) return told(error);
   if (stream == nullptr) return cudaDeviceSynchronize();
   wait_for(stream);
   return told(cudaSuccess);
@@ -263,6 +257,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (stream != nullptr && stream->capture != nullptr) return trireme::emulation::capture_record(event, stream);
+  event->capture = nullptr;
   uint64_t number = 0;
   {
     const std::lock_guard lock(event->mutex);
@@ -275,6 +271,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   });
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (const auto [yes, error] = trireme::emulation::capture_wait(stream, event); yes) return told(error);
   std::unique_lock lock(event->mutex);
   const uint64_t last = event->recorded;
   lock.unlock();
@@ -292,4 +289,11 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(event->mutex);
   return event->reached >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  {
+    std::unique_lock lock(event->mutex);
+    event->changed.wait(lock, [&, all = event->recorded] { return event->reached >= all; });
+  }
+  return told(cudaSuccess);
 }

@@ -148,7 +148,11 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorNotReady = 600,
-  cudaErrorLaunchFailure = 719
+  cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorCapturedEvent = 907
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost,
@@ -159,7 +163,10 @@ enum cudaMemcpyKind {
 };
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEventDefault = 0;
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEventDefault = 0, cudaEventBlockingSync = 1;
 struct cudaDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount;
@@ -198,7 +205,14 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 struct cudaLaunchAttribute {};
 struct cudaLaunchConfig_t {
@@ -214,8 +228,10 @@ cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
 }
 
 namespace trireme::emulation {
-// Hands work over to a stream's thread; nullptr: all streams are waited for, then it is done here.
-cudaError_t in_stream(cudaStream_t stream, std::function<void()> work);
+// Hands work over to a stream's thread; nullptr: all streams are waited for, then it is done here. In a graph it is done by each
+// launch; work that needs something of the moment in which it is handed over is made by `make` then.
+cudaError_t in_stream(cudaStream_t stream, const std::function<void()>& work);
+cudaError_t in_stream_anew(cudaStream_t stream, const std::function<std::function<void()>()>& make);
 void check_guards();  // GridError where something was written just before or behind memory of cudaMalloc
 }  // namespace trireme::emulation
 

@@ -1,0 +1,23 @@
+#include "kernels/mailbox.h"
+
+namespace trireme {
+
+Mailbox::Mailbox(Device& device, int64_t bytes) {
+  if (device.place() == Place::cuda) {
+    pinned_.reset(allocate_pinned(bytes));
+    mark_.reset(open_mark());
+  } else {
+    plain_.resize(static_cast<size_t>(bytes));
+  }
+  data_ = pinned_ ? pinned_.get() : plain_.data();
+}
+
+void Mailbox::posted(const Stream& stream) {
+  if (mark_) set_mark(*mark_, *stream.cuda().lane);
+}
+
+void Mailbox::wait() const {
+  if (mark_) wait_for_mark(*mark_);
+}
+
+}  // namespace trireme
