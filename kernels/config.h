@@ -20,19 +20,39 @@ struct Names<StepDtype> {
   static constexpr std::array<std::string_view, 2> words{"f32", "bf16"};
 };
 
+enum class LogitsDtype { automatic, f32, bf16 };
+
+template <>
+struct Names<LogitsDtype> {
+  static constexpr std::array<std::string_view, 3> words{"auto", "f32", "bf16"};
+};
+
 inline Dtype dtype_of(StepDtype dtype) { return dtype == StepDtype::bf16 ? Dtype::bf16 : Dtype::f32; }
 
 struct KernelsConfig {
   DeviceChoice device = DeviceChoice::automatic;
   StepDtype dtype = StepDtype::bf16;
+  LogitsDtype logits = LogitsDtype::automatic;
   int64_t threads = 0;
   bool graph = true;
 
   void visit(auto& keys) {
     keys("device", device, "where the step runs; auto takes the CPU, cuda a GPU for each rank");
     keys("dtype", dtype, "weights and activations of the step; masters, moments, gradients and sums are always f32");
+    keys("logits", logits, "the classifier's logits in a loss; auto takes dtype on a GPU, f32 on the CPU; sums are always f32");
     keys("threads", threads, "CPU threads of a rank; 0 takes the node's cores divided by its ranks", between(0, 4096));
     keys("graph", graph, "on a GPU: a step is recorded once and handed over as one CUDA graph, unless parallel.zero > 0");
+  }
+
+  // What does not go together, as (key, message) for each problem.
+  void check(auto&& report) const {
+    if (logits == LogitsDtype::bf16 && dtype == StepDtype::f32) report("logits", "must be f32 or auto with kernels.dtype = f32");
+  }
+
+  // A GPU's products and losses wait for memory: bf16 logits move half the bytes, and their gradients take their place.
+  Dtype logits_dtype() const {
+    if (logits != LogitsDtype::automatic) return logits == LogitsDtype::bf16 ? Dtype::bf16 : Dtype::f32;
+    return device == DeviceChoice::cuda ? dtype_of(dtype) : Dtype::f32;
   }
 };
 

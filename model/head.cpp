@@ -16,7 +16,8 @@ constexpr int64_t kChunkBytes = 128 << 20;
 
 struct Chunk {
   int64_t begin, end;
-  Tensor logits, lse, targets;  // [mine n, V] f32: one shard's after the other; [n] f32, [n] i32
+  Tensor logits;                // [mine n, V]: one shard's after the other
+  Tensor losses, lse, targets;  // [n] f32, [n] f32, [n] i32
   Tensor logits_of(int64_t shard) const { return logits.slice(shard * (end - begin), (shard + 1) * (end - begin)); }
 };
 
@@ -25,14 +26,18 @@ VocabRange range_of(const Pass& pass, int64_t shard) {
   return {.first = first, .valid = std::min(rows, pass.vocab - first)};
 }
 
-// The losses [n] of a chunk whose logits are there, and its lse.
-void chunk_loss(Pass& pass, const Chunk& chunk, Tensor losses) {
+bool in_place(const Pass& pass) { return pass.logits == pass.dtype; }
+// Loss and gradients come from one op: a whole row's.
+bool in_one(const Pass& pass) { return in_place(pass) && pass.tensor.count == 1; }
+
+// The losses of a chunk whose logits are there, and its lse.
+void chunk_loss(Pass& pass, const Chunk& chunk) {
   const TensorParallel& tensor = pass.tensor;
   const float z_loss = static_cast<float>(pass.config.z_loss);
   if (tensor.count == 1)
-    return run(
-        pass.stream,
-        CrossEntropyForward{.loss = losses, .lse = chunk.lse, .logits = chunk.logits, .targets = chunk.targets, .z_loss = z_loss});
+    return run(pass.stream,
+               CrossEntropyForward{
+                   .loss = chunk.losses, .lse = chunk.lse, .logits = chunk.logits, .targets = chunk.targets, .z_loss = z_loss});
   const Frame frame(pass.temporaries);
   const int64_t n = chunk.end - chunk.begin;
   const bool alone = tensor.ranks->size() == 1;
@@ -52,35 +57,46 @@ void chunk_loss(Pass& pass, const Chunk& chunk, Tensor losses) {
   if (tensor.mine > 1) run(pass.stream, SumParts{.y = sums, .parts = parts});
   if (!alone) run(*tensor.ranks, pass.stream, AllReduce{.x = sums});
   run(pass.stream,
-      ShardLoss{.loss = losses, .lse = chunk.lse, .top = top, .sums = sums, .targets = chunk.targets, .z_loss = z_loss});
+      ShardLoss{.loss = chunk.losses, .lse = chunk.lse, .top = top, .sums = sums, .targets = chunk.targets, .z_loss = z_loss});
 }
 
-// Computes each chunk's logits and losses from the normalised rows x [N, C], hands it to `then`, and adds the losses up.
+// Computes each chunk's logits from the normalised rows x [N, C], hands it to `each` for its losses, and adds these up.
 void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss,
-                    const std::function<void(const Chunk&)>& then) {
+                    const std::function<void(const Chunk&)>& each) {
   const Frame frame(pass.temporaries);
   const int64_t n = pass.size(), mine = pass.tensor.mine, vocab = pass.config.vocab;
-  const int64_t rows = head_chunk_rows(n, vocab * pass.tensor.count);
+  const int64_t rows = head_chunk_rows(n, vocab * pass.tensor.count, pass.logits);
   Tensor losses = pass.temporaries.take(Dtype::f32, {n});
   Tensor lse = pass.temporaries.take(Dtype::f32, {n});
-  Tensor logits = pass.temporaries.take(Dtype::f32, {mine * rows, vocab});
+  Tensor logits = pass.temporaries.take(pass.logits, {mine * rows, vocab});
   for (int64_t begin = 0; begin < n; begin += rows) {
     const int64_t end = std::min(n, begin + rows);
     const Chunk chunk{.begin = begin,
                       .end = end,
                       .logits = logits.slice(0, mine * (end - begin)),
+                      .losses = losses.slice(begin, end),
                       .lse = lse.slice(begin, end),
                       .targets = pass.batch.targets.slice(begin, end)};
     for (int64_t i = 0; i < mine; ++i) head_logits(pass, weights, i, x.slice(begin, end), chunk.logits_of(i));
-    chunk_loss(pass, chunk, losses.slice(begin, end));
-    then(chunk);
+    each(chunk);
   }
   run(pass.stream, SumInto{.total = loss.total, .x = losses, .scale = loss.scale});
 }
 
-// The gradients of a chunk's logits in the step's dtype: f32 ones stand where the logits were, others in `narrow`.
+// The losses of a chunk, and with a whole vocabulary the gradients of logits that give them their place.
+void chunk_loss_backward(Pass& pass, const Chunk& chunk, float scale) {
+  if (!in_one(pass)) return chunk_loss(pass, chunk);
+  run(pass.stream, CrossEntropyInPlace{.loss = chunk.losses,
+                                       .logits = chunk.logits,
+                                       .targets = chunk.targets,
+                                       .z_loss = static_cast<float>(pass.config.z_loss),
+                                       .scale = scale});
+}
+
+// The gradients of a chunk's logits in the step's dtype, behind chunk_loss_backward: where the logits were, or in `narrow`.
 Tensor dlogits_of(Pass& pass, const Chunk& chunk, int64_t shard, Tensor narrow, float scale) {
   const Tensor logits = chunk.logits_of(shard), dlogits = narrow ? narrow.slice(0, logits.dim(0)) : logits;
+  if (in_one(pass)) return dlogits;
   const VocabRange range = range_of(pass, shard);
   run(pass.stream, CrossEntropyBackward{.dlogits = dlogits,
                                         .logits = logits,
@@ -96,8 +112,8 @@ Tensor dlogits_of(Pass& pass, const Chunk& chunk, int64_t shard, Tensor narrow, 
 
 }  // namespace
 
-int64_t head_chunk_rows(int64_t size, int64_t vocab) {
-  const int64_t most = std::max<int64_t>(16, kChunkBytes / (4 * vocab));
+int64_t head_chunk_rows(int64_t size, int64_t vocab, Dtype logits) {
+  const int64_t most = std::max<int64_t>(16, kChunkBytes / (bytes_of(logits) * vocab));
   const int64_t chunks = (size + most - 1) / most;
   return (size + chunks - 1) / chunks;
 }
@@ -117,16 +133,17 @@ void head_logits(Pass& pass, const HeadWeights& weights, int64_t shard, Tensor x
 
 void head_loss(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss) {
   const Frame frame(pass.temporaries);
-  for_each_chunk(pass, weights, gather_rows(pass, x), loss, [](const Chunk&) {});
+  for_each_chunk(pass, weights, gather_rows(pass, x), loss, [&](const Chunk& chunk) { chunk_loss(pass, chunk); });
 }
 
 void head_loss_backward(Pass& pass, const HeadWeights& weights, HeadWeights& gradients, Tensor x, Tensor dx, const LossSum& loss) {
   const Frame frame(pass.temporaries);
-  const int64_t vocab = pass.config.vocab, rows = head_chunk_rows(pass.size(), vocab * pass.tensor.count);
-  const Tensor narrow = pass.dtype == Dtype::f32 ? Tensor{} : pass.temporaries.take(pass.dtype, {rows, vocab});
+  const int64_t vocab = pass.config.vocab, rows = head_chunk_rows(pass.size(), vocab * pass.tensor.count, pass.logits);
+  const Tensor narrow = in_place(pass) ? Tensor{} : pass.temporaries.take(pass.dtype, {rows, vocab});
   const Tensor all = gather_rows(pass, x);
   ShardSum sum(pass, dx);
   for_each_chunk(pass, weights, all, loss, [&](const Chunk& chunk) {
+    chunk_loss_backward(pass, chunk, loss.scale);
     for (int64_t i = 0; i < pass.tensor.mine; ++i) {
       const Tensor dlogits = dlogits_of(pass, chunk, i, narrow, loss.scale);
       run(pass.stream, Matmul{.c = gradients.classifiers[static_cast<size_t>(i)],

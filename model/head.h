@@ -1,5 +1,6 @@
 // From the residual stream to the loss: final norm, classifier, cross entropy. The batch passes in chunks of rows, so that N x V
-// logits never exist; forward and backward of a chunk follow each other while its logits are there. Each shard has its part of the
+// logits never exist; forward and backward of a chunk follow each other while its logits are there. Logits of the step's dtype give
+// their place to their gradients; f32 ones of a bf16 step have bf16 gradients beside them. Each shard has its part of the
 // vocabulary: logits are never gathered.
 #pragma once
 
@@ -19,10 +20,10 @@ struct LossSum {
   float scale = 1;  // 1 / (valid targets of the global batch)
 };
 
-// Rows of a chunk: equal chunks of at most 128 MiB of f32 logits, but at least 16 rows; the last may be shorter.
-int64_t head_chunk_rows(int64_t size, int64_t vocab);
+// Rows of a chunk: equal chunks of at most 128 MiB of logits, but at least 16 rows; the last may be shorter.
+int64_t head_chunk_rows(int64_t size, int64_t vocab, Dtype logits);
 
-// logits [n, V] f32 of the normalised rows x [n, C], of the rank's shard number `shard`.
+// logits [n, V], f32 or of the step's dtype, of the normalised rows x [n, C], of the rank's shard number `shard`.
 void head_logits(Pass& pass, const HeadWeights& weights, int64_t shard, Tensor x, Tensor logits);
 // The loss of the normalised rows x [own, C].
 void head_loss(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss);

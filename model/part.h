@@ -75,8 +75,9 @@ struct Pass {
   Arena& temporaries;
   const ModelConfig& config;  // of one shard: see shard_config
   const Microbatch& batch;
-  Tensor rope;  // [context, D/2, 2] f32; absent without RoPE
-  Dtype dtype;  // of activations
+  Tensor rope;                // [context, D/2, 2] f32; absent without RoPE
+  Dtype dtype;                // of activations
+  Dtype logits = Dtype::f32;  // of the classifier, in a loss: f32 or dtype
   const TensorParallel& tensor = kWhole;
   int64_t vocab = config.vocab;  // of the whole model
 

@@ -216,6 +216,7 @@ Pass Stage::pass(Stream& stream, const Microbatch& batch) {
           .batch = batch,
           .rope = rope_,
           .dtype = shape_.dtype,
+          .logits = shape_.logits,
           .tensor = shape_.tensor,
           .vocab = config_.vocab};
 }

@@ -143,6 +143,8 @@ void bench_all(KernelBench& b) {
   b(CrossEntropyForward{.loss = loss, .lse = normaliser, .logits = logits, .targets = targets});
   b(CrossEntropyBackward{.dlogits = dlogits, .logits = logits, .lse = normaliser, .targets = targets});
 
+  b(CrossEntropyInPlace{.loss = loss, .logits = dlogits, .targets = targets});
+
   const int64_t n = V * C;
   const Tensor master = b.f32({n}), m = b.f32({n}), second = b.f32({n}), grad = b.f32({n}), norm = b.f32({1});
   b(SquaredNorm{.total = norm, .x = grad});

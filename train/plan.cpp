@@ -60,7 +60,8 @@ std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stag
       add_products(products, rows, p.spec.shape[0], p.spec.shape[1], passes);
   if (!stage.has_last()) return products;
   const TensorParallel& tensor = stage.shape().tensor;
-  const int64_t vocab = shard_config(config.model, tensor.count).vocab, chunk = head_chunk_rows(rows, vocab * tensor.count);
+  const int64_t vocab = shard_config(config.model, tensor.count).vocab,
+                chunk = head_chunk_rows(rows, vocab * tensor.count, stage.shape().logits);
   add_products(products, chunk, vocab, config.model.width, rows / chunk * passes * tensor.mine);
   if (rows % chunk != 0) add_products(products, rows % chunk, vocab, config.model.width, passes * tensor.mine);
   return products;

@@ -46,6 +46,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Buckets&
   return {.rows = config.microbatch_rows(mesh.replicas()),
           .context = config.model.context,
           .dtype = dtype_of(config.kernels.dtype),
+          .logits = config.kernels.logits_dtype(),
           .holding = {.parts = buckets.parts(),
                       .part = buckets.part(),
                       .weights = p.zero < 3 || !parts,

@@ -1,4 +1,5 @@
 // Forward reads the logits once, backward reads them once more and writes: a block's second pass finds it in the first level cache.
+// In place, a row's backward finds it in the second level cache.
 #include "kernels/ops/cross_entropy.h"
 
 #include <cmath>
@@ -25,19 +26,21 @@ struct LogSumExp {
 
 // Calls f(lane, x[i]) for all i, in kLanes lanes of their own: sums and maxima that do not wait for each other.
 constexpr int64_t kLanes = 64, kLogits = 2048;
-template <class F>
-inline void in_lanes(const float* x, int64_t n, const F& f) {
+template <class T, class F>
+inline void in_lanes(const T* x, int64_t n, const F& f) {
+  constexpr int64_t kLine = 64 / sizeof(T);
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    for (int64_t line = 0; line < kLanes; line += 16) __builtin_prefetch(x + i + line + kLogits);
+    for (int64_t line = 0; line < kLanes; line += kLine) __builtin_prefetch(x + i + line + kLogits);
 #pragma omp simd
-    for (int64_t lane = 0; lane < kLanes; ++lane) f(lane, x[i + lane]);
+    for (int64_t lane = 0; lane < kLanes; ++lane) f(lane, to_float(x[i + lane]));
   }
-  for (int64_t lane = 0; i + lane < n; ++lane) f(lane, x[i + lane]);
+  for (int64_t lane = 0; i + lane < n; ++lane) f(lane, to_float(x[i + lane]));
 }
 
 // Block by block: the sum so far is of exp(x - top).
-LogSumExp log_sum_exp(const float* x, int64_t n) {
+template <class T>
+LogSumExp log_sum_exp(const T* x, int64_t n) {
   float top = std::numeric_limits<float>::lowest(), sum = 0;
   for (; n > 0; x += kLogits, n -= kLogits) {
     const int64_t count = std::min(n, kLogits);
@@ -53,49 +56,64 @@ LogSumExp log_sum_exp(const float* x, int64_t n) {
   return {top, std::log(sum)};
 }
 
+struct Loss {
+  float loss, lse;
+};
+template <class T>
+Loss loss_of_row(const T* logits, int64_t classes, int32_t target, float z_loss) {
+  const auto [top, rest] = log_sum_exp(logits, classes);
+  const float lse = top + rest;
+  return {target < 0 ? 0 : top - to_float(logits[target]) + rest + z_loss * lse * lse, lse};
+}
+
 }  // namespace
 
 void launch(const Cpu&, const CrossEntropyForward& op) {
   const int64_t rows = op.logits.rows(), classes = op.logits.cols();
   const int32_t* targets = checked_targets(op.targets, classes);
+  float *loss = op.loss.as<float>(), *lse = op.lse.as<float>();
+  with_dtype(op.logits.dtype(), [&](auto zero) {
+    const auto* logits = op.logits.as<decltype(zero)>();
 #pragma omp parallel for schedule(static) if (rows * classes > 32768)
-  for (int64_t n = 0; n < rows; ++n) {
-    const float* logits = op.logits.as<float>() + n * classes;
-    const auto [top, rest] = log_sum_exp(logits, classes);
-    const float lse = top + rest;
-    op.lse.as<float>()[n] = lse;
-    op.loss.as<float>()[n] = targets[n] < 0 ? 0 : top - logits[targets[n]] + rest + op.z_loss * lse * lse;
-  }
+    for (int64_t n = 0; n < rows; ++n) {
+      const Loss row = loss_of_row(logits + n * classes, classes, targets[n], op.z_loss);
+      loss[n] = row.loss, lse[n] = row.lse;
+    }
+  });
 }
 
 namespace {
 
-float largest(const float* x, int64_t n) {
+template <class T>
+float largest(const T* x, int64_t n) {
   float high[kLanes];
   std::fill_n(high, kLanes, std::numeric_limits<float>::lowest());
   in_lanes(x, n, [&](int64_t lane, float value) { high[lane] = value > high[lane] ? value : high[lane]; });
   return *std::max_element(high, high + kLanes);
 }
 
-float sum_exp(const float* x, int64_t n, float top) {
+template <class T>
+float sum_exp(const T* x, int64_t n, float top) {
   float part[kLanes] = {};
   in_lanes(x, n, [&](int64_t lane, float value) { part[lane] += softmax_exp(value - top); });
   return std::accumulate(part, part + kLanes, 0.0f);
 }
 
+struct BackwardRow {
+  int64_t cols, classes;
+  float z_loss, scale;
+};
+
 // dlogits = softmax * factor for the first `classes` columns, zeros behind; at the target less `scale`.
-template <class T>
-void backward_row(const CrossEntropyBackward& op, int64_t n, int64_t classes, int64_t target) {
-  const int64_t cols = op.logits.cols();
-  const float* logits = op.logits.as<float>() + n * cols;
-  T* dlogits = op.dlogits.as<T>() + n * cols;
-  const float lse = op.lse.as<float>()[n], factor = op.scale * (1 + 2 * op.z_loss * lse);
-  const bool here = 0 <= target && target < classes;
-  const float at_target = here ? softmax_exp(logits[target] - lse) * factor - op.scale : 0;  // before dlogits writes over it
+template <class D, class T>
+void backward_row(D* dlogits, const T* logits, float lse, int64_t target, const BackwardRow& r) {
+  const float factor = r.scale * (1 + 2 * r.z_loss * lse);
+  const bool here = 0 <= target && target < r.classes;
+  const float at_target = here ? softmax_exp(to_float(logits[target]) - lse) * factor - r.scale : 0;  // before it is written over
 #pragma omp simd
-  for (int64_t i = 0; i < classes; ++i) dlogits[i] = to<T>(softmax_exp(logits[i] - lse) * factor);
-  std::fill(dlogits + classes, dlogits + cols, to<T>(0));
-  if (here) dlogits[target] = to<T>(at_target);
+  for (int64_t i = 0; i < r.classes; ++i) dlogits[i] = to<D>(softmax_exp(to_float(logits[i]) - lse) * factor);
+  std::fill(dlogits + r.classes, dlogits + r.cols, to<D>(0));
+  if (here) dlogits[target] = to<D>(at_target);
 }
 
 }  // namespace
@@ -103,23 +121,29 @@ void backward_row(const CrossEntropyBackward& op, int64_t n, int64_t classes, in
 void launch(const Cpu&, const ShardTop& op) {
   const int64_t rows = op.logits.rows(), cols = op.logits.cols();
   float* top = op.top.as<float>();
+  with_dtype(op.logits.dtype(), [&](auto zero) {
+    const auto* logits = op.logits.as<decltype(zero)>();
 #pragma omp parallel for schedule(static) if (rows * cols > 32768)
-  for (int64_t n = 0; n < rows; ++n) {
-    const float mine = largest(op.logits.as<float>() + n * cols, op.valid);
-    top[n] = op.join ? std::max(top[n], mine) : mine;
-  }
+    for (int64_t n = 0; n < rows; ++n) {
+      const float mine = largest(logits + n * cols, op.valid);
+      top[n] = op.join ? std::max(top[n], mine) : mine;
+    }
+  });
 }
 
 void launch(const Cpu&, const ShardSums& op) {
   const int64_t rows = op.logits.rows(), cols = op.logits.cols();
   float *sums = op.sums.as<float>(), *at_target = sums + rows;
+  with_dtype(op.logits.dtype(), [&](auto zero) {
+    const auto* all = op.logits.as<decltype(zero)>();
 #pragma omp parallel for schedule(static) if (rows * cols > 32768)
-  for (int64_t n = 0; n < rows; ++n) {
-    const float* logits = op.logits.as<float>() + n * cols;
-    const int64_t target = op.targets.as<int32_t>()[n] - op.first;
-    sums[n] = sum_exp(logits, op.valid, op.top.as<float>()[n]);
-    at_target[n] = op.targets.as<int32_t>()[n] >= 0 && 0 <= target && target < op.valid ? logits[target] : 0;
-  }
+    for (int64_t n = 0; n < rows; ++n) {
+      const auto* logits = all + n * cols;
+      const int64_t target = op.targets.as<int32_t>()[n] - op.first;
+      sums[n] = sum_exp(logits, op.valid, op.top.as<float>()[n]);
+      at_target[n] = op.targets.as<int32_t>()[n] >= 0 && 0 <= target && target < op.valid ? to_float(logits[target]) : 0;
+    }
+  });
 }
 
 void launch(const Cpu&, const ShardLoss& op) {
@@ -136,14 +160,40 @@ void launch(const Cpu&, const ShardLoss& op) {
 void launch(const Cpu&, const CrossEntropyBackward& op) {
   const int64_t rows = op.logits.rows(), cols = op.logits.cols(), classes = op.shard ? op.valid : cols;
   const int32_t* targets = op.shard ? op.targets.as<int32_t>() : checked_targets(op.targets, classes);
-  with_dtype(op.dlogits.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  const BackwardRow row{.cols = cols, .classes = classes, .z_loss = op.z_loss, .scale = op.scale};
+  const float* lse = op.lse.as<float>();
+  const auto backward = [&]<class D, class T>(D* dlogits, const T* logits) {
 #pragma omp parallel for schedule(static) if (rows * cols > 32768)
     for (int64_t n = 0; n < rows; ++n) {
       if (targets[n] < 0)
-        std::fill_n(op.dlogits.as<T>() + n * cols, cols, to<T>(0));
+        std::fill_n(dlogits + n * cols, cols, to<D>(0));
       else
-        backward_row<T>(op, n, classes, targets[n] - op.first);
+        backward_row(dlogits + n * cols, logits + n * cols, lse[n], targets[n] - op.first, row);
+    }
+  };
+  if (op.logits.dtype() == Dtype::bf16) return backward(op.dlogits.as<Bf16>(), op.logits.as<Bf16>());
+  with_dtype(op.dlogits.dtype(), [&](auto zero) { backward(op.dlogits.as<decltype(zero)>(), op.logits.as<float>()); });
+}
+
+void launch(const Cpu&, const CrossEntropyInPlace& op) {
+  const int64_t rows = op.logits.rows(), classes = op.logits.cols();
+  const int32_t* targets = checked_targets(op.targets, classes);
+  const BackwardRow row{.cols = classes, .classes = classes, .z_loss = op.z_loss, .scale = op.scale};
+  float* loss = op.loss.as<float>();
+  with_dtype(op.logits.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* all = op.logits.as<T>();
+#pragma omp parallel for schedule(static) if (rows * classes > 32768)
+    for (int64_t n = 0; n < rows; ++n) {
+      T* logits = all + n * classes;
+      if (targets[n] < 0) {
+        loss[n] = 0;
+        std::fill_n(logits, classes, to<T>(0));
+        continue;
+      }
+      const Loss forward = loss_of_row(logits, classes, targets[n], op.z_loss);
+      loss[n] = forward.loss;
+      backward_row(logits, logits, forward.lse, targets[n], row);
     }
   });
 }

@@ -1,12 +1,16 @@
 // A block for each row of logits. Forward reads them once: each thread keeps the largest and the sum of exp() below it, and these
-// are combined. Backward reads and writes once more.
+// are combined: N V elements. Backward reads and writes once more: 2 N V. In place, a row is read, read again and written by one
+// block: 2 N V elements, 4 N V bytes of bf16, where the second reading finds the row in the second level cache. It begins with what
+// was read last, at the row's end, since the rows under way may be more than that cache holds.
+#include <cmath>
+
 #include "kernels/cuda/tile.cuh"
 #include "kernels/ops/cross_entropy.h"
 
 namespace trireme {
 namespace {
 
-constexpr int kMostThreads = 512;
+constexpr int kMostThreads = 1024;
 constexpr float kLowest = -3.402823466e38f;
 
 struct Partial {
@@ -36,34 +40,89 @@ __device__ TopAndSum over_block(TopAndSum mine, Partial& partial) {
   return all;
 }
 
-__device__ TopAndSum of_row(const float* logits, int64_t classes, Partial& partial) {
+// Of `cols` columns, the first are classes: those from number `first` of all shards.
+struct Row {
+  uint32_t cols, classes, first;
+};
+struct Factors {
+  float z_loss, scale;
+};
+
+// The columns of a row pass in tiles, kPack for each thread: neighbours where rows come in packs (kN = kPack), else one of each
+// line of a warp. Which thread has which depends on nothing but the row's length. Rows have fewer than 2^31 columns: 32 bits hold
+// them.
+__device__ uint32_t tile_cols() { return blockDim.x * kPack; }
+template <int kN>
+constexpr uint32_t kStride = kN == kPack ? 1 : 32;
+template <int kN>
+__device__ uint32_t first_column(uint32_t tile) {
+  return tile + (kN == kPack ? threadIdx.x * kPack : threadIdx.x / 32 * 32 * kPack + threadIdx.x % 32);
+}
+// Minus infinity, which has no share in anything, behind the classes.
+template <int kN, class T>
+__device__ void read_tile(float (&x)[kPack], const T* row, uint32_t tile, uint32_t classes) {
+  const uint32_t c = first_column<kN>(tile);
+  if constexpr (kN == kPack)
+    if (c + kPack <= classes) return load<kPack>(x, row + c);
+#pragma unroll
+  for (uint32_t k = 0; k < kPack; ++k) x[k] = c + k * kStride<kN> < classes ? to_float((row + c)[k * kStride<kN>]) : -INFINITY;
+}
+template <int kN, class T>
+__device__ void write_tile(T* row, const float (&x)[kPack], uint32_t tile, uint32_t cols) {
+  const uint32_t c = first_column<kN>(tile);
+  if constexpr (kN == kPack) {
+    if (c < cols) store<kPack>(row + c, x);
+  } else {
+#pragma unroll
+    for (uint32_t k = 0; k < kPack; ++k)
+      if (c + k * kStride<kN> < cols) (row + c)[k * kStride<kN>] = rounded<T>(x[k]);
+  }
+}
+
+__device__ inline float largest(const float (&x)[kPack]) {
+  float top = x[0];
+#pragma unroll
+  for (int k = 1; k < kPack; ++k) top = max(top, x[k]);
+  return top;
+}
+
+template <int kN, class T>
+__device__ TopAndSum of_row(const T* row, uint32_t classes, Partial& partial) {
   TopAndSum mine{kLowest, 0};
-  for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) {
-    const float x = logits[c];
-    if (x <= mine.top)
-      mine.sum += __expf(x - mine.top);
-    else
-      mine = {x, mine.sum * __expf(mine.top - x) + 1};
+  for (uint32_t tile = 0; tile < classes; tile += tile_cols()) {
+    float x[kPack];
+    read_tile<kN>(x, row, tile, classes);
+    const float top = max(mine.top, largest(x));
+    mine = {top, mine.sum * __expf(mine.top - top)};
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) mine.sum += __expf(x[k] - top);
   }
   return over_block(mine, partial);
 }
 
-__global__ void forward(float* loss, float* lse, const float* logits, const int32_t* targets, int64_t classes, float z_loss) {
+template <class T, int kN>
+__global__ void __launch_bounds__(kMostThreads, 2)
+    forward(float* loss, float* lse, const T* logits, const int32_t* targets, Row r, float z_loss) {
   const int64_t n = blockIdx.x;
   const int32_t target = targets[n];
-  if (target >= classes) __trap();
-  const TopAndSum row = of_row(logits + n * classes, classes, block_shared<Partial>());
+  if (target >= static_cast<int64_t>(r.classes)) __trap();
+  const TopAndSum row = of_row<kN>(logits + n * r.cols, r.classes, block_shared<Partial>());
   if (threadIdx.x > 0) return;
   const float rest = logf(row.sum), sum = row.top + rest;
   lse[n] = sum;
-  loss[n] = target < 0 ? 0 : row.top - logits[n * classes + target] + rest + z_loss * sum * sum;
+  loss[n] = target < 0 ? 0 : row.top - to_float(logits[n * r.cols + target]) + rest + z_loss * sum * sum;
 }
 
-__global__ void shard_top(float* top, const float* logits, int64_t cols, int64_t valid, bool join) {
+template <class T, int kN>
+__global__ void __launch_bounds__(kMostThreads, 2) shard_top(float* top, const T* logits, Row r, bool join) {
   auto& partial = block_shared<float[32]>();
   const int64_t n = blockIdx.x;
   float mine = kLowest;
-  for (int64_t c = threadIdx.x; c < valid; c += blockDim.x) mine = max(mine, logits[n * cols + c]);
+  for (uint32_t tile = 0; tile < r.classes; tile += tile_cols()) {
+    float x[kPack];
+    read_tile<kN>(x, logits + n * r.cols, tile, r.classes);
+    mine = max(mine, largest(x));
+  }
   mine = warp_max(mine);
   if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = mine;
   __syncthreads();
@@ -72,15 +131,21 @@ __global__ void shard_top(float* top, const float* logits, int64_t cols, int64_t
   top[n] = join ? max(top[n], mine) : mine;
 }
 
-__global__ void shard_sums(float* sums, float* at_target, const float* logits, const float* top, const int32_t* targets,
-                           int64_t cols, int64_t first, int64_t valid) {
-  const int64_t n = blockIdx.x, target = targets[n] - first;
+template <class T, int kN>
+__global__ void __launch_bounds__(kMostThreads, 2)
+    shard_sums(float* sums, const T* logits, const float* top, const int32_t* targets, Row r) {
+  const int64_t n = blockIdx.x, target = int64_t{targets[n]} - r.first;
   float sum = 0;
-  for (int64_t c = threadIdx.x; c < valid; c += blockDim.x) sum += __expf(logits[n * cols + c] - top[n]);
+  for (uint32_t tile = 0; tile < r.classes; tile += tile_cols()) {
+    float x[kPack];
+    read_tile<kN>(x, logits + n * r.cols, tile, r.classes);
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) sum += __expf(x[k] - top[n]);
+  }
   sum = block_sum(sum, block_shared<float[32]>());
   if (threadIdx.x > 0) return;
   sums[n] = sum;
-  at_target[n] = targets[n] >= 0 && 0 <= target && target < valid ? logits[n * cols + target] : 0;
+  sums[gridDim.x + n] = targets[n] >= 0 && 0 <= target && target < r.classes ? to_float(logits[n * r.cols + target]) : 0;
 }
 
 __global__ void shard_loss(float* loss, float* lse, const float* top, const float* sums, const int32_t* targets, int64_t rows,
@@ -92,44 +157,107 @@ __global__ void shard_loss(float* loss, float* lse, const float* top, const floa
   });
 }
 
-struct BackwardRow {
-  int64_t cols, classes, first;
-  float z_loss, scale;
-};
+// Of an ignored row.
+template <int kN, class T>
+__device__ void clear_row(T* row, uint32_t cols) {
+  const float zeros[kPack] = {};
+  for (uint32_t tile = 0; tile < cols; tile += tile_cols()) write_tile<kN>(row, zeros, tile, cols);
+}
 
-// Each thread writes what it alone has read: dlogits may be logits.
-template <class T>
-__global__ void backward(T* dlogits, const float* logits, const float* lse, const int32_t* targets, BackwardRow r) {
-  const int64_t n = blockIdx.x, target = targets[n] < 0 ? -1 : targets[n] - r.first;
-  const float sum = lse[n], factor = targets[n] < 0 ? 0 : r.scale * (1 + 2 * r.z_loss * sum);
-  for (int64_t c = threadIdx.x; c < r.cols; c += blockDim.x) {
-    const float p = c < r.classes && factor != 0 ? __expf(logits[n * r.cols + c] - sum) * factor : 0.0f;
-    dlogits[n * r.cols + c] = rounded<T>(c == target && c < r.classes ? p - r.scale : p);
+// From the row's end to its beginning. Each thread writes what it alone has read: dlogits may be logits.
+template <int kN, class D, class T>
+__device__ void backward_row(D* dlogits, const T* logits, float lse, uint32_t target, Row r, Factors f) {
+  const float factor = f.scale * (1 + 2 * f.z_loss * lse);
+  for (uint32_t end = (r.cols + tile_cols() - 1) / tile_cols() * tile_cols(); end > 0; end -= tile_cols()) {
+    const uint32_t tile = end - tile_cols(), c = first_column<kN>(tile);
+    float x[kPack];
+    read_tile<kN>(x, logits, tile, r.classes);
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) x[k] = __expf(x[k] - lse) * factor;
+    if (tile <= target && target < end) {
+#pragma unroll
+      for (uint32_t k = 0; k < kPack; ++k)
+        if (c + k * kStride<kN> == target) x[k] -= f.scale;
+    }
+    if (end > r.classes) {
+#pragma unroll
+      for (uint32_t k = 0; k < kPack; ++k)
+        if (c + k * kStride<kN> >= r.classes) x[k] = 0;
+    }
+    write_tile<kN>(dlogits, x, tile, r.cols);
   }
 }
 
-// A thread for every fourth class, up to kMostThreads.
+template <class D, class T, int kN>
+__global__ void __launch_bounds__(kMostThreads, 2)
+    backward(D* dlogits, const T* logits, const float* lse, const int32_t* targets, Row r, Factors f) {
+  const int64_t n = blockIdx.x, at = n * r.cols;
+  if (targets[n] < 0) return clear_row<kN>(dlogits + at, r.cols);
+  backward_row<kN>(dlogits + at, logits + at, lse[n], targets[n] - r.first, r, f);
+}
+
+template <class T, int kN>
+__global__ void __launch_bounds__(kMostThreads, 2) in_place(float* loss, T* logits, const int32_t* targets, Row r, Factors f) {
+  const int64_t n = blockIdx.x;
+  const int32_t target = targets[n];
+  if (target >= static_cast<int64_t>(r.classes)) __trap();
+  T* const row = logits + n * r.cols;
+  if (target < 0) {
+    if (threadIdx.x == 0) loss[n] = 0;
+    return clear_row<kN>(row, r.cols);
+  }
+  const float at_target = to_float(row[target]);  // read by all before any of them writes, behind the barrier
+  const TopAndSum all = of_row<kN>(row, r.classes, block_shared<Partial>());
+  const float rest = logf(all.sum), lse = all.top + rest;
+  if (threadIdx.x == 0) loss[n] = all.top - at_target + rest + f.z_loss * lse * lse;
+  backward_row<kN>(row, row, lse, target, r, f);
+}
+
+// A thread for every eighth class, up to kMostThreads.
 Grid rows_grid(const Tensor& logits, int64_t shared) {
-  const int64_t threads = (logits.cols() / 4 + 31) / 32 * 32;
+  const int64_t threads = (logits.cols() / kPack + 31) / 32 * 32;
   return {.blocks = logits.rows(), .threads = static_cast<int>(std::clamp<int64_t>(threads, 32, kMostThreads)), .shared = shared};
+}
+
+Row row_of(const Tensor& logits, int64_t first, int64_t classes) {
+  return {.cols = static_cast<uint32_t>(logits.cols()),
+          .classes = static_cast<uint32_t>(classes),
+          .first = static_cast<uint32_t>(first)};
+}
+Row row_of(const Tensor& logits) { return row_of(logits, 0, logits.cols()); }
+
+// Calls f with a zero of the logits' dtype and the elements of a pack, as constants.
+template <class F>
+void with_logits(const Tensor& logits, const Tensor& dlogits, const F& f) {
+  with_dtype(logits.dtype(), [&](auto zero) {
+    with_packs(in_packs({logits, dlogits}) && logits.cols() % kPack == 0, [&](auto pack) { f(zero, pack); });
+  });
 }
 
 }  // namespace
 
 void launch(const Cuda& cuda, const CrossEntropyForward& op) {
-  start(cuda, rows_grid(op.logits, sizeof(Partial)), forward, op.loss.as<float>(), op.lse.as<float>(), op.logits.as<float>(),
-        op.targets.as<int32_t>(), op.logits.cols(), op.z_loss);
+  with_logits(op.logits, {}, [&](auto zero, auto pack) {
+    using T = decltype(zero);
+    start(cuda, rows_grid(op.logits, sizeof(Partial)), forward<T, pack>, op.loss.as<float>(), op.lse.as<float>(), op.logits.as<T>(),
+          op.targets.as<int32_t>(), row_of(op.logits), op.z_loss);
+  });
 }
 
 void launch(const Cuda& cuda, const ShardTop& op) {
-  start(cuda, rows_grid(op.logits, sizeof(float[32])), shard_top, op.top.as<float>(), op.logits.as<float>(), op.logits.cols(),
-        op.valid, op.join);
+  with_logits(op.logits, {}, [&](auto zero, auto pack) {
+    using T = decltype(zero);
+    start(cuda, rows_grid(op.logits, sizeof(float[32])), shard_top<T, pack>, op.top.as<float>(), op.logits.as<T>(),
+          row_of(op.logits, 0, op.valid), op.join);
+  });
 }
 
 void launch(const Cuda& cuda, const ShardSums& op) {
-  float* sums = op.sums.as<float>();
-  start(cuda, rows_grid(op.logits, sizeof(float[32])), shard_sums, sums, sums + op.logits.rows(), op.logits.as<float>(),
-        op.top.as<float>(), op.targets.as<int32_t>(), op.logits.cols(), op.first, op.valid);
+  with_logits(op.logits, {}, [&](auto zero, auto pack) {
+    using T = decltype(zero);
+    start(cuda, rows_grid(op.logits, sizeof(float[32])), shard_sums<T, pack>, op.sums.as<float>(), op.logits.as<T>(),
+          op.top.as<float>(), op.targets.as<int32_t>(), row_of(op.logits, op.first, op.valid));
+  });
 }
 
 void launch(const Cuda& cuda, const ShardLoss& op) {
@@ -139,15 +267,22 @@ void launch(const Cuda& cuda, const ShardLoss& op) {
 }
 
 void launch(const Cuda& cuda, const CrossEntropyBackward& op) {
-  const BackwardRow row{.cols = op.logits.cols(),
-                        .classes = op.shard ? op.valid : op.logits.cols(),
-                        .first = op.shard ? op.first : 0,
-                        .z_loss = op.z_loss,
-                        .scale = op.scale};
-  with_dtype(op.dlogits.dtype(), [&](auto zero) {
+  const Row row = op.shard ? row_of(op.logits, op.first, op.valid) : row_of(op.logits);
+  with_logits(op.logits, op.dlogits, [&](auto zero, auto pack) {
     using T = decltype(zero);
-    start(cuda, rows_grid(op.logits, 0), backward<T>, op.dlogits.as<T>(), op.logits.as<float>(), op.lse.as<float>(),
-          op.targets.as<int32_t>(), row);
+    const auto into = [&]<class D>(D) {
+      start(cuda, rows_grid(op.logits, 0), backward<D, T, pack>, op.dlogits.as<D>(), op.logits.as<T>(), op.lse.as<float>(),
+            op.targets.as<int32_t>(), row, Factors{.z_loss = op.z_loss, .scale = op.scale});
+    };
+    op.dlogits.dtype() == Dtype::bf16 ? into(Bf16{}) : into(T{});
+  });
+}
+
+void launch(const Cuda& cuda, const CrossEntropyInPlace& op) {
+  with_logits(op.logits, {}, [&](auto zero, auto pack) {
+    using T = decltype(zero);
+    start(cuda, rows_grid(op.logits, sizeof(Partial)), in_place<T, pack>, op.loss.as<float>(), op.logits.as<T>(),
+          op.targets.as<int32_t>(), row_of(op.logits), Factors{.z_loss = op.z_loss, .scale = op.scale});
   });
 }
 

@@ -1,4 +1,5 @@
-// The classifier's loss on a chunk of logits; the head walks the batch in chunks, so that N x V logits never exist.
+// The classifier's loss on a chunk of logits, f32 or bf16; the head walks the batch in chunks, so that N x V logits never exist.
+// All sums are f32.
 //     lse = log(sum exp(logits));   loss = lse - logits[target] + z_loss * lse^2;   0 where target < 0 (ignored)
 // z_loss is PaLM's (Chowdhery et al., 2022).
 #pragma once
@@ -10,12 +11,13 @@ namespace trireme {
 struct CrossEntropyForward {
   static constexpr auto name = "cross_entropy";
   Tensor loss, lse;  // out  [N] f32, [N] f32
-  Tensor logits;     // in   [N, V] f32
+  Tensor logits;     // in   [N, V]
   Tensor targets;    // in   [N] i32, < V; negative: ignored
   float z_loss = 0;
   void visit(auto& t) const { t.out(loss, lse), t.in(logits, targets); }
   void check() const {
-    expect(logits, "logits", Dtype::f32, {logits.dim(0), logits.cols()});
+    expect_float(logits, "logits");
+    expect(logits, "logits", {logits.dim(0), logits.cols()});
     expect(loss, "loss", Dtype::f32, {logits.rows()});
     expect(lse, "lse", Dtype::f32, {logits.rows()});
     expect(targets, "targets", Dtype::i32, {logits.rows()});
@@ -30,12 +32,13 @@ void launch(const Cuda&, const CrossEntropyForward&);
 struct ShardTop {
   static constexpr auto name = "shard_top";
   Tensor top;     // out  [N] f32; with `join` the larger of it and what was there
-  Tensor logits;  // in   [N, V] f32
+  Tensor logits;  // in   [N, V]
   int64_t valid;
   bool join = false;
   void visit(auto& t) const { join ? t.add(top) : t.out(top), t.in(logits); }
   void check() const {
-    expect(logits, "logits", Dtype::f32, {logits.dim(0), logits.cols()});
+    expect_float(logits, "logits");
+    expect(logits, "logits", {logits.dim(0), logits.cols()});
     expect(top, "top", Dtype::f32, {logits.rows()});
   }
 };
@@ -45,7 +48,7 @@ void launch(const Cuda&, const ShardTop&);
 struct ShardSums {
   static constexpr auto name = "shard_sums";
   Tensor sums;                  // out  [2, N] f32: of exp(logits - top); the target's logit, 0 in other shards
-  Tensor logits, top, targets;  // in   [N, V] f32, [N] f32, [N] i32
+  Tensor logits, top, targets;  // in   [N, V], [N] f32, [N] i32
   int64_t first, valid;
   void visit(auto& t) const { t.out(sums), t.in(logits, top, targets); }
   void check() const {
@@ -77,8 +80,8 @@ void launch(const Cuda&, const ShardLoss&);
 // dlogits = scale * (softmax(logits) (1 + 2 z_loss lse) - onehot(target)); 0 in ignored rows.
 struct CrossEntropyBackward {
   static constexpr auto name = "cross_entropy_backward";
-  Tensor dlogits;               // out  [N, V] f32 (then it may be logits) or bf16
-  Tensor logits, lse, targets;  // in   [N, V] f32, [N] f32, [N] i32
+  Tensor dlogits;               // out  [N, V] of the logits' dtype (then it may be them) or bf16
+  Tensor logits, lse, targets;  // in   [N, V], [N] f32, [N] i32
   float z_loss = 0;
   float scale = 1;  // 1 / (valid targets of the global batch)
   bool shard = false;
@@ -86,11 +89,25 @@ struct CrossEntropyBackward {
   void visit(auto& t) const { t.out(dlogits), t.in(logits, lse, targets); }
   void check() const {
     CrossEntropyForward{.loss = lse, .lse = lse, .logits = logits, .targets = targets}.check();
-    expect_float(dlogits, "dlogits");
+    require(dlogits.dtype() == logits.dtype() || dlogits.dtype() == Dtype::bf16, text("dlogits is ", dlogits, ", logits ", logits));
     expect(dlogits, "dlogits", {logits.rows(), logits.cols()});
   }
 };
 void launch(const Cpu&, const CrossEntropyBackward&);
 void launch(const Cuda&, const CrossEntropyBackward&);
+
+// Forward and backward at once, of all classes: the same bits, where dlogits takes the place of the logits.
+struct CrossEntropyInPlace {
+  static constexpr auto name = "cross_entropy_in_place";
+  Tensor loss;     // out  [N] f32
+  Tensor logits;   // updated: dlogits [N, V]
+  Tensor targets;  // in   [N] i32
+  float z_loss = 0;
+  float scale = 1;  // 1 / (valid targets of the global batch)
+  void visit(auto& t) const { t.out(loss), t.add(logits), t.in(targets); }
+  void check() const { CrossEntropyForward{.loss = loss, .lse = loss, .logits = logits, .targets = targets}.check(); }
+};
+void launch(const Cpu&, const CrossEntropyInPlace&);
+void launch(const Cuda&, const CrossEntropyInPlace&);
 
 }  // namespace trireme

@@ -31,6 +31,13 @@ TEST_CASE("a target beyond the classes stops the lane") {
                     ContainsSubstring("CUDA:"));
 }
 
+TEST_CASE("a target beyond the classes stops the lane, in place") {
+  Device device(Place::cuda);
+  const HostTensor loss(Dtype::f32, {2}), logits(Dtype::bf16, {2, 7}), targets(Dtype::i32, {2}, {3, 7});
+  CHECK_THROWS_WITH(to_the_end(device, CrossEntropyInPlace{.loss = loss, .logits = logits, .targets = targets}),
+                    ContainsSubstring("CUDA:"));
+}
+
 TEST_CASE("a position outside of its table stops the lane") {
   Device device(Place::cuda);
   const HostTensor x(Dtype::f32, {1, 1, 4}), table(Dtype::f32, {5, 2, 2}), positions(Dtype::i32, {1}, {5});

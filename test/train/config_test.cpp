@@ -78,7 +78,7 @@ TEST_CASE("an empty section and comments leave the defaults") {
 
 TEST_CASE("values of every kind are read from the file") {
   const RunConfig config = read(
-      "kernels: {device: cpu, dtype: \"f32\", threads: 3}\n"
+      "kernels: {device: cpu, dtype: \"f32\", logits: auto, threads: 3}\n"
       "model:\n"
       "  family: gpt2\n"
       "  layers: 1e1  # exact, so it is a whole number\n"
@@ -105,6 +105,15 @@ TEST_CASE("values of every kind are read from the file") {
   CHECK(config.train.name == "true");
   CHECK(config.train.seed == std::numeric_limits<int64_t>::max());
   CHECK(config.train.schedule == LrSchedule::wsd);
+}
+
+TEST_CASE("logits have the step's numbers on a GPU and f32 on the CPU, unless told") {
+  const auto of = [](const std::string& keys) { return read("kernels: {" + keys + "}\n").kernels.logits_dtype(); };
+  CHECK(of("dtype: bf16") == Dtype::f32);
+  CHECK(of("dtype: bf16, device: cuda") == Dtype::bf16);
+  CHECK(of("dtype: f32, device: cuda") == Dtype::f32);
+  CHECK(of("dtype: bf16, device: cuda, logits: f32") == Dtype::f32);
+  CHECK(of("dtype: bf16, logits: bf16") == Dtype::bf16);
 }
 
 TEST_CASE("overrides win over the file, and the last over those before") {
@@ -188,6 +197,10 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"model:\n  tied: 1\n", {}, "x.yaml:2: model.tied = 1: must be true or false"},
       {"train:\n  schedule: cosin\n", {}, "x.yaml:2: train.schedule = cosin: must be constant, linear, cosine or wsd"},
       {"kernels:\n  dtype: fp16\n", {}, "x.yaml:2: kernels.dtype = fp16: must be f32 or bf16"},
+      {"kernels:\n  logits: f64\n", {}, "x.yaml:2: kernels.logits = f64: must be auto, f32 or bf16"},
+      {"kernels:\n  dtype: f32\n  logits: bf16\n",
+       {},
+       "x.yaml:3: kernels.logits = bf16: must be f32 or auto with kernels.dtype = f32"},
       {"train:\n  name: [a, b]\n", {}, "x.yaml:2: train.name = [a, b]: must be a text"},
       {"train:\n  name: a/b\n",
        {},

@@ -20,9 +20,12 @@ namespace {
 
 const Mesh kOneRank;
 
+DeviceChoice tested_device() { return tested_place() == Place::cpu ? DeviceChoice::cpu : DeviceChoice::cuda; }
+
 RunConfig config_of(const Golden& golden, StepDtype dtype, int64_t rows) {
   RunConfig config;
   config.model = golden.model;
+  config.kernels.device = tested_device();
   config.kernels.dtype = dtype;
   config.train.batch = config.train.microbatch = rows;
   config.model.context = golden["tokens"].shape[1];  // the positions beyond it are never read
@@ -81,6 +84,7 @@ const char* const kModels[] = {"gpt2", "llama", "qwen3", "mistral"};
 
 RunConfig small(StepDtype dtype) {
   RunConfig config;
+  config.kernels.device = tested_device();
   config.kernels.dtype = dtype;
   config.model.layers = 2, config.model.width = 48, config.model.heads = 3, config.model.vocab = 300, config.model.context = 40;
   config.train.batch = 6, config.train.microbatch = 2;
@@ -167,6 +171,30 @@ TEST_CASE("the plan's bytes are the arenas' bytes, and a step uses all of them")
       const int64_t ids = device.place() == Place::cpu ? 0 : 4 * 6 * 40 * 4;  // the batch's copy
       CHECK(device.ledger().bytes() - device.workspace_bytes() == plan.sizes.total() + ids);
     }
+}
+
+TEST_CASE(
+    "bf16 logits take a third of the memory of f32 ones with their gradients, and change the loss by less than a thousandth") {
+  RunConfig config = small(StepDtype::bf16);
+  std::vector<Plan> plans;
+  std::vector<float> losses;
+  for (const LogitsDtype dtype : {LogitsDtype::f32, LogitsDtype::bf16}) {
+    config.kernels.logits = dtype;
+    plans.push_back(make_plan(config, kOneRank));
+    Device device(tested_place(), read_cpu_facts());
+    Run run(config, kOneRank, device, plans.back().sizes);
+    run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+    for (int64_t step = 0; step < 2; ++step) {
+      RandomBatch random(config, static_cast<uint64_t>(step) * 2);
+      losses.push_back(train_step(run, random.batch(), step).loss);
+    }
+    CHECK(run.arenas.peaks().temporaries == plans.back().sizes.temporaries);
+  }
+  const int64_t logits = config.train.microbatch * config.model.context * config.model.vocab;
+  CHECK(plans[0].sizes.temporaries - plans[1].sizes.temporaries == 4 * logits);
+  CHECK(plans[0].step.at("cross_entropy").bytes > 4.0 * static_cast<double>(3 * logits));
+  CHECK(plans[1].step.at("cross_entropy_in_place").bytes < 4.1 * static_cast<double>(3 * logits));
+  for (size_t i = 0; i < 2; ++i) CHECK(losses[i + 2] == Approx(losses[i]).epsilon(1e-3));
 }
 
 TEST_CASE("the plan counts the ops that a real step runs, whatever its microbatches") {
