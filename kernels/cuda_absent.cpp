@@ -42,7 +42,10 @@ void free_on_gpu(std::byte*) noexcept {}
 void copy_bytes(CudaLane&, void*, const void*, int64_t) { refuse(); }
 
 void launch(const Cuda&, const SquaredNorm&) { refuse(); }
+void launch(const Cuda&, const SquaredNormTable&) { refuse(); }
+void launch(const Cuda&, const AdamWSchedule&) { refuse(); }
 void launch(const Cuda&, const AdamW&) { refuse(); }
+void launch(const Cuda&, const AdamWTable&) { refuse(); }
 void launch(const Cuda&, const AttentionForward&) { refuse(); }
 void launch(const Cuda&, const AttentionBackward&) { refuse(); }
 void launch(const Cuda&, const CrossEntropyForward&) { refuse(); }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/ops/adamw.h"
 #include "kernels/ops/exact_norm.h"
 #include "kernels/ops/fill.h"
 #include "kernels/philox.h"
@@ -30,7 +29,20 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
     if (first < last)
       segments_.push_back({.parameter = &parameter, .first = first - parameter.begin, .at = first - begin, .count = last - first});
   }
-  // What counts once in the norm; neighbours in memory together, since the gaps between weights are zero.
+  list_counted();
+  list_parts();
+  const auto rows = [](const auto& list) { return static_cast<int64_t>(list.size()); };
+  norm_table_ = arenas.optimizer.take(Dtype::i32, {rows(counted_), SquaredNorm::kRow});
+  part_table_ = arenas.optimizer.take(Dtype::i32, {rows(parts_), AdamW::kRow});
+  schedule_ = arenas.optimizer.take(Dtype::f32, {AdamWSchedule::kSize});
+  squared_norm_ = arenas.optimizer.take(Dtype::f32, {1});
+  if (!stage.shape().tensor.exact) return;
+  top_ = arenas.optimizer.take(Dtype::f32, {1});
+  limbs_ = arenas.optimizer.take(Dtype::f32, {kLimbs});
+}
+
+// What counts once in the norm; neighbours in memory together, since the gaps between weights are zero.
+void Optimizer::list_counted() {
   struct Counted {
     size_t unit;
     int64_t begin, end;
@@ -46,10 +58,19 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
     open = !piece.copy;
   });
   for (const Counted& range : ranges) counted_.push_back(states_[range.unit].gradient.slice(range.begin, range.end));
-  squared_norm_ = arenas.optimizer.take(Dtype::f32, {1});
-  if (!stage.shape().tensor.exact) return;
-  top_ = arenas.optimizer.take(Dtype::f32, {1});
-  limbs_ = arenas.optimizer.take(Dtype::f32, {kLimbs});
+}
+
+void Optimizer::list_parts() {
+  for (const Segment& s : segments_) {
+    const State& state = states_[s.parameter->unit];
+    const auto part = [&](const Tensor& t) { return t.slice(s.at, s.at + s.count); };
+    parts_.push_back({.weight = state.weight.dtype() == Dtype::f32 ? Tensor{} : part(state.weight),
+                      .master = part(state.master),
+                      .m = part(state.m),
+                      .v = part(state.v),
+                      .grad = part(state.gradient),
+                      .decay = s.parameter->spec.decays() ? static_cast<float>(config_.decay) : 0.0f});
+  }
 }
 
 template <class Then>
@@ -108,6 +129,8 @@ void Optimizer::initialise(Stream& stream, double init_std, int64_t layers) {
 }
 
 void Optimizer::refresh(Stream& stream) {
+  run(stream, SquaredNormTable{.table = norm_table_, .xs = counted_});
+  run(stream, AdamWTable{.table = part_table_, .parts = parts_});
   for (const State& state : states_)
     if (state.weight && state.weight.dtype() != Dtype::f32) run(stream, Cast{.y = state.weight, .x = state.master});
   for (const Unit& unit : stage_.units()) {
@@ -118,15 +141,14 @@ void Optimizer::refresh(Stream& stream) {
 }
 
 // Over the replicas' parts, the tensors' shards and the stages.
-void Optimizer::add_squares(Stream& stream) {
+void Optimizer::sum_squares(Stream& stream) {
   const auto combine = [&](const Tensor& x, AllReduce::Kind kind) {
     const bool parts = stage_.shape().holding.parts > 1;
     for (const Comm* comm : {&mesh_.dp(), &mesh_.tp(), &mesh_.pp()})
       if (comm->size() > 1 && (comm != &mesh_.dp() || parts)) run(*comm, stream, AllReduce{.x = x, .kind = kind});
   };
-  run(stream, Fill{.x = squared_norm_});
   if (!limbs_) {
-    for (const Tensor& gradient : counted_) run(stream, SquaredNorm{.total = squared_norm_, .x = gradient});
+    run(stream, SquaredNorm{.total = squared_norm_, .xs = counted_, .table = norm_table_});
     return combine(squared_norm_, AllReduce::Kind::sum);
   }
   run(stream, Fill{.x = top_});
@@ -138,25 +160,24 @@ void Optimizer::add_squares(Stream& stream) {
   run(stream, SumOfSquares{.total = squared_norm_, .limbs = limbs_, .top = top_});
 }
 
-void Optimizer::update(Stream& stream, double lr, int64_t step) {
-  add_squares(stream);
-  for (const Segment& s : segments_) {
-    const State& state = states_[s.parameter->unit];
-    const auto part = [&](const Tensor& t) { return t.slice(s.at, s.at + s.count); };
-    run(stream, AdamW{.weight = state.weight.dtype() == Dtype::f32 ? Tensor{} : part(state.weight),
-                      .master = part(state.master),
-                      .m = part(state.m),
-                      .v = part(state.v),
-                      .grad = part(state.gradient),
-                      .squared_norm = squared_norm_,
-                      .lr = static_cast<float>(lr),
-                      .beta1 = static_cast<float>(config_.beta1),
-                      .beta2 = static_cast<float>(config_.beta2),
-                      .eps = static_cast<float>(config_.eps),
-                      .decay = s.parameter->spec.decays() ? static_cast<float>(config_.decay) : 0.0f,
-                      .clip = static_cast<float>(config_.clip),
-                      .step = step});
-  }
+void Optimizer::schedule(Stream& stream, double lr, int64_t step) {
+  run(stream, AdamWSchedule{.schedule = schedule_,
+                            .lr = static_cast<float>(lr),
+                            .beta1 = static_cast<float>(config_.beta1),
+                            .beta2 = static_cast<float>(config_.beta2),
+                            .step = step});
+}
+
+void Optimizer::update(Stream& stream) {
+  sum_squares(stream);
+  run(stream, AdamW{.parts = parts_,
+                    .table = part_table_,
+                    .squared_norm = squared_norm_,
+                    .schedule = schedule_,
+                    .beta1 = static_cast<float>(config_.beta1),
+                    .beta2 = static_cast<float>(config_.beta2),
+                    .eps = static_cast<float>(config_.eps),
+                    .clip = static_cast<float>(config_.clip)});
   // AdamW has zeroed what it read.
   const Holding& holding = stage_.shape().holding;
   for (const Unit& unit : stage_.units()) {

@@ -172,6 +172,7 @@ StepResult train_step(Run& r, const Batch& of_host, int64_t step) {
   const LossSum loss{.total = r.loss, .scale = 1.0f / static_cast<float>(batch.valid)};
   const double lr = learning_rate(r.config.train, step);
 
+  r.optimizer.schedule(compute, lr, step + 1);
   run(compute, Fill{.x = r.loss});
   const std::vector<Action>& actions = r.actions(microbatches);
   r.pipeline.begin(actions);
@@ -185,7 +186,7 @@ StepResult train_step(Run& r, const Batch& of_host, int64_t step) {
   r.traffic.finish(microbatches);
   if (r.loss_tree && r.stage.has_last()) run(compute, Cast{.y = r.loss, .x = r.loss_tree.slice(0, 1)});
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // the last stage's: it is 0 elsewhere
-  r.optimizer.update(compute, lr, step + 1);
+  r.optimizer.update(compute);
   if (r.device.place() == Place::none) return {};
   return {.loss = read_number(compute, r.loss), .grad_norm = std::sqrt(read_number(compute, r.optimizer.squared_norm())), .lr = lr};
 }
