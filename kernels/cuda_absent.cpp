@@ -46,6 +46,7 @@ void launch(const Cuda&, const SquaredNormTable&) { refuse(); }
 void launch(const Cuda&, const AdamWSchedule&) { refuse(); }
 void launch(const Cuda&, const AdamW&) { refuse(); }
 void launch(const Cuda&, const AdamWTable&) { refuse(); }
+void launch(const Cuda&, const RoundWeights&) { refuse(); }
 void launch(const Cuda&, const AttentionForward&) { refuse(); }
 void launch(const Cuda&, const AttentionBackward&) { refuse(); }
 void launch(const Cuda&, const CrossEntropyForward&) { refuse(); }

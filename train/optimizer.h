@@ -18,8 +18,8 @@ class Optimizer {
 
   // Fresh weights: each piece a stream of normal numbers of its own, keyed by (seed, name); moments zero.
   void initialise(Stream& stream, double init_std, int64_t layers);
-  // The step's weights from the masters, of all replicas: after a restore.
-  void refresh(Stream& stream);
+  // The step's weights from the masters, of all replicas: after a restore, with `steps` updates done.
+  void refresh(Stream& stream, int64_t steps);
   // What update number `step`, counted from 1, goes by: to be told before it.
   void schedule(Stream& stream, double lr, int64_t step);
   // With the gradients in the Stage, which are zero afterwards. Leaves squared_norm(). Launches the same each time.
@@ -54,8 +54,10 @@ class Optimizer {
   };
   template <class Then>
   void for_each_piece(Then then) const;
+  WholeTensor whole_of(const PieceRange& piece, const std::string& stream) const;
   void list_counted();
   void list_parts();
+  void list_part(const Segment& s, int64_t begin, int64_t end, const WholeTensor& whole);
   void sum_squares(Stream& stream);
 
   TrainConfig config_;

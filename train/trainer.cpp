@@ -186,7 +186,7 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
   }
   for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) tell(line);
   host.store();
-  run.optimizer.refresh(compute);
+  run.optimizer.refresh(compute, *step);
   return *step;
 }
 

@@ -16,12 +16,25 @@ double squares(const float* x, int64_t n) {
   return sum;
 }
 
+void round_stochastically(const AdamWPart& part, int64_t step, int64_t begin, int64_t end) {
+  const float* master = part.master.as<float>();
+  Bf16* weight = part.weight.as<Bf16>();
+  RandomBits bits(part.whole, begin, step);
+  for (int64_t i = begin; i < end; ++i) weight[i] = rounded_stochastically(master[i], bits.next());
+}
+
+void round_stochastically(const AdamWPart& part, int64_t step) {
+  for_blocks(part.master.size(), kBlock, [&](int64_t begin, int64_t end) { round_stochastically(part, step, begin, end); });
+}
+
 struct Factors {
   float beta1, beta2, eps, lr, mean, spread, rescale;
+  bool stochastic;
+  int64_t step;
 };
 
 void update(const AdamWPart& part, const Factors& f) {
-  const auto [beta1, beta2, eps, lr, mean, spread, rescale] = f;
+  const auto [beta1, beta2, eps, lr, mean, spread, rescale, stochastic, step] = f;
   const float decay = part.decay;
   float *master = part.master.as<float>(), *m = part.m.as<float>(), *v = part.v.as<float>(), *grad = part.grad.as<float>();
   Bf16* weight = part.weight ? part.weight.as<Bf16>() : nullptr;
@@ -34,9 +47,10 @@ void update(const AdamWPart& part, const Factors& f) {
       master[i] -= lr * (m[i] * mean / (std::sqrt(v[i] * spread) + eps) + decay * master[i]);
       grad[i] = 0;
     }
-    if (weight == nullptr) return;
+    if (weight == nullptr) return;  // else: this block of master is still in the cache
+    if (stochastic) return round_stochastically(part, step, begin, end);
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) weight[i] = to<Bf16>(master[i]);  // this block of master is still in the cache
+    for (int64_t i = begin; i < end; ++i) weight[i] = to<Bf16>(master[i]);
   });
 }
 
@@ -65,12 +79,21 @@ void launch(const Cpu&, const AdamW& op) {
       .mean = schedule[1],
       .spread = schedule[2],
       .rescale = op.clip > 0 ? static_cast<float>(std::min(1.0, op.clip / std::sqrt(squared_norm))) : 1.0f,
+      .stochastic = op.rounding == Rounding::stochastic,
+      .step = AdamWSchedule::step_of(schedule),
   };
-  for (const AdamWPart& part : op.parts)
-    if (std::isfinite(squared_norm))
+  for (const AdamWPart& part : op.parts) {
+    if (std::isfinite(squared_norm)) {
       update(part, factors);
-    else
-      launch(Cpu{}, Fill{.x = part.grad});
+      continue;
+    }
+    launch(Cpu{}, Fill{.x = part.grad});
+    if (factors.stochastic && part.weight) round_stochastically(part, factors.step);
+  }
+}
+
+void launch(const Cpu&, const RoundWeights& op) {
+  for (const AdamWPart& part : op.parts) round_stochastically(part, op.step);
 }
 
 void launch(const Cpu&, const SquaredNormTable&) {}

@@ -20,6 +20,7 @@ struct AdamWRow {
   Bf16* weight;
   float *master, *m, *v, *grad;
   int64_t size, chunk;
+  WholeTensor whole;
   float decay;
   int vectors;  // whether all lie at multiples of kVector elements
 };
@@ -84,23 +85,48 @@ __global__ void write_schedule(float* schedule, std::array<float, AdamWSchedule:
   for (int i = 0; i < AdamWSchedule::kSize; ++i) schedule[i] = values[i];
 }
 
+template <int kN>
+__device__ void store_stochastically(const AdamWRow& row, int64_t i, const float (&w)[kN], int64_t step) {
+  RandomBits bits(row.whole, i, step);
+  Pack<Bf16, kN> pack;
+#pragma unroll
+  for (int k = 0; k < kN; ++k) pack.at[k] = rounded_stochastically(w[k], bits.next());
+  *reinterpret_cast<Pack<Bf16, kN>*>(row.weight + i) = pack;
+}
+
+__global__ void round_weights(const AdamWRow* rows, int64_t count, int64_t chunks, int64_t step) {
+  for_chunks(rows, count, chunks, [&](const AdamWRow& row, int64_t begin, int64_t end) {
+    const auto round = [&](auto n, int64_t i) {
+      float w[n];
+      load<n>(w, row.master + i);
+      store_stochastically(row, i, w, step);
+    };
+    if (row.vectors)
+      for_elements<kVector>(begin, end, round);
+    else
+      for_elements<1>(begin, end, round);
+  });
+}
+
 struct Factors {
   float beta1, beta2, eps, clip;
 };
 
+template <bool kStochastic>
 __global__ void adamw(const AdamWRow* rows, int64_t count, int64_t chunks, const float* squared_norm, const float* schedule,
                       Factors f) {
   const float norm = sqrtf(*squared_norm), lr = schedule[0], mean_correction = schedule[1], spread_correction = schedule[2];
+  const int64_t step = AdamWSchedule::step_of(schedule);
   const bool finite = isfinite(norm);
   const float rescale = f.clip > 0 ? min(1.0f, f.clip / norm) : 1.0f;
   for_chunks(rows, count, chunks, [&](const AdamWRow& row, int64_t begin, int64_t end) {
     const auto update = [&](auto n, int64_t i) {
       float g[n], mean[n], spread[n], w[n];
+      if (finite || kStochastic) load<n>(w, row.master + i);
       if (finite) {
         load<n>(g, row.grad + i);
         load<n>(mean, row.m + i);
         load<n>(spread, row.v + i);
-        load<n>(w, row.master + i);
         for (int k = 0; k < n; ++k) {
           g[k] *= rescale;
           mean[k] = f.beta1 * mean[k] + (1 - f.beta1) * g[k];
@@ -110,8 +136,9 @@ __global__ void adamw(const AdamWRow* rows, int64_t count, int64_t chunks, const
         store<n>(row.m + i, mean);
         store<n>(row.v + i, spread);
         store<n>(row.master + i, w);
-        if (row.weight != nullptr) store<n>(row.weight + i, w);
       }
+      if (kStochastic && row.weight != nullptr) store_stochastically(row, i, w, step);
+      if (!kStochastic && finite && row.weight != nullptr) store<n>(row.weight + i, w);
       for (float& element : g) element = 0;
       store<n>(row.grad + i, g);
     };
@@ -140,6 +167,7 @@ void launch(const Cuda& cuda, const AdamWTable& op) {
                     .grad = part.grad.as<float>(),
                     .size = part.master.size(),
                     .chunk = 0,
+                    .whole = part.whole,
                     .decay = part.decay,
                     .vectors = in_packs({part.master, part.m, part.v, part.grad}) &&
                                reinterpret_cast<uintptr_t>(part.weight.data()) % (2 * kVector) == 0});
@@ -160,12 +188,31 @@ void launch(const Cuda& cuda, const AdamWSchedule& op) {
   start(cuda, {.blocks = 1, .threads = 1}, write_schedule, op.schedule.as<float>(), op.values());
 }
 
+namespace {
+
+struct Chunks {
+  int64_t count;
+  Grid grid;
+  explicit Chunks(std::span<const AdamWPart> parts) : count(0), grid{.blocks = 0, .threads = kThreads} {
+    for (const AdamWPart& part : parts) count += chunks_of(part.master.size());
+    grid.blocks = std::min<int64_t>(count, int64_t{multiprocessors()} * 8);
+  }
+};
+
+const AdamWRow* rows_of(const Tensor& table) { return static_cast<const AdamWRow*>(table.data()); }
+
+}  // namespace
+
 void launch(const Cuda& cuda, const AdamW& op) {
-  int64_t chunks = 0;
-  for (const AdamWPart& part : op.parts) chunks += chunks_of(part.master.size());
-  const Grid grid{.blocks = std::min<int64_t>(chunks, int64_t{multiprocessors()} * 8), .threads = kThreads};
-  start(cuda, grid, adamw, static_cast<const AdamWRow*>(op.table.data()), op.table.dim(0), chunks, op.squared_norm.as<float>(),
-        op.schedule.as<float>(), Factors{.beta1 = op.beta1, .beta2 = op.beta2, .eps = op.eps, .clip = op.clip});
+  const Chunks chunks(op.parts);
+  const Factors factors{.beta1 = op.beta1, .beta2 = op.beta2, .eps = op.eps, .clip = op.clip};
+  start(cuda, chunks.grid, op.rounding == Rounding::stochastic ? adamw<true> : adamw<false>, rows_of(op.table), op.table.dim(0),
+        chunks.count, op.squared_norm.as<float>(), op.schedule.as<float>(), factors);
+}
+
+void launch(const Cuda& cuda, const RoundWeights& op) {
+  const Chunks chunks(op.parts);
+  start(cuda, chunks.grid, round_weights, rows_of(op.table), op.table.dim(0), chunks.count, op.step);
 }
 
 }  // namespace trireme

@@ -66,7 +66,7 @@ struct Stepper {
   void check_order() {
     run.buckets.finish();
     device.check_order(true);
-    run.optimizer.refresh(device.compute());
+    run.optimizer.refresh(device.compute(), steps);
   }
 
   Batch batch() {

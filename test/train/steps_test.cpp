@@ -67,7 +67,7 @@ void set_weights(Run& run, const Golden& golden) {
     Tensor from(const_cast<float*>(values.data()), Dtype::f32, Place::cpu, {static_cast<int64_t>(values.size())});
     copy(run.device.compute(), shard.local, from.slice(0, shard.local.size()));
   }
-  run.optimizer.refresh(run.device.compute());
+  run.optimizer.refresh(run.device.compute(), 0);
   run.device.compute().finish();
 }
 
@@ -231,6 +231,41 @@ TEST_CASE("what backward computes again has the same bits, in less memory that t
     CHECK(plans[2].model_flops() == plans[0].model_flops());
     CHECK(plans[1].step.at("matmul").calls == plans[0].step.at("matmul").calls);
     CHECK(plans[2].step.at("matmul").calls == plans[0].step.at("matmul").calls + 2 * config.model.layers * 3);
+  }
+}
+
+TEST_CASE("weights restored from their masters are those of the last step, however they are rounded") {
+  for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+    RunConfig config = small(StepDtype::bf16);
+    config.model.family = Family::gpt2;
+    config.train.rounding = rounding;
+    Device device(tested_place(), read_cpu_facts());
+    Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
+    run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+    const auto weights = [&] {
+      std::vector<std::vector<uint16_t>> all;
+      for (const Parameter& p : run.stage.parameters()) {
+        std::vector<uint16_t>& bits = all.emplace_back(static_cast<size_t>(p.weight.size()));
+        copy(device.compute(), Tensor(bits.data(), Dtype::bf16, Place::cpu, {p.weight.size()}), p.weight);
+        device.compute().finish();
+      }
+      return all;
+    };
+    const auto fresh = weights();
+    run.optimizer.refresh(device.compute(), 1);
+    CHECK((weights() == fresh) == (rounding == Rounding::nearest));
+    RandomBatch random(config, 1);
+    for (int64_t step = 0; step < 2; ++step) {
+      train_step(run, random.batch(), step);
+      if (step == 1) {  // no update, and yet the step counts
+        trireme::run(device.compute(), Fill{.x = run.stage.parameters()[3].gradient, .value = NAN});
+        train_step(run, random.batch(), ++step);
+      }
+      const auto after = weights();
+      run.optimizer.refresh(device.compute(), 0);
+      run.optimizer.refresh(device.compute(), step + 1);
+      CHECK(weights() == after);
+    }
   }
 }
 
