@@ -39,6 +39,8 @@ void end_timer(CudaLane&, double*) noexcept {}
 void collect_timers(CudaLane&) { refuse(); }
 std::byte* allocate_on_gpu(int64_t) { refuse(); }
 void free_on_gpu(std::byte*) noexcept {}
+std::byte* allocate_pinned(int64_t) { refuse(); }
+void free_pinned(std::byte*) noexcept {}
 void copy_bytes(CudaLane&, void*, const void*, int64_t) { refuse(); }
 
 void launch(const Cuda&, const SquaredNorm&) { refuse(); }

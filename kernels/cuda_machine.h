@@ -44,6 +44,9 @@ void collect_timers(CudaLane& lane);
 
 std::byte* allocate_on_gpu(int64_t bytes);  // zeros
 void free_on_gpu(std::byte* memory) noexcept;
+// Of the host, pinned, which the GPU's kernels reach at the same address over their bus; zeros.
+std::byte* allocate_pinned(int64_t bytes);
+void free_pinned(std::byte* memory) noexcept;
 
 // In the lane's order. Memory of the host must stay as it is until the lane is through.
 void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes);

@@ -19,6 +19,13 @@ struct Names<LrSchedule> {
   static constexpr std::array<std::string_view, 4> words{"constant", "linear", "cosine", "wsd"};
 };
 
+enum class Offload { none, optimizer };
+
+template <>
+struct Names<Offload> {
+  static constexpr std::array<std::string_view, 2> words{"none", "optimizer"};
+};
+
 struct TrainConfig {
   std::string name = "run", runs = "runs";
   int64_t steps = 1000, batch = 16, microbatch = 0, seed = 1;
@@ -31,6 +38,7 @@ struct TrainConfig {
   int64_t eval_every = 100, eval_sequences = 0, log_every = 1;
   double eval_overlap = 0;
   Recompute recompute = Recompute::none;
+  Offload offload = Offload::none;
 
   void visit(auto& keys) {
     keys("name", name, "the run directory is runs/NAME");
@@ -40,6 +48,7 @@ struct TrainConfig {
     keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch",
          between(0, 1e9));
     keys("recompute", recompute, "what backward computes again to save memory: norms and activation functions, or all of a block");
+    keys("offload", offload, "what a GPU works on in pinned memory of the host: the optimizer's masters and moments");
     keys("seed", seed, "of the initial weights and of the data order", at_least(0));
     keys("lr", lr, "peak learning rate", above(0));
     keys("min_lr", min_lr, "final learning rate, as a fraction of lr", between(0, 1));
@@ -158,6 +167,9 @@ struct RunConfig {
     if (train.rounding == Rounding::stochastic && kernels.dtype == StepDtype::f32)
       report("train.rounding",
              "must be nearest with kernels.dtype = f32, whose weights are the masters; or set kernels.dtype = bf16");
+    if (train.offload != Offload::none && kernels.device != DeviceChoice::cuda)
+      report("train.offload", "must be none with kernels.device = " + std::string(name_of(kernels.device)) +
+                                  ", whose memory is the host's; or set kernels.device = cuda");
     if (purpose == Purpose::train && data.train.empty())
       report("data.train", "names no token shards; make some with 'trireme data build'");
   }

@@ -32,13 +32,13 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
   list_counted();
   list_parts();
   const auto rows = [](const auto& list) { return static_cast<int64_t>(list.size()); };
-  norm_table_ = arenas.optimizer.take(Dtype::i32, {rows(counted_), SquaredNorm::kRow});
-  part_table_ = arenas.optimizer.take(Dtype::i32, {rows(parts_), AdamW::kRow});
-  schedule_ = arenas.optimizer.take(Dtype::f32, {AdamWSchedule::kSize});
-  squared_norm_ = arenas.optimizer.take(Dtype::f32, {1});
+  norm_table_ = arenas.temporaries.take(Dtype::i32, {rows(counted_), SquaredNorm::kRow});
+  part_table_ = arenas.temporaries.take(Dtype::i32, {rows(parts_), AdamW::kRow});
+  schedule_ = arenas.temporaries.take(Dtype::f32, {AdamWSchedule::kSize});
+  squared_norm_ = arenas.temporaries.take(Dtype::f32, {1});
   if (!stage.shape().tensor.exact) return;
-  top_ = arenas.optimizer.take(Dtype::f32, {1});
-  limbs_ = arenas.optimizer.take(Dtype::f32, {kLimbs});
+  top_ = arenas.temporaries.take(Dtype::f32, {1});
+  limbs_ = arenas.temporaries.take(Dtype::f32, {kLimbs});
 }
 
 // What counts once in the norm; neighbours in memory together, since the gaps between weights are zero.

@@ -13,7 +13,8 @@ namespace trireme {
 
 class Optimizer {
  public:
-  // Takes its state from arenas.optimizer: of the parts that the Stage holds. What it is given outlives it.
+  // Takes masters and moments from arenas.optimizer, of the parts that the Stage holds, and what is small from arenas.temporaries.
+  // What it is given outlives it.
   Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, UnitTraffic& traffic, Arenas& arenas);
 
   // Fresh weights: each piece a stream of normal numbers of its own, keyed by (seed, name); moments zero.

@@ -75,16 +75,16 @@ Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaS
     : config(config),
       mesh(mesh),
       device(device),
-      arenas(device, sizes),
+      arenas(device, sizes, config.train.offload == Offload::optimizer ? Memory::pinned : Memory::own),
       buckets(mesh.dp(), device, config.parallel.zero, config.parallel.reduce == ReduceDtype::bf16),
       sharing(mesh.neighbours(sharing_ranks(config, mesh))),
       stage(config.model, stage_shape(config, mesh, buckets, sharing), arenas, device.compute()),
       traffic(mesh, device, stage, buckets),
       pipeline(mesh.pp(), device, stage),
       optimizer(config.train, mesh, stage, traffic, arenas),
-      loss(arenas.optimizer.take(Dtype::f32, {1})) {
+      loss(arenas.temporaries.take(Dtype::f32, {1})) {
   const int64_t levels = stage.shape().holding.tree_levels;
-  if (levels > 0) loss_tree = arenas.optimizer.take(Dtype::f32, {levels, 1});
+  if (levels > 0) loss_tree = arenas.temporaries.take(Dtype::f32, {levels, 1});
   if (device.place() == Place::cuda)
     batch_.emplace(device, 4 * config.train.batch / mesh.replicas() * config.model.context * bytes_of(Dtype::i32), "a batch");
   passing.read = [this](size_t unit) { traffic.read(unit); };

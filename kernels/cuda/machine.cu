@@ -3,6 +3,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <array>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -99,6 +100,15 @@ std::byte* allocate_on_gpu(int64_t bytes) {
 }
 
 void free_on_gpu(std::byte* memory) noexcept { cudaFree(memory); }
+
+std::byte* allocate_pinned(int64_t bytes) {
+  void* memory = nullptr;
+  ok(cudaMallocHost(&memory, static_cast<size_t>(bytes)));
+  std::memset(memory, 0, static_cast<size_t>(bytes));
+  return static_cast<std::byte*>(memory);
+}
+
+void free_pinned(std::byte* memory) noexcept { cudaFreeHost(memory); }
 
 void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes) {
   ok(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, lane.stream));

@@ -132,6 +132,25 @@ TEST_CASE("weights, gradients and optimizer state of a plan follow from its para
   CHECK(static_cast<double>(plan.sizes.optimizer) == Approx(12 * n).epsilon(1e-4));
 }
 
+TEST_CASE("a plan counts what is offloaded to pinned memory of the host apart") {
+  const std::string file = std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml";
+  const RunConfig config = read_config(file, {"train.offload=optimizer", "kernels.device=cuda"}, Purpose::plan);
+  const Plan here = plan_of("gpt2-124m"), there = make_plan(config, Mesh());
+  const double n = static_cast<double>(here.parameters);
+  CHECK(there.sizes.total() == here.sizes.total());
+  CHECK(static_cast<double>(there.pinned) == Approx(12 * n).epsilon(1e-4));
+  CHECK(there.device_bytes() == here.device_bytes() - there.pinned);
+  CHECK(most_bytes({there}) == there.device_bytes());
+  CHECK_THAT(plan_table(config, {there}), ContainsSubstring("total of the GPU") && ContainsSubstring("total pinned on the host") &&
+                                              ContainsSubstring(std::to_string(there.pinned) + " bytes"));
+  CHECK_THAT(plan_json(config, {there}), ContainsSubstring("\"pinned_host\": " + std::to_string(there.pinned)));
+}
+
+TEST_CASE("a plan updates all tensors at once") {
+  const Plan plan = plan_of("gpt2-124m");
+  for (const char* op : {"adamw_schedule", "squared_norm", "adamw"}) CHECK(plan.step.at(op).calls == 1);
+}
+
 TEST_CASE("learning rates follow their schedules") {
   TrainConfig config;
   config.lr = 1, config.min_lr = 0.1, config.steps = 100, config.warmup = 10, config.cooldown = 0.2;

@@ -269,6 +269,38 @@ TEST_CASE("weights restored from their masters are those of the last step, howev
   }
 }
 
+TEST_CASE("optimizer state in pinned memory of the host has the bits of state on the GPU, in the bytes that the plan says") {
+  RunConfig config = small(StepDtype::bf16);
+  config.train.microbatch = 3;
+  if (tested_place() == Place::cpu) {
+    Device device(Place::cpu);
+    CHECK_THROWS_WITH(Buffer(device, 64, "a test", Memory::pinned), ContainsSubstring("pinned memory on place cpu for a test"));
+    return;
+  }
+  std::vector<std::vector<std::vector<float>>> states;
+  std::vector<Plan> plans;
+  for (const Offload offload : {Offload::none, Offload::optimizer}) {
+    config.train.offload = offload;
+    plans.push_back(make_plan(config, kOneRank));
+    const Plan& plan = plans.back();
+    Device device(tested_place(), read_cpu_facts());
+    Run run(config, kOneRank, device, plan.sizes);
+    run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+    for (int64_t step = 0; step < 2; ++step) {
+      RandomBatch random(config, static_cast<uint64_t>(step) * 2);
+      train_step(run, random.batch(), step);
+    }
+    states.push_back(state_of(run));
+    CHECK(run.arenas.peaks().optimizer == plan.sizes.optimizer);
+    CHECK(run.arenas.peaks().temporaries == plan.sizes.temporaries);
+    CHECK(device.ledger().bytes() - device.workspace_bytes() == plan.sizes.total() + 4 * 6 * 40 * 4);  // the batch's copy
+  }
+  CHECK(states[1] == states[0]);
+  CHECK(plans[0].pinned == 0);
+  CHECK(plans[1].pinned == plans[0].sizes.optimizer);
+  CHECK(plans[1].device_bytes() == plans[0].device_bytes() - plans[0].sizes.optimizer);
+}
+
 TEST_CASE("nothing is allocated after the first step", "[cpu]") {
   const RunConfig config = small(StepDtype::bf16);
   Device device(tested_place(), read_cpu_facts());
