@@ -34,8 +34,8 @@ struct Factors {
 };
 
 void update(const AdamWPart& part, const Factors& f) {
-  const auto [beta1, beta2, eps, lr, mean, spread, rescale, stochastic, step] = f;
-  const float decay = part.decay;
+  const float beta1 = f.beta1, beta2 = f.beta2, eps = f.eps, lr = f.lr, decay = part.decay;
+  const float mean = f.mean, spread = f.spread, rescale = f.rescale;
   float *master = part.master.as<float>(), *m = part.m.as<float>(), *v = part.v.as<float>(), *grad = part.grad.as<float>();
   Bf16* weight = part.weight ? part.weight.as<Bf16>() : nullptr;
   for_blocks(part.master.size(), kBlock, [&](int64_t begin, int64_t end) {
@@ -48,7 +48,7 @@ void update(const AdamWPart& part, const Factors& f) {
       grad[i] = 0;
     }
     if (weight == nullptr) return;  // else: this block of master is still in the cache
-    if (stochastic) return round_stochastically(part, step, begin, end);
+    if (f.stochastic) return round_stochastically(part, f.step, begin, end);
 #pragma omp simd
     for (int64_t i = begin; i < end; ++i) weight[i] = to<Bf16>(master[i]);
   });
