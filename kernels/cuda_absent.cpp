@@ -54,7 +54,11 @@ void close_graph(CudaGraph*) noexcept {}
 void copy_bytes(CudaLane&, void*, const void*, int64_t) { refuse(); }
 
 void launch(const Cuda&, const SquaredNorm&) { refuse(); }
+void launch(const Cuda&, const SquaredNormTable&) { refuse(); }
+void launch(const Cuda&, const AdamWSchedule&) { refuse(); }
 void launch(const Cuda&, const AdamW&) { refuse(); }
+void launch(const Cuda&, const AdamWTable&) { refuse(); }
+void launch(const Cuda&, const RoundWeights&) { refuse(); }
 void launch(const Cuda&, const AttentionForward&) { refuse(); }
 void launch(const Cuda&, const AttentionBackward&) { refuse(); }
 void launch(const Cuda&, const CrossEntropyForward&) { refuse(); }

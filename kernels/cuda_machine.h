@@ -45,7 +45,8 @@ void collect_timers(CudaLane& lane);
 
 std::byte* allocate_on_gpu(int64_t bytes);  // zeros
 void free_on_gpu(std::byte* memory) noexcept;
-std::byte* allocate_pinned(int64_t bytes);  // of the host, where the GPU reaches it; zeros
+// Of the host, pinned, which the GPU's kernels reach at the same address over their bus; zeros.
+std::byte* allocate_pinned(int64_t bytes);
 void free_pinned(std::byte* memory) noexcept;
 
 // A moment of a lane that the host waits for, however much the lane is handed afterwards.

@@ -6,24 +6,26 @@
 
 namespace trireme {
 
-Buffer::Buffer(Device& device, int64_t bytes, const char* what) : ledger_(device.ledger()), place_(device.place()), bytes_(bytes) {
+Buffer::Buffer(Device& device, int64_t bytes, const char* what, Memory memory)
+    : ledger_(device.ledger()), place_(device.place()), memory_(memory), bytes_(bytes) {
+  require(memory == Memory::own || place_ != Place::cpu, text("pinned memory on place cpu for ", what));
   require(bytes >= 0, text("a buffer of ", bytes, " bytes for ", what));
   if (place_ == Place::none || bytes == 0) return;
   ledger_.allocate(bytes, what);
   if (place_ == Place::cuda) {
-    data_ = allocate_on_gpu(bytes);
+    data_ = memory == Memory::pinned ? allocate_pinned(bytes) : allocate_on_gpu(bytes);
     return;
   }
-  void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw Error(text("out of memory: ", bytes, " bytes for ", what));
-  madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer TLB misses; where refused, nothing is lost
-  data_ = static_cast<std::byte*>(memory);
+  void* mapped = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw Error(text("out of memory: ", bytes, " bytes for ", what));
+  madvise(mapped, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer TLB misses; where refused, nothing is lost
+  data_ = static_cast<std::byte*>(mapped);
 }
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
   if (place_ == Place::cuda)
-    free_on_gpu(data_);
+    memory_ == Memory::pinned ? free_pinned(data_) : free_on_gpu(data_);
   else
     munmap(data_, static_cast<size_t>(bytes_));
   ledger_.release(data_, bytes_);

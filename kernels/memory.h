@@ -11,9 +11,12 @@
 
 namespace trireme {
 
+// Whose memory it is that ops of a place work on: the place's own, or for Place::cuda the host's, pinned.
+enum class Memory { own, pinned };
+
 class Buffer {
  public:
-  Buffer(Device& device, int64_t bytes, const char* what);  // zero-filled, page-aligned
+  Buffer(Device& device, int64_t bytes, const char* what, Memory memory = Memory::own);  // zero-filled, page-aligned
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -25,6 +28,7 @@ class Buffer {
  private:
   Ledger& ledger_;
   Place place_;
+  Memory memory_;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
 };
@@ -35,7 +39,8 @@ class Arena {
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
   // On Place::none, pass kUnlimited to find out how much is needed: peak().
-  Arena(Device& device, int64_t bytes, const char* name) : name_(name), buffer_(device, bytes, name) {}
+  Arena(Device& device, int64_t bytes, const char* name, Memory memory = Memory::own)
+      : name_(name), buffer_(device, bytes, name, memory) {}
 
   // The next tensor; starts at a multiple of kAlign. Throws Error when the arena is full.
   Tensor take(Dtype dtype, std::initializer_list<int64_t> shape);
@@ -74,13 +79,13 @@ struct ArenaSizes {
   int64_t total() const { return weights + gradients + optimizer + activations + temporaries; }
 };
 
-// The five arenas of a run, allocated once with the sizes the plan found.
+// The five arenas of a run, allocated once with the sizes the plan found. The optimizer's holds masters and moments alone.
 struct Arenas {
   Arena weights, gradients, optimizer, activations, temporaries;
-  Arenas(Device& device, const ArenaSizes& sizes)
+  Arenas(Device& device, const ArenaSizes& sizes, Memory of_optimizer = Memory::own)
       : weights(device, sizes.weights, "weights"),
         gradients(device, sizes.gradients, "gradients"),
-        optimizer(device, sizes.optimizer, "optimizer"),
+        optimizer(device, sizes.optimizer, "optimizer", of_optimizer),
         activations(device, sizes.activations, "activations"),
         temporaries(device, sizes.temporaries, "temporaries") {}
   ArenaSizes peaks() const { return {weights.peak(), gradients.peak(), optimizer.peak(), activations.peak(), temporaries.peak()}; }

@@ -50,7 +50,13 @@ class KernelBench {
     return t;
   }
 
+  Tensor take(Dtype dtype, std::initializer_list<int64_t> shape) { return arena_.take(dtype, shape); }
+
   void fill(Tensor t, float value) { run(device_.compute(), Fill{.x = t, .value = value}); }
+  template <class Op>
+  void prepare(const Op& op) {
+    run(device_.compute(), op);
+  }
 
   // The median of at least five times and 0.2 s.
   template <class Op>
@@ -147,21 +153,23 @@ void bench_all(KernelBench& b) {
 
   const int64_t n = V * C;
   const Tensor master = b.f32({n}), m = b.f32({n}), second = b.f32({n}), grad = b.f32({n}), norm = b.f32({1});
-  b(SquaredNorm{.total = norm, .x = grad});
+  const Tensor norm_table = b.take(Dtype::i32, {1, SquaredNorm::kRow}), part_table = b.take(Dtype::i32, {1, AdamW::kRow}),
+               schedule = b.f32({AdamWSchedule::kSize});
+  const std::array xs{grad};
+  const std::array parts{AdamWPart{.weight = words.view({n}), .master = master, .m = m, .v = second, .grad = grad, .decay = 0.1f}};
+  b.prepare(SquaredNormTable{.table = norm_table, .xs = xs});
+  b.prepare(AdamWTable{.table = part_table, .parts = parts});
+  b.prepare(AdamWSchedule{.schedule = schedule, .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .step = 1});
+  b(SquaredNorm{.total = norm, .xs = xs, .table = norm_table});
   b.fill(norm, 1), b.fill(second, 1e-4f);
-  b(AdamW{.weight = words.view({n}),
-          .master = master,
-          .m = m,
-          .v = second,
-          .grad = grad,
+  b(AdamW{.parts = parts,
+          .table = part_table,
           .squared_norm = norm,
-          .lr = 1e-3f,
+          .schedule = schedule,
           .beta1 = 0.9f,
           .beta2 = 0.95f,
           .eps = 1e-8f,
-          .decay = 0.1f,
-          .clip = 1,
-          .step = 1});
+          .clip = 1});
 }
 
 }  // namespace

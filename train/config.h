@@ -6,6 +6,7 @@
 #include "checkpoint/config.h"
 #include "data/config.h"
 #include "kernels/config.h"
+#include "kernels/rounding.h"
 #include "model/config.h"
 #include "parallel/config.h"
 
@@ -18,6 +19,13 @@ struct Names<LrSchedule> {
   static constexpr std::array<std::string_view, 4> words{"constant", "linear", "cosine", "wsd"};
 };
 
+enum class Offload { none, optimizer };
+
+template <>
+struct Names<Offload> {
+  static constexpr std::array<std::string_view, 2> words{"none", "optimizer"};
+};
+
 struct TrainConfig {
   std::string name = "run", runs = "runs";
   int64_t steps = 1000, batch = 16, microbatch = 0, seed = 1;
@@ -26,9 +34,11 @@ struct TrainConfig {
   LrSchedule schedule = LrSchedule::cosine;
   double cooldown = 0.2;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1, clip = 1.0;
+  Rounding rounding = Rounding::nearest;
   int64_t eval_every = 100, eval_sequences = 0, log_every = 1;
   double eval_overlap = 0;
   Recompute recompute = Recompute::none;
+  Offload offload = Offload::none;
 
   void visit(auto& keys) {
     keys("name", name, "the run directory is runs/NAME");
@@ -38,6 +48,7 @@ struct TrainConfig {
     keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch",
          between(0, 1e9));
     keys("recompute", recompute, "what backward computes again to save memory: norms and activation functions, or all of a block");
+    keys("offload", offload, "what a GPU works on in pinned memory of the host: the optimizer's masters and moments");
     keys("seed", seed, "of the initial weights and of the data order", at_least(0));
     keys("lr", lr, "peak learning rate", above(0));
     keys("min_lr", min_lr, "final learning rate, as a fraction of lr", between(0, 1));
@@ -49,6 +60,7 @@ struct TrainConfig {
     keys("eps", eps, "AdamW's epsilon", above(0));
     keys("decay", decay, "decoupled weight decay; none on weights of one dim", at_least(0));
     keys("clip", clip, "largest global gradient norm; 0: no clipping", at_least(0));
+    keys("rounding", rounding, "of the f32 masters to the step's bf16 weights; stochastic: up or down, on average to the master");
     keys("eval_every", eval_every, "steps between evaluations; 0: only at the end", at_least(0));
     keys("eval_sequences", eval_sequences, "validation sequences of one evaluation; 0: all", at_least(0));
     keys("eval_overlap", eval_overlap, "share of a validation sequence that repeats the one before, to predict the rest from more",
@@ -153,6 +165,12 @@ struct RunConfig {
       check_replicas(std::max<int64_t>(parallel.dp, 1), report);
     if (static_cast<double>(train.steps) * static_cast<double>(train.batch) * static_cast<double>(model.context) > 9e18)
       report("train.steps", "times train.batch times model.context is more tokens than 63 bits count");
+    if (train.rounding == Rounding::stochastic && kernels.dtype == StepDtype::f32)
+      report("train.rounding",
+             "must be nearest with kernels.dtype = f32, whose weights are the masters; or set kernels.dtype = bf16");
+    if (train.offload != Offload::none && kernels.device != DeviceChoice::cuda)
+      report("train.offload", "must be none with kernels.device = " + std::string(name_of(kernels.device)) +
+                                  ", whose memory is the host's; or set kernels.device = cuda");
     if (purpose == Purpose::train && data.train.empty())
       report("data.train", "names no token shards; make some with 'trireme data build'");
   }

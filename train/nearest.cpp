@@ -88,7 +88,7 @@ std::vector<Plan> stage_plans(const RunConfig& config, int64_t ranks) {
 
 int64_t most_bytes(const std::vector<Plan>& stages) {
   int64_t most = 0;
-  for (const Plan& plan : stages) most = std::max(most, plan.sizes.total());
+  for (const Plan& plan : stages) most = std::max(most, plan.device_bytes());
   return most;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/ops/adamw.h"
 #include "kernels/ops/exact_norm.h"
 #include "kernels/ops/fill.h"
 #include "kernels/philox.h"
@@ -30,7 +29,20 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
     if (first < last)
       segments_.push_back({.parameter = &parameter, .first = first - parameter.begin, .at = first - begin, .count = last - first});
   }
-  // What counts once in the norm; neighbours in memory together, since the gaps between weights are zero.
+  list_counted();
+  list_parts();
+  const auto rows = [](const auto& list) { return static_cast<int64_t>(list.size()); };
+  norm_table_ = arenas.temporaries.take(Dtype::i32, {rows(counted_), SquaredNorm::kRow});
+  part_table_ = arenas.temporaries.take(Dtype::i32, {rows(parts_), AdamW::kRow});
+  schedule_ = arenas.temporaries.take(Dtype::f32, {AdamWSchedule::kSize});
+  squared_norm_ = arenas.temporaries.take(Dtype::f32, {1});
+  if (!stage.shape().tensor.exact) return;
+  top_ = arenas.temporaries.take(Dtype::f32, {1});
+  limbs_ = arenas.temporaries.take(Dtype::f32, {kLimbs});
+}
+
+// What counts once in the norm; neighbours in memory together, since the gaps between weights are zero.
+void Optimizer::list_counted() {
   struct Counted {
     size_t unit;
     int64_t begin, end;
@@ -46,10 +58,32 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
     open = !piece.copy;
   });
   for (const Counted& range : ranges) counted_.push_back(states_[range.unit].gradient.slice(range.begin, range.end));
-  squared_norm_ = arenas.optimizer.take(Dtype::f32, {1});
-  if (!stage.shape().tensor.exact) return;
-  top_ = arenas.optimizer.take(Dtype::f32, {1});
-  limbs_ = arenas.optimizer.take(Dtype::f32, {kLimbs});
+}
+
+void Optimizer::list_part(const Segment& s, int64_t begin, int64_t end, const WholeTensor& whole) {
+  const State& state = states_[s.parameter->unit];
+  const auto part = [&](const Tensor& t) { return t.slice(begin, end); };
+  parts_.push_back({.weight = state.weight.dtype() == Dtype::f32 ? Tensor{} : part(state.weight),
+                    .master = part(state.master),
+                    .m = part(state.m),
+                    .v = part(state.v),
+                    .grad = part(state.gradient),
+                    .decay = s.parameter->spec.decays() ? static_cast<float>(config_.decay) : 0.0f,
+                    .whole = whole});
+}
+
+// Pieces, each rounded as the whole model's, and the padding behind them.
+void Optimizer::list_parts() {
+  for_each_piece([&](const PieceRange& piece) {
+    list_part(*piece.segment, piece.begin, piece.end, whole_of(piece, "rounding of " + piece.name));
+  });
+  for (const Segment& s : segments_) {
+    const WeightSpec& spec = s.parameter->spec;
+    int64_t rows = 0;
+    for (const WeightPiece& piece : spec.all_pieces()) rows += piece.rows;
+    const int64_t padding = std::max(rows * (spec.size() / spec.shape[0]), s.first), end = s.first + s.count;
+    if (padding < end) list_part(s, s.at + padding - s.first, s.at + s.count, {});
+  }
 }
 
 template <class Then>
@@ -81,6 +115,16 @@ void Optimizer::for_each_piece(Then then) const {
   }
 }
 
+// A stream of random numbers, one for each element of the whole model's tensor.
+WholeTensor Optimizer::whole_of(const PieceRange& piece, const std::string& stream) const {
+  const int64_t stride = piece.whole.back(), matrix = piece.offset.size() == 2;
+  return {.key = stream_key(static_cast<uint64_t>(config_.seed), stream),
+          .first = piece.first,
+          .origin = matrix ? piece.offset[0] * stride + piece.offset[1] : piece.offset[0],
+          .cols = piece.shape.back(),
+          .stride = stride};
+}
+
 void Optimizer::initialise(Stream& stream, double init_std, int64_t layers) {
   const auto deviation = [&](Init init) {
     if (init == Init::residual) return init_std / std::sqrt(2.0 * static_cast<double>(layers));
@@ -95,21 +139,25 @@ void Optimizer::initialise(Stream& stream, double init_std, int64_t layers) {
     const Init init = parameter.spec.init;
     if (init == Init::one) run(stream, Fill{.x = x, .value = 1});
     if (init == Init::zero || init == Init::one) return;
-    const int64_t cols = piece.shape.back(), stride = piece.whole.back();
+    const WholeTensor whole = whole_of(piece, piece.name);
     run(stream, FillNormal{.x = x,
                            .stddev = static_cast<float>(deviation(init)),
-                           .key = stream_key(static_cast<uint64_t>(config_.seed), piece.name),
-                           .first = piece.first,
-                           .origin = parameter.spec.decays() ? piece.offset[0] * stride + piece.offset[1] : 0,
-                           .cols = cols,
-                           .stride = stride});
+                           .key = whole.key,
+                           .first = whole.first,
+                           .origin = whole.origin,
+                           .cols = whole.cols,
+                           .stride = whole.stride});
   });
-  refresh(stream);
+  refresh(stream, 0);
 }
 
-void Optimizer::refresh(Stream& stream) {
+void Optimizer::refresh(Stream& stream, int64_t steps) {
+  run(stream, SquaredNormTable{.table = norm_table_, .xs = counted_});
+  run(stream, AdamWTable{.table = part_table_, .parts = parts_});
+  if (config_.rounding == Rounding::stochastic) run(stream, RoundWeights{.parts = parts_, .table = part_table_, .step = steps});
   for (const State& state : states_)
-    if (state.weight && state.weight.dtype() != Dtype::f32) run(stream, Cast{.y = state.weight, .x = state.master});
+    if (config_.rounding == Rounding::nearest && state.weight && state.weight.dtype() != Dtype::f32)
+      run(stream, Cast{.y = state.weight, .x = state.master});
   for (const Unit& unit : stage_.units()) {
     run(stream, Fill{.x = unit.gradients});
     run(stream, Fill{.x = unit.gradients_part});
@@ -118,15 +166,14 @@ void Optimizer::refresh(Stream& stream) {
 }
 
 // Over the replicas' parts, the tensors' shards and the stages.
-void Optimizer::add_squares(Stream& stream) {
+void Optimizer::sum_squares(Stream& stream) {
   const auto combine = [&](const Tensor& x, AllReduce::Kind kind) {
     const bool parts = stage_.shape().holding.parts > 1;
     for (const Comm* comm : {&mesh_.dp(), &mesh_.tp(), &mesh_.pp()})
       if (comm->size() > 1 && (comm != &mesh_.dp() || parts)) run(*comm, stream, AllReduce{.x = x, .kind = kind});
   };
-  run(stream, Fill{.x = squared_norm_});
   if (!limbs_) {
-    for (const Tensor& gradient : counted_) run(stream, SquaredNorm{.total = squared_norm_, .x = gradient});
+    run(stream, SquaredNorm{.total = squared_norm_, .xs = counted_, .table = norm_table_});
     return combine(squared_norm_, AllReduce::Kind::sum);
   }
   run(stream, Fill{.x = top_});
@@ -138,25 +185,25 @@ void Optimizer::add_squares(Stream& stream) {
   run(stream, SumOfSquares{.total = squared_norm_, .limbs = limbs_, .top = top_});
 }
 
-void Optimizer::update(Stream& stream, double lr, int64_t step) {
-  add_squares(stream);
-  for (const Segment& s : segments_) {
-    const State& state = states_[s.parameter->unit];
-    const auto part = [&](const Tensor& t) { return t.slice(s.at, s.at + s.count); };
-    run(stream, AdamW{.weight = state.weight.dtype() == Dtype::f32 ? Tensor{} : part(state.weight),
-                      .master = part(state.master),
-                      .m = part(state.m),
-                      .v = part(state.v),
-                      .grad = part(state.gradient),
-                      .squared_norm = squared_norm_,
-                      .lr = static_cast<float>(lr),
-                      .beta1 = static_cast<float>(config_.beta1),
-                      .beta2 = static_cast<float>(config_.beta2),
-                      .eps = static_cast<float>(config_.eps),
-                      .decay = s.parameter->spec.decays() ? static_cast<float>(config_.decay) : 0.0f,
-                      .clip = static_cast<float>(config_.clip),
-                      .step = step});
-  }
+void Optimizer::schedule(Stream& stream, double lr, int64_t step) {
+  run(stream, AdamWSchedule{.schedule = schedule_,
+                            .lr = static_cast<float>(lr),
+                            .beta1 = static_cast<float>(config_.beta1),
+                            .beta2 = static_cast<float>(config_.beta2),
+                            .step = step});
+}
+
+void Optimizer::update(Stream& stream) {
+  sum_squares(stream);
+  run(stream, AdamW{.parts = parts_,
+                    .table = part_table_,
+                    .squared_norm = squared_norm_,
+                    .schedule = schedule_,
+                    .beta1 = static_cast<float>(config_.beta1),
+                    .beta2 = static_cast<float>(config_.beta2),
+                    .eps = static_cast<float>(config_.eps),
+                    .clip = static_cast<float>(config_.clip),
+                    .rounding = config_.rounding});
   // AdamW has zeroed what it read.
   const Holding& holding = stage_.shape().holding;
   for (const Unit& unit : stage_.units()) {

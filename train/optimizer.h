@@ -2,6 +2,7 @@
 // every replica may hold and update one part alone.
 #pragma once
 
+#include "kernels/ops/adamw.h"
 #include "model/stage.h"
 #include "parallel/mesh.h"
 #include "parallel/split.h"
@@ -12,15 +13,18 @@ namespace trireme {
 
 class Optimizer {
  public:
-  // Takes its state from arenas.optimizer: of the parts that the Stage holds. What it is given outlives it.
+  // Takes masters and moments from arenas.optimizer, of the parts that the Stage holds, and what is small from arenas.temporaries.
+  // What it is given outlives it.
   Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, UnitTraffic& traffic, Arenas& arenas);
 
   // Fresh weights: each piece a stream of normal numbers of its own, keyed by (seed, name); moments zero.
   void initialise(Stream& stream, double init_std, int64_t layers);
-  // The step's weights from the masters, of all replicas: after a restore.
-  void refresh(Stream& stream);
-  // Update number `step`, counted from 1, with the gradients in the Stage, which are zero afterwards. Leaves squared_norm().
-  void update(Stream& stream, double lr, int64_t step);
+  // The step's weights from the masters, of all replicas: after a restore, with `steps` updates done.
+  void refresh(Stream& stream, int64_t steps);
+  // What update number `step`, counted from 1, goes by: to be told before it.
+  void schedule(Stream& stream, double lr, int64_t step);
+  // With the gradients in the Stage, which are zero afterwards. Leaves squared_norm(). Launches the same each time.
+  void update(Stream& stream);
 
   Tensor squared_norm() const { return squared_norm_; }  // [1] f32, of the last update's gradients before clipping
   // Masters under the weights' names, moments under "adam_m/NAME" and "adam_v/NAME": this replica's part of the state, in f32.
@@ -51,7 +55,11 @@ class Optimizer {
   };
   template <class Then>
   void for_each_piece(Then then) const;
-  void add_squares(Stream& stream);
+  WholeTensor whole_of(const PieceRange& piece, const std::string& stream) const;
+  void list_counted();
+  void list_parts();
+  void list_part(const Segment& s, int64_t begin, int64_t end, const WholeTensor& whole);
+  void sum_squares(Stream& stream);
 
   TrainConfig config_;
   const Mesh& mesh_;
@@ -59,8 +67,10 @@ class Optimizer {
   UnitTraffic& traffic_;
   std::vector<State> states_;  // by unit; of a guest none
   std::vector<Segment> segments_;
-  std::vector<Tensor> counted_;  // gradients that enter the norm on this rank
-  Tensor squared_norm_;
+  std::vector<Tensor> counted_;     // gradients that enter the norm on this rank
+  std::vector<AdamWPart> parts_;    // all that is updated
+  Tensor norm_table_, part_table_;  // of these two, for a GPU
+  Tensor schedule_, squared_norm_;
   Tensor top_, limbs_;  // where the norm is summed exactly: see kernels/ops/exact_norm.h
 };
 

@@ -93,12 +93,13 @@ struct NamedBytes {
   const char* what;
 };
 
-std::vector<NamedBytes> arenas_of(const ArenaSizes& s) {
+std::vector<NamedBytes> arenas_of(const Plan& plan) {
+  const ArenaSizes& s = plan.sizes;
   return {{"weights", s.weights, "the step's weights"},
           {"gradients", s.gradients, "f32"},
-          {"optimizer", s.optimizer, "moments and masters, f32"},
+          {"optimizer", s.optimizer, plan.pinned > 0 ? "moments and masters, f32, pinned on the host" : "moments and masters, f32"},
           {"activations", s.activations, "saved for backward"},
-          {"temporaries", s.temporaries, "of a pass, at most"}};
+          {"temporaries", s.temporaries, "of a pass or a step, at most"}};
 }
 
 std::string row(const char* name, const std::string& value, const std::string& what) {
@@ -141,6 +142,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   }
   plan.traffic = std::move(traffic);
   plan.sizes = run.arenas.peaks();
+  if (config.train.offload == Offload::optimizer) plan.pinned = plan.sizes.optimizer;
   plan.groups = group(config.model, device);
   for (const ParameterGroup& g : plan.groups) plan.parameters += g.count;
   plan.replicas = mesh.replicas();
@@ -163,7 +165,7 @@ namespace {
 
 const Plan& largest(const std::vector<Plan>& stages) {
   return *std::max_element(stages.begin(), stages.end(),
-                           [](const Plan& a, const Plan& b) { return a.sizes.total() < b.sizes.total(); });
+                           [](const Plan& a, const Plan& b) { return a.device_bytes() < b.device_bytes(); });
 }
 
 std::string mesh_lines(const RunConfig& config, const std::vector<Plan>& stages) {
@@ -177,7 +179,7 @@ std::string mesh_lines(const RunConfig& config, const std::vector<Plan>& stages)
   out += row("bubble", fixed(100 * plan.bubble, 1) + " %", "idle time of a stage, of its work");
   for (const Plan& stage : stages)
     out +=
-        row(("stage " + std::to_string(stage.stage)).c_str(), human_bytes(static_cast<double>(stage.sizes.total())),
+        row(("stage " + std::to_string(stage.stage)).c_str(), human_bytes(static_cast<double>(stage.device_bytes())),
             std::to_string(stage.in_flight) + " pieces' activations in flight, " + human_si(stage.model_flops()) + "FLOP a step");
   return out;
 }
@@ -197,8 +199,11 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages)
   out += "\nMemory of a rank" + (plan.stages > 1 ? " of stage " + std::to_string(plan.stage) : "") + ", " +
          std::string(name_of(config.kernels.dtype)) + ", microbatch " + std::to_string(config.microbatch_rows(plan.replicas)) +
          " x " + std::to_string(config.model.context) + "\n";
-  for (const NamedBytes& a : arenas_of(plan.sizes)) out += row(a.name, human_bytes(static_cast<double>(a.bytes)), a.what);
-  out += row("total", human_bytes(static_cast<double>(plan.sizes.total())), std::to_string(plan.sizes.total()) + " bytes");
+  for (const NamedBytes& a : arenas_of(plan)) out += row(a.name, human_bytes(static_cast<double>(a.bytes)), a.what);
+  const auto bytes = [](int64_t count) { return human_bytes(static_cast<double>(count)); };
+  out += row(plan.pinned > 0 ? "total of the GPU" : "total", bytes(plan.device_bytes()),
+             std::to_string(plan.device_bytes()) + " bytes");
+  if (plan.pinned > 0) out += row("total pinned on the host", bytes(plan.pinned), std::to_string(plan.pinned) + " bytes");
   out += "\nOne step: " + std::to_string(plan.tokens) + " tokens, a rank " + human_si(plan.model_flops()) + "FLOP (products " +
          human_si(plan.product_flops) + ", causal attention " + human_si(plan.attention_flops) + ")\n";
   for (const auto& [name, count] : plan.step)
@@ -223,8 +228,10 @@ std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages) 
                      {"bubble", plan.bubble}};
   const auto bytes_of_plan = [](const Plan& p) {
     nlohmann::ordered_json bytes;
-    for (const NamedBytes& a : arenas_of(p.sizes)) bytes[a.name] = a.bytes;
+    for (const NamedBytes& a : arenas_of(p)) bytes[a.name] = a.bytes;
     bytes["total"] = p.sizes.total();
+    bytes["device"] = p.device_bytes();
+    bytes["pinned_host"] = p.pinned;
     return bytes;
   };
   out["bytes"] = bytes_of_plan(plan);

@@ -18,6 +18,7 @@ struct ParameterGroup {
 
 struct Plan {
   ArenaSizes sizes{0, 0, 0, 0, 0};  // bytes, exactly what the arenas will take
+  int64_t pinned = 0;               // of them, in pinned memory of the host
   std::vector<ParameterGroup> groups;
   int64_t parameters = 0;  // of the whole model
   int64_t replicas = 1;
@@ -33,6 +34,8 @@ struct Plan {
   double attention_flops = 0;                 // of attention's products, a rank's step, on the causal pairs; no recomputation
   // What MFU divides by time: products and causal attention, forward and twice that backward; recomputation is not counted.
   double model_flops() const { return product_flops + attention_flops; }
+  // Of the place where it is computed.
+  int64_t device_bytes() const { return sizes.total() - pinned; }
 };
 
 // No memory is taken and nothing computed. The config is resolved.

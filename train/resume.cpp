@@ -6,7 +6,8 @@ namespace trireme {
 namespace {
 
 bool changes_the_run(const std::string& difference) {
-  for (const char* key : {"model.", "data.train:", "data.tokenizer:", "train.batch:", "train.seed:", "kernels.dtype:"})
+  for (const char* key :
+       {"model.", "data.train:", "data.tokenizer:", "train.batch:", "train.seed:", "train.rounding:", "kernels.dtype:"})
     if (difference.starts_with(key)) return true;
   return false;
 }

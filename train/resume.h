@@ -10,7 +10,7 @@ namespace trireme {
 
 // Compares the config with the one saved in a checkpoint. Returns a line for every key that differs. ConfigError, naming them all,
 // when keys differ that change which model or which data order is trained (model.*, data.train, data.tokenizer, train.batch,
-// train.seed, kernels.dtype), unless `allow` is given.
+// train.seed, train.rounding, kernels.dtype), unless `allow` is given.
 std::vector<std::string> compare_for_resume(const RunConfig& config, const std::string& saved, bool allow);
 
 }  // namespace trireme

@@ -78,16 +78,16 @@ Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaS
     : config(config),
       mesh(mesh),
       device(device),
-      arenas(device, sizes),
+      arenas(device, sizes, config.train.offload == Offload::optimizer ? Memory::pinned : Memory::own),
       buckets(mesh.dp(), device, config.parallel.zero, config.parallel.reduce == ReduceDtype::bf16),
       sharing(mesh.neighbours(sharing_ranks(config, mesh))),
       stage(config.model, stage_shape(config, mesh, buckets, sharing), arenas, device.compute()),
       traffic(mesh, device, stage, buckets),
       pipeline(mesh.pp(), device, stage),
       optimizer(config.train, mesh, stage, traffic, arenas),
-      loss(arenas.optimizer.take(Dtype::f32, {1})) {
+      loss(arenas.temporaries.take(Dtype::f32, {1})) {
   const int64_t levels = stage.shape().holding.tree_levels;
-  if (levels > 0) loss_tree = arenas.optimizer.take(Dtype::f32, {levels, 1});
+  if (levels > 0) loss_tree = arenas.temporaries.take(Dtype::f32, {levels, 1});
   if (device.place() == Place::cuda) {
     const int64_t bytes = 4 * config.train.batch / mesh.replicas() * config.model.context * bytes_of(Dtype::i32);
     batch_.emplace(device, bytes, "a batch");
@@ -186,8 +186,8 @@ void run_action(Run& r, const Action& a, const Microbatch& batch, const LossSum&
   }
 }
 
-// Gradients and loss of a batch: the same launches in every step.
-void compute_gradients(Run& r, const Batch& batch) {
+// The same launches in every step: what differs are the batch and the numbers of the schedule, in memory.
+void compute_step(Run& r, const Batch& batch) {
   Stream& compute = r.device.compute();
   const int64_t rows = r.stage.shape().rows, microbatches = batch.tokens.dim(0) / rows;
   const LossSum loss{.total = r.loss, .scale = 1.0f / static_cast<float>(batch.valid)};
@@ -205,6 +205,7 @@ void compute_gradients(Run& r, const Batch& batch) {
   r.traffic.finish(microbatches);
   if (r.loss_tree && r.stage.has_last()) run(compute, Cast{.y = r.loss, .x = r.loss_tree.slice(0, 1)});
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // the last stage's: it is 0 elsewhere
+  r.optimizer.update(compute);
 }
 
 }  // namespace
@@ -212,12 +213,12 @@ void compute_gradients(Run& r, const Batch& batch) {
 void begin_step(Run& r, const Batch& of_host, int64_t step) {
   const Batch batch = r.on_device(of_host);
   Stream& compute = r.device.compute();
+  r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1);
   Graph* const graph = r.graph(batch.valid);
   if (graph == nullptr)
-    compute_gradients(r, batch);
+    compute_step(r, batch);
   else if (!graph->replay())
-    graph->record([&] { compute_gradients(r, batch); });
-  r.optimizer.update(compute, learning_rate(r.config.train, step), step + 1);
+    graph->record([&] { compute_step(r, batch); });
 
   Mailbox& results = r.results(step);
   const auto result = [&](int64_t i) {

@@ -176,9 +176,14 @@ ExitCode loop(Session& s, int64_t& step) {
 }
 
 void check_fit(const RunConfig& config, const Plan& plan, const Device& device, int ranks_on_node) {
-  if (device.place() == Place::cuda) return;  // a GPU that is too small refuses the memory itself
-  const int64_t needed = plan.sizes.total() * ranks_on_node;
+  const bool cuda = device.place() == Place::cuda;  // a GPU that is too small refuses the memory itself
+  const int64_t needed = (cuda ? plan.pinned : plan.sizes.total()) * ranks_on_node;
   if (needed <= device.cpu().memory_bytes) return;
+  if (cuda)
+    throw ConfigError(text("train.offload = optimizer needs ", human_bytes(static_cast<double>(needed)),
+                           " of the host's memory but the machine has ",
+                           human_bytes(static_cast<double>(device.cpu().memory_bytes)), ": set train.offload to none, or raise ",
+                           "parallel.zero (now ", config.parallel.zero, ") on more nodes"));
   throw ConfigError(text("this run needs ", human_bytes(static_cast<double>(needed)), " but the machine has ",
                          human_bytes(static_cast<double>(device.cpu().memory_bytes)), ": lower train.microbatch (now ",
                          config.microbatch_rows(plan.replicas), "), or see 'trireme plan'"));
@@ -215,7 +220,7 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
   }
   for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) tell(line);
   host.store();
-  run.optimizer.refresh(compute);
+  run.optimizer.refresh(compute, *step);
   return *step;
 }
 
@@ -227,7 +232,9 @@ void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const
                                 ? cuda_facts().device + ", " + dtype
                                 : device.cpu().name + ", " + std::to_string(device.threads()) + " threads, " + dtype +
                                       ", bf16 products: " + device.cpu().bf16_path();
-  const std::string memory = human_bytes(static_cast<double>(plan.sizes.total()));
+  const auto bytes = [](int64_t count) { return human_bytes(static_cast<double>(count)); };
+  const std::string memory =
+      bytes(plan.device_bytes()) + (plan.pinned > 0 ? ", " + bytes(plan.pinned) + " pinned on the host" : "");
   const std::string data =
       human_count(static_cast<double>(corpus.tokens())) + " tokens in " + std::to_string(corpus.samples()) + " samples";
   log.facts(

@@ -1,5 +1,7 @@
 #include "kernels/ops/adamw.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -14,31 +16,63 @@ namespace {
 
 const std::vector<int64_t> kSizes{1, 3, 17, 63, 100, 257, 8193, 40001};
 
-// What the optimizer holds for one tensor, and a step on it.
+// Floats that the op takes, as they are.
+constexpr reference::AdamWOptions kOptions{
+    .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .clip = 1, .step = 1};
+
+// What the optimizer holds for one tensor.
 struct State {
-  HostTensor weight, master, m, v, grad, squared_norm;
-  explicit State(int64_t n)
-      : weight(random_tensor(Dtype::bf16, {n}, 1)),
-        master(random_tensor(Dtype::f32, {n}, 2)),
+  HostTensor weight, master, m, v, grad;
+  explicit State(int64_t n, uint64_t key = 1)
+      : weight(random_tensor(Dtype::bf16, {n}, 4 * key)),
+        master(random_tensor(Dtype::f32, {n}, 4 * key + 1)),
         m(Dtype::f32, {n}),
         v(Dtype::f32, {n}),
-        grad(random_tensor(Dtype::f32, {n}, 3)),
-        squared_norm(Dtype::f32, {1}) {}
+        grad(random_tensor(Dtype::f32, {n}, 4 * key + 2)) {}
 
-  AdamW step(int64_t t, float clip = 1) const {
-    return {.weight = weight,
-            .master = master,
-            .m = m,
-            .v = v,
-            .grad = grad,
+  AdamWPart part(float decay = 0.1f) const {
+    return {.weight = weight, .master = master, .m = m, .v = v, .grad = grad, .decay = decay};
+  }
+  bool operator==(const State& other) const = default;
+};
+
+// Lists and the tables of them.
+struct Lists {
+  std::vector<AdamWPart> parts;
+  std::vector<Tensor> grads;
+  HostTensor table, norm_table, schedule{Dtype::f32, {AdamWSchedule::kSize}}, squared_norm{Dtype::f32, {1}};
+
+  Lists(Device& device, std::vector<AdamWPart> list)
+      : parts(std::move(list)),
+        table(Dtype::i32, {static_cast<int64_t>(parts.size()), AdamW::kRow}),
+        norm_table(Dtype::i32, {static_cast<int64_t>(parts.size()), SquaredNorm::kRow}) {
+    for (const AdamWPart& part : parts) grads.push_back(part.grad);
+    run(device.compute(), AdamWTable{.table = table, .parts = parts});
+    run(device.compute(), SquaredNormTable{.table = norm_table, .xs = grads});
+  }
+  void norm(Device& device) { run(device.compute(), SquaredNorm{.total = squared_norm, .xs = grads, .table = norm_table}); }
+  Rounding rounding = Rounding::nearest;
+  AdamW op(const reference::AdamWOptions& o = kOptions) const {
+    return {.parts = parts,
+            .table = table,
             .squared_norm = squared_norm,
-            .lr = 1e-2f,
-            .beta1 = 0.9f,
-            .beta2 = 0.95f,
-            .eps = 1e-8f,
-            .decay = 0.1f,
-            .clip = clip,
-            .step = t};
+            .schedule = schedule,
+            .beta1 = static_cast<float>(o.beta1),
+            .beta2 = static_cast<float>(o.beta2),
+            .eps = static_cast<float>(o.eps),
+            .clip = static_cast<float>(o.clip),
+            .rounding = rounding};
+  }
+  AdamWSchedule scheduled(const reference::AdamWOptions& o = kOptions) const {
+    return {.schedule = schedule,
+            .lr = static_cast<float>(o.lr),
+            .beta1 = static_cast<float>(o.beta1),
+            .beta2 = static_cast<float>(o.beta2),
+            .step = o.step};
+  }
+  void step(Device& device, const reference::AdamWOptions& o = kOptions) {
+    run(device.compute(), scheduled(o));
+    run(device.compute(), op(o));
   }
 };
 
@@ -46,18 +80,19 @@ struct State {
 
 TEST_CASE("ten steps of adamw match the double reference, with and without clipping") {
   Device device(tested_place());
-  const float clip = GENERATE(0.0f, 0.5f, 1e6f);
+  reference::AdamWOptions options = kOptions;
+  options.clip = GENERATE(0.0f, 0.5f, 1e6f);
   for (const int64_t n : kSizes) {
     State s(n);
+    Lists lists(device, {s.part()});
     reference::Moments wanted{s.master.values(), s.m.values(), s.v.values()};
-    for (int64_t t = 1; t <= 10; ++t) {
-      s.grad = random_tensor(Dtype::f32, {n}, static_cast<uint64_t>(100 + t), 0.3);
-      s.squared_norm = HostTensor(Dtype::f32, {1});
-      const Doubles grad = s.grad.values();
-      run(device.compute(), SquaredNorm{.total = s.squared_norm, .x = s.grad});
-      REQUIRE(s.squared_norm[0] == Approx(reference::squared_norm(grad)).epsilon(1e-6));
-      reference::adamw(wanted, grad, s.squared_norm[0], s.step(t, clip));
-      run(device.compute(), s.step(t, clip));
+    for (options.step = 1; options.step <= 10; ++options.step) {
+      const HostTensor grad = random_tensor(Dtype::f32, {n}, static_cast<uint64_t>(100 + options.step), 0.3);
+      for (int64_t i = 0; i < n; ++i) s.grad.set(i, grad[i]);
+      lists.norm(device);
+      REQUIRE(lists.squared_norm[0] == Approx(reference::squared_norm(grad.values())).epsilon(1e-6));
+      reference::adamw(wanted, grad.values(), lists.squared_norm[0], options);
+      lists.step(device, options);
       REQUIRE(s.grad.values() == Doubles(static_cast<size_t>(n)));
     }
     REQUIRE(close(s.m, wanted.m, 2e-6));
@@ -67,23 +102,162 @@ TEST_CASE("ten steps of adamw match the double reference, with and without clipp
   }
 }
 
+TEST_CASE("tensors updated together have the bits of each alone, and their norm is that of all") {
+  Device device(tested_place());
+  std::vector<State> together, alone;
+  for (const int64_t n : kSizes) together.emplace_back(n, static_cast<uint64_t>(n));
+  alone = together;
+  std::vector<AdamWPart> parts;
+  for (const State& s : together) parts.push_back(s.part(parts.size() % 2 == 0 ? 0.1f : 0.0f));
+  // Two halves of one, of which the second begins at no vector; its weight is the master.
+  parts.back() = {.weight = {},
+                  .master = together.back().master.tensor().slice(0, 8191),
+                  .m = together.back().m.tensor().slice(0, 8191),
+                  .v = together.back().v.tensor().slice(0, 8191),
+                  .grad = together.back().grad.tensor().slice(0, 8191),
+                  .decay = 0.1f};
+  AdamWPart second = parts.back();
+  for (Tensor AdamWPart::*field : {&AdamWPart::master, &AdamWPart::m, &AdamWPart::v, &AdamWPart::grad}) {
+    const State& s = together.back();
+    const Tensor all = field == &AdamWPart::master ? s.master
+                       : field == &AdamWPart::m    ? s.m
+                       : field == &AdamWPart::v    ? s.v
+                                                   : s.grad;
+    second.*field = all.slice(8191, all.size());
+  }
+  parts.push_back(second);
+  Lists lists(device, parts);
+  lists.norm(device);
+  double squares = 0;
+  for (const State& s : together) squares += reference::squared_norm(s.grad.values());
+  CHECK(lists.squared_norm[0] == Approx(squares).epsilon(1e-6));
+  lists.step(device);
+  for (size_t i = 0; i < alone.size(); ++i) {
+    const bool last = i + 1 == alone.size();
+    AdamWPart part = alone[i].part(i % 2 == 0 || last ? 0.1f : 0.0f);
+    if (last) part.weight = {};
+    Lists one(device, {part});
+    one.squared_norm = lists.squared_norm;
+    one.step(device);
+    CHECK(alone[i] == together[i]);
+  }
+}
+
 TEST_CASE("adamw without a weight leaves the same master, and any number of threads the same bits") {
   Device device(tested_place());
   for (const int64_t n : kSizes) {
     State with(n);
-    with.squared_norm.set(0, 7);
     State without = with, threaded = with;
-    AdamW bare = without.step(3);
+    AdamWPart bare = without.part();
     bare.weight = {};
+    const auto step = [&](const AdamWPart& part) {
+      Lists lists(device, {part});
+      lists.squared_norm.set(0, 7);
+      lists.step(device);
+    };
     {
       const Threads threads(1);
-      run(device.compute(), with.step(3));
+      step(with.part());
     }
-    run(device.compute(), bare);
+    step(bare);
     const Threads threads(3);
-    run(device.compute(), threaded.step(3));
+    step(threaded.part());
     REQUIRE((with.master == without.master && with.m == without.m && with.v == without.v));
-    REQUIRE((with.master == threaded.master && with.m == threaded.m && with.v == threaded.v && with.weight == threaded.weight));
+    REQUIRE(with == threaded);
+  }
+}
+
+TEST_CASE("a value is rounded stochastically to its neighbours in bf16, on average to itself") {
+  for (const float x : {1.0f + 0x1p-9f, -3.14159265f, 1e-40f, 0x1.fffffep9f, -0x1.00fffep-126f}) {
+    const double below = static_cast<float>(rounded_stochastically(x, 0)),
+                 above = static_cast<float>(rounded_stochastically(x, 0xffff));
+    CHECK(std::abs(below) <= std::abs(x));
+    CHECK(std::abs(x) < std::abs(above));
+    // Over each of the 16 random bits once: to the last bit.
+    double sum = 0;
+    for (uint32_t random = 0; random < 0x10000; ++random) {
+      const double rounded = static_cast<float>(rounded_stochastically(x, random));
+      REQUIRE((rounded == below || rounded == above));
+      sum += rounded;
+    }
+    CHECK(sum / 0x10000 == Approx(x).epsilon(1e-15));
+    // Over many steps of one element: within five standard deviations, of which one is at most half the distance / sqrt(steps).
+    constexpr int64_t kSteps = 40000;
+    double drawn = 0;
+    for (int64_t step = 1; step <= kSteps; ++step)
+      drawn += static_cast<float>(rounded_stochastically(x, RandomBits({.key = 7}, 11, step).next()));
+    CHECK(std::abs(drawn / kSteps - static_cast<double>(x)) <= 5 * 0.5 * std::abs(above - below) / std::sqrt(kSteps));
+  }
+}
+
+TEST_CASE("what bf16 holds is rounded to itself, infinity and NaN stay, and what is finite stays finite") {
+  const float inf = std::numeric_limits<float>::infinity(), largest = 0x1.fep127f;
+  for (const uint32_t random : {0u, 1u, 0x8000u, 0xffffu}) {
+    for (const float x : {0.0f, -0.0f, 1.5f, -0x1p-133f, largest, inf, -inf})
+      CHECK(rounded_stochastically(x, random).bits == Bf16(x).bits);
+    CHECK(static_cast<float>(rounded_stochastically(std::numeric_limits<float>::max(), random)) == largest);
+    for (const uint32_t nan : {0x7fc00000u, 0x7f800001u, 0xffffffffu})
+      CHECK(std::isnan(static_cast<float>(rounded_stochastically(std::bit_cast<float>(nan), random))));
+  }
+}
+
+TEST_CASE("random bits of an element do not depend on where its tensor is cut") {
+  constexpr int64_t kRows = 7, kCols = 13;
+  std::vector<uint32_t> all;
+  RandomBits whole({.key = 3, .cols = kCols, .stride = kCols}, 0, 5);
+  for (int64_t i = 0; i < kRows * kCols; ++i) all.push_back(whole.next());
+  for (const int64_t first_col : {0, 4, 9})
+    for (int64_t first = 0; first < kRows * 4; ++first) {
+      RandomBits part({.key = 3, .first = first - first % 3, .origin = first_col, .cols = 4, .stride = kCols}, first % 3, 5);
+      for (int64_t i = first; i < kRows * 4; ++i)
+        REQUIRE(part.next() == all[static_cast<size_t>(i / 4 * kCols + first_col + i % 4)]);
+    }
+  std::sort(all.begin(), all.end());
+  CHECK(std::adjacent_find(all.begin(), all.end()) == all.end());  // no two of these 91 are alike by chance
+}
+
+TEST_CASE("stochastically rounded weights follow from masters and step alone, whatever the threads and the cut") {
+  Device device(tested_place());
+  reference::AdamWOptions options = kOptions;
+  options.step = (int64_t{3} << AdamWSchedule::kStepBits) + 5;
+  for (const int64_t n : kSizes) {
+    State s(n);
+    const WholeTensor whole{.key = 9, .first = 2, .origin = 40, .cols = 31, .stride = 50};
+    const int64_t cut = n / 3;
+    std::vector<AdamWPart> parts;
+    for (const auto& [begin, end] : {std::pair(int64_t{0}, cut), std::pair(cut, n)}) {
+      const AdamWPart all = s.part();
+      parts.push_back({.weight = all.weight.slice(begin, end),
+                       .master = all.master.slice(begin, end),
+                       .m = all.m.slice(begin, end),
+                       .v = all.v.slice(begin, end),
+                       .grad = all.grad.slice(begin, end),
+                       .decay = 0,
+                       .whole = whole});
+    }
+    parts[1].whole.first += cut;
+    Lists lists(device, parts);
+    lists.rounding = Rounding::stochastic;
+    const auto expected = [&](int64_t step) {
+      Doubles weight;
+      RandomBits bits(whole, 0, step);
+      for (int64_t i = 0; i < n; ++i)
+        weight.push_back(static_cast<float>(rounded_stochastically(static_cast<float>(s.master[i]), bits.next())));
+      return weight;
+    };
+    const Threads threads(n % 2 == 0 ? 1 : 3);
+    const Doubles before = s.master.values();
+    lists.norm(device);
+    lists.step(device, options);
+    CHECK(s.weight.values() == expected(options.step));
+    CHECK(s.master.values() != before);
+    // Where the norm is not finite, the next step's draws of the same masters.
+    lists.squared_norm.set(0, std::numeric_limits<double>::quiet_NaN());
+    options.step += 1;
+    lists.step(device, options);
+    CHECK(s.weight.values() == expected(options.step));
+    run(device.compute(), RoundWeights{.parts = lists.parts, .table = lists.table, .step = 3});
+    CHECK(s.weight.values() == expected(3));
   }
 }
 
@@ -91,11 +265,12 @@ TEST_CASE("a gradient norm that is not finite changes nothing but the gradient, 
   Device device(tested_place());
   for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     State s(100);
+    Lists lists(device, {s.part()});
     s.grad.set(17, bad);
-    run(device.compute(), SquaredNorm{.total = s.squared_norm, .x = s.grad});
-    CHECK_FALSE(std::isfinite(s.squared_norm[0]));
+    lists.norm(device);
+    CHECK_FALSE(std::isfinite(lists.squared_norm[0]));
     const State before = s;
-    run(device.compute(), s.step(1));
+    lists.step(device);
     CHECK((s.master == before.master && s.m == before.m && s.v == before.v && s.weight == before.weight));
     CHECK(s.grad.values() == Doubles(100));
   }
@@ -104,22 +279,24 @@ TEST_CASE("a gradient norm that is not finite changes nothing but the gradient, 
 TEST_CASE("a gradient of zero only decays the weight") {
   Device device(tested_place());
   State s(5);
-  s.grad = HostTensor(Dtype::f32, {5});
+  for (int64_t i = 0; i < 5; ++i) s.grad.set(i, 0);
   const Doubles before = s.master.values();
-  run(device.compute(), s.step(1));
+  Lists(device, {s.part()}).step(device);
   for (int64_t i = 0; i < 5; ++i) CHECK(s.master[i] == Approx(before[static_cast<size_t>(i)] * (1 - 1e-3)).epsilon(1e-6));
 }
 
-TEST_CASE("the squared norm adds to its total, to the last bit the same with any number of threads") {
+TEST_CASE("the squared norm is to the last bit the same with any number of threads") {
   Device device(tested_place());
   for (const int64_t n : kSizes) {
-    const HostTensor x = random_tensor(Dtype::f32, {n}, 4);
-    std::vector<HostTensor> totals(3, HostTensor(Dtype::f32, {1}, {2.0}));
+    const State s(n);
+    std::vector<HostTensor> totals;
     for (const int count : {1, 2, 3}) {
       const Threads threads(count);
-      run(device.compute(), SquaredNorm{.total = totals[static_cast<size_t>(count - 1)], .x = x});
+      Lists lists(device, {s.part(), s.part()});
+      lists.norm(device);
+      totals.push_back(lists.squared_norm);
     }
-    CHECK(totals[0][0] == Approx(2 + reference::squared_norm(x.values())).epsilon(1e-7));
+    CHECK(totals[0][0] == Approx(2 * reference::squared_norm(s.grad.values())).epsilon(1e-7));
     CHECK((totals[0] == totals[1] && totals[0] == totals[2]));
   }
 }
@@ -127,25 +304,41 @@ TEST_CASE("the squared norm adds to its total, to the last bit the same with any
 TEST_CASE("adamw refuses shapes that do not fit, and a step that is not counted from one") {
   Device device(tested_place());
   State s(6);
-  CHECK_THROWS_WITH(run(device.compute(), s.step(0)), ContainsSubstring("step 0"));
-  AdamW op = s.step(1);
+  Lists lists(device, {s.part()});
+  AdamWSchedule early = lists.scheduled();
+  early.step = 0;
+  CHECK_THROWS_WITH(run(device.compute(), early), ContainsSubstring("step 0"));
   HostTensor short_one(Dtype::f32, {5});
-  for (Tensor AdamW::*field : {&AdamW::master, &AdamW::m, &AdamW::v, &AdamW::grad, &AdamW::weight}) {
-    AdamW bad = op;
-    bad.*field = short_one;
-    CHECK_THROWS_AS(run(device.compute(), bad), Error);
+  for (Tensor AdamWPart::*field : {&AdamWPart::master, &AdamWPart::m, &AdamWPart::v, &AdamWPart::grad, &AdamWPart::weight}) {
+    std::vector<AdamWPart> bad{s.part()};
+    bad[0].*field = short_one;
+    AdamW op = lists.op();
+    op.parts = bad;
+    CHECK_THROWS_AS(run(device.compute(), op), Error);
   }
-  CHECK_THROWS_AS(run(device.compute(), SquaredNorm{.total = s.squared_norm, .x = s.weight}), Error);
-  CHECK_THROWS_AS(run(device.compute(), SquaredNorm{.total = s.grad, .x = s.grad}), Error);
+  AdamW op = lists.op();
+  op.table = lists.norm_table;
+  CHECK_THROWS_AS(run(device.compute(), op), Error);
+  const std::vector<Tensor> narrow{s.weight};
+  CHECK_THROWS_AS(run(device.compute(), SquaredNorm{.total = lists.squared_norm, .xs = narrow, .table = lists.norm_table}), Error);
+  CHECK_THROWS_AS(run(device.compute(), SquaredNorm{.total = s.grad, .xs = lists.grads, .table = lists.norm_table}), Error);
 }
 
 TEST_CASE("adamw on place none counts 34 bytes an element and touches nothing") {
   Device none(Place::none);
   const Tensor f = imagined(Dtype::f32, {100}), one = imagined(Dtype::f32, {1});
-  AdamW op = State(100).step(1);
-  op.weight = imagined(Dtype::bf16, {100}), op.master = op.m = op.v = op.grad = f, op.squared_norm = one;
-  run(none.compute(), op);
-  run(none.compute(), SquaredNorm{.total = one, .x = f});
-  CHECK(none.tally().at("adamw").bytes == 3400 + 4);
-  CHECK(none.tally().at("squared_norm").bytes == 400 + 8);
+  const std::vector<AdamWPart> parts(2,
+                                     {.weight = imagined(Dtype::bf16, {100}), .master = f, .m = f, .v = f, .grad = f, .decay = 0});
+  const std::vector<Tensor> xs(2, f);
+  run(none.compute(), AdamW{.parts = parts,
+                            .squared_norm = one,
+                            .schedule = imagined(Dtype::f32, {AdamWSchedule::kSize}),
+                            .beta1 = 0,
+                            .beta2 = 0,
+                            .eps = 0,
+                            .clip = 0});
+  run(none.compute(), SquaredNorm{.total = one, .xs = xs});
+  CHECK(none.tally().at("adamw").calls == 1);
+  CHECK(none.tally().at("adamw").bytes == 2 * 3400 + 4 + 4 * AdamWSchedule::kSize);
+  CHECK(none.tally().at("squared_norm").bytes == 2 * 400 + 4);
 }

@@ -4,7 +4,7 @@
 
 namespace trireme::reference {
 
-void adamw(Moments& state, const Doubles& grad, double squared_norm, const AdamW& o) {
+void adamw(Moments& state, const Doubles& grad, double squared_norm, const AdamWOptions& o) {
   if (!std::isfinite(squared_norm)) return;
   const double b1 = o.beta1, b2 = o.beta2, t = static_cast<double>(o.step), norm = std::sqrt(squared_norm);
   for (size_t i = 0; i < grad.size(); ++i) {

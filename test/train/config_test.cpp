@@ -218,6 +218,16 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        {},
        "x.yaml: model.head_size = 5 (not set): must be even, since RoPE turns pairs; by default it is model.width / model.heads"},
       {"model:\n  family: gpt2\n  qk_norm: true\n", {}, "x.yaml:3: model.qk_norm = true: belongs to model.family = llama"},
+      {"kernels:\n  dtype: f32\ntrain:\n  rounding: stochastic\n",
+       {},
+       "x.yaml:4: train.rounding = stochastic: must be nearest with kernels.dtype = f32, whose weights are the masters; or set "
+       "kernels.dtype = bf16"},
+      {"train:\n  offload: optimizer\n",
+       {},
+       "x.yaml:2: train.offload = optimizer: must be none with kernels.device = auto, whose memory is the host's; or set "
+       "kernels.device = cuda"},
+      {"train:\n  offload: all\n", {}, "x.yaml:2: train.offload = all: must be none or optimizer"},
+      {"train:\n  rounding: up\n", {}, "x.yaml:2: train.rounding = up: must be nearest or stochastic"},
       {"train:\n  steps: 50\n", {}, "x.yaml: train.warmup = 100 (not set): must not exceed train.steps = 50"},
       {"train:\n  batch: 12\n  microbatch: 5\n", {}, "x.yaml:3: train.microbatch = 5: must divide train.batch / parallel.dp = 12"},
       {"train:\n  batch: 4\n  microbatch: 8\n", {}, "x.yaml:3: train.microbatch = 8: must divide train.batch / parallel.dp = 4"},

@@ -50,18 +50,30 @@ TEST_CASE("a run on the emulated GPU has the losses of the CPU", "[unsanitized]"
 TEST_CASE("a run on the emulated GPU that is killed continues to the same bits", "[unsanitized]") {
   if (!emulated()) return;
   const Workplace place;
-  const std::vector<std::string> often{"checkpoint.every=2", "kernels.dtype=bf16"};
-  CHECK(Process(place.scratch.path(), on_gpu("whole", often), 1, kProgram).wait().code == 0);
-  Process killed(place.scratch.path(), on_gpu("killed", often), 1, kProgram);
-  while (killed.running() && place.lines("killed") < 9) usleep(2000);
-  killed.signal(SIGKILL);
-  CHECK(killed.wait().code == 128 + SIGKILL);
-  const Ended again = Process(place.scratch.path(), on_gpu("killed", often), 1, kProgram).wait();
-  INFO(again.out << again.err);
-  CHECK(again.code == 0);
-  CHECK(again.out.find("resumed after step") != std::string::npos);
-  CHECK(place.metrics("killed") == place.metrics("whole"));
-  CHECK(place.differ("whole", "killed") == 0);
+  for (const std::string rounding : {"nearest", "stochastic"}) {
+    const std::vector<std::string> often{"checkpoint.every=2", "kernels.dtype=bf16", "train.rounding=" + rounding};
+    const auto kill_and_go_on = [&](const std::string& name, std::vector<std::string> settings) {
+      settings.insert(settings.end(), often.begin(), often.end());
+      Process killed(place.scratch.path(), on_gpu(name, settings), 1, kProgram);
+      while (killed.running() && place.lines(name) < 9) usleep(2000);
+      killed.signal(SIGKILL);
+      CHECK(killed.wait().code == 128 + SIGKILL);
+      const Ended again = Process(place.scratch.path(), on_gpu(name, settings), 1, kProgram).wait();
+      INFO(again.out << again.err);
+      CHECK(again.code == 0);
+      CHECK(again.out.find("resumed after step") != std::string::npos);
+      CHECK(place.metrics(name) == place.metrics("whole-" + rounding));
+      CHECK(place.differ("whole-" + rounding, name) == 0);
+      return again.out;
+    };
+    CHECK(Process(place.scratch.path(), on_gpu("whole-" + rounding, often), 1, kProgram).wait().code == 0);
+    const std::string here = kill_and_go_on("killed-" + rounding, {});
+    CHECK(here.find("pinned on the host") == std::string::npos);
+    // With the optimizer's state in memory of the host: no other bits.
+    const std::string there = kill_and_go_on("offloaded-" + rounding, {"train.offload=optimizer"});
+    CHECK(there.find("pinned on the host") != std::string::npos);
+  }
+  CHECK(place.metrics("whole-stochastic") != place.metrics("whole-nearest"));
 }
 
 // In short runs: the emulation takes a second for a step of four ranks.

@@ -119,25 +119,30 @@ TEST_CASE("a run continues on another number of replicas, sharded or not") {
 
 TEST_CASE("with invariant numerics a run goes from mesh to mesh to the bits of one rank") {
   const Workplace place;
-  const auto settings = [](const std::string& name, const std::string& steps, std::vector<std::string> mesh) {
-    mesh.insert(mesh.end(), {"train.name=" + name, "train.steps=" + steps, "train.microbatch=1", "train.schedule=constant",
-                             "model.layers=4", "model.heads=4", "parallel.numerics=invariant", "parallel.max_tp=4"});
-    return mesh;
-  };
-  succeed(place.train(settings("whole", "20", {})));
-  succeed(place.train(settings("moved", "5", {"parallel.pp=2", "parallel.tp=2"}), 4));
-  succeed(place.train(settings("moved", "10", {"parallel.pp=4", "parallel.schedule=zero_bubble", "parallel.zero=2"}), 4));
-  succeed(place.train(settings("moved", "15", {"parallel.pp=2", "parallel.schedule=interleaved", "parallel.zero=3"}), 4));
-  succeed(place.train(settings("moved", "20", {"parallel.tp=4", "parallel.sequence=false"}), 4));
-  // Steps, losses and gradient norms; a run that ends evaluates once more.
-  const auto steps = [&](const std::string& name) {
-    std::vector<nlohmann::json> lines;
-    for (const auto& line : place.metrics(name))
-      if (line.contains("loss") || line.at("step") == 10 || line.at("step") == 20) lines.push_back(line);
-    return lines;
-  };
-  CHECK(steps("moved") == steps("whole"));
-  CHECK(place.differ("moved", "whole") == 0);
+  for (const auto& [dtype, rounding] : {std::pair("f32", "nearest"), std::pair("bf16", "stochastic")}) {
+    const auto settings = [&](const std::string& name, const std::string& steps, std::vector<std::string> mesh) {
+      mesh.insert(mesh.end(),
+                  {"train.name=" + name + "-" + dtype, "train.steps=" + steps, "train.microbatch=1", "train.schedule=constant",
+                   "model.layers=4", "model.heads=4", "parallel.numerics=invariant", "parallel.max_tp=4",
+                   "kernels.dtype=" + std::string(dtype), "train.rounding=" + std::string(rounding)});
+      return mesh;
+    };
+    succeed(place.train(settings("whole", "20", {})));
+    succeed(place.train(settings("moved", "5", {"parallel.pp=2", "parallel.tp=2"}), 4));
+    succeed(place.train(settings("moved", "10", {"parallel.pp=4", "parallel.schedule=zero_bubble", "parallel.zero=2"}), 4));
+    succeed(place.train(settings("moved", "15", {"parallel.pp=2", "parallel.schedule=interleaved", "parallel.zero=3"}), 4));
+    succeed(place.train(settings("moved", "20", {"parallel.tp=4", "parallel.sequence=false"}), 4));
+    // Steps, losses and gradient norms; a run that ends evaluates once more.
+    const auto steps = [&, dtype = std::string(dtype)](const std::string& name) {
+      std::vector<nlohmann::json> lines;
+      for (const auto& line : place.metrics(name + "-" + dtype))
+        if (line.contains("loss") || line.at("step") == 10 || line.at("step") == 20) lines.push_back(line);
+      return lines;
+    };
+    INFO(dtype);
+    CHECK(steps("moved") == steps("whole"));
+    CHECK(place.differ("moved-" + std::string(dtype), "whole-" + std::string(dtype)) == 0);
+  }
 }
 
 TEST_CASE("pipelines and tensor parallelism evaluate and save what one rank does") {

@@ -132,6 +132,25 @@ TEST_CASE("weights, gradients and optimizer state of a plan follow from its para
   CHECK(static_cast<double>(plan.sizes.optimizer) == Approx(12 * n).epsilon(1e-4));
 }
 
+TEST_CASE("a plan counts what is offloaded to pinned memory of the host apart") {
+  RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml", {"kernels.device=cuda"}, Purpose::plan);
+  const Plan here = make_plan(config, Mesh());
+  config.train.offload = Offload::optimizer;
+  const Plan there = make_plan(config, Mesh());
+  CHECK(there.sizes.total() == here.sizes.total());
+  CHECK(static_cast<double>(there.pinned) == Approx(12 * static_cast<double>(here.parameters)).epsilon(1e-4));
+  CHECK(there.device_bytes() == here.device_bytes() - there.pinned);
+  CHECK(most_bytes({there}) == there.device_bytes());
+  CHECK_THAT(plan_table(config, {there}), ContainsSubstring("total of the GPU") && ContainsSubstring("total pinned on the host") &&
+                                              ContainsSubstring(std::string(text(there.pinned, " bytes"))));
+  CHECK_THAT(plan_json(config, {there}), ContainsSubstring(std::string(text("\"pinned_host\": ", there.pinned))));
+}
+
+TEST_CASE("a plan updates all tensors at once") {
+  const Plan plan = plan_of("gpt2-124m");
+  for (const char* op : {"adamw_schedule", "squared_norm", "adamw"}) CHECK(plan.step.at(op).calls == 1);
+}
+
 TEST_CASE("learning rates follow their schedules") {
   TrainConfig config;
   config.lr = 1, config.min_lr = 0.1, config.steps = 100, config.warmup = 10, config.cooldown = 0.2;

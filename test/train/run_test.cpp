@@ -23,16 +23,25 @@ TEST_CASE("a small model learns a Markov source to within 2 % of its entropy") {
 
 TEST_CASE("ten steps, save, resume in a new process, ten steps equal twenty steps to the bit") {
   const Workplace place;
-  for (const std::string dtype : {"kernels.dtype=f32", "kernels.dtype=bf16"}) {
-    const std::string suffix = dtype.substr(14), whole = "whole-" + suffix, parts = "parts-" + suffix;
-    succeed(place.train({dtype, "train.schedule=constant", "train.name=" + whole}));
-    succeed(place.train({dtype, "train.schedule=constant", "train.name=" + parts, "train.steps=10"}));
+  for (const auto& [dtype, rounding] :
+       {std::pair("f32", "nearest"), std::pair("bf16", "nearest"), std::pair("bf16", "stochastic")}) {
+    const std::string suffix = std::string(dtype) + "-" + rounding, whole = "whole-" + suffix, parts = "parts-" + suffix;
+    const std::vector<std::string> settings{"kernels.dtype=" + std::string(dtype), "train.rounding=" + std::string(rounding),
+                                            "train.schedule=constant"};
+    const auto train = [&](const std::string& name, const std::string& steps) {
+      std::vector<std::string> all = settings;
+      all.insert(all.end(), {"train.name=" + name, "train.steps=" + steps});
+      succeed(place.train(all));
+    };
+    train(whole, "20");
+    train(parts, "10");
     CHECK(place.metrics(parts).size() == 11);  // ten steps and an evaluation
     CHECK(place.differ(whole, parts) != 0);
-    succeed(place.train({dtype, "train.schedule=constant", "train.name=" + parts}));
+    train(parts, "20");
     CHECK(place.metrics(parts) == place.metrics(whole));
     CHECK(place.differ(whole, parts) == 0);
   }
+  CHECK(place.metrics("whole-bf16-stochastic") != place.metrics("whole-bf16-nearest"));
 }
 
 TEST_CASE("a run that is asked to stop saves, exits with 75 and continues to the same bits") {

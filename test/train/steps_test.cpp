@@ -70,7 +70,7 @@ void set_weights(Run& run, const Golden& golden) {
     Tensor from(const_cast<float*>(values.data()), Dtype::f32, Place::cpu, {static_cast<int64_t>(values.size())});
     copy(run.device.compute(), shard.local, from.slice(0, shard.local.size()));
   }
-  run.optimizer.refresh(run.device.compute());
+  run.optimizer.refresh(run.device.compute(), 0);
   run.device.compute().finish();
 }
 
@@ -260,6 +260,73 @@ TEST_CASE("what backward computes again has the same bits, in less memory that t
     CHECK(plans[1].step.at("matmul").calls == plans[0].step.at("matmul").calls);
     CHECK(plans[2].step.at("matmul").calls == plans[0].step.at("matmul").calls + 2 * config.model.layers * 3);
   }
+}
+
+TEST_CASE("weights restored from their masters are those of the last step, however they are rounded") {
+  for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+    RunConfig config = small(StepDtype::bf16);
+    config.model.family = Family::gpt2;
+    config.train.rounding = rounding;
+    Device device(tested_place(), read_cpu_facts());
+    Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
+    run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+    const auto weights = [&] {
+      std::vector<std::vector<uint16_t>> all;
+      for (const Parameter& p : run.stage.parameters()) {
+        std::vector<uint16_t>& bits = all.emplace_back(static_cast<size_t>(p.weight.size()));
+        copy(device.compute(), Tensor(bits.data(), Dtype::bf16, Place::cpu, {p.weight.size()}), p.weight);
+        device.compute().finish();
+      }
+      return all;
+    };
+    const auto fresh = weights();
+    run.optimizer.refresh(device.compute(), 1);
+    CHECK((weights() == fresh) == (rounding == Rounding::nearest));
+    RandomBatch random(config, 1);
+    for (int64_t step = 0; step < 2; ++step) {
+      train_step(run, random.batch(), step);
+      if (step == 1) {  // no update, and yet the step counts
+        trireme::run(device.compute(), Fill{.x = run.stage.parameters()[3].gradient, .value = NAN});
+        train_step(run, random.batch(), ++step);
+      }
+      const auto after = weights();
+      run.optimizer.refresh(device.compute(), 0);
+      run.optimizer.refresh(device.compute(), step + 1);
+      CHECK(weights() == after);
+    }
+  }
+}
+
+TEST_CASE("optimizer state in pinned memory of the host has the bits of state on the GPU, in the bytes that the plan says") {
+  RunConfig config = small(StepDtype::bf16);
+  config.train.microbatch = 3;
+  if (tested_place() == Place::cpu) {
+    Device device(Place::cpu);
+    CHECK_THROWS_WITH(Buffer(device, 64, "a test", Memory::pinned), ContainsSubstring("pinned memory on place cpu for a test"));
+    return;
+  }
+  std::vector<std::vector<std::vector<float>>> states;
+  std::vector<Plan> plans;
+  for (const Offload offload : {Offload::none, Offload::optimizer}) {
+    config.train.offload = offload;
+    plans.push_back(make_plan(config, kOneRank));
+    const Plan& plan = plans.back();
+    Device device(tested_place(), read_cpu_facts());
+    Run run(config, kOneRank, device, plan.sizes);
+    run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+    for (int64_t step = 0; step < 2; ++step) {
+      RandomBatch random(config, static_cast<uint64_t>(step) * 2);
+      train_step(run, random.batch(), step);
+    }
+    states.push_back(state_of(run));
+    CHECK(run.arenas.peaks().optimizer == plan.sizes.optimizer);
+    CHECK(run.arenas.peaks().temporaries == plan.sizes.temporaries);
+    CHECK(device.ledger().bytes() - device.workspace_bytes() == plan.sizes.total() + 4 * 6 * 40 * 4);  // the batch's copy
+  }
+  CHECK(states[1] == states[0]);
+  CHECK(plans[0].pinned == 0);
+  CHECK(plans[1].pinned == plans[0].sizes.optimizer);
+  CHECK(plans[1].device_bytes() == plans[0].device_bytes() - plans[0].sizes.optimizer);
 }
 
 TEST_CASE("nothing is allocated after the first step", "[cpu]") {
