@@ -35,12 +35,15 @@ struct KernelsConfig {
   LogitsDtype logits = LogitsDtype::automatic;
   int64_t threads = 0;
   bool graph = true;
+  bool autotune = true;
 
   void visit(auto& keys) {
     keys("device", device, "where the step runs; auto takes the CPU, cuda a GPU for each rank");
     keys("dtype", dtype, "weights and activations of the step; masters, moments, gradients and sums are always f32");
     keys("logits", logits, "the classifier's logits in a loss; auto takes dtype on a GPU, f32 on the CPU; sums are always f32");
     keys("threads", threads, "CPU threads of a rank; 0 takes the node's cores divided by its ranks", between(0, 4096));
+    keys("autotune", autotune,
+         "on a GPU: which algorithm does which product is tried before the first step and kept in RUN/kernels.json");
     keys("graph", graph, "on a GPU: a step is recorded once and handed over as one CUDA graph, unless parallel.zero > 0");
   }
 
@@ -54,6 +57,9 @@ struct KernelsConfig {
     if (logits != LogitsDtype::automatic) return logits == LogitsDtype::bf16 ? Dtype::bf16 : Dtype::f32;
     return device == DeviceChoice::cuda ? dtype_of(dtype) : Dtype::f32;
   }
+
+  // Whether products take along what they can: see ops/matmul.h.
+  bool fused_products() const { return device == DeviceChoice::cuda && dtype == StepDtype::bf16; }
 };
 
 }  // namespace trireme

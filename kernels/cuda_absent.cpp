@@ -32,6 +32,7 @@ CUstream_st* stream_of(CudaLane&) { refuse(); }
 uint64_t record_moment(CudaLane&) { refuse(); }
 void wait_for_moment(CudaLane&, CudaLane&, uint64_t) { refuse(); }
 void finish_lane(CudaLane&) { refuse(); }
+void guard_waits(CudaLane&, WaitGuard) { refuse(); }
 void begin_range(const char*) {}
 void end_range() {}
 void begin_timer(CudaLane&) { refuse(); }
@@ -52,6 +53,9 @@ void launch_graph(CudaGraph&, std::span<CudaLane* const>) { refuse(); }
 bool still_fits(const CudaGraph&, std::span<CudaLane* const>) { refuse(); }
 void close_graph(CudaGraph*) noexcept {}
 void copy_bytes(CudaLane&, void*, const void*, int64_t) { refuse(); }
+std::vector<std::string> product_algorithms(const Matmul&, int) { refuse(); }
+bool prefer_algorithm(const Matmul&, const std::string&) { refuse(); }
+std::string product_library() { refuse(); }
 
 void launch(const Cuda&, const SquaredNorm&) { refuse(); }
 void launch(const Cuda&, const SquaredNormTable&) { refuse(); }

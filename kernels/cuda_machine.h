@@ -33,6 +33,13 @@ void wait_for_moment(CudaLane& lane, CudaLane& other, uint64_t moment);
 // The host waits until all that the lane was handed is done.
 void finish_lane(CudaLane& lane);
 
+// Asked by a host that waits for a lane, several times a second, with the seconds that it has waited: throws where it is in vain.
+struct WaitGuard {
+  void (*ask)(const void* about, double seconds) = nullptr;
+  const void* about = nullptr;
+};
+void guard_waits(CudaLane& lane, WaitGuard guard);
+
 // For NVIDIA's profilers: what is handed over between the two goes by this name. They nest.
 void begin_range(const char* name);
 void end_range();

@@ -112,6 +112,11 @@ std::vector<CudaLane*> Device::cuda_lanes() const {
   return lanes;
 }
 
+void Device::guard_waits(WaitGuard guard) {
+  if (place_ != Place::cuda) return;
+  for (CudaLane* const lane : cuda_lanes()) trireme::guard_waits(*lane, guard);
+}
+
 int Device::threads() const { return omp_get_max_threads(); }
 
 Tally& Device::tally() {

@@ -78,6 +78,7 @@ class Device {
   Stream& pipe(size_t number) { return side_lane(1 + number); }
   Ledger& ledger() { return ledger_; }
   std::vector<CudaLane*> cuda_lanes() const;  // of Place::cuda: compute's, then the others'
+  void guard_waits(WaitGuard guard);          // on Place::cuda: of all lanes
   int64_t workspace_bytes() const;            // scratch memory of the compute and the communication lane
   // What ran on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally();

@@ -5,10 +5,6 @@
 #include <chrono>
 #include <cstring>
 
-#include "kernels/memory.h"
-#include "kernels/ops/fill.h"
-#include "kernels/ops/matmul.h"
-
 namespace trireme {
 
 namespace {
@@ -33,46 +29,6 @@ void on_parts(int64_t bytes, const F& f) {
 
 // On a GPU work is handed over ahead of its execution: so many at once hide what that takes.
 constexpr int kAhead = 20;
-
-// Of random numbers: those of one value cost a processor less power, and so less time, than any that a model has.
-void fill_random(Stream& stream, Arena& arena, const Tensor& t) {
-  const Frame frame(arena);
-  const int64_t n = std::min<int64_t>(t.size(), 1 << 16);
-  const Tensor wide = arena.take(Dtype::f32, {n}), all = t.view({t.size()});
-  run(stream, FillNormal{.x = wide, .stddev = 0.5f, .key = 7});
-  for (int64_t at = 0; at < t.size(); at += n) {
-    const int64_t length = std::min(n, t.size() - at);
-    run(stream, Cast{.y = all.slice(at, at + length), .x = wide.slice(0, length)});
-  }
-}
-
-double best_time(Device& device, Dtype dtype, const ProductShape& s, double least_seconds) {
-  const Dtype out = s.accumulate ? Dtype::f32 : dtype;
-  Arena arena(device, (s.m * s.k + s.k * s.n) * bytes_of(dtype) + s.m * s.n * bytes_of(out) + 4 * (1 << 16) + 4 * Arena::kAlign,
-              "product rate");
-  Stream& stream = device.compute();
-  const Tensor a = s.transpose_a ? arena.take(dtype, {s.k, s.m}) : arena.take(dtype, {s.m, s.k});
-  const Tensor b = s.transpose_b ? arena.take(dtype, {s.n, s.k}) : arena.take(dtype, {s.k, s.n});
-  const Matmul product{.c = arena.take(out, {s.m, s.n}),
-                       .a = a,
-                       .b = b,
-                       .transpose_a = s.transpose_a,
-                       .transpose_b = s.transpose_b,
-                       .accumulate = s.accumulate};
-  for (const Tensor& t : {a, b}) fill_random(stream, arena, t);
-  run(stream, product);
-  stream.finish();
-  double best = std::numeric_limits<double>::infinity(), total = 0;
-  for (int runs = 0; runs < 3 || total < least_seconds; ++runs) {
-    const int ahead = stream.place() == Place::cuda ? kAhead : 1;
-    const double time = seconds([&] {
-      for (int i = 0; i < ahead; ++i) run(stream, product);
-      stream.finish();
-    });
-    best = std::min(best, time / ahead), total += time;
-  }
-  return best;
-}
 
 }  // namespace
 
@@ -104,8 +60,8 @@ double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>
   double flops = 0, time = 0;
   for (const ProductShape& s : shapes) {
     const double count = static_cast<double>(s.count);
-    flops += count * 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-    time += count * best_time(device, dtype, s, least_seconds);
+    flops += count * s.flops();
+    time += count * ProductTrial(device, dtype, s).seconds(least_seconds);
   }
   return time > 0 ? flops / time * 1e-9 : 0;
 }

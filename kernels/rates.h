@@ -6,19 +6,12 @@
 
 #include <vector>
 
-#include "kernels/device.h"
+#include "kernels/product_trial.h"
 
 namespace trireme {
 
 // GB/s of a large copy: `bytes` read and `bytes` written, both counted. The best of ten.
 double copy_bandwidth(Device& device, int64_t bytes = int64_t{1} << 28);
-
-// One product of the model, as the op Matmul has it. `count` is how often a step does it.
-struct ProductShape {
-  int64_t m, n, k;
-  bool transpose_a = false, transpose_b = false, accumulate = false;
-  int64_t count = 1;
-};
 
 // GFLOP/s of run(Matmul) alone over all shapes together: the sum of count * 2 m n k over the sum of count * best time. Each shape
 // is run until three runs and `least_seconds` have passed. Operands are of `dtype`, with accumulate the result is f32.

@@ -12,8 +12,9 @@ void linear_forward(Pass& pass, Tensor w, Tensor bias, Tensor x, Tensor y) {
 void linear_backward_input(Pass& pass, Tensor w, Tensor dy, Tensor dx) { run(pass.stream, Matmul{.c = dx, .a = dy, .b = w}); }
 
 void linear_backward_weight(Pass& pass, Tensor dw, Tensor dbias, Tensor x, Tensor dy) {
-  if (dbias) run(pass.stream, BiasBackward{.dbias = dbias, .dy = dy});
-  run(pass.stream, Matmul{.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true});
+  const bool along = pass.fused_products;
+  if (dbias && !along) run(pass.stream, BiasBackward{.dbias = dbias, .dy = dy});
+  run(pass.stream, Matmul{.c = dw, .a = dy, .b = x, .sums = along ? dbias : Tensor{}, .transpose_a = true, .accumulate = true});
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #include "model/mlp.h"
 
 #include "kernels/ops/gelu.h"
+#include "kernels/ops/matmul.h"
 #include "kernels/ops/swiglu.h"
 #include "model/linear.h"
 
@@ -40,6 +41,13 @@ void mlp_activate(Pass& pass, const MlpSaved& saved) {
 }
 
 void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x) {
+  if (pass.fused_gelu && pass.config.family == Family::gpt2)
+    return run(pass.stream, Matmul{.c = saved.active,
+                                   .a = x,
+                                   .b = weights.up,
+                                   .bias = weights.up_bias,
+                                   .pre_activation = saved.hidden,
+                                   .transpose_b = true});
   linear_forward(pass, weights.up, weights.up_bias, x, saved.hidden);
   mlp_activate(pass, saved);
 }
@@ -52,15 +60,18 @@ void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, T
 }
 
 void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, Tensor dx) {
-  const Frame frame(pass.temporaries);
-  // 3.
-  Tensor dactive = pass.temporary(pass.config.ffn);
-  linear_backward_input(pass, weights.down, dy, dactive);
-  // 2.
-  if (pass.config.family == Family::gpt2)
-    run(pass.stream, GeluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
-  else
-    run(pass.stream, SwiGluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
+  // 3. and 2.
+  if (pass.fused_products && pass.config.family == Family::gpt2) {
+    run(pass.stream, Matmul{.c = saved.hidden, .a = dy, .b = weights.down, .gelu_input = saved.hidden});
+  } else {
+    const Frame frame(pass.temporaries);
+    const Tensor dactive = pass.temporary(pass.config.ffn);
+    linear_backward_input(pass, weights.down, dy, dactive);
+    if (pass.config.family == Family::gpt2)
+      run(pass.stream, GeluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
+    else
+      run(pass.stream, SwiGluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
+  }
   // 1.
   linear_backward_input(pass, weights.up, saved.hidden, dx);
 }

@@ -75,9 +75,11 @@ struct Pass {
   Arena& temporaries;
   const ModelConfig& config;  // of one shard: see shard_config
   const Microbatch& batch;
-  Tensor rope;                // [context, D/2, 2] f32; absent without RoPE
-  Dtype dtype;                // of activations
-  Dtype logits = Dtype::f32;  // of the classifier, in a loss: f32 or dtype
+  Tensor rope;                  // [context, D/2, 2] f32; absent without RoPE
+  Dtype dtype;                  // of activations
+  Dtype logits = Dtype::f32;    // of the classifier, in a loss: f32 or dtype
+  bool fused_products = false;  // products take along what they can: see kernels/ops/matmul.h
+  bool fused_gelu = false;      // and in forward the activation function
   const TensorParallel& tensor = kWhole;
   int64_t vocab = config.vocab;  // of the whole model
 

@@ -217,6 +217,8 @@ Pass Stage::pass(Stream& stream, const Microbatch& batch) {
           .rope = rope_,
           .dtype = shape_.dtype,
           .logits = shape_.logits,
+          .fused_products = shape_.fused_products,
+          .fused_gelu = shape_.fused_products && shape_.recompute != Recompute::selective,
           .tensor = shape_.tensor,
           .vocab = config_.vocab};
 }

@@ -60,8 +60,9 @@ struct Holding {
 // What a Stage is to hold and the shape of its passes: B rows of T tokens.
 struct StageShape {
   int64_t rows, context;
-  Dtype dtype;                // of weights and activations
-  Dtype logits = Dtype::f32;  // of the classifier, in a loss: f32 or dtype
+  Dtype dtype;                  // of weights and activations
+  Dtype logits = Dtype::f32;    // of the classifier, in a loss: f32 or dtype
+  bool fused_products = false;  // see Pass
   Holding holding{};
   std::vector<ModelPiece> pieces{};       // of the model, by chunk; none: the whole model
   int64_t slots = 1;                      // passes whose activations are kept at a time, each of one chunk

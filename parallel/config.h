@@ -41,6 +41,7 @@ struct ParallelConfig {
   ReduceDtype reduce = ReduceDtype::f32;
   bool two_level = false;
   int64_t node_ranks = 0;
+  double timeout = 600;
 
   void visit(auto& keys) {
     keys("dp", dp, "replicas, each with its own part of the batch; 0 takes ranks / (pp cp tp)", between(0, 1e6));
@@ -59,6 +60,8 @@ struct ParallelConfig {
     keys("two_level", two_level, "replicas on one node sum first, then the nodes: less between nodes, more within");
     keys("node_ranks", node_ranks, "two_level: ranks of a node; 0 takes what the launcher has started there, a plan 8",
          between(0, 1e6));
+    keys("timeout", timeout, "seconds that a rank waits for its GPU, which waits for other ranks, before the run ends; 0: forever",
+         between(0, 1e9));
   }
 
   int64_t stage_chunks() const {  // pieces of the model on each stage

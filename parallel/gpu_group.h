@@ -31,6 +31,9 @@ class GpuGroup {
   // Messages over links. Those of each link and direction have an order of their own.
   virtual void send(CudaLane& lane, Tensor x, int64_t peer, Channel channel) = 0;
   virtual void receive(CudaLane& lane, Tensor x, int64_t peer, Channel channel) = 0;
+
+  // Error where something has gone wrong meanwhile that no call has told, such as a connection that is gone.
+  virtual void check() const = 0;
 };
 
 // All ranks of the group call it, all groups of a mesh in the same order. With `ring`, neighbours, of whom the last has the first,

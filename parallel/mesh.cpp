@@ -1,6 +1,7 @@
 #include "parallel/mesh.h"
 
 #include "parallel/agree.h"
+#include "parallel/gpu_group.h"
 
 namespace trireme {
 namespace {
@@ -40,7 +41,8 @@ MeshSizes mesh_sizes(int64_t ranks, const ParallelConfig& config) {
                          config.dp * others, " ranks, or leave parallel.dp out to take all there are"));
 }
 
-Mesh::Mesh(const World& world, const ParallelConfig& config) : launched_(world.launched()), exact_(config.exact()) {
+Mesh::Mesh(const World& world, const ParallelConfig& config)
+    : timeout_(config.timeout), launched_(world.launched()), exact_(config.exact()) {
   const MeshSizes n = mesh_sizes(world.size(), config);
   const int64_t rank = world.rank(), tp = rank % n.tp, pp = rank / (n.tp * n.cp) % n.pp, replica = n.pp * n.cp * n.tp;
   const auto group = [&](const char* axis, int64_t color, int64_t size) {
@@ -74,7 +76,18 @@ Comm Mesh::neighbours(int64_t size) const {
   return group;
 }
 
-void Mesh::connect_gpus() {
+// What is handed over is not taken back: whoever waits for it ends, and with it all ranks.
+void Mesh::check_gpus(double waited) const {
+  for (const Comm* comm : {&dp_, &pp_, &tp_})
+    if (comm->size() > 1) comm->gpus().check();
+  if (timeout_ > 0 && waited > timeout_)
+    throw Error(text("this rank's GPU has not come through a step in parallel.timeout = ", timeout_,
+                     " s: it waits for another rank, which is gone or stuck, or a step takes longer than that"));
+}
+
+void Mesh::connect_gpus(Device& device) {
+  device.guard_waits(
+      {.ask = [](const void* mesh, double waited) { static_cast<const Mesh*>(mesh)->check_gpus(waited); }, .about = this});
   on_gpus_ = true;
   dp_.connect_gpus(false, exact_), pp_.connect_gpus(true, exact_), tp_.connect_gpus(false, exact_);
 }

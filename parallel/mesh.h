@@ -3,6 +3,7 @@
 // rank = ((dp * PP + pp) * CP + cp) * TP + tp: the parts of one tensor are neighbours, most likely on one node.
 #pragma once
 
+#include "kernels/device.h"
 #include "parallel/comm.h"
 #include "parallel/config.h"
 #include "parallel/world.h"
@@ -18,8 +19,9 @@ class Mesh {
   // Imagined: rank `rank` of `ranks`, whose groups only count.
   Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config);
 
-  // Of this process's GPU: collectives along every axis run on Place::cuda from here on. All ranks of the world call it.
-  void connect_gpus();
+  // Of this process's GPU: collectives along every axis run on Place::cuda from here on. All ranks of the world call it. A host
+  // that waits for the device longer than parallel.timeout, or whose connections break, throws. The mesh stays where it is.
+  void connect_gpus(Device& device);
 
   const Comm& dp() const { return dp_; }
   const Comm& pp() const { return pp_; }
@@ -34,7 +36,10 @@ class Mesh {
   std::string told() const;                        // "rank 5 | dp 1 pp 0 tp 1"
 
  private:
+  void check_gpus(double waited) const;
+
   Comm dp_, pp_, tp_, all_;
+  double timeout_ = 0;
   bool launched_ = false;  // by a launcher: not imagined
   bool exact_ = false, on_gpus_ = false;
 };

@@ -98,8 +98,21 @@ class NcclGroup : public GpuGroup {
     const Link& link = find(channel, peer, rank_);
     ok(ncclRecv(x.data(), count(x), type_of(x.dtype()), link.peer, link.comm.get(), stream_of(lane)));
   }
+  void check() const override {
+    check(all_);
+    for (const auto& channel : links_)
+      for (const Link& link : channel) check(link.comm);
+    check(tied_.comm);
+  }
 
  private:
+  void check(const Own& comm) const {
+    if (comm.get() == nullptr) return;
+    ncclResult_t error = ncclSuccess;
+    ok(ncclCommGetAsyncError(comm.get(), &error));
+    if (error != ncclSuccess)
+      throw Error(text("NCCL: the connection along ", axis_, " is broken (", ncclGetErrorString(error), "): has a rank ended?"));
+  }
   struct Link {
     Own comm;
     int64_t lower = -1;  // it joins this rank and the next, or of the last the first; -1: not in use

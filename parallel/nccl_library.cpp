@@ -33,6 +33,10 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   static auto* const call = found<decltype(ncclCommAbort)>("ncclCommAbort");
   return call(comm);
 }
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
+  static auto* const call = found<decltype(ncclCommGetAsyncError)>("ncclCommGetAsyncError");
+  return call(comm, asyncError);
+}
 const char* ncclGetErrorString(ncclResult_t result) {
   static auto* const call = found<decltype(ncclGetErrorString)>("ncclGetErrorString");
   return call(result);

@@ -13,6 +13,7 @@
 #include "train/bench_table.h"
 #include "train/commands.h"
 #include "train/human.h"
+#include "train/kernel_choices.h"
 #include "train/log.h"
 #include "train/plan.h"
 #include "train/step.h"
@@ -128,8 +129,10 @@ ExitCode run_bench_step(const BenchOptions& options) {
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);
+  const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, "");
   const Ceilings best = measure_ceilings(device, dtype_of(config.kernels.dtype), plan.products);
   introduce(device, best, "products of this step's shapes alone");
+  if (!kernels.note.empty()) say(kernels.note);
 
   Run run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "kernels/ops/attention.h"
 #include "kernels/ops/matmul.h"
@@ -35,35 +36,64 @@ std::vector<ParameterGroup> group(const ModelConfig& config, Device& device) {
   return groups;
 }
 
-// Forward, dx and dw of a weight [out, in] for `rows` rows, `count` times.
-void add_products(std::vector<ProductShape>& products, int64_t rows, int64_t out, int64_t in, int64_t count) {
-  const ProductShape three[] = {{.m = rows, .n = out, .k = in, .transpose_b = true, .count = count},
-                                {.m = rows, .n = in, .k = out, .count = count},
-                                {.m = out, .n = in, .k = rows, .transpose_a = true, .accumulate = true, .count = count}};
-  for (const ProductShape& p : three) {
-    const auto same = [&](const ProductShape& q) {
-      return p.m == q.m && p.n == q.n && p.k == q.k && p.transpose_a == q.transpose_a && p.transpose_b == q.transpose_b;
-    };
-    const auto at = std::find_if(products.begin(), products.end(), same);
-    if (at == products.end())
-      products.push_back(p);
-    else
-      at->count += count;
-  }
+void add_product(std::vector<ProductShape>& products, ProductShape p) {
+  const int64_t count = std::exchange(p.count, 0);
+  const auto same = [&](ProductShape q) { return q.count = 0, q == p; };
+  auto at = std::find_if(products.begin(), products.end(), same);
+  if (at == products.end()) at = products.insert(at, p);
+  at->count += count;
+}
+
+// Forward, dx and dw of a weight [out, in] for `rows` rows; what of its fields is not their shape is of the forward and dx.
+struct LinearShape {
+  int64_t rows, out, in;
+  int64_t count;  // how often a step does each
+  bool bias = false, gelu = false, after_gelu = false, fused = false, wide = false;
+};
+void add_products(std::vector<ProductShape>& products, const LinearShape& w) {
+  add_product(products, {.m = w.rows,
+                         .n = w.out,
+                         .k = w.in,
+                         .transpose_b = true,
+                         .count = w.count,
+                         .bias = w.bias,
+                         .pre_activation = w.gelu,
+                         .wide = w.wide});
+  add_product(products, {.m = w.rows, .n = w.in, .k = w.out, .count = w.count, .gelu_input = w.after_gelu && w.fused});
+  add_product(
+      products,
+      {.m = w.out, .n = w.in, .k = w.rows, .transpose_a = true, .accumulate = true, .count = w.count, .sums = w.bias && w.fused});
 }
 
 std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stage, int64_t replicas) {
   std::vector<ProductShape> products;
-  const int64_t rows = stage.shape().rows * stage.shape().context, passes = config.train.batch / replicas / stage.shape().rows;
-  for (const Parameter& p : stage.parameters())
-    if (p.spec.shape.size() == 2 && p.spec.name.starts_with("layers."))
-      add_products(products, rows, p.spec.shape[0], p.spec.shape[1], passes);
+  const StageShape& shape = stage.shape();
+  const int64_t rows = shape.rows * shape.context, passes = config.train.batch / replicas / shape.rows;
+  const bool gpt2 = config.model.family == Family::gpt2;
+  for (const Parameter& p : stage.parameters()) {
+    const std::string& name = p.spec.name;
+    if (p.spec.shape.size() != 2 || !name.starts_with("layers.")) continue;
+    const bool up = name.ends_with(".up"), qkv = name.ends_with(".attention.");
+    const bool sum_of_shards = name.ends_with(".down") || name.ends_with(".attention.out");  // with one bias among them
+    add_products(products, {.rows = rows,
+                            .out = p.spec.shape[0],
+                            .in = p.spec.shape[1],
+                            .count = passes,
+                            .bias = (gpt2 && !(sum_of_shards && p.spec.first_col > 0)) || (config.model.qkv_bias && qkv),
+                            .gelu = gpt2 && up && shape.fused_products && shape.recompute != Recompute::selective,
+                            .after_gelu = gpt2 && name.ends_with(".down"),
+                            .fused = shape.fused_products});
+  }
   if (!stage.has_last()) return products;
-  const TensorParallel& tensor = stage.shape().tensor;
-  const int64_t vocab = shard_config(config.model, tensor.count).vocab,
-                chunk = head_chunk_rows(rows, vocab * tensor.count, stage.shape().logits);
-  add_products(products, chunk, vocab, config.model.width, rows / chunk * passes * tensor.mine);
-  if (rows % chunk != 0) add_products(products, rows % chunk, vocab, config.model.width, passes * tensor.mine);
+  const int64_t vocab = shard_config(config.model, shape.tensor.count).vocab,
+                chunk = head_chunk_rows(rows, vocab * shape.tensor.count, shape.logits);
+  for (const auto& [size, count] : {std::pair(chunk, rows / chunk), std::pair(rows % chunk, int64_t{1})})
+    if (size > 0)
+      add_products(products, {.rows = size,
+                              .out = vocab,
+                              .in = config.model.width,
+                              .count = count * passes * shape.tensor.mine,
+                              .wide = shape.logits == Dtype::f32});
   return products;
 }
 

@@ -47,6 +47,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Buckets&
           .context = config.model.context,
           .dtype = dtype_of(config.kernels.dtype),
           .logits = config.kernels.logits_dtype(),
+          .fused_products = config.kernels.fused_products(),
           .holding = {.parts = buckets.parts(),
                       .part = buckets.part(),
                       .weights = p.zero < 3 || !parts,

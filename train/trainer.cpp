@@ -15,6 +15,7 @@
 #include "parallel/mesh.h"
 #include "train/evaluate.h"
 #include "train/host_state.h"
+#include "train/kernel_choices.h"
 #include "train/log.h"
 #include "train/plan.h"
 #include "train/replace_file.h"
@@ -262,13 +263,14 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   Mesh mesh(world, config.parallel);
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size());
-  if (device.place() == Place::cuda) mesh.connect_gpus();
+  if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
   Checkpoints checkpoints(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic, {},
                           mesh.all());
   where.owned = mesh.first();
   const Corpus corpus = open_corpus(config, config.data.train, "data.train", false);
   std::optional<Corpus> validation;
   if (!config.data.validation.empty()) validation.emplace(open_corpus(config, config.data.validation, "data.validation", true));
+  const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, where.directory);
   const double peak = 1e9 * product_rate(device, dtype_of(config.kernels.dtype), plan.products, 0.005);
   Run run(config, mesh, device, plan.sizes);
   Loader loader(corpus, {.context = config.model.context,
@@ -288,8 +290,10 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
     if (mesh.first()) {
       if (!replace_file(where.directory + "/config.yaml", to_yaml(config)))
         throw Error(text("cannot write ", where.directory, "/config.yaml"));
+      keep_choices(kernels, where.directory);
       log.emplace(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
       announce(config, mesh, plan, device, corpus, peak, step, *log);
+      if (!kernels.note.empty()) log->note(kernels.note);
     }
     Session session{.config = config,
                     .run = run,

@@ -16,6 +16,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/device.h"
 #include "kernels/ops/fill.h"
+#include "kernels/ops/gelu.h"
 
 namespace trireme {
 
@@ -161,10 +162,7 @@ void multiply_as_f32(const Cpu& cpu, const Matmul& op) {
   if (op.c.dtype() == Dtype::bf16) launch(cpu, Cast{.y = op.c, .x = wide.c});
 }
 
-}  // namespace
-
-void launch(const Cpu& cpu, const Matmul& op) {
-  if (op.c.size() == 0 || (op.k() == 0 && op.accumulate)) return;
+void multiply_plainly(const Cpu& cpu, const Matmul& op) {
   require(op.k() > 0, text("matmul over no elements: ", op.a, " and ", op.b));
   try {
     if (op.a.dtype() == Dtype::bf16 && !cpu.bf16_products) return multiply_as_f32(cpu, op);
@@ -173,6 +171,23 @@ void launch(const Cpu& cpu, const Matmul& op) {
   } catch (const dnnl::error& error) {
     throw Error(text("oneDNN: ", error.message, " in the product of ", op.a, " and ", op.b));
   }
+}
+
+}  // namespace
+
+// What a product takes along has nothing to gain here: it follows.
+void launch(const Cpu& cpu, const Matmul& op) {
+  if (op.c.size() == 0 || (op.k() == 0 && op.accumulate)) return;
+  Matmul plain = op;
+  plain.pre_activation = plain.gelu_input = plain.sums = {};
+  if (op.pre_activation) plain.c = op.pre_activation;
+  multiply_plainly(cpu, plain);
+  if (op.pre_activation) launch(cpu, GeluForward{.y = op.c, .x = op.pre_activation});
+  if (op.gelu_input) {
+    require(op.c.data() != op.gelu_input.data(), text("matmul: c takes the place of gelu_input on CUDA alone"));
+    launch(cpu, GeluBackward{.dx = op.c, .dy = op.c, .x = op.gelu_input});
+  }
+  if (op.sums) launch(cpu, BiasBackward{.dbias = op.sums, .dy = op.a});
 }
 
 }  // namespace trireme

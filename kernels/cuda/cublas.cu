@@ -1,24 +1,30 @@
-// Products by cuBLASLt. It thinks in columns: c = a b in rows is c' = b' a' in columns of the same memory.
+// Products by cuBLASLt. It thinks in columns: c = a b in rows is c' = b' a' in columns of the same memory. What a product takes
+// along are its epilogues: GELU_AUX, DGELU, and BGRADB for sums over the rows of what it calls B. An algorithm is 64 opaque bytes,
+// which NVIDIA allows to be kept and given back to the same version of the library.
 #include <cublasLt.h>
 
 #include <array>
+#include <bit>
+#include <charconv>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "kernels/cuda/products.cuh"
 #include "kernels/library.h"
+#include "kernels/ops/matmul.h"
 
 namespace trireme {
 namespace {
-
-constexpr int64_t kWorkspace = 32 << 20;  // bytes: what NVIDIA advises for Hopper
 
 struct CublasLt {
   SharedLibrary library{"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR), "matrix products on a GPU"};
   decltype(&cublasLtCreate) create = library.find<decltype(cublasLtCreate)>("cublasLtCreate");
   decltype(&cublasLtDestroy) destroy = library.find<decltype(cublasLtDestroy)>("cublasLtDestroy");
   decltype(&cublasLtGetStatusString) get_status_string = library.find<decltype(cublasLtGetStatusString)>("cublasLtGetStatusString");
+  decltype(&cublasLtGetVersion) get_version = library.find<decltype(cublasLtGetVersion)>("cublasLtGetVersion");
+  decltype(&cublasLtMatmulAlgoCheck) matmul_algo_check = library.find<decltype(cublasLtMatmulAlgoCheck)>("cublasLtMatmulAlgoCheck");
   decltype(&cublasLtMatmul) matmul = library.find<decltype(cublasLtMatmul)>("cublasLtMatmul");
   decltype(&cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic =
       library.find<decltype(cublasLtMatmulAlgoGetHeuristic)>("cublasLtMatmulAlgoGetHeuristic");
@@ -68,88 +74,171 @@ Layout layout(Dtype dtype, int64_t rows, int64_t columns) {
   return Layout(made);
 }
 
-// How products of one shape are done.
+// The library's own type has no name of its own, which nvcc needs where standard containers hold one.
+struct Algorithm {
+  cublasLtMatmulAlgo_t opaque{};
+};
+
+// What products of one shape are to the library, and how they are done.
 struct Recipe {
   Operation operation;
   Layout a, b, c;
-  cublasLtMatmulAlgo_t algorithm;
+  std::optional<Algorithm> algorithm;  // absent: the library does not do them
+
+  void set(cublasLtMatmulDescAttributes_t attribute, auto value) const {
+    ok(lt().matmul_desc_set_attribute(operation.get(), attribute, &value, sizeof value));
+  }
+  // What differs between products of one shape.
+  void point_to(const Product& p) const {
+    if (p.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    if (p.sums != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.sums));
+    if (p.pre_activation != nullptr) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.pre_activation);
+    if (p.gelu_input != nullptr) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.gelu_input);
+  }
 };
 
-// 16, where nothing better is known of all pointers, up to 256.
+// A power of two that all addresses are multiples of: 16, which is all that any algorithm asks for, or less.
 uint32_t alignment_of(const Product& p) {
-  const auto bits = reinterpret_cast<uintptr_t>(p.a) | reinterpret_cast<uintptr_t>(p.b) | reinterpret_cast<uintptr_t>(p.c) | 256;
+  uintptr_t bits = 16;
+  for (const void* at : {p.a, p.b, static_cast<const void*>(p.c), static_cast<const void*>(p.pre_activation), p.gelu_input})
+    bits |= reinterpret_cast<uintptr_t>(at);
   return static_cast<uint32_t>(bits & -bits);
 }
 
-Recipe make_recipe(cublasLtHandle_t handle, const Product& p) {
+cublasLtEpilogue_t epilogue_of(const Product& p) {
+  if (p.pre_activation != nullptr) return p.bias != nullptr ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  if (p.gelu_input != nullptr) return CUBLASLT_EPILOGUE_DGELU;
+  if (p.sums != nullptr) return CUBLASLT_EPILOGUE_BGRADB;
+  return p.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+Recipe describe(const Product& p) {
   Recipe r;
   cublasLtMatmulDesc_t operation = nullptr;
   ok(lt().matmul_desc_create(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   r.operation.reset(operation);
-  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
-    ok(lt().matmul_desc_set_attribute(operation, attribute, &value, sizeof value));
-  };
-  set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (p.bias != nullptr) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.of_inputs));
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-  }
+  r.set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  r.set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  r.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
+  if (p.bias != nullptr) r.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.of_inputs));
+  if (p.sums != nullptr) r.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+  if (p.pre_activation != nullptr || p.gelu_input != nullptr) r.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n);
   r.a = p.transpose_b ? layout(p.of_inputs, p.k, p.n) : layout(p.of_inputs, p.n, p.k);
   r.b = p.transpose_a ? layout(p.of_inputs, p.m, p.k) : layout(p.of_inputs, p.k, p.m);
   r.c = layout(p.of_c, p.n, p.m);
+  r.point_to(p);
+  return r;
+}
 
+// The library's advice, best first.
+std::vector<Algorithm> advice(cublasLtHandle_t handle, const Recipe& r, const Product& p, int most) {
   cublasLtMatmulPreference_t made = nullptr;
   ok(lt().matmul_preference_create(&made));
   const Preference preference(made);
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     ok(lt().matmul_preference_set_attribute(made, attribute, &value, sizeof value));
   };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<size_t>(kWorkspace));
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<size_t>(kProductWorkspace));
   for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     prefer(attribute, alignment_of(p));
-  cublasLtMatmulHeuristicResult_t found{};
+  std::array<cublasLtMatmulHeuristicResult_t, 32> found{};
   int count = 0;
-  ok(lt().matmul_algo_get_heuristic(handle, operation, r.a.get(), r.b.get(), r.c.get(), r.c.get(), made, 1, &found, &count));
-  require(count > 0, text("cuBLASLt knows no way to multiply ", p.m, " x ", p.k, " by ", p.k, " x ", p.n));
-  r.algorithm = found.algo;
-  return r;
+  const cublasStatus_t status =
+      lt().matmul_algo_get_heuristic(handle, r.operation.get(), r.a.get(), r.b.get(), r.c.get(), r.c.get(), made,
+                                     std::min(most, static_cast<int>(found.size())), found.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
+  ok(status);
+  std::vector<Algorithm> algorithms;
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i)
+    if (found[i].state == CUBLAS_STATUS_SUCCESS) algorithms.push_back({found[i].algo});
+  return algorithms;
+}
+
+using Shape = std::array<int64_t, 8>;
+Shape shape_of(const Product& p) {
+  return {p.m,
+          p.n,
+          p.k,
+          static_cast<int64_t>(p.of_c) * 16 + static_cast<int64_t>(p.of_inputs),
+          p.transpose_a,
+          p.transpose_b,
+          static_cast<int64_t>(epilogue_of(p)) * 2 + (p.accumulate ? 1 : 0),
+          alignment_of(p)};
 }
 
 struct Library {
   Handle handle;
   std::mutex mutex;
-  std::map<std::array<int64_t, 8>, Recipe> recipes;
+  std::map<Shape, Recipe> recipes;
   Library() {
     cublasLtHandle_t made = nullptr;
     ok(lt().create(&made));
     handle.reset(made);
   }
 };
+Library& library() {
+  static Library one;
+  return one;
+}
+
+std::string hex(const Algorithm& algorithm) {
+  std::string digits;
+  for (const unsigned char byte : std::bit_cast<std::array<unsigned char, sizeof algorithm>>(algorithm))
+    digits += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+  return digits;
+}
+
+std::optional<Algorithm> algorithm_of(const std::string& digits) {
+  std::array<unsigned char, sizeof(Algorithm)> bytes{};
+  if (digits.size() != 2 * bytes.size()) return std::nullopt;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const auto [end, error] = std::from_chars(&digits[2 * i], &digits[2 * i] + 2, bytes[i], 16);
+    if (error != std::errc() || end != &digits[2 * i] + 2) return std::nullopt;
+  }
+  return std::bit_cast<Algorithm>(bytes);
+}
 
 }  // namespace
 
-void multiply(const Cuda& cuda, const Product& p) {
-  static Library library;
-  const std::array<int64_t, 8> shape{p.m,
-                                     p.n,
-                                     p.k,
-                                     static_cast<int64_t>(p.of_c) * 16 + static_cast<int64_t>(p.of_inputs),
-                                     p.transpose_a,
-                                     p.transpose_b,
-                                     p.bias != nullptr,
-                                     alignment_of(p)};
-  const std::lock_guard lock(library.mutex);
-  auto at = library.recipes.find(shape);
-  if (at == library.recipes.end()) at = library.recipes.emplace(shape, make_recipe(library.handle.get(), p)).first;
+bool multiply(const Cuda& cuda, const Product& p) {
+  const std::lock_guard lock(library().mutex);
+  const Shape shape = shape_of(p);
+  auto at = library().recipes.find(shape);
+  if (at == library().recipes.end()) {
+    at = library().recipes.emplace(shape, describe(p)).first;
+    const std::vector<Algorithm> advised = advice(library().handle.get(), at->second, p, 1);
+    if (!advised.empty()) at->second.algorithm = advised.front();
+  }
   const Recipe& r = at->second;
-  if (p.bias != nullptr)
-    ok(lt().matmul_desc_set_attribute(r.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias));
+  if (!r.algorithm) return false;
+  r.point_to(p);
   const float one = 1, before = p.accumulate ? 1 : 0;
-  ok(lt().matmul(library.handle.get(), r.operation.get(), &one, p.b, r.a.get(), p.a, r.b.get(), &before, p.c, r.c.get(), p.c,
-                 r.c.get(), &r.algorithm, scratch(cuda, kWorkspace), kWorkspace, stream_of(cuda)));
+  ok(lt().matmul(library().handle.get(), r.operation.get(), &one, p.b, r.a.get(), p.a, r.b.get(), &before, p.c, r.c.get(), p.c,
+                 r.c.get(), &r.algorithm->opaque, scratch(cuda, kProductWorkspace), kProductWorkspace, stream_of(cuda)));
+  return true;
 }
+
+std::vector<std::string> algorithms(const Product& p, int most) {
+  std::vector<std::string> words;
+  for (const Algorithm& algorithm : advice(library().handle.get(), describe(p), p, most)) words.push_back(hex(algorithm));
+  return words;
+}
+
+bool prefer(const Product& p, const std::string& algorithm) {
+  Recipe r = describe(p);
+  r.algorithm = algorithm_of(algorithm);
+  if (!r.algorithm) return false;
+  cublasLtMatmulHeuristicResult_t found{};
+  if (lt().matmul_algo_check(library().handle.get(), r.operation.get(), r.a.get(), r.b.get(), r.c.get(), r.c.get(),
+                             &r.algorithm->opaque, &found) != CUBLAS_STATUS_SUCCESS)
+    return false;
+  if (found.state != CUBLAS_STATUS_SUCCESS || found.workspaceSize > static_cast<size_t>(kProductWorkspace)) return false;
+  const std::lock_guard lock(library().mutex);
+  library().recipes.insert_or_assign(shape_of(p), std::move(r));
+  return true;
+}
+
+std::string product_library() { return "cuBLASLt " + std::to_string(lt().get_version()); }
 
 }  // namespace trireme

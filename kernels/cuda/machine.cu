@@ -6,8 +6,10 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,7 @@ struct CudaLane {
   };
   std::vector<Timer> timers;
   size_t running = 0;  // timers begun since they were collected
+  WaitGuard guard;
 };
 
 void use_gpu(int number) {
@@ -68,7 +71,31 @@ void wait_for_moment(CudaLane& lane, CudaLane& other, uint64_t moment) {
   ok(cudaStreamWaitEvent(lane.stream, other.events[moment % other.events.size()], 0));
 }
 
-void finish_lane(CudaLane& lane) { ok(cudaStreamSynchronize(lane.stream)); }
+void guard_waits(CudaLane& lane, WaitGuard guard) { lane.guard = guard; }
+
+namespace {
+
+// Until query() no longer says that it is not ready. Sleeps between, not longer than a step should notice.
+void wait_guarded(const WaitGuard& guard, auto query) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kAsking{100};
+  const auto begin = Clock::now();
+  auto asked = begin;
+  cudaError_t status = cudaSuccess;
+  while ((status = query()) == cudaErrorNotReady) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (const auto now = Clock::now(); now - asked > kAsking)
+      guard.ask(guard.about, std::chrono::duration<double>(now - begin).count()), asked = now;
+  }
+  ok(status);
+}
+
+}  // namespace
+
+void finish_lane(CudaLane& lane) {
+  if (lane.guard.ask == nullptr) return ok(cudaStreamSynchronize(lane.stream));
+  wait_guarded(lane.guard, [&] { return cudaStreamQuery(lane.stream); });
+}
 
 void begin_range(const char* name) { nvtxRangePushA(name); }
 void end_range() { nvtxRangePop(); }
@@ -118,6 +145,7 @@ void free_pinned(std::byte* memory) noexcept { cudaFreeHost(memory); }
 
 struct CudaMark {
   cudaEvent_t event = nullptr;
+  WaitGuard guard;  // of the lane
 };
 
 CudaMark* open_mark() {
@@ -133,9 +161,15 @@ void close_mark(CudaMark* mark) noexcept {
   cudaEventDestroy(mark->event);
 }
 
-void set_mark(CudaMark& mark, CudaLane& lane) { ok(cudaEventRecord(mark.event, lane.stream)); }
+void set_mark(CudaMark& mark, CudaLane& lane) {
+  mark.guard = lane.guard;
+  ok(cudaEventRecord(mark.event, lane.stream));
+}
 
-void wait_for_mark(CudaMark& mark) { ok(cudaEventSynchronize(mark.event)); }
+void wait_for_mark(CudaMark& mark) {
+  if (mark.guard.ask == nullptr) return ok(cudaEventSynchronize(mark.event));
+  wait_guarded(mark.guard, [&] { return cudaEventQuery(mark.event); });
+}
 
 struct CudaGraph {
   cudaGraphExec_t exec = nullptr;

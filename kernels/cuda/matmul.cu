@@ -1,23 +1,74 @@
+// A product with what it takes along, in one go where the library offers that, else by the ops that follow it.
 #include "kernels/cuda/products.cuh"
+#include "kernels/ops/fill.h"
+#include "kernels/ops/gelu.h"
 #include "kernels/ops/matmul.h"
 
 namespace trireme {
+namespace {
+
+Product plain(const Matmul& op) {
+  return {.c = op.c.data(),
+          .a = op.a.data(),
+          .b = op.b.data(),
+          .bias = op.bias ? op.bias.data() : nullptr,
+          .of_c = op.c.dtype(),
+          .of_inputs = op.a.dtype(),
+          .m = op.m(),
+          .n = op.n(),
+          .k = op.k(),
+          .transpose_a = op.transpose_a,
+          .transpose_b = op.transpose_b,
+          .accumulate = op.accumulate};
+}
+
+// `behind`: memory behind the library's.
+std::byte* scratch_behind(const Cuda& cuda, int64_t bytes) {
+  return static_cast<std::byte*>(scratch(cuda, kProductWorkspace + bytes)) + kProductWorkspace;
+}
+
+Product whole(const Matmul& op, float* sums) {
+  Product p = plain(op);
+  if (op.pre_activation) p.pre_activation = op.pre_activation.data();
+  if (op.gelu_input) p.gelu_input = op.gelu_input.data();
+  if (op.sums) p.sums = sums;
+  return p;
+}
+
+void must_multiply(const Cuda& cuda, const Product& p) {
+  require(multiply(cuda, p), text("the library knows no way to multiply ", p.m, " x ", p.k, " by ", p.k, " x ", p.n));
+}
+
+}  // namespace
 
 void launch(const Cuda& cuda, const Matmul& op) {
   if (op.c.size() == 0 || (op.k() == 0 && op.accumulate)) return;
   require(op.k() > 0, text("matmul of ", op.a, " and ", op.b, ": a sum over nothing"));
-  multiply(cuda, {.c = op.c.data(),
-                  .a = op.a.data(),
-                  .b = op.b.data(),
-                  .bias = op.bias ? op.bias.data() : nullptr,
-                  .of_c = op.c.dtype(),
-                  .of_inputs = op.a.dtype(),
-                  .m = op.m(),
-                  .n = op.n(),
-                  .k = op.k(),
-                  .transpose_a = op.transpose_a,
-                  .transpose_b = op.transpose_b,
-                  .accumulate = op.accumulate});
+  if (op.sums) {
+    const Tensor sums(scratch_behind(cuda, op.m() * 4), Dtype::f32, Place::cuda, {op.m()});
+    if (multiply(cuda, whole(op, sums.as<float>()))) return launch(cuda, Add{.y = op.sums, .a = op.sums, .b = sums});
+    must_multiply(cuda, plain(op));
+    return launch(cuda, BiasBackward{.dbias = op.sums, .dy = op.a});
+  }
+  if ((op.pre_activation || op.gelu_input) && multiply(cuda, whole(op, nullptr))) return;
+  Product p = plain(op);
+  if (op.pre_activation) p.c = op.pre_activation.data();
+  if (op.gelu_input) p.c = scratch_behind(cuda, op.c.bytes());
+  must_multiply(cuda, p);
+  if (op.pre_activation) launch(cuda, GeluForward{.y = op.c, .x = op.pre_activation});
+  if (!op.gelu_input) return;
+  const Tensor dy(p.c, op.c.dtype(), Place::cuda, {op.m(), op.n()});
+  launch(cuda, GeluBackward{.dx = op.c, .dy = dy, .x = op.gelu_input});
+}
+
+std::vector<std::string> product_algorithms(const Matmul& op, int most) {
+  float any = 0;
+  return algorithms(whole(op, &any), most);
+}
+
+bool prefer_algorithm(const Matmul& op, const std::string& algorithm) {
+  float any = 0;
+  return prefer(whole(op, &any), algorithm);
 }
 
 }  // namespace trireme

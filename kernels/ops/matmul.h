@@ -1,5 +1,13 @@
 // c = op(a) op(b) [+ bias] [+ c]: every matrix product of the model. Sums in f32.
+//
+// A product can take along what comes behind it, while its results are in registers, or what needs its operand anyway:
+//     pre_activation = op(a) op(b) + bias,  c = gelu(pre_activation)           of the sums, not of what they are rounded to
+//     c = op(a) op(b) * gelu'(gelu_input)
+//     sums += the sums of op(a)'s rows: beside a weight's gradient, that of its bias
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "kernels/run.h"
 
@@ -7,10 +15,13 @@ namespace trireme {
 
 struct Matmul {
   static constexpr auto name = "matmul";
-  Tensor c;       // out  [M, N]; with `accumulate` updated in place
-  Tensor a;       // in   [M, K], or [K, M] when transpose_a
-  Tensor b;       // in   [K, N], or [N, K] when transpose_b
-  Tensor bias{};  // in   [N], optional; the dtype of a
+  Tensor c;                 // out  [M, N]; with `accumulate` updated in place
+  Tensor a;                 // in   [M, K], or [K, M] when transpose_a
+  Tensor b;                 // in   [K, N], or [N, K] when transpose_b
+  Tensor bias{};            // in   [N], optional; the dtype of a
+  Tensor pre_activation{};  // out  [M, N], optional; the dtype of c
+  Tensor gelu_input{};      // in   [M, N], optional; the dtype of c. On CUDA c may be it
+  Tensor sums{};            // add  [M] f32, optional; with transpose_a
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;  // c += instead of c =
@@ -22,7 +33,8 @@ struct Matmul {
 
   void visit(auto& t) const {
     accumulate ? t.add(c) : t.out(c);
-    t.in(a, b, bias);
+    t.out(pre_activation), t.add(sums);
+    t.in(a, b, bias, gelu_input);
   }
   // a, b and bias have one dtype, f32 or bf16; c has it too or is f32.
   void check() const {
@@ -33,9 +45,24 @@ struct Matmul {
     require(k() == (transpose_b ? b.dim(1) : b.dim(0)), text("matmul of ", a, " and ", b));
     expect(c, "c", {m(), n()});
     if (bias) expect(bias, "bias", a.dtype(), {n()});
+    if (pre_activation) expect(pre_activation, "pre_activation", c.dtype(), {m(), n()});
+    if (gelu_input) expect(gelu_input, "gelu_input", c.dtype(), {m(), n()});
+    if (sums) expect(sums, "sums", Dtype::f32, {m()});
+    require((pre_activation.present() ? 1 : 0) + (gelu_input.present() ? 1 : 0) + (sums.present() ? 1 : 0) <= 1,
+            text("a product that takes along more than one thing"));
+    require(!(accumulate && (pre_activation || gelu_input)), text("gelu of a product that accumulates"));
+    require(!gelu_input || !bias, text("the gradient of gelu and a bias"));
+    require(!sums || transpose_a, text("sums of rows that are not columns of a"));
   }
 };
 void launch(const Cpu&, const Matmul&);
 void launch(const Cuda&, const Matmul&);
+
+// On CUDA a library does it. The algorithms that it knows for this product, the one that it advises first, at most `most`; each in
+// words that the same version of it understands on the same kind of GPU. None: it does not do this product.
+std::vector<std::string> product_algorithms(const Matmul& op, int most);
+// Products like this one are done by this algorithm from here on. False: it is not understood here, and nothing has changed.
+bool prefer_algorithm(const Matmul& op, const std::string& algorithm);
+std::string product_library();  // and its version
 
 }  // namespace trireme

@@ -1,5 +1,11 @@
-// The emulated matrix products: sums in double, rounded once.
+// The emulated matrix products: sums in double, rounded once. It takes nothing along where n is odd, and knows two algorithms,
+// which do the same.
 #include "kernels/cuda/products.cuh"
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/ops/matmul.h"
 
 namespace trireme {
 namespace {
@@ -7,27 +13,69 @@ namespace {
 double read(const void* x, Dtype dtype, int64_t i) {
   return dtype == Dtype::bf16 ? static_cast<float>(static_cast<const Bf16*>(x)[i]) : static_cast<const float*>(x)[i];
 }
+void write(void* x, Dtype dtype, int64_t i, double value) {
+  if (dtype == Dtype::bf16)
+    static_cast<Bf16*>(x)[i] = Bf16(static_cast<float>(value));
+  else
+    static_cast<float*>(x)[i] = static_cast<float>(value);
+}
+
+double tanh_of(double x) { return std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)); }
+double gelu(double x) { return x / 2 * (1 + tanh_of(x)); }
+double gelu_slope(double x) {
+  const double t = tanh_of(x);
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
+}
+
+double element(const Product& p, int64_t i, int64_t j) {
+  double sum = p.bias != nullptr ? read(p.bias, p.of_inputs, j) : 0;
+  for (int64_t k = 0; k < p.k; ++k)
+    sum += read(p.a, p.of_inputs, p.transpose_a ? k * p.m + i : i * p.k + k) *
+           read(p.b, p.of_inputs, p.transpose_b ? j * p.k + k : k * p.n + j);
+  return p.accumulate ? sum + read(p.c, p.of_c, i * p.n + j) : sum;
+}
 
 void compute(const Product& p) {
 #pragma omp parallel for schedule(static) if (p.m * p.n * p.k > 100000)
-  for (int64_t i = 0; i < p.m; ++i)
+  for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
-      double sum = p.bias != nullptr ? read(p.bias, p.of_inputs, j) : 0;
-      for (int64_t k = 0; k < p.k; ++k)
-        sum += read(p.a, p.of_inputs, p.transpose_a ? k * p.m + i : i * p.k + k) *
-               read(p.b, p.of_inputs, p.transpose_b ? j * p.k + k : k * p.n + j);
-      if (p.accumulate) sum += read(p.c, p.of_c, i * p.n + j);
-      if (p.of_c == Dtype::bf16)
-        static_cast<Bf16*>(p.c)[i * p.n + j] = Bf16(static_cast<float>(sum));
-      else
-        static_cast<float*>(p.c)[i * p.n + j] = static_cast<float>(sum);
+      const int64_t at = i * p.n + j;
+      double x = element(p, i, j);
+      if (p.pre_activation != nullptr) write(p.pre_activation, p.of_c, at, x), x = gelu(x);
+      if (p.gelu_input != nullptr) x *= gelu_slope(read(p.gelu_input, p.of_c, at));
+      write(p.c, p.of_c, at, x);
     }
+    if (p.sums == nullptr) continue;
+    double sum = 0;
+    for (int64_t k = 0; k < p.k; ++k) sum += read(p.a, p.of_inputs, k * p.m + i);
+    p.sums[i] = static_cast<float>(sum);
+  }
+}
+
+bool takes(const Product& p) {
+  return p.n % 2 == 0 || (p.pre_activation == nullptr && p.gelu_input == nullptr && p.sums == nullptr);
 }
 
 }  // namespace
 
-void multiply(const Cuda& cuda, const Product& product) {
+bool multiply(const Cuda& cuda, const Product& product) {
+  if (!takes(product)) return false;
+  scratch(cuda, kProductWorkspace);
   ok(emulation::in_stream(stream_of(cuda), [product] { compute(product); }));
+  return true;
 }
+
+std::vector<std::string> algorithms(const Product& product, int most) {
+  std::vector<std::string> known;
+  if (takes(product)) known = {"one", "two"};
+  known.resize(std::min(known.size(), static_cast<size_t>(most)));
+  return known;
+}
+
+bool prefer(const Product& product, const std::string& algorithm) {
+  return takes(product) && (algorithm == "one" || algorithm == "two");
+}
+
+std::string product_library() { return "emulated products 1"; }
 
 }  // namespace trireme

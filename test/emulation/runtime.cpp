@@ -250,6 +250,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return told(cudaSuccess);
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (const cudaError_t error = trireme::emulation::refused_of_captured(stream); error != cudaSuccess) return told(error);
+  const std::lock_guard lock(stream->mutex);
+  return stream->done < stream->pushed ? cudaErrorNotReady : told(cudaSuccess);
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new CUevent_st, cudaSuccess; }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   cudaDeviceSynchronize();
@@ -288,7 +294,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(event->mutex);
-  return event->reached >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+  return event->reached >= event->recorded ? told(cudaSuccess) : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   {

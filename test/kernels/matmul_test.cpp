@@ -6,6 +6,7 @@
 #include "kernels/device.h"
 #include "test/catch.h"
 #include "test/reference/compare.h"
+#include "test/reference/gelu.h"
 #include "test/reference/matmul.h"
 
 using namespace trireme;
@@ -87,6 +88,59 @@ TEST_CASE("an accumulating product adds to what c holds") {
       op.accumulate = true;
       run(lane.stream, op);
       REQUIRE(close(c, wanted, bound(s, out)));
+    }
+  }
+}
+
+TEST_CASE("a product takes gelu along, its gradient, or the sums of its operand's rows") {
+  const auto& [in, out] = GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}}));
+  OwnLane lane(true);
+  std::vector<reference::Product> shapes = kShapes;
+  shapes.insert(shapes.end(), {{16, 24, 40}, {100, 64, 63}});  // the emulation's library takes along what has an even n
+  for (reference::Product s : shapes) {
+    INFO(s.m << " " << s.n << " " << s.k << " " << name_of(in));
+    const double close_enough = bound(s, out) + rounding(out);
+    s.transpose_b = true;
+    {
+      const Operands o(s, in);
+      HostTensor c(out, {s.m, s.n}), hidden(out, {s.m, s.n});
+      Matmul op = o.product(c);
+      op.bias = o.bias, op.pre_activation = hidden;
+      run(lane.stream, op);
+      CHECK(close(hidden, o.wanted(true), bound(s, out)));
+      CHECK(close(c, reference::gelu(o.wanted(true)), 2 * close_enough));
+    }
+    s.transpose_b = false;
+    {
+      const Operands o(s, in);
+      const HostTensor x = random_tensor(out, {s.m, s.n}, 9);
+      HostTensor c(out, {s.m, s.n}), in_place = x;
+      Matmul op = o.product(c);
+      op.gelu_input = x;
+      const Doubles wanted = reference::gelu_backward(o.wanted(), x.values());
+      run(lane.stream, op);
+      CHECK(close(c, wanted, 2 * close_enough));
+      op.c = in_place, op.gelu_input = in_place;
+      if (tested_place() == Place::cuda) {
+        run(lane.stream, op);
+        CHECK(in_place == c);
+      } else {
+        CHECK_THROWS_AS(run(lane.stream, op), Error);
+      }
+    }
+    s.transpose_a = true;
+    {
+      const Operands o(s, in);
+      HostTensor c = random_tensor(Dtype::f32, {s.m, s.n}, 5), sums = random_tensor(Dtype::f32, {s.m}, 6);
+      Doubles wanted = o.wanted(), rows = sums.values();
+      for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += c[static_cast<int64_t>(i)];
+      for (int64_t k = 0; k < s.k; ++k)
+        for (int64_t i = 0; i < s.m; ++i) rows[static_cast<size_t>(i)] += o.a[k * s.m + i];
+      Matmul op = o.product(c);
+      op.sums = sums, op.accumulate = true;
+      run(lane.stream, op);
+      CHECK(close(c, wanted, bound(s, Dtype::f32)));
+      CHECK(close(sums, rows, bound(s, Dtype::f32)));
     }
   }
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "test/catch.h"
 #include "test/train/workplace.h"
@@ -74,6 +76,32 @@ TEST_CASE("a run on the emulated GPU that is killed continues to the same bits",
     CHECK(there.find("pinned on the host") != std::string::npos);
   }
   CHECK(place.metrics("whole-stochastic") != place.metrics("whole-nearest"));
+}
+
+TEST_CASE("a run on the emulated GPU keeps how it does its products, and says when it cannot", "[unsanitized]") {
+  if (!emulated()) return;
+  const Workplace place;
+  const auto file = place.scratch / "runs/kept/kernels.json";
+  const auto go_on = [&](const char* steps) {
+    const Ended ended =
+        Process(place.scratch.path(),
+                on_gpu("kept", {"train.steps=" + std::string(steps), "train.schedule=constant", "train.warmup=0"}), 1, kProgram)
+            .wait();
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    return ended.out;
+  };
+  CHECK(go_on("1").find("tried in") != std::string::npos);
+  auto kept = nlohmann::json::parse(std::ifstream(file));
+  CHECK(kept.at("products").size() > 5);
+  for (auto& algorithm : kept.at("products")) algorithm = "two";
+  std::ofstream(file) << kept.dump();
+  CHECK(go_on("2").find("tried in") == std::string::npos);
+  CHECK(nlohmann::json::parse(std::ifstream(file)) == kept);
+  kept.at("machine") = "another GPU";
+  std::ofstream(file) << kept.dump();
+  CHECK(go_on("3").find("kernels.json is of another GPU") != std::string::npos);
+  CHECK(nlohmann::json::parse(std::ifstream(file)).at("machine") != "another GPU");
 }
 
 // In short runs: the emulation takes a second for a step of four ranks.

@@ -1,7 +1,11 @@
 // Every collective between GPUs: emulated ones in test_cuda_parallel, in test_gpu_parallel real ones, of which ranks may share one.
 #include "parallel/collectives.h"
 
+#include <unistd.h>
+
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 #include <vector>
@@ -177,8 +181,8 @@ TEST_CASE("collectives on the GPUs of a launcher's ranks", "[.launched]") {
   Device device(Place::cuda);
   for (const Numerics numerics : {Numerics::fast, Numerics::invariant}) {
     Mesh replicas(world, {.numerics = numerics}), stages(world, {.pp = world.size()});
-    replicas.connect_gpus();
-    stages.connect_gpus();
+    replicas.connect_gpus(device);
+    stages.connect_gpus(device);
     for (Stream* stream : {&device.compute(), &device.comm()})
       for (const int64_t n : {1, 3, 1000, 20011}) {
         for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) check_sums(replicas.dp(), *stream, dtype, false, n);
@@ -198,6 +202,33 @@ TEST_CASE("collectives between GPUs move and sum what they say, on one to five r
     CHECK(status == 0);
     CHECK_THAT(out, ContainsSubstring("All tests passed"));
   }
+}
+
+// The first rank sums, the second never does. Ends at once: the lane still waits.
+TEST_CASE("a sum to which a rank does not come", "[.launched]") {
+  const World world;
+  pretend_hosts(world);
+  Device device(Place::cuda);
+  Mesh mesh(world, {.timeout = 0.5});
+  mesh.connect_gpus(device);
+  if (world.rank() > 0) usleep(5000000), std::_Exit(0);
+  HostTensor x(Dtype::f32, {4});
+  run(mesh.dp(), device.compute(), AllReduce{.x = x});
+  try {
+    device.compute().finish();
+  } catch (const Error& error) {
+    std::puts(error.what());
+  }
+  std::fflush(nullptr);
+  std::_Exit(0);
+}
+
+TEST_CASE("a host does not wait for a GPU whose peers do not come longer than it was told to") {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto [out, status] = output_of(mpirun(2, "a sum to which*"));
+  INFO(out);
+  CHECK_THAT(out, ContainsSubstring("parallel.timeout = 0.5 s"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60));
 }
 
 TEST_CASE("ranks that are not connected say so") {

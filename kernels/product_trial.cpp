@@ -1,0 +1,69 @@
+#include "kernels/product_trial.h"
+
+#include <chrono>
+
+#include "kernels/ops/fill.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kChunk = 1 << 16;  // random numbers at once
+// On a GPU work is handed over ahead of its execution: so many at once hide what that takes, where a product is short.
+constexpr int kAhead = 20;
+constexpr double kShort = 2e-3;  // seconds
+
+int64_t bytes_for(Dtype dtype, const ProductShape& s) {
+  const int64_t results = s.pre_activation || s.gelu_input ? 2 : 1;
+  return (s.m * s.k + s.k * s.n + s.n) * bytes_of(dtype) + results * s.m * s.n * bytes_of(s.result(dtype)) + 4 * s.m + 4 * kChunk +
+         8 * Arena::kAlign;
+}
+
+}  // namespace
+
+ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& s)
+    : device_(device), arena_(device, bytes_for(dtype, s), "a product to measure") {
+  const Dtype out = s.result(dtype);
+  product_ = {.c = arena_.take(out, {s.m, s.n}),
+              .a = s.transpose_a ? random(dtype, {s.k, s.m}) : random(dtype, {s.m, s.k}),
+              .b = s.transpose_b ? random(dtype, {s.n, s.k}) : random(dtype, {s.k, s.n}),
+              .transpose_a = s.transpose_a,
+              .transpose_b = s.transpose_b,
+              .accumulate = s.accumulate};
+  if (s.bias) product_.bias = random(dtype, {s.n});
+  if (s.pre_activation) product_.pre_activation = arena_.take(out, {s.m, s.n});
+  if (s.gelu_input) product_.gelu_input = random(out, {s.m, s.n});
+  if (s.sums) product_.sums = arena_.take(Dtype::f32, {s.m});
+}
+
+Tensor ProductTrial::random(Dtype dtype, std::initializer_list<int64_t> shape) {
+  const Tensor t = arena_.take(dtype, shape), all = t.view({t.size()});
+  const Frame frame(arena_);
+  const int64_t n = std::min(t.size(), kChunk);
+  const Tensor wide = arena_.take(Dtype::f32, {n});
+  run(device_.compute(), FillNormal{.x = wide, .stddev = 0.5f, .key = 7});
+  for (int64_t at = 0; at < t.size(); at += n) {
+    const int64_t length = std::min(n, t.size() - at);
+    run(device_.compute(), Cast{.y = all.slice(at, at + length), .x = wide.slice(0, length)});
+  }
+  return t;
+}
+
+double ProductTrial::seconds(double least_seconds) const {
+  Stream& stream = device_.compute();
+  const auto time = [&](int count) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < count; ++i) run(stream, product_);
+    stream.finish();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const double first = time(1);
+  const int ahead = stream.place() == Place::cuda && first < kShort ? kAhead : 1;
+  double best = std::numeric_limits<double>::infinity(), total = 0;
+  for (int rounds = 0; rounds < 3 || total < least_seconds; ++rounds) {
+    const double seconds = time(ahead);
+    best = std::min(best, seconds / ahead), total += seconds;
+  }
+  return best;
+}
+
+}  // namespace trireme

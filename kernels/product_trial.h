@@ -1,0 +1,39 @@
+// A matrix product of random numbers, ready to run: to measure how long it takes.
+#pragma once
+
+#include "kernels/memory.h"
+#include "kernels/ops/matmul.h"
+
+namespace trireme {
+
+// One product of the model, as the op Matmul has it. `count` is how often a step does it.
+struct ProductShape {
+  int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false, accumulate = false;
+  int64_t count = 1;
+  bool bias = false, pre_activation = false, gelu_input = false, sums = false;  // what it takes along
+  bool wide = false;                                                            // c is f32 whatever a and b are
+  Dtype result(Dtype dtype) const { return accumulate || wide ? Dtype::f32 : dtype; }
+  double flops() const { return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+  bool operator==(const ProductShape&) const = default;
+};
+
+class ProductTrial {
+ public:
+  // With inputs of `dtype`. Takes memory of `device`, which is not frozen and outlives it.
+  ProductTrial(Device& device, Dtype dtype, const ProductShape& shape);
+
+  const Matmul& product() const { return product_; }
+  // Seconds of one: the best of at least three rounds and `least_seconds`, after one to warm up. Random numbers, since those of one
+  // value cost a processor less power, and so less time, than any that a model has.
+  double seconds(double least_seconds) const;
+
+ private:
+  Tensor random(Dtype dtype, std::initializer_list<int64_t> shape);
+
+  Device& device_;
+  Arena arena_;
+  Matmul product_;
+};
+
+}  // namespace trireme
