@@ -75,6 +75,8 @@ class Device {
   // Lanes of their own for the messages between the stages of a pipeline, likewise.
   static constexpr size_t kPipes = 4;
   Stream& pipe(size_t number) { return side_lane(1 + number); }
+  // Which kernels compute which attention on the compute lane, until told otherwise: see attention_choice.h.
+  AttentionChoices& attention() { return attention_; }
   Ledger& ledger() { return ledger_; }
   int64_t workspace_bytes() const;  // scratch memory of the compute and the communication lane
   // What ran on the compute lane since the last call of measure(). Always counted on Place::none.
@@ -100,6 +102,7 @@ class Device {
   Ledger ledger_;
   Workspace workspace_{ledger_};
   Tally tally_, comm_tally_;
+  AttentionChoices attention_;
   OwnCudaLane cuda_lane_;
   Stream compute_;
   Workspace comm_workspace_{ledger_};
