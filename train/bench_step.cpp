@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "kernels/attention_choice.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/ops/adamw.h"
 #include "kernels/philox.h"
@@ -125,6 +126,9 @@ ExitCode run_bench_step(const BenchOptions& options) {
   const Plan plan = make_plan(config, mesh);
   const Ceilings best = measure_ceilings(device, dtype_of(config.kernels.dtype), plan.products);
   introduce(device, best, "products of this step's shapes alone");
+  const ChosenAttention attention = choose_attention(device, config.kernels.attention, plan.attention);
+  for (const std::string& line : attention.reasons) say(line);
+  device.attention() = attention.choices;
 
   Run run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);

@@ -142,6 +142,7 @@ struct RunConfig {
 
   // What does not go together, after resolve(): report("train.warmup", "must not exceed train.steps = 10") for each problem.
   void check(Purpose purpose, auto&& report) const {
+    kernels.check([&](const std::string& key, const std::string& problem) { report("kernels." + key, problem); });
     model.check([&](const std::string& key, const std::string& problem) { report("model." + key, problem); });
     if (purpose != Purpose::mesh)
       parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });

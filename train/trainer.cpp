@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoints.h"
 #include "data/tokenizer.h"
+#include "kernels/attention_choice.h"
 #include "kernels/cuda_facts.h"
 #include "parallel/agree.h"
 #include "parallel/mesh.h"
@@ -190,6 +191,18 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
   return *step;
 }
 
+// Of the first rank, for all: what replicas compute is the same, whoever computes it.
+ChosenAttention attention_of_run(const RunConfig& config, const Plan& plan, Device& device, const Mesh& mesh) {
+  ChosenAttention chosen;
+  if (mesh.first()) chosen = choose_attention(device, config.kernels.attention, plan.attention);
+  if (plan.attention.empty() && config.kernels.attention == AttentionKernels::cudnn)
+    chosen.reasons.emplace_back(
+        "kernels.attention = cudnn: ours all the same; cuDNN's are for kernels.dtype = bf16 with "
+        "model.document_mask = false and parallel.numerics = fast");
+  device.attention() = attention_choices(broadcast(mesh.all(), words_of(chosen.choices)));
+  return chosen;
+}
+
 void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const Device& device, const Corpus& corpus, double peak,
               int64_t step, RunLog& log) {
   const std::string parameters = human_count(static_cast<double>(plan.parameters));
@@ -234,6 +247,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   std::optional<Corpus> validation;
   if (!config.data.validation.empty()) validation.emplace(open_corpus(config, config.data.validation, "data.validation", true));
   const double peak = 1e9 * product_rate(device, dtype_of(config.kernels.dtype), plan.products, 0.005);
+  const ChosenAttention attention = attention_of_run(config, plan, device, mesh);
   Run run(config, mesh, device, plan.sizes);
   Loader loader(corpus, {.context = config.model.context,
                          .batch = config.train.batch,
@@ -254,6 +268,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
         throw Error(text("cannot write ", where.directory, "/config.yaml"));
       log.emplace(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
       announce(config, mesh, plan, device, corpus, peak, step, *log);
+      for (const std::string& line : attention.reasons) log->note(line);
     }
     Session session{.config = config,
                     .run = run,
