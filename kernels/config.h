@@ -27,6 +27,13 @@ struct Names<LogitsDtype> {
   static constexpr std::array<std::string_view, 3> words{"auto", "f32", "bf16"};
 };
 
+enum class AttentionKernels { automatic, ours, cudnn };
+
+template <>
+struct Names<AttentionKernels> {
+  static constexpr std::array<std::string_view, 3> words{"auto", "ours", "cudnn"};
+};
+
 inline Dtype dtype_of(StepDtype dtype) { return dtype == StepDtype::bf16 ? Dtype::bf16 : Dtype::f32; }
 
 struct KernelsConfig {
@@ -36,6 +43,7 @@ struct KernelsConfig {
   int64_t threads = 0;
   bool graph = true;
   bool autotune = true;
+  AttentionKernels attention = AttentionKernels::automatic;
 
   void visit(auto& keys) {
     keys("device", device, "where the step runs; auto takes the CPU, cuda a GPU for each rank");
@@ -45,11 +53,15 @@ struct KernelsConfig {
     keys("autotune", autotune,
          "on a GPU: which algorithm does which product is tried before the first step and kept in RUN/kernels.json");
     keys("graph", graph, "on a GPU: a step is recorded once and handed over as one CUDA graph, unless parallel.zero > 0");
+    keys("attention", attention,
+         "on a GPU in bf16 without document masks: cuDNN's kernels, ours, or the faster, tried at the start");
   }
 
   // What does not go together, as (key, message) for each problem.
   void check(auto&& report) const {
     if (logits == LogitsDtype::bf16 && dtype == StepDtype::f32) report("logits", "must be f32 or auto with kernels.dtype = f32");
+    if (attention == AttentionKernels::cudnn && device != DeviceChoice::cuda)
+      report("attention", "is for GPUs: set kernels.device to cuda, or kernels.attention to auto");
   }
 
   // A GPU's products and losses wait for memory: bf16 logits move half the bytes, and their gradients take their place.

@@ -22,6 +22,8 @@ namespace {
 }  // namespace
 
 CudaFacts cuda_facts() { return {.verdict = "built without CUDA"}; }
+FusedFacts fused_attention_facts() { return {.verdict = "built without CUDA"}; }
+std::string fused_refusal(const AttentionProblem&) { return "built without CUDA"; }
 
 CudaLane* open_cuda_lane(Ledger&) { refuse(); }
 void close_cuda_lane(CudaLane*) noexcept {}

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "kernels/attention_problem.h"
+
 namespace trireme {
 
 struct CudaFacts {
@@ -14,5 +16,16 @@ struct CudaFacts {
   std::string verdict{};    // one sentence for people
 };
 CudaFacts cuda_facts();
+
+// The library that brings fused attention kernels: cuDNN.
+struct FusedFacts {
+  bool found = false;
+  std::string verdict{};  // its name and version, or what is missing
+};
+FusedFacts fused_attention_facts();
+
+// Why it does not do this shape on this thread's GPU; empty: it does, with the same bits every time and a bounded workspace. The
+// first call for a shape compiles its kernels, which can take seconds.
+std::string fused_refusal(const AttentionProblem& shape);
 
 }  // namespace trireme

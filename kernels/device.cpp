@@ -79,7 +79,7 @@ Device::Device(Place place, CpuFacts facts)
 
 Stream Device::make_compute() {
   if (place_ == Place::none) return Stream(tally_);
-  if (place_ == Place::cuda) return Stream(Cuda{.lane = cuda_lane_.get()}, nullptr);
+  if (place_ == Place::cuda) return Stream(Cuda{.lane = cuda_lane_.get(), .attention = &attention_}, nullptr);
   return Stream(Cpu{.workspace = &workspace_, .bf16_products = facts_.bf16_products()}, nullptr);
 }
 
@@ -152,6 +152,9 @@ Device open_device(const KernelsConfig& config, int core_sharers, int gpu) {
   if (cuda) use_gpu(gpu);
   if (cuda && !cuda_facts().kernel_ran)
     throw ConfigError(text("kernels.device = cuda: ", cuda_facts().verdict, "; set kernels.device to cpu or auto"));
+  if (cuda && config.attention == AttentionKernels::cudnn && !fused_attention_facts().found)
+    throw ConfigError(text("kernels.attention = cudnn: ", fused_attention_facts().verdict,
+                           "; install cuDNN 9, or set kernels.attention to auto or ours"));
   CpuFacts facts = read_cpu_facts();
   const int64_t threads = config.threads > 0 ? config.threads : std::max(1, facts.cores / std::max(1, core_sharers));
   omp_set_num_threads(static_cast<int>(threads));

@@ -76,6 +76,8 @@ class Device {
   // Lanes of their own for the messages between the stages of a pipeline, likewise.
   static constexpr size_t kPipes = 4;
   Stream& pipe(size_t number) { return side_lane(1 + number); }
+  // Which kernels compute which attention on the compute lane, until told otherwise: see attention_choice.h.
+  AttentionChoices& attention() { return attention_; }
   Ledger& ledger() { return ledger_; }
   std::vector<CudaLane*> cuda_lanes() const;  // of Place::cuda: compute's, then the others'
   void guard_waits(WaitGuard guard);          // on Place::cuda: of all lanes
@@ -103,6 +105,7 @@ class Device {
   Ledger ledger_;
   Workspace workspace_{ledger_};
   Tally tally_, comm_tally_;
+  AttentionChoices attention_;
   OwnCudaLane cuda_lane_;
   Stream compute_;
   Workspace comm_workspace_{ledger_};

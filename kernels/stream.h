@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "kernels/attention_problem.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/lane.h"
 #include "kernels/order.h"
@@ -36,6 +37,7 @@ struct Cpu {
 // What the launch of a CUDA kernel needs to know.
 struct Cuda {
   CudaLane* lane = nullptr;
+  const AttentionChoices* attention = nullptr;  // of the lane's device
 };
 
 // A moment of a stream: all that it was handed before.

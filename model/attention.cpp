@@ -27,7 +27,7 @@ Views attention_views(const Pass& pass, const AttentionSaved& saved) {
           .k = saved.cached_k ? saved.cached_k : split(saved.k, pass.config.kv_heads),
           .v = saved.cached_v ? saved.cached_v : split(saved.v, pass.config.kv_heads),
           .mixed = split(saved.mixed, pass.config.heads),
-          .document_start = b.document_start ? b.document_start.view({b.rows, b.context}) : Tensor{}};
+          .document_start = pass.config.document_mask && b.document_start ? b.document_start.view({b.rows, b.context}) : Tensor{}};
 }
 
 }  // namespace

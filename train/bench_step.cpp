@@ -132,7 +132,7 @@ ExitCode run_bench_step(const BenchOptions& options) {
   const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, "");
   const Ceilings best = measure_ceilings(device, dtype_of(config.kernels.dtype), plan.products);
   introduce(device, best, "products of this step's shapes alone");
-  if (!kernels.note.empty()) say(kernels.note);
+  for (const std::string& note : kernels.notes) say(note);
 
   Run run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);

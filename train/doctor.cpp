@@ -31,6 +31,8 @@ ExitCode run_doctor() {
   line("products f32", human_si(1e9 * product_rate(device, Dtype::f32, square)) + "FLOP/s");
   line("products bf16", human_si(1e9 * product_rate(device, Dtype::bf16, square)) + "FLOP/s");
   line("CUDA", cuda_facts().verdict);
+  const FusedFacts fused = fused_attention_facts();
+  line("cuDNN", fused.found ? fused.verdict + "; kernels.attention may use it" : fused.verdict);
   const std::optional<int64_t> ranks = launched_ranks();
   line("launcher", ranks ? "MPI, " + std::to_string(*ranks) + " ranks" : "none: a plain start is one rank");
   line("here", access(".", W_OK) == 0 ? "the working directory can be written"

@@ -1,6 +1,7 @@
 #include "train/kernel_choices.h"
 
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -19,14 +20,36 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-std::string note_of(const ChosenProducts& chosen, bool moved, double seconds) {
-  std::string note;
-  if (moved)
-    note = "kernels.json is of another GPU or library than this one: products are tried anew, and the last bits may differ; ";
-  if (chosen.tried == 0) return note;
-  return note +
-         std::string(text("products: ", chosen.tried, " of ", chosen.choices.size(), " tried in ", std::round(10 * seconds) / 10,
+std::string note_of(const ChosenProducts& chosen, double seconds) {
+  return std::string(text("products: ", chosen.tried, " of ", chosen.choices.size(), " tried in ", std::round(10 * seconds) / 10,
                           " s, ", std::round(1000 * chosen.gained) / 10, " % faster than their library's advice"));
+}
+
+// Products and attention of this rank, of which `kept` says some already.
+KernelChoices choose_mine(const RunConfig& config, const Plan& plan, Device& device, const KernelChoices& kept,
+                          std::vector<std::string>& notes) {
+  KernelChoices mine;
+  const AttentionKernels wanted = config.kernels.attention;
+  if (config.kernels.autotune) {
+    const auto begin = std::chrono::steady_clock::now();
+    const ChosenProducts products = choose_products(device, dtype_of(config.kernels.dtype), plan.products, kept.products);
+    mine.products = products.choices;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (products.tried > 0) notes.push_back(note_of(products, seconds));
+    if (wanted == AttentionKernels::automatic) mine.attention = kept.attention;
+  }
+  std::vector<AttentionProblem> open;
+  for (const AttentionProblem& problem : plan.attention)
+    if (!mine.attention.contains(problem.words())) open.push_back(problem);
+  const bool tries = config.kernels.autotune || wanted != AttentionKernels::automatic;
+  const ChosenAttention attention = choose_attention(device, tries ? wanted : AttentionKernels::ours, open);
+  mine.attention.insert(attention.choices.begin(), attention.choices.end());
+  notes.insert(notes.end(), attention.reasons.begin(), attention.reasons.end());
+  if (plan.attention.empty() && wanted == AttentionKernels::cudnn)
+    notes.emplace_back(
+        "kernels.attention = cudnn: ours all the same; cuDNN's are for kernels.dtype = bf16 with "
+        "model.document_mask = false and parallel.numerics = fast");
+  return mine;
 }
 
 }  // namespace
@@ -35,6 +58,7 @@ std::string to_json(const KernelChoices& choices) {
   nlohmann::ordered_json out;
   out["machine"] = choices.machine;
   out["products"] = choices.products;
+  out["attention"] = choices.attention;
   return out.dump(1) + "\n";
 }
 
@@ -43,31 +67,42 @@ KernelChoices kernel_choices(const std::string& json) {
   KernelChoices choices;
   if (!in.is_object()) return choices;
   choices.machine = in.value("machine", "");
-  if (const auto products = in.find("products"); products != in.end() && products->is_object())
-    for (const auto& [words, algorithm] : products->items())
-      if (algorithm.is_string()) choices.products[words] = algorithm;
+  const auto read = [&](const char* key, std::map<std::string, std::string>& table) {
+    const auto found = in.find(key);
+    if (found == in.end() || !found->is_object()) return;
+    for (const auto& [words, choice] : found->items())
+      if (choice.is_string()) table[words] = choice;
+  };
+  read("products", choices.products), read("attention", choices.attention);
   return choices;
 }
 
 ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Mesh& mesh, Device& device,
                              const std::string& directory) {
-  if (device.place() != Place::cuda || !config.kernels.autotune || config.parallel.exact()) return {};
-  const auto begin = std::chrono::steady_clock::now();
-  const Dtype dtype = dtype_of(config.kernels.dtype);
-  const std::string machine = cuda_facts().device + ", " + product_library();
+  if (device.place() != Place::cuda || config.parallel.exact()) return {};
+  ChosenKernels chosen;
+  const std::string machine = cuda_facts().device + ", " + product_library() + ", " + fused_attention_facts().verdict;
   KernelChoices kept = kernel_choices(broadcast(mesh.all(), mesh.first() ? read(path_in(directory)) : ""));
-  const bool moved = !kept.products.empty() && kept.machine != machine;
-  if (moved) kept.products.clear();
-  const ChosenProducts mine = choose_products(device, dtype, plan.products, kept.products);
+  if (!kept.machine.empty() && kept.machine != machine) {
+    chosen.notes.emplace_back(
+        "kernels.json is of another GPU or library than this one: all is tried anew, and last bits may differ");
+    kept = {};
+  }
 
   // Ranks of different stages have different shapes; of equal ones the first rank's choice is everyone's.
-  KernelChoices all{.machine = machine, .products = kept.products};
-  for (const std::string& rank : gather(mesh.all(), to_json({.products = mine.choices})))
-    all.products.merge(kernel_choices(rank).products);
-  const std::string json = broadcast(mesh.all(), to_json(all));
-  choose_products(device, dtype, plan.products, kernel_choices(json).products);
-  return {.json = json,
-          .note = note_of(mine, moved, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count())};
+  KernelChoices all = choose_mine(config, plan, device, kept, chosen.notes);
+  const std::vector<std::string> ranks = gather(mesh.all(), to_json(all));
+  for (const std::string& rank : ranks) {
+    KernelChoices theirs = kernel_choices(rank);
+    all.products.merge(theirs.products), all.attention.merge(theirs.attention);
+  }
+  all.products.merge(kept.products), all.attention.merge(kept.attention);  // of another mesh of this run
+  all.machine = machine;
+  chosen.json = broadcast(mesh.all(), to_json(all));
+  all = kernel_choices(chosen.json);
+  if (config.kernels.autotune) choose_products(device, dtype_of(config.kernels.dtype), plan.products, all.products);
+  device.attention() = all.attention;
+  return chosen;
 }
 
 void keep_choices(const ChosenKernels& chosen, const std::string& directory) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "kernels/attention_choice.h"
 #include "kernels/product_choice.h"
 #include "parallel/mesh.h"
 #include "train/config.h"
@@ -14,6 +16,7 @@ namespace trireme {
 struct KernelChoices {
   std::string machine{};  // GPU and libraries that they are of
   ProductChoices products{};
+  AttentionChoices attention{};
 };
 
 // The file's text, and back; what cannot be read is no choice.
@@ -21,10 +24,11 @@ std::string to_json(const KernelChoices& choices);
 KernelChoices kernel_choices(const std::string& json);
 
 // All ranks together, before the run takes its memory: what is kept in `directory`, the first rank's word for all, and of what is
-// not kept the fastest. Anywhere but on a GPU, and where products are to be the same on every mesh, nothing is chosen.
+// not kept the fastest. From here on the device does it so. Anywhere but on a GPU, and where results are to be the same on every
+// mesh, nothing is chosen.
 struct ChosenKernels {
-  std::string json{};  // for keep_choices()
-  std::string note{};  // for people; empty where nothing was tried
+  std::string json{};                // for keep_choices()
+  std::vector<std::string> notes{};  // for people: what was tried
 };
 ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Mesh& mesh, Device& device,
                              const std::string& directory);

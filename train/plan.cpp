@@ -97,6 +97,21 @@ std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stag
   return products;
 }
 
+// None, where there is no choice: fused kernels know no documents, and sum in an order that a mesh may change.
+std::vector<AttentionProblem> attention_of(const RunConfig& config, const Stage& stage) {
+  if (config.kernels.dtype != StepDtype::bf16 || config.model.document_mask || config.parallel.exact()) return {};
+  const ModelConfig shard = shard_config(config.model, stage.shape().tensor.count);
+  AttentionProblem forward{.rows = stage.shape().rows,
+                           .tokens = stage.shape().context,
+                           .heads = shard.heads,
+                           .kv_heads = shard.kv_heads,
+                           .head_size = shard.head_size,
+                           .window = shard.window};
+  AttentionProblem backward = forward;
+  backward.backward = true;
+  return {forward, backward};
+}
+
 // The ops of a step of this many microbatches.
 Tally walk(Run& run, int64_t microbatches) {
   const int64_t rows = microbatches * run.stage.shape().rows, context = run.stage.shape().context;
@@ -151,6 +166,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   plan.step = walk(run, few ? microbatches : stages);
   Tally traffic = device.comm_tally();
   plan.products = products_of(config, run.stage, mesh.replicas());
+  plan.attention = attention_of(config, run.stage);
   // Every microbatch does the same: what a second round of them adds, the others add too.
   if (!few) {
     const double rounds = static_cast<double>(microbatches - stages) / static_cast<double>(stages);

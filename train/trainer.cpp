@@ -293,7 +293,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
       keep_choices(kernels, where.directory);
       log.emplace(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
       announce(config, mesh, plan, device, corpus, peak, step, *log);
-      if (!kernels.note.empty()) log->note(kernels.note);
+      for (const std::string& note : kernels.notes) log->note(note);
     }
     Session session{.config = config,
                     .run = run,

@@ -1,7 +1,10 @@
 // Attention of any dtype and head size in f32 arithmetic, without tensor cores. A block has 32 queries (or, for dk and dv, 32 keys)
 // of one head and walks the tiles of 32 keys (queries) that they see; a warp has 4 of its rows, a lane one of the tile's.
 // Deterministic: every sum has one owner.
+#include <optional>
+
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/fused_attention.cuh"
 
 namespace trireme {
 namespace {
@@ -224,9 +227,28 @@ Grid tiles_grid(const Tensor& q, int64_t heads, int tiles) {
           .blocks_z = q.dim(0)};
 }
 
+// What the fused kernels are to do: what the run has chosen them for, with tensors they can read.
+template <class Op>
+std::optional<AttentionProblem> fused_shape(const Cuda& cuda, const Op& op, std::initializer_list<Tensor> tensors) {
+  const bool plain = op.q.dtype() == Dtype::bf16 && op.q.dim(1) == op.k.dim(1) && !op.document_start;
+  if (!plain || cuda.attention == nullptr || cuda.attention->empty()) return std::nullopt;
+  for (const Tensor& t : tensors)
+    if (reinterpret_cast<uintptr_t>(t.data()) % 16 != 0) return std::nullopt;
+  const AttentionProblem shape{.backward = std::is_same_v<Op, AttentionBackward>,
+                               .rows = op.q.dim(0),
+                               .tokens = op.q.dim(1),
+                               .heads = op.q.dim(2),
+                               .kv_heads = op.k.dim(2),
+                               .head_size = op.q.dim(3),
+                               .window = op.window};
+  const auto at = cuda.attention->find(shape.words());
+  return at != cuda.attention->end() && at->second == "cudnn" ? std::optional(shape) : std::nullopt;
+}
+
 }  // namespace
 
 void launch(const Cuda& cuda, const AttentionForward& op) {
+  if (const auto shape = fused_shape(cuda, op, {op.out, op.lse, op.q, op.k, op.v})) return fused_attention(cuda, *shape, op);
   const AttentionSizes s = sizes_of(op);
   if (fits_tensor_cores(op)) return attention_on_tensor_cores(cuda, op, s);
   const Grid grid = tiles_grid(op.q, s.heads, 3);
@@ -237,6 +259,8 @@ void launch(const Cuda& cuda, const AttentionForward& op) {
 }
 
 void launch(const Cuda& cuda, const AttentionBackward& op) {
+  if (const auto shape = fused_shape(cuda, op, {op.dq, op.dk, op.dv, op.dout, op.out, op.lse, op.q, op.k, op.v}))
+    return fused_attention(cuda, *shape, op);
   const AttentionSizes s = sizes_of(op);
   const int64_t rows = op.q.dim(0) * s.queries * s.heads;
   auto* delta = static_cast<float*>(scratch(cuda, rows * 4));

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "kernels/cuda_facts.h"
 #include "kernels/device.h"
 #include "test/catch.h"
 #include "test/reference/attention.h"
@@ -163,6 +164,42 @@ TEST_CASE("attention agrees with its reference for windows and documents") {
                  .window = window,
                  .document_start = masked ? documents(2, t, t) : std::vector<int64_t>{}},
                 dtype, device);
+}
+
+TEST_CASE("attention by a library's fused kernels agrees with its reference") {
+  Device device(tested_place());
+  bool differed = false;  // from ours, in its last bits
+  for (const int64_t t : {8, 64, 128})
+    for (const int64_t window : {0, 7})
+      for (const int64_t kv_heads : {1, 4}) {
+        const AttentionShape shape{
+            .rows = 2, .queries = t, .keys = t, .heads = 4, .kv_heads = kv_heads, .head_size = 64, .window = window};
+        AttentionProblem problem{.rows = 2, .tokens = t, .heads = 4, .kv_heads = kv_heads, .head_size = 64, .window = window};
+        if (device.place() != Place::cuda || !fused_refusal(problem).empty()) continue;
+        device.attention().clear();
+        Case ours(shape, Dtype::bf16);
+        ours.forward(device), ours.backward(device);
+        device.attention()[problem.words()] = "cudnn";
+        problem.backward = true;
+        if (fused_refusal(problem).empty()) device.attention()[problem.words()] = "cudnn";
+        check(shape, Dtype::bf16, device);
+        Case fused(shape, Dtype::bf16), again(shape, Dtype::bf16);
+        for (Case* c : {&fused, &again}) c->forward(device), c->backward(device);
+        CHECK((fused.out == again.out && fused.dq == again.dq && fused.dk == again.dk && fused.dv == again.dv));
+        differed |= !(fused.lse == ours.lse) && !(fused.dk == ours.dk);
+        // What no library is asked to do.
+        check({.rows = 2,
+               .queries = t,
+               .keys = t,
+               .heads = 4,
+               .kv_heads = kv_heads,
+               .head_size = 64,
+               .window = window,
+               .document_start = documents(2, t, t)},
+              Dtype::bf16, device);
+        check(shape, Dtype::f32, device);
+      }
+  CHECK((differed || device.place() == Place::cpu || !fused_attention_facts().found));
 }
 
 TEST_CASE("attention of the last queries of a key-value cache agrees with its reference") {

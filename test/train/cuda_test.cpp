@@ -49,6 +49,30 @@ TEST_CASE("a run on the emulated GPU has the losses of the CPU", "[unsanitized]"
   }
 }
 
+TEST_CASE("attention by fused kernels on the emulated GPU has the losses of ours", "[unsanitized]") {
+  if (!emulated()) return;
+  const Workplace place;
+  const auto train = [&](const std::string& kernels, std::vector<std::string> settings) {
+    const std::string name = kernels + "-" + std::to_string(settings.size());
+    settings.insert(settings.end(), {"kernels.attention=" + kernels, "kernels.dtype=bf16", "model.document_mask=false"});
+    const Ended ended = Process(place.scratch.path(), on_gpu(name, settings), 1, kProgram).wait();
+    INFO(ended.out << ended.err);
+    REQUIRE(ended.code == 0);
+    const bool told = ended.out.find(": cudnn, as kernels.attention says") != std::string::npos;
+    CHECK(told == (kernels == "cudnn" && settings.size() == 3));
+    return place.metrics(name);
+  };
+  const auto fused = train("cudnn", {}), ours = train("ours", {});
+  REQUIRE(fused.size() == ours.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const char* key = ours[i].contains("loss") ? "loss" : "val_loss";
+    CHECK(fused[i].at(key).get<double>() == Approx(ours[i].at(key).get<double>()).epsilon(0.02));
+  }
+  // Invariant numerics take ours.
+  const std::vector<std::string> exact{"parallel.numerics=invariant", "train.microbatch=1", "train.steps=2", "train.warmup=1"};
+  CHECK(train("cudnn", exact) == train("ours", exact));
+}
+
 TEST_CASE("a run on the emulated GPU that is killed continues to the same bits", "[unsanitized]") {
   if (!emulated()) return;
   const Workplace place;

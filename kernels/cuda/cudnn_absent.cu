@@ -1,0 +1,17 @@
+// In place of cudnn.cu in a build without cuDNN's header.
+#include "kernels/cuda/fused_attention.cuh"
+#include "kernels/cuda_facts.h"
+
+namespace trireme {
+namespace {
+
+[[noreturn]] void refuse() { throw Error("built without cuDNN"); }
+
+}  // namespace
+
+FusedFacts fused_attention_facts() { return {.verdict = "built without cuDNN"}; }
+std::string fused_refusal(const AttentionProblem&) { return "built without cuDNN"; }
+void fused_attention(const Cuda&, const AttentionProblem&, const AttentionForward&) { refuse(); }
+void fused_attention(const Cuda&, const AttentionProblem&, const AttentionBackward&) { refuse(); }
+
+}  // namespace trireme
