@@ -4,6 +4,7 @@
 // lanes; every rank hands over the same work in the same order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -32,8 +33,28 @@ class GpuGroup {
   virtual void send(CudaLane& lane, Tensor x, int64_t peer, Channel channel) = 0;
   virtual void receive(CudaLane& lane, Tensor x, int64_t peer, Channel channel) = 0;
 
+  // Memory that is sent from and received into again and again: known beforehand, it needs no copies on the way, where the
+  // connections can do without. nullptr: there is nothing to be gained. It is forgotten before the memory goes.
+  virtual void* know(std::byte* memory, int64_t bytes) = 0;
+  virtual void forget(void* known) noexcept = 0;
+
   // Error where something has gone wrong meanwhile that no call has told, such as a connection that is gone.
   virtual void check() const = 0;
+};
+
+// Memory known to a group as long as this lives. All ranks of the group have theirs at the same time.
+class KnownMemory {
+ public:
+  KnownMemory(GpuGroup& group, std::byte* memory, int64_t bytes) : group_(group), known_(group.know(memory, bytes)) {}
+  ~KnownMemory() {
+    if (known_ != nullptr) group_.forget(known_);
+  }
+  KnownMemory(const KnownMemory&) = delete;
+  KnownMemory& operator=(const KnownMemory&) = delete;
+
+ private:
+  GpuGroup& group_;
+  void* known_;
 };
 
 // All ranks of the group call it, all groups of a mesh in the same order. With `ring`, neighbours, of whom the last has the first,

@@ -24,6 +24,8 @@ void ok(cudaError_t status, std::source_location at = std::source_location::curr
   if (status != cudaSuccess) throw Error(std::string("CUDA: ") + cudaGetErrorString(status), at);
 }
 
+constexpr int kRegisters = 21900;  // the version, 2.19, from which on memory can be registered
+
 ncclDataType_t type_of(Dtype dtype) { return dtype == Dtype::bf16 ? ncclBfloat16 : dtype == Dtype::f32 ? ncclFloat32 : ncclInt32; }
 size_t count(const Tensor& x) { return static_cast<size_t>(x.size()); }
 
@@ -98,6 +100,15 @@ class NcclGroup : public GpuGroup {
     const Link& link = find(channel, peer, rank_);
     ok(ncclRecv(x.data(), count(x), type_of(x.dtype()), link.peer, link.comm.get(), stream_of(lane)));
   }
+  void* know(std::byte* memory, int64_t bytes) override {
+    int version = 0;
+    ok(ncclGetVersion(&version));
+    void* known = nullptr;
+    if (version >= kRegisters && bytes > 0) ok(ncclCommRegister(all_.get(), memory, static_cast<size_t>(bytes), &known));
+    return known;
+  }
+  void forget(void* known) noexcept override { ncclCommDeregister(all_.get(), known); }
+
   void check() const override {
     check(all_);
     for (const auto& channel : links_)

@@ -33,6 +33,18 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   static auto* const call = found<decltype(ncclCommAbort)>("ncclCommAbort");
   return call(comm);
 }
+ncclResult_t ncclGetVersion(int* version) {
+  static auto* const call = found<decltype(ncclGetVersion)>("ncclGetVersion");
+  return call(version);
+}
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle) {
+  static auto* const call = found<decltype(ncclCommRegister)>("ncclCommRegister");
+  return call(comm, buff, size, handle);
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
+  static auto* const call = found<decltype(ncclCommDeregister)>("ncclCommDeregister");
+  return call(comm, handle);
+}
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   static auto* const call = found<decltype(ncclCommGetAsyncError)>("ncclCommGetAsyncError");
   return call(comm, asyncError);

@@ -89,6 +89,8 @@ mesh() {
 # A run is killed and continued: the same bits as one that was not.
 resume() {
   local child
+  mkdir -p runs/killed
+  cp runs/gpu-bf16/kernels.json runs/killed/  # two runs that try for themselves need not have the same bits
   run killed cuda bf16 > killed.txt 2>&1 &
   child=$!
   until [ "$(cat runs/killed/metrics.jsonl 2> /dev/null | wc -l)" -ge 15 ]; do kill -0 $child || break; sleep 0.05; done
@@ -105,20 +107,21 @@ check steps env -C "$root" bin/test_gpu_step "~[cpu]"
 check f32 bash -c 'trajectory f32 1e-4'
 check bf16 bash -c 'trajectory bf16 0.02'
 check resume bash -c resume
-# step NAME CONFIG SETTING...: speed of a training step, and the same in PyTorch.
+# step NAME CONFIG SETTING...: speed of a training step, and the same in PyTorch: without document masks, and GPT-2's vocabulary filled
+# up to a multiple of 64.
 step() {
   local name=$1 config=$2 settings=()
   shift 2
   for setting in "$@"; do settings+=(--set "$setting"); done
   check "step-$name" "$trireme" bench step "$root/configs/$config.yaml" --json "$out/step-$name.json" --set "train.name=$name" \
-    --set kernels.device=cuda --set kernels.dtype=bf16 "${settings[@]}"
+    --set kernels.device=cuda --set kernels.dtype=bf16 --set model.document_mask=false "${settings[@]}"
   if [ -s "$out/step-$name.json" ] && python3 -c 'import torch' 2> /dev/null; then
     check "peer-$name" python3 "$root/scripts/peer_torch.py" "$out/step-$name.json" --json "$out/peer-$name.json"
   fi
 }
 check kernels "$trireme" bench kernels --cuda
-step 124m gpt2-124m train.batch=128 train.microbatch=64
-step 1558m gpt2-1558m train.batch=32 train.microbatch=16
+step 124m gpt2-124m model.vocab=50304 train.batch=128 train.microbatch=64
+step 1558m gpt2-1558m model.vocab=50304 train.batch=32 train.microbatch=16
 step 1.1b llama3-1b model.layers=22 model.heads=16 model.kv_heads=4 model.ffn=5632 model.vocab=32000 model.tied=false \
   model.context=4096 model.rope_scaling=none train.batch=8 train.microbatch=4
 step 8b-8-layers llama3-8b model.layers=8 train.batch=4 train.microbatch=2

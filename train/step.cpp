@@ -87,6 +87,11 @@ Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaS
       pipeline(mesh.pp(), device, stage),
       optimizer(config.train, mesh, stage, traffic, arenas),
       loss(arenas.temporaries.take(Dtype::f32, {1})) {
+  if (device.place() == Place::cuda && mesh.dp().size() > 1)
+    for (const Arena* arena : {&arenas.gradients, &arenas.weights}) {
+      const Tensor all = arena->flat(Dtype::f32);
+      known.push_back(std::make_unique<KnownMemory>(mesh.dp().gpus(), static_cast<std::byte*>(all.data()), all.bytes()));
+    }
   const int64_t levels = stage.shape().holding.tree_levels;
   if (levels > 0) loss_tree = arenas.temporaries.take(Dtype::f32, {levels, 1});
   if (device.place() == Place::cuda) {

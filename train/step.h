@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "kernels/graph.h"
 #include "kernels/mailbox.h"
 #include "parallel/buckets.h"
+#include "parallel/gpu_group.h"
 #include "parallel/mesh.h"
 #include "train/optimizer.h"
 #include "train/pipeline.h"
@@ -28,6 +30,7 @@ struct Run {
   const Mesh& mesh;
   Device& device;
   Arenas arenas;
+  std::vector<std::unique_ptr<KnownMemory>> known;  // of the arenas, to the groups whose collectives work on them
   Buckets buckets;
   Comm sharing;  // of the tp group: ranks with the same key-value head
   Stage stage;
