@@ -72,6 +72,7 @@ void launch(const Cuda&, const ShardTop&) { refuse(); }
 void launch(const Cuda&, const ShardSums&) { refuse(); }
 void launch(const Cuda&, const ShardLoss&) { refuse(); }
 void launch(const Cuda&, const CrossEntropyBackward&) { refuse(); }
+void launch(const Cuda&, const CrossEntropyInPlace&) { refuse(); }
 void launch(const Cuda&, const EmbeddingForward&) { refuse(); }
 void launch(const Cuda&, const EmbeddingBackward&) { refuse(); }
 void launch(const Cuda&, const LargestMagnitude&) { refuse(); }
