@@ -8,9 +8,8 @@
 
 #include "kernels/copy.h"
 #include "kernels/cuda_facts.h"
-#include "kernels/memory.h"
 #include "kernels/ops/attention.h"
-#include "kernels/ops/fill.h"
+#include "kernels/product_trial.h"
 
 namespace trireme {
 namespace {
@@ -27,7 +26,7 @@ class Trial {
     for (Tensor* x : {&k_, &v_, &dk_, &dv_}) *x = arena_.take(Dtype::bf16, {b, t, k, d});
     lse_ = arena_.take(Dtype::f32, {b, h, t});
     uint64_t key = 1;
-    for (const Tensor& x : {q_, k_, v_, dout_}) fill(x, key++);
+    for (const Tensor& x : {q_, k_, v_, dout_}) fill_random(device.compute(), arena_, x, 1, key++);
     attend(false);
   }
   ~Trial() { device_.attention() = before_; }
@@ -46,20 +45,8 @@ class Trial {
   }
 
  private:
-  static constexpr int64_t kChunk = 1 << 16;  // random numbers at once
   static int64_t bytes(const AttentionProblem& s) {
-    return s.rows * s.tokens * (8 * (s.heads + s.kv_heads) * s.head_size + 4 * s.heads) + 4 * kChunk + 12 * Arena::kAlign;
-  }
-
-  void fill(const Tensor& x, uint64_t key) {
-    const Frame frame(arena_);
-    const int64_t n = std::min<int64_t>(x.size(), kChunk);
-    const Tensor wide = arena_.take(Dtype::f32, {n}), all = x.view({x.size()});
-    for (int64_t at = 0; at < x.size(); at += n) {
-      trireme::run(device_.compute(), FillNormal{.x = wide, .stddev = 1, .key = key, .first = at});
-      trireme::run(device_.compute(),
-                   Cast{.y = all.slice(at, std::min(at + n, x.size())), .x = wide.slice(0, std::min(n, x.size() - at))});
-    }
+    return s.rows * s.tokens * (8 * (s.heads + s.kv_heads) * s.head_size + 4 * s.heads) + kRandomBytes + 12 * Arena::kAlign;
   }
 
   void use(bool backward, bool fused) {

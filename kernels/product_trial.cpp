@@ -7,18 +7,28 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kChunk = 1 << 16;  // random numbers at once
 // On a GPU work is handed over ahead of its execution: so many at once hide what that takes, where a product is short.
 constexpr int kAhead = 20;
 constexpr double kShort = 2e-3;  // seconds
 
 int64_t bytes_for(Dtype dtype, const ProductShape& s) {
   const int64_t results = s.pre_activation || s.gelu_input ? 2 : 1;
-  return (s.m * s.k + s.k * s.n + s.n) * bytes_of(dtype) + results * s.m * s.n * bytes_of(s.result(dtype)) + 4 * s.m + 4 * kChunk +
-         8 * Arena::kAlign;
+  return (s.m * s.k + s.k * s.n + s.n) * bytes_of(dtype) + results * s.m * s.n * bytes_of(s.result(dtype)) + 4 * s.m +
+         kRandomBytes + 8 * Arena::kAlign;
 }
 
 }  // namespace
+
+void fill_random(Stream& stream, Arena& arena, const Tensor& x, float stddev, uint64_t key) {
+  const Frame frame(arena);
+  const int64_t n = std::min(x.size(), kRandomBytes / 4);
+  const Tensor wide = arena.take(Dtype::f32, {n}), all = x.view({x.size()});
+  for (int64_t at = 0; at < x.size(); at += n) {
+    const int64_t length = std::min(n, x.size() - at);
+    run(stream, FillNormal{.x = wide, .stddev = stddev, .key = key, .first = at});
+    run(stream, Cast{.y = all.slice(at, at + length), .x = wide.slice(0, length)});
+  }
+}
 
 ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& s)
     : device_(device), arena_(device, bytes_for(dtype, s), "a product to measure") {
@@ -36,15 +46,8 @@ ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& s)
 }
 
 Tensor ProductTrial::random(Dtype dtype, std::initializer_list<int64_t> shape) {
-  const Tensor t = arena_.take(dtype, shape), all = t.view({t.size()});
-  const Frame frame(arena_);
-  const int64_t n = std::min(t.size(), kChunk);
-  const Tensor wide = arena_.take(Dtype::f32, {n});
-  run(device_.compute(), FillNormal{.x = wide, .stddev = 0.5f, .key = 7});
-  for (int64_t at = 0; at < t.size(); at += n) {
-    const int64_t length = std::min(n, t.size() - at);
-    run(device_.compute(), Cast{.y = all.slice(at, at + length), .x = wide.slice(0, length)});
-  }
+  const Tensor t = arena_.take(dtype, shape);
+  fill_random(device_.compute(), arena_, t, 0.5f, 7);
   return t;
 }
 

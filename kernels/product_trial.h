@@ -1,4 +1,5 @@
-// A matrix product of random numbers, ready to run: to measure how long it takes.
+// A matrix product of random numbers, ready to run: to measure how long it takes. Random, since numbers of one value cost a
+// processor less power, and so less time, than any that a model has.
 #pragma once
 
 #include "kernels/memory.h"
@@ -18,14 +19,17 @@ struct ProductShape {
   bool operator==(const ProductShape&) const = default;
 };
 
+// x = normal numbers, by way of some memory of the arena's.
+void fill_random(Stream& stream, Arena& arena, const Tensor& x, float stddev, uint64_t key);
+constexpr int64_t kRandomBytes = 4 << 16;  // of that memory, at most
+
 class ProductTrial {
  public:
   // With inputs of `dtype`. Takes memory of `device`, which is not frozen and outlives it.
   ProductTrial(Device& device, Dtype dtype, const ProductShape& shape);
 
   const Matmul& product() const { return product_; }
-  // Seconds of one: the best of at least three rounds and `least_seconds`, after one to warm up. Random numbers, since those of one
-  // value cost a processor less power, and so less time, than any that a model has.
+  // Seconds of one: the best of at least three rounds and `least_seconds`, after one to warm up.
   double seconds(double least_seconds) const;
 
  private:

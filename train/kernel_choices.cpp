@@ -100,7 +100,8 @@ ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Me
   all.machine = machine;
   chosen.json = broadcast(mesh.all(), to_json(all));
   all = kernel_choices(chosen.json);
-  if (config.kernels.autotune) choose_products(device, dtype_of(config.kernels.dtype), plan.products, all.products);
+  if (config.kernels.autotune && mesh.all().size() > 1)  // another rank may have chosen otherwise
+    choose_products(device, dtype_of(config.kernels.dtype), plan.products, all.products);
   device.attention() = all.attention;
   return chosen;
 }
