@@ -34,11 +34,20 @@ struct Names<AttentionKernels> {
   static constexpr std::array<std::string_view, 3> words{"auto", "ours", "cudnn"};
 };
 
+enum class MatmulDtype { automatic, bf16, fp8 };
+
+template <>
+struct Names<MatmulDtype> {
+  static constexpr std::array<std::string_view, 3> words{"auto", "bf16", "fp8"};
+};
+
 inline Dtype dtype_of(StepDtype dtype) { return dtype == StepDtype::bf16 ? Dtype::bf16 : Dtype::f32; }
 
 struct KernelsConfig {
   DeviceChoice device = DeviceChoice::automatic;
   StepDtype dtype = StepDtype::bf16;
+  MatmulDtype matmul = MatmulDtype::automatic;
+  int64_t bf16_layers = 0;
   LogitsDtype logits = LogitsDtype::automatic;
   int64_t threads = 0;
   bool graph = true;
@@ -48,6 +57,10 @@ struct KernelsConfig {
   void visit(auto& keys) {
     keys("device", device, "where the step runs; auto takes the CPU, cuda a GPU for each rank");
     keys("dtype", dtype, "weights and activations of the step; masters, moments, gradients and sums are always f32");
+    keys("matmul", matmul,
+         "operands of products with weights; fp8: in 8 bits, scaled by their tensor's largest (the CPU does as a GPU, no faster)");
+    keys("bf16_layers", bf16_layers,
+         "with fp8: so many layers at each end of the model, which multiply in bf16 as the classifier does", at_least(0));
     keys("logits", logits, "the classifier's logits in a loss; auto takes dtype on a GPU, f32 on the CPU; sums are always f32");
     keys("threads", threads, "CPU threads of a rank; 0 takes the node's cores divided by its ranks", between(0, 4096));
     keys("autotune", autotune,
@@ -60,6 +73,8 @@ struct KernelsConfig {
   // What does not go together, as (key, message) for each problem.
   void check(auto&& report) const {
     if (logits == LogitsDtype::bf16 && dtype == StepDtype::f32) report("logits", "must be f32 or auto with kernels.dtype = f32");
+    if (matmul != MatmulDtype::automatic && dtype == StepDtype::f32)
+      report("matmul", "must be auto with kernels.dtype = f32, whose products are of f32; or set kernels.dtype = bf16");
     if (attention == AttentionKernels::cudnn && device != DeviceChoice::cuda)
       report("attention", "is for GPUs: set kernels.device to cuda, or kernels.attention to auto");
   }

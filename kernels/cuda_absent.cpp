@@ -10,6 +10,7 @@
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/matmul.h"
+#include "kernels/ops/quantize.h"
 #include "kernels/ops/rmsnorm.h"
 #include "kernels/ops/rope.h"
 #include "kernels/ops/swiglu.h"
@@ -92,6 +93,7 @@ void launch(const Cuda&, const GeluBackward&) { refuse(); }
 void launch(const Cuda&, const LayerNormForward&) { refuse(); }
 void launch(const Cuda&, const LayerNormBackward&) { refuse(); }
 void launch(const Cuda&, const Matmul&) { refuse(); }
+void launch(const Cuda&, const Quantize&) { refuse(); }
 void launch(const Cuda&, const RmsNormForward&) { refuse(); }
 void launch(const Cuda&, const RmsNormBackward&) { refuse(); }
 void launch(const Cuda&, const RopeTable&) { refuse(); }

@@ -12,6 +12,7 @@ struct CudaFacts {
   int devices = 0;          // GPUs that answer
   std::string toolkit{};    // "13.0", empty without
   std::string device{};     // the name of the GPU this thread uses
+  int capability = 0;       // of that GPU: 90 for 9.0
   bool kernel_ran = false;  // a trivial kernel gave the right answer on it
   std::string verdict{};    // one sentence for people
 };

@@ -28,9 +28,9 @@ Choice fastest(Device& device, const ProductTrial& trial, const ProductTimer& ti
 }  // namespace
 
 std::string words_of(Dtype dtype, const ProductShape& s) {
-  std::string words = std::string(name_of(dtype)) + " " + std::to_string(s.m) + " x " + std::to_string(s.n) + " x " +
-                      std::to_string(s.k) + " " + (s.transpose_a ? "t" : "n") + (s.transpose_b ? "t" : "n") + " to " +
-                      name_of(s.result(dtype));
+  std::string words = (s.bits8 ? name_of(*s.bits8) + std::string(" x e4m3") : name_of(dtype)) + " " + std::to_string(s.m) + " x " +
+                      std::to_string(s.n) + " x " + std::to_string(s.k) + " " + (s.transpose_a ? "t" : "n") +
+                      (s.transpose_b ? "t" : "n") + " to " + name_of(s.result(dtype));
   for (const auto& [takes, what] :
        {std::pair(s.accumulate, "accumulated"), std::pair(s.bias, "bias"), std::pair(s.pre_activation, "gelu"),
         std::pair(s.gelu_input, "gelu backward"), std::pair(s.sums, "sums")})

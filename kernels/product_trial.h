@@ -2,6 +2,8 @@
 // processor less power, and so less time, than any that a model has.
 #pragma once
 
+#include <optional>
+
 #include "kernels/memory.h"
 #include "kernels/ops/matmul.h"
 
@@ -14,6 +16,7 @@ struct ProductShape {
   int64_t count = 1;
   bool bias = false, pre_activation = false, gelu_input = false, sums = false;  // what it takes along
   bool wide = false;                                                            // c is f32 whatever a and b are
+  std::optional<Dtype> bits8{};  // a has these 8 bits and b e4m3's, whatever dtype the rest has
   Dtype result(Dtype dtype) const { return accumulate || wide ? Dtype::f32 : dtype; }
   double flops() const { return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
   bool operator==(const ProductShape&) const = default;
@@ -25,7 +28,7 @@ constexpr int64_t kRandomBytes = 4 << 16;  // of that memory, at most
 
 class ProductTrial {
  public:
-  // With inputs of `dtype`. Takes memory of `device`, which is not frozen and outlives it.
+  // With inputs of `dtype`, but for bits8. Takes memory of `device`, which is not frozen and outlives it.
   ProductTrial(Device& device, Dtype dtype, const ProductShape& shape);
 
   const Matmul& product() const { return product_; }
@@ -34,6 +37,7 @@ class ProductTrial {
 
  private:
   Tensor random(Dtype dtype, std::initializer_list<int64_t> shape);
+  Tensor quantized(Dtype dtype, std::initializer_list<int64_t> shape, Tensor& scale);
 
   Device& device_;
   Arena arena_;

@@ -12,14 +12,19 @@
 #include <string>
 
 #include "kernels/check.h"
+#include "kernels/float8.h"
 
 namespace trireme {
 
-enum class Dtype : uint8_t { f32, bf16, i32 };
+enum class Dtype : uint8_t { f32, bf16, i32, e4m3, e5m2 };
 enum class Place : uint8_t { none, cpu, cuda };
 
-constexpr int64_t bytes_of(Dtype dtype) { return dtype == Dtype::bf16 ? 2 : 4; }
-constexpr const char* name_of(Dtype dtype) { return dtype == Dtype::f32 ? "f32" : dtype == Dtype::bf16 ? "bf16" : "i32"; }
+constexpr bool has_8_bits(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2; }
+constexpr int64_t bytes_of(Dtype dtype) { return has_8_bits(dtype) ? 1 : dtype == Dtype::bf16 ? 2 : 4; }
+constexpr const char* name_of(Dtype dtype) {
+  constexpr const char* kNames[] = {"f32", "bf16", "i32", "e4m3", "e5m2"};
+  return kNames[static_cast<size_t>(dtype)];
+}
 constexpr const char* name_of(Place place) { return place == Place::none ? "none" : place == Place::cpu ? "cpu" : "cuda"; }
 
 // The upper half of an IEEE float. From float: round to nearest even; NaN stays NaN.
@@ -40,6 +45,10 @@ template <>
 inline constexpr Dtype kDtype<Bf16> = Dtype::bf16;
 template <>
 inline constexpr Dtype kDtype<int32_t> = Dtype::i32;
+template <>
+inline constexpr Dtype kDtype<E4m3> = Dtype::e4m3;
+template <>
+inline constexpr Dtype kDtype<E5m2> = Dtype::e5m2;
 
 class Tensor {
  public:
@@ -128,7 +137,7 @@ inline void expect(const Tensor& t, const char* name, Dtype dtype, std::initiali
   require(t.dtype() == dtype, text(name, " is ", t, ", expected dtype ", name_of(dtype)), at);
 }
 inline void expect_float(const Tensor& t, const char* name, std::source_location at = std::source_location::current()) {
-  require(t.dtype() != Dtype::i32, text(name, " is ", t, ", expected f32 or bf16"), at);
+  require(t.dtype() == Dtype::f32 || t.dtype() == Dtype::bf16, text(name, " is ", t, ", expected f32 or bf16"), at);
 }
 
 }  // namespace trireme

@@ -6,7 +6,6 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/rmsnorm.h"
 #include "kernels/ops/rope.h"
-#include "model/linear.h"
 
 namespace trireme {
 namespace {
@@ -121,14 +120,20 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
   linear_forward(pass, weights.out, weights.out_bias, saved.mixed, y);
 }
 
+AttentionKept AttentionKept::take(Pass& pass) {
+  return {.out = keep_gradient(pass, pass.config.width),
+          .qkv = keep_gradient(pass, pass.config.q_width() + 2 * pass.config.kv_width())};
+}
+
 void attention_backward_input(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm,
-                              HeadNormWeights& norm_gradients, const AttentionSaved& saved, Tensor dy, Tensor dx) {
+                              HeadNormWeights& norm_gradients, const AttentionSaved& saved, Tensor dy, Tensor dx,
+                              const AttentionKept& keep) {
   const Frame frame(pass.temporaries);
   const bool qk_norm = pass.config.qk_norm;
   const int64_t n = pass.size(), h = pass.config.heads, kv = pass.config.kv_heads, d = pass.config.head_size;
   // 5.
   Tensor dmixed = pass.temporary(h * d);
-  linear_backward_input(pass, weights.out, dy, dmixed);
+  linear_backward_input(pass, weights.out, dy, dmixed, keep.out);
   // 4.
   Tensor dq = pass.temporaries.take(pass.dtype, {n, h, d});
   Tensor dk = pass.temporaries.take(pass.dtype, {n, kv, d});
@@ -172,14 +177,15 @@ void attention_backward_input(Pass& pass, const AttentionWeights& weights, const
                                       .positions = pass.batch.positions,
                                       .table = qk_norm ? Tensor{} : pass.rope});
   // 1.
-  linear_backward_input(pass, weights.qkv, saved.dqkv, dx);
+  linear_backward_input(pass, weights.qkv, saved.dqkv, dx, keep.qkv);
 }
 
-void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved, Tensor x, Tensor dy) {
+void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved, Tensor x, Tensor dy,
+                               const AttentionKept& kept) {
   // 5.
-  linear_backward_weight(pass, gradients.out, gradients.out_bias, saved.mixed, dy);
+  linear_backward_weight(pass, gradients.out, gradients.out_bias, saved.mixed, dy, kept.out);
   // 1.
-  linear_backward_weight(pass, gradients.qkv, gradients.qkv_bias, x, saved.dqkv);
+  linear_backward_weight(pass, gradients.qkv, gradients.qkv_bias, x, saved.dqkv, kept.qkv);
 }
 
 }  // namespace trireme

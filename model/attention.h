@@ -2,7 +2,7 @@
 // H query heads, K key-value heads of size D, of one shard: the shards' results add up.
 #pragma once
 
-#include "model/part.h"
+#include "model/linear.h"
 
 namespace trireme {
 
@@ -36,10 +36,17 @@ struct AttentionSaved {
 // y [N, C] = attention(x [N, C]).
 void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm, const AttentionSaved& saved,
                        Tensor x, Tensor y);
+// What the gradient of the input can keep for those of the weights, in the same pass.
+struct AttentionKept {
+  KeptGradient out, qkv;
+  static AttentionKept take(Pass& pass);
+};
 // dx [N, C] from dy [N, C]; adds to the gradients of the norm.
 void attention_backward_input(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm,
-                              HeadNormWeights& norm_gradients, const AttentionSaved& saved, Tensor dy, Tensor dx);
-// Adds to gradients, any time after that.
-void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved, Tensor x, Tensor dy);
+                              HeadNormWeights& norm_gradients, const AttentionSaved& saved, Tensor dy, Tensor dx,
+                              const AttentionKept& keep);
+// Adds to gradients, any time after that; with `kept`, in the same pass.
+void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved, Tensor x, Tensor dy,
+                               const AttentionKept& kept);
 
 }  // namespace trireme

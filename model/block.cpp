@@ -1,5 +1,7 @@
 #include "model/block.h"
 
+#include <algorithm>
+
 #include "kernels/ops/fill.h"
 #include "model/shard_sum.h"
 
@@ -145,12 +147,21 @@ struct Gains {
   HeadNormWeights head_norm;
 };
 
+// What the first half rounds and leaves to the second where that follows at once, by shard.
+template <class Kept>
+std::vector<Kept> kept_gradients(Pass& pass, size_t shards, Backward which) {
+  std::vector<Kept> kept(shards);
+  if (which == Backward::whole) std::ranges::generate(kept, [&] { return Kept::take(pass); });
+  return kept;
+}
+
 void attention_half(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Gains& to, Tensor dy,
                     Backward which) {
   const Frame frame(pass.temporaries);
   const Tensor dall = gather_rows(pass, dy);
   if (saved.recompute == Recompute::selective)
     norm_forward(pass, weights.attention_norm, saved.attention_norm, {.x = saved.attention_norm.sum});
+  const auto kept = kept_gradients<AttentionKept>(pass, saved.attention.size(), which);
   if (which != Backward::weight) {
     const Frame inner(pass.temporaries);
     const Tensor dnorm = pass.own_temporary(pass.config.width);
@@ -159,7 +170,7 @@ void attention_half(Pass& pass, const BlockWeights& weights, BlockWeights& gradi
     for (size_t i = 0; i < saved.attention.size(); ++i) {
       HeadNormWeights part = gains.part(i);
       attention_backward_input(pass, weights.attention[i], weights.head_norm, part, saved.attention[i], dall,
-                               sum.part(static_cast<int64_t>(i)));
+                               sum.part(static_cast<int64_t>(i)), kept[i]);
     }
     sum.finish();
     gains.finish();
@@ -168,7 +179,7 @@ void attention_half(Pass& pass, const BlockWeights& weights, BlockWeights& gradi
   if (which != Backward::input) {
     const Tensor x = gather_rows(pass, saved.attention_norm.y);
     for (size_t i = 0; i < saved.attention.size(); ++i)
-      attention_backward_weight(pass, gradients.attention[i], saved.attention[i], x, dall);
+      attention_backward_weight(pass, gradients.attention[i], saved.attention[i], x, dall, kept[i]);
   }
 }
 
@@ -180,18 +191,19 @@ void mlp_half(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, 
     norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.mlp_norm.sum});
     for (const MlpSaved& each : saved.mlp) mlp_activate(pass, each);
   }
+  const auto kept = kept_gradients<MlpKept>(pass, saved.mlp.size(), which);
   if (which != Backward::weight) {
     const Frame inner(pass.temporaries);
     const Tensor dnorm = pass.own_temporary(pass.config.width);
     ShardSum sum(pass, dnorm);
     for (size_t i = 0; i < saved.mlp.size(); ++i)
-      mlp_backward_input(pass, weights.mlp[i], saved.mlp[i], dall, sum.part(static_cast<int64_t>(i)));
+      mlp_backward_input(pass, weights.mlp[i], saved.mlp[i], dall, sum.part(static_cast<int64_t>(i)), kept[i]);
     sum.finish();
     norm_backward(pass, weights.mlp_norm, to.mlp_norm, saved.mlp_norm, dnorm, dy);
   }
   if (which != Backward::input) {
     const Tensor x = gather_rows(pass, saved.mlp_norm.y);
-    for (size_t i = 0; i < saved.mlp.size(); ++i) mlp_backward_weight(pass, gradients.mlp[i], saved.mlp[i], x, dall);
+    for (size_t i = 0; i < saved.mlp.size(); ++i) mlp_backward_weight(pass, gradients.mlp[i], saved.mlp[i], x, dall, kept[i]);
   }
 }
 

@@ -2,19 +2,77 @@
 
 #include "kernels/ops/fill.h"
 #include "kernels/ops/matmul.h"
+#include "kernels/ops/quantize.h"
 
 namespace trireme {
+namespace {
 
-void linear_forward(Pass& pass, Tensor w, Tensor bias, Tensor x, Tensor y) {
-  run(pass.stream, Matmul{.c = y, .a = x, .b = w, .bias = bias, .transpose_b = true});
+struct Scaled {
+  Tensor values, scale;
+};
+
+Tensor take_scale(Pass& pass) { return pass.temporaries.take(Dtype::f32, {1}); }
+
+// x in 8 bits. `kept`: and its transpose.
+Scaled quantize(Pass& pass, Dtype dtype, const Tensor& x, const KeptGradient& kept = {}) {
+  const Scaled to{.values = pass.temporaries.take(dtype, {x.dim(0), x.dim(1)}),
+                  .scale = kept.scale ? kept.scale : take_scale(pass)};
+  run(pass.stream, Quantize{.scale = to.scale, .x = x, .y = to.values, .transposed = kept.transposed});
+  return to;
 }
 
-void linear_backward_input(Pass& pass, Tensor w, Tensor dy, Tensor dx) { run(pass.stream, Matmul{.c = dx, .a = dy, .b = w}); }
+Scaled quantize_transposed(Pass& pass, Dtype dtype, const Tensor& x) {
+  const Scaled to{.values = pass.temporaries.take(dtype, {x.dim(1), x.dim(0)}), .scale = take_scale(pass)};
+  run(pass.stream, Quantize{.scale = to.scale, .x = x, .transposed = to.values});
+  return to;
+}
 
-void linear_backward_weight(Pass& pass, Tensor dw, Tensor dbias, Tensor x, Tensor dy) {
-  const bool along = pass.fused_products;
+// op with these operands, along whose rows it sums.
+Matmul of_8_bits(Matmul op, const Scaled& a, const Scaled& b) {
+  op.a = a.values, op.a_scale = a.scale;
+  op.b = b.values, op.b_scale = b.scale;
+  op.transpose_a = false, op.transpose_b = true;
+  return op;
+}
+
+}  // namespace
+
+KeptGradient keep_gradient(Pass& pass, int64_t out) {
+  if (!pass.fp8) return {};
+  return {.transposed = pass.temporaries.take(Dtype::e5m2, {out, pass.size()}), .scale = take_scale(pass)};
+}
+
+void linear_forward(Pass& pass, Tensor w, Tensor bias, Tensor x, Tensor y, Tensor pre_activation) {
+  const Frame frame(pass.temporaries);
+  Matmul op{.c = y, .a = x, .b = w, .bias = bias, .pre_activation = pre_activation, .transpose_b = true};
+  if (pass.fp8) {
+    const Scaled rows = quantize(pass, Dtype::e4m3, x), weight = quantize(pass, Dtype::e4m3, w);
+    op = of_8_bits(op, rows, weight);
+  }
+  run(pass.stream, op);
+}
+
+void linear_backward_input(Pass& pass, Tensor w, Tensor dy, Tensor dx, const KeptGradient& keep, Tensor gelu_input) {
+  const Frame frame(pass.temporaries);
+  Matmul op{.c = dx, .a = dy, .b = w, .gelu_input = gelu_input};
+  if (pass.fp8) {
+    const Scaled rows = quantize(pass, Dtype::e5m2, dy, keep), weight = quantize_transposed(pass, Dtype::e4m3, w);
+    op = of_8_bits(op, rows, weight);
+  }
+  run(pass.stream, op);
+}
+
+void linear_backward_weight(Pass& pass, Tensor dw, Tensor dbias, Tensor x, Tensor dy, const KeptGradient& kept) {
+  const Frame frame(pass.temporaries);
+  const bool along = pass.fused_products && !pass.fp8;  // the sums of what is not rounded
   if (dbias && !along) run(pass.stream, BiasBackward{.dbias = dbias, .dy = dy});
-  run(pass.stream, Matmul{.c = dw, .a = dy, .b = x, .sums = along ? dbias : Tensor{}, .transpose_a = true, .accumulate = true});
+  Matmul op{.c = dw, .a = dy, .b = x, .sums = along ? dbias : Tensor{}, .transpose_a = true, .accumulate = true};
+  if (pass.fp8) {
+    const Scaled left = kept.transposed ? Scaled{kept.transposed, kept.scale} : quantize_transposed(pass, Dtype::e5m2, dy);
+    const Scaled right = quantize_transposed(pass, Dtype::e4m3, x);
+    op = of_8_bits(op, left, right);
+  }
+  run(pass.stream, op);
 }
 
 }  // namespace trireme

@@ -1,15 +1,26 @@
-// A product with a weight, as every part uses it: y = x w^T + b, and its gradients.
+// A product with a weight, as every part uses it: y = x w^T + b, and its gradients. With Pass::fp8 both operands of each product
+// are rounded to 8 bits first: weights and activations to e4m3, gradients to e5m2.
 #pragma once
 
 #include "model/part.h"
 
 namespace trireme {
 
-// y [N, O] = x [N, I] w^T + bias; w [O, I], bias [O] or absent.
-void linear_forward(Pass& pass, Tensor w, Tensor bias, Tensor x, Tensor y);
-// dx [N, I] = dy w.
-void linear_backward_input(Pass& pass, Tensor w, Tensor dy, Tensor dx);
+// dy^T in 8 bits: the gradient of the input rounds dy, and leaves it here for that of the weight, which comes later in the same
+// pass.
+struct KeptGradient {
+  Tensor transposed{};  // [O, N] e5m2; absent: nothing is kept
+  Tensor scale{};       // [1] f32
+};
+// Memory for it, of the pass's temporaries; absent where the products are not of 8 bits.
+KeptGradient keep_gradient(Pass& pass, int64_t out);
+
+// y [N, O] = x [N, I] w^T + bias; w [O, I], bias [O] or absent. With pre_activation [N, O], that is what it says, and y = gelu of
+// it.
+void linear_forward(Pass& pass, Tensor w, Tensor bias, Tensor x, Tensor y, Tensor pre_activation = {});
+// dx [N, I] = dy w; with gelu_input [N, I], which dx may be with Pass::fused_products, times gelu' of it.
+void linear_backward_input(Pass& pass, Tensor w, Tensor dy, Tensor dx, const KeptGradient& keep = {}, Tensor gelu_input = {});
 // dw += dy^T x;  dbias += column sums of dy, where there is a bias.
-void linear_backward_weight(Pass& pass, Tensor dw, Tensor dbias, Tensor x, Tensor dy);
+void linear_backward_weight(Pass& pass, Tensor dw, Tensor dbias, Tensor x, Tensor dy, const KeptGradient& kept = {});
 
 }  // namespace trireme

@@ -1,9 +1,7 @@
 #include "model/mlp.h"
 
 #include "kernels/ops/gelu.h"
-#include "kernels/ops/matmul.h"
 #include "kernels/ops/swiglu.h"
-#include "model/linear.h"
 
 namespace trireme {
 namespace {
@@ -42,12 +40,7 @@ void mlp_activate(Pass& pass, const MlpSaved& saved) {
 
 void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x) {
   if (pass.fused_gelu && pass.config.family == Family::gpt2)
-    return run(pass.stream, Matmul{.c = saved.active,
-                                   .a = x,
-                                   .b = weights.up,
-                                   .bias = weights.up_bias,
-                                   .pre_activation = saved.hidden,
-                                   .transpose_b = true});
+    return linear_forward(pass, weights.up, weights.up_bias, x, saved.active, saved.hidden);
   linear_forward(pass, weights.up, weights.up_bias, x, saved.hidden);
   mlp_activate(pass, saved);
 }
@@ -59,28 +52,32 @@ void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, T
   linear_forward(pass, weights.down, weights.down_bias, saved.active, y);
 }
 
-void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, Tensor dx) {
+MlpKept MlpKept::take(Pass& pass) {
+  return {.down = keep_gradient(pass, pass.config.width), .up = keep_gradient(pass, hidden_width(pass.config))};
+}
+
+void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, Tensor dx, const MlpKept& keep) {
   // 3. and 2.
   if (pass.fused_products && pass.config.family == Family::gpt2) {
-    run(pass.stream, Matmul{.c = saved.hidden, .a = dy, .b = weights.down, .gelu_input = saved.hidden});
+    linear_backward_input(pass, weights.down, dy, saved.hidden, keep.down, saved.hidden);
   } else {
     const Frame frame(pass.temporaries);
     const Tensor dactive = pass.temporary(pass.config.ffn);
-    linear_backward_input(pass, weights.down, dy, dactive);
+    linear_backward_input(pass, weights.down, dy, dactive, keep.down);
     if (pass.config.family == Family::gpt2)
       run(pass.stream, GeluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
     else
       run(pass.stream, SwiGluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
   }
   // 1.
-  linear_backward_input(pass, weights.up, saved.hidden, dx);
+  linear_backward_input(pass, weights.up, saved.hidden, dx, keep.up);
 }
 
-void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy) {
+void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy, const MlpKept& kept) {
   // 3.
-  linear_backward_weight(pass, gradients.down, gradients.down_bias, saved.active, dy);
+  linear_backward_weight(pass, gradients.down, gradients.down_bias, saved.active, dy, kept.down);
   // 1.
-  linear_backward_weight(pass, gradients.up, gradients.up_bias, x, saved.hidden);
+  linear_backward_weight(pass, gradients.up, gradients.up_bias, x, saved.hidden, kept.up);
 }
 
 }  // namespace trireme

@@ -1,7 +1,7 @@
 // The feed-forward part: GELU (gpt2) or SwiGLU (llama). Hidden size F, of one shard: the shards' results add up.
 #pragma once
 
-#include "model/part.h"
+#include "model/linear.h"
 
 namespace trireme {
 
@@ -26,9 +26,14 @@ void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved
 void mlp_activate(Pass& pass, const MlpSaved& saved);
 // y [N, C] = mlp(x [N, C]).
 void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x, Tensor y);
+// What the gradient of the input can keep for those of the weights, in the same pass.
+struct MlpKept {
+  KeptGradient down, up;
+  static MlpKept take(Pass& pass);
+};
 // dx [N, C] from dy [N, C].
-void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, Tensor dx);
-// Adds to gradients, any time after that.
-void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy);
+void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, Tensor dx, const MlpKept& keep);
+// Adds to gradients, any time after that; with `kept`, in the same pass.
+void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy, const MlpKept& kept);
 
 }  // namespace trireme

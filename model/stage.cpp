@@ -260,6 +260,7 @@ void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& ho
   // 2. the blocks
   for (size_t i = 0; i < layers; ++i) {
     tell(units_, UnitKind::block, read, first + i);
+    pass.fp8 = in_fp8(piece.begin + static_cast<int64_t>(i));
     residual = block_forward(pass, weights_.blocks[first + i], saved.blocks[i], residual, delta);
   }
   if (!piece.last) return run(stream, Add{.y = saved.outgoing, .a = residual.x, .b = residual.delta});
@@ -296,6 +297,7 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& los
   for (size_t i = layers; i-- > 0;) {
     if (which != Backward::weight) tell(units_, UnitKind::block, read, first + i);
     if (which != Backward::input) tell(units_, UnitKind::block, write, first + i);
+    pass.fp8 = in_fp8(piece.begin + static_cast<int64_t>(i));
     block_backward(pass, weights_.blocks[first + i], gradients_.blocks[first + i], saved.blocks[i], d, which);
     if (which != Backward::input) tell(units_, UnitKind::block, done, first + i);
     d = saved.blocks[i].attention_norm.sum;

@@ -63,6 +63,8 @@ struct StageShape {
   Dtype dtype;                  // of weights and activations
   Dtype logits = Dtype::f32;    // of the classifier, in a loss: f32 or dtype
   bool fused_products = false;  // see Pass
+  int64_t fp8_begin = 0;        // layers [begin, end) of the model, whose products are of 8 bits
+  int64_t fp8_end = 0;
   Holding holding{};
   std::vector<ModelPiece> pieces{};       // of the model, by chunk; none: the whole model
   int64_t slots = 1;                      // passes whose activations are kept at a time, each of one chunk
@@ -99,6 +101,7 @@ class Stage {
   const ModelConfig& config() const { return config_; }
   const StageShape& shape() const { return shape_; }
   const ModelPiece& piece(int64_t chunk) const { return shape_.pieces[static_cast<size_t>(chunk)]; }
+  bool in_fp8(int64_t layer) const { return shape_.fp8_begin <= layer && layer < shape_.fp8_end; }
   bool has_last() const { return shape_.pieces.back().last; }
 
   // A piece that is not the first finds the stream here before forward, and leaves its gradient here in backward. [own, C]

@@ -55,7 +55,12 @@ head -c 100000 "$root/corpus/text.txt" > held.txt
 tail -c +100001 "$root/corpus/text.txt" > train.txt
 "$trireme" data build train.txt --validation-input held.txt --output shards --tokenizer bytes > "$out/data.log"
 
-run() { exec "$trireme" train config.yaml --set "train.name=$1" --set "kernels.device=$2" --set "kernels.dtype=$3"; }
+# run NAME DEVICE NUMBERS: f32, bf16, or fp8, which is bf16 with products of 8 bits
+run() {
+  local dtype=$3 matmul=auto
+  if [ "$3" = fp8 ]; then dtype=bf16 matmul=fp8; fi
+  exec "$trireme" train config.yaml --set "train.name=$1" --set "kernels.device=$2" --set "kernels.dtype=$dtype" --set "kernels.matmul=$matmul"
+}
 # NCCL wants a GPU for each rank of a host. They share one here: each rank says that it is a host of its own.
 export NCCL_SOCKET_IFNAME=lo NCCL_NET=Socket NCCL_IB_DISABLE=1 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NVLS_ENABLE=0
 export NCCL_MNNVL_ENABLE=0 NCCL_MAX_CTAS=2 NCCL_RAS_ENABLE=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -73,7 +78,7 @@ compare() {
     { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > most || d != d || NF < 2) most = NF < 2 ? 1 : d; n += 1 }
     END { printf "%d losses differ by at most %.2e, bound %s\n", n, most, bound; exit !(n > 0 && n == steps && most <= bound) }'
 }
-# trajectory DTYPE BOUND: the CPU's losses and the GPU's.
+# trajectory NUMBERS BOUND: the CPU's losses and the GPU's.
 trajectory() { (run "cpu-$1" cpu "$1") && (run "gpu-$1" cuda "$1") && compare "cpu-$1" "gpu-$1" "$2"; }
 # mesh NAME RANKS SETTING...: the losses of so many ranks and of one, in f32, over a few steps: they take turns on the GPU.
 mesh() {
@@ -106,15 +111,21 @@ check ops "$root/bin/test_gpu" "~[cpu]"
 check steps env -C "$root" bin/test_gpu_step "~[cpu]"
 check f32 bash -c 'trajectory f32 1e-4'
 check bf16 bash -c 'trajectory bf16 0.02'
+check fp8 bash -c 'trajectory fp8 0.02'
 check resume bash -c resume
-# step NAME CONFIG SETTING...: speed of a training step, and the same in PyTorch: without document masks, and GPT-2's vocabulary filled
-# up to a multiple of 64.
+# step NAME CONFIG SETTING...: speed of a training step, in bf16 and with products of 8 bits, and the same in PyTorch in bf16: without
+# document masks, and GPT-2's vocabulary filled up to a multiple of 64.
 step() {
-  local name=$1 config=$2 settings=()
+  local name=$1 config=$2 settings=() numbers matmul
   shift 2
   for setting in "$@"; do settings+=(--set "$setting"); done
-  check "step-$name" "$trireme" bench step "$root/configs/$config.yaml" --json "$out/step-$name.json" --set "train.name=$name" \
-    --set kernels.device=cuda --set kernels.dtype=bf16 --set model.document_mask=false "${settings[@]}"
+  for numbers in "" -fp8; do
+    matmul=${numbers#-}
+    matmul=${matmul:-bf16}
+    check "step-$name$numbers" "$trireme" bench step "$root/configs/$config.yaml" --json "$out/step-$name$numbers.json" \
+      --set "train.name=$name$numbers" --set kernels.device=cuda --set kernels.dtype=bf16 --set "kernels.matmul=$matmul" \
+      --set model.document_mask=false "${settings[@]}"
+  done
   if [ -s "$out/step-$name.json" ] && python3 -c 'import torch' 2> /dev/null; then
     check "peer-$name" python3 "$root/scripts/peer_torch.py" "$out/step-$name.json" --json "$out/peer-$name.json"
   fi

@@ -12,6 +12,7 @@
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/matmul.h"
+#include "kernels/ops/quantize.h"
 #include "kernels/ops/rmsnorm.h"
 #include "kernels/ops/rope.h"
 #include "kernels/ops/swiglu.h"
@@ -117,6 +118,12 @@ void bench_all(KernelBench& b) {
   b(Matmul{.c = hidden, .a = x, .b = up, .transpose_b = true});
   b(Matmul{.c = y, .a = hidden, .b = up});
   b(Matmul{.c = dup, .a = hidden, .b = x, .transpose_a = true, .accumulate = true});
+  const Tensor x8 = b.take(Dtype::e4m3, {N, C}), up8 = b.take(Dtype::e4m3, {F, C}), dy8 = b.take(Dtype::e5m2, {N, F}),
+               dy8t = b.take(Dtype::e5m2, {F, N}), x8_scale = b.f32({1}), up8_scale = b.f32({1}), dy8_scale = b.f32({1});
+  b(Quantize{.scale = x8_scale, .x = x, .y = x8});
+  b(Quantize{.scale = dy8_scale, .x = hidden, .y = dy8, .transposed = dy8t});
+  b.prepare(Quantize{.scale = up8_scale, .x = up, .y = up8});
+  b(Matmul{.c = hidden, .a = x8, .b = up8, .a_scale = x8_scale, .b_scale = up8_scale, .transpose_b = true});
   b(GeluForward{.y = hidden2, .x = hidden});
   b(GeluBackward{.dx = hidden2, .dy = hidden2, .x = hidden});
   b(SwiGluForward{.y = hidden, .x = gated});

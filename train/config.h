@@ -7,7 +7,7 @@
 #include "data/config.h"
 #include "kernels/config.h"
 #include "kernels/rounding.h"
-#include "model/config.h"
+#include "model/shards.h"
 #include "parallel/config.h"
 
 namespace trireme {
@@ -152,6 +152,26 @@ struct RunConfig {
              "every mesh");
   }
 
+  // Products of 8 bits have dims of 16: those of a shard's weights, and the rows of a pass.
+  void check_fp8(auto&& report) const {
+    if (kernels.matmul != MatmulDtype::fp8) return;
+    const int64_t shards = parallel.shards(), rows = microbatch_rows(std::max<int64_t>(parallel.dp, 1)) * model.context;
+    const ModelConfig shard = shard_config(model, shards);
+    const auto in_16 = [&](const std::string& key, const std::string& what, int64_t size) {
+      if (size % 16 != 0)
+        report(key, "with kernels.matmul = fp8 " + what + " (" + std::to_string(size) +
+                        ") must be a multiple of 16; or set that to auto");
+    };
+    const std::string each = shards > 1 ? " of a shard" : "";
+    in_16("model.width", "the width", model.width);
+    in_16("model.heads", "heads times head_size" + each, shard.q_width());
+    in_16("model.kv_heads", "queries, keys and values" + each, shard.q_width() + 2 * shard.kv_width());
+    in_16("model.ffn", "the hidden width" + each, model.ffn / shards);
+    in_16("model.context", "the tokens of a microbatch", rows);
+    if (2 * kernels.bf16_layers >= model.layers)
+      report("kernels.bf16_layers", "leaves none of the " + std::to_string(model.layers) + " layers to kernels.matmul = fp8");
+  }
+
   // What does not go together, after resolve(): report("train.warmup", "must not exceed train.steps = 10") for each problem.
   void check(Purpose purpose, auto&& report) const {
     kernels.check([&](const std::string& key, const std::string& problem) { report("kernels." + key, problem); });
@@ -165,6 +185,7 @@ struct RunConfig {
       check_replicas(std::max<int64_t>(parallel.dp, 1), report);
     if (static_cast<double>(train.steps) * static_cast<double>(train.batch) * static_cast<double>(model.context) > 9e18)
       report("train.steps", "times train.batch times model.context is more tokens than 63 bits count");
+    if (purpose != Purpose::mesh) check_fp8(report);
     if (train.rounding == Rounding::stochastic && kernels.dtype == StepDtype::f32)
       report("train.rounding",
              "must be nearest with kernels.dtype = f32, whose weights are the masters; or set kernels.dtype = bf16");

@@ -48,9 +48,10 @@ void add_product(std::vector<ProductShape>& products, ProductShape p) {
 struct LinearShape {
   int64_t rows, out, in;
   int64_t count;  // how often a step does each
-  bool bias = false, gelu = false, after_gelu = false, fused = false, wide = false;
+  bool bias = false, gelu = false, after_gelu = false, fused = false, wide = false, fp8 = false;
 };
 void add_products(std::vector<ProductShape>& products, const LinearShape& w) {
+  using Bits8 = std::optional<Dtype>;
   add_product(products, {.m = w.rows,
                          .n = w.out,
                          .k = w.in,
@@ -58,11 +59,24 @@ void add_products(std::vector<ProductShape>& products, const LinearShape& w) {
                          .count = w.count,
                          .bias = w.bias,
                          .pre_activation = w.gelu,
-                         .wide = w.wide});
-  add_product(products, {.m = w.rows, .n = w.in, .k = w.out, .count = w.count, .gelu_input = w.after_gelu && w.fused});
-  add_product(
-      products,
-      {.m = w.out, .n = w.in, .k = w.rows, .transpose_a = true, .accumulate = true, .count = w.count, .sums = w.bias && w.fused});
+                         .wide = w.wide,
+                         .bits8 = w.fp8 ? Dtype::e4m3 : Bits8{}});
+  add_product(products, {.m = w.rows,
+                         .n = w.in,
+                         .k = w.out,
+                         .transpose_b = w.fp8,
+                         .count = w.count,
+                         .gelu_input = w.after_gelu && w.fused,
+                         .bits8 = w.fp8 ? Dtype::e5m2 : Bits8{}});
+  add_product(products, {.m = w.out,
+                         .n = w.in,
+                         .k = w.rows,
+                         .transpose_a = !w.fp8,
+                         .transpose_b = w.fp8,
+                         .accumulate = true,
+                         .count = w.count,
+                         .sums = w.bias && w.fused && !w.fp8,
+                         .bits8 = w.fp8 ? Dtype::e5m2 : Bits8{}});
 }
 
 std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stage, int64_t replicas) {
@@ -74,6 +88,7 @@ std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stag
     const std::string& name = p.spec.name;
     if (p.spec.shape.size() != 2 || !name.starts_with("layers.")) continue;
     const bool up = name.ends_with(".up"), qkv = name.ends_with(".attention.");
+    const int64_t layer = std::stoll(name.substr(std::string_view("layers.").size()));
     const bool sum_of_shards = name.ends_with(".down") || name.ends_with(".attention.out");  // with one bias among them
     add_products(products, {.rows = rows,
                             .out = p.spec.shape[0],
@@ -82,7 +97,8 @@ std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stag
                             .bias = (gpt2 && !(sum_of_shards && p.spec.first_col > 0)) || (config.model.qkv_bias && qkv),
                             .gelu = gpt2 && up && shape.fused_products && shape.recompute != Recompute::selective,
                             .after_gelu = gpt2 && name.ends_with(".down"),
-                            .fused = shape.fused_products});
+                            .fused = shape.fused_products,
+                            .fp8 = stage.in_fp8(layer)});
   }
   if (!stage.has_last()) return products;
   const int64_t vocab = shard_config(config.model, shape.tensor.count).vocab,

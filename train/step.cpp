@@ -42,12 +42,14 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Buckets&
   const PipelineShape pipeline = pipeline_shape(config, mesh.replicas());
   const std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
   const int64_t mine = p.shards() / mesh.tp().size();
-  const bool parts = buckets.parts() > 1;
+  const bool parts = buckets.parts() > 1, fp8 = config.kernels.matmul == MatmulDtype::fp8;
   return {.rows = config.microbatch_rows(mesh.replicas()),
           .context = config.model.context,
           .dtype = dtype_of(config.kernels.dtype),
           .logits = config.kernels.logits_dtype(),
           .fused_products = config.kernels.fused_products(),
+          .fp8_begin = fp8 ? config.kernels.bf16_layers : 0,
+          .fp8_end = fp8 ? config.model.layers - config.kernels.bf16_layers : 0,
           .holding = {.parts = buckets.parts(),
                       .part = buckets.part(),
                       .weights = p.zero < 3 || !parts,

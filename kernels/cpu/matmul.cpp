@@ -162,9 +162,67 @@ void multiply_as_f32(const Cpu& cpu, const Matmul& op) {
   if (op.c.dtype() == Dtype::bf16) launch(cpu, Cast{.y = op.c, .x = wide.c});
 }
 
+// y = x in bf16 or f32, which have all numbers of 8 bits.
+template <class Y, class X>
+void widen(const Tensor& y, const Tensor& x) {
+  static const auto all = [] {
+    std::array<Y, 256> numbers{};
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      X number;
+      number.bits = static_cast<uint8_t>(i);
+      numbers[i] = to<Y>(static_cast<float>(number));
+    }
+    return numbers;
+  }();
+  Y* to = y.as<Y>();
+  const X* from = x.as<X>();
+  for_blocks(x.size(), kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = all[from[i].bits];
+  });
+}
+
+// c = sums * scale + bias [+ c].
+void scale_sums(const Matmul& op, const float* sums) {
+  const float scale = *op.a_scale.as<float>() * *op.b_scale.as<float>();
+  with_dtype(op.c.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* c = op.c.as<T>();
+    const Bf16* bias = op.bias ? op.bias.as<Bf16>() : nullptr;
+    const int64_t n = op.n();
+    for_blocks(op.c.size(), kBlock, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        c[i] = to<T>(sums[i] * scale + (bias != nullptr ? to_float(bias[i % n]) : 0) + (op.accumulate ? to_float(c[i]) : 0));
+    });
+  });
+}
+
+// Numbers of 8 bits: no faster here, but the same as on a GPU. The product of wider copies, then scaled.
+void multiply_8_bits(const Cpu& cpu, const Matmul& op) {
+  const Dtype dtype = cpu.bf16_products ? Dtype::bf16 : Dtype::f32;
+  const auto wide_as = [](const Tensor& t, Dtype dtype, std::byte* at) {
+    return Tensor(at, dtype, t.place(), {t.dim(0), t.dim(1)});
+  };
+  Matmul wide{.c = wide_as(op.c, Dtype::f32, nullptr),
+              .a = wide_as(op.a, dtype, nullptr),
+              .b = wide_as(op.b, dtype, nullptr),
+              .transpose_b = true};
+  const Product product = product_of(wide);
+  const auto room_of = [](const Tensor& t) { return aligned(static_cast<size_t>(t.bytes())); };
+  std::byte* memory = cpu.workspace->reserve(room_of(wide.a) + room_of(wide.b) + room_of(wide.c) + room(product));
+  for (Tensor* t : {&wide.a, &wide.b, &wide.c}) *t = wide_as(*t, t->dtype(), memory), memory += room_of(*t);
+  for (const auto& [to, from] : {std::pair(wide.a, op.a), std::pair(wide.b, op.b)})
+    with_dtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      from.dtype() == Dtype::e4m3 ? widen<T, E4m3>(to, from) : widen<T, E5m2>(to, from);
+    });
+  multiply(wide, product, memory);
+  scale_sums(op, wide.c.as<float>());
+}
+
 void multiply_plainly(const Cpu& cpu, const Matmul& op) {
   require(op.k() > 0, text("matmul over no elements: ", op.a, " and ", op.b));
   try {
+    if (op.of_8_bits()) return multiply_8_bits(cpu, op);
     if (op.a.dtype() == Dtype::bf16 && !cpu.bf16_products) return multiply_as_f32(cpu, op);
     const Product product = product_of(op);
     multiply(op, product, cpu.workspace->reserve(room(product)));

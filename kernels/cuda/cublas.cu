@@ -66,7 +66,18 @@ using Operation = Owned<cublasLtMatmulDesc_t, &CublasLt::matmul_desc_destroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, &CublasLt::matrix_layout_destroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::matmul_preference_destroy>;
 
-cudaDataType_t type_of(Dtype dtype) { return dtype == Dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t type_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bf16:
+      return CUDA_R_16BF;
+    case Dtype::e4m3:
+      return CUDA_R_8F_E4M3;
+    case Dtype::e5m2:
+      return CUDA_R_8F_E5M2;
+    default:
+      return CUDA_R_32F;
+  }
+}
 
 Layout layout(Dtype dtype, int64_t rows, int64_t columns) {
   cublasLtMatrixLayout_t made = nullptr;
@@ -94,6 +105,9 @@ struct Recipe {
     if (p.sums != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.sums));
     if (p.pre_activation != nullptr) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.pre_activation);
     if (p.gelu_input != nullptr) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.gelu_input);
+    if (p.a_scale == nullptr) return;
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b_scale);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_scale);
   }
 };
 
@@ -120,11 +134,14 @@ Recipe describe(const Product& p) {
   r.set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   r.set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   r.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
-  if (p.bias != nullptr) r.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.of_inputs));
+  if (p.bias != nullptr) r.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.of_bias));
   if (p.sums != nullptr) r.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
   if (p.pre_activation != nullptr || p.gelu_input != nullptr) r.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n);
-  r.a = p.transpose_b ? layout(p.of_inputs, p.k, p.n) : layout(p.of_inputs, p.n, p.k);
-  r.b = p.transpose_a ? layout(p.of_inputs, p.m, p.k) : layout(p.of_inputs, p.k, p.m);
+  // Tensor cores add products of 8 bits up in fewer digits than f32 has, unless they are told to stop for it; gradients want that.
+  if (p.a_scale != nullptr)
+    r.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(p.of_a == Dtype::e4m3 && p.of_b == Dtype::e4m3 ? 1 : 0));
+  r.a = p.transpose_b ? layout(p.of_b, p.k, p.n) : layout(p.of_b, p.n, p.k);
+  r.b = p.transpose_a ? layout(p.of_a, p.m, p.k) : layout(p.of_a, p.k, p.m);
   r.c = layout(p.of_c, p.n, p.m);
   r.point_to(p);
   return r;
@@ -160,7 +177,7 @@ Shape shape_of(const Product& p) {
   return {p.m,
           p.n,
           p.k,
-          static_cast<int64_t>(p.of_c) * 16 + static_cast<int64_t>(p.of_inputs),
+          static_cast<int64_t>(p.of_c) * 256 + static_cast<int64_t>(p.of_a) * 16 + static_cast<int64_t>(p.of_b),
           p.transpose_a,
           p.transpose_b,
           static_cast<int64_t>(epilogue_of(p)) * 2 + (p.accumulate ? 1 : 0),

@@ -46,7 +46,7 @@ CudaFacts cuda_facts() {
   cudaDeviceProp properties{};
   int mine = 0;
   if (cudaGetDevice(&mine) == cudaSuccess && cudaGetDeviceProperties(&properties, mine) == cudaSuccess)
-    facts.device = properties.name;
+    facts.device = properties.name, facts.capability = 10 * properties.major + properties.minor;
   facts.kernel_ran = kernel_runs();
   facts.verdict = facts.kernel_ran ? facts.device + " runs our kernels; kernels.device = cuda takes it"
                                    : facts.device + " answers, but a trivial kernel failed on it";

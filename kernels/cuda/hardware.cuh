@@ -1,7 +1,10 @@
 // What the GPU does by instructions of its own. The emulation has this file's twin: test/emulation/include/kernels/cuda/.
 #pragma once
 
+#include <cuda_fp8.h>
+
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/tensor.h"
 
@@ -23,6 +26,13 @@ __device__ inline Bf16 to_bf16(float x) {
   Bf16 y;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
   return y;
+}
+
+// Two numbers of 8 bits, each rounded as Float8 does; the conversion's library does what a GPU before sm_89 has no instruction for.
+template <class T>
+__device__ uint16_t float8_bits(float high, float low) {
+  constexpr auto kKind = std::is_same_v<T, E4m3> ? __NV_E4M3 : __NV_E5M2;
+  return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, kKind);
 }
 
 __device__ inline uint32_t shared_address(const void* at) { return static_cast<uint32_t>(__cvta_generic_to_shared(at)); }

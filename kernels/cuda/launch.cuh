@@ -54,7 +54,7 @@ __device__ T& block_shared() {
 // Calls f with a float or a Bf16 of value 0.
 template <class F>
 decltype(auto) with_dtype(Dtype dtype, F&& f) {
-  require(dtype != Dtype::i32, text("a kernel of i32, expected f32 or bf16"));
+  require(dtype == Dtype::f32 || dtype == Dtype::bf16, text("a kernel of ", name_of(dtype), ", expected f32 or bf16"));
   return dtype == Dtype::bf16 ? f(Bf16{}) : f(float{});
 }
 

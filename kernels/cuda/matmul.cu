@@ -13,13 +13,17 @@ Product plain(const Matmul& op) {
           .b = op.b.data(),
           .bias = op.bias ? op.bias.data() : nullptr,
           .of_c = op.c.dtype(),
-          .of_inputs = op.a.dtype(),
+          .of_a = op.a.dtype(),
+          .of_b = op.b.dtype(),
+          .of_bias = op.bias.dtype(),
           .m = op.m(),
           .n = op.n(),
           .k = op.k(),
           .transpose_a = op.transpose_a,
           .transpose_b = op.transpose_b,
-          .accumulate = op.accumulate};
+          .accumulate = op.accumulate,
+          .a_scale = op.a_scale ? op.a_scale.as<float>() : nullptr,
+          .b_scale = op.b_scale ? op.b_scale.as<float>() : nullptr};
 }
 
 // `behind`: memory behind the library's.
@@ -36,7 +40,8 @@ Product whole(const Matmul& op, float* sums) {
 }
 
 void must_multiply(const Cuda& cuda, const Product& p) {
-  require(multiply(cuda, p), text("the library knows no way to multiply ", p.m, " x ", p.k, " by ", p.k, " x ", p.n));
+  require(multiply(cuda, p), text("the library knows no way to multiply ", name_of(p.of_a), " ", p.m, " x ", p.k, " by ",
+                                  name_of(p.of_b), " ", p.k, " x ", p.n));
 }
 
 }  // namespace

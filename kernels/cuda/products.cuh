@@ -12,12 +12,13 @@ namespace trireme {
 struct Product {
   void* c;                   // [m, n]
   const void *a, *b, *bias;  // bias [n] or nullptr
-  Dtype of_c, of_inputs;
+  Dtype of_c, of_a, of_b, of_bias;
   int64_t m, n, k;
   bool transpose_a, transpose_b, accumulate;
   void* pre_activation = nullptr;    // [m, n]
   const void* gelu_input = nullptr;  // [m, n]; c may be it
   float* sums = nullptr;             // [m], written
+  const float *a_scale = nullptr, *b_scale = nullptr;
 };
 
 // What the library takes of the lane's scratch memory, at its beginning.

@@ -4,6 +4,7 @@
 //     pre_activation = op(a) op(b) + bias,  c = gelu(pre_activation)           of the sums, not of what they are rounded to
 //     c = op(a) op(b) * gelu'(gelu_input)
 //     sums += the sums of op(a)'s rows: beside a weight's gradient, that of its bias
+// Operands of 8 bits stand for a_scale a and b_scale b: see ops/quantize.h. On a GPU their dims are multiples of 16.
 #pragma once
 
 #include <string>
@@ -18,10 +19,12 @@ struct Matmul {
   Tensor c;                 // out  [M, N]; with `accumulate` updated in place
   Tensor a;                 // in   [M, K], or [K, M] when transpose_a
   Tensor b;                 // in   [K, N], or [N, K] when transpose_b
-  Tensor bias{};            // in   [N], optional; the dtype of a
+  Tensor bias{};            // in   [N], optional; the dtype of a, or bf16 where that has 8 bits
   Tensor pre_activation{};  // out  [M, N], optional; the dtype of c
   Tensor gelu_input{};      // in   [M, N], optional; the dtype of c. On CUDA c may be it
   Tensor sums{};            // add  [M] f32, optional; with transpose_a
+  Tensor a_scale{};         // in   [1] f32, where a and b have 8 bits
+  Tensor b_scale{};         // in   [1] f32
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;  // c += instead of c =
@@ -34,17 +37,26 @@ struct Matmul {
   void visit(auto& t) const {
     accumulate ? t.add(c) : t.out(c);
     t.out(pre_activation), t.add(sums);
-    t.in(a, b, bias, gelu_input);
+    t.in(a, b, bias, gelu_input, a_scale, b_scale);
   }
-  // a, b and bias have one dtype, f32 or bf16; c has it too or is f32.
+  bool of_8_bits() const { return has_8_bits(a.dtype()); }
+  // a, b and bias have one dtype, f32 or bf16; c has it too or is f32. Of 8 bits, sums go along the rows of a and b, at most one of
+  // which is e5m2; c and bias are as of bf16.
   void check() const {
     require(a.dims() == 2 && b.dims() == 2, text("matmul of ", a, " and ", b));
-    expect_float(a, "a");
-    require(b.dtype() == a.dtype() && (c.dtype() == a.dtype() || c.dtype() == Dtype::f32),
-            text("matmul of ", a, " and ", b, " into ", c));
+    const Dtype dtype = of_8_bits() ? Dtype::bf16 : a.dtype();
+    if (of_8_bits()) {
+      require(has_8_bits(b.dtype()) && (a.dtype() == Dtype::e4m3 || b.dtype() == Dtype::e4m3), text("matmul of ", a, " and ", b));
+      require(!transpose_a && transpose_b, text("matmul of ", a, " and ", b, " that does not sum along their rows"));
+      expect(a_scale, "a_scale", Dtype::f32, {1}), expect(b_scale, "b_scale", Dtype::f32, {1});
+    } else {
+      expect_float(a, "a");
+      require(b.dtype() == a.dtype() && !a_scale && !b_scale, text("matmul of ", a, " and ", b));
+    }
+    require(c.dtype() == dtype || c.dtype() == Dtype::f32, text("matmul of ", a, " and ", b, " into ", c));
     require(k() == (transpose_b ? b.dim(1) : b.dim(0)), text("matmul of ", a, " and ", b));
     expect(c, "c", {m(), n()});
-    if (bias) expect(bias, "bias", a.dtype(), {n()});
+    if (bias) expect(bias, "bias", dtype, {n()});
     if (pre_activation) expect(pre_activation, "pre_activation", c.dtype(), {m(), n()});
     if (gelu_input) expect(gelu_input, "gelu_input", c.dtype(), {m(), n()});
     if (sums) expect(sums, "sums", Dtype::f32, {m()});

@@ -32,6 +32,7 @@ const std::map<string_view, int, std::less<>> kFloors{
     {"kernels/attention_problem.h", 0},
     {"kernels/attention_choice.h", 7},
     {"kernels/check.h", 0},
+    {"kernels/float8.h", 0},
     {"kernels/library.h", 1},
     {"kernels/key.h", 0},
     {"kernels/philox.h", 0},

@@ -145,6 +145,49 @@ TEST_CASE("a product takes gelu along, its gradient, or the sums of its operand'
   }
 }
 
+TEST_CASE("a product of numbers of 8 bits matches its double reference, scaled, with what it takes along") {
+  OwnLane lane(GENERATE(true, false));
+  std::vector<reference::Product> shapes{{16, 32, 48}, {64, 16, 128}};
+  if (tested_place() == Place::cpu) shapes.insert(shapes.end(), {{3, 17, 100}, {63, 5, 1}});  // a GPU's library has dims of 16
+  for (reference::Product s : shapes) {
+    s.transpose_b = true;
+    for (const auto& [of_a, of_b] : {std::pair(Dtype::e4m3, Dtype::e4m3), {Dtype::e5m2, Dtype::e4m3}, {Dtype::e4m3, Dtype::e5m2}})
+      for (const Dtype out : {Dtype::bf16, Dtype::f32}) {
+        INFO(s.m << " " << s.n << " " << s.k << " " << name_of(of_a) << " " << name_of(of_b) << " " << name_of(out));
+        const HostTensor a = random_tensor(of_a, {s.m, s.k}, 1), b = random_tensor(of_b, {s.n, s.k}, 2);
+        const HostTensor bias = random_tensor(Dtype::bf16, {s.n}, 3), x = random_tensor(out, {s.m, s.n}, 4);
+        const HostTensor a_scale(Dtype::f32, {1}, {0.25}), b_scale(Dtype::f32, {1}, {0.75 / std::sqrt(s.k)});
+        Doubles sums = reference::matmul(s, a.values(), b.values());
+        for (double& sum : sums) sum *= a_scale[0] * b_scale[0];
+        HostTensor c(out, {s.m, s.n});
+        const Matmul op{.c = c, .a = a, .b = b, .a_scale = a_scale, .b_scale = b_scale, .transpose_b = true};
+        run(lane.stream, op);
+        CHECK(close(c, sums, bound(s, out)));
+
+        Matmul along = op;
+        along.gelu_input = x;
+        run(lane.stream, along);
+        CHECK(close(c, reference::gelu_backward(sums, x.values()), 2 * bound(s, out) + 2 * rounding(out)));
+
+        Doubles more = sums;
+        for (size_t i = 0; i < more.size(); ++i) more[i] += x[static_cast<int64_t>(i)];
+        c = x;
+        Matmul added = op;
+        added.accumulate = true;
+        run(lane.stream, added);
+        CHECK(close(c, more, bound(s, out)));
+
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] += bias[static_cast<int64_t>(i) % s.n];
+        HostTensor hidden(out, {s.m, s.n});
+        Matmul biased = op;
+        biased.bias = bias, biased.pre_activation = hidden;
+        run(lane.stream, biased);
+        CHECK(close(hidden, sums, bound(s, out)));
+        CHECK(close(c, reference::gelu(sums), 2 * bound(s, out) + 2 * rounding(out)));
+      }
+  }
+}
+
 TEST_CASE("the three products of a linear layer are the gradients of one another") {
   const int64_t rows = 4, in = 5, out = 3;
   const Doubles x = random_doubles(rows * in, 1), w = random_doubles(out * in, 2), dy = random_doubles(rows * out, 3);
@@ -228,6 +271,28 @@ TEST_CASE("a product refuses shapes and dtypes that do not fit") {
   CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = i, .b = b}), Error);
   CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = flat, .b = b}), Error);
   CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = a, .b = b, .bias = bias}), Error);
+}
+
+TEST_CASE("a product of numbers of 8 bits refuses what no library does") {
+  OwnLane lane(true);
+  HostTensor a(Dtype::e4m3, {16, 16}), b(Dtype::e5m2, {16, 16}), c(Dtype::bf16, {16, 16}), one(Dtype::f32, {1});
+  const Matmul fits{.c = c, .a = a, .b = b, .a_scale = one, .b_scale = one, .transpose_b = true};
+  CHECK_NOTHROW(run(lane.stream, fits));
+  const auto refused = [&](const auto& change) {
+    Matmul op = fits;
+    change(op);
+    CHECK_THROWS_AS(run(lane.stream, op), Error);
+  };
+  refused([&](Matmul& op) { op.a = b; });
+  refused([&](Matmul& op) { op.a = c; });
+  refused([&](Matmul& op) { op.b = c; });
+  refused([&](Matmul& op) { op.c = a; });
+  refused([&](Matmul& op) { op.a_scale = {}; });
+  refused([&](Matmul& op) { op.b_scale = {}; });
+  refused([&](Matmul& op) { op.transpose_b = false; });
+  refused([&](Matmul& op) { op.transpose_a = true; });
+  HostTensor wide(Dtype::bf16, {16, 16});
+  CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = wide, .b = wide, .a_scale = one}), Error);
 }
 
 TEST_CASE("a product on place none counts its multiplications and bytes") {

@@ -201,6 +201,17 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"kernels:\n  dtype: f32\n  logits: bf16\n",
        {},
        "x.yaml:3: kernels.logits = bf16: must be f32 or auto with kernels.dtype = f32"},
+      {"kernels:\n  dtype: f32\n  matmul: fp8\n",
+       {},
+       "x.yaml:3: kernels.matmul = fp8: must be auto with kernels.dtype = f32, whose products are of f32; or set kernels.dtype = "
+       "bf16"},
+      {"kernels: {matmul: fp8}\nmodel: {width: 96, heads: 4, ffn: 72, context: 6, layers: 2}\ntrain: {microbatch: 2}\n",
+       {"kernels.bf16_layers=1"},
+       "x.yaml:2: model.ffn = 72: with kernels.matmul = fp8 the hidden width (72) must be a multiple of 16; or set that to auto\n"
+       "x.yaml:2: model.context = 6: with kernels.matmul = fp8 the tokens of a microbatch (12) must be a multiple of 16; or set "
+       "that "
+       "to auto\n"
+       "--set kernels.bf16_layers=1: leaves none of the 2 layers to kernels.matmul = fp8"},
       {"kernels:\n  attention: flash\n", {}, "x.yaml:2: kernels.attention = flash: must be auto, ours or cudnn"},
       {"kernels:\n  attention: cudnn\n",
        {},

@@ -32,10 +32,12 @@ bool emulated() {
 TEST_CASE("a run on the emulated GPU has the losses of the CPU", "[unsanitized]") {
   if (!emulated()) return;
   const Workplace place;
-  for (const auto& [dtype, bound] : {std::pair("f32", 1e-4), std::pair("bf16", 0.02)}) {
-    const std::string kernels = "kernels.dtype=" + std::string(dtype), name = "gpu-" + std::string(dtype);
-    succeed(place.train({kernels, "train.name=cpu"}));
-    const Ended ended = Process(place.scratch.path(), on_gpu(name, {kernels}), 1, kProgram).wait();
+  for (const auto& [dtype, matmul, bound] :
+       {std::tuple("f32", "auto", 1e-4), std::tuple("bf16", "bf16", 0.02), std::tuple("bf16", "fp8", 0.02)}) {
+    const std::string kernels = "kernels.dtype=" + std::string(dtype), product = "kernels.matmul=" + std::string(matmul);
+    const std::string name = "gpu-" + std::string(matmul);
+    succeed(place.train({kernels, product, "train.name=cpu"}));
+    const Ended ended = Process(place.scratch.path(), on_gpu(name, {kernels, product}), 1, kProgram).wait();
     INFO(ended.err);
     CHECK(ended.code == 0);
     CHECK(ended.out.find("emulated GPU") != std::string::npos);
@@ -47,6 +49,7 @@ TEST_CASE("a run on the emulated GPU has the losses of the CPU", "[unsanitized]"
     }
     std::filesystem::remove_all(place.scratch / "runs/cpu");
   }
+  CHECK(place.metrics("gpu-fp8") != place.metrics("gpu-bf16"));
 }
 
 TEST_CASE("attention by fused kernels on the emulated GPU has the losses of ours", "[unsanitized]") {
@@ -174,11 +177,16 @@ TEST_CASE("with invariant numerics emulated GPUs compute the same bits on every 
   train("dp2-zero3", {"parallel.zero=3"}, 2);
   train("tp2", {"parallel.tp=2"}, 2);
   train("dp2-pp2", {"parallel.pp=2"}, 4);
-  for (const std::string name : {"dp2", "dp2-zero3", "tp2", "dp2-pp2"}) {
+  train("fp8", {"kernels.dtype=bf16", "kernels.matmul=fp8"}, 1);
+  train("fp8-tp2-pp2",
+        {"kernels.dtype=bf16", "kernels.matmul=fp8", "parallel.tp=2", "parallel.pp=2", "parallel.schedule=zero_bubble"}, 4);
+  const auto same = [&](const std::string& one, const std::string& name) {
     INFO(name);
-    CHECK(place.metrics(name) == place.metrics("one"));
-    CHECK(place.differ("one", name) == 0);
-  }
+    CHECK(place.metrics(name) == place.metrics(one));
+    CHECK(place.differ(one, name) == 0);
+  };
+  for (const std::string name : {"dp2", "dp2-zero3", "tp2", "dp2-pp2"}) same("one", name);
+  same("fp8", "fp8-tp2-pp2");
 }
 
 TEST_CASE("a step is measured on the emulated GPU, op by op", "[unsanitized]") {

@@ -53,11 +53,12 @@ TEST_CASE("a plan's FLOPs are six per product parameter and token, and twelve ti
 TEST_CASE("the products that a plan lists are those that a step computes, with what they take along") {
   for (const char* name : {"gpt2-124m", "llama3-1b", "qwen3-0.6b", "quickstart"})
     for (const char* device : {"cpu", "cuda"})
-      for (const char* recompute : {"none", "selective"}) {
-        INFO(name << " " << device << " " << recompute);
+      for (const auto& [recompute, matmul] : {std::pair("none", "auto"), {"selective", "auto"}, {"none", "fp8"}}) {
+        INFO(name << " " << device << " " << recompute << " " << matmul);
         const Plan plan = make_plan(read_config(std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml",
                                                 {"kernels.device=" + std::string(device), "train.microbatch=2", "train.batch=6",
-                                                 "train.recompute=" + std::string(recompute)},
+                                                 "train.recompute=" + std::string(recompute),
+                                                 "kernels.matmul=" + std::string(matmul), "kernels.bf16_layers=1"},
                                                 Purpose::plan),
                                     Mesh());
         const OpCount walked = plan.step.at("matmul");
@@ -66,12 +67,15 @@ TEST_CASE("the products that a plan lists are those that a step computes, with w
         for (const ProductShape& p : plan.products) {
           const auto of = [](int64_t elements, Dtype dtype) { return static_cast<double>(elements * bytes_of(dtype)); };
           const Dtype in = Dtype::bf16, out = p.result(in);
-          double once = of(p.m * p.k + p.k * p.n, in) + (p.accumulate ? 2 : 1) * of(p.m * p.n, out);
+          double once =
+              of(p.m * p.k + p.k * p.n, p.bits8.value_or(in)) + (p.bits8 ? 8 : 0) + (p.accumulate ? 2 : 1) * of(p.m * p.n, out);
           if (p.bias) once += of(p.n, in);
           if (p.pre_activation || p.gelu_input) once += of(p.m * p.n, out);
           if (p.sums) once += 2 * of(p.m, Dtype::f32);
           calls += p.count, bytes += once * static_cast<double>(p.count);
         }
+        CHECK(std::ranges::any_of(plan.products, [](const ProductShape& p) { return p.bits8.has_value(); }) ==
+              (matmul == std::string("fp8")));
         CHECK(calls == walked.calls);
         CHECK(bytes == Approx(walked.bytes).epsilon(1e-12));
       }

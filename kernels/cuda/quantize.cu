@@ -1,0 +1,163 @@
+// Tensors in 8 bits. Two kernels: the largest magnitudes of parts, then tiles of x, each read once, rounded, and written as it is
+// and transposed.
+#include "kernels/cuda/tile.cuh"
+#include "kernels/ops/quantize.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kRows = 128, kCols = 64;   // of a tile: 128 bytes of a row of bf16 x, and of one of the transposed
+constexpr int kHigh = 4, kWide = kPack;  // of them, a thread's
+constexpr int kAcross = kCols / kWide;   // threads beside each other
+static_assert(kRows / kHigh * kAcross == kThreads);
+
+// The largest of the block's threads, on each of them.
+__device__ uint32_t block_max(uint32_t x, uint32_t* partial) {
+  x = warp_max(x);
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = x;
+  __syncthreads();
+  return warp_max(partial[threadIdx.x % (kThreads / 32)]);
+}
+
+// parts[b] = the bits of the largest |x| that block b has seen. Moves n elements.
+template <class X, int kN>
+__global__ void largest_magnitudes(uint32_t* parts, const X* x, int64_t n) {
+  uint32_t most = 0;
+  for_packs<kN>(n, [&](auto count, int64_t i) {
+    float v[count];
+    load<count>(v, x + i);
+    for (const float element : v) most = max(most, __float_as_uint(element) & 0x7fffffffu);
+  });
+  most = block_max(most, block_shared<uint32_t[kThreads / 32]>());
+  if (threadIdx.x == 0) parts[blockIdx.x] = most;
+}
+
+struct Tile {
+  uint32_t partial[kThreads / 32];
+  uint32_t words[kCols][kRows / kHigh + 1];  // four rows of a column each
+};
+
+// What both kernels of a tensor know of it. y and transposed are each absent or there.
+template <class Y, class X>
+struct Problem {
+  Y *y, *transposed;
+  float* scale;
+  const X* x;
+  const uint32_t* parts;
+  int count;  // of parts
+  int64_t rows, cols;
+};
+
+// Elements [c, c + kWide) of row n, rounded; zeros beyond the end. kPacked: rows begin at multiples of kWide elements, and end
+// there.
+template <bool kPacked, class Y, class X>
+__device__ uint64_t rounded_row(const Problem<Y, X>& p, float inverse, int64_t n, int64_t c) {
+  float v[kWide] = {};
+  if constexpr (kPacked) {
+    if (n < p.rows && c < p.cols) load<kWide>(v, p.x + n * p.cols + c);
+  } else {
+    for (int i = 0; i < kWide; ++i)
+      if (n < p.rows && c + i < p.cols) v[i] = to_float(p.x[n * p.cols + c + i]);
+  }
+  uint64_t bytes = 0;
+#pragma unroll
+  for (int i = 0; i < kWide; i += 2) bytes |= uint64_t{float8_bits<Y>(v[i + 1] * inverse, v[i] * inverse)} << 8 * i;
+  return bytes;
+}
+
+template <bool kPacked, class Y, class X>
+__device__ void store_row(const Problem<Y, X>& p, uint64_t bytes, int64_t n, int64_t c) {
+  if (n >= p.rows) return;
+  if constexpr (kPacked) {
+    if (c < p.cols) *reinterpret_cast<uint64_t*>(p.y + n * p.cols + c) = bytes;
+  } else {
+    for (int i = 0; i < kWide && c + i < p.cols; ++i) p.y[n * p.cols + c + i].bits = static_cast<uint8_t>(bytes >> 8 * i);
+  }
+}
+
+// Column c of the tile, from row `first` of it: 16 of its rows.
+template <bool kPacked, class Y, class X>
+__device__ void store_column(const Problem<Y, X>& p, const Tile& tile, int64_t row, int64_t col, int first, int c) {
+  if (col >= p.cols) return;
+  Y* to = p.transposed + col * p.rows + row;
+  if constexpr (kPacked) {
+    if (row >= p.rows) return;
+    Pack<uint32_t, 4> all;
+    for (int i = 0; i < 4; ++i) all.at[i] = tile.words[c][first / 4 + i];
+    *reinterpret_cast<Pack<uint32_t, 4>*>(to) = all;
+  } else {
+    for (int i = 0; i < 16 && row + i < p.rows; ++i)
+      to[i].bits = static_cast<uint8_t>(tile.words[c][(first + i) / 4] >> 8 * ((first + i) % 4));
+  }
+}
+
+// A tile a block. Reads n elements, writes n bytes for each of y and transposed.
+template <class Y, class X, bool kPacked>
+__global__ void __launch_bounds__(kThreads) quantize(Problem<Y, X> p) {
+  auto& tile = block_shared<Tile>();
+  const int me = static_cast<int>(threadIdx.x), column = me % kAcross * kWide, line = me / kAcross;
+  uint32_t most = 0;
+  for (int i = me; i < p.count; i += kThreads) most = max(most, p.parts[i]);
+  const QuantizeScale s = quantize_scale<Y>(block_max(most, tile.partial));
+  if (me == 0 && blockIdx.x == 0 && blockIdx.y == 0) *p.scale = s.scale;
+
+  const int64_t top = int64_t{blockIdx.y} * kRows, left = int64_t{blockIdx.x} * kCols;
+  uint64_t rows[kHigh];
+#pragma unroll
+  for (int i = 0; i < kHigh; ++i) {
+    const int64_t n = top + line * kHigh + i;
+    rows[i] = rounded_row<kPacked>(p, s.inverse, n, left + column);
+    if (p.y != nullptr) store_row<kPacked>(p, rows[i], n, left + column);
+  }
+  if (p.transposed == nullptr) return;
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) {
+    uint32_t word = 0;
+    for (int r = 0; r < kHigh; ++r) word |= static_cast<uint32_t>(rows[r] >> 8 * i & 0xff) << 8 * r;
+    tile.words[column + i][line] = word;
+  }
+  __syncthreads();
+  // Neighbouring threads write one column's neighbouring rows.
+  constexpr int kEach = kRows / 16;
+#pragma unroll
+  for (int i = me; i < kCols * kEach; i += kThreads) {
+    const int c = i / kEach, first = i % kEach * 16;
+    store_column<kPacked>(p, tile, top + first, left + c, first, c);
+  }
+}
+
+template <class Y, class X>
+void quantize_tensor(const Cuda& cuda, const Quantize& op) {
+  const int64_t n = op.x.size();
+  const int64_t most = int64_t{multiprocessors()} * 4;
+  Grid grid = grid_for_packs(n, kPack);
+  grid.blocks = std::clamp<int64_t>(grid.blocks, 1, most), grid.shared = sizeof(uint32_t[kThreads / 32]);
+  auto* parts = static_cast<uint32_t*>(scratch(cuda, 4 * most));
+  with_packs(in_packs({op.x}), [&](auto pack) { start(cuda, grid, largest_magnitudes<X, pack>, parts, op.x.as<X>(), n); });
+
+  const Problem<Y, X> p{.y = op.y ? op.y.as<Y>() : nullptr,
+                        .transposed = op.transposed ? op.transposed.as<Y>() : nullptr,
+                        .scale = op.scale.as<float>(),
+                        .x = op.x.as<X>(),
+                        .parts = parts,
+                        .count = static_cast<int>(grid.blocks),
+                        .rows = op.x.rows(),
+                        .cols = op.x.cols()};
+  const bool packed = in_packs({op.x, op.y, op.transposed}) && p.cols % kWide == 0 && p.rows % 16 == 0;
+  const Grid tiles{.blocks = std::max<int64_t>(1, (p.cols + kCols - 1) / kCols),
+                   .threads = kThreads,
+                   .shared = sizeof(Tile),
+                   .blocks_y = std::max<int64_t>(1, (p.rows + kRows - 1) / kRows)};
+  packed ? start(cuda, tiles, quantize<Y, X, true>, p) : start(cuda, tiles, quantize<Y, X, false>, p);
+}
+
+}  // namespace
+
+void launch(const Cuda& cuda, const Quantize& op) {
+  with_dtype(op.x.dtype(), [&](auto zero) {
+    using X = decltype(zero);
+    op.dtype() == Dtype::e4m3 ? quantize_tensor<E4m3, X>(cuda, op) : quantize_tensor<E5m2, X>(cuda, op);
+  });
+}
+
+}  // namespace trireme

@@ -1,0 +1,23 @@
+// What kernels/ops/quantize.h means, in double.
+#pragma once
+
+#include "test/reference/compare.h"
+
+namespace trireme::reference {
+
+// All finite numbers of a format of 8 bits that are not negative, in order, from its bits' meaning: element i has the bits i.
+Doubles numbers_of_8_bits(Dtype dtype);
+
+// The nearest of them with x's sign, of two as near the one with even bits; the largest for what is beyond it.
+double nearest_of_8_bits(Dtype dtype, double x);
+
+// x / scale, rounded. The scale is f32, and so is the factor that stands for its inverse.
+struct Quantized {
+  Doubles y;
+  double scale;
+};
+Quantized quantize(Dtype dtype, const Doubles& x);
+
+Doubles transpose(const Doubles& x, int64_t rows, int64_t cols);
+
+}  // namespace trireme::reference
