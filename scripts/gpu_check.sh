@@ -137,6 +137,8 @@ step 1.1b llama3-1b model.layers=22 model.heads=16 model.kv_heads=4 model.ffn=56
   model.context=4096 model.rope_scaling=none train.batch=8 train.microbatch=4
 step 8b-8-layers llama3-8b model.layers=8 train.batch=4 train.microbatch=2
 
+if command -v python3 > /dev/null; then check table python3 "$root/scripts/gpu_table.py" "$out" --json "$out/table.json"; fi
+
 check nccl "$root/bin/test_gpu_parallel"
 check dp2 bash -c 'mesh dp2 2'
 check zero3 bash -c 'mesh zero3 2 parallel.zero=3'

@@ -82,7 +82,7 @@ copy_all() {
   cp -r configs "$root/"
   mkdir -p "$root/scripts" "$root/test/model"
   cp -r test/model/goldens "$root/test/model/"
-  cp scripts/gpu_check.sh scripts/peer_torch.py "$root/scripts/"
+  cp scripts/gpu_check.sh scripts/gpu_table.py scripts/peer_torch.py "$root/scripts/"
   git ls-files '*.h' '*.cpp' '*.cu' '*.md' | xargs cat > "$root/corpus/text.txt"
   git rev-parse HEAD > "$root/commit"
 }

@@ -102,6 +102,7 @@ void write_json(const std::string& path, const RunConfig& config, const Plan& pl
   out["name"] = config.train.name;
   out["device"] = device.place() == Place::cuda ? cuda_facts().device : device.cpu().name;
   out["dtype"] = name_of(config.kernels.dtype);
+  out["matmul"] = name_of(config.kernels.matmul);
   out["parameters"] = plan.parameters;
   out["tokens"] = plan.tokens;
   out["batch"] = config.train.batch;
@@ -112,6 +113,9 @@ void write_json(const std::string& path, const RunConfig& config, const Plan& pl
                   {"context", model.context},        {"tied", model.tied},           {"theta", model.theta}};
   out["step_seconds"] = m.times;
   out["tokens_per_second"] = static_cast<double>(plan.tokens) / m.step();
+  double of_8_bits = 0;
+  for (const ProductShape& p : plan.products) of_8_bits += p.bits8 ? p.flops() * static_cast<double>(p.count) : 0;
+  out["fp8_product_flops"] = of_8_bits;
   out["model_flops"] = plan.model_flops();
   out["model_flops_per_second"] = plan.model_flops() / m.step();
   out["floor_seconds"] = m.floor();
@@ -142,12 +146,13 @@ ExitCode run_bench_step(const BenchOptions& options) {
 
   const OpCount adamw = m.ops.at(AdamW::name), norm = m.ops.at(SquaredNorm::name);
   const double seconds = m.step(), products = plan.product_flops / best.products / 1e9;
+  const bool fp8 = config.kernels.matmul == MatmulDtype::fp8;
   const double optimizer = (adamw.bytes + norm.bytes) / best.copy / 1e9, floor = products + optimizer;
   say("");
   say(row("%s: %s parameters, %ld tokens a step in microbatches of %ld x %ld, %s", config.train.name.c_str(),
           human_count(static_cast<double>(plan.parameters)).c_str(), static_cast<long>(plan.tokens),
           static_cast<long>(run.stage.shape().rows), static_cast<long>(config.model.context),
-          std::string(name_of(config.kernels.dtype)).c_str()));
+          (std::string(name_of(config.kernels.dtype)) + (fp8 ? ", products with weights in fp8" : "")).c_str()));
   say(row("step          %10.1f ms, median of %zu (%.1f to %.1f)", seconds * 1e3, m.times.size(),
           *std::min_element(m.times.begin(), m.times.end()) * 1e3, *std::max_element(m.times.begin(), m.times.end()) * 1e3));
   say(row("floor         %10.1f ms: products %.1f + optimizer's bytes %.1f; every op at its best %.1f", floor * 1e3, products * 1e3,

@@ -47,7 +47,10 @@ struct TrainConfig {
     keys("batch", batch, "sequences of one optimizer step, over all replicas", between(1, 1e9));
     keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch",
          between(0, 1e9));
-    keys("recompute", recompute, "what backward computes again to save memory: norms and activation functions, or all of a block");
+    keys("recompute", recompute,
+         "what backward computes again to save memory: norms and activation functions (gpt2 on a GPU: to other last bits), or all "
+         "of a "
+         "block");
     keys("offload", offload, "what a GPU works on in pinned memory of the host: the optimizer's masters and moments");
     keys("seed", seed, "of the initial weights and of the data order", at_least(0));
     keys("lr", lr, "peak learning rate", above(0));

@@ -6,8 +6,8 @@ namespace trireme {
 namespace {
 
 bool changes_the_run(const std::string& difference) {
-  for (const char* key :
-       {"model.", "data.train:", "data.tokenizer:", "train.batch:", "train.seed:", "train.rounding:", "kernels.dtype:"})
+  for (const char* key : {"model.", "data.train:", "data.tokenizer:", "train.batch:", "train.seed:", "train.rounding:",
+                          "kernels.dtype:", "kernels.matmul:", "kernels.bf16_layers:"})
     if (difference.starts_with(key)) return true;
   return false;
 }

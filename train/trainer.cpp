@@ -228,7 +228,8 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
 void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const Device& device, const Corpus& corpus, double peak,
               int64_t step, RunLog& log) {
   const std::string parameters = human_count(static_cast<double>(plan.parameters));
-  const std::string dtype(name_of(config.kernels.dtype));
+  const std::string dtype =
+      std::string(name_of(config.kernels.dtype)) + (config.kernels.matmul == MatmulDtype::fp8 ? " with products in fp8" : "");
   const std::string place = device.place() == Place::cuda
                                 ? cuda_facts().device + ", " + dtype
                                 : device.cpu().name + ", " + std::to_string(device.threads()) + " threads, " + dtype +

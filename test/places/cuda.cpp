@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "test/reference/place.h"
 
@@ -14,6 +15,7 @@ void ok(cudaError_t status) { require(status == cudaSuccess, text(cudaGetErrorSt
 }  // namespace
 
 Place tested_place() { return Place::cuda; }
+bool thorough() { return std::string_view(TRIREME_SANITIZE).empty(); }
 
 std::byte* take_memory(int64_t bytes) {
   void* memory = nullptr;

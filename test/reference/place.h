@@ -9,6 +9,9 @@
 namespace trireme {
 
 Place tested_place();
+// Whether each test goes through all its sizes. Not where each CUDA thread is a fiber that sanitizers watch, which takes a hundred
+// times as long: there some of each kind have to do.
+bool thorough();
 // Zeros, exactly as many as asked for, that the host reaches, too.
 std::byte* take_memory(int64_t bytes);
 void give_memory(std::byte* memory) noexcept;

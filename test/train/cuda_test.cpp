@@ -80,11 +80,12 @@ TEST_CASE("a run on the emulated GPU that is killed continues to the same bits",
   if (!emulated()) return;
   const Workplace place;
   for (const std::string rounding : {"nearest", "stochastic"}) {
-    const std::vector<std::string> often{"checkpoint.every=2", "kernels.dtype=bf16", "train.rounding=" + rounding};
+    const std::vector<std::string> often{"checkpoint.every=2", "kernels.dtype=bf16", "train.rounding=" + rounding, "train.steps=12",
+                                         "train.warmup=2"};
     const auto kill_and_go_on = [&](const std::string& name, std::vector<std::string> settings) {
       settings.insert(settings.end(), often.begin(), often.end());
       Process killed(place.scratch.path(), on_gpu(name, settings), 1, kProgram);
-      while (killed.running() && place.lines(name) < 9) usleep(2000);
+      while (killed.running() && place.lines(name) < 7) usleep(2000);
       killed.signal(SIGKILL);
       CHECK(killed.wait().code == 128 + SIGKILL);
       const Ended again = Process(place.scratch.path(), on_gpu(name, settings), 1, kProgram).wait();
@@ -96,11 +97,11 @@ TEST_CASE("a run on the emulated GPU that is killed continues to the same bits",
       return again.out;
     };
     CHECK(Process(place.scratch.path(), on_gpu("whole-" + rounding, often), 1, kProgram).wait().code == 0);
-    const std::string here = kill_and_go_on("killed-" + rounding, {});
-    CHECK(here.find("pinned on the host") == std::string::npos);
     // With the optimizer's state in memory of the host: no other bits.
-    const std::string there = kill_and_go_on("offloaded-" + rounding, {"train.offload=optimizer"});
-    CHECK(there.find("pinned on the host") != std::string::npos);
+    const bool offloaded = rounding == "stochastic";
+    const std::string told = kill_and_go_on(
+        "killed-" + rounding, offloaded ? std::vector<std::string>{"train.offload=optimizer"} : std::vector<std::string>{});
+    CHECK((told.find("pinned on the host") != std::string::npos) == offloaded);
   }
   CHECK(place.metrics("whole-stochastic") != place.metrics("whole-nearest"));
 }
@@ -118,7 +119,10 @@ TEST_CASE("a run on the emulated GPU keeps how it does its products, and says wh
     CHECK(ended.code == 0);
     return ended.out;
   };
-  CHECK(go_on("1").find("tried in") != std::string::npos);
+  const std::string first = go_on("1");
+  CHECK(first.find("tried in") != std::string::npos);
+  CHECK(first.find("model.vocab = 257: products with the classifier are faster in multiples of 64; 320 has room") !=
+        std::string::npos);
   auto kept = nlohmann::json::parse(std::ifstream(file));
   CHECK(kept.at("products").size() > 5);
   for (auto& algorithm : kept.at("products")) algorithm = "two";
@@ -136,7 +140,7 @@ TEST_CASE("every axis of a mesh on emulated GPUs has the losses of one rank on t
   if (!emulated()) return;
   const Workplace place;
   for (const std::string family : {"gpt2", "llama"}) {
-    const std::vector<std::string> model{"model.family=" + family, "model.layers=2",     "kernels.dtype=bf16", "train.steps=6",
+    const std::vector<std::string> model{"model.family=" + family, "model.layers=2",     "kernels.dtype=bf16", "train.steps=4",
                                          "train.warmup=2",         "train.eval_every=0", "train.microbatch=1"};
     std::vector<std::string> cpu = model;
     cpu.push_back("train.name=cpu-" + family);

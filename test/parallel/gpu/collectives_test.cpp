@@ -196,7 +196,7 @@ TEST_CASE("collectives on the GPUs of a launcher's ranks", "[.launched]") {
 
 TEST_CASE("collectives between GPUs move and sum what they say, on one to five ranks") {
   const bool sanitized = !std::string_view(TRIREME_SANITIZE).empty();  // each takes many times as long then
-  for (const int ranks : sanitized ? std::vector{3} : std::vector{1, 2, 3, 4, 5}) {
+  for (const int ranks : sanitized ? std::vector{3} : std::vector{1, 2, 3, 5}) {
     const auto [out, status] = output_of(mpirun(ranks, "collectives on the GPUs*"));
     INFO(out);
     CHECK(status == 0);
