@@ -155,11 +155,11 @@ Device open_device(const KernelsConfig& config, int core_sharers, int gpu) {
   if (cuda && config.attention == AttentionKernels::cudnn && !fused_attention_facts().found)
     throw ConfigError(text("kernels.attention = cudnn: ", fused_attention_facts().verdict,
                            "; install cuDNN 9, or set kernels.attention to auto or ours"));
-  constexpr int kWith8Bits = 89;
+  constexpr int kWith8Bits = 90;
   if (cuda && config.matmul == MatmulDtype::fp8 && cuda_facts().capability < kWith8Bits)
     throw ConfigError(text("kernels.matmul = fp8: ", cuda_facts().device, " has no products of 8 bits (compute capability ",
                            cuda_facts().capability / 10, ".", cuda_facts().capability % 10,
-                           ", needed 8.9); set kernels.matmul to auto"));
+                           ", needed 9.0); set kernels.matmul to auto"));
   CpuFacts facts = read_cpu_facts();
   const int64_t threads = config.threads > 0 ? config.threads : std::max(1, facts.cores / std::max(1, core_sharers));
   omp_set_num_threads(static_cast<int>(threads));

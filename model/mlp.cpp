@@ -39,7 +39,7 @@ void mlp_activate(Pass& pass, const MlpSaved& saved) {
 }
 
 void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x) {
-  if (pass.fused_gelu && pass.config.family == Family::gpt2)
+  if (pass.fused_gelu && !pass.fp8 && pass.config.family == Family::gpt2)
     return linear_forward(pass, weights.up, weights.up_bias, x, saved.active, saved.hidden);
   linear_forward(pass, weights.up, weights.up_bias, x, saved.hidden);
   mlp_activate(pass, saved);
@@ -58,7 +58,7 @@ MlpKept MlpKept::take(Pass& pass) {
 
 void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, Tensor dx, const MlpKept& keep) {
   // 3. and 2.
-  if (pass.fused_products && pass.config.family == Family::gpt2) {
+  if (pass.fused_products && !pass.fp8 && pass.config.family == Family::gpt2) {
     linear_backward_input(pass, weights.down, dy, saved.hidden, keep.down, saved.hidden);
   } else {
     const Frame frame(pass.temporaries);

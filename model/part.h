@@ -80,7 +80,7 @@ struct Pass {
   Dtype logits = Dtype::f32;    // of the classifier, in a loss: f32 or dtype
   bool fused_products = false;  // products take along what they can: see kernels/ops/matmul.h
   bool fused_gelu = false;      // and in forward the activation function
-  bool fp8 = false;             // products with weights are of 8 bits: see model/linear.h
+  bool fp8 = false;             // products with weights are of 8 bits, and take nothing along: see model/linear.h
   const TensorParallel& tensor = kWhole;
   int64_t vocab = config.vocab;  // of the whole model
 

@@ -111,7 +111,8 @@ check ops "$root/bin/test_gpu" "~[cpu]"
 check steps env -C "$root" bin/test_gpu_step "~[cpu]"
 check f32 bash -c 'trajectory f32 1e-4'
 check bf16 bash -c 'trajectory bf16 0.02'
-check fp8 bash -c 'trajectory fp8 0.02'
+has_fp8=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | awk 'NR == 1 { print ($1 >= 9 ? 1 : 0) }')
+if [ "$has_fp8" = 1 ]; then check fp8 bash -c 'trajectory fp8 0.02'; fi
 check resume bash -c resume
 # step NAME CONFIG SETTING...: speed of a training step, in bf16 and with products of 8 bits, and the same in PyTorch in bf16: without
 # document masks, and GPT-2's vocabulary filled up to a multiple of 64.
@@ -122,6 +123,8 @@ step() {
   for numbers in "" -fp8; do
     matmul=${numbers#-}
     matmul=${matmul:-bf16}
+    rm -f "$out/step-$name$numbers.json" "$out/peer-$name.json"
+    if [ "$matmul" = fp8 ] && [ "$has_fp8" = 0 ]; then continue; fi
     check "step-$name$numbers" "$trireme" bench step "$root/configs/$config.yaml" --json "$out/step-$name$numbers.json" \
       --set "train.name=$name$numbers" --set kernels.device=cuda --set kernels.dtype=bf16 --set "kernels.matmul=$matmul" \
       --set model.document_mask=false "${settings[@]}"

@@ -47,13 +47,14 @@ def main():
     told = []
     for name, step in sorted(steps.items()):
         seconds = sorted(step["step_seconds"])[len(step["step_seconds"]) // 2]
-        best, bf16 = roofline(step), steps.get(name.removesuffix("-fp8"))
+        of_bf16 = name[:-4] if name.endswith("-fp8") else name
+        best, bf16, peer = roofline(step), steps.get(of_bf16), peers.get(of_bf16)
         told.append({
             "name": name, "tokens_per_second": step["tokens_per_second"], "seconds": seconds,
             "model_flops_per_second": step["model_flops_per_second"],
             "roofline_seconds": best, "roofline_share": best / seconds if best else None,
             "floor_share": step["floor_seconds"] / seconds,
-            "peer_ratio": step["tokens_per_second"] / peers[name]["peer"] if name in peers else None,
+            "peer_ratio": step["tokens_per_second"] / peer["peer"] if peer else None,
             "bf16_ratio": step["tokens_per_second"] / bf16["tokens_per_second"] if name.endswith("-fp8") and bf16 else None,
         })
     percent = lambda x: "" if x is None else f"{100 * x:.1f} %"

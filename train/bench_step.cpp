@@ -9,6 +9,7 @@
 
 #include "kernels/cuda_facts.h"
 #include "kernels/ops/adamw.h"
+#include "kernels/ops/matmul.h"
 #include "kernels/philox.h"
 #include "train/bench_table.h"
 #include "train/commands.h"
@@ -46,21 +47,25 @@ struct RandomBatch {
 // What was measured.
 struct Measured {
   Ceilings best;
+  double attention;           // GFLOP/s: of attention's products, which are never of 8 bits
   std::vector<double> times;  // of steps, seconds
   Tally ops;                  // of one step, on average
   double step() const { return median(times); }
   // The time of an op at the best: its FLOPs at the rate of products, or its bytes at that of a copy.
-  double floor(const OpCount& op) const { return op.flops > 0 ? op.flops / best.products / 1e9 : op.bytes / best.copy / 1e9; }
+  double floor(const std::string& name, const OpCount& op) const {
+    if (op.flops == 0) return op.bytes / best.copy / 1e9;
+    return op.flops / (name == Matmul::name ? best.products : attention) / 1e9;
+  }
   double floor() const {
     double seconds = 0;
-    for (const auto& [name, op] : ops) seconds += floor(op);
+    for (const auto& [name, op] : ops) seconds += floor(name, op);
     return seconds;
   }
 };
 
 // Steps first alone, one always on its way as in training; then a few op by op, which a clock around each op slows down.
-Measured measure_steps(Run& run, const Batch& batch, const Ceilings& best) {
-  Measured m{.best = best, .times = {}, .ops = {}};
+Measured measure_steps(Run& run, const Batch& batch, const Ceilings& best, double attention) {
+  Measured m{.best = best, .attention = attention, .times = {}, .ops = {}};
   int64_t step = 0;
   begin_step(run, batch, step++);
   run.device.freeze();
@@ -92,7 +97,7 @@ void tell_ops(const Measured& m) {
   for (const auto& [name, op] : ops) {
     inside += op.seconds;
     say(row("%-24s %7ld %10.2f %6.1f%% %9.1f %9.0f  %.2f", name.c_str(), static_cast<long>(op.calls), op.seconds * 1e3,
-            100 * op.seconds / m.step(), op.bytes / op.seconds / 1e9, op.flops / op.seconds / 1e9, op.seconds / m.floor(op)));
+            100 * op.seconds / m.step(), op.bytes / op.seconds / 1e9, op.flops / op.seconds / 1e9, op.seconds / m.floor(name, op)));
   }
   say(row("%-24s %7s %10.2f %6.1f%%", "between ops", "", (m.step() - inside) * 1e3, 100 * (1 - inside / m.step())));
 }
@@ -136,17 +141,21 @@ ExitCode run_bench_step(const BenchOptions& options) {
   const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, "");
   const Ceilings best = measure_ceilings(device, dtype_of(config.kernels.dtype), plan.products);
   introduce(device, best, "products of this step's shapes alone");
+  std::vector<ProductShape> not_of_8_bits = plan.products;
+  std::erase_if(not_of_8_bits, [](const ProductShape& p) { return p.bits8.has_value(); });
+  const bool fp8 = not_of_8_bits.size() < plan.products.size();
+  const double wide = fp8 ? product_rate(device, dtype_of(config.kernels.dtype), not_of_8_bits) : best.products;
+  if (fp8) say(row("products in bf16 alone %.0f GFLOP/s", wide));
   for (const std::string& note : kernels.notes) say(note);
 
   Run run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
   const RandomBatch random(config);
-  const Measured m = measure_steps(run, random.batch, best);
+  const Measured m = measure_steps(run, random.batch, best, wide > 0 ? wide : best.products);
   tell_ops(m);
 
   const OpCount adamw = m.ops.at(AdamW::name), norm = m.ops.at(SquaredNorm::name);
   const double seconds = m.step(), products = plan.product_flops / best.products / 1e9;
-  const bool fp8 = config.kernels.matmul == MatmulDtype::fp8;
   const double optimizer = (adamw.bytes + norm.bytes) / best.copy / 1e9, floor = products + optimizer;
   say("");
   say(row("%s: %s parameters, %ld tokens a step in microbatches of %ld x %ld, %s", config.train.name.c_str(),

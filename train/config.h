@@ -156,9 +156,9 @@ struct RunConfig {
   }
 
   // Products of 8 bits have dims of 16: those of a shard's weights, and the rows of a pass.
-  void check_fp8(auto&& report) const {
+  void check_fp8(int64_t replicas, auto&& report) const {
     if (kernels.matmul != MatmulDtype::fp8) return;
-    const int64_t shards = parallel.shards(), rows = microbatch_rows(std::max<int64_t>(parallel.dp, 1)) * model.context;
+    const int64_t shards = parallel.shards(), rows = microbatch_rows(replicas) * model.context;
     const ModelConfig shard = shard_config(model, shards);
     const auto in_16 = [&](const std::string& key, const std::string& what, int64_t size) {
       if (size % 16 != 0)
@@ -188,7 +188,7 @@ struct RunConfig {
       check_replicas(std::max<int64_t>(parallel.dp, 1), report);
     if (static_cast<double>(train.steps) * static_cast<double>(train.batch) * static_cast<double>(model.context) > 9e18)
       report("train.steps", "times train.batch times model.context is more tokens than 63 bits count");
-    if (purpose != Purpose::mesh) check_fp8(report);
+    if (purpose != Purpose::mesh) check_fp8(std::max<int64_t>(parallel.dp, 1), report);
     if (train.rounding == Rounding::stochastic && kernels.dtype == StepDtype::f32)
       report("train.rounding",
              "must be nearest with kernels.dtype = f32, whose weights are the masters; or set kernels.dtype = bf16");

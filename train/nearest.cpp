@@ -22,7 +22,9 @@ std::string division_problems(const RunConfig& config, int64_t ranks) {
   config.parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });
   config.check_mesh(report);
   try {
-    config.check_replicas(mesh_sizes(ranks, config.parallel).dp, report);
+    const int64_t replicas = mesh_sizes(ranks, config.parallel).dp;
+    config.check_replicas(replicas, report);
+    config.check_fp8(replicas, report);
   } catch (const ConfigError& error) {
     problems = joined(problems, error.what());
   }

@@ -75,7 +75,7 @@ void add_products(std::vector<ProductShape>& products, const LinearShape& w) {
                          .transpose_b = w.fp8,
                          .accumulate = true,
                          .count = w.count,
-                         .sums = w.bias && w.fused && !w.fp8,
+                         .sums = w.bias && w.fused,
                          .bits8 = w.fp8 ? Dtype::e5m2 : Bits8{}});
 }
 
@@ -89,16 +89,17 @@ std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stag
     if (p.spec.shape.size() != 2 || !name.starts_with("layers.")) continue;
     const bool up = name.ends_with(".up"), qkv = name.ends_with(".attention.");
     const int64_t layer = std::stoll(name.substr(std::string_view("layers.").size()));
+    const bool fp8 = stage.in_fp8(layer), along = shape.fused_products && !fp8;
     const bool sum_of_shards = name.ends_with(".down") || name.ends_with(".attention.out");  // with one bias among them
     add_products(products, {.rows = rows,
                             .out = p.spec.shape[0],
                             .in = p.spec.shape[1],
                             .count = passes,
                             .bias = (gpt2 && !(sum_of_shards && p.spec.first_col > 0)) || (config.model.qkv_bias && qkv),
-                            .gelu = gpt2 && up && shape.fused_products && shape.recompute != Recompute::selective,
+                            .gelu = gpt2 && up && along && shape.recompute != Recompute::selective,
                             .after_gelu = gpt2 && name.ends_with(".down"),
-                            .fused = shape.fused_products,
-                            .fp8 = stage.in_fp8(layer)});
+                            .fused = along,
+                            .fp8 = fp8});
   }
   if (!stage.has_last()) return products;
   const int64_t vocab = shard_config(config.model, shape.tensor.count).vocab,

@@ -6,10 +6,16 @@ namespace trireme {
 namespace {
 
 bool changes_the_run(const std::string& difference) {
-  for (const char* key : {"model.", "data.train:", "data.tokenizer:", "train.batch:", "train.seed:", "train.rounding:",
-                          "kernels.dtype:", "kernels.matmul:", "kernels.bf16_layers:"})
+  for (const char* key :
+       {"model.", "data.train:", "data.tokenizer:", "train.batch:", "train.seed:", "train.rounding:", "kernels.dtype:"})
     if (difference.starts_with(key)) return true;
   return false;
+}
+
+// Which of its products are of 8 bits.
+std::string products_of(const RunConfig& config) {
+  if (config.kernels.matmul != MatmulDtype::fp8) return "bf16";
+  return "fp8 but for " + std::to_string(config.kernels.bf16_layers) + " layers at each end";
 }
 
 }  // namespace
@@ -17,7 +23,10 @@ bool changes_the_run(const std::string& difference) {
 std::vector<std::string> compare_for_resume(const RunConfig& config, const std::string& saved, bool allow) {
   std::vector<std::string> told;
   std::string refused;
-  for (const std::string& difference : differences(parse_config("the checkpoint's config", saved), config)) {
+  const RunConfig before = parse_config("the checkpoint's config", saved);
+  if (const std::string was = products_of(before), is = products_of(config); was != is && config.kernels.dtype == StepDtype::bf16)
+    refused += "kernels.matmul: products in " + was + " -> " + is + ": the checkpoint belongs to another run\n";
+  for (const std::string& difference : differences(before, config)) {
     if (difference.starts_with("train.name:") || difference.starts_with("train.runs:")) continue;
     told.push_back("changed since the checkpoint: " + difference);
     if (changes_the_run(difference)) refused += difference + ": the checkpoint belongs to another run\n";

@@ -11,7 +11,7 @@ constexpr int64_t kTile = 64;  // rows and columns that are transposed at once
 template <class T>
 uint32_t largest_magnitude(const T* x, int64_t n) {
   uint32_t most = 0;
-#pragma omp parallel for simd schedule(static) reduction(max : most) if (n > 32768)
+#pragma omp parallel for simd schedule(static) reduction(max : most) if (parallel : n > 32768)
   for (int64_t i = 0; i < n; ++i) most = std::max(most, std::bit_cast<uint32_t>(to_float(x[i])) & 0x7fffffffu);
   return most;
 }
@@ -23,6 +23,7 @@ void quantize(const Quantize& op) {
   Y *y = op.y ? op.y.as<Y>() : nullptr, *transposed = op.transposed ? op.transposed.as<Y>() : nullptr;
   const QuantizeScale s = quantize_scale<Y>(largest_magnitude(x, rows * cols));
   *op.scale.as<float>() = s.scale;
+  if (cols == 0) return;
   for_blocks(rows * cols, kTile * cols, [&](int64_t first, int64_t last) {
     const int64_t begin = first / cols, end = last / cols;
     for (int64_t left = 0; left < cols; left += kTile) {

@@ -28,7 +28,8 @@ __device__ inline Bf16 to_bf16(float x) {
   return y;
 }
 
-// Two numbers of 8 bits, each rounded as Float8 does; the conversion's library does what a GPU before sm_89 has no instruction for.
+// Two numbers of 8 bits, each rounded as Float8 does (of NaN, to one of several); the conversion's library does what a GPU before
+// sm_89 has no instruction for.
 template <class T>
 __device__ uint16_t float8_bits(float high, float low) {
   constexpr auto kKind = std::is_same_v<T, E4m3> ? __NV_E4M3 : __NV_E5M2;

@@ -15,7 +15,7 @@ Product plain(const Matmul& op) {
           .of_c = op.c.dtype(),
           .of_a = op.a.dtype(),
           .of_b = op.b.dtype(),
-          .of_bias = op.bias.dtype(),
+          .of_bias = op.of_8_bits() ? Dtype::bf16 : op.c.dtype(),
           .m = op.m(),
           .n = op.n(),
           .k = op.k(),
@@ -49,6 +49,13 @@ void must_multiply(const Cuda& cuda, const Product& p) {
 void launch(const Cuda& cuda, const Matmul& op) {
   if (op.c.size() == 0 || (op.k() == 0 && op.accumulate)) return;
   require(op.k() > 0, text("matmul of ", op.a, " and ", op.b, ": a sum over nothing"));
+  if (op.bias && !op.of_8_bits() && op.bias.dtype() != op.c.dtype()) {  // the library wants a bias of c's dtype
+    const Tensor wide(scratch_behind(cuda, op.n() * bytes_of(op.c.dtype())), op.c.dtype(), Place::cuda, {op.n()});
+    launch(cuda, Cast{.y = wide, .x = op.bias});
+    Matmul same = op;
+    same.bias = wide;
+    return launch(cuda, same);
+  }
   if (op.sums) {
     const Tensor sums(scratch_behind(cuda, op.m() * 4), Dtype::f32, Place::cuda, {op.m()});
     if (multiply(cuda, whole(op, sums.as<float>()))) return launch(cuda, Add{.y = op.sums, .a = op.sums, .b = sums});

@@ -21,7 +21,7 @@ __device__ uint32_t block_max(uint32_t x, uint32_t* partial) {
 
 // parts[b] = the bits of the largest |x| that block b has seen. Moves n elements.
 template <class X, int kN>
-__global__ void largest_magnitudes(uint32_t* parts, const X* x, int64_t n) {
+__global__ void __launch_bounds__(kThreads) largest_magnitudes(uint32_t* parts, const X* x, int64_t n) {
   uint32_t most = 0;
   for_packs<kN>(n, [&](auto count, int64_t i) {
     float v[count];
@@ -48,17 +48,20 @@ struct Problem {
   int64_t rows, cols;
 };
 
-// Elements [c, c + kWide) of row n, rounded; zeros beyond the end. kPacked: rows begin at multiples of kWide elements, and end
-// there.
+// v = elements [c, c + kWide) of row n; zeros beyond the end. kPacked: rows begin at multiples of kWide elements, and end there.
 template <bool kPacked, class Y, class X>
-__device__ uint64_t rounded_row(const Problem<Y, X>& p, float inverse, int64_t n, int64_t c) {
-  float v[kWide] = {};
+__device__ void load_row(float (&v)[kWide], const Problem<Y, X>& p, int64_t n, int64_t c) {
+  for (float& element : v) element = 0;
   if constexpr (kPacked) {
     if (n < p.rows && c < p.cols) load<kWide>(v, p.x + n * p.cols + c);
   } else {
     for (int i = 0; i < kWide; ++i)
       if (n < p.rows && c + i < p.cols) v[i] = to_float(p.x[n * p.cols + c + i]);
   }
+}
+
+template <class Y>
+__device__ uint64_t rounded_row(const float (&v)[kWide], float inverse) {
   uint64_t bytes = 0;
 #pragma unroll
   for (int i = 0; i < kWide; i += 2) bytes |= uint64_t{float8_bits<Y>(v[i + 1] * inverse, v[i] * inverse)} << 8 * i;
@@ -96,17 +99,21 @@ template <class Y, class X, bool kPacked>
 __global__ void __launch_bounds__(kThreads) quantize(Problem<Y, X> p) {
   auto& tile = block_shared<Tile>();
   const int me = static_cast<int>(threadIdx.x), column = me % kAcross * kWide, line = me / kAcross;
+  // x is on its way while the scale is made.
+  const int64_t top = int64_t{blockIdx.y} * kRows, left = int64_t{blockIdx.x} * kCols;
+  float v[kHigh][kWide];
+#pragma unroll
+  for (int i = 0; i < kHigh; ++i) load_row<kPacked>(v[i], p, top + line * kHigh + i, left + column);
   uint32_t most = 0;
   for (int i = me; i < p.count; i += kThreads) most = max(most, p.parts[i]);
   const QuantizeScale s = quantize_scale<Y>(block_max(most, tile.partial));
   if (me == 0 && blockIdx.x == 0 && blockIdx.y == 0) *p.scale = s.scale;
 
-  const int64_t top = int64_t{blockIdx.y} * kRows, left = int64_t{blockIdx.x} * kCols;
   uint64_t rows[kHigh];
 #pragma unroll
   for (int i = 0; i < kHigh; ++i) {
     const int64_t n = top + line * kHigh + i;
-    rows[i] = rounded_row<kPacked>(p, s.inverse, n, left + column);
+    rows[i] = rounded_row<Y>(v[i], s.inverse);
     if (p.y != nullptr) store_row<kPacked>(p, rows[i], n, left + column);
   }
   if (p.transposed == nullptr) return;
@@ -129,10 +136,9 @@ __global__ void __launch_bounds__(kThreads) quantize(Problem<Y, X> p) {
 template <class Y, class X>
 void quantize_tensor(const Cuda& cuda, const Quantize& op) {
   const int64_t n = op.x.size();
-  const int64_t most = int64_t{multiprocessors()} * 4;
   Grid grid = grid_for_packs(n, kPack);
-  grid.blocks = std::clamp<int64_t>(grid.blocks, 1, most), grid.shared = sizeof(uint32_t[kThreads / 32]);
-  auto* parts = static_cast<uint32_t*>(scratch(cuda, 4 * most));
+  grid.blocks = std::max<int64_t>(grid.blocks, 1), grid.shared = sizeof(uint32_t[kThreads / 32]);
+  auto* parts = static_cast<uint32_t*>(scratch(cuda, 4 * grid.blocks));
   with_packs(in_packs({op.x}), [&](auto pack) { start(cuda, grid, largest_magnitudes<X, pack>, parts, op.x.as<X>(), n); });
 
   const Problem<Y, X> p{.y = op.y ? op.y.as<Y>() : nullptr,

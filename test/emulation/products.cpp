@@ -1,5 +1,6 @@
 // The emulated matrix products: sums in double, rounded once. It takes nothing along where n is odd, multiplies numbers of 8 bits
-// only in dims of 16 and at addresses of 16 bytes, as the real one, and knows two algorithms, which do the same.
+// only in dims of 16 and at addresses of 16 bytes, without GELU, and adds biases of c's dtype, as the real one, and knows two
+// algorithms, which do the same.
 #include "kernels/cuda/products.cuh"
 
 #include <cmath>
@@ -65,6 +66,8 @@ void compute(const Product& p) {
 
 bool takes(const Product& p) {
   const auto in_16 = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; };
+  if (p.bias != nullptr && p.of_bias != (p.a_scale != nullptr ? Dtype::bf16 : p.of_c)) return false;
+  if (p.a_scale != nullptr && (p.pre_activation != nullptr || p.gelu_input != nullptr)) return false;
   if (p.a_scale != nullptr && !((p.m | p.n | p.k) % 16 == 0 && in_16(p.a) && in_16(p.b) && in_16(p.c))) return false;
   return p.n % 2 == 0 || (p.pre_activation == nullptr && p.gelu_input == nullptr && p.sums == nullptr);
 }

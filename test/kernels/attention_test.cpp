@@ -232,7 +232,7 @@ TEST_CASE("attention gives the same bits twice and for any number of threads") {
       Case first(shape, dtype);
       first.forward(device);
       first.backward(device);
-      for (const int count : tested_place() == Place::cpu ? std::vector{1, 2, 3, 3} : std::vector{3}) {
+      for (const int count : thorough() ? std::vector{1, 2, 3, 3} : std::vector{3}) {
         const Threads threads(count);
         Case again(shape, dtype);
         again.forward(device);

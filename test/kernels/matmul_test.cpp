@@ -147,6 +147,12 @@ TEST_CASE("a product takes gelu along, its gradient, or the sums of its operand'
 
 TEST_CASE("a product of numbers of 8 bits matches its double reference, scaled, with what it takes along") {
   OwnLane lane(GENERATE(true, false));
+  if (!multiplies_8_bits()) {
+    WARN("products of 8 bits: not on this GPU");
+    return;
+  }
+  // Tensor cores add products of 8 bits up in about 13 binary digits, of which the emulation knows nothing.
+  const double digits = tested_place() == Place::cuda ? 0x1p-10 : 0;
   std::vector<reference::Product> shapes{{16, 32, 48}, {64, 16, 128}};
   if (tested_place() == Place::cpu) shapes.insert(shapes.end(), {{3, 17, 100}, {63, 5, 1}});  // a GPU's library has dims of 16
   for (reference::Product s : shapes) {
@@ -162,12 +168,12 @@ TEST_CASE("a product of numbers of 8 bits matches its double reference, scaled, 
         HostTensor c(out, {s.m, s.n});
         const Matmul op{.c = c, .a = a, .b = b, .a_scale = a_scale, .b_scale = b_scale, .transpose_b = true};
         run(lane.stream, op);
-        CHECK(close(c, sums, bound(s, out)));
+        CHECK(close(c, sums, bound(s, out) + digits));
 
         Matmul along = op;
         along.gelu_input = x;
         run(lane.stream, along);
-        CHECK(close(c, reference::gelu_backward(sums, x.values()), 2 * bound(s, out) + 2 * rounding(out)));
+        CHECK(close(c, reference::gelu_backward(sums, x.values()), 2 * bound(s, out) + 2 * rounding(out) + 2 * digits));
 
         Doubles more = sums;
         for (size_t i = 0; i < more.size(); ++i) more[i] += x[static_cast<int64_t>(i)];
@@ -175,15 +181,15 @@ TEST_CASE("a product of numbers of 8 bits matches its double reference, scaled, 
         Matmul added = op;
         added.accumulate = true;
         run(lane.stream, added);
-        CHECK(close(c, more, bound(s, out)));
+        CHECK(close(c, more, bound(s, out) + digits));
 
         for (size_t i = 0; i < sums.size(); ++i) sums[i] += bias[static_cast<int64_t>(i) % s.n];
         HostTensor hidden(out, {s.m, s.n});
         Matmul biased = op;
         biased.bias = bias, biased.pre_activation = hidden;
         run(lane.stream, biased);
-        CHECK(close(hidden, sums, bound(s, out)));
-        CHECK(close(c, reference::gelu(sums), 2 * bound(s, out) + 2 * rounding(out)));
+        CHECK(close(hidden, sums, bound(s, out) + digits));
+        CHECK(close(c, reference::gelu(sums), 2 * bound(s, out) + 2 * rounding(out) + 2 * digits));
       }
   }
 }
@@ -274,6 +280,10 @@ TEST_CASE("a product refuses shapes and dtypes that do not fit") {
 }
 
 TEST_CASE("a product of numbers of 8 bits refuses what no library does") {
+  if (!multiplies_8_bits()) {
+    WARN("products of 8 bits: not on this GPU");
+    return;
+  }
   OwnLane lane(true);
   HostTensor a(Dtype::e4m3, {16, 16}), b(Dtype::e5m2, {16, 16}), c(Dtype::bf16, {16, 16}), one(Dtype::f32, {1});
   const Matmul fits{.c = c, .a = a, .b = b, .a_scale = one, .b_scale = one, .transpose_b = true};

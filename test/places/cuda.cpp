@@ -17,6 +17,12 @@ void ok(cudaError_t status) { require(status == cudaSuccess, text(cudaGetErrorSt
 Place tested_place() { return Place::cuda; }
 bool thorough() { return std::string_view(TRIREME_SANITIZE).empty(); }
 
+bool multiplies_8_bits() {
+  cudaDeviceProp properties{};
+  ok(cudaGetDeviceProperties(&properties, 0));
+  return properties.major >= 9;
+}
+
 std::byte* take_memory(int64_t bytes) {
   void* memory = nullptr;
   ok(cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1))));  // the GPU reaches it, too

@@ -12,6 +12,8 @@ Place tested_place();
 // Whether each test goes through all its sizes. Not where each CUDA thread is a fiber that sanitizers watch, which takes a hundred
 // times as long: there some of each kind have to do.
 bool thorough();
+// Whether products of 8 bits are possible there; a GPU before Hopper has none.
+bool multiplies_8_bits();
 // Zeros, exactly as many as asked for, that the host reaches, too.
 std::byte* take_memory(int64_t bytes);
 void give_memory(std::byte* memory) noexcept;

@@ -184,13 +184,14 @@ TEST_CASE("with invariant numerics emulated GPUs compute the same bits on every 
   train("fp8", {"kernels.dtype=bf16", "kernels.matmul=fp8"}, 1);
   train("fp8-tp2-pp2",
         {"kernels.dtype=bf16", "kernels.matmul=fp8", "parallel.tp=2", "parallel.pp=2", "parallel.schedule=zero_bubble"}, 4);
+  train("fp8-dp2-zero3", {"kernels.dtype=bf16", "kernels.matmul=fp8", "parallel.zero=3"}, 2);
   const auto same = [&](const std::string& one, const std::string& name) {
     INFO(name);
     CHECK(place.metrics(name) == place.metrics(one));
     CHECK(place.differ(one, name) == 0);
   };
   for (const std::string name : {"dp2", "dp2-zero3", "tp2", "dp2-pp2"}) same("one", name);
-  same("fp8", "fp8-tp2-pp2");
+  for (const std::string name : {"fp8-tp2-pp2", "fp8-dp2-zero3"}) same("fp8", name);
 }
 
 TEST_CASE("a step is measured on the emulated GPU, op by op", "[unsanitized]") {

@@ -121,6 +121,18 @@ TEST_CASE("a resume with another model or other data is refused unless it is all
   CHECK(place.metrics("tiny").back().at("step") == 22);
 }
 
+TEST_CASE("a resume with products of other numbers is refused, and with another word for the same ones is not") {
+  const Workplace place;
+  const auto go_on = [&](const std::string& matmul, const std::string& steps) {
+    return place.train({"kernels.dtype=bf16", "kernels.matmul=" + matmul, "train.warmup=1", "train.steps=" + steps});
+  };
+  succeed(go_on("auto", "2"));
+  const Ended refused = go_on("fp8", "3");
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("kernels.matmul: products in bf16 -> fp8 but for 0 layers at each end"));
+  succeed(go_on("bf16", "3"));
+}
+
 TEST_CASE("peak resident memory is within 10 % of the plan's total", "[unsanitized]") {
   const Workplace place;
   // Where the processor has no bf16 products, copies of their operands in f32 come on top.

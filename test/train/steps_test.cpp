@@ -226,6 +226,7 @@ TEST_CASE(
 TEST_CASE("the plan counts the ops that a real step runs, whatever its microbatches") {
   for (const auto& [rows, matmul] :
        {std::pair(6, MatmulDtype::automatic), {3, MatmulDtype::bf16}, {1, MatmulDtype::bf16}, {2, MatmulDtype::fp8}}) {
+    if (matmul == MatmulDtype::fp8 && !multiplies_8_bits()) continue;
     RunConfig config = small(StepDtype::bf16);
     config.train.microbatch = rows;
     config.kernels.matmul = matmul;
@@ -247,6 +248,10 @@ TEST_CASE("the plan counts the ops that a real step runs, whatever its microbatc
 }
 
 TEST_CASE("products of 8 bits change a step a little, and layers that are kept in bf16 are") {
+  if (!multiplies_8_bits()) {
+    WARN("products of 8 bits: not on this GPU");
+    return;
+  }
   std::vector<float> losses, norms;
   std::vector<int64_t> rounded;
   for (const auto& [matmul, kept] : {std::pair(MatmulDtype::automatic, 0), {MatmulDtype::fp8, 0}, {MatmulDtype::fp8, 1}}) {
@@ -288,9 +293,10 @@ std::vector<std::vector<float>> state_of(Run& run) {
 
 TEST_CASE("what backward computes again has the same bits, in less memory that the plan knows") {
   using Kind = std::pair<Family, MatmulDtype>;
-  const Kind llama{Family::llama, MatmulDtype::automatic}, fp8{Family::llama, MatmulDtype::fp8};
+  const Kind llama{Family::llama, MatmulDtype::automatic}, fp8{Family::gpt2, MatmulDtype::fp8};
   for (const auto& [family, matmul] :
        !thorough() ? std::vector{llama} : std::vector{Kind(Family::gpt2, MatmulDtype::automatic), llama, fp8}) {
+    if (matmul == MatmulDtype::fp8 && !multiplies_8_bits()) continue;
     RunConfig config = small(StepDtype::bf16);
     config.model.family = family;
     config.model.qk_norm = family == Family::llama;
@@ -314,7 +320,7 @@ TEST_CASE("what backward computes again has the same bits, in less memory that t
     }
     CHECK(states[2] == states[0]);
     // On a GPU, gpt2's products take GELU along, which cannot be computed again from what they are rounded to.
-    const bool gelu = tested_place() == Place::cuda && family == Family::gpt2;
+    const bool gelu = tested_place() == Place::cuda && family == Family::gpt2 && matmul != MatmulDtype::fp8;
     CHECK((gelu ? relative_error(states[1][0], states[0][0]) < 0.01 : states[1] == states[0]));
     CHECK(plans[1].sizes.activations < plans[0].sizes.activations);
     CHECK(plans[2].sizes.activations < plans[1].sizes.activations);
