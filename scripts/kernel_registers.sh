@@ -27,7 +27,7 @@ for log in "$work"/*.txt; do
       for (i = 1; i < NF; ++i) if ($i == "Used") print source "\t" name "\t" architecture "\t" $(i + 1) "\t" spilled
       name = ""
     }' "$log"
-done | c++filt | sed -E 's/(\(anonymous namespace\)|trireme)::|void //g' |
+done | c++filt | sed -E 's/(\(anonymous namespace\)|trireme)::|void |\(unsigned char\)//g' |
   awk -F '\t' -v architectures="$*" '
     { sub(/\(.*/, "", $2); gsub(/[(]int[)]/, "", $2); key = $1 "\t" $2; used[key, $3] = $4; if ($5 > 0) used[key, $3] = used[key, $3] ", " $5 " bytes spilled"; keys[key] = 1; spilled += $5 }
     END {
