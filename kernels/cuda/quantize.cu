@@ -37,7 +37,7 @@ struct Tile {
   uint32_t words[kCols][kRows / kHigh + 1];  // four rows of a column each
 };
 
-// What both kernels of a tensor know of it. y and transposed are each absent or there.
+// What the second kernel is given. y or transposed may be absent.
 template <class Y, class X>
 struct Problem {
   Y *y, *transposed;
