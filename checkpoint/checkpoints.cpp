@@ -1,5 +1,8 @@
 #include "checkpoint/checkpoints.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -7,11 +10,13 @@
 #include <random>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "checkpoint/digest.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/store.h"
+#include "kernels/device.h"
 #include "parallel/agree.h"
 
 namespace trireme {
@@ -33,15 +38,26 @@ std::string holder_of(const std::string& checkpoint) {
   return std::filesystem::absolute(checkpoint + "/.").parent_path().parent_path();
 }
 
-void write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest) {
-  const std::string path = directory + "/" + kManifestName, temporary = path + kTemporary;
-  const std::string content = write_manifest(manifest);
-  IoFile file = IoFile::create(io, temporary);
-  file.write_at(content.data(), static_cast<int64_t>(content.size()), 0);
-  file.sync();
-  file.close();
-  rename_path(io, temporary, path);
-  sync_directory(io, directory);
+// Of this thread: it takes of the processors what the steps leave.
+void work_behind_the_steps() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10); }
+
+std::string words_of(const SaveResult& result) {
+  return text(result.bytes, ' ', result.seconds, ' ', result.write_seconds, ' ', result.digest);
+}
+
+SaveResult result_of(const std::string& words) {
+  SaveResult result;
+  std::istringstream(words) >> result.bytes >> result.seconds >> result.write_seconds >> result.digest;
+  return result;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+template <class Result>
+bool running(const std::future<Result>& work) {
+  return work.valid() && work.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
 // Rank 0's.
@@ -58,11 +74,11 @@ std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps
 std::string state_digest(const CheckpointState& state) { return state_digest(describe(state.shards), state.counters); }
 
 Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume, Io io, const Comm& ranks)
-    : every_(config.every),
-      keep_(std::max<int64_t>(2, config.keep)),
+    : config_(config),
       directory_(run_directory + "/checkpoints"),
       io_(std::move(io)),
       ranks_(ranks),
+      archive_(io_, directory_, config),
       run_id_(fresh_id()) {
   if (ranks.rank() > 0) return;
   lease_.emplace(run_directory);
@@ -125,6 +141,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   std::istringstream lines(broadcast(ranks_, all_names));
   for (std::string name; std::getline(lines, name);) elsewhere.insert(name);
 
+  int64_t step = 0;
   std::string damage;
   try {
     const Manifest manifest = load();
@@ -133,8 +150,9 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
     state.counters = manifest.counters;
     state.config = manifest.config;
     run_id_ = manifest.run;
-    last_step_ = manifest.step;
-    last_tensors_ = tensors_digest(manifest.tensors);
+    step = manifest.step;
+    restored_ = tensors_digest(manifest.tensors);
+    archive_.follows(manifest);
   } catch (const DamagedCheckpoint& error) {
     damage = error.what();
   }
@@ -142,154 +160,141 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
     if (damage.empty()) damage = theirs;
   damage = broadcast(ranks_, damage);
   if (!damage.empty()) throw DamagedCheckpoint(damage);
-  return last_step_;
+  return step;
 }
 
-SaveResult Checkpoints::save(int64_t step, const CheckpointState& state) {
-  const auto start = std::chrono::steady_clock::now();
-  const std::vector<TensorEntry> tensors = describe(state.shards);
+void Checkpoints::confirm(const std::vector<NamedShard>& shards) const {
   Manifest own;
-  own.tensors = tensors;
-  const std::string mine = ranks_.size() > 1 ? write_manifest(own) : "";
-  const std::vector<std::string> parts = gather(ranks_, mine);
-  if (ranks_.rank() > 0) {
-    follow_save(state, own);
-    return {.step = step, .digest = ""};
+  own.tensors = describe(shards);
+  std::string problem;
+  if (const std::vector<std::string> parts = gather(ranks_, ranks_.size() > 1 ? write_manifest(own) : ""); ranks_.rank() == 0) {
+    for (size_t r = 1; r < parts.size(); ++r) add_part(own, parse_part(parts[r]));
+    if (const uint64_t there = tensors_digest(own.tensors); there != restored_)
+      problem = text("the tensors that were restored have digest ", hex(there), ", those of their checkpoint ", hex(restored_),
+                     ": memory or the program is at fault; nothing is changed on disk");
   }
-  bool told = false;  // the others, where to write
-  SaveResult result;
+  problem = broadcast(ranks_, problem);
+  if (!problem.empty()) throw CheckpointError(problem);
+}
+
+void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void()> ready) {
+  require(!saving_, text("a save begins before the last one has ended"));
+  const std::string id = broadcast(ranks_, ranks_.rank() == 0 ? fresh_id() : "");
+  saving_.emplace(Saving{.step = step,
+                         .state = std::move(state),
+                         .id = id,
+                         .staged = directory_ + "/" + staging_name(step, id),
+                         .start = std::chrono::steady_clock::now(),
+                         .part = {},
+                         .commit = {},
+                         .failure = nullptr});
+  const int threads = config_.async ? static_cast<int>(std::max<int64_t>(1, config_.writers)) : threads_here();
+  saving_->part = std::async(std::launch::async, [this, threads, ready = std::move(ready)] {
+    if (config_.async) work_behind_the_steps();
+    use_threads_here(threads);
+    if (ready) ready();
+    return write_part(*saving_);
+  });
+}
+
+bool Checkpoints::busy() const { return saving_ && (running(saving_->part) || running(saving_->commit)); }
+
+std::optional<SaveResult> Checkpoints::advance() {
+  if (!saving_) return std::nullopt;
+  if (!saving_->part.valid()) return tell(*saving_);
+  bring_together(*saving_);
+  return std::nullopt;
+}
+
+SaveResult Checkpoints::end() {
+  require(saving_.has_value(), text("there is no save to end"));
+  for (;;)
+    if (const std::optional<SaveResult> result = advance()) return *result;
+}
+
+// On a thread of its own: this rank's file, on disk and re-read.
+Checkpoints::Part Checkpoints::write_part(const Saving& saving) const {
+  if (lease_) lease_->check();
+  make_directory(io_, saving.staged);
+  Part part{.manifest = write_shards(io_, saving.staged, static_cast<int>(ranks_.rank()), saving.state.shards),
+            .seconds = seconds_since(saving.start),
+            .text = {}};
+  verify_part(io_, saving.staged, part.manifest);
+  if (ranks_.size() > 1) part.text = text(part.seconds, '\n', write_manifest(part.manifest));
+  return part;
+}
+
+// Rank 0's thread goes on with what all have written.
+void Checkpoints::bring_together(Saving& saving) {
+  Part own;
   try {
-    Manifest manifest{.run = run_id_,
-                      .save = fresh_id(),
-                      .step = step,
-                      .counters = state.counters,
-                      .config = state.config,
-                      .files = {},
-                      .tensors = tensors};
-    for (size_t r = 1; r < parts.size(); ++r) add_part(manifest, parse_part(parts[r]));
-    result = lead_save(state, own, manifest, told);
+    own = saving.part.get();
   } catch (const std::exception& error) {
-    if (!told) broadcast(ranks_, "");
-    broadcast(ranks_, error.what());
-    throw;
+    saving.failure = std::current_exception();
+    own.text = "!" + std::string(error.what());
   }
-  if (!told) broadcast(ranks_, "");
-  broadcast(ranks_, "");
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return result;
+  std::vector<std::string> parts = gather(ranks_, own.text);
+  if (ranks_.rank() > 0) return;
+  saving.commit = std::async(std::launch::async, [this, &saving, own = std::move(own), parts = std::move(parts)] {
+    if (config_.async) work_behind_the_steps();
+    use_threads_here(1);
+    return commit(saving, own, parts);
+  });
 }
 
-SaveResult Checkpoints::lead_save(const CheckpointState& state, const Manifest& own, Manifest& manifest, bool& told) {
-  const int64_t step = manifest.step;
-  lease_->check();
-  SaveResult result{.step = step, .digest = state_digest(manifest.tensors, manifest.counters)};
-  if (already_saved(step, result.digest)) return result;
-  const uint64_t tensors = tensors_digest(manifest.tensors);
-  if (last_step_ >= 0 && last_step_ < step && tensors == last_tensors_)
-    throw CheckpointError(text("step ", step, " is not saved: no tensor has changed since step ", last_step_));
-  const std::string staged = directory_ + "/" + staging_name(step, manifest.save);
+SaveResult Checkpoints::commit(const Saving& saving, const Part& own, const std::vector<std::string>& parts) {
+  Manifest manifest{.run = run_id_,
+                    .save = saving.id,
+                    .step = saving.step,
+                    .counters = saving.state.counters,
+                    .config = saving.state.config,
+                    .files = {},
+                    .tensors = {}};
+  SaveResult result{.step = saving.step, .write_seconds = own.seconds, .digest = {}};
   try {
-    result.bytes = stage(staged, state, own, manifest, told);
-    lease_->check();
-    commit_step(io_, directory_, staged, step);
-  } catch (...) {
-    discard(staged);
-    throw;
-  }
-  valid_.insert(step);
-  last_step_ = step;
-  last_tensors_ = tensors;
-  retain(step);
-  return result;
-}
-
-// What the other ranks do while rank 0 saves: write where it says, and hear how it ended.
-void Checkpoints::follow_save(const CheckpointState& state, const Manifest& own) {
-  if (const std::string directory = broadcast(ranks_, ""); !directory.empty()) gather(ranks_, write_part(directory, state, own));
-  if (const std::string problem = broadcast(ranks_, ""); !problem.empty()) throw CheckpointError(problem);
-}
-
-// This rank's shard file; as text, what it adds to the manifest, or "!" and why it could not be written.
-std::string Checkpoints::write_part(const std::string& directory, const CheckpointState& state, Manifest own) {
-  try {
-    if (!own.tensors.empty())
-      own.files.push_back(write_shards(io_, directory, static_cast<int>(ranks_.rank()), state.shards, own.tensors));
-    return write_manifest(own);
-  } catch (const Error& error) {
-    return "!" + std::string(error.what());
-  }
-}
-
-// Everything but the last rename: the checkpoint is complete, on disk and re-read under a temporary name. Returns its bytes.
-int64_t Checkpoints::stage(const std::string& directory, const CheckpointState& state, const Manifest& own, Manifest& manifest,
-                           bool& told) {
-  make_directory(io_, directory);
-  if (ranks_.size() == 1) {
-    manifest.files.push_back(write_shards(io_, directory, 0, state.shards, manifest.tensors));
-  } else {
-    broadcast(ranks_, directory);
-    told = true;
-    manifest.tensors.clear();
     std::string problems;
-    for (const std::string& part : gather(ranks_, write_part(directory, state, own)))
-      part.starts_with("!") ? void(problems += part.substr(1) + "\n") : add_part(manifest, parse_part(part));
-    if (!problems.empty()) throw CheckpointError(problems.substr(0, problems.size() - 1));
-  }
-  try {
-    check(manifest);
-  } catch (const DamagedCheckpoint& error) {
-    throw Error(text("the state cannot be a checkpoint: ", error.what()));
-  }
-  write_manifest_file(io_, directory, manifest);
-  verify_files(io_, directory, load_manifest(io_, directory));
-  return bytes_in(manifest);
-}
-
-bool Checkpoints::already_saved(int64_t step, const std::string& digest) {
-  if (!path_exists(directory_ + "/" + step_name(step))) return false;
-  try {
-    const Manifest manifest = load_step(io_, directory_, step);
-    return state_digest(manifest.tensors, manifest.counters) == digest && valid(step);
-  } catch (const CheckpointError&) {
-    return false;  // damaged: it is replaced
-  }
-}
-
-bool Checkpoints::valid(int64_t step) {
-  if (valid_.contains(step)) return true;
-  try {
-    verify_files(io_, directory_ + "/" + step_name(step), load_step(io_, directory_, step));
-  } catch (const CheckpointError&) {
-    return false;
-  }
-  valid_.insert(step);
-  return true;
-}
-
-void Checkpoints::discard(const std::string& staged) {
-  try {
-    remove_directory(io_, staged, kManifestName);
-  } catch (const CheckpointError& error) {
-    warnings_.push_back(text("what a failed save left stays until the next start: ", error.what()));
-  }
-}
-
-void Checkpoints::retain(int64_t just_saved) {
-  try {
-    const std::vector<int64_t> steps = steps_in(directory_);
-    int64_t kept = 0;
-    for (size_t i = steps.size(); i-- > 0;) {
-      if (kept < keep_) {
-        kept += valid(steps[i]);
-      } else if (steps[i] != just_saved) {
-        lease_->check();
-        valid_.erase(steps[i]);
-        delete_step(io_, directory_, steps[i]);
-      }
+    for (const std::string& part : parts)
+      if (part.starts_with("!")) problems += (problems.empty() ? "" : "\n") + part.substr(1);
+    if (!problems.empty()) throw CheckpointError(problems);
+    add_part(manifest, own.manifest);
+    for (size_t r = 1; r < parts.size(); ++r) {
+      result.write_seconds = std::max(result.write_seconds, std::stod(parts[r]));
+      add_part(manifest, parse_part(parts[r].substr(parts[r].find('\n') + 1)));
     }
-  } catch (const CheckpointError& error) {
-    warnings_.push_back(text("an old checkpoint could not be deleted: ", error.what()));
+  } catch (...) {
+    archive_.discard(saving.staged);
+    throw;
   }
+  result.digest = state_digest(manifest.tensors, manifest.counters);
+  result.bytes = archive_.commit(saving.staged, manifest, *lease_);
+  result.seconds = seconds_since(saving.start);
+  return result;
+}
+
+// All ranks learn how the save ended, and it has.
+SaveResult Checkpoints::tell(Saving& saving) {
+  std::string words;
+  try {
+    if (saving.commit.valid()) words = words_of(saving.commit.get());
+  } catch (const std::exception& error) {
+    if (!saving.failure) saving.failure = std::current_exception();
+    words = "!" + std::string(error.what());
+  }
+  words = broadcast(ranks_, words);
+  const Saving ended = std::move(saving);
+  saving_.reset();
+  if (ended.failure) std::rethrow_exception(ended.failure);
+  if (words.starts_with("!")) throw CheckpointError(words.substr(1));
+  SaveResult result = result_of(words);
+  result.step = ended.step;
+  return result;
+}
+
+std::vector<std::string> Checkpoints::take_warnings() {
+  std::vector<std::string> warnings = std::exchange(warnings_, {});
+  if (!saving_)
+    for (std::string& warning : archive_.take_warnings()) warnings.push_back(std::move(warning));
+  return warnings;
 }
 
 }  // namespace trireme

@@ -4,17 +4,24 @@
 // On disk: RUN/checkpoints/step-00001000/{manifest.json, shard-00000.h5}. A step is finished optimizer steps. Names that end in
 // .tmp or .replaced are in the making or on the way out; they are swept when a run opens its directory. RUN/lock holds the run's
 // lease, which rank 0 of several holds. Every rank writes its own shard file and reads its own shards; rank 0 commits. All ranks
-// call restore, restore_from and save together. Synchronous: save() returns when the checkpoint is on disk.
+// call restore, restore_from, begin, advance and end together.
+//
+// A save goes on while the steps do. begin() starts it: each rank writes and re-reads its file on a thread of its own. When no
+// rank is busy() any more, advance() brings the parts together, and rank 0's thread commits; when that is done, advance() tells all
+// ranks how it ended. Ranks agree on "busy" themselves, along with what else they agree on; no thread of a save talks to another
+// rank.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <future>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "checkpoint/archive.h"
 #include "checkpoint/config.h"
 #include "checkpoint/io.h"
 #include "checkpoint/lease.h"
@@ -34,9 +41,10 @@ struct CheckpointState {
 
 struct SaveResult {
   int64_t step = 0;
-  int64_t bytes = 0;  // written; 0 when this very state was already there
-  double seconds = 0;
-  std::string digest;  // state_digest of what was saved
+  int64_t bytes = 0;         // of all ranks; 0 when this very state was already there
+  double seconds = 0;        // from begin to commit
+  double write_seconds = 0;  // until all ranks' parts were on disk
+  std::string digest;        // state_digest of what was saved
 };
 
 enum class Resume { automatic, never };
@@ -59,41 +67,72 @@ class Checkpoints {
   int64_t restore_from(const std::string& directory, CheckpointState& state);
 
   // Whether checkpoint.every asks for a save after `step` finished steps.
-  bool due(int64_t step) const { return every_ > 0 && step > 0 && step % every_ == 0; }
+  bool due(int64_t step) const { return config_.every > 0 && step > 0 && step % config_.every == 0; }
 
-  // Commits `state` as of `step` finished steps, then deletes what checkpoint.keep no longer wants. CheckpointError when it could
-  // not be written or does not re-read: previous checkpoints are intact, and training may go on. A tensor part that has not changed
-  // since an earlier step's save is refused too: the caller then saves something else than what it trains.
-  SaveResult save(int64_t step, const CheckpointState& state);
+  // Begins to save `state` as of `step` finished steps. Its tensors stay as they are until the save has ended: they are a copy of
+  // what is trained, or training waits. `ready`, called by the thread that writes, returns when they are there. No save is under
+  // way.
+  void begin(int64_t step, CheckpointState state, std::function<void()> ready = {});
+  bool saving() const { return saving_.has_value(); }  // a save was begun and has not ended; on all ranks alike
+  bool busy() const;                                   // this rank's thread is at work
+  // When no rank is busy: the next part of the save; its result, when that was the last. Otherwise it waits until then.
+  // CheckpointError, on all ranks, when the save failed: it could not be written or does not re-read, or a tensor has not changed
+  // since an earlier step's save, so that the caller saves something else than what it trains. Previous checkpoints are intact, and
+  // training may go on.
+  std::optional<SaveResult> advance();
+  SaveResult end();  // waits for the end of the save under way
 
-  // No save is under way afterwards, and the lease is given back.
-  void finish() { lease_.reset(); }
+  SaveResult save(int64_t step, CheckpointState state) {
+    begin(step, std::move(state));
+    return end();
+  }
+
+  // Called on rank 0, by the thread that commits, before each commit: what must be on disk with it.
+  void before_commit(std::function<void()> call) { archive_.before_commit(std::move(call)); }
+
+  // All ranks, after a restore: CheckpointError on all of them unless `shards`, each element once over all ranks, are the tensors
+  // that were restored.
+  void confirm(const std::vector<NamedShard>& shards) const;
+
+  // No save is under way, and the lease is given back.
+  void finish() { saving_.reset(), lease_.reset(); }
 
   // What went wrong without ending anything, since the last call; one line each.
-  std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
+  std::vector<std::string> take_warnings();
 
  private:
-  bool already_saved(int64_t step, const std::string& digest);
-  SaveResult lead_save(const CheckpointState& state, const Manifest& own, Manifest& manifest, bool& told);
-  void follow_save(const CheckpointState& state, const Manifest& own);
-  int64_t stage(const std::string& directory, const CheckpointState& state, const Manifest& own, Manifest& manifest, bool& told);
-  std::string write_part(const std::string& directory, const CheckpointState& state, Manifest own);
-  void retain(int64_t just_saved);
-  bool valid(int64_t step);
+  struct Part {
+    Manifest manifest;
+    double seconds = 0;  // that it took to write
+    std::string text;    // both, for rank 0; or "!" and what went wrong
+  };
+  struct Saving {
+    int64_t step;
+    CheckpointState state;
+    std::string id, staged;
+    std::chrono::steady_clock::time_point start;
+    std::future<Part> part;          // this rank's
+    std::future<SaveResult> commit;  // rank 0's, when the parts are together
+    std::exception_ptr failure;      // of this rank's part
+  };
+
+  Part write_part(const Saving& saving) const;
+  void bring_together(Saving& saving);
+  SaveResult commit(const Saving& saving, const Part& own, const std::vector<std::string>& parts);
+  SaveResult tell(Saving& saving);
   int64_t restore_newest(const std::string& directory, const std::vector<int64_t>& steps, CheckpointState& state);
   int64_t restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state);
-  void discard(const std::string& staged);
 
-  int64_t every_, keep_;
+  CheckpointConfig config_;
   std::string directory_;  // RUN/checkpoints
   Io io_;
   const Comm& ranks_;
   std::optional<Lease> lease_;  // rank 0's
+  Archive archive_;             // rank 0 commits to it
   std::string run_id_;
-  std::set<int64_t> valid_;  // steps whose every byte this process has re-read
-  int64_t last_step_ = -1;   // of the last save or restore, and the digest of its tensors
-  uint64_t last_tensors_ = 0;
+  uint64_t restored_ = 0;  // the digest of the tensors of the last restore
   std::vector<std::string> warnings_;
+  std::optional<Saving> saving_;  // the last member: its threads end before the others go
 };
 
 // The digest of a state: 16 hex digits over names, dtypes, shapes, every element and the counters. The same however the tensors are

@@ -6,11 +6,19 @@
 namespace trireme {
 
 struct CheckpointConfig {
-  int64_t every = 100, keep = 3;
+  int64_t every = 100, keep = 3, keep_every = 0;
+  bool async = true;
+  int64_t writers = 0;
 
   void visit(auto& keys) {
     keys("every", every, "steps between checkpoints; 0 saves only at the end", at_least(0));
     keys("keep", keep, "newest valid checkpoints to keep", at_least(2));
+    keys("keep_every", keep_every, "steps that are a multiple of this are kept for ever, too; 0: none", at_least(0));
+    keys("async", async,
+         "training goes on from a copy of the state in host memory while that is written; false takes no such memory");
+    keys("writers", writers,
+         "threads by which a rank writes its part of a checkpoint; 0 takes 1 beside a CPU's step, 4 beside a GPU's",
+         between(0, 256));
   }
 };
 

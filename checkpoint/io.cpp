@@ -105,8 +105,10 @@ void IoFile::close() {
   if (io_->close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_to_write("cannot close " + path_);
 }
 
+void IoFile::drop_cached() const { posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED); }
+
 void make_directory(const Io& io, const std::string& path) {
-  if (retried([&] { return io.mkdir(path.c_str(), 0777); }) != 0) fail_to_write("cannot make directory " + path);
+  if (retried([&] { return io.mkdir(path.c_str(), 0777); }) != 0 && errno != EEXIST) fail_to_write("cannot make directory " + path);
 }
 
 void rename_path(const Io& io, const std::string& from, const std::string& to) {

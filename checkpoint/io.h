@@ -50,8 +50,9 @@ class IoFile {
   void read_at(void* bytes, int64_t count, int64_t offset) const;
   void write_at(const void* bytes, int64_t count, int64_t offset);
   int64_t size() const;
-  void sync();   // after a failure the file's contents are unknown: it must be given up
-  void close();  // and hear of late errors
+  void sync();               // after a failure the file's contents are unknown: it must be given up
+  void close();              // and hear of late errors
+  void drop_cached() const;  // what was synced is read from the disk next, if the system follows the advice
   const std::string& path() const { return path_; }
 
  private:
@@ -62,7 +63,7 @@ class IoFile {
 };
 
 // CheckpointError with the paths and the system's reason when they fail.
-void make_directory(const Io& io, const std::string& path);
+void make_directory(const Io& io, const std::string& path);  // which may be there
 void rename_path(const Io& io, const std::string& from, const std::string& to);
 void sync_directory(const Io& io, const std::string& path);
 // Removes a directory of plain files, `first` before all others; nothing happens when it does not exist.

@@ -18,10 +18,14 @@ Box box_of(const NamedShard& shard);
 // it; shares of several ranks add up). No pieces yet. Throws Error for shards that are not on Place::cpu or leave their tensor.
 std::vector<TensorEntry> describe(const std::vector<NamedShard>& shards);
 
-// Writes shard-RRRRR.h5 of `rank` into `directory` and returns its entry; adds a piece for each shard to the entry of
-// its name in `tensors`, as of file 0 of this rank's own. File and name are durable then. CheckpointError when the disk refuses.
-FileEntry write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards,
-                       std::vector<TensorEntry>& tensors);
+// Writes shard-RRRRR.h5 of `rank` into `directory` and returns what it adds to a manifest: describe(shards) with a piece for each
+// shard, and the file, of which there is none without shards. File and name are durable then. Each page is read, digested and
+// written once. CheckpointError when the disk refuses.
+Manifest write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards);
+
+// Reads every byte of what write_shards has written, from the disk itself where the system lets go of its copy, and holds it
+// against its digest.
+void verify_part(const Io& io, const std::string& directory, const Manifest& part);
 
 // Fills `shards` from a checkpoint, however either is cut, and checks every byte read against its digest, and the elements against
 // their tensor's. CheckpointError, before a byte is moved, when the tensors differ in name, shape or dtype; all differences at

@@ -64,24 +64,46 @@ void read_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece
   if (digest_of_pages(pages) != piece.digest) report_damage(file, files.entry(piece.file), tensor, piece, pages);
 }
 
-// Reads a piece through a page of memory at a time, and returns its elements' share in the tensor's digest.
-uint64_t verify_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece) {
+// Reads a piece through a page of memory at a time, and calls look(page, bytes, begin, count) with what is in it.
+template <class Look>
+void look_through(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, Look look) {
   const IoFile& file = files.open(piece.file);
-  const Box global = whole(tensor.shape);
-  const int64_t unit = bytes_of(tensor.dtype);
-  std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes))), shares(pages.size());
+  std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes)));
   for_each_page(piece.bytes, [&](int64_t page, int64_t begin, int64_t count) {
     std::vector<std::byte> bytes(static_cast<size_t>(count));
     file.read_at(bytes.data(), count, piece.at + begin);
     pages[static_cast<size_t>(page)] = digest(bytes.data(), count);
-    for_each_run(piece.box, global, piece.box, begin / unit, (begin + count) / unit, [&](int64_t first, int64_t local, int64_t n) {
-      shares[static_cast<size_t>(page)] += element_digest(bytes.data() + local * unit - begin, tensor.dtype, first, n);
-    });
+    look(static_cast<size_t>(page), bytes.data(), begin, count);
   });
   if (digest_of_pages(pages) != piece.digest) report_damage(file, files.entry(piece.file), tensor, piece, pages);
+}
+
+// Returns the elements' share in the tensor's digest.
+uint64_t verify_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece) {
+  const Box global = whole(tensor.shape);
+  const int64_t unit = bytes_of(tensor.dtype);
+  std::vector<uint64_t> shares(static_cast<size_t>(pages_of(piece.bytes)));
+  look_through(files, tensor, piece, [&](size_t page, const std::byte* bytes, int64_t begin, int64_t count) {
+    for_each_run(piece.box, global, piece.box, begin / unit, (begin + count) / unit, [&](int64_t first, int64_t local, int64_t n) {
+      shares[page] += element_digest(bytes + local * unit - begin, tensor.dtype, first, n);
+    });
+  });
   uint64_t sum = 0;
   for (const uint64_t share : shares) sum += share;
   return sum;
+}
+
+// The page tables, and what lies around the tensors.
+void verify_containers(ShardFiles& files, const Manifest& manifest) {
+  const std::vector<std::vector<Extent>> used = used_extents(manifest);
+  for (size_t f = 0; f < manifest.files.size(); ++f) {
+    const FileEntry& entry = manifest.files[f];
+    const IoFile& file = files.open(static_cast<int64_t>(f));
+    if (digest_of_pages(read_page_table(file, entry)) != entry.pages_digest)
+      throw DamagedCheckpoint(file.path() + ": its page digests do not match their digest");
+    if (container_digest(file, gaps_between(used[f], entry.bytes)) != entry.container)
+      throw DamagedCheckpoint(file.path() + ": its HDF5 structure does not match its digest");
+  }
 }
 
 // Fills the part of `shard` that lies in `piece`.
@@ -182,15 +204,15 @@ void verify_files(const Io& io, const std::string& directory, const Manifest& ma
     for (const Piece& piece : tensor.pieces) elements += verify_piece(files, tensor, piece);
     if (elements != tensor.digest) report_elements(directory, tensor.name);
   }
-  const std::vector<std::vector<Extent>> used = used_extents(manifest);
-  for (size_t f = 0; f < manifest.files.size(); ++f) {
-    const FileEntry& entry = manifest.files[f];
-    const IoFile& file = files.open(static_cast<int64_t>(f));
-    if (digest_of_pages(read_page_table(file, entry)) != entry.pages_digest)
-      throw DamagedCheckpoint(file.path() + ": its page digests do not match their digest");
-    if (container_digest(file, gaps_between(used[f], entry.bytes)) != entry.container)
-      throw DamagedCheckpoint(file.path() + ": its HDF5 structure does not match its digest");
-  }
+  verify_containers(files, manifest);
+}
+
+void verify_part(const Io& io, const std::string& directory, const Manifest& part) {
+  for (const FileEntry& file : part.files) IoFile::open_to_read(io, directory + "/" + file.name).drop_cached();
+  ShardFiles files(io, directory, part);
+  for (const TensorEntry& tensor : part.tensors)
+    for (const Piece& piece : tensor.pieces) look_through(files, tensor, piece, [](size_t, const std::byte*, int64_t, int64_t) {});
+  verify_containers(files, part);
 }
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 
 #include "checkpoint/digest.h"
 #include "checkpoint/shards.h"
+#include "checkpoint/store.h"
 
 namespace trireme {
 
@@ -26,19 +27,50 @@ void require_valid(const NamedShard& shard) {
             text("shard ", shard.name, " leaves its tensor in dim ", d));
 }
 
-uint64_t shard_digest(const NamedShard& shard) {
+// The digests of a shard's elements, and of its pages.
+struct Digests {
+  uint64_t elements = 0;
+  std::vector<uint64_t> pages;
+};
+
+// Hands each page to `write` while the processor has it at hand.
+template <class Write>
+Digests digest_pages(const NamedShard& shard, Write write) {
   const Box global = whole(shard.global_shape), box = box_of(shard);
   const int64_t unit = bytes_of(shard.local.dtype());
   const auto* bytes = static_cast<const std::byte*>(shard.local.data());
-  std::vector<uint64_t> shares(static_cast<size_t>(pages_of(shard.local.bytes())));
+  Digests digests;
+  digests.pages.resize(static_cast<size_t>(pages_of(shard.local.bytes())));
+  std::vector<uint64_t> shares(digests.pages.size());
   for_each_page(shard.local.bytes(), [&](int64_t page, int64_t begin, int64_t count) {
     for_each_run(box, global, box, begin / unit, (begin + count) / unit, [&](int64_t first, int64_t local, int64_t n) {
       shares[static_cast<size_t>(page)] += element_digest(bytes + local * unit, shard.local.dtype(), first, n);
     });
+    digests.pages[static_cast<size_t>(page)] = digest(bytes + begin, count);
+    write(bytes + begin, begin, count);
   });
-  uint64_t sum = 0;
-  for (const uint64_t share : shares) sum += share;
-  return sum;
+  for (const uint64_t share : shares) digests.elements += share;
+  return digests;
+}
+
+// The tensors of which there are shards, by name, without digests.
+std::map<std::string, TensorEntry> tensors_of(const std::vector<NamedShard>& shards) {
+  std::map<std::string, TensorEntry> tensors;
+  for (const NamedShard& shard : shards) {
+    require_valid(shard);
+    const Dtype dtype = shard.local.dtype();
+    const TensorEntry entry{.name = shard.name, .dtype = dtype, .shape = shard.global_shape, .pieces = {}};
+    const TensorEntry& tensor = tensors.try_emplace(shard.name, entry).first->second;
+    require(tensor.shape == shard.global_shape && tensor.dtype == dtype,
+            text("two shards of ", shard.name, " disagree on the tensor's shape or dtype"));
+  }
+  return tensors;
+}
+
+std::vector<TensorEntry> sorted(std::map<std::string, TensorEntry> tensors) {
+  std::vector<TensorEntry> entries;
+  for (auto& [name, tensor] : tensors) entries.push_back(std::move(tensor));
+  return entries;
 }
 
 // A tensor's name; a part of a tensor is told from others by where it begins.
@@ -77,49 +109,39 @@ Box box_of(const NamedShard& shard) {
 }
 
 std::vector<TensorEntry> describe(const std::vector<NamedShard>& shards) {
-  std::map<std::string, TensorEntry> tensors;
-  for (const NamedShard& shard : shards) {
-    require_valid(shard);
-    const Dtype dtype = shard.local.dtype();
-    TensorEntry& tensor =
-        tensors.try_emplace(shard.name, TensorEntry{.name = shard.name, .dtype = dtype, .shape = shard.global_shape, .pieces = {}})
-            .first->second;
-    require(tensor.shape == shard.global_shape && tensor.dtype == dtype,
-            text("two shards of ", shard.name, " disagree on the tensor's shape or dtype"));
-    tensor.digest += shard_digest(shard);
-  }
-  std::vector<TensorEntry> sorted;
-  for (auto& [name, tensor] : tensors) sorted.push_back(std::move(tensor));
-  return sorted;
+  std::map<std::string, TensorEntry> tensors = tensors_of(shards);
+  for (const NamedShard& shard : shards)
+    tensors.at(shard.name).digest += digest_pages(shard, [](const std::byte*, int64_t, int64_t) {}).elements;
+  return sorted(std::move(tensors));
 }
 
-FileEntry write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards,
-                       std::vector<TensorEntry>& tensors) {
-  std::map<std::string, TensorEntry*> by_name;
-  for (TensorEntry& tensor : tensors) by_name[tensor.name] = &tensor;
-  std::vector<Piece> pieces;
-  std::vector<uint64_t> table;
-  for (const NamedShard& shard : shards) {
-    const std::vector<uint64_t> pages = page_digests(shard.local.data(), shard.local.bytes());
-    pieces.push_back({.file = 0,
-                      .box = box_of(shard),
-                      .bytes = shard.local.bytes(),
-                      .first_page = static_cast<int64_t>(table.size()),
-                      .digest = digest_of_pages(pages)});
-    table.insert(table.end(), pages.begin(), pages.end());
-  }
-
-  FileEntry entry{.name = shard_name(rank), .pages = static_cast<int64_t>(table.size()), .pages_digest = digest_of_pages(table)};
-  const std::string path = directory + "/" + entry.name, temporary = path + ".tmp";
+Manifest write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards) {
+  std::map<std::string, TensorEntry> tensors = tensors_of(shards);
+  Manifest part;
+  if (shards.empty()) return part;
+  FileEntry entry{.name = shard_name(rank)};
+  for (const NamedShard& shard : shards) entry.pages += pages_of(shard.local.bytes());
+  const std::string path = directory + "/" + entry.name, temporary = path + kTemporary;
   const std::vector<Hdf5Dataset> datasets = create_container(io, temporary, shards, entry.pages);
   IoFile file = IoFile::open_to_write(io, temporary);
   std::vector<Extent> used;
+  std::vector<uint64_t> table;
   for (size_t i = 0; i < shards.size(); ++i) {
-    pieces[i].at = datasets[i].offset;
-    file.write_at(shards[i].local.data(), pieces[i].bytes, pieces[i].at);
-    used.push_back({pieces[i].at, pieces[i].at + pieces[i].bytes});
-    by_name.at(shards[i].name)->pieces.push_back(pieces[i]);
+    const int64_t at = datasets[i].offset, bytes = shards[i].local.bytes();
+    const Digests digests = digest_pages(
+        shards[i], [&](const std::byte* page, int64_t begin, int64_t count) { file.write_at(page, count, at + begin); });
+    TensorEntry& tensor = tensors.at(shards[i].name);
+    tensor.digest += digests.elements;
+    tensor.pieces.push_back({.file = 0,
+                             .box = box_of(shards[i]),
+                             .at = at,
+                             .bytes = bytes,
+                             .first_page = static_cast<int64_t>(table.size()),
+                             .digest = digest_of_pages(digests.pages)});
+    table.insert(table.end(), digests.pages.begin(), digests.pages.end());
+    used.push_back({at, at + bytes});
   }
+  entry.pages_digest = digest_of_pages(table);
   entry.pages_at = datasets.back().offset;
   file.write_at(table.data(), 8 * entry.pages, entry.pages_at);
   used.push_back({entry.pages_at, entry.pages_at + 8 * entry.pages});
@@ -129,7 +151,9 @@ FileEntry write_shards(const Io& io, const std::string& directory, int rank, con
   file.close();
   rename_path(io, temporary, path);
   sync_directory(io, directory);
-  return entry;
+  part.files.push_back(std::move(entry));
+  part.tensors = sorted(std::move(tensors));
+  return part;
 }
 
 }  // namespace trireme

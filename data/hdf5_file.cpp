@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 
 #include "kernels/check.h"
 
@@ -33,18 +34,23 @@ std::string hdf5_reason() {
   return reason;
 }
 
-// Keeps libhdf5 from printing; its complaints become exceptions.
-class QuietHdf5 {
+// One thread's turn with libhdf5, which knows no threads. It prints nothing then: its complaints become exceptions.
+class Hdf5Turn {
  public:
-  QuietHdf5() {
+  Hdf5Turn() : turn_(one_at_a_time()) {
     H5Eget_auto2(H5E_DEFAULT, &print_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }
-  ~QuietHdf5() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }
-  QuietHdf5(const QuietHdf5&) = delete;
-  QuietHdf5& operator=(const QuietHdf5&) = delete;
+  ~Hdf5Turn() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }
+  Hdf5Turn(const Hdf5Turn&) = delete;
+  Hdf5Turn& operator=(const Hdf5Turn&) = delete;
 
  private:
+  static std::mutex& one_at_a_time() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  std::lock_guard<std::mutex> turn_;
   H5E_auto2_t print_ = nullptr;
   void* data_ = nullptr;
 };
@@ -222,7 +228,7 @@ const char* name_of(Hdf5Type type) {
 
 std::vector<Hdf5Dataset> create_hdf5(const std::string& path, const std::vector<Hdf5Spec>& specs,
                                      const std::vector<Hdf5Attribute>& attributes, int64_t user_block) {
-  const QuietHdf5 quiet;
+  const Hdf5Turn turn;
   const bool power = std::has_single_bit(static_cast<uint64_t>(user_block));
   if (user_block != 0 && (user_block < 4096 || !power)) fail(path, text("a user block of ", user_block, " bytes"));
   int64_t total = 0;
@@ -253,7 +259,7 @@ std::vector<Hdf5Dataset> create_hdf5(const std::string& path, const std::vector<
 }
 
 Hdf5Layout read_hdf5_layout(const std::string& path) {
-  const QuietHdf5 quiet;
+  const Hdf5Turn turn;
   const int64_t file_bytes = File::open_to_read(path).size();
   const Id file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), path, "is not a readable HDF5 file:");
   H5G_info_t group{};

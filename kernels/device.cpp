@@ -117,7 +117,10 @@ void Device::guard_waits(WaitGuard guard) {
   for (CudaLane* const lane : cuda_lanes()) trireme::guard_waits(*lane, guard);
 }
 
-int Device::threads() const { return omp_get_max_threads(); }
+int threads_here() { return omp_get_max_threads(); }
+void use_threads_here(int threads) { omp_set_num_threads(threads); }
+
+int Device::threads() const { return threads_here(); }
 
 Tally& Device::tally() {
   if (cuda_lane_) collect_timers(*cuda_lane_);
@@ -162,7 +165,7 @@ Device open_device(const KernelsConfig& config, int core_sharers, int gpu) {
                            ", needed 9.0); set kernels.matmul to auto"));
   CpuFacts facts = read_cpu_facts();
   const int64_t threads = config.threads > 0 ? config.threads : std::max(1, facts.cores / std::max(1, core_sharers));
-  omp_set_num_threads(static_cast<int>(threads));
+  use_threads_here(static_cast<int>(threads));
   return Device(cuda ? Place::cuda : Place::cpu, std::move(facts));
 }
 

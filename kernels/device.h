@@ -121,6 +121,10 @@ class Device {
   bool checks_order_ = false;
 };
 
+// Of the OpenMP regions that the calling thread starts.
+int threads_here();
+void use_threads_here(int threads);
+
 // The device the config asks for. Sets OpenMP's number of threads: kernels.threads, or this process's cores divided by the ranks
 // that share them.
 // On CUDA this process takes GPU number `gpu` of those it sees, counted around. ConfigError when it cannot run steps.

@@ -52,13 +52,16 @@ std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
   return total;
 }
 
-int64_t largest(const Comm& comm, int64_t mine) {
+std::vector<int64_t> largest(const Comm& comm, const std::vector<int64_t>& mine) {
   if (comm.size() == 1) return mine;
-  int64_t most = mine;
+  std::vector<int64_t> most = mine;
   std::vector<MPI_Request> request(1);
-  ok(MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, handle(comm), request.data()));
+  ok(MPI_Iallreduce(mine.data(), most.data(), count_of(static_cast<int64_t>(mine.size())), MPI_INT64_T, MPI_MAX, handle(comm),
+                    request.data()));
   wait_all(request);
   return most;
 }
+
+int64_t largest(const Comm& comm, int64_t mine) { return largest(comm, std::vector<int64_t>{mine}).front(); }
 
 }  // namespace trireme

@@ -12,6 +12,8 @@ namespace trireme {
 std::vector<std::string> gather(const Comm& comm, const std::string& mine);  // on rank 0 of every rank, in order; elsewhere empty
 std::string broadcast(const Comm& comm, const std::string& mine);            // rank 0's
 std::vector<double> sum(const Comm& comm, const std::vector<double>& mine);  // of as many numbers on every rank
+// Of each place, over as many numbers on every rank.
+std::vector<int64_t> largest(const Comm& comm, const std::vector<int64_t>& mine);
 int64_t largest(const Comm& comm, int64_t mine);
 
 }  // namespace trireme

@@ -1,26 +1,34 @@
 // The state of a run in host memory, where checkpoints are written from and read into.
 #pragma once
 
+#include <optional>
 #include <vector>
 
-#include "kernels/stream.h"
+#include "kernels/mailbox.h"
 #include "parallel/split.h"
 
 namespace trireme {
 
-// Of Place::cpu the shards themselves; of a GPU copies, in memory of their own.
+enum class Copies { where_needed, always };  // where needed: of a GPU
+
+// Shards of a device, or copies of them in memory of the host's own, which on a GPU is pinned.
 class HostState {
  public:
-  HostState(Stream& stream, std::vector<NamedShard> shards);
+  HostState(Device& device, std::vector<NamedShard> shards, Copies copies);
 
   const std::vector<NamedShard>& shards() const { return host_; }
-  void fetch();  // the copies hold what the stream's work so far has left
-  void store();  // what the copies hold goes back
+  // The copies will hold what the compute lane's work so far leaves; on a GPU the host goes on, until wait().
+  void fetch();
+  void wait() const;  // from any thread
+  void store();       // what the copies hold is on the device
 
  private:
-  Stream& stream_;
-  std::vector<NamedShard> device_, host_;
-  std::vector<std::byte> memory_;
+  Device& device_;
+  std::vector<NamedShard> device_shards_, host_;
+  std::optional<Mailbox> memory_;  // of the copies
 };
+
+// Of memory that copies of `shards` take.
+int64_t bytes_of(const std::vector<NamedShard>& shards);
 
 }  // namespace trireme

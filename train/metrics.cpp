@@ -142,6 +142,16 @@ std::string json_line(const EvalRecord& r) {
       .end();
 }
 
+std::string json_line(const SaveRecord& r) {
+  return Line()
+      .integer("step", r.step)
+      .integer("saved_bytes", r.bytes)
+      .measured("saved_seconds", r.seconds, 3)
+      .measured("write_gb_per_second", static_cast<double>(r.bytes) / r.write_seconds / 1e9, 3)
+      .measured("save_stall_ms", r.stall_ms, 3)
+      .end();
+}
+
 MetricsFile::MetricsFile(const std::string& directory, int64_t resume_step, const MetricsReader& earlier) {
   const std::string path = directory + "/metrics.jsonl";
   if (resume_step >= 0) dropped_ = keep_until(resume_step, path, earlier);

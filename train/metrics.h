@@ -1,7 +1,9 @@
 // runs/NAME/metrics.jsonl, one JSON object per line, and runs/NAME/exit.json.
 //
 // A training line holds step, loss, grad_norm, lr, tokens, step_ms, tokens_per_second, mfu; an evaluation line step, val_loss,
-// bits_per_byte, val_tokens, seconds. A line is written in one call: a kill leaves at most one torn line, the last.
+// bits_per_byte, val_tokens, seconds; a committed save step, saved_bytes, saved_seconds, write_gb_per_second, save_stall_ms. Of two
+// runs with the same losses, lines of saves may stand elsewhere or be missing: when a save ends, is measured, too.
+// A line is written in one call: a kill leaves at most one torn line, the last.
 // Losses and norms are floats and print so that they read back as the same float; what is not finite prints as null.
 // The file of a run that was killed and resumed equals the undisturbed run's but for the measured times and rates, if the caller
 // writes the lines of step s before it saves step s.
@@ -33,9 +35,18 @@ struct EvalRecord {
   double seconds = 0;  // measured
 };
 
+struct SaveRecord {
+  int64_t step = 0;          // whose state it is
+  int64_t bytes = 0;         // of all ranks
+  double seconds = 0;        // from the copy of the state to the commit
+  double write_seconds = 0;  // until all ranks' parts were on disk
+  double stall_ms = 0;       // that the steps waited for it
+};
+
 // Each with its newline.
 std::string json_line(const StepRecord& record);
 std::string json_line(const EvalRecord& record);
+std::string json_line(const SaveRecord& record);
 
 // What a reader of earlier lines wants to hear.
 struct MetricsReader {

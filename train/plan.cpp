@@ -10,7 +10,7 @@
 #include "kernels/ops/matmul.h"
 #include "parallel/timeline.h"
 #include "train/human.h"
-#include "train/step.h"
+#include "train/saves.h"
 
 namespace trireme {
 namespace {
@@ -206,6 +206,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   plan.traffic = std::move(traffic);
   plan.sizes = run.arenas.peaks();
   if (config.train.offload == Offload::optimizer) plan.pinned = plan.sizes.optimizer;
+  if (config.checkpoint.async) plan.copy = bytes_of(state_shards(run, Shards::once));
   plan.groups = group(config.model, device);
   for (const ParameterGroup& g : plan.groups) plan.parameters += g.count;
   plan.replicas = mesh.replicas();
@@ -267,6 +268,8 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages)
   out += row(plan.pinned > 0 ? "total of the GPU" : "total", bytes(plan.device_bytes()),
              std::to_string(plan.device_bytes()) + " bytes");
   if (plan.pinned > 0) out += row("total pinned on the host", bytes(plan.pinned), std::to_string(plan.pinned) + " bytes");
+  if (plan.copy > 0)
+    out += row("copy for checkpoints", bytes(plan.copy), "of the host's memory; none with checkpoint.async: false");
   out += "\nOne step: " + std::to_string(plan.tokens) + " tokens, a rank " + human_si(plan.model_flops()) + "FLOP (products " +
          human_si(plan.product_flops) + ", causal attention " + human_si(plan.attention_flops) + ")\n";
   for (const auto& [name, count] : plan.step)
@@ -295,6 +298,7 @@ std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages) 
     bytes["total"] = p.sizes.total();
     bytes["device"] = p.device_bytes();
     bytes["pinned_host"] = p.pinned;
+    bytes["checkpoint_copy"] = p.copy;
     return bytes;
   };
   out["bytes"] = bytes_of_plan(plan);

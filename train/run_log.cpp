@@ -173,13 +173,18 @@ void RunLog::note(std::string_view line) {
   s.redraw();
 }
 
-void RunLog::saved(int64_t step, int64_t bytes, double seconds) {
-  const auto size = static_cast<double>(bytes);
-  note("saved " + of_total(step, state_->total) + "  " + human_bytes(size) + " in " + human_seconds(seconds) +
-       (seconds > 0 ? ", " + human_bytes(size / seconds) + "/s" : ""));
+void RunLog::saved(const SaveRecord& record) {
+  const auto size = static_cast<double>(record.bytes);
+  const double stall = record.stall_ms / 1000;
+  note("saved " + of_total(record.step, state_->total) + "  " + human_bytes(size) + " in " + human_seconds(record.seconds) +
+       (record.write_seconds > 0 ? ", " + human_bytes(size / record.write_seconds) + "/s" : "") + ", steps waited " +
+       human_seconds(stall));
   const std::lock_guard lock(state_->mutex);
-  state_->check(state_->metrics.sync());
+  state_->check(state_->metrics.append(json_line(record)));
 }
+
+// Without the mutex: a disk may take its time, and steps are logged meanwhile.
+void RunLog::sync() { state_->metrics.sync(); }
 
 void RunLog::finish() {
   State& s = *state_;

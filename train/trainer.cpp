@@ -14,12 +14,12 @@
 #include "parallel/agree.h"
 #include "parallel/mesh.h"
 #include "train/evaluate.h"
-#include "train/host_state.h"
 #include "train/kernel_choices.h"
 #include "train/log.h"
 #include "train/plan.h"
 #include "train/replace_file.h"
 #include "train/resume.h"
+#include "train/saves.h"
 #include "train/signals.h"
 
 namespace trireme {
@@ -43,25 +43,13 @@ struct Session {
   Run& run;
   Loader& loader;
   const std::optional<Corpus>& validation;
-  Checkpoints& checkpoints;
+  const Checkpoints& checkpoints;
+  Saves& saves;
   std::optional<RunLog>& log;  // rank 0's
   double flops;                // of the model, a step, on average over the ranks
   double peak;                 // FLOP/s of products, measured
   int skipped = 0;             // steps in a row without an update
 };
-
-// `once`: each part of the state on one rank alone, for a save; else all that this rank holds.
-HostState host_state(Run& run, bool once) {
-  const bool another_has_it = once && run.mesh.replica() > 0 && run.buckets.parts() == 1;
-  return {run.device.compute(), another_has_it ? std::vector<NamedShard>{} : run.optimizer.shards(once)};
-}
-
-CheckpointState state_of(const RunConfig& config, const HostState& host, int64_t step) {
-  const int64_t sequences = step * config.train.batch;
-  return {.shards = host.shards(),
-          .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
-          .config = to_yaml(config)};
-}
 
 void log_step(Session& s, int64_t step, const StepResult& result, double seconds) {
   const int64_t tokens = s.config.train.batch * s.config.model.context;
@@ -85,10 +73,11 @@ void watch_numerics(Session& s, int64_t step, const StepResult& result) {
   if (s.log)
     s.log->note(
         std::string(text("step ", step, ": loss ", result.loss, ", gradient norm ", result.grad_norm, ": the update was skipped")));
-  if (++s.skipped >= kMostSkipped)
-    throw NumericsError(text("the gradients of ", kMostSkipped, " steps in a row, the last of them step ", step,
-                             ", are not finite; the weights are those of step ", step - kMostSkipped,
-                             ". A lower train.lr, a longer ", "train.warmup or train.clip may help"));
+  if (++s.skipped < kMostSkipped) return;
+  s.saves.end();
+  throw NumericsError(text("the gradients of ", kMostSkipped, " steps in a row, the last of them step ", step,
+                           ", are not finite; the weights are those of step ", step - kMostSkipped, ". A lower train.lr, a longer ",
+                           "train.warmup or train.clip may help"));
 }
 
 void evaluate_now(Session& s, int64_t step) {
@@ -97,21 +86,6 @@ void evaluate_now(Session& s, int64_t step) {
   if (s.log)
     s.log->eval(
         {.step = step, .val_loss = e.loss, .bits_per_byte = e.bits_per_byte, .val_tokens = e.targets, .seconds = e.seconds});
-}
-
-// A save that fails is told and training goes on: the previous checkpoint is intact. The last one must succeed.
-void save_now(Session& s, int64_t step, bool last) {
-  try {
-    HostState host = host_state(s.run, true);
-    host.fetch();
-    const SaveResult saved = s.checkpoints.save(step, state_of(s.config, host, step));
-    if (!s.log) return;
-    for (const std::string& warning : s.checkpoints.take_warnings()) s.log->note(warning);
-    s.log->saved(step, saved.bytes, saved.seconds);
-  } catch (const CheckpointError& error) {
-    if (last) throw;
-    if (s.log) s.log->note(std::string("warning: no checkpoint of step ") + std::to_string(step) + ": " + error.what());
-  }
 }
 
 // Steps handed over, of which on a GPU one is always on its way: the host reads the loss of a step when the next has begun.
@@ -153,23 +127,26 @@ ExitCode loop(Session& s, int64_t& step) {
   if (step >= t.steps)
     note("already finished: train.steps = " + std::to_string(t.steps) +
          "; a larger train.steps goes on, another train.name begins anew");
-  int64_t saved = step;
-  int signal = 0;  // of any rank
+  const int64_t restored = step;
+  std::vector<int64_t> agreed;  // of all ranks: a signal, if any, and whether one is still at work on a save
   Steps steps(s, step);
-  while (steps.begun() < t.steps && (signal = static_cast<int>(largest(s.run.mesh.all(), stop_signal()))) == 0) {
+  while (steps.begun() < t.steps && (agreed = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy()})).front() == 0) {
+    if (agreed.back() == 0) s.saves.advance();
     steps.begin();
     const bool last = steps.begun() == t.steps, save = last || s.checkpoints.due(steps.begun());
     const bool evaluates = last || (t.eval_every > 0 && steps.begun() % t.eval_every == 0);
     if (save || evaluates) steps.end_all();
     if (evaluates) evaluate_now(s, step);
-    if (save) save_now(s, step, last), saved = step;
+    if (save && !last) s.saves.begin(step);
     s.run.device.freeze();  // from the second step on, nothing is allocated
   }
   steps.end_all();
-  if (step > saved) save_now(s, step, true);
+  s.saves.end();
+  if (step > std::max(restored, s.saves.saved())) s.saves.save_at_last(step);
   if (step < t.steps) {
     const std::string after = step > 0 ? "after step " + std::to_string(step) + ", which is saved" : "before the first step";
-    note(std::string("stopped by signal (") + strsignal(signal) + ") " + after + "; the same command continues");
+    note(std::string("stopped by signal (") + strsignal(static_cast<int>(agreed.front())) + ") " + after +
+         "; the same command continues");
     return ExitCode::stopped;
   }
   if (s.log) s.log->finish();
@@ -178,7 +155,7 @@ ExitCode loop(Session& s, int64_t& step) {
 
 void check_fit(const RunConfig& config, const Plan& plan, const Device& device, int ranks_on_node) {
   const bool cuda = device.place() == Place::cuda;  // a GPU that is too small refuses the memory itself
-  const int64_t needed = (cuda ? plan.pinned : plan.sizes.total()) * ranks_on_node;
+  const int64_t needed = (cuda ? plan.pinned + plan.copy : plan.sizes.total() + plan.copy) * ranks_on_node;
   if (needed <= device.cpu().memory_bytes) return;
   if (cuda)
     throw ConfigError(text("train.offload = optimizer needs ", human_bytes(static_cast<double>(needed)),
@@ -203,8 +180,8 @@ Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& path
 
 // Weights, moments and step from a checkpoint, or fresh ones. Returns the finished steps.
 int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume) {
-  HostState host = host_state(run, false);
-  CheckpointState state = state_of(config, host, 0);
+  HostState host(run.device, state_shards(run, Shards::all), Copies::where_needed);
+  CheckpointState state = state_of(config, host.shards(), 0);
   std::optional<int64_t> step;
   if (resume.from == "auto")
     step = checkpoints.restore(state);
@@ -221,6 +198,10 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
   }
   for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) tell(line);
   host.store();
+  HostState there(run.device, state_shards(run, Shards::once), Copies::where_needed);
+  there.fetch();
+  there.wait();
+  checkpoints.confirm(there.shards());
   run.optimizer.refresh(compute, *step);
   return *step;
 }
@@ -265,7 +246,9 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size());
   if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
-  Checkpoints checkpoints(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic, {},
+  CheckpointConfig checkpointing = config.checkpoint;
+  if (checkpointing.writers == 0) checkpointing.writers = device.place() == Place::cuda ? 4 : 1;
+  Checkpoints checkpoints(checkpointing, where.directory, resume.from == "never" ? Resume::never : Resume::automatic, {},
                           mesh.all());
   where.owned = mesh.first();
   const Corpus corpus = open_corpus(config, config.data.train, "data.train", false);
@@ -296,11 +279,13 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
       announce(config, mesh, plan, device, corpus, peak, step, *log);
       for (const std::string& note : kernels.notes) log->note(note);
     }
+    Saves saves(config, run, checkpoints, log);
     Session session{.config = config,
                     .run = run,
                     .loader = loader,
                     .validation = validation,
                     .checkpoints = checkpoints,
+                    .saves = saves,
                     .log = log,
                     .flops = sum(mesh.all(), {plan.model_flops()}).front() / static_cast<double>(mesh.all().size()),
                     .peak = peak};

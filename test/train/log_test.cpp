@@ -131,6 +131,10 @@ EvalRecord eval_record(int64_t step) {
   return {.step = step, .val_loss = 2.25, .bits_per_byte = 1.125, .val_tokens = 5000, .seconds = 0.5};
 }
 
+SaveRecord save_record(int64_t step) {
+  return {.step = step, .bytes = 3 << 20, .seconds = 0.5, .write_seconds = 0.25, .stall_ms = 1.5};
+}
+
 // metrics.jsonl without what is measured.
 std::vector<nlohmann::json> facts_of(const std::filesystem::path& path) {
   std::vector<nlohmann::json> objects;
@@ -202,6 +206,9 @@ TEST_CASE("metrics lines hold the documented keys in their order, and null for w
         "\"tokens_per_second\": 80000.0, \"mfu\": 0.4000}\n");
   CHECK(json_line(eval_record(3)) ==
         "{\"step\": 3, \"val_loss\": 2.25, \"bits_per_byte\": 1.125, \"val_tokens\": 5000, \"seconds\": 0.500}\n");
+  CHECK(json_line(save_record(3)) ==
+        "{\"step\": 3, \"saved_bytes\": 3145728, \"saved_seconds\": 0.500, \"write_gb_per_second\": 0.013, "
+        "\"save_stall_ms\": 1.500}\n");
   const nlohmann::json object =
       nlohmann::json::parse(json_line(StepRecord{.step = 1, .loss = kNan, .grad_norm = -INFINITY, .mfu = kNan}));
   CHECK(object["loss"].is_null());
@@ -370,7 +377,7 @@ TEST_CASE("a run's log has the first, every log_every-th and the last step") {
     log.facts({{"device", "none"}});
     for (int64_t step = 1; step <= 25; ++step) {
       log.step(step_record(step));
-      if (step == 20) log.eval(eval_record(step)), log.saved(step, 3 << 20, 0.5);
+      if (step == 20) log.eval(eval_record(step)), log.saved(save_record(step));
     }
     log.note("a note");
     log.finish();
@@ -381,7 +388,7 @@ TEST_CASE("a run's log has the first, every log_every-th and the last step") {
   CHECK(lines[1].starts_with("step 10/25"));
   CHECK(lines[2].starts_with("step 20/25"));
   CHECK(lines[3] == "eval 20/25  validation loss 2.2500, 1.1250 bits per byte  (5k tokens, 500ms)");
-  CHECK(lines[4] == "saved 20/25  3 MiB in 500ms, 6 MiB/s");
+  CHECK(lines[4] == "saved 20/25  3 MiB in 500ms, 12 MiB/s, steps waited 1.50ms");
   CHECK(lines[5].starts_with("step 25/25"));
   CHECK(lines[6] == "a note");
   CHECK(lines[7].starts_with(
@@ -389,7 +396,7 @@ TEST_CASE("a run's log has the first, every log_every-th and the last step") {
   const std::vector<std::string> kept = lines_of(read(directory.path / "log.txt"));
   REQUIRE(kept.size() == lines.size());
   for (size_t i = 0; i < kept.size(); ++i) CHECK(kept[i].substr(kept[i].find("Z  ") + 3) == lines[i]);
-  CHECK(lines_of(read(directory.path / "metrics.jsonl")).size() == 26);
+  CHECK(lines_of(read(directory.path / "metrics.jsonl")).size() == 27);
   CHECK_THAT(read(directory.path / "report.html"), ContainsSubstring("class=\"status finished\""));
 }
 

@@ -56,8 +56,10 @@ std::string Workplace::run(const std::string& name, const std::string& file) con
 }
 
 int64_t Workplace::lines(const std::string& name) const {
-  const std::string text = run(name, "metrics.jsonl");
-  return std::count(text.begin(), text.end(), '\n');
+  std::istringstream in(run(name, "metrics.jsonl"));
+  int64_t count = 0;
+  for (std::string line; std::getline(in, line);) count += line.find("saved_bytes") == std::string::npos;
+  return count;
 }
 
 std::vector<nlohmann::json> Workplace::metrics(const std::string& name) const {
@@ -65,6 +67,7 @@ std::vector<nlohmann::json> Workplace::metrics(const std::string& name) const {
   std::istringstream in(run(name, "metrics.jsonl"));
   for (std::string line; std::getline(in, line);) {
     nlohmann::json object = nlohmann::json::parse(line);
+    if (object.contains("saved_bytes")) continue;
     for (const char* key : {"step_ms", "tokens_per_second", "mfu", "seconds"}) object.erase(key);
     objects.push_back(object);
   }

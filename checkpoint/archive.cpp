@@ -1,0 +1,113 @@
+#include "checkpoint/archive.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "checkpoint/shards.h"
+#include "checkpoint/store.h"
+
+namespace trireme {
+
+namespace {
+
+void write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest) {
+  const std::string path = directory + "/" + kManifestName, temporary = path + kTemporary;
+  const std::string content = write_manifest(manifest);
+  IoFile file = IoFile::create(io, temporary);
+  file.write_at(content.data(), static_cast<int64_t>(content.size()), 0);
+  file.sync();
+  file.close();
+  rename_path(io, temporary, path);
+  sync_directory(io, directory);
+}
+
+void require_whole(const Manifest& manifest) {
+  try {
+    check(manifest);
+  } catch (const DamagedCheckpoint& error) {
+    throw Error(text("the state cannot be a checkpoint: ", error.what()));
+  }
+}
+
+}  // namespace
+
+Archive::Archive(const Io& io, std::string directory, const CheckpointConfig& config)
+    : io_(io), directory_(std::move(directory)), keep_(std::max<int64_t>(2, config.keep)), keep_every_(config.keep_every) {}
+
+int64_t Archive::commit(const std::string& staged, const Manifest& manifest, const Lease& lease) {
+  const uint64_t tensors = tensors_digest(manifest.tensors);
+  try {
+    require_whole(manifest);
+    if (already_there(manifest)) return discard(staged), 0;
+    if (last_step_ >= 0 && last_step_ < manifest.step && tensors == last_tensors_)
+      throw CheckpointError(text("step ", manifest.step, " is not saved: no tensor has changed since step ", last_step_));
+    write_manifest_file(io_, staged, manifest);
+    verify_sizes(io_, staged, load_manifest(io_, staged));
+    if (before_commit_) before_commit_();
+    lease.check();
+    commit_step(io_, directory_, staged, manifest.step);
+  } catch (...) {
+    discard(staged);
+    throw;
+  }
+  valid_.insert(manifest.step);
+  last_step_ = manifest.step;
+  last_tensors_ = tensors;
+  retain(manifest.step, lease);
+  return bytes_in(manifest);
+}
+
+void Archive::follows(const Manifest& restored) {
+  last_step_ = restored.step;
+  last_tensors_ = tensors_digest(restored.tensors);
+}
+
+bool Archive::already_there(const Manifest& manifest) {
+  if (!path_exists(directory_ + "/" + step_name(manifest.step))) return false;
+  try {
+    const Manifest there = load_step(io_, directory_, manifest.step);
+    return state_digest(there.tensors, there.counters) == state_digest(manifest.tensors, manifest.counters) && valid(manifest.step);
+  } catch (const CheckpointError&) {
+    return false;  // damaged: it is replaced
+  }
+}
+
+bool Archive::valid(int64_t step) {
+  if (valid_.contains(step)) return true;
+  try {
+    verify_files(io_, directory_ + "/" + step_name(step), load_step(io_, directory_, step));
+  } catch (const CheckpointError&) {
+    return false;
+  }
+  valid_.insert(step);
+  return true;
+}
+
+void Archive::discard(const std::string& staged) {
+  try {
+    remove_directory(io_, staged, kManifestName);
+  } catch (const CheckpointError& error) {
+    warnings_.push_back(text("what a failed save left stays until the next start: ", error.what()));
+  }
+}
+
+void Archive::retain(int64_t just_saved, const Lease& lease) {
+  try {
+    const std::vector<int64_t> steps = steps_in(directory_);
+    int64_t kept = 0;
+    for (size_t i = steps.size(); i-- > 0;) {
+      const bool forever = keep_every_ > 0 && steps[i] % keep_every_ == 0;
+      if (kept < keep_) {
+        kept += valid(steps[i]);
+      } else if (steps[i] != just_saved && !forever) {
+        lease.check();
+        valid_.erase(steps[i]);
+        delete_step(io_, directory_, steps[i]);
+      }
+    }
+  } catch (const CheckpointError& error) {
+    warnings_.push_back(text("an old checkpoint could not be deleted: ", error.what()));
+  }
+}
+
+}  // namespace trireme

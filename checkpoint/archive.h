@@ -1,0 +1,53 @@
+// Archive: the checkpoints of a run in one directory. New ones are committed to it, old ones leave it. One thread at a time.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/config.h"
+#include "checkpoint/io.h"
+#include "checkpoint/lease.h"
+#include "checkpoint/manifest.h"
+
+namespace trireme {
+
+class Archive {
+ public:
+  // What is kept: the newest `keep` that are valid, at least two, and each whose step is a multiple of `keep_every`, if that is
+  // not 0. `io` outlives this.
+  Archive(const Io& io, std::string directory, const CheckpointConfig& config);
+
+  const std::string& directory() const { return directory_; }
+
+  // Makes the checkpoint that `manifest` describes of the directory `staged`, in which its files are complete, on disk and re-read;
+  // then deletes what is no longer kept. Returns the checkpoint's bytes; 0 when this very state of this step was already there.
+  // `staged` is gone afterwards, also when it throws: CheckpointError when the disk refuses, when the lease is no longer ours, or
+  // when no tensor has changed since an earlier step's save; Error when the manifest cannot be one.
+  int64_t commit(const std::string& staged, const Manifest& manifest, const Lease& lease);
+  void discard(const std::string& staged);
+
+  // The state that the next save must differ from: of a restore.
+  void follows(const Manifest& restored);
+  // Called before each commit: what must be on disk with it.
+  void before_commit(std::function<void()> call) { before_commit_ = std::move(call); }
+
+  std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
+
+ private:
+  bool already_there(const Manifest& manifest);
+  bool valid(int64_t step);
+  void retain(int64_t just_saved, const Lease& lease);
+
+  const Io& io_;
+  std::string directory_;
+  int64_t keep_, keep_every_;
+  std::function<void()> before_commit_;
+  std::set<int64_t> valid_;  // steps whose every byte this process has re-read
+  int64_t last_step_ = -1;   // of the last save or restore, and the digest of its tensors
+  uint64_t last_tensors_ = 0;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,163 @@
+// Saves that go on while something else does.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "checkpoint/reader.h"
+#include "test/catch.h"
+#include "test/checkpoint/state.h"
+
+using namespace trireme;
+
+namespace {
+
+// A disk whose writes wait until they are let through.
+class SlowDisk {
+ public:
+  Io io() {
+    Io io;
+    io.pwrite = [this, real = io.pwrite](int fd, const void* bytes, size_t count, off_t offset) -> ssize_t {
+      reached_ = true;
+      while (!open_) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      if (full_) return errno = ENOSPC, -1;
+      return real(fd, bytes, count, offset);
+    };
+    return io;
+  }
+  void wait_for_write() const {
+    while (!reached_) std::this_thread::yield();
+  }
+  void open(bool full = false) { full_ = full, open_ = true; }
+  void close() { open_ = reached_ = false; }
+
+ private:
+  std::atomic<bool> open_ = false, reached_ = false, full_ = false;
+};
+
+std::vector<int64_t> steps_left(const std::string& run) {
+  std::vector<int64_t> steps;
+  for (const CheckpointInfo& info : list_checkpoints(run)) steps.push_back(info.step);
+  return steps;
+}
+
+void wait_while_busy(const Checkpoints& checkpoints) {
+  while (checkpoints.busy()) std::this_thread::yield();
+}
+
+}  // namespace
+
+TEST_CASE("a save goes on behind begin(), in two parts, and is there when it says so") {
+  const Scratch scratch;
+  const std::string run = scratch / "run";
+  SlowDisk disk;
+  Checkpoints checkpoints(keeping(2), run, Resume::automatic, disk.io());
+  const OwnedState owned = small_state(1);
+  CHECK_FALSE(checkpoints.saving());
+  CHECK(checkpoints.advance() == std::nullopt);
+  checkpoints.begin(1, owned.state);
+  disk.wait_for_write();
+  CHECK(checkpoints.saving());
+  CHECK(checkpoints.busy());
+  CHECK(steps_left(run).empty());
+  disk.open();
+  wait_while_busy(checkpoints);
+  CHECK(steps_left(run).empty());  // the part is written; it is not committed before all ranks know of it
+  CHECK(checkpoints.advance() == std::nullopt);
+  wait_while_busy(checkpoints);
+  CHECK(steps_left(run) == std::vector<int64_t>{1});
+  const std::optional<SaveResult> result = checkpoints.advance();
+  REQUIRE(result.has_value());
+  CHECK(result->step == 1);
+  CHECK(result->digest == state_digest(owned.state));
+  CHECK(result->bytes > 0);
+  CHECK(result->write_seconds > 0);
+  CHECK(result->seconds >= result->write_seconds);
+  CHECK_FALSE(checkpoints.saving());
+}
+
+TEST_CASE("a save waits for its copy, and until then reads nothing of it") {
+  const Scratch scratch;
+  Checkpoints checkpoints(keeping(2), scratch / "run");
+  OwnedState owned = small_state(1), later = small_state(2);
+  std::atomic<bool> ready = false;
+  checkpoints.begin(1, owned.state, [&] {
+    while (!ready) std::this_thread::yield();
+  });
+  CHECK(checkpoints.busy());
+  owned.fill(3);  // what seed 2 + 1 of small_state(2) gives
+  ready = true;
+  checkpoints.end();
+  OwnedState restored = small_state(0);
+  CHECK(checkpoints.restore(restored.state) == 1);
+  CHECK(restored.bytes() == later.bytes());
+}
+
+TEST_CASE("a save that fails in the background is told by advance(), leaves nothing, and the next one works") {
+  const Scratch scratch;
+  const std::string run = scratch / "run";
+  SlowDisk disk;
+  disk.open();
+  Checkpoints checkpoints(keeping(2), run, Resume::automatic, disk.io());
+  checkpoints.save(1, small_state(1).state);
+  disk.close();
+  const OwnedState second = small_state(2);
+  checkpoints.begin(2, second.state);
+  disk.open(true);
+  wait_while_busy(checkpoints);
+  CHECK(checkpoints.advance() == std::nullopt);
+  wait_while_busy(checkpoints);
+  CHECK_THROWS_WITH(checkpoints.advance(), ContainsSubstring("No space left on device"));
+  CHECK_FALSE(checkpoints.saving());
+  CHECK(std::distance(std::filesystem::directory_iterator(run + "/checkpoints"), {}) == 1);
+  disk.open();
+  CHECK(checkpoints.save(3, small_state(3).state).bytes > 0);
+  CHECK(steps_left(run) == std::vector<int64_t>{1, 3});
+}
+
+TEST_CASE("a second save does not begin before the first has ended") {
+  const Scratch scratch;
+  Checkpoints checkpoints(keeping(2), scratch / "run");
+  const OwnedState first = small_state(1), second = small_state(2);
+  checkpoints.begin(1, first.state);
+  CHECK_THROWS_WITH(checkpoints.begin(2, second.state), ContainsSubstring("before the last one has ended"));
+  checkpoints.end();
+  checkpoints.begin(2, second.state);
+  checkpoints.end();
+  CHECK(steps_left(scratch / "run") == std::vector<int64_t>{1, 2});
+}
+
+TEST_CASE("a process that goes while a save is under way leaves the checkpoint before, and nothing else once the next one opens") {
+  const Scratch scratch;
+  const std::string run = scratch / "run";
+  save_steps(run, {1});
+  const OwnedState second = small_state(2);
+  {
+    Checkpoints checkpoints(keeping(2), run);
+    checkpoints.begin(2, second.state);
+  }
+  CHECK(steps_left(run) == std::vector<int64_t>{1});
+  Checkpoints next(keeping(2), run);
+  CHECK(std::distance(std::filesystem::directory_iterator(run + "/checkpoints"), {}) == 1);
+  OwnedState restored = small_state(0);
+  CHECK(next.restore(restored.state) == 1);
+}
+
+TEST_CASE("every n-th step is kept for ever, beside the newest") {
+  const Scratch scratch;
+  {
+    Checkpoints checkpoints({.every = 1, .keep = 2, .keep_every = 4}, scratch / "run");
+    for (int64_t step = 1; step <= 11; ++step) checkpoints.save(step, small_state(step).state);
+  }
+  CHECK(steps_left(scratch / "run") == std::vector<int64_t>{4, 8, 10, 11});
+}
+
+TEST_CASE("a state that is confirmed is the one that was restored") {
+  const Scratch scratch;
+  save_steps(scratch / "run", {1});
+  Checkpoints checkpoints(keeping(2), scratch / "run");
+  OwnedState owned = small_state(0);
+  checkpoints.restore(owned.state);
+  CHECK_NOTHROW(checkpoints.confirm(owned.state.shards));
+  *static_cast<unsigned char*>(owned.state.shards[1].local.data()) ^= 1;
+  CHECK_THROWS_WITH(checkpoints.confirm(owned.state.shards), ContainsSubstring("the tensors that were restored have digest"));
+}

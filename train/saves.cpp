@@ -1,0 +1,106 @@
+#include "train/saves.h"
+
+#include <utility>
+
+namespace trireme {
+namespace {
+
+// Adds the time of a scope.
+class Stall {
+ public:
+  explicit Stall(double& seconds) : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
+  ~Stall() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  Stall(const Stall&) = delete;
+  Stall& operator=(const Stall&) = delete;
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace
+
+std::vector<NamedShard> state_shards(const Run& run, Shards which) {
+  const bool another_has_it = which == Shards::once && run.mesh.replica() > 0 && run.buckets.parts() == 1;
+  return another_has_it ? std::vector<NamedShard>{} : run.optimizer.shards(which == Shards::once);
+}
+
+CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step) {
+  const int64_t sequences = step * config.train.batch;
+  return {.shards = std::move(shards),
+          .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
+          .config = to_yaml(config)};
+}
+
+Saves::Saves(const RunConfig& config, Run& run, Checkpoints& checkpoints, std::optional<RunLog>& log)
+    : config_(config),
+      run_(run),
+      checkpoints_(checkpoints),
+      log_(log),
+      copy_(run.device, state_shards(run, Shards::once), config.checkpoint.async ? Copies::always : Copies::where_needed) {
+  if (log_) checkpoints_.before_commit([&log] { log->sync(); });
+}
+
+void Saves::begin(int64_t step) {
+  start(step);
+  if (!config_.checkpoint.async) end();
+}
+
+void Saves::save_at_last(int64_t step) {
+  start(step);
+  ended(checkpoints_.end());
+}
+
+void Saves::start(int64_t step) {
+  double waited = 0;
+  {
+    const Stall stall(waited);
+    end();
+    copy_.fetch();
+    checkpoints_.begin(step_ = step, state_of(config_, copy_.shards(), step), [this] { copy_.wait(); });
+  }
+  stall_ = waited;
+}
+
+void Saves::advance() {
+  std::optional<SaveResult> result;
+  try {
+    const Stall stall(stall_);
+    result = checkpoints_.advance();
+  } catch (const CheckpointError& error) {
+    failed(error);
+  }
+  if (result) ended(*result);
+}
+
+void Saves::end() {
+  if (!checkpoints_.saving()) return;
+  std::optional<SaveResult> result;
+  try {
+    const Stall stall(stall_);
+    result = checkpoints_.end();
+  } catch (const CheckpointError& error) {
+    failed(error);
+  }
+  if (result) ended(*result);
+}
+
+void Saves::ended(const SaveResult& result) {
+  saved_ = result.step;
+  if (!log_) return;
+  for (const std::string& warning : checkpoints_.take_warnings()) log_->note(warning);
+  log_->saved({.step = result.step,
+               .bytes = result.bytes,
+               .seconds = result.seconds,
+               .write_seconds = result.write_seconds,
+               .stall_ms = 1e3 * stall_});
+}
+
+// The previous checkpoint is intact.
+void Saves::failed(const CheckpointError& error) {
+  if (!log_) return;
+  for (const std::string& warning : checkpoints_.take_warnings()) log_->note(warning);
+  log_->note(std::string("warning: no checkpoint of step ") + std::to_string(step_) + ": " + error.what());
+}
+
+}  // namespace trireme

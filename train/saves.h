@@ -1,0 +1,51 @@
+// Saves: when the state of a run is copied, written and committed, and what is told of it.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "checkpoint/checkpoints.h"
+#include "train/host_state.h"
+#include "train/log.h"
+#include "train/step.h"
+
+namespace trireme {
+
+class Saves {
+ public:
+  // Takes the memory of the copy, unless checkpoint.async is false. What it is given outlives it; `log` is rank 0's.
+  Saves(const RunConfig& config, Run& run, Checkpoints& checkpoints, std::optional<RunLog>& log);
+
+  // All ranks, after `step` finished steps and none on its way: the state is copied, and its save begun. One that is under way ends
+  // first. Without checkpoint.async, the save has ended. A save that fails is told, and training goes on: the one before is intact.
+  void begin(int64_t step);
+  // The same, to its end, and it must succeed: CheckpointError.
+  void save_at_last(int64_t step);
+  bool busy() const { return checkpoints_.busy(); }  // see Checkpoints
+  void advance();                                    // all ranks, when none of them is busy
+  void end();                                        // no save is under way any more
+
+  int64_t saved() const { return saved_; }  // the step of the last save that was committed; -1: none
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void start(int64_t step);
+  void ended(const SaveResult& result);
+  void failed(const CheckpointError& error);
+
+  const RunConfig& config_;
+  Run& run_;
+  Checkpoints& checkpoints_;
+  std::optional<RunLog>& log_;
+  HostState copy_;
+  int64_t step_ = -1, saved_ = -1;
+  double stall_ = 0;  // seconds that the steps waited for the save under way
+};
+
+// Of each part of the state the one on this rank that is to be saved, or all that this rank holds.
+enum class Shards { once, all };
+std::vector<NamedShard> state_shards(const Run& run, Shards which);
+// With these tensors, after `step` steps.
+CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step);
+
+}  // namespace trireme
