@@ -6,6 +6,7 @@ namespace trireme {
 
 std::string broadcast(const Comm& comm, const std::string& mine) {
   if (comm.size() == 1) return mine;
+  const JournalSpan span = comm.span("tell", 0);
   std::vector<MPI_Request> request(1);
   auto bytes = static_cast<int64_t>(mine.size());
   ok(MPI_Ibcast(&bytes, 1, MPI_INT64_T, 0, handle(comm), request.data()));
@@ -19,6 +20,7 @@ std::string broadcast(const Comm& comm, const std::string& mine) {
 
 std::vector<std::string> gather(const Comm& comm, const std::string& mine) {
   if (comm.size() == 1) return {mine};
+  const JournalSpan span = comm.span("gather", 0);
   std::vector<MPI_Request> request(1);
   auto bytes = static_cast<int64_t>(mine.size());
   std::vector<int64_t> sizes(static_cast<size_t>(comm.size()));
@@ -40,6 +42,7 @@ std::vector<std::string> gather(const Comm& comm, const std::string& mine) {
 
 std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
   if (comm.size() == 1 || mine.empty()) return mine;
+  const JournalSpan span = comm.span("sum", static_cast<int64_t>(mine.size()));
   const auto size = static_cast<size_t>(comm.size());
   const auto count = count_of(static_cast<int64_t>(mine.size()));
   std::vector<double> all(size * mine.size());
@@ -54,6 +57,7 @@ std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
 
 std::vector<int64_t> largest(const Comm& comm, const std::vector<int64_t>& mine) {
   if (comm.size() == 1) return mine;
+  const JournalSpan span = comm.span("agree", static_cast<int64_t>(mine.size()));
   std::vector<int64_t> most = mine;
   std::vector<MPI_Request> request(1);
   ok(MPI_Iallreduce(mine.data(), most.data(), count_of(static_cast<int64_t>(mine.size())), MPI_INT64_T, MPI_MAX, handle(comm),

@@ -124,6 +124,16 @@ void launch(const Comm&, const Cuda&, const Broadcast&);
 void launch(const Comm&, const Cuda&, const Send&);
 void launch(const Comm&, const Cuda&, const Receive&);
 
+// Written down as long as it lasts; of GPUs, as long as it is handed over.
+template <class Op>
+JournalSpan entered(const Comm& comm, const Op& op) {
+  const auto bytes = static_cast<int64_t>(op.sent(comm));
+  if constexpr (requires { op.peer; })
+    return comm.span(Op::name, bytes, op.peer);
+  else
+    return comm.span(Op::name, bytes);
+}
+
 // The door of collectives. Counted under "all_reduce dp": calls, and as bytes what this rank sends. The Comm outlives the work.
 template <class Op>
 void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at = std::source_location::current()) {
@@ -139,11 +149,13 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
     if (comm.size() == 1) return launch(comm, stream.cuda(), op);
     Tally* const tally = stream.tally();
     counted(tally, 0);
+    const JournalSpan handed_over = entered(comm, op);
     const CudaSpan span(stream, Op::name, tally == nullptr ? nullptr : &(*tally)[std::string(Op::name) + " " + comm.axis()]);
     return launch(comm, stream.cuda(), op);
   }
   stream.execute([&comm, op, counted, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane()] {
     if (lane != nullptr) lane->dawdle();
+    const JournalSpan span = entered(comm, op);
     const auto begin = std::chrono::steady_clock::now();
     launch(comm, cpu, op);
     counted(tally, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "parallel/journal.h"
+
 namespace trireme {
 
 class GpuGroup;
@@ -28,6 +30,13 @@ class Comm {
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
   uint64_t group() const { return group_; }  // MPI's handle; 0: none
+  // Its ranks in the world.
+  const GroupRanks& ranks() const { return ranks_; }
+  // Who waits along this axis is written down from here on. The journal outlives this.
+  void keep(Journal& journal) { journal_ = &journal; }
+  JournalSpan span(const char* what, int64_t bytes, int64_t peer = -1) const {
+    return {journal_, what, axis_, ranks_, bytes, peer < 0 ? -1 : ranks_.member(peer)};
+  }
   // From here on collectives run on Place::cuda, too, and with `ring` messages from each rank to its neighbours (forward to the
   // next, backward to the one before) and between both ends (tied). All ranks of the group call it. Sums there are NCCL's own;
   // `ordered`: in the order of the tree, as on the CPU.
@@ -43,6 +52,8 @@ class Comm {
   std::string axis_ = "one";
   int64_t rank_ = 0, size_ = 1, locals_ = 1;
   uint64_t group_ = 0;
+  GroupRanks ranks_;
+  Journal* journal_ = nullptr;
   bool ordered_ = false;
   struct Closer {
     void operator()(GpuGroup* group) const;

@@ -73,7 +73,13 @@ Comm Mesh::neighbours(int64_t size) const {
   if (!launched_) return {"tp part", rank % size, size};
   Comm group("tp part", rank / size, rank, true);
   if (on_gpus_) group.connect_gpus(false, exact_);
+  if (journal_ != nullptr) group.keep(*journal_);
   return group;
+}
+
+void Mesh::keep(Journal& journal) {
+  journal_ = &journal;
+  for (Comm* comm : {&dp_, &pp_, &tp_, &all_}) comm->keep(journal);
 }
 
 // What is handed over is not taken back: whoever waits for it ends, and with it all ranks.

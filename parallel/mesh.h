@@ -23,6 +23,13 @@ class Mesh {
   // that waits for the device longer than parallel.timeout, or whose connections break, throws. The mesh stays where it is.
   void connect_gpus(Device& device);
 
+  // Waits along every axis are written into it from here on. It outlives the mesh.
+  void keep(Journal& journal);
+  // This rank has done or begun a part of its work: told to the journal, if one is kept.
+  void got_on() const {
+    if (journal_ != nullptr) journal_->got_on();
+  }
+
   const Comm& dp() const { return dp_; }
   const Comm& pp() const { return pp_; }
   const Comm& tp() const { return tp_; }
@@ -39,6 +46,7 @@ class Mesh {
   void check_gpus(double waited) const;
 
   Comm dp_, pp_, tp_, all_;
+  Journal* journal_ = nullptr;
   double timeout_ = 0;
   bool launched_ = false;  // by a launcher: not imagined
   bool exact_ = false, on_gpus_ = false;

@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <type_traits>
 
@@ -23,6 +25,19 @@ uint64_t group_of(MPI_Comm comm) {
   uint64_t group = 0;
   std::memcpy(&group, &comm, sizeof comm);
   return group;
+}
+
+// The ranks of a mesh's axis lie at equal distances.
+GroupRanks ranks_of(MPI_Comm comm, int size) {
+  MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+  ok(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  ok(MPI_Comm_group(comm, &group));
+  const std::array<int, 2> here{0, size > 1 ? 1 : 0};
+  std::array<int, 2> there{};
+  ok(MPI_Group_translate_ranks(group, 2, here.data(), world, there.data()));
+  ok(MPI_Group_free(&group));
+  ok(MPI_Group_free(&world));
+  return {.first = there[0], .stride = std::max(1, there[1] - there[0]), .count = size};
 }
 
 }  // namespace
@@ -65,6 +80,7 @@ Comm::Comm(std::string axis, int64_t color, int64_t key, bool launched) : axis_(
   ok(MPI_Comm_rank(group, &rank));
   ok(MPI_Comm_size(group, &size));
   rank_ = rank, size_ = size, group_ = group_of(group);
+  ranks_ = ranks_of(group, size);
 }
 
 void Comm::connect_gpus(bool ring, bool ordered) {
@@ -89,6 +105,7 @@ Comm::~Comm() {
 Comm& Comm::operator=(Comm&& other) noexcept {
   std::swap(axis_, other.axis_), std::swap(rank_, other.rank_), std::swap(size_, other.size_), std::swap(group_, other.group_);
   std::swap(locals_, other.locals_), std::swap(ordered_, other.ordered_), std::swap(gpus_, other.gpus_);
+  std::swap(ranks_, other.ranks_), std::swap(journal_, other.journal_);
   return *this;
 }
 

@@ -1,11 +1,13 @@
 #include "parallel/world.h"
 
 #include <sched.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <vector>
 
@@ -66,6 +68,8 @@ std::optional<int64_t> launched_ranks() {
 
 World::Session::Session(bool wanted) : up(wanted) {
   if (!up) return;
+  // A launcher that dies takes its ranks along: Open MPI's would stay behind.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   // For CUDA, which reads them when it starts, maybe within MPI. Where a stream waits for another rank no other may wait for it:
   // not for the code of a kernel to be loaded when it is first started, nor in one of the GPU's queues that both share.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
@@ -94,6 +98,23 @@ World::World() : session_(launched_ranks().has_value()) {
     throw ConfigError(text("the launcher started ", promised, " ranks but MPI sees ", size_,
                            ": start with the mpirun of the MPI this program was built with, or with srun --mpi=pmix"));
 }
+
+std::vector<std::string> World::tell_node(const std::string& mine) const {
+  if (!session_.up) return {mine};
+  constexpr size_t kLength = 128;
+  require(mine.size() < kLength, text("a node is told ", mine.size(), " bytes"));
+  MPI_Comm node = MPI_COMM_NULL;
+  ok(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  std::string padded = mine, all(kLength * static_cast<size_t>(local_size_), '\0');
+  padded.resize(kLength);
+  ok(MPI_Allgather(padded.data(), kLength, MPI_BYTE, all.data(), kLength, MPI_BYTE, node));
+  ok(MPI_Comm_free(&node));
+  std::vector<std::string> told;
+  for (size_t r = 0; r < static_cast<size_t>(local_size_); ++r) told.emplace_back(all.c_str() + r * kLength);
+  return told;
+}
+
+void end_at_once(ExitCode code) { std::_Exit(static_cast<int>(code)); }
 
 void World::abort(ExitCode code) const {
   if (session_.up) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));

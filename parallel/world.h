@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kernels/check.h"
 
@@ -27,6 +28,8 @@ class World {
   int core_sharers() const { return core_sharers_; }
   bool launched() const { return session_.up; }  // by a launcher: MPI is initialised
 
+  // All ranks: what each rank of this node tells, in their order.
+  std::vector<std::string> tell_node(const std::string& mine) const;
   // Ends every rank with this code, from any thread. The message has been printed before.
   [[noreturn]] void abort(ExitCode code) const;
 
@@ -51,5 +54,8 @@ std::optional<int64_t> launched_ranks();
 std::string environment(const std::string& name);
 
 std::string host_name();
+
+// Ends this process alone, without asking MPI or anybody else.
+[[noreturn]] void end_at_once(ExitCode code);
 
 }  // namespace trireme

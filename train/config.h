@@ -36,7 +36,7 @@ struct TrainConfig {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1, clip = 1.0;
   Rounding rounding = Rounding::nearest;
   int64_t eval_every = 100, eval_sequences = 0, log_every = 1;
-  double eval_overlap = 0;
+  double eval_overlap = 0, hang_after = 5;
   Recompute recompute = Recompute::none;
   Offload offload = Offload::none;
 
@@ -68,6 +68,9 @@ struct TrainConfig {
     keys("eval_sequences", eval_sequences, "validation sequences of one evaluation; 0: all", at_least(0));
     keys("eval_overlap", eval_overlap, "share of a validation sequence that repeats the one before, to predict the rest from more",
          between(0, 1));
+    keys("hang_after", hang_after,
+         "seconds, or three of the slowest of recent steps, after which ranks that get on no more end, the culprit named; 0: never",
+         at_least(0));
     keys("log_every", log_every, "steps between lines in log.txt", at_least(1));
   }
 

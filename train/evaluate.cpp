@@ -67,6 +67,7 @@ Evaluation evaluate(Run& r, const Corpus& corpus, int64_t sequences) {
   r.pipeline.begin(actions);
   for (size_t i = 0; i < actions.size(); ++i) {
     const Action& a = actions[i];
+    r.mesh.got_on();
     const auto pass = static_cast<size_t>(replica + a.microbatch * replicas);
     const Microbatch batch = microbatch(r.on_device(held_out.read(static_cast<int64_t>(pass))), 0, shape.rows);
     const Seat seat = r.pipeline.seat(a);

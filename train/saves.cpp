@@ -5,15 +5,21 @@
 namespace trireme {
 namespace {
 
-// Adds the time of a scope.
+// Adds the time of a scope, in which steps wait.
 class Stall {
  public:
-  explicit Stall(double& seconds) : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
-  ~Stall() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  Stall(Journal& journal, double& seconds) : journal_(journal), seconds_(seconds), start_(std::chrono::steady_clock::now()) {
+    journal_.doing("saving");
+  }
+  ~Stall() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    journal_.doing("training");
+  }
   Stall(const Stall&) = delete;
   Stall& operator=(const Stall&) = delete;
 
  private:
+  Journal& journal_;
   double& seconds_;
   std::chrono::steady_clock::time_point start_;
 };
@@ -32,11 +38,12 @@ CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards
           .config = to_yaml(config)};
 }
 
-Saves::Saves(const RunConfig& config, Run& run, Checkpoints& checkpoints, std::optional<RunLog>& log)
+Saves::Saves(const RunConfig& config, Run& run, Checkpoints& checkpoints, std::optional<RunLog>& log, Journal& journal)
     : config_(config),
       run_(run),
       checkpoints_(checkpoints),
       log_(log),
+      journal_(journal),
       copy_(run.device, state_shards(run, Shards::once), config.checkpoint.async ? Copies::always : Copies::where_needed) {
   if (log_) checkpoints_.before_commit([&log] { log->sync(); });
 }
@@ -54,7 +61,7 @@ void Saves::save_at_last(int64_t step) {
 void Saves::start(int64_t step) {
   double waited = 0;
   {
-    const Stall stall(waited);
+    const Stall stall(journal_, waited);
     end();
     copy_.fetch();
     checkpoints_.begin(step_ = step, state_of(config_, copy_.shards(), step), [this] { copy_.wait(); });
@@ -65,7 +72,7 @@ void Saves::start(int64_t step) {
 void Saves::advance() {
   std::optional<SaveResult> result;
   try {
-    const Stall stall(stall_);
+    const Stall stall(journal_, stall_);
     result = checkpoints_.advance();
   } catch (const CheckpointError& error) {
     failed(error);
@@ -77,7 +84,7 @@ void Saves::end() {
   if (!checkpoints_.saving()) return;
   std::optional<SaveResult> result;
   try {
-    const Stall stall(stall_);
+    const Stall stall(journal_, stall_);
     result = checkpoints_.end();
   } catch (const CheckpointError& error) {
     failed(error);

@@ -13,8 +13,9 @@ namespace trireme {
 
 class Saves {
  public:
-  // Takes the memory of the copy, unless checkpoint.async is false. What it is given outlives it; `log` is rank 0's.
-  Saves(const RunConfig& config, Run& run, Checkpoints& checkpoints, std::optional<RunLog>& log);
+  // Takes the memory of the copy, unless checkpoint.async is false. What it is given outlives it; `log` is rank 0's. The journal
+  // hears when steps wait for a disk.
+  Saves(const RunConfig& config, Run& run, Checkpoints& checkpoints, std::optional<RunLog>& log, Journal& journal);
 
   // All ranks, after `step` finished steps and none on its way: the state is copied, and its save begun. One that is under way ends
   // first. Without checkpoint.async, the save has ended. A save that fails is told, and training goes on: the one before is intact.
@@ -37,6 +38,7 @@ class Saves {
   Run& run_;
   Checkpoints& checkpoints_;
   std::optional<RunLog>& log_;
+  Journal& journal_;
   HostState copy_;
   int64_t step_ = -1, saved_ = -1;
   double stall_ = 0;  // seconds that the steps waited for the save under way

@@ -181,6 +181,7 @@ void run_action(Run& r, const Action& a, const Microbatch& batch, const LossSum&
   Stream& compute = r.device.compute();
   const Seat seat = r.pipeline.seat(a);
   r.microbatch = a.microbatch, r.last = last;
+  r.mesh.got_on();
   const UnitHooks& hooks = last || r.traffic.reduces_each() ? r.completing : r.passing;
   switch (a.kind) {
     case ActionKind::forward:
@@ -213,6 +214,7 @@ void compute_step(Run& r, const Batch& batch) {
   r.traffic.finish(microbatches);
   if (r.loss_tree && r.stage.has_last()) run(compute, Cast{.y = r.loss, .x = r.loss_tree.slice(0, 1)});
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // the last stage's: it is 0 elsewhere
+  r.mesh.got_on();
   r.optimizer.update(compute);
 }
 

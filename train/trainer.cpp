@@ -21,6 +21,7 @@
 #include "train/resume.h"
 #include "train/saves.h"
 #include "train/signals.h"
+#include "train/watchdog.h"
 
 namespace trireme {
 namespace {
@@ -45,6 +46,8 @@ struct Session {
   const std::optional<Corpus>& validation;
   const Checkpoints& checkpoints;
   Saves& saves;
+  Journal& journal;
+  Watchdog& watchdog;
   std::optional<RunLog>& log;  // rank 0's
   double flops;                // of the model, a step, on average over the ranks
   double peak;                 // FLOP/s of products, measured
@@ -82,10 +85,12 @@ void watch_numerics(Session& s, int64_t step, const StepResult& result) {
 
 void evaluate_now(Session& s, int64_t step) {
   if (!s.validation) return;
+  s.journal.doing("evaluating");
   const Evaluation e = evaluate(s.run, *s.validation, s.config.train.eval_sequences);
   if (s.log)
     s.log->eval(
         {.step = step, .val_loss = e.loss, .bits_per_byte = e.bits_per_byte, .val_tokens = e.targets, .seconds = e.seconds});
+  s.journal.doing("training");
 }
 
 // Steps handed over, of which on a GPU one is always on its way: the host reads the loss of a step when the next has begun.
@@ -96,6 +101,7 @@ class Steps {
   int64_t begun() const { return begun_; }
   void begin() {
     if (begun_ == ended_) since_ = Clock::now();
+    session_.journal.begin(begun_ + 1);
     begin_step(session_.run, session_.loader.next(), begun_++);
     if (session_.run.device.place() != Place::cuda || begun_ - ended_ > 1) end();
   }
@@ -108,7 +114,9 @@ class Steps {
     const StepResult result = end_step(session_.run, ended_);
     ++ended_;
     const auto now = Clock::now();
-    log_step(session_, ended_, result, std::chrono::duration<double>(now - std::exchange(since_, now)).count());
+    const double seconds = std::chrono::duration<double>(now - std::exchange(since_, now)).count();
+    session_.watchdog.took(seconds);
+    log_step(session_, ended_, result, seconds);
     watch_numerics(session_, ended_, result);
   }
 
@@ -141,6 +149,7 @@ ExitCode loop(Session& s, int64_t& step) {
     s.run.device.freeze();  // from the second step on, nothing is allocated
   }
   steps.end_all();
+  s.watchdog.last_step_done();
   s.saves.end();
   if (step > std::max(restored, s.saves.saved())) s.saves.save_at_last(step);
   if (step < t.steps) {
@@ -234,6 +243,32 @@ void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const
   if (step > 0) log.note("resumed after step " + std::to_string(step));
 }
 
+// The system's, of which the journal hears when something was read or written.
+Io noted_io(Journal& journal) {
+  Io io;
+  io.pread = [&journal, real = io.pread](int fd, void* bytes, size_t count, off_t offset) {
+    const ssize_t n = real(fd, bytes, count, offset);
+    return journal.disk_moved(), n;
+  };
+  io.pwrite = [&journal, real = io.pwrite](int fd, const void* bytes, size_t count, off_t offset) {
+    const ssize_t n = real(fd, bytes, count, offset);
+    return journal.disk_moved(), n;
+  };
+  return io;
+}
+
+Watchdog::Orders watch_orders(const RunConfig& config, const World& world, const Where& where) {
+  return {.patience = config.train.hang_after,
+          .warn = [](const std::string& line) { complain("warning: steps wait: " + line); },
+          .tell =
+              [&world, &where](const Verdict& verdict, const std::string& stack) {
+                const std::string line = "hang: " + verdict.line + (stack.empty() ? "" : "; it is in " + stack);
+                complain(line);
+                if (where.owned)
+                  write_exit(where.directory, ExitCode::hang, "hang", static_cast<int>(verdict.rank), where.step, line);
+              }};
+}
+
 // Told of what ends the run while all of it still stands: on several ranks, memory that the communication lane may be working on
 // must not go before the end is told and the other ranks are ended.
 using Failed = std::function<void(const std::exception&)>;
@@ -242,14 +277,18 @@ using Failed = std::function<void(const std::exception&)>;
 ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& resume, Where& where, const Failed& failed) {
   watch_signals();
   Device device = open_device(config.kernels, world.core_sharers(), world.local_rank());
+  Journal journal(world.rank());
+  journal.connect(world);
   Mesh mesh(world, config.parallel);
+  mesh.keep(journal);
+  Watchdog watchdog(journal, world.rank(), watch_orders(config, world, where));
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size());
   if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
   CheckpointConfig checkpointing = config.checkpoint;
   if (checkpointing.writers == 0) checkpointing.writers = device.place() == Place::cuda ? 4 : 1;
-  Checkpoints checkpoints(checkpointing, where.directory, resume.from == "never" ? Resume::never : Resume::automatic, {},
-                          mesh.all());
+  Checkpoints checkpoints(checkpointing, where.directory, resume.from == "never" ? Resume::never : Resume::automatic,
+                          noted_io(journal), mesh.all());
   where.owned = mesh.first();
   const Corpus corpus = open_corpus(config, config.data.train, "data.train", false);
   std::optional<Corpus> validation;
@@ -279,17 +318,21 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
       announce(config, mesh, plan, device, corpus, peak, step, *log);
       for (const std::string& note : kernels.notes) log->note(note);
     }
-    Saves saves(config, run, checkpoints, log);
+    Saves saves(config, run, checkpoints, log, journal);
     Session session{.config = config,
                     .run = run,
                     .loader = loader,
                     .validation = validation,
                     .checkpoints = checkpoints,
                     .saves = saves,
+                    .journal = journal,
+                    .watchdog = watchdog,
                     .log = log,
                     .flops = sum(mesh.all(), {plan.model_flops()}).front() / static_cast<double>(mesh.all().size()),
                     .peak = peak};
+    journal.doing("training");
     const ExitCode code = loop(session, step);
+    journal.doing("ending");
     run.buckets.finish();
     checkpoints.finish();
     return code;

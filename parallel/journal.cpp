@@ -1,0 +1,255 @@
+#include "parallel/journal.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <type_traits>
+
+namespace trireme {
+namespace {
+
+constexpr size_t kThreads = 16, kGroups = 16;
+
+int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+template <size_t n>
+void put(std::array<char, n>& to, const char* from) {
+  to.fill('\0');
+  std::strncpy(to.data(), from, n - 1);
+}
+
+// A value that one thread writes and others read at any moment: whole, or not at all.
+template <class T>
+class Published {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);
+
+ public:
+  void write(const T& value) {
+    const auto words = std::bit_cast<std::array<uint64_t, sizeof(T) / 8>>(value);
+    const uint64_t version = version_.load(std::memory_order_relaxed);
+    version_.store(version + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    for (size_t i = 0; i < words.size(); ++i) words_[i].store(words[i], std::memory_order_relaxed);
+    version_.store(version + 2, std::memory_order_release);
+  }
+  // False when it was being written, several times over: its writer was stopped in the middle of it.
+  bool read(T& value) const {
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      const uint64_t before = version_.load(std::memory_order_acquire);
+      std::array<uint64_t, sizeof(T) / 8> words;
+      for (size_t i = 0; i < words.size(); ++i) words[i] = words_[i].load(std::memory_order_relaxed);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      value = std::bit_cast<T>(words);
+      if (before % 2 == 0 && version_.load(std::memory_order_relaxed) == before) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::atomic<uint64_t> version_ = 0;
+  std::array<std::atomic<uint64_t>, sizeof(T) / 8> words_{};
+};
+
+// As /proc tells it: the letter behind the name, which may hold anything.
+char state_of(int32_t process) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(in, line);
+  const size_t name = line.rfind(')');
+  return name == std::string::npos || name + 2 >= line.size() ? 'X' : line[name + 2];
+}
+
+}  // namespace
+
+struct Journal::Page {
+  int64_t rank = 0;
+  int32_t process = 0;
+  std::array<char, 64> host{};
+  std::atomic<int64_t> moves = 0, moved = 0;  // how often it got on, and when last
+  std::atomic<int64_t> step = 0, part = 0, accused = -1;
+  std::atomic<bool> confessed = false;
+  std::array<char, 4096> confession{};
+  Published<std::array<char, 24>> doing;
+  std::array<std::atomic<int32_t>, kThreads> threads{};
+  std::array<Published<JournalEntry>, kThreads> entries;
+  struct Count {
+    std::atomic<uint64_t> key = 0;  // 0: free
+    std::atomic<int64_t> entered = 0;
+  };
+  std::array<Count, kGroups> groups;
+
+  void move() {
+    moves.fetch_add(1, std::memory_order_relaxed);
+    moved.store(now(), std::memory_order_relaxed);
+  }
+  // The calling thread's place, found or taken; kThreads when there is none left.
+  size_t place(int32_t thread) {
+    for (size_t i = 0; i < kThreads; ++i) {
+      int32_t free = 0;
+      if (threads[i].load(std::memory_order_relaxed) == thread || threads[i].compare_exchange_strong(free, thread)) return i;
+    }
+    return kThreads;
+  }
+  // Of one more wait of the group.
+  int64_t number(uint64_t key) {
+    for (Count& group : groups) {
+      uint64_t free = 0;
+      if (group.key.load(std::memory_order_relaxed) == key || group.key.compare_exchange_strong(free, key)) return ++group.entered;
+    }
+    return 0;
+  }
+};
+
+uint64_t group_key(const char* along, const GroupRanks& group) {
+  uint64_t key = 1469598103934665603u;  // FNV-1a
+  const auto add = [&](uint64_t value) { key = (key ^ value) * 1099511628211u; };
+  for (; *along != '\0'; ++along) add(static_cast<unsigned char>(*along));
+  for (const int32_t n : {group.first, group.stride, group.count}) add(static_cast<uint32_t>(n));
+  return key | 1;
+}
+
+void Journal::Unmap::operator()(Page* page) const { munmap(page, sizeof(Page)); }
+
+Journal::Journal(int64_t rank) : memory_(memfd_create("trireme-journal", MFD_CLOEXEC)) {
+  const bool there = memory_ >= 0 && ftruncate(memory_, sizeof(Page)) == 0;
+  void* const mapped = there ? mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, memory_, 0)
+                             : mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  require(mapped != MAP_FAILED, text("no memory for the journal"));
+  own_.reset(std::construct_at(static_cast<Page*>(mapped)));
+  own_->rank = rank;
+  own_->process = getpid();
+  put(own_->host, host_name().c_str());
+  own_->move();
+}
+
+Journal::~Journal() {
+  if (memory_ >= 0) close(memory_);
+}
+
+void Journal::connect(const World& world) {
+  for (const std::string& theirs : world.tell_node(text(getpid(), ' ', memory_))) {
+    int process = 0, file = -1;
+    std::istringstream(theirs) >> process >> file;
+    if (process == getpid()) continue;
+    const std::string path = text("/proc/", process, "/fd/", file);
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;  // another user's, or a kernel that hides it: judged without
+    void* const mapped = mmap(nullptr, sizeof(Page), PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    if (mapped != MAP_FAILED) others_.emplace_back(static_cast<Page*>(mapped));
+  }
+}
+
+void Journal::enter(const char* what, const std::string& along, const GroupRanks& group, int64_t bytes, int64_t peer) {
+  const int32_t thread = gettid();
+  JournalEntry entry{.group = group,
+                     .peer = static_cast<int32_t>(peer),
+                     .number = peer < 0 ? own_->number(group_key(along.c_str(), group)) : 0,
+                     .bytes = bytes,
+                     .since = now(),
+                     .thread = thread,
+                     .inside = 1};
+  put(entry.what, what);
+  put(entry.along, along.c_str());
+  if (const size_t place = own_->place(thread); place < kThreads) own_->entries[place].write(entry);
+  own_->move();
+}
+
+void Journal::leave() {
+  const size_t place = own_->place(gettid());
+  JournalEntry entry;
+  if (place < kThreads && own_->entries[place].read(entry)) {
+    entry.inside = 0;
+    entry.since = now();
+    own_->entries[place].write(entry);
+  }
+  own_->move();
+}
+
+void Journal::doing(const char* what) {
+  std::array<char, 24> words;
+  put(words, what);
+  waits_for_disk_ = words.data() != std::string("training") && words.data() != std::string("evaluating");
+  own_->doing.write(words);
+  own_->move();
+}
+
+void Journal::begin(int64_t step) {
+  own_->step = step;
+  own_->part = 0;
+  own_->move();
+}
+
+void Journal::got_on() {
+  own_->part.fetch_add(1, std::memory_order_relaxed);
+  own_->move();
+}
+
+void Journal::disk_moved() {
+  if (waits_for_disk_) own_->move();
+}
+
+void Journal::each(const std::function<void(const Page&)>& look) const {
+  look(*own_);
+  for (const auto& page : others_) look(*page);
+}
+
+void Journal::accuse(int64_t rank) { own_->accused = rank; }
+
+int64_t Journal::accused() const {
+  int64_t rank = -1;
+  each([&](const Page& page) { rank = std::max(rank, page.accused.load()); });
+  return rank;
+}
+
+void Journal::confess(const std::string& where) {
+  put(own_->confession, where.c_str());
+  own_->confessed = true;
+}
+
+std::string Journal::confession(int64_t rank) const {
+  std::string where;
+  each([&](const Page& page) {
+    if (page.rank == rank && page.confessed) where = page.confession.data();
+  });
+  return where;
+}
+
+int64_t Journal::moves() const {
+  int64_t sum = 0;
+  each([&](const Page& page) { sum += page.moves.load(std::memory_order_relaxed); });
+  return sum;
+}
+
+std::vector<RankReport> Journal::look() const {
+  std::vector<RankReport> reports;
+  each([&](const Page& page) {
+    RankReport report{.rank = page.rank,
+                      .process = page.process,
+                      .host = page.host.data(),
+                      .state = state_of(page.process),
+                      .step = page.step,
+                      .part = page.part,
+                      .doing = {},
+                      .silent = 1e-9 * static_cast<double>(now() - page.moved),
+                      .entries = {},
+                      .entered = {}};
+    if (std::array<char, 24> words; page.doing.read(words)) report.doing = words.data();
+    for (size_t i = 0; i < kThreads && page.threads[i] != 0; ++i)
+      if (JournalEntry entry; page.entries[i].read(entry) && entry.since > 0) report.entries.push_back(entry);
+    for (const auto& group : page.groups)
+      if (group.key != 0) report.entered[group.key] = group.entered;
+    reports.push_back(std::move(report));
+  });
+  std::sort(reports.begin(), reports.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });
+  return reports;
+}
+
+}  // namespace trireme

@@ -1,0 +1,167 @@
+#include "parallel/verdict.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace trireme {
+namespace {
+
+std::string seconds_text(double seconds) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.1f s", seconds);
+  return buffer;
+}
+
+std::string told(const JournalEntry& entry) {
+  std::string out = std::string(entry.what.data()) + " " + entry.along.data();
+  if (entry.number > 0) out += " #" + std::to_string(entry.number);
+  if (entry.peer >= 0) out += " with rank " + std::to_string(entry.peer);
+  if (entry.bytes > 0) out += " (" + std::to_string(entry.bytes) + " bytes)";
+  return out;
+}
+
+std::string list(const std::vector<int64_t>& ranks) {
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size() && i < 8; ++i) out += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
+  return ranks.size() > 8 ? out + " and " + std::to_string(ranks.size() - 8) + " more" : out;
+}
+
+const JournalEntry* newest(const RankReport& report, bool inside) {
+  const JournalEntry* last = nullptr;
+  for (const JournalEntry& entry : report.entries)
+    if ((entry.inside != 0) == inside && (last == nullptr || entry.since > last->since)) last = &entry;
+  return last;
+}
+
+class Judge {
+ public:
+  explicit Judge(const std::vector<RankReport>& ranks) : ranks_(ranks) {
+    for (size_t i = 0; i < ranks.size(); ++i) places_[ranks[i].rank] = i;
+    awaits_.resize(ranks.size());
+    for (size_t i = 0; i < ranks.size(); ++i)
+      for (const JournalEntry& entry : ranks[i].entries)
+        if (entry.inside != 0) missing_from(i, entry);
+  }
+
+  Verdict verdict() const {
+    if (ranks_.empty()) return {.rank = -1, .thread = 0, .line = "no rank can be read"};
+    if (const size_t i = dead(); i < ranks_.size()) return about(i, "");
+    if (const auto [i, other] = odd_one(); i < ranks_.size()) return about(i, other);
+    return about(awaited(), "");
+  }
+
+ private:
+  // Rank i waits for the members of the group that have not entered what it is in.
+  void missing_from(size_t i, const JournalEntry& entry) {
+    const auto add = [&](int64_t rank) {
+      if (const auto at = places_.find(rank); at != places_.end() && at->second != i) awaits_[i].insert(at->second);
+    };
+    if (entry.peer >= 0) return meets(i, entry) ? void() : add(entry.peer);
+    const uint64_t key = group_key(entry.along.data(), entry.group);
+    for (int64_t m = 0; m < entry.group.count; ++m) {
+      const auto at = places_.find(entry.group.member(m));
+      if (at == places_.end()) continue;
+      const auto& entered = ranks_[at->second].entered;
+      const auto count = entered.find(key);
+      if (count == entered.end() || count->second < entry.number) add(entry.group.member(m));
+    }
+  }
+  // Whether the other end of a message is in its part of it.
+  bool meets(size_t i, const JournalEntry& entry) const {
+    const auto at = places_.find(entry.peer);
+    if (at == places_.end()) return false;
+    for (const JournalEntry& theirs : ranks_[at->second].entries)
+      if (theirs.inside != 0 && theirs.peer == ranks_[i].rank && theirs.what != entry.what) return true;
+    return false;
+  }
+
+  size_t dead() const {
+    const auto ended = [](const RankReport& r) { return r.state == 'T' || r.state == 't' || r.state == 'Z' || r.state == 'X'; };
+    return static_cast<size_t>(std::find_if(ranks_.begin(), ranks_.end(), ended) - ranks_.begin());
+  }
+
+  // In the same wait of a group all must do the same: the rank that does something else, and what the most do.
+  std::pair<size_t, std::string> odd_one() const {
+    std::map<std::pair<uint64_t, int64_t>, std::vector<std::pair<size_t, const JournalEntry*>>> waits;
+    for (size_t i = 0; i < ranks_.size(); ++i)
+      for (const JournalEntry& entry : ranks_[i].entries)
+        if (entry.inside != 0 && entry.number > 0)
+          waits[{group_key(entry.along.data(), entry.group), entry.number}].emplace_back(i, &entry);
+    for (const auto& [wait, members] : waits) {
+      const auto like = [](const JournalEntry* a) {
+        return [a](const auto& b) { return a->what == b.second->what && a->bytes == b.second->bytes; };
+      };
+      const auto votes = [&, &those = members](const auto& a) { return std::count_if(those.begin(), those.end(), like(a.second)); };
+      const auto fewer = [&](const auto& a, const auto& b) { return votes(a) < votes(b); };
+      const auto odd = std::min_element(members.begin(), members.end(), fewer);
+      const auto most = std::max_element(members.begin(), members.end(), fewer);
+      if (votes(*odd) < static_cast<int64_t>(members.size()))
+        return {odd->first,
+                list({ranks_[most->first].rank}) + (votes(*most) > 1 ? " and others" : "") + " in " + told(*most->second)};
+    }
+    return {ranks_.size(), ""};
+  }
+
+  // At the end of the chains of waits: a rank that waits for nobody; in a circle, the one that most wait for, of several the one
+  // that is ahead, for it has left something out.
+  size_t awaited() const {
+    std::vector<int64_t> waiting(ranks_.size(), 0);
+    for (const auto& awaits : awaits_)
+      for (const size_t other : awaits) ++waiting[other];
+    const auto guilt = [&](size_t i) {
+      const RankReport& r = ranks_[i];
+      return std::tuple(awaits_[i].empty() && waiting[i] > 0, waiting[i], awaits_[i].empty(), awaits_[i].empty() ? -r.step : r.step,
+                        awaits_[i].empty() ? -r.part : r.part);
+    };
+    size_t culprit = 0;
+    for (size_t i = 1; i < ranks_.size(); ++i)
+      if (guilt(i) > guilt(culprit)) culprit = i;
+    return culprit;
+  }
+
+  Verdict about(size_t i, const std::string& others_do) const {
+    const RankReport& r = ranks_[i];
+    Verdict verdict{.rank = r.rank, .thread = 0, .line = {}};
+    const JournalEntry *in = newest(r, true), *left = newest(r, false);
+    std::string& line = verdict.line;
+    line = "rank " + std::to_string(r.rank) + " on " + r.host + " (process " + std::to_string(r.process) + ") ";
+    if (r.state == 'T' || r.state == 't')
+      line += "is stopped by a signal";
+    else if (r.state == 'Z' || r.state == 'X')
+      line += "is gone";
+    else if (in != nullptr)
+      line += "is in " + told(*in);
+    else
+      line += r.state == 'D' ? "waits for a disk or a device" : "is busy with something else";
+    if (in != nullptr && line.find(told(*in)) == std::string::npos) line += ", in " + told(*in);
+    line += ", silent for " + seconds_text(r.silent) + ", " + (r.doing.empty() ? "starting" : r.doing);
+    if (r.step > 0) line += ", step " + std::to_string(r.step) + " part " + std::to_string(r.part);
+    if (in == nullptr && left != nullptr) line += ", last in " + told(*left);
+    if (in != nullptr) verdict.thread = in->thread;
+    if (!others_do.empty()) line += "; " + others_do;
+    std::vector<int64_t> waiting;
+    const JournalEntry* wait = nullptr;
+    for (size_t j = 0; j < ranks_.size(); ++j)
+      if (awaits_[j].contains(i)) {
+        waiting.push_back(ranks_[j].rank);
+        if (wait == nullptr) wait = newest(ranks_[j], true);
+      }
+    if (wait != nullptr && others_do.empty())
+      line += "; " + list(waiting) + (waiting.size() == 1 ? " waits" : " wait") + " for it in " + told(*wait);
+    return verdict;
+  }
+
+  const std::vector<RankReport>& ranks_;
+  std::map<int64_t, size_t> places_;      // of ranks in ranks_
+  std::vector<std::set<size_t>> awaits_;  // by place: whom it waits for
+};
+
+}  // namespace
+
+Verdict judge(const std::vector<RankReport>& ranks) { return Judge(ranks).verdict(); }
+
+}  // namespace trireme

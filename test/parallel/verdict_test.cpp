@@ -1,0 +1,158 @@
+// Who is to blame, from made-up journals; and what a journal tells of itself.
+#include "parallel/verdict.h"
+
+#include <cstring>
+#include <thread>
+
+#include "test/catch.h"
+
+namespace trireme {
+namespace {
+
+constexpr GroupRanks kAll{.first = 0, .stride = 1, .count = 4};
+
+JournalEntry entry(const char* what, const char* along, const GroupRanks& group, int64_t number, bool inside, int64_t bytes = 64) {
+  JournalEntry e{.group = group, .number = number, .bytes = bytes, .since = number + 1, .thread = 7, .inside = inside};
+  std::strncpy(e.what.data(), what, e.what.size() - 1);
+  std::strncpy(e.along.data(), along, e.along.size() - 1);
+  return e;
+}
+
+JournalEntry message(const char* what, int64_t peer) {
+  JournalEntry e = entry(what, "pp", {.first = 0, .stride = 1, .count = 4}, 0, true);
+  e.peer = static_cast<int32_t>(peer);
+  return e;
+}
+
+// Four ranks at step 9, each in wait #5 of all.
+std::vector<RankReport> waiting() {
+  std::vector<RankReport> ranks;
+  for (int64_t r = 0; r < 4; ++r)
+    ranks.push_back({.rank = r,
+                     .process = static_cast<int32_t>(100 + r),
+                     .host = "n1",
+                     .step = 9,
+                     .part = 2,
+                     .doing = "training",
+                     .silent = 6,
+                     .entries = {entry("all_reduce", "dp", kAll, 5, true)},
+                     .entered = {{group_key("dp", kAll), 5}}});
+  return ranks;
+}
+
+void leaves(RankReport& rank, int64_t number) {
+  rank.entries = {entry("all_reduce", "dp", kAll, number, false)};
+  rank.entered[group_key("dp", kAll)] = number;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that has not entered what the others wait in is the culprit, with what it did last") {
+  auto ranks = waiting();
+  leaves(ranks[2], 4);
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.rank == 2);
+  CHECK(verdict.thread == 0);
+  CHECK(
+      verdict.line ==
+      "rank 2 on n1 (process 102) is busy with something else, silent for 6.0 s, training, step 9 part 2, last in all_reduce dp #4 "
+      "(64 bytes); ranks 0, 1, 3 wait for it in all_reduce dp #5 (64 bytes)");
+}
+
+TEST_CASE("a rank that is stopped or gone is the culprit, wherever it is") {
+  for (const char state : {'T', 'Z', 'X'}) {
+    auto ranks = waiting();
+    leaves(ranks[2], 4);
+    ranks[1].state = state;
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.rank == 1);
+    CHECK_THAT(verdict.line, ContainsSubstring(state == 'T' ? "is stopped by a signal, in all_reduce dp #5" : "is gone"));
+  }
+}
+
+TEST_CASE("a rank that does something else in the same place is the culprit: another collective, or of another size") {
+  for (const bool size : {false, true}) {
+    auto ranks = waiting();
+    ranks[3].entries = {size ? entry("all_reduce", "dp", kAll, 5, true, 32) : entry("all_gather", "dp", kAll, 5, true)};
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.rank == 3);
+    CHECK_THAT(verdict.line, ContainsSubstring(size ? "is in all_reduce dp #5 (32 bytes)" : "is in all_gather dp #5 (64 bytes)") &&
+                                 ContainsSubstring("rank 0 and others in all_reduce dp #5 (64 bytes)"));
+  }
+}
+
+TEST_CASE("a rank that left a collective out waits for the others elsewhere, and is the culprit") {
+  auto ranks = waiting();
+  leaves(ranks[1], 4);
+  ranks[1].entries = {entry("agree", "all", kAll, 3, true)};
+  ranks[1].entered[group_key("all", kAll)] = 3;
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.rank == 1);
+  CHECK_THAT(verdict.line, ContainsSubstring("is in agree all #3") && ContainsSubstring("wait for it in all_reduce dp #5"));
+}
+
+TEST_CASE("the chain of waits is followed to its end, through messages and groups") {
+  auto ranks = waiting();
+  const GroupRanks front{.first = 0, .stride = 1, .count = 2};
+  for (RankReport& rank : ranks) rank.entries.clear(), rank.entered.clear();
+  ranks[0].entries = {entry("all_gather", "tp", front, 8, true)};  // waits for 1
+  ranks[0].entered[group_key("tp", front)] = 8;
+  ranks[1].entered[group_key("tp", front)] = 7;
+  ranks[1].entries = {message("receive", 2)};
+  ranks[2].entries = {message("receive", 3)};
+  ranks[3].entries = {};  // busy
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.rank == 3);
+  CHECK_THAT(verdict.line, ContainsSubstring("rank 2 waits for it in receive pp with rank 3"));
+}
+
+TEST_CASE("two ends that meet wait for nobody else, and two that only receive wait for each other") {
+  auto ranks = waiting();
+  for (RankReport& rank : ranks) rank.entries.clear();
+  ranks[0].entries = {message("receive", 1)};
+  ranks[1].entries = {message("receive", 0)};
+  ranks[1].part = 3;  // it is ahead: it left out its send
+  CHECK(judge(ranks).rank == 1);
+  CHECK(judge({}).rank == -1);
+}
+
+TEST_CASE("a journal tells what each thread has entered and left") {
+  Journal journal(5);
+  journal.begin(3);
+  journal.doing("training");
+  journal.got_on();
+  const int64_t before = journal.moves();
+  {
+    const JournalSpan outer(&journal, "all_reduce", "dp", kAll, 128);
+    std::thread([&] {
+      const JournalSpan inner(&journal, "a name that is far too long for it", "pipeline axis", kAll, 1, 2);
+      const std::vector<RankReport> reports = journal.look();
+      REQUIRE(reports.size() == 1);
+      CHECK(reports[0].entries.size() == 2);
+      CHECK(reports[0].entries[0].inside == 1);
+      CHECK(reports[0].entries[1].what.data() == std::string("a name that is far too "));
+      CHECK(reports[0].entries[1].along.data() == std::string("pipelin"));
+      CHECK(reports[0].entries[1].peer == 2);
+    }).join();
+  }
+  CHECK(journal.moves() > before);
+  const JournalSpan none(&journal, "all_reduce", "dp", GroupRanks{}, 128);  // alone: nobody to wait for
+  const RankReport report = journal.look().front();
+  CHECK(report.rank == 5);
+  CHECK(report.state == 'R');
+  CHECK(report.step == 3);
+  CHECK(report.part == 1);
+  CHECK(report.doing == "training");
+  CHECK(report.entries[0].what.data() == std::string("all_reduce"));
+  CHECK(report.entries[0].inside == 0);
+  CHECK(report.entries[0].number == 1);
+  CHECK(report.entered.at(group_key("dp", kAll)) == 1);
+  const int64_t moves = journal.moves();
+  journal.disk_moved();  // beside the steps
+  CHECK(journal.moves() == moves);
+  journal.doing("saving");
+  journal.disk_moved();
+  CHECK(journal.moves() == moves + 2);
+}
+
+}  // namespace trireme

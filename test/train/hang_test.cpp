@@ -1,0 +1,162 @@
+// Ranks that hang: stopped, looping, out of step. The culprit is named, and all end.
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "kernels/ops/fill.h"
+#include "parallel/agree.h"
+#include "parallel/collectives.h"
+#include "parallel/mesh.h"
+#include "test/catch.h"
+#include "test/train/workplace.h"
+#include "train/log.h"
+#include "train/watchdog.h"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point moment) { return std::chrono::duration<double>(Clock::now() - moment).count(); }
+
+// Processes of the launched ranks of a run in `directory`, by rank.
+std::map<int, pid_t> ranks_in(const std::string& directory) {
+  std::map<int, pid_t> ranks;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::error_code error;
+    if (std::filesystem::read_symlink(entry.path() / "cwd", error) != std::filesystem::path(directory) || error) continue;
+    std::ifstream in(entry.path() / "environ", std::ios::binary);
+    for (std::string variable; std::getline(in, variable, '\0');)
+      if (variable.starts_with("OMPI_COMM_WORLD_RANK=")) ranks[std::stoi(variable.substr(21))] = std::stoi(name);
+  }
+  return ranks;
+}
+
+bool any_alive(const std::map<int, pid_t>& ranks) {
+  for (const auto& [rank, process] : ranks)
+    if (kill(process, 0) == 0) return true;
+  return false;
+}
+
+// Two ranks in the second of which something goes wrong after some good collectives.
+void out_of_step(const std::function<void(const Mesh&, Stream&, Tensor, Journal&)>& wrong) {
+  const World world;
+  Journal journal(world.rank());
+  journal.connect(world);
+  Mesh mesh(world, {});
+  mesh.keep(journal);
+  Watchdog watchdog(journal, world.rank(), {.patience = 0.5, .warn = {}, .tell = [](const Verdict& v, const std::string& stack) {
+                                              complain("verdict: " + v.line + "; stack " + stack);
+                                            }});
+  Device device(Place::cpu, read_cpu_facts());
+  std::vector<float> numbers(64, 1.0f);
+  const Tensor x(numbers.data(), Dtype::f32, Place::cpu, {64});
+  for (int64_t step = 1; step <= 10; ++step) {
+    journal.begin(step);
+    run(mesh.dp(), device.compute(), AllReduce{.x = x});
+    watchdog.took(0.001);
+  }
+  journal.doing("training");
+  wrong(mesh, device.compute(), x, journal);
+  complain("nothing was noticed");
+}
+
+}  // namespace
+
+TEST_CASE("hang: a rank loops for ever", "[.launched]") {
+  out_of_step([](const Mesh& mesh, Stream& compute, Tensor x, Journal&) {
+    const auto begin = Clock::now();
+    while (mesh.dp().rank() == 1 && since(begin) < 60) x.as<float>()[0] += 1;
+    run(mesh.dp(), compute, AllReduce{.x = x});
+  });
+}
+
+TEST_CASE("hang: a rank leaves a collective out", "[.launched]") {
+  out_of_step([](const Mesh& mesh, Stream& compute, Tensor x, Journal& journal) {
+    if (mesh.dp().rank() != 1) run(mesh.dp(), compute, AllReduce{.x = x});
+    journal.begin(11);
+    largest(mesh.all(), 0);
+  });
+}
+
+TEST_CASE("hang: a rank does another collective", "[.launched]") {
+  out_of_step([](const Mesh& mesh, Stream& compute, Tensor x, Journal&) {
+    if (mesh.dp().rank() != 1) {
+      run(mesh.dp(), compute, AllReduce{.x = x});
+    } else {
+      run(mesh.dp(), compute, Broadcast{.x = x, .root = 0});
+    }
+  });
+}
+
+TEST_CASE("ranks of which one hangs end with 71, and the one that did it is named with what it did", "[unsanitized]") {
+  struct Case {
+    const char* test;
+    std::string culprit, where;
+  };
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  for (const Case& c : {Case{"hang: a rank loops for ever", "rank 1", "last in all_reduce dp #10"},
+                        Case{"hang: a rank leaves a collective out", "rank 1", "agree all #1"},
+                        Case{"hang: a rank does another collective", "rank 1", "is in broadcast dp #11"}}) {
+    INFO(c.test);
+    const auto begin = Clock::now();
+    const Ended ended = run_launched({self, c.test}, 3);
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 71);
+    const size_t at = ended.err.find("verdict: ");
+    REQUIRE(at != std::string::npos);
+    CHECK(ended.err.substr(at).starts_with("verdict: " + c.culprit + " on "));
+    CHECK_THAT(ended.err, ContainsSubstring(c.where) && !ContainsSubstring("nothing was noticed"));
+    CHECK(ended.err.find("verdict: ", at + 1) == std::string::npos);
+    CHECK(since(begin) < 15);
+  }
+}
+
+TEST_CASE(
+    "a run of which one rank is stopped names it, ends every process with 71, and the same command goes on to the same bits") {
+  const Workplace place;
+  const std::vector<std::string> settings{"train.steps=4000", "train.hang_after=1", "checkpoint.every=50", "train.eval_every=0",
+                                          "parallel.dp=2"};
+  Process process(place.scratch.path(), Workplace::arguments(settings), 2);
+  while (process.running() && place.lines("tiny") < 60) usleep(1000);
+  const std::map<int, pid_t> ranks = ranks_in(place.scratch.path());
+  REQUIRE(ranks.size() == 2);
+  const auto begin = Clock::now();
+  kill(ranks.at(1), SIGSTOP);
+  const Ended ended = process.wait();
+  const double took = since(begin);
+  INFO(ended.err);
+  CHECK(ended.code == 71);
+  CHECK(took < 20);
+  CHECK_THAT(ended.err, ContainsSubstring("hang: rank 1 on ") && ContainsSubstring("is stopped by a signal") &&
+                            ContainsSubstring("training, step "));
+  const nlohmann::json exit = nlohmann::json::parse(place.run("tiny", "exit.json"));
+  CHECK(exit.at("code") == 71);
+  CHECK(exit.at("rank") == 1);
+  for (int wait = 0; wait < 30 && any_alive(ranks); ++wait) usleep(100000);
+  CHECK_FALSE(any_alive(ranks));
+  succeed(place.train({"train.steps=100", "checkpoint.every=50", "train.eval_every=0", "parallel.dp=2"}, 2));
+}
+
+TEST_CASE("no rank stays behind when its launcher is killed") {
+  const Workplace place;
+  Process process(place.scratch.path(), Workplace::arguments({"train.steps=100000", "train.eval_every=0"}), 2);
+  while (process.running() && place.lines("tiny") < 5) usleep(1000);
+  const std::map<int, pid_t> ranks = ranks_in(place.scratch.path());
+  REQUIRE(ranks.size() == 2);
+  process.signal(SIGKILL);
+  process.wait();
+  const auto begin = Clock::now();
+  while (any_alive(ranks) && since(begin) < 10) usleep(1000);
+  CHECK(since(begin) < 3);
+}
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+// Watchdog: a thread beside those that train. When no rank of the node gets on any more, it names the one that the others wait for,
+// and all end: nobody waits for hours, or asks each rank where it is.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "parallel/journal.h"
+#include "parallel/verdict.h"
+
+namespace trireme {
+
+class Watchdog {
+ public:
+  struct Orders {
+    double patience = 5;    // seconds in which nobody gets on; 0: never mind
+    double at_start = 120;  // times the patience, until there have been some steps, and after the last
+    double for_disks = 12;  // times the patience, when a rank is "saving": disks of many users take their time; it is told before
+    std::function<void(const std::string&)> warn;
+    // The last act of the rank that speaks: the verdict, and the culprit's stack if that could tell.
+    std::function<void(const Verdict&, const std::string& stack)> tell;
+  };
+  // All ranks of the node have one, or none: each ends its process, with ExitCode::hang, after one of them has told. The journal
+  // outlives this.
+  Watchdog(Journal& journal, int64_t rank, Orders orders);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  // A step took so long: a hang is no shorter than three of the slowest of a hundred.
+  void took(double seconds);
+  void last_step_done();
+
+ private:
+  void watch();
+  bool decide(double silent, double limit, bool& warned);
+  double limit();
+  bool sleep();  // false: it is to end
+  void judge_all();
+
+  Journal& journal_;
+  const int64_t rank_;
+  const Orders orders_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool ending_ = false, regular_ = false;
+  std::vector<double> steps_;  // the last, in a ring
+  size_t next_ = 0;
+  std::thread thread_;  // last: it starts when all else stands
+};
+
+}  // namespace trireme
