@@ -12,6 +12,7 @@
 #include "train/config.h"
 #include "train/keys.h"
 #include "train/log.h"
+#include "train/supervise.h"
 
 namespace trireme {
 namespace {
@@ -52,6 +53,12 @@ class CommandLine {
   // ConfigError for a command that does not exist; CLI::ParseError for everything else, --help among it.
   Command parse(int argc, char** argv) {
     refuse_unknown_command({argv + 1, argv + argc});
+    // What is supervised is not ours to read.
+    if (char** const behind = std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
+        argc > 1 && argv[1] == std::string_view("supervise") && behind != argv + argc) {
+      supervise_.command.assign(behind + 1, argv + argc);
+      argc = static_cast<int>(behind - argv);
+    }
     app_.parse(argc, argv);
     return chosen_;
   }
@@ -119,6 +126,16 @@ class CommandLine {
         ->capture_default_str();
     train->add_flag("--resume-allow", train_.resume_allow, "Continues although keys differ that change which run it is");
     train->footer(config_help);
+
+    CLI::App* supervise =
+        add(app_, "supervise", "Starts a training again when it fails: trireme supervise -- mpirun -n 8 trireme train config.yaml",
+            [this] { return run_supervise(supervise_); });
+    supervise->add_option("--max-restarts", supervise_.max_restarts, "In a row without a new checkpoint")
+        ->capture_default_str()
+        ->check(number<int64_t>(0));
+    supervise->add_flag("--elastic", supervise_.elastic,
+                        "Goes on with fewer ranks when one fails again and again at the same place");
+    supervise->footer("Behind -- stands the command, as it would be given without this.");
 
     CLI::App* plan = add(app_, "plan", "What a config will take: memory, FLOPs, parameters; computes nothing",
                          [this] { return run_plan(plan_); });
@@ -256,6 +273,7 @@ class CommandLine {
   CLI::App app_{"Pretrains transformers: text in, checkpoints out."};
   Command chosen_;
   TrainOptions train_;
+  SuperviseOptions supervise_;
   PlanOptions plan_;
   SampleOptions sample_;
   DataBuildOptions build_;

@@ -11,6 +11,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "parallel/world.h"
 #include "train/log.h"
 #include "train/replace_file.h"
 
@@ -178,8 +179,12 @@ bool MetricsFile::sync() { return fdatasync(file_) == 0; }
 
 void write_exit(const std::string& directory, ExitCode code, const std::string& cause, int rank, int64_t step,
                 const std::string& message) noexcept try {
-  const nlohmann::ordered_json exit{
-      {"code", static_cast<int>(code)}, {"cause", cause}, {"rank", rank}, {"step", step}, {"message", message}};
+  const nlohmann::ordered_json exit{{"code", static_cast<int>(code)},
+                                    {"cause", cause},
+                                    {"rank", rank},
+                                    {"host", host_name()},
+                                    {"step", step},
+                                    {"message", message}};
   const std::string path = directory + "/exit.json";
   const std::string line = exit.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   if (!replace_file_durably(path, line)) complain("warning: cannot write " + path);

@@ -75,8 +75,8 @@ class MetricsFile {
   bool torn_ = false;  // a part of a line stands after size_
 };
 
-// Writes directory/exit.json: {"code", "cause", "rank", "step", "message"}, whole or not at all. Never throws: it is the last act
-// of a program that is ending for another reason; a failure is told on stderr. `step` -1: before the first.
+// Writes directory/exit.json: {"code", "cause", "rank", "host", "step", "message"}, whole or not at all. Never throws: it is the
+// last act of a program that is ending for another reason; a failure is told on stderr. `step` -1: before the first.
 void write_exit(const std::string& directory, ExitCode code, const std::string& cause, int rank, int64_t step,
                 const std::string& message) noexcept;
 

@@ -93,7 +93,7 @@ const std::vector<Library> kLibraries{
     {"yaml-cpp/", {"train/yaml.cpp"}},
     {"nlohmann/",
      {"checkpoint/manifest", "data/tokenizer", "data/documents.cpp", "train/metrics.cpp", "train/plan.cpp", "train/bench_step.cpp",
-      "train/kernel_choices.cpp", "test/"}},
+      "train/kernel_choices.cpp", "train/supervise.cpp", "test/"}},
     {"CLI/", {"train/main.cpp"}},
     {"catch2/", {"test/catch.h"}},
 };

@@ -1,11 +1,9 @@
 // Ranks that hang: stopped, looping, out of step. The culprit is named, and all end.
-#include <dirent.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <thread>
 
@@ -24,27 +22,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point moment) { return std::chrono::duration<double>(Clock::now() - moment).count(); }
-
-// Processes of the launched ranks of a run in `directory`, by rank.
-std::map<int, pid_t> ranks_in(const std::string& directory) {
-  std::map<int, pid_t> ranks;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::error_code error;
-    if (std::filesystem::read_symlink(entry.path() / "cwd", error) != std::filesystem::path(directory) || error) continue;
-    std::ifstream in(entry.path() / "environ", std::ios::binary);
-    for (std::string variable; std::getline(in, variable, '\0');)
-      if (variable.starts_with("OMPI_COMM_WORLD_RANK=")) ranks[std::stoi(variable.substr(21))] = std::stoi(name);
-  }
-  return ranks;
-}
-
-bool any_alive(const std::map<int, pid_t>& ranks) {
-  for (const auto& [rank, process] : ranks)
-    if (kill(process, 0) == 0) return true;
-  return false;
-}
 
 // Two ranks in the second of which something goes wrong after some good collectives.
 void out_of_step(const std::function<void(const Mesh&, Stream&, Tensor, Journal&)>& wrong) {
@@ -121,13 +98,13 @@ TEST_CASE("ranks of which one hangs end with 71, and the one that did it is name
 }
 
 TEST_CASE(
-    "a run of which one rank is stopped names it, ends every process with 71, and the same command goes on to the same bits") {
+    "a run of which one rank is stopped names it, ends every process with 71, and the same command goes on to the same bits", "[unsanitized]") {
   const Workplace place;
   const std::vector<std::string> settings{"train.steps=4000", "train.hang_after=1", "checkpoint.every=50", "train.eval_every=0",
                                           "parallel.dp=2"};
   Process process(place.scratch.path(), Workplace::arguments(settings), 2);
   while (process.running() && place.lines("tiny") < 60) usleep(1000);
-  const std::map<int, pid_t> ranks = ranks_in(place.scratch.path());
+  const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
   REQUIRE(ranks.size() == 2);
   const auto begin = Clock::now();
   kill(ranks.at(1), SIGSTOP);
@@ -146,11 +123,11 @@ TEST_CASE(
   succeed(place.train({"train.steps=100", "checkpoint.every=50", "train.eval_every=0", "parallel.dp=2"}, 2));
 }
 
-TEST_CASE("no rank stays behind when its launcher is killed") {
+TEST_CASE("no rank stays behind when its launcher is killed", "[unsanitized]") {
   const Workplace place;
   Process process(place.scratch.path(), Workplace::arguments({"train.steps=100000", "train.eval_every=0"}), 2);
   while (process.running() && place.lines("tiny") < 5) usleep(1000);
-  const std::map<int, pid_t> ranks = ranks_in(place.scratch.path());
+  const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
   REQUIRE(ranks.size() == 2);
   process.signal(SIGKILL);
   process.wait();

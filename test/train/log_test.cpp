@@ -268,7 +268,7 @@ TEST_CASE("a fresh run begins metrics.jsonl anew, and a resume without the file 
   CHECK_THROWS_AS(MetricsFile(directory.path / "absent", 3, {}), Error);
 }
 
-TEST_CASE("exit.json holds code, cause, rank, step and message, whatever the message holds") {
+TEST_CASE("exit.json holds code, cause, rank, host, step and message, whatever the message holds") {
   const Directory directory("exit");
   write_exit(directory.path, ExitCode::data, "DataError", 3, 17, "a \"bad\"\nfile \xff \\");
   const nlohmann::json exit = nlohmann::json::parse(read(directory.path / "exit.json"));
@@ -276,6 +276,7 @@ TEST_CASE("exit.json holds code, cause, rank, step and message, whatever the mes
   CHECK(exit["cause"] == "DataError");
   CHECK(exit["rank"] == 3);
   CHECK(exit["step"] == 17);
+  CHECK(exit["host"].is_string());
   CHECK_THAT(exit["message"].get<std::string>(), ContainsSubstring("a \"bad\"\nfile "));
   CHECK_FALSE(std::filesystem::exists(directory.path / "exit.json.tmp"));
   const std::string said = written_by(STDERR_FILENO, [&] { write_exit(directory.path / "absent", ExitCode::done, "", 0, -1, ""); });

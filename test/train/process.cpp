@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -39,7 +41,7 @@ Process::Process(const std::string& directory, const std::vector<std::string>& a
   dup2(out, 1), dup2(err, 2), dup2(open("/dev/null", O_RDONLY), 0);
   if (chdir(directory.c_str()) != 0) _exit(126);
   // As root, on fewer cores than ranks, and without binding several ranks to one core.
-  if (ranks > 1)
+  if (ranks > 1 || std::any_of(words.begin(), words.end(), [](const std::string& word) { return word.ends_with("mpirun"); }))
     for (const char* variable :
          {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
           "OMPI_MCA_hwloc_base_binding_policy=none", "OMP_NUM_THREADS=1", "ASAN_OPTIONS=detect_leaks=0"})
@@ -53,6 +55,12 @@ Process::~Process() {
 }
 
 void Process::signal(int number) const { kill(pid_, number); }
+
+std::vector<pid_t> Process::children() const {
+  const std::string process = std::to_string(pid_);
+  std::ifstream in("/proc/" + process + "/task/" + process + "/children");
+  return {std::istream_iterator<pid_t>(in), {}};
+}
 
 bool Process::running() {
   siginfo_t info{};
@@ -73,6 +81,24 @@ Ended Process::wait() {
 Ended run_launched(const std::vector<std::string>& command, int ranks) {
   const Scratch scratch;
   return Process(scratch.path(), {command.begin() + 1, command.end()}, ranks, command.front()).wait();
+}
+
+std::map<int, pid_t> launched_ranks(const std::string& directory) {
+  std::map<int, pid_t> ranks;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::error_code error;
+    if (std::filesystem::read_symlink(entry.path() / "cwd", error) != std::filesystem::path(directory) || error) continue;
+    std::ifstream in(entry.path() / "environ", std::ios::binary);
+    for (std::string variable; std::getline(in, variable, '\0');)
+      if (variable.starts_with("OMPI_COMM_WORLD_RANK=")) ranks[std::stoi(variable.substr(21))] = std::stoi(name);
+  }
+  return ranks;
+}
+
+bool any_alive(const std::map<int, pid_t>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [](const auto& rank) { return kill(rank.second, 0) == 0; });
 }
 
 Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments) {

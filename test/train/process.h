@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void signal(int number) const;
+  std::vector<pid_t> children() const;
   bool running();  // without waiting
   Ended wait();
 
@@ -37,6 +39,10 @@ class Process {
 
 // Another program under mpirun.
 Ended run_launched(const std::vector<std::string>& command, int ranks);
+
+// Processes of the ranks that mpirun has started in `directory`, by rank.
+std::map<int, pid_t> launched_ranks(const std::string& directory);
+bool any_alive(const std::map<int, pid_t>& ranks);
 
 Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments);
 
