@@ -47,7 +47,10 @@ class Hdf5Turn {
 
  private:
   static std::mutex& one_at_a_time() {
+    // What a full disk kept it from closing, libhdf5 would try to close when the program ends, and crash.
+    static const herr_t kNothingAtExit = H5dont_atexit();
     static std::mutex mutex;
+    (void)kNothingAtExit;
     return mutex;
   }
   std::lock_guard<std::mutex> turn_;

@@ -97,8 +97,8 @@ TEST_CASE("ranks of which one hangs end with 71, and the one that did it is name
   }
 }
 
-TEST_CASE(
-    "a run of which one rank is stopped names it, ends every process with 71, and the same command goes on to the same bits", "[unsanitized]") {
+TEST_CASE("a run of which one rank is stopped names it, ends every process with 71, and the same command goes on to the same bits",
+          "[unsanitized]") {
   const Workplace place;
   const std::vector<std::string> settings{"train.steps=4000", "train.hang_after=1", "checkpoint.every=50", "train.eval_every=0",
                                           "parallel.dp=2"};

@@ -124,7 +124,8 @@ TEST_CASE("a supervised run that is killed again and again ends with the bits of
              ContainsSubstring("supervise: attempt 1 ended with 137") && ContainsSubstring("attempt 2 continues from step"));
 }
 
-TEST_CASE("a supervised run that is asked to stop saves and ends with 75, and a supervisor that is killed takes all along", "[unsanitized]") {
+TEST_CASE("a supervised run that is asked to stop saves and ends with 75, and a supervisor that is killed takes all along",
+          "[unsanitized]") {
   const Workplace place;
   const std::string program = std::string(TRIREME_BUILD) + "/trireme";
   std::vector<std::string> words{"supervise", "--max-restarts", "3", "--", "mpirun", "--oversubscribe", "-n", "2", program};

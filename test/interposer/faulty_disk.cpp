@@ -1,0 +1,181 @@
+// To be loaded before the C library's own: every call that changes what lies below a "/checkpoints/" is counted, in the process of
+// one rank, and one of them goes wrong.
+//   FAULTY_RANK   the rank whose calls count (OMPI_COMM_WORLD_RANK)
+//   FAULTY_AT     the number of the call, from 1
+//   FAULTY_KIND   before, after: the process dies; short: half is written; eio, enospc, eintr: the call fails; lose: what was not
+//                 synced is gone, and the process dies; count: nothing
+//   FAULTY_COUNT  a file for the number of calls
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+std::string variable(const char* name) {
+  const char* value = ::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool below_checkpoints(const std::string& path) { return path.find("/checkpoints/") != std::string::npos; }
+
+std::string path_of(int fd) {
+  char path[4096];
+  const ssize_t n = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path);
+  return n > 0 ? std::string(path, static_cast<size_t>(n)) : "";
+}
+
+class Disk {
+ public:
+  Disk()
+      : counts_(variable("FAULTY_RANK") == variable("OMPI_COMM_WORLD_RANK") && !variable("FAULTY_KIND").empty()),
+        kind_(variable("FAULTY_KIND")),
+        at_(atol(variable("FAULTY_AT").c_str())) {}
+  ~Disk() {
+    if (!counts_ || variable("FAULTY_COUNT").empty()) return;
+    if (FILE* file = fopen(variable("FAULTY_COUNT").c_str(), "w")) fprintf(file, "%ld", calls_), fclose(file);
+  }
+  Disk(const Disk&) = delete;
+  Disk& operator=(const Disk&) = delete;
+
+  enum class Turn { normal, fail, half, die_after };
+  // Of a call that changes `path`. With Turn::fail, errno is set.
+  Turn turn(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    if (!counts_ || !below_checkpoints(path) || ++calls_ != at_) return Turn::normal;
+    if (kind_ == "before") die();
+    if (kind_ == "lose") lose(), die();
+    if (kind_ == "after") return Turn::die_after;
+    if (kind_ == "short") return Turn::half;
+    errno = kind_ == "eio" ? EIO : kind_ == "enospc" ? ENOSPC : EINTR;
+    return kind_ == "count" ? Turn::normal : Turn::fail;
+  }
+  void wrote(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    if (counts_ && below_checkpoints(path)) unsynced_.insert(path);
+  }
+  void synced(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    unsynced_.erase(path);
+    std::erase_if(renames_, [&](const auto& r) { return r.second.substr(0, r.second.rfind('/')) == path; });
+  }
+  void renamed(const std::string& from, const std::string& to) {
+    const std::lock_guard lock(mutex_);
+    if (!counts_ || !below_checkpoints(to)) return;
+    if (unsynced_.erase(from) > 0) unsynced_.insert(to);
+    renames_.emplace_back(from, to);
+  }
+  [[noreturn]] static void die() {
+    raise(SIGKILL);
+    _exit(1);
+  }
+
+ private:
+  // Names go back, newest first; contents become zeros of half their size.
+  void lose() {
+    auto* const move = next<int(const char*, const char*)>("rename");
+    for (; !renames_.empty(); renames_.pop_back()) {
+      const auto& [from, to] = renames_.back();
+      if (move(to.c_str(), from.c_str()) == 0 && unsynced_.erase(to) > 0) unsynced_.insert(from);
+    }
+    for (const std::string& path : unsynced_) {
+      struct stat facts;
+      if (stat(path.c_str(), &facts) != 0 || truncate(path.c_str(), 0) != 0) continue;
+      (void)!truncate(path.c_str(), facts.st_size / 2);
+    }
+  }
+
+  std::mutex mutex_;
+  bool counts_;
+  std::string kind_;
+  long at_, calls_ = 0;
+  std::set<std::string> unsynced_;
+  std::vector<std::pair<std::string, std::string>> renames_;
+};
+
+Disk& disk() {
+  static Disk disk;
+  return disk;
+}
+
+using Turn = Disk::Turn;
+
+// A call without a size: nothing of it can be done by half.
+template <class Call>
+int whole(const std::string& path, Call call) {
+  const Turn turn = disk().turn(path);
+  if (turn == Turn::fail) return -1;
+  const int result = call();
+  if (turn == Turn::die_after) Disk::die();
+  return result;
+}
+
+template <class Call>
+ssize_t sized(int fd, size_t count, Call call) {
+  const std::string path = path_of(fd);
+  const Turn turn = below_checkpoints(path) ? disk().turn(path) : Turn::normal;
+  if (turn == Turn::fail) return -1;
+  const ssize_t result = call(turn == Turn::half ? std::max<size_t>(1, count / 2) : count);
+  disk().wrote(path);
+  if (turn == Turn::die_after) Disk::die();
+  return result;
+}
+
+int sync_file(int fd, const char* name) {
+  const std::string path = path_of(fd);
+  if (!below_checkpoints(path + "/")) return next<int(int)>(name)(fd);
+  return whole(path + "/", [&] {
+    disk().synced(path);
+    return next<int(int)>(name)(fd);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t write(int fd, const void* bytes, size_t count) {
+  return sized(fd, count, [&](size_t n) { return next<ssize_t(int, const void*, size_t)>("write")(fd, bytes, n); });
+}
+ssize_t pwrite(int fd, const void* bytes, size_t count, off_t at) {
+  return sized(fd, count, [&](size_t n) { return next<ssize_t(int, const void*, size_t, off_t)>("pwrite")(fd, bytes, n, at); });
+}
+ssize_t pwrite64(int fd, const void* bytes, size_t count, off_t at) { return pwrite(fd, bytes, count, at); }
+int fsync(int fd) { return sync_file(fd, "fsync"); }
+int fdatasync(int fd) { return sync_file(fd, "fdatasync"); }
+int rename(const char* from, const char* to) {
+  return whole(to, [&] {
+    const int result = next<int(const char*, const char*)>("rename")(from, to);
+    if (result == 0) disk().renamed(from, to);
+    return result;
+  });
+}
+int unlink(const char* path) {
+  return whole(path, [&] { return next<int(const char*)>("unlink")(path); });
+}
+int rmdir(const char* path) {
+  return whole(path, [&] { return next<int(const char*)>("rmdir")(path); });
+}
+int mkdir(const char* path, mode_t mode) {
+  return whole(path, [&] { return next<int(const char*, mode_t)>("mkdir")(path, mode); });
+}
+
+}  // extern "C"
