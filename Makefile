@@ -3,11 +3,12 @@
 #   make train    set up, compile, train the quickstart model     make train ARGS="--set train.steps=200"
 #   make test     set up, compile, all tests, then again with address, undefined-behaviour and thread sanitizers
 #   make unit     all tests, without sanitizers
-#   make soak     what takes long: every mesh of up to eight ranks
+#   make soak     what takes long: every mesh of up to eight ranks, every place where a disk can fail
+#   make fuzz     our parsers under libFuzzer, each for FUZZ_SECONDS
 #   make bench    speed of the kernels and of a training step on this machine
 #   make bundle   the program with its libraries in one archive for machines without them; checked in a bare root where root may
 #   make check    format, include arrows, warnings                make format   rewrites the sources
-.PHONY: build train test unit soak bench bundle check format clean
+.PHONY: build train test unit soak fuzz bench bundle check format clean
 .DEFAULT_GOAL := build
 
 jobs    := $(shell nproc)
@@ -19,8 +20,9 @@ format  := $(shell command -v clang-format-14 || { clang-format --version 2> /de
 build: build/build.ninja
 	cmake --build build
 
+# Where a change is only checked, of the GPUs' machine code one kind is made: the bundle and scripts/kernel_registers.sh make all.
 build/build.ninja:
-	cmake -S . -B build -G Ninja
+	cmake -S . -B build -G Ninja $(if $(CI),-DCMAKE_CUDA_ARCHITECTURES=90a-real)
 build/asan/build.ninja:
 	cmake -S . -B build/asan -G Ninja -DTRIREME_SANITIZE=address,undefined
 build/tsan/build.ninja:
@@ -47,6 +49,13 @@ unit: build
 
 soak: build
 	OMP_WAIT_POLICY=passive build/test/test_train "[soak]"
+
+# FUZZ_SECONDS of each target; what it finds stays in build/fuzz/found, what widens its coverage in build/fuzz/corpus.
+FUZZ_SECONDS ?= 60
+fuzz:
+	@test -f build/fuzz/build.ninja || cmake -S . -B build/fuzz -G Ninja -DTRIREME_SANITIZE=address,undefined -DTRIREME_FUZZ=ON -DBUILD_TESTING=OFF
+	cmake --build build/fuzz
+	scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS)
 
 bench: build
 	build/trireme bench kernels
