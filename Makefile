@@ -48,6 +48,7 @@ unit: build
 	$(ctest) build
 
 soak: build
+	OMP_WAIT_POLICY=passive build/test/test_checkpoint "[soak]"
 	OMP_WAIT_POLICY=passive build/test/test_train "[soak]"
 
 # FUZZ_SECONDS of each target; what it finds stays in build/fuzz/found, what widens its coverage in build/fuzz/corpus.
