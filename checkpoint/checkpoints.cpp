@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <random>
 #include <set>
@@ -60,6 +61,47 @@ bool running(const std::future<Result>& work) {
   return work.valid() && work.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
+// Where runs have their tier in memory, those of one user beside each other; "" where the system offers none.
+std::string memory_root() {
+  const char* const root = "/dev/shm";
+  return std::filesystem::is_directory(root) ? std::string(root) + "/trireme-" + std::to_string(getuid()) : "";
+}
+
+// The directory in memory that belongs to this run directory; made, if that is wanted; else "" when there is none.
+std::string memory_of(const std::string& run, bool wanted) {
+  const std::string file = run + "/memory", root = memory_root();
+  std::string token;
+  std::ifstream(file) >> token;
+  const bool known = from_hex(token).has_value() && std::filesystem::is_directory(root + "/" + token);
+  if (root.empty() || (!known && !wanted)) return "";
+  if (!known) {
+    token = fresh_id();
+    std::error_code error;
+    std::filesystem::create_directories(root + "/" + token, error);
+    std::filesystem::permissions(root, std::filesystem::perms::owner_all, error);
+    std::ofstream(file) << token << '\n';
+    std::ofstream(root + "/" + token + "/run") << std::filesystem::absolute(run).string() << '\n';
+    if (error) throw ConfigError(text("checkpoint.memory_every: cannot make ", root, "/", token, ": ", error.message()));
+  }
+  return root + "/" + token;
+}
+
+// What belongs to runs that are no more, or have another directory by now.
+void sweep_memory() {
+  const std::string root = memory_root();
+  std::error_code error;
+  if (root.empty()) return;
+  for (std::filesystem::directory_iterator i(root, error), end; !error && i != end; i.increment(error)) {
+    std::string run, token;
+    std::ifstream owner(i->path() / "run");
+    std::getline(owner, run);
+    std::ifstream(run + "/memory") >> token;
+    std::error_code ignored;
+    if (token != i->path().filename() && std::filesystem::exists(i->path() / "run"))
+      std::filesystem::remove_all(i->path(), ignored);
+  }
+}
+
 // Rank 0's.
 std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps) {
   if (ranks.size() == 1) return steps;
@@ -80,7 +122,14 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
       ranks_(ranks),
       archive_(io_, directory_, config),
       run_id_(fresh_id()) {
-  if (ranks.rank() > 0) return;
+  const auto share_memory = [&](const std::string& mine) {
+    memory_ = broadcast(ranks_, mine);
+    if (!memory_.empty()) memory_archive_.emplace(io_, memory_, CheckpointConfig{.keep = 2});
+  };
+  if (ranks.rank() > 0) {
+    share_memory("");
+    return;
+  }
   lease_.emplace(run_directory);
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
@@ -89,45 +138,66 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
   if (const std::vector<int64_t> steps = steps_in(directory_); resume == Resume::never && !steps.empty())
     throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
                            ": continue with --resume auto, or choose another train.name to start anew"));
+  sweep_memory();
+  share_memory(memory_of(run_directory, config.memory_every > 0));
+  if (memory_.empty()) return;
+  sweep(io_, memory_, warnings_);
+  if (resume == Resume::never && !steps_in(memory_).empty())
+    throw ConfigError(
+        text(directory_, " has checkpoints in ", memory_, ": continue with --resume auto, or choose another train.name"));
+}
+
+// Rank 0's, in both tiers, rising; of one step that in memory last, for it is read first.
+std::vector<Checkpoints::Found> Checkpoints::find_steps() const {
+  std::vector<Found> found;
+  const std::vector<int64_t> on_disk = agreed(ranks_, steps_in(directory_)),
+                             in_memory = agreed(ranks_, memory_.empty() ? std::vector<int64_t>{} : steps_in(memory_));
+  for (const int64_t step : on_disk) found.push_back({directory_, step});
+  for (const int64_t step : in_memory) found.push_back({memory_, step});
+  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step < b.step; });
+  return found;
 }
 
 std::optional<int64_t> Checkpoints::restore(CheckpointState& state) {
-  const std::vector<int64_t> steps = agreed(ranks_, steps_in(directory_));
+  const std::vector<Found> steps = find_steps();
   if (steps.empty()) return std::nullopt;
-  return restore_newest(directory_, steps, state);
+  return restore_newest(steps, directory_, state);
 }
 
 int64_t Checkpoints::restore_from(const std::string& directory, CheckpointState& state) {
   const bool exactly = path_exists(directory + "/" + kManifestName);
   const std::string holder = exactly ? holder_of(directory) : checkpoints_of(directory);
-  const std::vector<int64_t> ours = agreed(ranks_, steps_in(directory_));
+  const std::vector<Found> ours = find_steps();
   if (!same_directory(holder, directory_)) {
     if (!ours.empty())
-      throw ConfigError(text(directory_, " already holds step ", ours.back(),
+      throw ConfigError(text(directory_, " already holds step ", ours.back().step,
                              ": continue it with --resume auto, or choose another ", "train.name to start from ", directory));
-  } else if (exactly && ours.back() > load_manifest(io_, directory).step) {
-    throw ConfigError(text(directory_, " holds step ", ours.back(), ", newer than ", directory,
+  } else if (exactly && ours.back().step > load_manifest(io_, directory).step) {
+    throw ConfigError(text(directory_, " holds step ", ours.back().step, ", newer than ", directory,
                            ": choose another train.name to branch off, or move the newer ones away"));
   }
   if (exactly)
     return restore_together(
         directory, [&] { return load_manifest(io_, directory); }, state);
-  return restore_newest(holder, agreed(ranks_, steps_in(holder)), state);
+  std::vector<Found> steps;
+  for (const int64_t step : agreed(ranks_, steps_in(holder))) steps.push_back({holder, step});
+  return restore_newest(steps, holder, state);
 }
 
-int64_t Checkpoints::restore_newest(const std::string& directory, const std::vector<int64_t>& steps, CheckpointState& state) {
+int64_t Checkpoints::restore_newest(const std::vector<Found>& steps, const std::string& searched, CheckpointState& state) {
   std::string problems;
   for (size_t i = steps.size(); i-- > 0;) {
-    const std::string path = directory + "/" + step_name(steps[i]);
+    const auto& [directory, step] = steps[i];
+    const std::string path = directory + "/" + step_name(step);
     try {
       return restore_together(
-          path, [&] { return load_step(io_, directory, steps[i]); }, state);
+          path, [&, &from = directory, number = step] { return load_step(io_, from, number); }, state);
     } catch (const DamagedCheckpoint& damage) {
       problems += text("\n", path, " is damaged: ", damage.what());
       warnings_.push_back(text(path, " is damaged and passed over: ", damage.what()));
     }
   }
-  throw CheckpointError(text("no usable checkpoint in ", directory, problems));
+  throw CheckpointError(text("no usable checkpoint in ", searched, problems));
 }
 
 // Each rank its own shards. A checkpoint that is damaged for one rank is damaged for all.
@@ -153,6 +223,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
     step = manifest.step;
     restored_ = tensors_digest(manifest.tensors);
     archive_.follows(manifest);
+    if (memory_archive_) memory_archive_->follows(manifest);
   } catch (const DamagedCheckpoint& error) {
     damage = error.what();
   }
@@ -177,13 +248,15 @@ void Checkpoints::confirm(const std::vector<NamedShard>& shards) const {
   if (!problem.empty()) throw CheckpointError(problem);
 }
 
-void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void()> ready) {
+void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void()> ready, Tier tier) {
+  require(tier == Tier::disk || memory_archive_, text("a save to memory without checkpoint.memory_every"));
   require(!saving_, text("a save begins before the last one has ended"));
   const std::string id = broadcast(ranks_, ranks_.rank() == 0 ? fresh_id() : "");
   saving_.emplace(Saving{.step = step,
+                         .tier = tier,
                          .state = std::move(state),
                          .id = id,
-                         .staged = directory_ + "/" + staging_name(step, id),
+                         .staged = (tier == Tier::disk ? directory_ : memory_) + "/" + staging_name(step, id),
                          .start = std::chrono::steady_clock::now(),
                          .part = {},
                          .commit = {},
@@ -250,7 +323,8 @@ SaveResult Checkpoints::commit(const Saving& saving, const Part& own, const std:
                     .config = saving.state.config,
                     .files = {},
                     .tensors = {}};
-  SaveResult result{.step = saving.step, .write_seconds = own.seconds, .digest = {}};
+  Archive& archive = saving.tier == Tier::disk ? archive_ : *memory_archive_;
+  SaveResult result{.step = saving.step, .tier = saving.tier, .write_seconds = own.seconds, .digest = {}};
   try {
     std::string problems;
     for (const std::string& part : parts)
@@ -262,11 +336,11 @@ SaveResult Checkpoints::commit(const Saving& saving, const Part& own, const std:
       add_part(manifest, parse_part(parts[r].substr(parts[r].find('\n') + 1)));
     }
   } catch (...) {
-    archive_.discard(saving.staged);
+    archive.discard(saving.staged);
     throw;
   }
   result.digest = state_digest(manifest.tensors, manifest.counters);
-  result.bytes = archive_.commit(saving.staged, manifest, *lease_);
+  result.bytes = archive.commit(saving.staged, manifest, *lease_);
   result.seconds = seconds_since(saving.start);
   return result;
 }
@@ -287,13 +361,27 @@ SaveResult Checkpoints::tell(Saving& saving) {
   if (words.starts_with("!")) throw CheckpointError(words.substr(1));
   SaveResult result = result_of(words);
   result.step = ended.step;
+  result.tier = ended.tier;
   return result;
+}
+
+void Checkpoints::finish() {
+  saving_.reset();
+  if (lease_ && !memory_.empty()) {
+    const std::vector<int64_t> on_disk = steps_in(directory_), in_memory = steps_in(memory_);
+    std::error_code ignored;
+    if (in_memory.empty() || (!on_disk.empty() && on_disk.back() >= in_memory.back()))
+      std::filesystem::remove_all(memory_, ignored);
+  }
+  lease_.reset();
 }
 
 std::vector<std::string> Checkpoints::take_warnings() {
   std::vector<std::string> warnings = std::exchange(warnings_, {});
-  if (!saving_)
-    for (std::string& warning : archive_.take_warnings()) warnings.push_back(std::move(warning));
+  if (saving_) return warnings;
+  for (std::string& warning : archive_.take_warnings()) warnings.push_back(std::move(warning));
+  if (memory_archive_)
+    for (std::string& warning : memory_archive_->take_warnings()) warnings.push_back(std::move(warning));
   return warnings;
 }
 

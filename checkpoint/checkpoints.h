@@ -6,6 +6,10 @@
 // lease, which rank 0 of several holds. Every rank writes its own shard file and reads its own shards; rank 0 commits. All ranks
 // call restore, restore_from, begin, advance and end together.
 //
+// Beside the disk there may be a second tier: a directory in the node's memory, with the same protocol, named by a token in
+// RUN/memory, so that it belongs to this run directory alone. It outlives the processes. Both are looked through for the newest
+// valid step.
+//
 // A save goes on while the steps do. begin() starts it: each rank writes and re-reads its file on a thread of its own. When no
 // rank is busy() any more, advance() brings the parts together, and rank 0's thread commits; when that is done, advance() tells all
 // ranks how it ended. Ranks agree on "busy" themselves, along with what else they agree on; no thread of a save talks to another
@@ -39,8 +43,11 @@ struct CheckpointState {
   std::string config;                       // the resolved YAML, UTF-8
 };
 
+enum class Tier { disk, memory };
+
 struct SaveResult {
   int64_t step = 0;
+  Tier tier = Tier::disk;
   int64_t bytes = 0;         // of all ranks; 0 when this very state was already there
   double seconds = 0;        // from begin to commit
   double write_seconds = 0;  // until all ranks' parts were on disk
@@ -69,10 +76,13 @@ class Checkpoints {
   // Whether checkpoint.every asks for a save after `step` finished steps.
   bool due(int64_t step) const { return config_.every > 0 && step > 0 && step % config_.every == 0; }
 
+  // Whether checkpoint.memory_every asks for one in memory.
+  bool due_in_memory(int64_t step) const { return config_.memory_every > 0 && step > 0 && step % config_.memory_every == 0; }
+
   // Begins to save `state` as of `step` finished steps. Its tensors stay as they are until the save has ended: they are a copy of
   // what is trained, or training waits. `ready`, called by the thread that writes, returns when they are there. No save is under
   // way.
-  void begin(int64_t step, CheckpointState state, std::function<void()> ready = {});
+  void begin(int64_t step, CheckpointState state, std::function<void()> ready = {}, Tier tier = Tier::disk);
   bool saving() const { return saving_.has_value(); }  // a save was begun and has not ended; on all ranks alike
   bool busy() const;                                   // this rank's thread is at work
   // When no rank is busy: the next part of the save; its result, when that was the last. Otherwise it waits until then.
@@ -94,8 +104,8 @@ class Checkpoints {
   // that were restored.
   void confirm(const std::vector<NamedShard>& shards) const;
 
-  // No save is under way, and the lease is given back.
-  void finish() { saving_.reset(), lease_.reset(); }
+  // No save is under way, and the lease is given back; what is in memory goes, unless it is newer than what is on disk.
+  void finish();
 
   // What went wrong without ending anything, since the last call; one line each.
   std::vector<std::string> take_warnings();
@@ -108,6 +118,7 @@ class Checkpoints {
   };
   struct Saving {
     int64_t step;
+    Tier tier;
     CheckpointState state;
     std::string id, staged;
     std::chrono::steady_clock::time_point start;
@@ -120,7 +131,12 @@ class Checkpoints {
   void bring_together(Saving& saving);
   SaveResult commit(const Saving& saving, const Part& own, const std::vector<std::string>& parts);
   SaveResult tell(Saving& saving);
-  int64_t restore_newest(const std::string& directory, const std::vector<int64_t>& steps, CheckpointState& state);
+  struct Found {
+    std::string directory;  // of the steps
+    int64_t step;
+  };
+  std::vector<Found> find_steps() const;
+  int64_t restore_newest(const std::vector<Found>& steps, const std::string& searched, CheckpointState& state);
   int64_t restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state);
 
   CheckpointConfig config_;
@@ -128,7 +144,9 @@ class Checkpoints {
   Io io_;
   const Comm& ranks_;
   std::optional<Lease> lease_;  // rank 0's
+  std::string memory_;          // the directory of the tier in memory; "": none
   Archive archive_;             // rank 0 commits to it
+  std::optional<Archive> memory_archive_;
   std::string run_id_;
   uint64_t restored_ = 0;  // the digest of the tensors of the last restore
   std::vector<std::string> warnings_;

@@ -6,7 +6,7 @@
 namespace trireme {
 
 struct CheckpointConfig {
-  int64_t every = 100, keep = 3, keep_every = 0;
+  int64_t every = 100, keep = 3, keep_every = 0, memory_every = 0;
   bool async = true;
   int64_t writers = 0;
 
@@ -14,6 +14,9 @@ struct CheckpointConfig {
     keys("every", every, "steps between checkpoints; 0 saves only at the end", at_least(0));
     keys("keep", keep, "newest valid checkpoints to keep", at_least(2));
     keys("keep_every", keep_every, "steps that are a multiple of this are kept for ever, too; 0: none", at_least(0));
+    keys("memory_every", memory_every,
+         "steps between checkpoints in the node's memory, which outlive the processes but not the machine; of one node; 0: none",
+         at_least(0));
     keys("async", async,
          "training goes on from a copy of the state in host memory while that is written; false takes no such memory");
     keys("writers", writers,

@@ -44,6 +44,11 @@ class Line {
     line_ += std::isfinite(value) ? fixed(value, decimals) : "null";
     return *this;
   }
+  Line& word(std::string_view key, std::string_view value) {
+    begin(key);
+    line_ += "\"" + std::string(value) + "\"";
+    return *this;
+  }
   std::string end() { return line_ + "}\n"; }
 
  private:
@@ -150,6 +155,7 @@ std::string json_line(const SaveRecord& r) {
       .measured("saved_seconds", r.seconds, 3)
       .measured("write_gb_per_second", static_cast<double>(r.bytes) / r.write_seconds / 1e9, 3)
       .measured("save_stall_ms", r.stall_ms, 3)
+      .word("tier", r.in_memory ? "memory" : "disk")
       .end();
 }
 

@@ -1,12 +1,11 @@
 // runs/NAME/metrics.jsonl, one JSON object per line, and runs/NAME/exit.json.
 //
 // A training line holds step, loss, grad_norm, lr, tokens, step_ms, tokens_per_second, mfu; an evaluation line step, val_loss,
-// bits_per_byte, val_tokens, seconds; a committed save step, saved_bytes, saved_seconds, write_gb_per_second, save_stall_ms. Of two
-// runs with the same losses, lines of saves may stand elsewhere or be missing: when a save ends, is measured, too.
-// A line is written in one call: a kill leaves at most one torn line, the last.
-// Losses and norms are floats and print so that they read back as the same float; what is not finite prints as null.
-// The file of a run that was killed and resumed equals the undisturbed run's but for the measured times and rates, if the caller
-// writes the lines of step s before it saves step s.
+// bits_per_byte, val_tokens, seconds; a committed save step, saved_bytes, saved_seconds, write_gb_per_second, save_stall_ms, tier.
+// Of two runs with the same losses, lines of saves may stand elsewhere or be missing: when a save ends, is measured, too. A line is
+// written in one call: a kill leaves at most one torn line, the last. Losses and norms are floats and print so that they read back
+// as the same float; what is not finite prints as null. The file of a run that was killed and resumed equals the undisturbed run's
+// but for the measured times and rates, if the caller writes the lines of step s before it saves step s.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +40,7 @@ struct SaveRecord {
   double seconds = 0;        // from the copy of the state to the commit
   double write_seconds = 0;  // until all ranks' parts were on disk
   double stall_ms = 0;       // that the steps waited for it
+  bool in_memory = false;    // not on disk
 };
 
 // Each with its newline.

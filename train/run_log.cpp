@@ -176,9 +176,10 @@ void RunLog::note(std::string_view line) {
 void RunLog::saved(const SaveRecord& record) {
   const auto size = static_cast<double>(record.bytes);
   const double stall = record.stall_ms / 1000;
-  note("saved " + of_total(record.step, state_->total) + "  " + human_bytes(size) + " in " + human_seconds(record.seconds) +
-       (record.write_seconds > 0 ? ", " + human_bytes(size / record.write_seconds) + "/s" : "") + ", steps waited " +
-       human_seconds(stall));
+  if (!record.in_memory)
+    note("saved " + of_total(record.step, state_->total) + "  " + human_bytes(size) + " in " + human_seconds(record.seconds) +
+         (record.write_seconds > 0 ? ", " + human_bytes(size / record.write_seconds) + "/s" : "") + ", steps waited " +
+         human_seconds(stall));
   const std::lock_guard lock(state_->mutex);
   state_->check(state_->metrics.append(json_line(record)));
 }

@@ -48,23 +48,24 @@ Saves::Saves(const RunConfig& config, Run& run, Checkpoints& checkpoints, std::o
   if (log_) checkpoints_.before_commit([&log] { log->sync(); });
 }
 
-void Saves::begin(int64_t step) {
-  start(step);
+void Saves::begin(int64_t step, Tier tier) {
+  start(step, tier);
   if (!config_.checkpoint.async) end();
 }
 
 void Saves::save_at_last(int64_t step) {
-  start(step);
+  start(step, Tier::disk);
   ended(checkpoints_.end());
 }
 
-void Saves::start(int64_t step) {
+void Saves::start(int64_t step, Tier tier) {
   double waited = 0;
   {
     const Stall stall(journal_, waited);
     end();
     copy_.fetch();
-    checkpoints_.begin(step_ = step, state_of(config_, copy_.shards(), step), [this] { copy_.wait(); });
+    checkpoints_.begin(
+        step_ = step, state_of(config_, copy_.shards(), step), [this] { copy_.wait(); }, tier);
   }
   stall_ = waited;
 }
@@ -93,14 +94,15 @@ void Saves::end() {
 }
 
 void Saves::ended(const SaveResult& result) {
-  saved_ = result.step;
+  if (result.tier == Tier::disk) saved_ = result.step;
   if (!log_) return;
   for (const std::string& warning : checkpoints_.take_warnings()) log_->note(warning);
   log_->saved({.step = result.step,
                .bytes = result.bytes,
                .seconds = result.seconds,
                .write_seconds = result.write_seconds,
-               .stall_ms = 1e3 * stall_});
+               .stall_ms = 1e3 * stall_,
+               .in_memory = result.tier == Tier::memory});
 }
 
 // The previous checkpoint is intact.

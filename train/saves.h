@@ -19,18 +19,18 @@ class Saves {
 
   // All ranks, after `step` finished steps and none on its way: the state is copied, and its save begun. One that is under way ends
   // first. Without checkpoint.async, the save has ended. A save that fails is told, and training goes on: the one before is intact.
-  void begin(int64_t step);
+  void begin(int64_t step, Tier tier = Tier::disk);
   // The same, to its end, and it must succeed: CheckpointError.
   void save_at_last(int64_t step);
   bool busy() const { return checkpoints_.busy(); }  // see Checkpoints
   void advance();                                    // all ranks, when none of them is busy
   void end();                                        // no save is under way any more
 
-  int64_t saved() const { return saved_; }  // the step of the last save that was committed; -1: none
+  int64_t saved() const { return saved_; }  // the step of the last save that was committed to disk; -1: none
 
  private:
   using Clock = std::chrono::steady_clock;
-  void start(int64_t step);
+  void start(int64_t step, Tier tier);
   void ended(const SaveResult& result);
   void failed(const CheckpointError& error);
 

@@ -143,9 +143,11 @@ ExitCode loop(Session& s, int64_t& step) {
     steps.begin();
     const bool last = steps.begun() == t.steps, save = last || s.checkpoints.due(steps.begun());
     const bool evaluates = last || (t.eval_every > 0 && steps.begun() % t.eval_every == 0);
-    if (save || evaluates) steps.end_all();
+    const bool to_memory = !save && s.checkpoints.due_in_memory(steps.begun()) && !s.checkpoints.saving();
+    if (save || to_memory || evaluates) steps.end_all();
     if (evaluates) evaluate_now(s, step);
     if (save && !last) s.saves.begin(step);
+    if (to_memory) s.saves.begin(step, Tier::memory);
     s.run.device.freeze();  // from the second step on, nothing is allocated
   }
   steps.end_all();
@@ -282,6 +284,8 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   Mesh mesh(world, config.parallel);
   mesh.keep(journal);
   Watchdog watchdog(journal, world.rank(), watch_orders(config, world, where));
+  if (config.checkpoint.memory_every > 0 && world.local_size() != world.size())
+    throw ConfigError("checkpoint.memory_every: a node's memory is for runs of one node so far; set it to 0");
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size());
   if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);

@@ -1,6 +1,10 @@
 // Saves that go on while something else does.
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "checkpoint/reader.h"
@@ -160,4 +164,58 @@ TEST_CASE("a state that is confirmed is the one that was restored") {
   CHECK_NOTHROW(checkpoints.confirm(owned.state.shards));
   *static_cast<unsigned char*>(owned.state.shards[1].local.data()) ^= 1;
   CHECK_THROWS_WITH(checkpoints.confirm(owned.state.shards), ContainsSubstring("the tensors that were restored have digest"));
+}
+
+TEST_CASE("what is saved in memory is found where it is newer than what is on disk, outlives the process, and goes with the run") {
+  if (!std::filesystem::is_directory("/dev/shm")) {
+    WARN("skipped: no /dev/shm");
+    return;
+  }
+  const Scratch scratch;
+  const std::string run = scratch / "run";
+  const CheckpointConfig config{.every = 10, .keep = 2, .memory_every = 1};
+  const auto memory = [&] {
+    std::string token;
+    std::ifstream(run + "/memory") >> token;
+    return "/dev/shm/trireme-" + std::to_string(getuid()) + "/" + token;
+  };
+  const auto save = [](Checkpoints& checkpoints, int64_t step, Tier tier) {
+    const OwnedState owned = small_state(step);
+    checkpoints.begin(step, owned.state, {}, tier);
+    CHECK(checkpoints.end().tier == tier);
+  };
+  {
+    Checkpoints checkpoints(config, run);
+    CHECK(checkpoints.due_in_memory(3));
+    save(checkpoints, 1, Tier::disk);
+    for (int64_t step = 2; step <= 5; ++step) save(checkpoints, step, Tier::memory);
+  }
+  CHECK(steps_left(run) == std::vector<int64_t>{1});
+  CHECK(steps_left(memory()) == std::vector<int64_t>{4, 5});
+  OwnedState owned = small_state(0);
+  {
+    Checkpoints next(config, run);
+    CHECK(next.restore(owned.state) == 5);
+    CHECK(owned.bytes() == small_state(5).bytes());
+    next.finish();  // it is newer than what is on disk: it stays
+  }
+  write_text(memory() + "/step-00000005/manifest.json", "");
+  {
+    Checkpoints next(config, run);
+    CHECK(next.restore(owned.state) == 4);
+    CHECK(next.take_warnings().size() == 1);
+    CHECK_THROWS_AS(Checkpoints(config, run, Resume::never), ConfigError);
+    save(next, 6, Tier::disk);
+    next.finish();
+  }
+  CHECK_FALSE(std::filesystem::exists(memory()));
+  {
+    Checkpoints next(config, run);
+    save(next, 7, Tier::memory);
+  }
+  const std::string left = memory();
+  CHECK(std::filesystem::exists(left));
+  std::filesystem::remove_all(run);
+  { Checkpoints fresh(config, scratch / "other"); }
+  CHECK_FALSE(std::filesystem::exists(left));  // its run is no more
 }

@@ -208,7 +208,7 @@ TEST_CASE("metrics lines hold the documented keys in their order, and null for w
         "{\"step\": 3, \"val_loss\": 2.25, \"bits_per_byte\": 1.125, \"val_tokens\": 5000, \"seconds\": 0.500}\n");
   CHECK(json_line(save_record(3)) ==
         "{\"step\": 3, \"saved_bytes\": 3145728, \"saved_seconds\": 0.500, \"write_gb_per_second\": 0.013, "
-        "\"save_stall_ms\": 1.500}\n");
+        "\"save_stall_ms\": 1.500, \"tier\": \"disk\"}\n");
   const nlohmann::json object =
       nlohmann::json::parse(json_line(StepRecord{.step = 1, .loss = kNan, .grad_norm = -INFINITY, .mfu = kNan}));
   CHECK(object["loss"].is_null());

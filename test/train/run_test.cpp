@@ -92,6 +92,31 @@ TEST_CASE("a run killed at random moments, also during saves, continues to the s
   CHECK(place.differ("whole", "killed") == 0);
 }
 
+TEST_CASE("a run that is killed goes on from what it has saved in memory, to the same bits") {
+  if (!std::filesystem::is_directory("/dev/shm")) {
+    WARN("skipped: no /dev/shm");
+    return;
+  }
+  const Workplace place;
+  const std::vector<std::string> settings{"train.steps=400", "checkpoint.every=0", "checkpoint.memory_every=3",
+                                          "train.eval_every=0"};
+  const auto named = [&](const std::string& name) {
+    auto all = settings;
+    all.push_back("train.name=" + name);
+    return all;
+  };
+  succeed(place.train(named("whole")));
+  Process first(place.scratch.path(), Workplace::arguments(named("killed")));
+  while (first.running() && place.lines("killed") < 60) usleep(500);
+  first.signal(SIGKILL);
+  CHECK(first.wait().code == 128 + SIGKILL);
+  const Ended second = place.train(named("killed"));
+  succeed(second);
+  CHECK_THAT(second.out, ContainsSubstring("resumed after step "));
+  CHECK(place.metrics("killed") == place.metrics("whole"));
+  CHECK(place.differ("whole", "killed") == 0);
+}
+
 TEST_CASE("a run that is finished says so and changes nothing") {
   const Workplace place;
   succeed(place.train({}));
