@@ -1,10 +1,13 @@
 #include "checkpoint/checkpoints.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -61,44 +64,61 @@ bool running(const std::future<Result>& work) {
   return work.valid() && work.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
-// Where runs have their tier in memory, those of one user beside each other; "" where the system offers none.
-std::string memory_root() {
-  const char* const root = "/dev/shm";
-  return std::filesystem::is_directory(root) ? std::string(root) + "/trireme-" + std::to_string(getuid()) : "";
+// A directory, no link, that belongs to this user alone.
+bool is_our_own(const std::string& path) {
+  struct stat facts;
+  return lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & 077) == 0;
 }
 
-// The directory in memory that belongs to this run directory; made, if that is wanted; else "" when there is none.
+void make_our_own(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    throw ConfigError(text("checkpoint.memory_every: cannot make ", path, ": ", strerror(errno)));
+  if (!is_our_own(path)) throw ConfigError(text("checkpoint.memory_every: ", path, " is not a directory of this user alone"));
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+void write_line(const std::string& path, const std::string& line) {
+  std::ofstream out(path, std::ios::trunc);
+  out << line << '\n' << std::flush;
+  if (!out) throw ConfigError(text("checkpoint.memory_every: cannot write ", path, ": ", strerror(errno)));
+}
+
+// Where runs of this user have their tier in memory.
+std::string memory_root() { return "/dev/shm/trireme-" + std::to_string(geteuid()); }
+
+// The directory in memory that belongs to this run directory, no copy of it; made, if that is wanted; else "" when there is none.
 std::string memory_of(const std::string& run, bool wanted) {
-  const std::string file = run + "/memory", root = memory_root();
-  std::string token;
-  std::ifstream(file) >> token;
-  const bool known = from_hex(token).has_value() && std::filesystem::is_directory(root + "/" + token);
-  if (root.empty() || (!known && !wanted)) return "";
-  if (!known) {
-    token = fresh_id();
-    std::error_code error;
-    std::filesystem::create_directories(root + "/" + token, error);
-    std::filesystem::permissions(root, std::filesystem::perms::owner_all, error);
-    std::ofstream(file) << token << '\n';
-    std::ofstream(root + "/" + token + "/run") << std::filesystem::absolute(run).string() << '\n';
-    if (error) throw ConfigError(text("checkpoint.memory_every: cannot make ", root, "/", token, ": ", error.message()));
-  }
+  const std::string root = memory_root(), file = run + "/memory", self = std::filesystem::absolute(run).lexically_normal();
+  std::string token = first_line(file);
+  const std::string there = root + "/" + token;
+  if (from_hex(token) && is_our_own(root) && is_our_own(there) && first_line(there + "/run") == self) return there;
+  if (!wanted) return "";
+  if (!std::filesystem::is_directory("/dev/shm"))
+    throw ConfigError("checkpoint.memory_every: there is no /dev/shm here; set it to 0");
+  token = fresh_id();
+  make_our_own(root);
+  make_our_own(root + "/" + token);
+  write_line(root + "/" + token + "/run", self);
+  write_line(file, token);
   return root + "/" + token;
 }
 
-// What belongs to runs that are no more, or have another directory by now.
+// What belongs to runs that are no more, or have another directory by now. Of a run that is out of sight for now, nothing.
 void sweep_memory() {
   const std::string root = memory_root();
   std::error_code error;
-  if (root.empty()) return;
+  if (!is_our_own(root)) return;
   for (std::filesystem::directory_iterator i(root, error), end; !error && i != end; i.increment(error)) {
-    std::string run, token;
-    std::ifstream owner(i->path() / "run");
-    std::getline(owner, run);
-    std::ifstream(run + "/memory") >> token;
+    const std::string token = i->path().filename(), run = first_line(i->path() / "run");
+    const bool visible = !run.empty() && std::filesystem::is_directory(std::filesystem::path(run).parent_path());
     std::error_code ignored;
-    if (token != i->path().filename() && std::filesystem::exists(i->path() / "run"))
-      std::filesystem::remove_all(i->path(), ignored);
+    if (from_hex(token) && visible && first_line(run + "/memory") != token) std::filesystem::remove_all(i->path(), ignored);
   }
 }
 
@@ -112,6 +132,8 @@ std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps
 }
 
 }  // namespace
+
+std::string memory_tier(const std::string& run_directory) { return memory_of(run_directory, false); }
 
 std::string state_digest(const CheckpointState& state) { return state_digest(describe(state.shards), state.counters); }
 
@@ -222,6 +244,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
     run_id_ = manifest.run;
     step = manifest.step;
     restored_ = tensors_digest(manifest.tensors);
+    last_on_disk_ = same_directory(holder_of(directory), directory_) ? step : -1;
     archive_.follows(manifest);
     if (memory_archive_) memory_archive_->follows(manifest);
   } catch (const DamagedCheckpoint& error) {
@@ -362,16 +385,23 @@ SaveResult Checkpoints::tell(Saving& saving) {
   SaveResult result = result_of(words);
   result.step = ended.step;
   result.tier = ended.tier;
+  if (result.tier == Tier::disk) last_on_disk_ = result.step;
   return result;
 }
 
-void Checkpoints::finish() {
+void Checkpoints::abandon() {
+  if (saving_ && saving_->part.valid()) saving_->part.wait();
+  if (saving_ && saving_->commit.valid()) saving_->commit.wait();
   saving_.reset();
+  archive_.before_commit({});
+}
+
+void Checkpoints::finish() {
+  abandon();
   if (lease_ && !memory_.empty()) {
-    const std::vector<int64_t> on_disk = steps_in(directory_), in_memory = steps_in(memory_);
+    const std::vector<int64_t> in_memory = steps_in(memory_);
     std::error_code ignored;
-    if (in_memory.empty() || (!on_disk.empty() && on_disk.back() >= in_memory.back()))
-      std::filesystem::remove_all(memory_, ignored);
+    if (in_memory.empty() || last_on_disk_ >= in_memory.back()) std::filesystem::remove_all(memory_, ignored);
   }
   lease_.reset();
 }

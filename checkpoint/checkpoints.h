@@ -63,6 +63,9 @@ class Checkpoints {
   // `ranks` outlives this.
   Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume = Resume::automatic, Io io = {},
               const Comm& ranks = kAlone);
+  ~Checkpoints() { abandon(); }
+  Checkpoints(const Checkpoints&) = delete;
+  Checkpoints& operator=(const Checkpoints&) = delete;
 
   // Fills `state` in place from the newest valid checkpoint and returns its step; nullopt, `state` untouched, when the directory
   // holds none at all. Damaged checkpoints are passed over with a warning; CheckpointError when none is left (the tensors then hold
@@ -104,7 +107,15 @@ class Checkpoints {
   // that were restored.
   void confirm(const std::vector<NamedShard>& shards) const;
 
-  // No save is under way, and the lease is given back; what is in memory goes, unless it is newer than what is on disk.
+  // What is under way goes on to where its threads end, and is not heard of any more: of a rank that ends for another reason. What
+  // begin() was given is its caller's again.
+  void abandon();
+
+  // Whether the last restore was from this run's directory on disk.
+  bool restored_from_disk() const { return last_on_disk_ >= 0; }
+
+  // No save is under way, and the lease is given back; what is in memory goes, unless it is newer than what this process
+  // has restored from disk or saved there.
   void finish();
 
   // What went wrong without ending anything, since the last call; one line each.
@@ -144,6 +155,7 @@ class Checkpoints {
   Io io_;
   const Comm& ranks_;
   std::optional<Lease> lease_;  // rank 0's
+  int64_t last_on_disk_ = -1;   // the step of the last save to disk or restore from there
   std::string memory_;          // the directory of the tier in memory; "": none
   Archive archive_;             // rank 0 commits to it
   std::optional<Archive> memory_archive_;
@@ -152,6 +164,9 @@ class Checkpoints {
   std::vector<std::string> warnings_;
   std::optional<Saving> saving_;  // the last member: its threads end before the others go
 };
+
+// The directory of a run's checkpoints in memory; "" when it has none.
+std::string memory_tier(const std::string& run_directory);
 
 // The digest of a state: 16 hex digits over names, dtypes, shapes, every element and the counters. The same however the tensors are
 // cut into shards.

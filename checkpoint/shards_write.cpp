@@ -9,6 +9,7 @@ namespace trireme {
 
 namespace {
 
+constexpr int64_t kSynced = 256 << 20;  // bytes after which what was written goes to the disk: the last sync does not take minutes
 constexpr auto kPageTable = ":page_digests";  // no tensor's name has a colon
 
 Hdf5Type hdf5_type(Dtype dtype) {
@@ -126,6 +127,7 @@ Manifest write_shards(const Io& io, const std::string& directory, int rank, cons
   IoFile file = IoFile::open_to_write(io, temporary);
   std::vector<Extent> used;
   std::vector<uint64_t> table;
+  int64_t unsynced = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
     const int64_t at = datasets[i].offset, bytes = shards[i].local.bytes();
     const Digests digests = digest_pages(
@@ -140,6 +142,9 @@ Manifest write_shards(const Io& io, const std::string& directory, int rank, cons
                              .digest = digest_of_pages(digests.pages)});
     table.insert(table.end(), digests.pages.begin(), digests.pages.end());
     used.push_back({at, at + bytes});
+    if ((unsynced += bytes) < kSynced) continue;
+    file.sync();
+    unsynced = 0;
   }
   entry.pages_digest = digest_of_pages(table);
   entry.pages_at = datasets.back().offset;

@@ -51,6 +51,12 @@ class Judge {
     if (ranks_.empty()) return {.rank = -1, .thread = 0, .line = "no rank can be read"};
     if (const size_t i = dead(); i < ranks_.size()) return about(i, "");
     if (const auto [i, other] = odd_one(); i < ranks_.size()) return about(i, other);
+    const auto waits = [](const RankReport& r) { return newest(r, true) != nullptr; };
+    if (beyond_ && std::all_of(ranks_.begin(), ranks_.end(), waits))
+      return {.rank = -1,
+              .thread = 0,
+              .line = "all ranks of " + ranks_.front().host + " wait for others, on another node: rank " +
+                      std::to_string(ranks_.front().rank) + " in " + told(*newest(ranks_.front(), true))};
     return about(awaited(), "");
   }
 
@@ -58,13 +64,19 @@ class Judge {
   // Rank i waits for the members of the group that have not entered what it is in.
   void missing_from(size_t i, const JournalEntry& entry) {
     const auto add = [&](int64_t rank) {
-      if (const auto at = places_.find(rank); at != places_.end() && at->second != i) awaits_[i].insert(at->second);
+      if (const auto at = places_.find(rank); at == places_.end())
+        beyond_ = true;
+      else if (at->second != i)
+        awaits_[i].insert(at->second);
     };
     if (entry.peer >= 0) return meets(i, entry) ? void() : add(entry.peer);
     const uint64_t key = group_key(entry.along.data(), entry.group);
     for (int64_t m = 0; m < entry.group.count; ++m) {
       const auto at = places_.find(entry.group.member(m));
-      if (at == places_.end()) continue;
+      if (at == places_.end()) {
+        beyond_ = true;
+        continue;
+      }
       const auto& entered = ranks_[at->second].entered;
       const auto count = entered.find(key);
       if (count == entered.end() || count->second < entry.number) add(entry.group.member(m));
@@ -158,6 +170,7 @@ class Judge {
   const std::vector<RankReport>& ranks_;
   std::map<int64_t, size_t> places_;      // of ranks in ranks_
   std::vector<std::set<size_t>> awaits_;  // by place: whom it waits for
+  bool beyond_ = false;                   // some wait for ranks that cannot be read
 };
 
 }  // namespace

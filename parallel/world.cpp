@@ -1,14 +1,16 @@
 #include "parallel/world.h"
 
 #include <sched.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <csignal>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
+#include <stop_token>
 #include <vector>
 
 #include "parallel/mpi_comm.h"
@@ -40,6 +42,17 @@ int sharers(MPI_Comm node, int size) {
   return std::max(1, count);
 }
 
+// Not a death signal of the kernel's: that comes when the thread ends that has started us, which in some launchers is not the last.
+void end_without_parent(const std::stop_token& stop, pid_t parent) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  while (!stop.stop_requested()) {
+    if (getppid() != parent) end_at_once(ExitCode::hang);
+    never.wait_for(lock, stop, std::chrono::milliseconds(100), [] { return false; });
+  }
+}
+
 }  // namespace
 
 std::string environment(const std::string& name) {
@@ -68,8 +81,7 @@ std::optional<int64_t> launched_ranks() {
 
 World::Session::Session(bool wanted) : up(wanted) {
   if (!up) return;
-  // A launcher that dies takes its ranks along: Open MPI's would stay behind.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  parent_watch = std::jthread(end_without_parent, getppid());
   // For CUDA, which reads them when it starts, maybe within MPI. Where a stream waits for another rank no other may wait for it:
   // not for the code of a kernel to be loaded when it is first started, nor in one of the GPU's queues that both share.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);

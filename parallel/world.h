@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/check.h"
@@ -40,6 +41,7 @@ class World {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
     bool up;
+    std::jthread parent_watch;  // ends this process when the launcher is gone: Open MPI's ranks would stay behind
   };
 
   Session session_;

@@ -206,7 +206,9 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   plan.traffic = std::move(traffic);
   plan.sizes = run.arenas.peaks();
   if (config.train.offload == Offload::optimizer) plan.pinned = plan.sizes.optimizer;
-  if (config.checkpoint.async) plan.copy = bytes_of(state_shards(run, Shards::once));
+  const int64_t state = bytes_of(state_shards(run, Shards::once));
+  if (config.checkpoint.async) plan.copy = state;
+  if (config.checkpoint.memory_every > 0) plan.in_memory = 3 * state;  // two that are kept, one in the making
   plan.groups = group(config.model, device);
   for (const ParameterGroup& g : plan.groups) plan.parameters += g.count;
   plan.replicas = mesh.replicas();
@@ -270,6 +272,7 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages)
   if (plan.pinned > 0) out += row("total pinned on the host", bytes(plan.pinned), std::to_string(plan.pinned) + " bytes");
   if (plan.copy > 0)
     out += row("copy for checkpoints", bytes(plan.copy), "of the host's memory; none with checkpoint.async: false");
+  if (plan.in_memory > 0) out += row("checkpoints in memory", bytes(plan.in_memory), "at most: checkpoint.memory_every");
   out += "\nOne step: " + std::to_string(plan.tokens) + " tokens, a rank " + human_si(plan.model_flops()) + "FLOP (products " +
          human_si(plan.product_flops) + ", causal attention " + human_si(plan.attention_flops) + ")\n";
   for (const auto& [name, count] : plan.step)
@@ -299,6 +302,7 @@ std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages) 
     bytes["device"] = p.device_bytes();
     bytes["pinned_host"] = p.pinned;
     bytes["checkpoint_copy"] = p.copy;
+    bytes["checkpoints_in_memory"] = p.in_memory;
     return bytes;
   };
   out["bytes"] = bytes_of_plan(plan);

@@ -20,6 +20,7 @@ struct Plan {
   ArenaSizes sizes{0, 0, 0, 0, 0};  // bytes, exactly what the arenas will take
   int64_t pinned = 0;               // of them, in pinned memory of the host
   int64_t copy = 0;                 // bytes of the host's memory, of the state as it was when a save began
+  int64_t in_memory = 0;            // likewise, at most: of checkpoint.memory_every
   std::vector<ParameterGroup> groups;
   int64_t parameters = 0;  // of the whole model
   int64_t replicas = 1;

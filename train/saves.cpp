@@ -55,6 +55,7 @@ void Saves::begin(int64_t step, Tier tier) {
 
 void Saves::save_at_last(int64_t step) {
   start(step, Tier::disk);
+  const Stall stall(journal_, stall_);
   ended(checkpoints_.end());
 }
 
@@ -62,7 +63,7 @@ void Saves::start(int64_t step, Tier tier) {
   double waited = 0;
   {
     const Stall stall(journal_, waited);
-    end();
+    wait_for_end();
     copy_.fetch();
     checkpoints_.begin(
         step_ = step, state_of(config_, copy_.shards(), step), [this] { copy_.wait(); }, tier);
@@ -82,10 +83,14 @@ void Saves::advance() {
 }
 
 void Saves::end() {
+  const Stall stall(journal_, stall_);
+  wait_for_end();
+}
+
+void Saves::wait_for_end() {
   if (!checkpoints_.saving()) return;
   std::optional<SaveResult> result;
   try {
-    const Stall stall(journal_, stall_);
     result = checkpoints_.end();
   } catch (const CheckpointError& error) {
     failed(error);

@@ -16,6 +16,9 @@ class Saves {
   // Takes the memory of the copy, unless checkpoint.async is false. What it is given outlives it; `log` is rank 0's. The journal
   // hears when steps wait for a disk.
   Saves(const RunConfig& config, Run& run, Checkpoints& checkpoints, std::optional<RunLog>& log, Journal& journal);
+  ~Saves() { checkpoints_.abandon(); }  // its threads read the copy
+  Saves(const Saves&) = delete;
+  Saves& operator=(const Saves&) = delete;
 
   // All ranks, after `step` finished steps and none on its way: the state is copied, and its save begun. One that is under way ends
   // first. Without checkpoint.async, the save has ended. A save that fails is told, and training goes on: the one before is intact.
@@ -31,6 +34,7 @@ class Saves {
  private:
   using Clock = std::chrono::steady_clock;
   void start(int64_t step, Tier tier);
+  void wait_for_end();
   void ended(const SaveResult& result);
   void failed(const CheckpointError& error);
 

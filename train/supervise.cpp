@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "checkpoint/checkpoints.h"
 #include "checkpoint/reader.h"
 #include "train/config.h"
 #include "train/log.h"
@@ -47,18 +48,24 @@ bool alike(const Attempt& a, const Attempt& b) {
   return a.code == b.code && a.cause == b.cause && a.rank == b.rank && a.host == b.host && a.step == b.step;
 }
 
+// In either tier.
 int64_t newest_checkpoint(const std::string& run) {
   int64_t newest = -1;
-  for (const CheckpointInfo& checkpoint : list_checkpoints(run))
-    if (checkpoint.problem.empty()) newest = std::max(newest, checkpoint.step);
+  for (const std::string& directory : {run, memory_tier(run)})
+    for (const CheckpointInfo& checkpoint : directory.empty() ? std::vector<CheckpointInfo>{} : list_checkpoints(directory))
+      if (checkpoint.problem.empty()) newest = std::max(newest, checkpoint.step);
   return newest;
 }
 
-// exit.json as this attempt has left it, not one before.
-void read_exit(const std::string& run, std::filesystem::file_time_type began, Attempt& attempt) {
-  const std::filesystem::path path = run + "/exit.json";
+// Which file of this name stands there now: exit.json is replaced by another one each time.
+std::pair<ino_t, std::filesystem::file_time_type> identity_of(const std::string& path) {
+  struct stat facts {};
   std::error_code error;
-  if (const auto written = std::filesystem::last_write_time(path, error); error || written < began) return;
+  if (stat(path.c_str(), &facts) != 0) return {};
+  return {facts.st_ino, std::filesystem::last_write_time(path, error)};
+}
+
+void read_exit(const std::string& path, Attempt& attempt) {
   std::ifstream in(path);
   const nlohmann::json exit = nlohmann::json::parse(in, nullptr, false);
   if (!exit.is_object()) return;
@@ -108,12 +115,13 @@ Attempt run_once(const LaunchedTraining& training, const std::string& run, int64
                   .message = {},
                   .first_checkpoint = newest_checkpoint(run)};
   const auto begin = Clock::now();
-  const auto began = std::filesystem::file_time_type::clock::now() - std::chrono::seconds(1);  // clocks of file systems are coarse
+  const std::string exit = run + "/exit.json";
+  const auto before = identity_of(exit);
   const pid_t child = start(training.words);
   require(child > 0, text("cannot start ", training.words.front(), ": ", strerror(errno)));
   attempt.code = exit_code_of(child, training.by_mpirun);
   attempt.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  read_exit(run, began, attempt);
+  if (identity_of(exit) != before) read_exit(exit, attempt);
   attempt.last_checkpoint = newest_checkpoint(run);
   return attempt;
 }
@@ -201,8 +209,11 @@ Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts) {
   const Attempt& last = attempts.back();
   if (last.code == number_of(ExitCode::done)) return {.kind = done, .why = {}};
   if (last.code == number_of(ExitCode::stopped)) return {.kind = stopped, .why = {}};
+  // But for the numerics, once more where it has run before: a lock not yet free, a server not yet back.
+  const bool again = attempts.size() > 1 && attempts[attempts.size() - 2].code != last.code;
   for (const ExitCode code : {ExitCode::usage, ExitCode::data, ExitCode::checkpoint, ExitCode::numerics})
-    if (last.code == number_of(code)) return {.kind = give_up, .why = "the same would happen again"};
+    if (last.code == number_of(code) && (!again || code == ExitCode::numerics))
+      return {.kind = give_up, .why = "the same would happen again"};
   if (last.code == 126 || last.code == 127) return {.kind = give_up, .why = "the command cannot be run"};
 
   size_t vain = 0, same = 0;  // attempts at the end without a new checkpoint; of them, at the end, alike
@@ -216,8 +227,10 @@ Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts) {
                    ", without a new checkpoint: a crash loop"};
   if (static_cast<int64_t>(vain) > max_restarts)
     return {.kind = give_up, .why = std::to_string(vain) + " attempts in a row made no new checkpoint (--max-restarts)"};
-  const double delay = vain <= 1 ? 0 : std::min(kLongestDelay, static_cast<double>(int64_t{1} << std::min<size_t>(vain - 2, 10)));
-  return {.kind = restart, .why = {}, .delay = delay, .fewer = same >= 2};
+  const double delay = last.code < number_of(ExitCode::internal) && last.code > 1 ? 5
+                       : vain <= 1                                                ? 0
+                                   : std::min(kLongestDelay, static_cast<double>(int64_t{1} << std::min<size_t>(vain - 2, 10)));
+  return {.kind = restart, .why = {}, .delay = delay, .fewer = same >= 2 && last.rank >= 0};
 }
 
 ExitCode run_supervise(const SuperviseOptions& options) {

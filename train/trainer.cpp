@@ -102,7 +102,10 @@ class Steps {
   void begin() {
     if (begun_ == ended_) since_ = Clock::now();
     session_.journal.begin(begun_ + 1);
-    begin_step(session_.run, session_.loader.next(), begun_++);
+    session_.journal.doing("reading");
+    const Batch batch = session_.loader.next();
+    session_.journal.doing("training");
+    begin_step(session_.run, batch, begun_++);
     if (session_.run.device.place() != Place::cuda || begun_ - ended_ > 1) end();
   }
   void end_all() {
@@ -116,7 +119,9 @@ class Steps {
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - std::exchange(since_, now)).count();
     session_.watchdog.took(seconds);
+    session_.journal.doing("logging");
     log_step(session_, ended_, result, seconds);
+    session_.journal.doing("training");
     watch_numerics(session_, ended_, result);
   }
 
@@ -135,7 +140,7 @@ ExitCode loop(Session& s, int64_t& step) {
   if (step >= t.steps)
     note("already finished: train.steps = " + std::to_string(t.steps) +
          "; a larger train.steps goes on, another train.name begins anew");
-  const int64_t restored = step;
+  const int64_t restored = s.checkpoints.restored_from_disk() ? step : 0;  // of which nothing need be saved
   std::vector<int64_t> agreed;  // of all ranks: a signal, if any, and whether one is still at work on a save
   Steps steps(s, step);
   while (steps.begun() < t.steps && (agreed = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy()})).front() == 0) {
@@ -166,7 +171,7 @@ ExitCode loop(Session& s, int64_t& step) {
 
 void check_fit(const RunConfig& config, const Plan& plan, const Device& device, int ranks_on_node) {
   const bool cuda = device.place() == Place::cuda;  // a GPU that is too small refuses the memory itself
-  const int64_t needed = (cuda ? plan.pinned + plan.copy : plan.sizes.total() + plan.copy) * ranks_on_node;
+  const int64_t needed = ((cuda ? plan.pinned : plan.sizes.total()) + plan.copy + plan.in_memory) * ranks_on_node;
   if (needed <= device.cpu().memory_bytes) return;
   if (cuda)
     throw ConfigError(text("train.offload = optimizer needs ", human_bytes(static_cast<double>(needed)),
@@ -191,8 +196,8 @@ Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& path
 
 // Weights, moments and step from a checkpoint, or fresh ones. Returns the finished steps.
 int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume) {
-  HostState host(run.device, state_shards(run, Shards::all), Copies::where_needed);
-  CheckpointState state = state_of(config, host.shards(), 0);
+  std::optional<HostState> host(std::in_place, run.device, state_shards(run, Shards::all), Copies::where_needed);
+  CheckpointState state = state_of(config, host->shards(), 0);
   std::optional<int64_t> step;
   if (resume.from == "auto")
     step = checkpoints.restore(state);
@@ -208,7 +213,8 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
     return 0;
   }
   for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) tell(line);
-  host.store();
+  host->store();
+  host.reset();
   HostState there(run.device, state_shards(run, Shards::once), Copies::where_needed);
   there.fetch();
   there.wait();
@@ -256,12 +262,17 @@ Io noted_io(Journal& journal) {
     const ssize_t n = real(fd, bytes, count, offset);
     return journal.disk_moved(), n;
   };
+  io.fsync = [&journal, real = io.fsync](int fd) {
+    const int result = real(fd);
+    return journal.disk_moved(), result;
+  };
   return io;
 }
 
 Watchdog::Orders watch_orders(const RunConfig& config, const World& world, const Where& where) {
   return {.patience = config.train.hang_after,
-          .warn = [](const std::string& line) { complain("warning: steps wait: " + line); },
+          .one_node = world.local_size() == world.size(),
+          .warn = [](const std::string& line) { complain("warning: steps wait for a disk: " + line); },
           .tell =
               [&world, &where](const Verdict& verdict, const std::string& stack) {
                 const std::string line = "hang: " + verdict.line + (stack.empty() ? "" : "; it is in " + stack);

@@ -91,15 +91,21 @@ bool Watchdog::decide(double silent, double limit, bool& warned) {
   const std::vector<RankReport> ranks = journal_.look();
   const auto speaker = std::find_if(ranks.begin(), ranks.end(), [](const RankReport& r) { return !speechless(r); });
   const bool mine = speaker == ranks.end() || speaker->rank == rank_;
-  if (std::any_of(ranks.begin(), ranks.end(), [](const RankReport& r) { return r.doing == "saving"; })) {
+  const auto at_disk = [](const RankReport& r) { return r.doing != "training"; };
+  if (std::none_of(ranks.begin(), ranks.end(), speechless) &&
+      (!orders_.one_node || std::any_of(ranks.begin(), ranks.end(), at_disk))) {
     if (mine && !std::exchange(warned, true) && orders_.warn) orders_.warn(judge(ranks).line);
     limit = std::max(limit, orders_.for_disks * orders_.patience);
   }
   return silent >= limit + (mine ? 0 : kForOthers);
 }
 
-// This rank speaks, or one has spoken.
+// This rank speaks, or one has spoken. Where that, too, has to wait, the end comes without it.
 void Watchdog::judge_all() {
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::seconds(10));
+    end_at_once(ExitCode::hang);
+  }).detach();
   const bool speaks = journal_.accused() < 0;
   const std::vector<RankReport> ranks = journal_.look();
   const Verdict verdict = judge(ranks);

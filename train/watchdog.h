@@ -18,7 +18,10 @@ class Watchdog {
   struct Orders {
     double patience = 5;    // seconds in which nobody gets on; 0: never mind
     double at_start = 120;  // times the patience, until there have been some steps, and after the last
-    double for_disks = 12;  // times the patience, when a rank is "saving": disks of many users take their time; it is told before
+    bool one_node = true;   // all ranks can be read; else one of another node may be the one that reads or writes
+    // Times the patience, when one does not "train" but reads, writes or evaluates: disks of many users take their time. It is told
+    // before.
+    double for_disks = 12;
     std::function<void(const std::string&)> warn;
     // The last act of the rank that speaks: the verdict, and the culprit's stack if that could tell.
     std::function<void(const Verdict&, const std::string& stack)> tell;

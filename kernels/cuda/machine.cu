@@ -145,11 +145,13 @@ void free_pinned(std::byte* memory) noexcept { cudaFreeHost(memory); }
 
 struct CudaMark {
   cudaEvent_t event = nullptr;
+  int device = 0;
   WaitGuard guard;  // of the lane
 };
 
 CudaMark* open_mark() {
   auto mark = std::make_unique<CudaMark>();
+  ok(cudaGetDevice(&mark->device));
   ok(cudaEventCreateWithFlags(&mark->event, cudaEventDisableTiming | cudaEventBlockingSync));
   return mark.release();
 }
@@ -167,6 +169,7 @@ void set_mark(CudaMark& mark, CudaLane& lane) {
 }
 
 void wait_for_mark(CudaMark& mark) {
+  ok(cudaSetDevice(mark.device));  // of a thread that may have none yet
   if (mark.guard.ask == nullptr) return ok(cudaEventSynchronize(mark.event));
   wait_guarded(mark.guard, [&] { return cudaEventQuery(mark.event); });
 }

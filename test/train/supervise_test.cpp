@@ -43,6 +43,10 @@ TEST_CASE("what would happen again is not tried again, what ended in order is no
   CHECK(next_after({attempt(0, -1, 20)}, 10).kind == done);
   CHECK(next_after({attempt(75, -1, 20)}, 10).kind == stopped);
   for (const int code : {2, 3, 4, 72, 126, 127}) CHECK(next_after({attempt(code, -1, 20)}, 10).kind == give_up);
+  CHECK(next_after({attempt(137, -1, 20), attempt(2, 20, 20)}, 10).kind == restart);  // the lock may not have been free yet
+  CHECK(next_after({attempt(137, -1, 20), attempt(2, 20, 20)}, 10).delay == 5);
+  CHECK(next_after({attempt(137, -1, 20), attempt(2, 20, 20), attempt(2, 20, 20)}, 10).kind == give_up);
+  CHECK(next_after({attempt(137, -1, 20), attempt(72, 20, 20)}, 10).kind == give_up);
   for (const int code : {1, 70, 71, 134, 137, 139}) CHECK(next_after({attempt(code, -1, 20)}, 10).kind == restart);
 }
 
@@ -155,8 +159,10 @@ TEST_CASE("with --elastic a rank that fails twice at the same place is left out,
   const Workplace place;
   const std::string program = std::string(TRIREME_BUILD) + "/trireme", runs = place.scratch.path();
   // A launcher of three ranks fails; of two, which divide the batch of four, it does what it is told.
-  write_text(place.scratch / "mpirun",
-             "#!/bin/sh\nif [ \"$2\" -ge 3 ]; then exit 70; fi\nexec /usr/bin/env mpirun --oversubscribe \"$@\"\n");
+  write_text(
+      place.scratch / "mpirun",
+      "#!/bin/sh\nif [ \"$2\" -ge 3 ]; then mkdir -p runs/tiny; echo '{\"cause\": \"error\", \"rank\": 2}' > runs/tiny/next; mv "
+      "runs/tiny/next runs/tiny/exit.json; exit 70; fi\nexec /usr/bin/env mpirun --oversubscribe \"$@\"\n");
   std::filesystem::permissions(place.scratch / "mpirun", std::filesystem::perms::owner_all);
   std::vector<std::string> words{"supervise", "--elastic", "--", place.scratch / "mpirun", "-n", "4", program};
   for (const std::string& word : Workplace::arguments({"train.microbatch=1"})) words.push_back(word);
