@@ -2,12 +2,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <thread>
 
 #include "kernels/ops/fill.h"
+#include "kernels/philox.h"
 #include "parallel/agree.h"
 #include "parallel/collectives.h"
 #include "parallel/mesh.h"
@@ -23,7 +26,13 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point moment) { return std::chrono::duration<double>(Clock::now() - moment).count(); }
 
-// Two ranks in the second of which something goes wrong after some good collectives.
+// The rank in which something goes wrong: 1, unless the environment says otherwise.
+int64_t culprit() {
+  const std::string said = environment("HANG_RANK");
+  return said.empty() ? 1 : std::stoll(said);
+}
+
+// Ranks in one of which something goes wrong after some good collectives.
 void out_of_step(const std::function<void(const Mesh&, Stream&, Tensor, Journal&)>& wrong) {
   const World world;
   Journal journal(world.rank());
@@ -51,14 +60,14 @@ void out_of_step(const std::function<void(const Mesh&, Stream&, Tensor, Journal&
 TEST_CASE("hang: a rank loops for ever", "[.launched]") {
   out_of_step([](const Mesh& mesh, Stream& compute, Tensor x, Journal&) {
     const auto begin = Clock::now();
-    while (mesh.dp().rank() == 1 && since(begin) < 60) x.as<float>()[0] += 1;
+    while (mesh.dp().rank() == culprit() && since(begin) < 60) x.as<float>()[0] += 1;
     run(mesh.dp(), compute, AllReduce{.x = x});
   });
 }
 
 TEST_CASE("hang: a rank leaves a collective out", "[.launched]") {
   out_of_step([](const Mesh& mesh, Stream& compute, Tensor x, Journal& journal) {
-    if (mesh.dp().rank() != 1) run(mesh.dp(), compute, AllReduce{.x = x});
+    if (mesh.dp().rank() != culprit()) run(mesh.dp(), compute, AllReduce{.x = x});
     journal.begin(11);
     largest(mesh.all(), 0);
   });
@@ -66,7 +75,7 @@ TEST_CASE("hang: a rank leaves a collective out", "[.launched]") {
 
 TEST_CASE("hang: a rank does another collective", "[.launched]") {
   out_of_step([](const Mesh& mesh, Stream& compute, Tensor x, Journal&) {
-    if (mesh.dp().rank() != 1) {
+    if (mesh.dp().rank() != culprit()) {
       run(mesh.dp(), compute, AllReduce{.x = x});
     } else {
       run(mesh.dp(), compute, Broadcast{.x = x, .root = 0});
@@ -100,10 +109,13 @@ TEST_CASE("ranks of which one hangs end with 71, and the one that did it is name
 TEST_CASE("a run of which one rank is stopped names it, ends every process with 71, and the same command goes on to the same bits",
           "[unsanitized]") {
   const Workplace place;
-  const std::vector<std::string> settings{"train.steps=4000", "train.hang_after=1", "checkpoint.every=50", "train.eval_every=0",
-                                          "parallel.dp=2"};
-  Process process(place.scratch.path(), Workplace::arguments(settings), 2);
-  while (process.running() && place.lines("tiny") < 60) usleep(1000);
+  const auto named = [](const std::string& name) {
+    return std::vector<std::string>{"train.name=" + name,  "train.steps=1500",   "train.hang_after=1",
+                                    "checkpoint.every=50", "train.eval_every=0", "parallel.dp=2"};
+  };
+  succeed(place.train(named("whole"), 2));
+  Process process(place.scratch.path(), Workplace::arguments(named("stopped")), 2);
+  while (process.running() && place.lines("stopped") < 60) usleep(1000);
   const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
   REQUIRE(ranks.size() == 2);
   const auto begin = Clock::now();
@@ -113,14 +125,80 @@ TEST_CASE("a run of which one rank is stopped names it, ends every process with 
   INFO(ended.err);
   CHECK(ended.code == 71);
   CHECK(took < 20);
-  CHECK_THAT(ended.err, ContainsSubstring("hang: rank 1 on ") && ContainsSubstring("is stopped by a signal") &&
-                            ContainsSubstring("training, step "));
-  const nlohmann::json exit = nlohmann::json::parse(place.run("tiny", "exit.json"));
+  CHECK_THAT(ended.err, ContainsSubstring("hang: rank 1 on ") && ContainsSubstring("is stopped by a signal"));
+  const nlohmann::json exit = nlohmann::json::parse(place.run("stopped", "exit.json"));
   CHECK(exit.at("code") == 71);
   CHECK(exit.at("rank") == 1);
   for (int wait = 0; wait < 30 && any_alive(ranks); ++wait) usleep(100000);
   CHECK_FALSE(any_alive(ranks));
-  succeed(place.train({"train.steps=100", "checkpoint.every=50", "train.eval_every=0", "parallel.dp=2"}, 2));
+  succeed(place.train(named("stopped"), 2));
+  CHECK(place.metrics("stopped") == place.metrics("whole"));
+  CHECK(place.differ("stopped", "whole") == 0);
+}
+
+TEST_CASE("two hundred hangs, each with the right rank named in time", "[.][soak]") {
+  const Workplace place;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::vector<std::string> tests{"hang: a rank loops for ever", "hang: a rank leaves a collective out",
+                                       "hang: a rank does another collective"};
+  constexpr double kInTime = 5;  // of a patience of half a second or one second, and starting and ending included
+  double slowest = 0;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const uint64_t dice = philox64(21, i);
+    const auto rank = static_cast<int>(dice % 4);
+    INFO("hang " << i << " of rank " << rank);
+    Ended ended;
+    auto begin = Clock::now();
+    if (i % 4 < 3) {
+      setenv("HANG_RANK", std::to_string(rank).c_str(), 1);
+      ended = run_launched({self, tests[i % 4]}, 4);
+      unsetenv("HANG_RANK");
+    } else {
+      Process process(place.scratch.path(),
+                      Workplace::arguments({"train.name=run-" + std::to_string(i), "train.steps=100000", "train.hang_after=1",
+                                            "train.eval_every=0", "train.microbatch=1"}),
+                      4);
+      const auto lines = static_cast<int64_t>(20 + dice / 4 % 100);
+      while (process.running() && place.lines("run-" + std::to_string(i)) < lines) usleep(500);
+      const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
+      REQUIRE(ranks.contains(rank));
+      begin = Clock::now();
+      kill(ranks.at(rank), SIGSTOP);
+      ended = process.wait();
+    }
+    slowest = std::max(slowest, since(begin));
+    INFO(ended.err);
+    REQUIRE(ended.code == 71);
+    REQUIRE_THAT(ended.err, ContainsSubstring((i % 4 < 3 ? "verdict: rank " : "hang: rank ") + std::to_string(rank) + " on "));
+    REQUIRE(since(begin) < kInTime);
+  }
+  WARN("200 hangs, the slowest told and ended in " << slowest << " s");
+}
+
+TEST_CASE("a hundred deaths each of a rank, its launcher and its supervisor", "[.][soak]") {
+  const Workplace place;
+  const std::string program = std::string(TRIREME_BUILD) + "/trireme";
+  double slowest = 0;
+  for (uint64_t i = 0; i < 300; ++i) {
+    const uint64_t dice = philox64(22, i);
+    std::vector<std::string> words{"mpirun", "--oversubscribe", "-n", "4", program};
+    if (i % 3 == 2) words.insert(words.begin(), {program, "supervise", "--max-restarts", "0", "--"});
+    for (const std::string& word : Workplace::arguments(
+             {"train.name=run-" + std::to_string(i), "train.steps=100000", "train.eval_every=0", "train.microbatch=1"}))
+      words.push_back(word);
+    Process process(place.scratch.path(), {words.begin() + 1, words.end()}, 1, words.front());
+    std::map<int, pid_t> ranks;
+    while (process.running() && ranks.size() < 4) ranks = launched_ranks(place.scratch.path()), usleep(2000);
+    usleep(static_cast<useconds_t>(dice % 500000));
+    const auto begin = Clock::now();
+    i % 3 == 0 ? void(kill(ranks.at(static_cast<int>(dice / 7 % 4)), SIGKILL)) : process.signal(SIGKILL);
+    process.wait();
+    while (any_alive(ranks) && since(begin) < 10) usleep(1000);
+    slowest = std::max(slowest, since(begin));
+    INFO("death " << i);
+    REQUIRE(since(begin) < 3);
+  }
+  WARN("300 deaths, the slowest end of all processes in " << slowest << " s");
 }
 
 TEST_CASE("no rank stays behind when its launcher is killed", "[unsanitized]") {

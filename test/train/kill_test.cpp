@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <map>
 #include <sstream>
@@ -62,7 +63,40 @@ Tried check_kills(const std::string& mesh, int ranks, int64_t kills, uint64_t se
   return tried;
 }
 
+// Asks runs to stop, at random moments, by each signal, of a rank or of mpirun, which passes two of them on.
+void check_preemptions(int64_t count) {
+  const Workplace place;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t dice = philox64(31, static_cast<uint64_t>(i));
+    const std::string name = "run-" + std::to_string(i);
+    const bool launcher = i % 4 == 0;
+    const int signal = launcher ? (dice % 2 == 0 ? SIGUSR1 : SIGUSR2) : std::array{SIGTERM, SIGUSR1, SIGUSR2}[dice % 3];
+    Process process(place.scratch.path(),
+                    Workplace::arguments({"train.name=" + name, "train.steps=100000", "train.eval_every=0", "train.microbatch=1",
+                                          "checkpoint.every=7", "parallel.tp=2"}),
+                    4);
+    std::map<int, pid_t> ranks;
+    while (process.running() && (ranks.size() < 4 || place.lines(name) < 1))
+      ranks = launched_ranks(place.scratch.path()), usleep(2000);
+    usleep(static_cast<useconds_t>(dice / 8 % 300000));
+    launcher ? process.signal(signal) : void(kill(ranks.at(static_cast<int>(dice / 3 % 4)), signal));
+    const Ended ended = process.wait();
+    INFO("preemption " << i << ": signal " << signal << (launcher ? " to mpirun" : " to a rank") << "\n" << ended.err);
+    REQUIRE(ended.code == 75);
+    const nlohmann::json exit = nlohmann::json::parse(place.run(name, "exit.json"));
+    REQUIRE(exit.at("code") == 75);
+    REQUIRE(exit.at("step") == place.metrics(name).back().at("step"));
+    const Ended listed = run_trireme(place.scratch.path(), {"checkpoint", "list", "runs/" + name});
+    REQUIRE_THAT(listed.out, ContainsSubstring("step " + std::to_string(exit.at("step").get<int64_t>()) + "  "));
+  }
+}
+
 }  // namespace
+
+TEST_CASE("runs that are asked to stop lose no step, whichever signal it is and whoever gets it", "[unsanitized]") {
+  check_preemptions(4);
+}
+TEST_CASE("two hundred preemptions", "[.][soak]") { check_preemptions(200); }
 
 TEST_CASE("runs of several ranks that are killed at random moments end with the bits of an undisturbed one", "[unsanitized]") {
   CHECK(check_kills("parallel.dp=2 parallel.pp=2 parallel.zero=1", 4, 5, 1).kills == 5);
