@@ -180,7 +180,8 @@ void check_fit(const RunConfig& config, const Plan& plan, const Device& device, 
                            "parallel.zero (now ", config.parallel.zero, ") on more nodes"));
   throw ConfigError(text("this run needs ", human_bytes(static_cast<double>(needed)), " but the machine has ",
                          human_bytes(static_cast<double>(device.cpu().memory_bytes)), ": lower train.microbatch (now ",
-                         config.microbatch_rows(plan.replicas), "), or see 'trireme plan'"));
+                         config.microbatch_rows(plan.replicas), ")", plan.copy > 0 ? ", set checkpoint.async to false" : "",
+                         ", or see 'trireme plan'"));
 }
 
 // With the vocabulary and the tokenizer that the config says.
