@@ -19,8 +19,6 @@ class Archive {
   // not 0. `io` outlives this.
   Archive(const Io& io, std::string directory, const CheckpointConfig& config);
 
-  const std::string& directory() const { return directory_; }
-
   // Makes the checkpoint that `manifest` describes of the directory `staged`, in which its files are complete, on disk and re-read;
   // then deletes what is no longer kept. Returns the checkpoint's bytes; 0 when this very state of this step was already there.
   // `staged` is gone afterwards, also when it throws: CheckpointError when the disk refuses, when the lease is no longer ours, or

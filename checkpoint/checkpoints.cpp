@@ -1,15 +1,11 @@
 #include "checkpoint/checkpoints.h"
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <random>
 #include <set>
@@ -17,6 +13,7 @@
 #include <utility>
 
 #include "checkpoint/digest.h"
+#include "checkpoint/memory_tier.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/store.h"
@@ -64,64 +61,6 @@ bool running(const std::future<Result>& work) {
   return work.valid() && work.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
-// A directory, no link, that belongs to this user alone.
-bool is_our_own(const std::string& path) {
-  struct stat facts;
-  return lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & 077) == 0;
-}
-
-void make_our_own(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    throw ConfigError(text("checkpoint.memory_every: cannot make ", path, ": ", strerror(errno)));
-  if (!is_our_own(path)) throw ConfigError(text("checkpoint.memory_every: ", path, " is not a directory of this user alone"));
-}
-
-std::string first_line(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
-void write_line(const std::string& path, const std::string& line) {
-  std::ofstream out(path, std::ios::trunc);
-  out << line << '\n' << std::flush;
-  if (!out) throw ConfigError(text("checkpoint.memory_every: cannot write ", path, ": ", strerror(errno)));
-}
-
-// Where runs of this user have their tier in memory.
-std::string memory_root() { return "/dev/shm/trireme-" + std::to_string(geteuid()); }
-
-// The directory in memory that belongs to this run directory, no copy of it; made, if that is wanted; else "" when there is none.
-std::string memory_of(const std::string& run, bool wanted) {
-  const std::string root = memory_root(), file = run + "/memory", self = std::filesystem::absolute(run).lexically_normal();
-  std::string token = first_line(file);
-  const std::string there = root + "/" + token;
-  if (from_hex(token) && is_our_own(root) && is_our_own(there) && first_line(there + "/run") == self) return there;
-  if (!wanted) return "";
-  if (!std::filesystem::is_directory("/dev/shm"))
-    throw ConfigError("checkpoint.memory_every: there is no /dev/shm here; set it to 0");
-  token = fresh_id();
-  make_our_own(root);
-  make_our_own(root + "/" + token);
-  write_line(root + "/" + token + "/run", self);
-  write_line(file, token);
-  return root + "/" + token;
-}
-
-// What belongs to runs that are no more, or have another directory by now. Of a run that is out of sight for now, nothing.
-void sweep_memory() {
-  const std::string root = memory_root();
-  std::error_code error;
-  if (!is_our_own(root)) return;
-  for (std::filesystem::directory_iterator i(root, error), end; !error && i != end; i.increment(error)) {
-    const std::string token = i->path().filename(), run = first_line(i->path() / "run");
-    const bool visible = !run.empty() && std::filesystem::is_directory(std::filesystem::path(run).parent_path());
-    std::error_code ignored;
-    if (from_hex(token) && visible && first_line(run + "/memory") != token) std::filesystem::remove_all(i->path(), ignored);
-  }
-}
-
 // Rank 0's.
 std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps) {
   if (ranks.size() == 1) return steps;
@@ -132,8 +71,6 @@ std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps
 }
 
 }  // namespace
-
-std::string memory_tier(const std::string& run_directory) { return memory_of(run_directory, false); }
 
 std::string state_digest(const CheckpointState& state) { return state_digest(describe(state.shards), state.counters); }
 
@@ -160,8 +97,10 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
   if (const std::vector<int64_t> steps = steps_in(directory_); resume == Resume::never && !steps.empty())
     throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
                            ": continue with --resume auto, or choose another train.name to start anew"));
-  sweep_memory();
-  share_memory(memory_of(run_directory, config.memory_every > 0));
+  sweep_memory_tiers();
+  std::string memory = memory_tier(run_directory);
+  if (memory.empty() && config.memory_every > 0) memory = make_memory_tier(run_directory, fresh_id());
+  share_memory(memory);
   if (memory_.empty()) return;
   sweep(io_, memory_, warnings_);
   if (resume == Resume::never && !steps_in(memory_).empty())

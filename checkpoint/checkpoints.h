@@ -165,9 +165,6 @@ class Checkpoints {
   std::optional<Saving> saving_;  // the last member: its threads end before the others go
 };
 
-// The directory of a run's checkpoints in memory; "" when it has none.
-std::string memory_tier(const std::string& run_directory);
-
 // The digest of a state: 16 hex digits over names, dtypes, shapes, every element and the counters. The same however the tensors are
 // cut into shards.
 std::string state_digest(const CheckpointState& state);

@@ -55,43 +55,39 @@ void Saves::begin(int64_t step, Tier tier) {
 
 void Saves::save_at_last(int64_t step) {
   start(step, Tier::disk);
-  const Stall stall(journal_, stall_);
-  ended(checkpoints_.end());
+  SaveResult result;
+  {
+    const Stall stall(journal_, stall_);
+    result = checkpoints_.end();
+  }
+  ended(result);
 }
 
 void Saves::start(int64_t step, Tier tier) {
-  double waited = 0;
-  {
-    const Stall stall(journal_, waited);
-    wait_for_end();
-    copy_.fetch();
-    checkpoints_.begin(
-        step_ = step, state_of(config_, copy_.shards(), step), [this] { copy_.wait(); }, tier);
-  }
-  stall_ = waited;
+  end();
+  stall_ = 0;
+  const Stall stall(journal_, stall_);
+  copy_.fetch();
+  checkpoints_.begin(
+      step_ = step, state_of(config_, copy_.shards(), step), [this] { copy_.wait(); }, tier);
 }
 
 void Saves::advance() {
-  std::optional<SaveResult> result;
-  try {
-    const Stall stall(journal_, stall_);
-    result = checkpoints_.advance();
-  } catch (const CheckpointError& error) {
-    failed(error);
-  }
-  if (result) ended(*result);
+  hear([&] { return checkpoints_.advance(); });
 }
 
 void Saves::end() {
-  const Stall stall(journal_, stall_);
-  wait_for_end();
+  hear([&] { return std::optional(checkpoints_.end()); });
 }
 
-void Saves::wait_for_end() {
+// Of the save under way, if there is one; the steps wait meanwhile.
+template <class Call>
+void Saves::hear(Call call) {
   if (!checkpoints_.saving()) return;
   std::optional<SaveResult> result;
   try {
-    result = checkpoints_.end();
+    const Stall stall(journal_, stall_);
+    result = call();
   } catch (const CheckpointError& error) {
     failed(error);
   }

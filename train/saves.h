@@ -34,7 +34,8 @@ class Saves {
  private:
   using Clock = std::chrono::steady_clock;
   void start(int64_t step, Tier tier);
-  void wait_for_end();
+  template <class Call>
+  void hear(Call call);
   void ended(const SaveResult& result);
   void failed(const CheckpointError& error);
 

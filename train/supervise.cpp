@@ -17,7 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "checkpoint/checkpoints.h"
+#include "checkpoint/memory_tier.h"
 #include "checkpoint/reader.h"
 #include "train/config.h"
 #include "train/log.h"
