@@ -29,6 +29,11 @@ void require_whole(const Manifest& manifest) {
   }
 }
 
+std::optional<int64_t> updates_of(const Manifest& manifest) {
+  const auto found = manifest.counters.find("updates");
+  return found == manifest.counters.end() ? std::nullopt : std::optional(found->second);
+}
+
 }  // namespace
 
 Archive::Archive(const Io& io, std::string directory, const CheckpointConfig& config)
@@ -39,7 +44,7 @@ int64_t Archive::commit(const std::string& staged, const Manifest& manifest, con
   try {
     require_whole(manifest);
     if (already_there(manifest)) return discard(staged), 0;
-    if (last_step_ >= 0 && last_step_ < manifest.step && tensors == last_tensors_)
+    if (last_step_ >= 0 && last_step_ < manifest.step && tensors == last_tensors_ && may_not_be_equal(manifest))
       throw CheckpointError(text("step ", manifest.step, " is not saved: no tensor has changed since step ", last_step_));
     write_manifest_file(io_, staged, manifest);
     verify_sizes(io_, staged, load_manifest(io_, staged));
@@ -53,6 +58,7 @@ int64_t Archive::commit(const std::string& staged, const Manifest& manifest, con
   valid_.insert(manifest.step);
   last_step_ = manifest.step;
   last_tensors_ = tensors;
+  last_updates_ = updates_of(manifest);
   retain(manifest.step, lease);
   return bytes_in(manifest);
 }
@@ -60,6 +66,13 @@ int64_t Archive::commit(const std::string& staged, const Manifest& manifest, con
 void Archive::follows(const Manifest& restored) {
   last_step_ = restored.step;
   last_tensors_ = tensors_digest(restored.tensors);
+  last_updates_ = updates_of(restored);
+}
+
+// Steps without an update leave the tensors as they were.
+bool Archive::may_not_be_equal(const Manifest& manifest) const {
+  const std::optional<int64_t> updates = updates_of(manifest);
+  return !updates || updates != last_updates_;
 }
 
 bool Archive::already_there(const Manifest& manifest) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,7 +23,8 @@ class Archive {
   // Makes the checkpoint that `manifest` describes of the directory `staged`, in which its files are complete, on disk and re-read;
   // then deletes what is no longer kept. Returns the checkpoint's bytes; 0 when this very state of this step was already there.
   // `staged` is gone afterwards, also when it throws: CheckpointError when the disk refuses, when the lease is no longer ours, or
-  // when no tensor has changed since an earlier step's save; Error when the manifest cannot be one.
+  // when no tensor has changed since an earlier step's save, although the counter "updates", if there is one, has; Error when the
+  // manifest cannot be one.
   int64_t commit(const std::string& staged, const Manifest& manifest, const Lease& lease);
   void discard(const std::string& staged);
 
@@ -35,6 +37,7 @@ class Archive {
 
  private:
   bool already_there(const Manifest& manifest);
+  bool may_not_be_equal(const Manifest& manifest) const;
   bool valid(int64_t step);
   void retain(int64_t just_saved, const Lease& lease);
 
@@ -45,6 +48,7 @@ class Archive {
   std::set<int64_t> valid_;  // steps whose every byte this process has re-read
   int64_t last_step_ = -1;   // of the last save or restore, and the digest of its tensors
   uint64_t last_tensors_ = 0;
+  std::optional<int64_t> last_updates_;
   std::vector<std::string> warnings_;
 };
 

@@ -251,7 +251,7 @@ SaveResult Checkpoints::end() {
 Checkpoints::Part Checkpoints::write_part(const Saving& saving) const {
   if (lease_) lease_->check();
   make_directory(io_, saving.staged);
-  Part part{.manifest = write_shards(io_, saving.staged, static_cast<int>(ranks_.rank()), saving.state.shards),
+  Part part{.manifest = write_shards(io_, saving.staged, static_cast<int>(ranks_.rank()), saving.state.shards, saving.state.finite),
             .seconds = seconds_since(saving.start),
             .text = {}};
   verify_part(io_, saving.staged, part.manifest);

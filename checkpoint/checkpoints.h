@@ -41,6 +41,7 @@ struct CheckpointState {
   std::vector<NamedShard> shards;           // weights under their names, moments as "adam_m/NAME" and "adam_v/NAME"
   std::map<std::string, int64_t> counters;  // "tokens", "data_cursor", "seed", ...
   std::string config;                       // the resolved YAML, UTF-8
+  bool finite = false;                      // a save of NaN or infinity is refused
 };
 
 enum class Tier { disk, memory };

@@ -20,8 +20,9 @@ std::vector<TensorEntry> describe(const std::vector<NamedShard>& shards);
 
 // Writes shard-RRRRR.h5 of `rank` into `directory` and returns what it adds to a manifest: describe(shards) with a piece for each
 // shard, and the file, of which there is none without shards. File and name are durable then. Each page is read, digested and
-// written once. CheckpointError when the disk refuses.
-Manifest write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards);
+// written once. CheckpointError when the disk refuses, or for a number that is none if all are to be `finite`.
+Manifest write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards,
+                      bool finite = false);
 
 // Reads every byte of what write_shards has written, from the disk itself where the system lets go of its copy, and holds it
 // against its digest.

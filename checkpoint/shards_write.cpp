@@ -4,6 +4,7 @@
 #include "checkpoint/digest.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/store.h"
+#include "kernels/finite.h"
 
 namespace trireme {
 
@@ -52,6 +53,16 @@ Digests digest_pages(const NamedShard& shard, Write write) {
   });
   for (const uint64_t share : shares) digests.elements += share;
   return digests;
+}
+
+// Of the bytes [begin, begin + count) of a shard.
+void require_finite(const NamedShard& shard, int64_t begin, int64_t count) {
+  const int64_t unit = bytes_of(shard.local.dtype());
+  auto* bytes = static_cast<std::byte*>(shard.local.data());
+  const int64_t bad = first_not_finite(Tensor(bytes + begin, shard.local.dtype(), Place::cpu, {count / unit}));
+  if (bad >= 0)
+    throw CheckpointError(
+        text(shard.name, " is not saved: element ", begin / unit + bad, " of its shard is infinite or no number"));
 }
 
 // The tensors of which there are shards, by name, without digests.
@@ -116,7 +127,7 @@ std::vector<TensorEntry> describe(const std::vector<NamedShard>& shards) {
   return sorted(std::move(tensors));
 }
 
-Manifest write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards) {
+Manifest write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards, bool finite) {
   std::map<std::string, TensorEntry> tensors = tensors_of(shards);
   Manifest part;
   if (shards.empty()) return part;
@@ -130,8 +141,10 @@ Manifest write_shards(const Io& io, const std::string& directory, int rank, cons
   int64_t unsynced = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
     const int64_t at = datasets[i].offset, bytes = shards[i].local.bytes();
-    const Digests digests = digest_pages(
-        shards[i], [&](const std::byte* page, int64_t begin, int64_t count) { file.write_at(page, count, at + begin); });
+    const Digests digests = digest_pages(shards[i], [&](const std::byte* page, int64_t begin, int64_t count) {
+      if (finite) require_finite(shards[i], begin, count);
+      file.write_at(page, count, at + begin);
+    });
     TensorEntry& tensor = tensors.at(shards[i].name);
     tensor.digest += digests.elements;
     tensor.pieces.push_back({.file = 0,

@@ -15,11 +15,11 @@ namespace trireme {
 
 namespace {
 
-struct HashOfWord {
+struct HashOfCountedWord {
   using is_transparent = void;
   size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
 };
-using WordCounts = std::unordered_map<std::string, int64_t, HashOfWord, std::equal_to<>>;
+using WordCounts = std::unordered_map<std::string, int64_t, HashOfCountedWord, std::equal_to<>>;
 
 void count_words(std::string_view passage, WordCutter& cutter, WordCounts& counts) {
   cutter.start(passage);

@@ -242,6 +242,21 @@ void tell_head(const std::vector<Unit>& units, const ModelConfig& config, const 
 
 }  // namespace
 
+std::vector<std::pair<std::string, Tensor>> Stage::streams(const Seat& seat) const {
+  const ModelPiece& piece = this->piece(seat.chunk);
+  const Saved& saved = saved_[static_cast<size_t>(seat.slot)];
+  std::vector<std::pair<std::string, Tensor>> streams;
+  std::string maker = piece.first ? "embedding" : "";
+  for (size_t i = 0; i < static_cast<size_t>(piece.layers()); ++i) {
+    const std::string layer = "layers." + std::to_string(piece.begin + static_cast<int64_t>(i));
+    streams.emplace_back(maker, saved.blocks[i].attention_norm.sum);
+    if (shape_.recompute != Recompute::full) streams.emplace_back(layer + ".attention", saved.blocks[i].mlp_norm.sum);
+    maker = shape_.recompute == Recompute::full ? layer : layer + ".mlp";
+  }
+  streams.emplace_back(maker, piece.last ? head_norm_[static_cast<size_t>(seat.head)].sum : saved.outgoing);
+  return streams;
+}
+
 void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& hooks, const Seat& seat) {
   const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit) : void(); };
   Pass pass = this->pass(stream, batch);

@@ -109,6 +109,10 @@ class Stage {
   // A piece that is not the last leaves the stream here in forward, and finds its gradient here before backward. [own, C]
   Tensor outgoing(int64_t slot) const { return saved_[static_cast<size_t>(slot)].outgoing; }
 
+  // The residual stream of a seat's forward, where it stands until its backward: each with what made it, "layers.3.mlp". [own, C]
+  // A piece that is not the first begins with what it was sent, without a name.
+  std::vector<std::pair<std::string, Tensor>> streams(const Seat& seat) const;
+
   // Keeps in the saved activations what backward needs. The batch has the Stage's shape.
   void forward(Stream& stream, const Microbatch& batch, const UnitHooks& hooks = {}, const Seat& seat = {});
   // The gradients of this seat's forward, added to the units'. The last piece adds the batch's loss to `loss` and scales its

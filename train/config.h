@@ -9,6 +9,7 @@
 #include "kernels/rounding.h"
 #include "model/shards.h"
 #include "parallel/config.h"
+#include "train/step_ranges.h"
 
 namespace trireme {
 
@@ -26,6 +27,14 @@ struct Names<Offload> {
   static constexpr std::array<std::string_view, 2> words{"none", "optimizer"};
 };
 
+// What becomes of a step whose loss or gradients are not finite, or stand out.
+enum class BadStep { skip, rollback, stop };
+
+template <>
+struct Names<BadStep> {
+  static constexpr std::array<std::string_view, 3> words{"skip", "rollback", "stop"};
+};
+
 struct TrainConfig {
   std::string name = "run", runs = "runs";
   int64_t steps = 1000, batch = 16, microbatch = 0, seed = 1;
@@ -34,6 +43,9 @@ struct TrainConfig {
   LrSchedule schedule = LrSchedule::cosine;
   double cooldown = 0.2;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1, clip = 1.0;
+  BadStep on_bad_step = BadStep::skip;
+  double spike_sigmas = 0;
+  StepRanges leave_out{};
   Rounding rounding = Rounding::nearest;
   int64_t eval_every = 100, eval_sequences = 0, log_every = 1;
   double eval_overlap = 0, hang_after = 5;
@@ -63,6 +75,13 @@ struct TrainConfig {
     keys("eps", eps, "AdamW's epsilon", above(0));
     keys("decay", decay, "decoupled weight decay; none on weights of one dim", at_least(0));
     keys("clip", clip, "largest global gradient norm; 0: no clipping", at_least(0));
+    keys("on_bad_step", on_bad_step,
+         "what becomes of a step whose loss or gradients are not finite or a spike: its update is left out; or the newest "
+         "checkpoint "
+         "is loaded and all steps since then are left out; or the run ends");
+    keys("spike_sigmas", spike_sigmas,
+         "standard deviations above its running mean at which a loss or gradient norm is a spike; 0: no number is", at_least(0));
+    keys("leave_out", leave_out, "steps whose batches are passed over, without an update");
     keys("rounding", rounding, "of the f32 masters to the step's bf16 weights; stochastic: up or down, on average to the master");
     keys("eval_every", eval_every, "steps between evaluations; 0: only at the end", at_least(0));
     keys("eval_sequences", eval_sequences, "validation sequences of one evaluation; 0: all", at_least(0));

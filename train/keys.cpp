@@ -36,6 +36,12 @@ std::string printed(const std::vector<std::string>& values) {
   return "[" + line + "]";
 }
 
+std::string printed(const StepRanges& ranges) {
+  std::string line;
+  for (const StepRange& range : ranges) line += (line.empty() ? "" : ", ") + to_text(range);
+  return "[" + line + "]";
+}
+
 template <class Enum>
 std::string printed(Enum value) {
   return std::string(name_of(value));
@@ -62,6 +68,7 @@ std::string type_of(int64_t, const Limit& limit) { return "a whole number" + wit
 std::string type_of(double, const Limit& limit) { return "a number" + within(limit); }
 std::string type_of(const std::string&, const Limit&) { return "a text"; }
 std::string type_of(const std::vector<std::string>&, const Limit&) { return "a list of paths"; }
+std::string type_of(const StepRanges&, const Limit&) { return "a list of steps and ranges of steps, such as [7, 100-120]"; }
 
 template <class Enum>
 std::string type_of(Enum, const Limit&) {
@@ -140,6 +147,17 @@ bool parse(const Written& value, const Limit&, std::string& field) {
 bool parse(const Written& value, const Limit&, std::vector<std::string>& field) {
   if (!std::ranges::all_of(value.texts, [](const std::string& path) { return !path.empty() && is_text(path); })) return false;
   field = value.texts;
+  return true;
+}
+
+bool parse(const Written& value, const Limit&, StepRanges& field) {
+  StepRanges ranges;
+  for (const std::string& text : value.texts) {
+    const std::optional<StepRange> range = parse_step_range(text);
+    if (!range) return false;
+    ranges.push_back(*range);
+  }
+  field = ranges;
   return true;
 }
 

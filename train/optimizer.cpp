@@ -185,20 +185,28 @@ void Optimizer::sum_squares(Stream& stream) {
   run(stream, SumOfSquares{.total = squared_norm_, .limbs = limbs_, .top = top_});
 }
 
-void Optimizer::schedule(Stream& stream, double lr, int64_t step) {
+void Optimizer::schedule(Stream& stream, double lr, int64_t step, const StepLimits& limits) {
   run(stream, AdamWSchedule{.schedule = schedule_,
                             .lr = static_cast<float>(lr),
                             .beta1 = static_cast<float>(config_.beta1),
                             .beta2 = static_cast<float>(config_.beta2),
-                            .step = step});
+                            .step = step,
+                            .limits = limits});
 }
 
-void Optimizer::update(Stream& stream) {
+void Optimizer::stand_still(Stream& stream, int64_t step) {
+  if (config_.rounding != Rounding::stochastic) return;
+  run(stream, RoundWeights{.parts = parts_, .table = part_table_, .step = step});
+  traffic_.spread();
+}
+
+void Optimizer::update(Stream& stream, const Tensor& loss) {
   sum_squares(stream);
   run(stream, AdamW{.parts = parts_,
                     .table = part_table_,
                     .squared_norm = squared_norm_,
                     .schedule = schedule_,
+                    .loss = loss,
                     .beta1 = static_cast<float>(config_.beta1),
                     .beta2 = static_cast<float>(config_.beta2),
                     .eps = static_cast<float>(config_.eps),

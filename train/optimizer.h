@@ -22,9 +22,12 @@ class Optimizer {
   // The step's weights from the masters, of all replicas: after a restore, with `steps` updates done.
   void refresh(Stream& stream, int64_t steps);
   // What update number `step`, counted from 1, goes by: to be told before it.
-  void schedule(Stream& stream, double lr, int64_t step);
-  // With the gradients in the Stage, which are zero afterwards. Leaves squared_norm(). Launches the same each time.
-  void update(Stream& stream);
+  void schedule(Stream& stream, double lr, int64_t step, const StepLimits& limits);
+  // Instead of an update: the weights as update number `step` would leave them that passes no limit.
+  void stand_still(Stream& stream, int64_t step);
+  // With the gradients in the Stage, which are zero afterwards, unless they or `loss` do not pass the limits. Leaves
+  // squared_norm(). Launches the same each time.
+  void update(Stream& stream, const Tensor& loss);
 
   Tensor squared_norm() const { return squared_norm_; }  // [1] f32, of the last update's gradients before clipping
   // Masters under the weights' names, moments under "adam_m/NAME" and "adam_v/NAME": this replica's part of the state, in f32.

@@ -1,6 +1,10 @@
 #include "train/resume.h"
 
-#include "kernels/check.h"
+#include <optional>
+
+#include "train/host_state.h"
+#include "train/log.h"
+#include "train/saves.h"
 
 namespace trireme {
 namespace {
@@ -34,6 +38,36 @@ std::vector<std::string> compare_for_resume(const RunConfig& config, const std::
   if (!refused.empty() && !allow)
     throw ConfigError(refused + "take these back, choose another train.name for a new run, or continue with --resume-allow");
   return told;
+}
+
+int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, History& history) {
+  std::optional<HostState> host(std::in_place, run.device, state_shards(run, Shards::all), Copies::where_needed);
+  CheckpointState state = state_of(config, host->shards(), 0, history);
+  std::optional<int64_t> step;
+  if (resume.from == "auto")
+    step = checkpoints.restore(state);
+  else if (resume.from != "never")
+    step = checkpoints.restore_from(resume.from, state);
+  const auto tell = [&](const std::string& line) {
+    if (run.mesh.first()) complain(line);
+  };
+  for (const std::string& warning : checkpoints.take_warnings()) tell(warning);
+  Stream& compute = run.device.compute();
+  if (!step) {
+    history.load({}, 0);
+    run.optimizer.initialise(compute, config.model.init_std, config.model.layers);
+    return 0;
+  }
+  for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) tell(line);
+  history.load(state.counters, *step);
+  host->store();
+  host.reset();
+  HostState there(run.device, state_shards(run, Shards::once), Copies::where_needed);
+  there.fetch();
+  there.wait();
+  checkpoints.confirm(there.shards());
+  run.optimizer.refresh(compute, *step);
+  return *step;
 }
 
 }  // namespace trireme

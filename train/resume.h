@@ -1,16 +1,28 @@
-// Whether a checkpoint continues this run, or quietly another one.
+// What a run goes on from: whether a checkpoint continues it, or quietly another one; and its state.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoints.h"
 #include "train/config.h"
+#include "train/history.h"
 
 namespace trireme {
+
+struct ResumeChoice {
+  std::string from =
+      "auto";  // auto: the run's newest valid checkpoint, if any; never: refuse to find one; else a directory to start from
+  bool allow_changes = false;  // continue although keys differ that change what is computed
+};
 
 // Compares the config with the one saved in a checkpoint. Returns a line for every key that differs. ConfigError, naming them all,
 // when keys differ that change which model or which data order is trained (model.*, data.train, data.tokenizer, train.batch,
 // train.seed, train.rounding, kernels.dtype), unless `allow` is given.
 std::vector<std::string> compare_for_resume(const RunConfig& config, const std::string& saved, bool allow);
+
+// Weights, moments and history from the checkpoint that `resume` says, or fresh ones. Returns the finished steps. All ranks call
+// it.
+int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, History& history);
 
 }  // namespace trireme

@@ -31,16 +31,22 @@ std::vector<NamedShard> state_shards(const Run& run, Shards which) {
   return another_has_it ? std::vector<NamedShard>{} : run.optimizer.shards(which == Shards::once);
 }
 
-CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step) {
+CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const History& history) {
   const int64_t sequences = step * config.train.batch;
-  return {.shards = std::move(shards),
-          .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
-          .config = to_yaml(config)};
+  CheckpointState state{
+      .shards = std::move(shards),
+      .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
+      .config = to_yaml(config),
+      .finite = true};
+  history.store(state.counters);
+  return state;
 }
 
-Saves::Saves(const RunConfig& config, Run& run, Checkpoints& checkpoints, std::optional<RunLog>& log, Journal& journal)
+Saves::Saves(const RunConfig& config, Run& run, const History& history, Checkpoints& checkpoints, std::optional<RunLog>& log,
+             Journal& journal)
     : config_(config),
       run_(run),
+      history_(history),
       checkpoints_(checkpoints),
       log_(log),
       journal_(journal),
@@ -69,7 +75,7 @@ void Saves::start(int64_t step, Tier tier) {
   const Stall stall(journal_, stall_);
   copy_.fetch();
   checkpoints_.begin(
-      step_ = step, state_of(config_, copy_.shards(), step), [this] { copy_.wait(); }, tier);
+      step_ = step, state_of(config_, copy_.shards(), step, history_), [this] { copy_.wait(); }, tier);
 }
 
 void Saves::advance() {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "checkpoint/checkpoints.h"
+#include "train/history.h"
 #include "train/host_state.h"
 #include "train/log.h"
 #include "train/step.h"
@@ -15,7 +16,8 @@ class Saves {
  public:
   // Takes the memory of the copy, unless checkpoint.async is false. What it is given outlives it; `log` is rank 0's. The journal
   // hears when steps wait for a disk.
-  Saves(const RunConfig& config, Run& run, Checkpoints& checkpoints, std::optional<RunLog>& log, Journal& journal);
+  Saves(const RunConfig& config, Run& run, const History& history, Checkpoints& checkpoints, std::optional<RunLog>& log,
+        Journal& journal);
   ~Saves() { checkpoints_.abandon(); }  // its threads read the copy
   Saves(const Saves&) = delete;
   Saves& operator=(const Saves&) = delete;
@@ -41,6 +43,7 @@ class Saves {
 
   const RunConfig& config_;
   Run& run_;
+  const History& history_;
   Checkpoints& checkpoints_;
   std::optional<RunLog>& log_;
   Journal& journal_;
@@ -52,7 +55,7 @@ class Saves {
 // Of each part of the state the one on this rank that is to be saved, or all that this rank holds.
 enum class Shards { once, all };
 std::vector<NamedShard> state_shards(const Run& run, Shards which);
-// With these tensors, after `step` steps.
-CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step);
+// With these tensors, after `step` steps of this history.
+CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const History& history);
 
 }  // namespace trireme

@@ -209,21 +209,23 @@ void compute_step(Run& r, const Batch& batch) {
     r.pipeline.before(i);
     run_action(r, a, microbatch(batch, a.microbatch * rows, rows), loss, a.microbatch + 1 == microbatches);
     r.pipeline.after(i);
+    if (r.after) r.after(a);
   }
   if (r.loss_tree && r.stage.has_last()) r.buckets.close(r.loss_tree, microbatches * r.mesh.replicas());
   r.traffic.finish(microbatches);
   if (r.loss_tree && r.stage.has_last()) run(compute, Cast{.y = r.loss, .x = r.loss_tree.slice(0, 1)});
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // the last stage's: it is 0 elsewhere
   r.mesh.got_on();
-  r.optimizer.update(compute);
+  r.optimizer.update(compute, r.loss);
 }
 
 }  // namespace
 
-void begin_step(Run& r, const Batch& of_host, int64_t step) {
+void begin_step(Run& r, const Batch& of_host, int64_t step, const StepLimits& limits) {
+  r.step = step;
   const Batch batch = r.on_device(of_host);
   Stream& compute = r.device.compute();
-  r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1);
+  r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, r.limits(step) = limits);
   Graph* const graph = r.graph(batch.valid);
   if (graph == nullptr)
     compute_step(r, batch);
@@ -246,12 +248,25 @@ StepResult end_step(Run& r, int64_t step) {
   float loss = 0, squared_norm = 0;
   std::memcpy(&loss, results.data(), sizeof loss);
   std::memcpy(&squared_norm, results.data() + 4, sizeof squared_norm);
-  return {.loss = loss, .grad_norm = std::sqrt(squared_norm), .lr = learning_rate(r.config.train, step)};
+  const StepLimits& limits = r.limits(step);
+  return {.loss = loss,
+          .grad_norm = std::sqrt(squared_norm),
+          .lr = learning_rate(r.config.train, step),
+          .limits = limits,
+          .updated = limits.pass(squared_norm, loss)};
 }
 
 StepResult train_step(Run& r, const Batch& batch, int64_t step) {
   begin_step(r, batch, step);
   return end_step(r, step);
+}
+
+void rehearse_step(Run& r, const Batch& batch, int64_t step) {
+  r.step = step;
+  Stream& compute = r.device.compute();
+  r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, {.squared_norm = -1, .loss = -1});
+  compute_step(r, r.on_device(batch));
+  compute.finish();
 }
 
 }  // namespace trireme

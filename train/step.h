@@ -1,6 +1,7 @@
 // One optimizer step, in the order in which it happens; the same code trains and, on Place::none, is walked by the plan.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,9 +46,12 @@ struct Run {
 
   // For the Stage: of passes that leave no complete gradients, and of backwards that do, of microbatch number `microbatch`.
   UnitHooks passing, completing;
+  std::function<void(const Action&)> after{};  // told of each action that was handed over
+  int64_t step = 0;                            // that was begun last, counted from 0
   int64_t microbatch = 0;
   bool last = false;  // of the step
 
+  StepLimits& limits(int64_t step) { return limits_[static_cast<size_t>(step % 2)]; }
   // Of the two steps that may be on their way: where the loss and the squared norm of the gradients arrive.
   Mailbox& results(int64_t step) { return *results_[static_cast<size_t>(step % 2)]; }
   // Where the next step is replayed as a whole, or is to be recorded: of batches with this many valid targets. nullptr: it is not.
@@ -59,6 +63,7 @@ struct Run {
   std::map<int64_t, std::vector<Action>> actions_;
   std::optional<Buffer> batch_;  // on a GPU: four tensors of a replica's ids
   std::array<std::optional<Mailbox>, 2> batches_, results_;
+  std::array<StepLimits, 2> limits_;
   int64_t batches_sent_ = 0;
   std::map<int64_t, Graph> graphs_;  // by valid targets
   bool stepped_ = false;
@@ -72,6 +77,8 @@ struct StepResult {
   float loss;       // mean over the valid targets of the global batch
   float grad_norm;  // before clipping
   double lr;
+  StepLimits limits{};
+  bool updated = true;  // loss and norm pass the limits: on all ranks alike
 };
 
 // Rows [first, first + rows) of a batch, flat.
@@ -80,12 +87,15 @@ Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows);
 // The one f32 of `x`, when the stream is through. 0 on Place::none.
 float read_number(Stream& stream, const Tensor& x);
 
-// Hands over step number `step`, counted from 0. The host's batch is its own again. Of a step that was begun the result is asked
-// for before the next but one begins, so that the host need not wait for a GPU between them.
-void begin_step(Run& run, const Batch& batch, int64_t step);
+// Hands over step number `step`, counted from 0, which is an update if it passes `limits`. The host's batch is its own again. Of a
+// step that was begun the result is asked for before the next but one begins, so that the host need not wait for a GPU between
+// them.
+void begin_step(Run& run, const Batch& batch, int64_t step, const StepLimits& limits = {});
 // Waits for the step. On Place::none the result is zero.
 StepResult end_step(Run& run, int64_t step);
 // Both.
 StepResult train_step(Run& run, const Batch& batch, int64_t step);
+// Step number `step` again, without an update and without a result: all that the hooks see of it.
+void rehearse_step(Run& run, const Batch& batch, int64_t step);
 
 }  // namespace trireme

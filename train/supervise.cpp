@@ -32,6 +32,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kLoop = 3;  // attempts that end alike, without a new checkpoint, are a crash loop
 constexpr double kLongestDelay = 60;
 constexpr auto kPoll = std::chrono::milliseconds(20);
+constexpr auto kLeftAlone = std::chrono::seconds(10);  // that a launcher may take to end behind its ranks
 
 int number_of(ExitCode code) { return static_cast<int>(code); }
 
@@ -94,14 +95,58 @@ pid_t start(const std::vector<std::string>& words) {
 // mpirun ends its ranks when it is asked to end itself, but passes this on, which they take the same way.
 int passed_on(int signal, bool by_mpirun) { return by_mpirun && (signal == SIGTERM || signal == SIGINT) ? SIGUSR1 : signal; }
 
+struct Children {
+  bool any = false, alive = false;
+};
+
+Children children_of(pid_t process) {
+  Children found;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", error)) {
+    std::ifstream children(thread.path() / "children");
+    for (pid_t child = 0; children >> child;) {
+      std::ifstream in("/proc/" + std::to_string(child) + "/stat");
+      std::string stat;
+      std::getline(in, stat);
+      const size_t name_end = stat.rfind(") ");
+      found.any = true;
+      found.alive |= name_end != std::string::npos && stat.substr(name_end + 2, 1) != "Z";
+    }
+  }
+  return found;
+}
+
+// Tells of a launcher that stays when all that it has started has gone: Open MPI's may, when a rank dies while it starts.
+class LeftAlone {
+ public:
+  bool now(pid_t launcher) {
+    if (!look_.due(Clock::now())) return false;
+    const Children children = children_of(launcher);
+    if (children.alive || (children.any && !started_)) since_ = Clock::now();
+    started_ |= children.any;
+    return started_ && Clock::now() - since_ > kLeftAlone;
+  }
+
+ private:
+  Throttle look_{std::chrono::seconds(1)};
+  bool started_ = false;
+  Clock::time_point since_{};
+};
+
 int exit_code_of(pid_t child, bool by_mpirun) {
   int status = 0, told = 0;
+  LeftAlone left_alone;
   for (;;) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     require(ended == 0 || errno == EINTR, text("waitpid: ", strerror(errno)));
     if (const int signal = stop_signal(); signal != 0 && signal != std::exchange(told, signal))
       kill(child, passed_on(signal, by_mpirun));
+    if (by_mpirun && left_alone.now(child)) {
+      complain("supervise: the launcher hangs although its ranks have ended: it is ended too");
+      kill(child, SIGKILL);
+      by_mpirun = false;
+    }
     std::this_thread::sleep_for(kPoll);
   }
 }

@@ -69,8 +69,10 @@ void launch(const Cpu&, const SquaredNorm& op) {
 void launch(const Cpu&, const AdamWSchedule& op) { std::ranges::copy(op.values(), op.schedule.as<float>()); }
 
 void launch(const Cpu&, const AdamW& op) {
-  const double squared_norm = op.squared_norm.as<float>()[0];
   const float* schedule = op.schedule.as<float>();
+  const float norm2 = op.squared_norm.as<float>()[0], loss = op.loss ? op.loss.as<float>()[0] : 0;
+  const bool passes = AdamWSchedule::limits_of(schedule).pass(norm2, loss);
+  const double squared_norm = norm2;
   const Factors factors{
       .beta1 = op.beta1,
       .beta2 = op.beta2,
@@ -83,7 +85,7 @@ void launch(const Cpu&, const AdamW& op) {
       .step = AdamWSchedule::step_of(schedule),
   };
   for (const AdamWPart& part : op.parts) {
-    if (std::isfinite(squared_norm)) {
+    if (passes) {
       update(part, factors);
       continue;
     }

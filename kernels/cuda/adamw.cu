@@ -114,16 +114,16 @@ struct Factors {
 
 template <bool kStochastic>
 __global__ void adamw(const AdamWRow* rows, int64_t count, int64_t chunks, const float* squared_norm, const float* schedule,
-                      Factors f) {
+                      const float* loss, Factors f) {
   const float norm = sqrtf(*squared_norm), lr = schedule[0], mean_correction = schedule[1], spread_correction = schedule[2];
   const int64_t step = AdamWSchedule::step_of(schedule);
-  const bool finite = isfinite(norm);
+  const bool passes = AdamWSchedule::limits_of(schedule).pass(*squared_norm, loss == nullptr ? 0 : *loss);
   const float rescale = f.clip > 0 ? min(1.0f, f.clip / norm) : 1.0f;
   for_chunks(rows, count, chunks, [&](const AdamWRow& row, int64_t begin, int64_t end) {
     const auto update = [&](auto n, int64_t i) {
       float g[n], mean[n], spread[n], w[n];
-      if (finite || kStochastic) load<n>(w, row.master + i);
-      if (finite) {
+      if (passes || kStochastic) load<n>(w, row.master + i);
+      if (passes) {
         load<n>(g, row.grad + i);
         load<n>(mean, row.m + i);
         load<n>(spread, row.v + i);
@@ -138,7 +138,7 @@ __global__ void adamw(const AdamWRow* rows, int64_t count, int64_t chunks, const
         store<n>(row.master + i, w);
       }
       if (kStochastic && row.weight != nullptr) store_stochastically(row, i, w, step);
-      if (!kStochastic && finite && row.weight != nullptr) store<n>(row.weight + i, w);
+      if (!kStochastic && passes && row.weight != nullptr) store<n>(row.weight + i, w);
       for (float& element : g) element = 0;
       store<n>(row.grad + i, g);
     };
@@ -207,7 +207,7 @@ void launch(const Cuda& cuda, const AdamW& op) {
   const Chunks chunks(op.parts);
   const Factors factors{.beta1 = op.beta1, .beta2 = op.beta2, .eps = op.eps, .clip = op.clip};
   start(cuda, chunks.grid, op.rounding == Rounding::stochastic ? adamw<true> : adamw<false>, rows_of(op.table), op.table.dim(0),
-        chunks.count, op.squared_norm.as<float>(), op.schedule.as<float>(), factors);
+        chunks.count, op.squared_norm.as<float>(), op.schedule.as<float>(), op.loss ? op.loss.as<float>() : nullptr, factors);
 }
 
 void launch(const Cuda& cuda, const RoundWeights& op) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "kernels/rounding.h"
@@ -43,14 +44,23 @@ struct SquaredNormTable {
 void launch(const Cpu&, const SquaredNormTable&);
 void launch(const Cuda&, const SquaredNormTable&);
 
+// What a step may have at most and still be an update. Without a loss (0) the norm alone decides.
+struct StepLimits {
+  static constexpr float kLargest = std::numeric_limits<float>::max();
+  float squared_norm = kLargest, loss = kLargest;
+  // Neither above its limit, infinite or no number. Negative limits refuse every step.
+  constexpr bool pass(float norm2, float mean_loss) const { return norm2 <= squared_norm && mean_loss <= loss; }
+};
+
 // What changes from step to step, where AdamW reads it: so its launch is the same each time.
 struct AdamWSchedule {
   static constexpr auto name = "adamw_schedule";
-  static constexpr int64_t kSize = 5;
+  static constexpr int64_t kSize = 7;
   static constexpr int kStepBits = 24;  // that an f32 holds
-  Tensor schedule;  // out  [kSize] f32: lr, 1 / (1 - beta1^t), 1 / (1 - beta2^t), t's lower bits, t's upper bits
+  Tensor schedule;  // out  [kSize] f32: lr, 1 / (1 - beta1^t), 1 / (1 - beta2^t), t's lower bits, t's upper bits, both limits
   float lr, beta1, beta2;
   int64_t step;  // t, counted from 1
+  StepLimits limits{};
   void visit(auto& t) const { t.out(schedule); }
   void check() const {
     expect(schedule, "schedule", Dtype::f32, {kSize});
@@ -61,8 +71,11 @@ struct AdamWSchedule {
       return static_cast<float>(1 / (1 - std::pow(static_cast<double>(beta), static_cast<double>(step))));
     };
     const int64_t upper = step >> kStepBits, lower = step - (upper << kStepBits);
-    return {lr, correction(beta1), correction(beta2), static_cast<float>(lower), static_cast<float>(upper)};
+    return {
+        lr,         correction(beta1), correction(beta2), static_cast<float>(lower), static_cast<float>(upper), limits.squared_norm,
+        limits.loss};
   }
+  static constexpr StepLimits limits_of(const float* schedule) { return {.squared_norm = schedule[5], .loss = schedule[6]}; }
   static constexpr int64_t step_of(const float* schedule) {
     return static_cast<int64_t>(schedule[3]) + (static_cast<int64_t>(schedule[4]) << kStepBits);
   }
@@ -80,8 +93,9 @@ struct AdamWPart {
 
 //     g = grad * min(1, clip / sqrt(squared_norm));   m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
 //     master -= lr * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + decay * master);   weight = master rounded;   grad = 0
-// Without `weight` the master itself is the step's weight (f32). Nothing changes but grad = 0 where squared_norm is not finite:
-// a NaN never reaches the weights. Stochastically rounded weights are drawn anew even then: they follow from the masters and t.
+// Without `weight` the master itself is the step's weight (f32). Nothing changes but grad = 0 where squared_norm or loss do not
+// pass the schedule's limits: a NaN never reaches the weights. Stochastically rounded weights are drawn anew even then: they
+// follow from the masters and t.
 struct AdamW {
   static constexpr auto name = "adamw";
   static constexpr int64_t kRow = 26;
@@ -89,11 +103,12 @@ struct AdamW {
   Tensor table{};       // in   [parts, kRow] i32, of AdamWTable; left out on the CPU
   Tensor squared_norm;  // in   [1] f32: of all gradients of the model
   Tensor schedule;      // in   [AdamWSchedule::kSize] f32
+  Tensor loss{};        // in   [1] f32, optional: the step's
   float beta1, beta2, eps;
   float clip;  // 0: no clipping
   Rounding rounding = Rounding::nearest;
   void visit(auto& t) const {
-    t.in(table, squared_norm, schedule);
+    t.in(table, squared_norm, schedule, loss);
     for (const AdamWPart& part : parts) t.out(part.weight), t.add(part.master, part.m, part.v, part.grad);
   }
   void check() const {
@@ -107,6 +122,7 @@ struct AdamW {
     }
     expect(squared_norm, "squared_norm", Dtype::f32, {1});
     expect(schedule, "schedule", Dtype::f32, {AdamWSchedule::kSize});
+    if (loss) expect(loss, "loss", Dtype::f32, {1});
     if (table || schedule.place() == Place::cuda) expect(table, "table", Dtype::i32, {static_cast<int64_t>(parts.size()), kRow});
   }
 };

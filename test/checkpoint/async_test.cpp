@@ -38,12 +38,6 @@ class SlowDisk {
   std::atomic<bool> open_ = false, reached_ = false, full_ = false;
 };
 
-std::vector<int64_t> steps_left(const std::string& run) {
-  std::vector<int64_t> steps;
-  for (const CheckpointInfo& info : list_checkpoints(run)) steps.push_back(info.step);
-  return steps;
-}
-
 void wait_while_busy(const Checkpoints& checkpoints) {
   while (checkpoints.busy()) std::this_thread::yield();
 }

@@ -16,12 +16,6 @@ using namespace trireme;
 
 namespace {
 
-std::vector<int64_t> steps_left(const std::string& run) {
-  std::vector<int64_t> steps;
-  for (const CheckpointInfo& info : list_checkpoints(run)) steps.push_back(info.step);
-  return steps;
-}
-
 // The message with which `call` throws an Exception.
 template <class Exception, class Call>
 std::string message_of(Call call) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoints.h"
+#include "checkpoint/reader.h"
 #include "test/data/scratch.h"
 
 namespace trireme {
@@ -70,6 +71,12 @@ inline std::filesystem::path quick_directory() {
 inline std::string step_path(const std::string& run, int64_t step) {
   std::string digits = std::to_string(step);
   return run + "/checkpoints/step-" + std::string(8 - digits.size(), '0') + digits;
+}
+
+inline std::vector<int64_t> steps_left(const std::string& run) {
+  std::vector<int64_t> steps;
+  for (const CheckpointInfo& info : list_checkpoints(run)) steps.push_back(info.step);
+  return steps;
 }
 
 inline CheckpointConfig keeping(int64_t keep) { return {.every = 1, .keep = keep}; }

@@ -37,6 +37,7 @@ const std::map<string_view, int, std::less<>> kFloors{
     {"kernels/key.h", 0},
     {"kernels/philox.h", 0},
     {"kernels/rounding.h", 2},
+    {"kernels/finite.h", 2},
     {"kernels/cuda_facts.h", 1},
     {"kernels/lane.h", 0},
     {"kernels/cuda_machine.h", 0},

@@ -276,6 +276,36 @@ TEST_CASE("a gradient norm that is not finite changes nothing but the gradient, 
   }
 }
 
+TEST_CASE("a norm or loss above its limit, infinite or no number, is no update") {
+  Device device(tested_place());
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  struct Case {
+    float squared_norm, loss;
+    StepLimits limits;
+    bool updates;
+  };
+  for (const Case& c :
+       {Case{4, 2, {}, true}, Case{4, 2, {.squared_norm = 4, .loss = 2}, true}, Case{4.001f, 2, {.squared_norm = 4}, false},
+        Case{4, 2.001f, {.loss = 2}, false}, Case{4, inf, {}, false}, Case{4, nan, {}, false}, Case{inf, 2, {}, false},
+        Case{nan, 2, {}, false}, Case{0, 0, {.squared_norm = -1, .loss = -1}, false}}) {
+    CAPTURE(c.squared_norm, c.loss, c.limits.squared_norm, c.limits.loss);
+    State s(100);
+    Lists lists(device, {s.part()});
+    HostTensor loss(Dtype::f32, {1});
+    loss.set(0, c.loss), lists.squared_norm.set(0, c.squared_norm);
+    const State before = s;
+    AdamWSchedule schedule = lists.scheduled();
+    schedule.limits = c.limits;
+    run(device.compute(), schedule);
+    AdamW op = lists.op();
+    op.loss = loss;
+    run(device.compute(), op);
+    CHECK((s.master == before.master && s.m == before.m && s.v == before.v && s.weight == before.weight) == !c.updates);
+    CHECK(s.grad.values() == Doubles(100));
+    CHECK(c.limits.pass(c.squared_norm, c.loss) == c.updates);
+  }
+}
+
 TEST_CASE("a gradient of zero only decays the weight") {
   Device device(tested_place());
   State s(5);

@@ -108,7 +108,7 @@ int run_meshes(const World& world, size_t first, size_t stride) {
 TEST_CASE("some meshes of these ranks", "[.launched]") {
   const World world;
   const bool sanitized = !std::string_view(TRIREME_SANITIZE).empty();  // each takes ten times as long then
-  const size_t one_of = (world.size() < 4 ? 11 : world.size() < 8 ? 47 : 127) * (sanitized ? 3 : 1);
+  const size_t one_of = (world.size() < 4 ? 11 : world.size() < 8 ? 47 : 127) * (sanitized ? 7 : 1);
   WARN(run_meshes(world, static_cast<size_t>(world.size()), one_of) << " meshes of " << world.size());
 }
 

@@ -15,7 +15,7 @@ namespace trireme {
 namespace {
 
 struct Tried {
-  int64_t kills = 0, longest_chain = 0;
+  int64_t kills = 0, longest_chain = 0, left_alone = 0;
 };
 
 // Kills a run on this mesh again and again until it is finished; then another, until there have been so many kills.
@@ -50,6 +50,7 @@ Tried check_kills(const std::string& mesh, int ranks, int64_t kills, uint64_t se
         ++tried.kills, ++chain;
       }
       const Ended ended = process.wait();
+      tried.left_alone += ended.left_alone;
       INFO(mesh << ": " << ended.err);
       if (!running) REQUIRE(ended.code == 0);
       for (int wait = 0; wait < 300 && !launched_ranks(place.scratch.path()).empty(); ++wait) usleep(10000);
@@ -117,7 +118,8 @@ TEST_CASE("five hundred kills over ten meshes", "[.][soak]") {
   for (size_t i = 0; i < meshes.size(); ++i) {
     const Tried tried = check_kills(meshes[i].first, meshes[i].second, 50, 100 + i);
     kills += tried.kills, chain = std::max(chain, tried.longest_chain);
-    WARN(meshes[i].first << ": " << tried.kills << " kills, up to " << tried.longest_chain << " in a chain");
+    WARN(meshes[i].first << ": " << tried.kills << " kills, up to " << tried.longest_chain
+                         << " in a chain, mpirun hung without ranks " << tried.left_alone << " times");
   }
   CHECK(kills >= 500);
   CHECK(chain >= 3);

@@ -244,10 +244,10 @@ TEST_CASE("the order checker tells of each wait that a step could lack", "[.laun
     r.last = true;
     r.stage.backward(compute, part, loss, r.completing);
     // Without Buckets::finish: the update begins before the sums are there.
-    r.optimizer.schedule(compute, 0, 1);
-    CHECK_THROWS_WITH(r.optimizer.update(compute), ContainsSubstring("reads what was written by the comm lane's"));
+    r.optimizer.schedule(compute, 0, 1, {});
+    CHECK_THROWS_WITH(r.optimizer.update(compute, r.loss), ContainsSubstring("reads what was written by the comm lane's"));
     r.traffic.finish(1);
-    r.optimizer.update(compute);
+    r.optimizer.update(compute, r.loss);
     // A message that leaves before what it holds is written.
     run(compute, Fill{.x = r.loss});
     CHECK_THROWS_WITH(run(stepper.mesh.dp(), stepper.device.pipe(1), Send{.x = r.loss, .peer = 0, .channel = Channel::forward}),

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -23,6 +24,11 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+bool is_zombie(pid_t process) {
+  const std::string stat = contents("/proc/" + std::to_string(process) + "/stat");
+  return stat.find(") Z ") != std::string::npos;
+}
+
 }  // namespace
 
 Process::Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks, const std::string& program) {
@@ -30,6 +36,7 @@ Process::Process(const std::string& directory, const std::vector<std::string>& a
   if (ranks > 1) words = {"mpirun", "--oversubscribe", "-n", std::to_string(ranks)};
   words.push_back(program);
   words.insert(words.end(), arguments.begin(), arguments.end());
+  launcher_ = words.front() == "mpirun";
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -70,12 +77,25 @@ bool Process::running() {
 Ended Process::wait() {
   int status = 0;
   rusage usage{};
+  bool left_alone = false, seen = false;
+  // Open MPI's mpirun may wait for itself for ever when a rank is killed while it starts.
+  auto lives = std::chrono::steady_clock::now();
+  while (launcher_ && running() && !left_alone) {
+    usleep(5000);
+    const std::vector<pid_t> ranks = children();
+    const bool any = !std::ranges::all_of(ranks, is_zombie);
+    if (any || !seen) lives = std::chrono::steady_clock::now();
+    seen |= any;
+    left_alone = std::chrono::steady_clock::now() - lives > std::chrono::seconds(10);
+  }
+  if (left_alone) kill(pid_, SIGKILL);
   if (wait4(pid_, &status, 0, &usage) != pid_) throw std::runtime_error("wait4 failed");
   pid_ = -1;
   return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
           .out = contents(out_),
           .err = contents(err_),
-          .peak_bytes = static_cast<int64_t>(usage.ru_maxrss) * 1024};
+          .peak_bytes = static_cast<int64_t>(usage.ru_maxrss) * 1024,
+          .left_alone = left_alone};
 }
 
 Ended run_launched(const std::vector<std::string>& command, int ranks) {

@@ -14,7 +14,8 @@ namespace trireme {
 struct Ended {
   int code = -1;  // exit code; 128 + n when signal n ended it
   std::string out, err;
-  int64_t peak_bytes = 0;  // resident memory, at most
+  int64_t peak_bytes = 0;   // resident memory, at most
+  bool left_alone = false;  // mpirun stayed although its ranks had gone, and was killed
 };
 
 // A running `trireme` with these arguments, in `directory`; several ranks of it under mpirun, each with one thread.
@@ -35,6 +36,7 @@ class Process {
   Scratch told_;
   std::string out_ = told_ / "out", err_ = told_ / "err";  // files
   pid_t pid_ = -1;
+  bool launcher_ = false;
 };
 
 // Another program under mpirun.

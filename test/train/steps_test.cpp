@@ -11,6 +11,7 @@
 #include "test/catch.h"
 #include "test/reference/golden.h"
 #include "test/reference/place.h"
+#include "train/find_fault.h"
 #include "train/plan.h"
 #include "train/step.h"
 
@@ -465,6 +466,12 @@ TEST_CASE("a gradient that is not finite leaves weights and moments alone") {
   CHECK(std::isnan(train_step(run, random.batch(), 1).grad_norm));
   CHECK(state_of(run) == before);
   CHECK(std::isfinite(train_step(run, random.batch(), 2).grad_norm));
+  // Where such a number comes from is found on this device, by a step that changes nothing.
+  const std::vector<std::vector<float>> after = state_of(run);
+  CHECK(find_fault(run, random.batch(), 2).empty());
+  CHECK(state_of(run) == after);
+  trireme::run(device.compute(), Fill{.x = run.optimizer.shards().front().local, .value = INFINITY});
+  CHECK(find_fault(run, random.batch(), 2) == "rank 0 | dp 0 pp 0 tp 0: its own " + run.optimizer.shards().front().name);
 }
 
 TEST_CASE("steps whose results are read late, replayed as a graph or not, leave the same bits") {

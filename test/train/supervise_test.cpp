@@ -128,6 +128,21 @@ TEST_CASE("a supervised run that is killed again and again ends with the bits of
              ContainsSubstring("supervise: attempt 1 ended with 137") && ContainsSubstring("attempt 2 continues from step"));
 }
 
+TEST_CASE("a launcher that stays when its ranks have gone is ended, and the run goes on", "[unsanitized]") {
+  const Workplace place;
+  // The first time it waits for ever, its child dead.
+  write_text(place.scratch / "mpirun",
+             "#!/bin/sh\nif mkdir tried; then sleep 0.2 & exec tail -f /dev/null; fi\nshift 2\nexec \"$@\"\n");
+  std::filesystem::permissions(place.scratch / "mpirun", std::filesystem::perms::owner_all);
+  std::vector<std::string> words{"supervise", "--", "./mpirun", "-n", "1", std::string(TRIREME_BUILD) + "/trireme"};
+  for (const std::string& word : Workplace::arguments({})) words.push_back(word);
+  const Ended ended = run_trireme(place.scratch.path(), words);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.err, ContainsSubstring("the launcher hangs although its ranks have ended") &&
+                            ContainsSubstring("attempt 1 ended with 137"));
+}
+
 TEST_CASE("a supervised run that is asked to stop saves and ends with 75, and a supervisor that is killed takes all along",
           "[unsanitized]") {
   const Workplace place;

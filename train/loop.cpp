@@ -1,0 +1,207 @@
+#include "train/loop.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "parallel/agree.h"
+#include "train/evaluate.h"
+#include "train/find_fault.h"
+#include "train/signals.h"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostBad = 10;  // steps in a row that are no update, before the run gives up or, where they are numbers, gives in
+
+// What this rank's thread does, as others see it, as long as the scope.
+class Doing {
+ public:
+  Doing(Journal& journal, const char* what) : journal_(journal) { journal_.doing(what); }
+  ~Doing() { journal_.doing("training"); }
+  Doing(const Doing&) = delete;
+  Doing& operator=(const Doing&) = delete;
+
+ private:
+  Journal& journal_;
+};
+
+void log_step(Session& s, int64_t step, const StepResult& result, double seconds) {
+  if (!s.log) return;
+  const Doing doing(s.journal, "logging");
+  const int64_t tokens = s.config.train.batch * s.config.model.context;
+  s.log->step({.step = step,
+               .loss = result.loss,
+               .grad_norm = result.grad_norm,
+               .lr = result.lr,
+               .tokens = step * tokens,
+               .step_ms = seconds * 1e3,
+               .tokens_per_second = static_cast<double>(tokens) / seconds,
+               .mfu = s.flops / seconds / s.peak});
+}
+
+void evaluate_now(Session& s, int64_t step) {
+  if (!s.validation) return;
+  const Doing doing(s.journal, "evaluating");
+  const Evaluation e = evaluate(s.run, *s.validation, s.config.train.eval_sequences);
+  if (s.log)
+    s.log->eval(
+        {.step = step, .val_loss = e.loss, .bits_per_byte = e.bits_per_byte, .val_tokens = e.targets, .seconds = e.seconds});
+}
+
+// Steps handed over, of which on a GPU one is always on its way: the host reads the loss of a step when the next has begun.
+class Steps {
+ public:
+  Steps(Session& session, int64_t& ended) : session_(session), begun_(ended), ended_(ended) {}
+
+  int64_t begun() const { return begun_; }
+  bool computed() const { return computed_; }  // one, at least
+  void begin() {
+    const int64_t step = begun_ + 1;
+    if (holds(session_.config.train.leave_out, step)) return leave_out(step);
+    if (begun_ == ended_) since_ = Clock::now();
+    session_.journal.begin(step);
+    computed_ = true;
+    const Batch batch = next();
+    begin_step(session_.run, batch, begun_++, session_.history.limits(step));
+    if (session_.run.device.place() != Place::cuda || begun_ - ended_ > 1) end();
+    if (!bad_.empty()) end_all();
+  }
+  void end_all() {
+    while (ended_ < begun_) end();
+    for (const auto& [step, result] : std::exchange(bad_, {})) judge(step, result);
+  }
+
+ private:
+  Batch next() {
+    const Doing doing(session_.journal, "reading");
+    return session_.loader.next();
+  }
+
+  void leave_out(int64_t step) {
+    end_all();
+    next();
+    pass_over(step);
+    session_.note("step " + std::to_string(step) + ": left out, as train.leave_out says");
+  }
+  // Steps up to here are done, without an update since the state was last right.
+  void pass_over(int64_t step) {
+    session_.run.optimizer.stand_still(session_.run.device.compute(), step);
+    begun_ = ended_ = step;
+  }
+
+  void end() {
+    const StepResult result = end_step(session_.run, ended_);
+    ++ended_;
+    const auto now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - std::exchange(since_, now)).count();
+    session_.watchdog.took(seconds);
+    log_step(session_, ended_, result, seconds);
+    if (result.updated) {
+      session_.history.saw(ended_, result.loss, result.grad_norm);
+      session_.bad = 0;
+    } else {
+      ++session_.bad;
+      bad_.push_back({ended_, result});
+    }
+  }
+
+  // No other step is on its way. All ranks have the same result.
+  void judge(int64_t step, const StepResult& result) {
+    std::string what(text("step ", step, ": ", History::told(result)));
+    const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+    if (!finite) what += ", first " + cause(step);
+    const BadStep wanted = session_.config.train.on_bad_step;
+    if (wanted == BadStep::stop || (session_.bad >= kMostBad && !finite)) give_up(step, what);
+    if (session_.bad >= kMostBad) {
+      session_.history.forget();
+      session_.bad = 0;
+      what += "; ten steps in a row stood out: what is usual is learnt anew";
+    }
+    if (wanted == BadStep::skip) return session_.note(what + ": the update was skipped");
+    if (step > rolled_back_) roll_back(what);
+  }
+
+  std::string cause(int64_t step) {
+    const Doing doing(session_.journal, "looking for the fault");
+    session_.loader.seek(step - 1);
+    const std::string found = find_fault(session_.run, session_.loader.next(), begun_ - 1);
+    session_.loader.seek(begun_);
+    return found.empty() ? "nowhere when computed again: a processor or memory may be at fault" : "in " + found;
+  }
+
+  // The state of the newest checkpoint goes on with the batch after those that were begun.
+  void roll_back(const std::string& what) {
+    const Doing doing(session_.journal, "reading a checkpoint");
+    session_.saves.end();
+    const int64_t from = restore(session_.config, session_.run, session_.checkpoints, session_.resume, session_.history);
+    pass_over(rolled_back_ = begun_);
+    session_.note(what + ": back to the state after step " + std::to_string(from) + ". Steps " + std::to_string(from + 1) + " to " +
+                  std::to_string(begun_) + " are left out");
+  }
+
+  [[noreturn]] void give_up(int64_t step, const std::string& what) {
+    session_.saves.end();
+    const bool many = session_.config.train.on_bad_step != BadStep::stop;
+    throw NumericsError(text(what, many ? std::string(text(": the last of ", kMostBad, " steps in a row without an update")) : "",
+                             "; the weights are those of step ", step - session_.bad,
+                             ". A lower train.lr, a longer train.warmup or ",
+                             "train.clip may help; train.leave_out passes over what makes it come again"));
+  }
+
+  struct Bad {
+    int64_t step;
+    StepResult result;
+  };
+
+  Session& session_;
+  int64_t begun_;
+  int64_t& ended_;
+  bool computed_ = false;
+  std::vector<Bad> bad_;       // not judged yet
+  int64_t rolled_back_ = 0;    // steps up to here are dealt with
+  Clock::time_point since_{};  // the end of the step before, or the beginning of the first
+};
+
+}  // namespace
+
+// Lines are written before the checkpoint that covers them, so that a resume finds them.
+ExitCode loop(Session& s, int64_t& step) {
+  const TrainConfig& t = s.config.train;
+  if (step >= t.steps)
+    s.note("already finished: train.steps = " + std::to_string(t.steps) +
+           "; a larger train.steps goes on, another train.name begins anew");
+  const int64_t restored = s.checkpoints.restored_from_disk() ? step : 0;  // of which nothing need be saved
+  std::vector<int64_t> agreed;  // of all ranks: a signal, if any, and whether one is still at work on a save
+  Steps steps(s, step);
+  while (steps.begun() < t.steps && (agreed = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy()})).front() == 0) {
+    if (agreed.back() == 0) s.saves.advance();
+    steps.begin();
+    const bool last = steps.begun() == t.steps, save = last || s.checkpoints.due(steps.begun());
+    const bool evaluates = last || (t.eval_every > 0 && steps.begun() % t.eval_every == 0);
+    const bool to_memory = !save && s.checkpoints.due_in_memory(steps.begun()) && !s.checkpoints.saving();
+    if (save || to_memory || evaluates) steps.end_all();
+    if (evaluates) evaluate_now(s, step);
+    if (save && !last) s.saves.begin(step);
+    if (to_memory) s.saves.begin(step, Tier::memory);
+    if (steps.computed()) s.run.device.freeze();  // from the second step on, nothing is allocated
+  }
+  steps.end_all();
+  s.watchdog.last_step_done();
+  s.saves.end();
+  if (step > std::max(restored, s.saves.saved())) s.saves.save_at_last(step);
+  if (step < t.steps) {
+    const std::string after = step > 0 ? "after step " + std::to_string(step) + ", which is saved" : "before the first step";
+    s.note(std::string("stopped by signal (") + strsignal(static_cast<int>(agreed.front())) + ") " + after +
+           "; the same command continues");
+    return ExitCode::stopped;
+  }
+  if (s.log) s.log->finish();
+  return ExitCode::done;
+}
+
+}  // namespace trireme
