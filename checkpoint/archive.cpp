@@ -59,8 +59,16 @@ int64_t Archive::commit(const std::string& staged, const Manifest& manifest, con
   last_step_ = manifest.step;
   last_tensors_ = tensors;
   last_updates_ = updates_of(manifest);
+  if (command_) command_->start(manifest.step, directory_ + "/" + step_name(manifest.step));
   retain(manifest.step, lease);
   return bytes_in(manifest);
+}
+
+std::vector<std::string> Archive::take_warnings() {
+  std::vector<std::string> warnings = std::exchange(warnings_, {});
+  if (command_)
+    for (std::string& warning : command_->take_warnings()) warnings.push_back(std::move(warning));
+  return warnings;
 }
 
 void Archive::follows(const Manifest& restored) {
@@ -112,7 +120,7 @@ void Archive::retain(int64_t just_saved, const Lease& lease) {
       const bool forever = keep_every_ > 0 && steps[i] % keep_every_ == 0;
       if (kept < keep_) {
         kept += valid(steps[i]);
-      } else if (steps[i] != just_saved && !forever) {
+      } else if (steps[i] != just_saved && !forever && !(command_ && command_->needs(steps[i]))) {
         lease.check();
         valid_.erase(steps[i]);
         delete_step(io_, directory_, steps[i]);

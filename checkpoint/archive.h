@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/commit_command.h"
 #include "checkpoint/config.h"
 #include "checkpoint/io.h"
 #include "checkpoint/lease.h"
@@ -30,10 +31,15 @@ class Archive {
 
   // The state that the next save must differ from: of a restore.
   void follows(const Manifest& restored);
+  // Runs `command` for each step that is committed from here on, appending what it prints to `log`. Until then the step is kept.
+  void after_commit(const std::string& command, const std::string& log) { command_.emplace(command, log); }
+  void wait_for_command() {
+    if (command_) command_->finish();
+  }
   // Called before each commit: what must be on disk with it.
   void before_commit(std::function<void()> call) { before_commit_ = std::move(call); }
 
-  std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
+  std::vector<std::string> take_warnings();
 
  private:
   bool already_there(const Manifest& manifest);
@@ -50,6 +56,7 @@ class Archive {
   uint64_t last_tensors_ = 0;
   std::optional<int64_t> last_updates_;
   std::vector<std::string> warnings_;
+  std::optional<CommitCommand> command_;
 };
 
 }  // namespace trireme

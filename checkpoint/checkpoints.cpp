@@ -90,6 +90,7 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
     return;
   }
   lease_.emplace(run_directory);
+  if (!config.command.empty()) archive_.after_commit(config.command, run_directory + "/checkpoint_command.log");
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
   if (error) throw ConfigError(text("cannot make ", directory_, ": ", error.message()));
@@ -337,6 +338,7 @@ void Checkpoints::abandon() {
 
 void Checkpoints::finish() {
   abandon();
+  archive_.wait_for_command();
   if (lease_ && !memory_.empty()) {
     const std::vector<int64_t> in_memory = steps_in(memory_);
     std::error_code ignored;

@@ -115,8 +115,8 @@ class Checkpoints {
   // Whether the last restore was from this run's directory on disk.
   bool restored_from_disk() const { return last_on_disk_ >= 0; }
 
-  // No save is under way, and the lease is given back; what is in memory goes, unless it is newer than what this process
-  // has restored from disk or saved there.
+  // No save is under way, checkpoint.command has done its last, and the lease is given back; what is in memory goes, unless it is
+  // newer than what this process has restored from disk or saved there.
   void finish();
 
   // What went wrong without ending anything, since the last call; one line each.

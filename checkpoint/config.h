@@ -1,6 +1,8 @@
 // The `checkpoint:` section: when to save and what to keep.
 #pragma once
 
+#include <string>
+
 #include "kernels/key.h"
 
 namespace trireme {
@@ -9,6 +11,7 @@ struct CheckpointConfig {
   int64_t every = 100, keep = 3, keep_every = 0, memory_every = 0;
   bool async = true;
   int64_t writers = 0;
+  std::string command{};
 
   void visit(auto& keys) {
     keys("every", every, "steps between checkpoints; 0 saves only at the end", at_least(0));
@@ -22,6 +25,10 @@ struct CheckpointConfig {
     keys("writers", writers,
          "threads by which a rank writes its part of a checkpoint; 0 takes 1 beside a CPU's step, 4 beside a GPU's",
          between(0, 256));
+    keys(
+        "command", command,
+        "run by /bin/sh for each checkpoint on disk once it is committed, with its directory as TRIREME_CHECKPOINT and its step as "
+        "TRIREME_STEP: to copy it elsewhere");
   }
 };
 

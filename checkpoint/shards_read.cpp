@@ -28,12 +28,25 @@ class ShardFiles {
   }
   const FileEntry& entry(int64_t index) const { return manifest_.files[static_cast<size_t>(index)]; }
 
+  // The digests of all pages of a file, which match theirs.
+  const std::vector<uint64_t>& pages(int64_t index) {
+    std::vector<uint64_t>& table = tables_[index];
+    if (!table.empty() || entry(index).pages == 0) return table;
+    const IoFile& file = open(index);
+    table.resize(static_cast<size_t>(entry(index).pages));
+    file.read_at(table.data(), 8 * entry(index).pages, entry(index).pages_at);
+    if (digest_of_pages(table) != entry(index).pages_digest)
+      throw DamagedCheckpoint(file.path() + ": its page digests do not match their digest");
+    return table;
+  }
+
  private:
   const Io& io_;
   const std::string& directory_;
   const Manifest& manifest_;
   std::optional<IoFile> file_;
   int64_t index_ = -1;
+  std::map<int64_t, std::vector<uint64_t>> tables_;
 };
 
 std::vector<uint64_t> read_page_table(const IoFile& file, const FileEntry& entry) {
@@ -106,18 +119,53 @@ void verify_containers(ShardFiles& files, const Manifest& manifest) {
   }
 }
 
-// Fills the part of `shard` that lies in `piece`.
+[[noreturn]] void report_page(const IoFile& file, const TensorEntry& tensor, int64_t at) {
+  throw DamagedCheckpoint(text(file.path(), ": tensor ", tensor.name, " does not match its digest in the MiB at byte ", at));
+}
+
+// One page of a piece after the other, each checked against its digest.
+class PieceReader {
+ public:
+  PieceReader(ShardFiles& files, const TensorEntry& tensor, const Piece& piece) : files_(files), tensor_(tensor), piece_(piece) {}
+
+  // Bytes [begin, begin + count) of the piece.
+  void read(std::byte* to, int64_t begin, int64_t count) {
+    while (count > 0) {
+      const int64_t page = begin / kPage, within = begin % kPage, now = std::min(count, kPage - within);
+      if (page != page_) load(page);
+      std::memcpy(to, bytes_.data() + within, static_cast<size_t>(now));
+      to += now, begin += now, count -= now;
+    }
+  }
+
+ private:
+  void load(int64_t page) {
+    const uint64_t wanted = files_.pages(piece_.file)[static_cast<size_t>(piece_.first_page + page)];
+    const IoFile& file = files_.open(piece_.file);
+    const int64_t at = page * kPage;
+    bytes_.resize(static_cast<size_t>(std::min(kPage, piece_.bytes - at)));
+    file.read_at(bytes_.data(), static_cast<int64_t>(bytes_.size()), piece_.at + at);
+    if (digest(bytes_.data(), static_cast<int64_t>(bytes_.size())) != wanted) report_page(file, tensor_, piece_.at + at);
+    page_ = page;
+  }
+
+  ShardFiles& files_;
+  const TensorEntry& tensor_;
+  const Piece& piece_;
+  int64_t page_ = -1;
+  std::vector<std::byte> bytes_;
+};
+
+// Fills the part of `shard` that lies in `piece`: of a piece that is cut otherwise, only the pages that hold some of it are read.
 void read_part(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, const NamedShard& shard) {
   const Box box = box_of(shard), common = intersect(piece.box, box);
   if (common.size() == 0) return;
   auto* to = static_cast<std::byte*>(shard.local.data());
   if (piece.box == box) return read_piece(files, tensor, piece, to);
-  std::vector<std::byte> bytes(static_cast<size_t>(piece.bytes));
-  read_piece(files, tensor, piece, bytes.data());
+  PieceReader reader(files, tensor, piece);
   const int64_t unit = bytes_of(tensor.dtype);
-  for_each_run(common, piece.box, box, 0, common.size(), [&](int64_t from, int64_t local, int64_t count) {
-    std::memcpy(to + local * unit, bytes.data() + from * unit, static_cast<size_t>(count * unit));
-  });
+  for_each_run(common, piece.box, box, 0, common.size(),
+               [&](int64_t from, int64_t local, int64_t count) { reader.read(to + local * unit, from * unit, count * unit); });
 }
 
 std::string shape_text(Dtype dtype, const std::vector<int64_t>& shape) {

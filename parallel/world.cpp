@@ -55,6 +55,8 @@ void end_without_parent(const std::stop_token& stop, pid_t parent) {
 
 }  // namespace
 
+char** environment_block() { return environ; }
+
 std::string environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? "" : value;

@@ -54,6 +54,7 @@ std::optional<int64_t> launched_ranks();
 
 // An environment variable's value; "" when it is not set.
 std::string environment(const std::string& name);
+char** environment_block();  // all of it, "NAME=value" each, ended by nullptr
 
 std::string host_name();
 

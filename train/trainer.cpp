@@ -187,6 +187,8 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
     journal.doing("ending");
     run.buckets.finish();
     checkpoints.finish();
+    for (const std::string& warning : checkpoints.take_warnings())
+      if (mesh.first()) complain(warning);
     return code;
   } catch (const std::exception& error) {
     failed(error);

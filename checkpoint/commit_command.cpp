@@ -1,0 +1,115 @@
+#include "checkpoint/commit_command.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "kernels/check.h"
+#include "parallel/world.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::chrono::milliseconds kPoll{20};
+constexpr int kInput = 0, kOutput = 1, kErrors = 2;  // of the command
+
+// "" or what posix_spawn and its kin have against it.
+std::string told(int error) { return error == 0 ? "" : strerror(error); }
+
+}  // namespace
+
+CommitCommand::CommitCommand(std::string command, std::string log)
+    : command_(std::move(command)), log_(std::move(log)), thread_([this] { work(); }) {}
+
+CommitCommand::~CommitCommand() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CommitCommand::start(int64_t step, const std::string& directory) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (next_)
+      warnings_.push_back(text("checkpoint.command was not run for step ", next_->step, ": it is still at work on step ",
+                               at_work_ ? at_work_->step : next_->step));
+    next_ = Job{.step = step, .directory = std::filesystem::absolute(directory)};
+  }
+  changed_.notify_all();
+}
+
+bool CommitCommand::needs(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  return (at_work_ && at_work_->step == step) || (next_ && next_->step == step);
+}
+
+void CommitCommand::finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !at_work_ && !next_; });
+}
+
+std::vector<std::string> CommitCommand::take_warnings() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(warnings_, {});
+}
+
+void CommitCommand::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return next_ || closing_; });
+    if (closing_) return;
+    at_work_ = std::exchange(next_, std::nullopt);
+    lock.unlock();
+    const std::string problem = run(*at_work_);
+    lock.lock();
+    if (!problem.empty())
+      warnings_.push_back(text("checkpoint.command failed for step ", at_work_->step, ": ", problem, "; see ", log_));
+    at_work_.reset();
+    changed_.notify_all();
+  }
+}
+
+std::string CommitCommand::run(const Job& job) {
+  std::vector<std::string> variables{"TRIREME_CHECKPOINT=" + job.directory, "TRIREME_STEP=" + std::to_string(job.step)};
+  std::vector<char*> environment;
+  for (char** variable = environment_block(); *variable != nullptr; ++variable) environment.push_back(*variable);
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  std::string shell = "sh", option = "-c", command = command_;
+  char* const words[] = {shell.data(), option.data(), command.data(), nullptr};
+
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&files);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_addopen(&files, kInput, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, kOutput, log_.c_str(), O_CREAT | O_APPEND | O_WRONLY, 0666);
+  posix_spawn_file_actions_adddup2(&files, kOutput, kErrors);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a terminal's signals are not for it
+  pid_t child = 0;
+  const int error = posix_spawn(&child, "/bin/sh", &files, &attributes, words, environment.data());
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) return told(error);
+
+  for (int status = 0;;) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child && WIFSIGNALED(status)) return text("ended by signal ", WTERMSIG(status));
+    if (ended == child) return WEXITSTATUS(status) == 0 ? "" : std::string(text("exit code ", WEXITSTATUS(status)));
+    if (ended < 0 && errno != EINTR) return told(errno);
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, kPoll, [&] { return closing_; })) return "";
+  }
+}
+
+}  // namespace trireme
