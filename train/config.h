@@ -47,7 +47,7 @@ struct TrainConfig {
   double spike_sigmas = 0;
   StepRanges leave_out{};
   Rounding rounding = Rounding::nearest;
-  int64_t eval_every = 100, eval_sequences = 0, log_every = 1;
+  int64_t eval_every = 100, eval_sequences = 0, log_every = 1, compare_every = 1000;
   double eval_overlap = 0, hang_after = 5;
   Recompute recompute = Recompute::none;
   Offload offload = Offload::none;
@@ -89,6 +89,9 @@ struct TrainConfig {
          between(0, 1));
     keys("hang_after", hang_after,
          "seconds, or three of the slowest of recent steps, after which ranks that get on no more end, the culprit named; 0: never",
+         at_least(0));
+    keys("compare_every", compare_every,
+         "steps between comparisons of what replicas hold alike, by which a machine that errs in silence is found; 0: never",
          at_least(0));
     keys("log_every", log_every, "steps between lines in log.txt", at_least(1));
   }

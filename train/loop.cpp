@@ -9,6 +9,7 @@
 #include "parallel/agree.h"
 #include "train/evaluate.h"
 #include "train/find_fault.h"
+#include "train/replicas.h"
 #include "train/signals.h"
 
 namespace trireme {
@@ -51,6 +52,16 @@ void evaluate_now(Session& s, int64_t step) {
   if (s.log)
     s.log->eval(
         {.step = step, .val_loss = e.loss, .bits_per_byte = e.bits_per_byte, .val_tokens = e.targets, .seconds = e.seconds});
+}
+
+void compare_now(Session& s, int64_t step) {
+  const Doing doing(s.journal, "comparing replicas");
+  const std::string found = compare_replicas(s.run);
+  if (found.empty()) return;
+  s.saves.end();
+  throw Error(
+      text("after step ", step, " replicas are not alike: ", found,
+           ": a processor or its memory errs. The same command goes on from the newest checkpoint; leave that machine out"));
 }
 
 // Steps handed over, of which on a GPU one is always on its way: the host reads the loss of a step when the next has begun.
@@ -184,7 +195,9 @@ ExitCode loop(Session& s, int64_t& step) {
     const bool last = steps.begun() == t.steps, save = last || s.checkpoints.due(steps.begun());
     const bool evaluates = last || (t.eval_every > 0 && steps.begun() % t.eval_every == 0);
     const bool to_memory = !save && s.checkpoints.due_in_memory(steps.begun()) && !s.checkpoints.saving();
-    if (save || to_memory || evaluates) steps.end_all();
+    const bool compares = t.compare_every > 0 && steps.begun() % t.compare_every == 0 && s.run.mesh.replicas() > 1;
+    if (save || to_memory || evaluates || compares) steps.end_all();
+    if (compares) compare_now(s, step);
     if (evaluates) evaluate_now(s, step);
     if (save && !last) s.saves.begin(step);
     if (to_memory) s.saves.begin(step, Tier::memory);

@@ -217,6 +217,41 @@ TEST_CASE("weights that are not finite are never saved, and end the run", "[unsa
   CHECK_THAT(listed.out, ContainsSubstring("step 5 ") && !ContainsSubstring("step 10"));
 }
 
+TEST_CASE("a replica whose state has changed in silence is found and named before the next save", "[unsanitized]") {
+  struct Case {
+    std::string mesh;
+    int ranks;
+    std::string named;
+  };
+  const Workplace place;
+  for (const Case& c : {Case{"parallel.dp=2", 2, "rank 0 | dp 0 pp 0 tp 0 and rank 1 | dp 1 pp 0 tp 0 differ in embedding.tokens"},
+                        Case{"parallel.dp=3", 3, "rank 1 | dp 1 pp 0 tp 0 differs from the other replicas in embedding.tokens"}}) {
+    INFO(c.mesh);
+    const std::string name = "drift-" + std::to_string(c.ranks);
+    const std::vector<std::string> settings =
+        with(kSettings, {c.mesh, "train.batch=6", "parallel.zero=0", "train.name=" + name, "train.compare_every=5"});
+    const Ended ended = train_poisoned(place, c.ranks, "state 42 1 0 1", settings);
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 70);
+    CHECK_THAT(ended.err, ContainsSubstring("after step 10 replicas are not alike: " + c.named));
+    const Ended listed = run_trireme(place.scratch.path(), {"checkpoint", "list", "runs/" + name});
+    CHECK_THAT(listed.out, ContainsSubstring("step 5 ") && !ContainsSubstring("step 10"));
+  }
+}
+
+TEST_CASE("replicas that are alike are found to be, whatever they hold", "[unsanitized]") {
+  const Workplace place;
+  for (const auto& [mesh, ranks] : std::vector<std::pair<std::vector<std::string>, int>>{
+           {{"parallel.zero=0", "kernels.dtype=bf16"}, 2},
+           {{"parallel.zero=1", "kernels.dtype=bf16", "train.rounding=stochastic"}, 2},
+           {{"parallel.zero=2", "parallel.tp=2"}, 4},
+           {{"parallel.zero=3"}, 2},
+           {{"parallel.pp=2", "parallel.numerics=invariant"}, 4}}) {
+    CAPTURE(mesh);
+    succeed(place.train(with(with(kSettings, mesh), {"train.name=alike-" + mesh.front(), "train.compare_every=1"}), ranks));
+  }
+}
+
 TEST_CASE("what is left out is resumed over, also by weights that are rounded stochastically", "[unsanitized]") {
   const Workplace place;
   const std::vector<std::string> settings{"train.leave_out=[7,11-12]", "checkpoint.every=1",        "train.schedule=constant",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <map>
 #include <sstream>
@@ -15,7 +16,7 @@ namespace trireme {
 namespace {
 
 struct Tried {
-  int64_t kills = 0, longest_chain = 0, left_alone = 0;
+  int64_t kills = 0, longest_chain = 0, left_alone = 0, amid = 0;  // amid: that stopped a run which had got on
 };
 
 // Kills a run on this mesh again and again until it is finished; then another, until there have been so many kills.
@@ -30,7 +31,9 @@ Tried check_kills(const std::string& mesh, int ranks, int64_t kills, uint64_t se
     all.push_back("train.name=" + name);
     return all;
   };
+  const auto begin = std::chrono::steady_clock::now();
   succeed(place.train(named("whole"), ranks));
+  const std::chrono::duration<double, std::micro> whole = std::chrono::steady_clock::now() - begin;
   Tried tried;
   for (int64_t run = 0; tried.kills < kills; ++run) {
     const std::string name = "run-" + std::to_string(run);
@@ -38,7 +41,8 @@ Tried check_kills(const std::string& mesh, int ranks, int64_t kills, uint64_t se
     for (bool running = true; running;) {
       const uint64_t dice = philox64(seed, static_cast<uint64_t>(1000 * run + chain));
       Process process(place.scratch.path(), Workplace::arguments(named(name)), ranks);
-      usleep(static_cast<useconds_t>(50000 + dice % 900000));
+      const int64_t lines = place.lines(name);
+      usleep(static_cast<useconds_t>(50000 + dice % static_cast<uint64_t>(whole.count())));
       running = process.running() && tried.kills < kills;
       if (running) {
         const std::map<int, pid_t> started = launched_ranks(place.scratch.path());
@@ -48,6 +52,7 @@ Tried check_kills(const std::string& mesh, int ranks, int64_t kills, uint64_t se
         else
           process.signal(SIGKILL);
         ++tried.kills, ++chain;
+        tried.amid += place.lines(name) > lines;
       }
       const Ended ended = process.wait();
       tried.left_alone += ended.left_alone;
@@ -118,8 +123,8 @@ TEST_CASE("five hundred kills over ten meshes", "[.][soak]") {
   for (size_t i = 0; i < meshes.size(); ++i) {
     const Tried tried = check_kills(meshes[i].first, meshes[i].second, 50, 100 + i);
     kills += tried.kills, chain = std::max(chain, tried.longest_chain);
-    WARN(meshes[i].first << ": " << tried.kills << " kills, up to " << tried.longest_chain
-                         << " in a chain, mpirun hung without ranks " << tried.left_alone << " times");
+    WARN(meshes[i].first << ": " << tried.kills << " kills, up to " << tried.longest_chain << " in a chain, " << tried.amid
+                         << " amid steps, mpirun hung without ranks " << tried.left_alone << " times");
   }
   CHECK(kills >= 500);
   CHECK(chain >= 3);
