@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <type_traits>
 
 #include "kernels/check.h"
@@ -13,6 +15,10 @@
 
 namespace trireme {
 namespace {
+
+// A message that fails in the midst of a collective is mostly of ranks that are out of step: the watchdogs are given the time to
+// tell which.
+constexpr std::chrono::seconds kForVerdict{30};
 
 // MPI's handles are pointers or ints, as its maker likes.
 MPI_Comm handle(uint64_t group) {
@@ -58,7 +64,9 @@ MPI_Comm handle(const Comm& comm) {
 void wait_all(std::vector<MPI_Request>& requests) {
   for (int round = 0;; ++round) {
     int done = 0;
-    ok(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
+    const int status = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (status != MPI_SUCCESS) std::this_thread::sleep_for(kForVerdict);
+    ok(status);
     if (done != 0) return;
     if (round < 20)
       sched_yield();

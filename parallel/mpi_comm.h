@@ -9,12 +9,13 @@
 
 namespace trireme {
 
-// Error with MPI's message unless the call succeeded. MPI's own handler usually ends the program before.
+// Error with MPI's message unless the call succeeded.
 void ok(int mpi_status);
 
 MPI_Comm handle(const Comm& comm);  // Error for an imagined group
 int count_of(int64_t bytes);        // as MPI takes it; Error above 1 GiB
 
+// Where a message fails, the watchdogs have half a minute to name who is out of step before the Error.
 // MPI's own waiting keeps a core busy, which another rank or our own compute threads may need: this one gives way, and soon sleeps.
 void wait_all(std::vector<MPI_Request>& requests);
 

@@ -90,6 +90,7 @@ World::Session::Session(bool wanted) : up(wanted) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int provided = 0;
   ok(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
+  ok(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // also of what is made of it
   if (provided < MPI_THREAD_MULTIPLE) throw ConfigError("this MPI was built without MPI_THREAD_MULTIPLE; choose another MPI");
 }
 

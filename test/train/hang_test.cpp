@@ -83,6 +83,28 @@ TEST_CASE("hang: a rank does another collective", "[.launched]") {
   });
 }
 
+TEST_CASE("hang: a rank does the collective with fewer bytes", "[.launched]") {
+  out_of_step([](const Mesh& mesh, Stream& compute, Tensor x, Journal&) {
+    run(mesh.dp(), compute, AllReduce{.x = mesh.dp().rank() == culprit() ? x.slice(0, 32) : x});
+  });
+}
+
+TEST_CASE("hang: a rank does the collective with more bytes", "[.launched]") {
+  out_of_step([](const Mesh& mesh, Stream& compute, Tensor x, Journal&) {
+    run(mesh.dp(), compute, AllReduce{.x = mesh.dp().rank() == culprit() ? x : x.slice(0, 32)});
+  });
+}
+
+TEST_CASE("hang: a rank waits for its disk for ever", "[.launched]") {
+  out_of_step([](const Mesh& mesh, Stream& compute, Tensor x, Journal& journal) {
+    if (mesh.dp().rank() == culprit()) {
+      journal.doing("saving");
+      std::this_thread::sleep_for(std::chrono::seconds(60));
+    }
+    run(mesh.dp(), compute, AllReduce{.x = x});
+  });
+}
+
 TEST_CASE("ranks of which one hangs end with 71, and the one that did it is named with what it did", "[unsanitized]") {
   struct Case {
     const char* test;
@@ -91,7 +113,10 @@ TEST_CASE("ranks of which one hangs end with 71, and the one that did it is name
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   for (const Case& c : {Case{"hang: a rank loops for ever", "rank 1", "last in all_reduce dp #10"},
                         Case{"hang: a rank leaves a collective out", "rank 1", "agree all #1"},
-                        Case{"hang: a rank does another collective", "rank 1", "is in broadcast dp #11"}}) {
+                        Case{"hang: a rank does another collective", "rank 1", "is in broadcast dp #11"},
+                        Case{"hang: a rank does the collective with fewer bytes", "rank 1", "others in all_reduce dp #11"},
+                        Case{"hang: a rank does the collective with more bytes", "rank 1", "others in all_reduce dp #11"},
+                        Case{"hang: a rank waits for its disk for ever", "rank 1", "saving"}}) {
     INFO(c.test);
     const auto begin = Clock::now();
     const Ended ended = run_launched({self, c.test}, 3);
@@ -139,19 +164,27 @@ TEST_CASE("a run of which one rank is stopped names it, ends every process with 
 TEST_CASE("two hundred hangs, each with the right rank named in time", "[.][soak]") {
   const Workplace place;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::vector<std::string> tests{"hang: a rank loops for ever", "hang: a rank leaves a collective out",
-                                       "hang: a rank does another collective"};
-  constexpr double kInTime = 5;  // of a patience of half a second or one second, and starting and ending included
-  double slowest = 0;
+  const std::vector<std::string> tests{"hang: a rank loops for ever",
+                                       "hang: a rank leaves a collective out",
+                                       "hang: a rank does another collective",
+                                       "hang: a rank does the collective with fewer bytes",
+                                       "hang: a rank does the collective with more bytes",
+                                       "hang: a rank waits for its disk for ever"};
+  constexpr uint64_t kKinds = 7;  // these, and a rank that is stopped in a run
+  // Of a patience of half a second or one second, of twelve times that for a disk; starting and ending included.
+  const auto in_time = [&](uint64_t kind) { return kind + 1 == tests.size() ? 10.0 : 5.0; };
+  std::map<uint64_t, double> slowest;
   for (uint64_t i = 0; i < 200; ++i) {
     const uint64_t dice = philox64(21, i);
     const auto rank = static_cast<int>(dice % 4);
     INFO("hang " << i << " of rank " << rank);
     Ended ended;
     auto begin = Clock::now();
-    if (i % 4 < 3) {
+    const uint64_t kind = i % kKinds;
+    const bool launched = kind < tests.size();
+    if (launched) {
       setenv("HANG_RANK", std::to_string(rank).c_str(), 1);
-      ended = run_launched({self, tests[i % 4]}, 4);
+      ended = run_launched({self, tests[kind]}, 4);
       unsetenv("HANG_RANK");
     } else {
       Process process(place.scratch.path(),
@@ -166,13 +199,15 @@ TEST_CASE("two hundred hangs, each with the right rank named in time", "[.][soak
       kill(ranks.at(rank), SIGSTOP);
       ended = process.wait();
     }
-    slowest = std::max(slowest, since(begin));
+    const double took = since(begin);
+    slowest[kind] = std::max(slowest[kind], took);
     INFO(ended.err);
     REQUIRE(ended.code == 71);
-    REQUIRE_THAT(ended.err, ContainsSubstring((i % 4 < 3 ? "verdict: rank " : "hang: rank ") + std::to_string(rank) + " on "));
-    REQUIRE(since(begin) < kInTime);
+    REQUIRE_THAT(ended.err, ContainsSubstring((launched ? "verdict: rank " : "hang: rank ") + std::to_string(rank) + " on "));
+    REQUIRE(took < in_time(kind));
   }
-  WARN("200 hangs, the slowest told and ended in " << slowest << " s");
+  for (const auto& [kind, seconds] : slowest)
+    WARN((kind < tests.size() ? tests[kind] : "hang: a rank is stopped") << ": the slowest told and ended in " << seconds << " s");
 }
 
 TEST_CASE("a hundred deaths each of a rank, its launcher and its supervisor", "[.][soak]") {

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Prints, for each parser, the share of its lines that the inputs fuzzing has kept reach.
+#   scripts/fuzz_coverage.sh BUILD CORPUS
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$1 corpus=$2
+parsers="train/yaml train/config train/keys train/step_ranges data/hdf5_file data/shard data/tokenizer_json data/tokenizer_bpe
+  checkpoint/manifest checkpoint/manifest_text checkpoint/shards_read checkpoint/store checkpoint/reader"
+find "$build" -name '*.gcda' -delete
+for program in "$build"/test/fuzz/*_fuzz; do
+  name=$(basename "$program" _fuzz)
+  mkdir -p "$corpus/$name"
+  OMP_NUM_THREADS=1 "$program" "$corpus/$name" "test/fuzz/corpus/$name" > /dev/null
+done
+printf '%-28s %8s %8s\n' parser lines reached
+for parser in $parsers; do
+  counts="$build/CMakeFiles/${parser%%/*}.dir/$parser.cpp.gcda"
+  if [ ! -f "$counts" ]; then printf '%-28s %8s %8s\n' "$parser.cpp" - none; continue; fi
+  gcov --no-output --object-file "${counts%.gcda}.gcno" "$parser.cpp" 2> /dev/null |
+    awk -v name="$parser.cpp" '$1 == "File" { wanted = index($2, name) > 0 }
+      wanted && /^Lines executed/ { split($0, part, /[:% ]+/); printf "%-28s %8s %7s%%\n", name, part[5], part[3]; exit }'
+done
