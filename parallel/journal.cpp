@@ -123,7 +123,7 @@ Journal::Journal(int64_t rank) : memory_(memfd_create("trireme-journal", MFD_CLO
                              : mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require(mapped != MAP_FAILED, text("no memory for the journal"));
   own_.reset(std::construct_at(static_cast<Page*>(mapped)));
-  own_->rank = rank;
+  own_->rank = leader_ = rank;
   own_->process = getpid();
   put(own_->host, host_name().c_str());
   own_->move();
@@ -133,11 +133,13 @@ Journal::~Journal() {
   if (memory_ >= 0) close(memory_);
 }
 
-void Journal::connect(const World& world) {
-  for (const std::string& theirs : world.tell_node(text(getpid(), ' ', memory_))) {
+void Journal::connect(const World& world, int64_t node_ranks) {
+  for (const std::string& theirs : world.tell_node(text(getpid(), ' ', memory_, ' ', world.rank()))) {
     int process = 0, file = -1;
-    std::istringstream(theirs) >> process >> file;
-    if (process == getpid()) continue;
+    int64_t rank = 0;
+    std::istringstream(theirs) >> process >> file >> rank;
+    if (process == getpid() || (node_ranks > 0 && rank / node_ranks != world.rank() / node_ranks)) continue;
+    leader_ = std::min(leader_, rank);
     const std::string path = text("/proc/", process, "/fd/", file);
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) continue;  // another user's, or a kernel that hides it: judged without
@@ -221,6 +223,8 @@ std::string Journal::confession(int64_t rank) const {
   });
   return where;
 }
+
+int64_t Journal::leader() const { return leader_; }
 
 int64_t Journal::moves() const {
   int64_t sum = 0;

@@ -54,12 +54,13 @@ uint64_t group_key(const char* along, const GroupRanks& group);
 
 class Journal {
  public:
-  // In memory of this process alone, until all ranks connect(): they then read those of their node.
+  // In memory of this process alone, until all ranks connect(): they then read those of their node; with `node_ranks`, of so many
+  // neighbours, as if these were a node.
   explicit Journal(int64_t rank);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
-  void connect(const World& world);
+  void connect(const World& world, int64_t node_ranks = 0);
 
   // From any thread; what does not fit is cut off or, of more than sixteen threads or groups, left out.
   void enter(const char* what, const std::string& along, const GroupRanks& group, int64_t bytes, int64_t peer);
@@ -77,6 +78,7 @@ class Journal {
 
   // How often any rank of the node has got on with anything.
   int64_t moves() const;
+  int64_t leader() const;                // the lowest rank of the node
   std::vector<RankReport> look() const;  // of the ranks of the node, rising
 
  private:
@@ -86,6 +88,7 @@ class Journal {
     void operator()(Page* page) const;
   };
   int memory_ = -1;  // its file, which has no name
+  int64_t leader_ = 0;
   std::atomic<bool> waits_for_disk_ = true;
   std::unique_ptr<Page, Unmap> own_;
   std::vector<std::unique_ptr<Page, Unmap>> others_;

@@ -1,8 +1,12 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <optional>
+#include <random>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -100,9 +104,29 @@ Io noted_io(Journal& journal) {
   return io;
 }
 
-Watchdog::Orders watch_orders(const RunConfig& config, const World& world, const Where& where) {
+// Of several nodes: where they tell each other of a hang. All ranks call it.
+std::optional<HangBoard> board_of(const Journal& journal, const Mesh& mesh, const std::string& directory) {
+  std::ostringstream told;
+  if (std::vector<std::string> leaders = gather(mesh.all(), std::to_string(journal.leader())); mesh.first()) {
+    const auto number = [](const std::string& digits) { return std::stoll(digits); };
+    std::ranges::sort(leaders, {}, number);
+    leaders.erase(std::unique(leaders.begin(), leaders.end()), leaders.end());
+    told << directory << "/hang-" << std::random_device()() << '\n';
+    for (const std::string& leader : leaders) told << leader << ' ';
+  }
+  std::istringstream in(broadcast(mesh.all(), told.str()));
+  std::string path;
+  std::getline(in, path);
+  const std::vector<int64_t> leaders{std::istream_iterator<int64_t>(in), {}};
+  if (leaders.size() <= 1) return std::nullopt;
+  const auto node = std::find(leaders.begin(), leaders.end(), journal.leader()) - leaders.begin();
+  return std::optional<HangBoard>(std::in_place, path, node, static_cast<int64_t>(leaders.size()));
+}
+
+Watchdog::Orders watch_orders(const RunConfig& config, const World& world, const Where& where,
+                              const std::optional<HangBoard>& board) {
   return {.patience = config.train.hang_after,
-          .one_node = world.local_size() == world.size(),
+          .board = board ? &*board : nullptr,
           .warn = [](const std::string& line) { complain("warning: steps wait for a disk: " + line); },
           .tell =
               [&world, &where](const Verdict& verdict, const std::string& stack) {
@@ -124,10 +148,11 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   watch_signals();
   Device device = open_device(config.kernels, world.core_sharers(), world.local_rank());
   Journal journal(world.rank());
-  journal.connect(world);
+  journal.connect(world, config.parallel.two_level ? config.parallel.node_ranks : 0);
   Mesh mesh(world, config.parallel);
   mesh.keep(journal);
-  Watchdog watchdog(journal, world.rank(), watch_orders(config, world, where));
+  const std::optional<HangBoard> board = board_of(journal, mesh, where.directory);
+  Watchdog watchdog(journal, world.rank(), watch_orders(config, world, where, board));
   if (config.checkpoint.memory_every > 0 && world.local_size() != world.size())
     throw ConfigError("checkpoint.memory_every: a node's memory is for runs of one node so far; set it to 0");
   const Plan plan = make_plan(config, mesh);
@@ -138,6 +163,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   Checkpoints checkpoints(checkpointing, where.directory, resume.from == "never" ? Resume::never : Resume::automatic,
                           noted_io(journal), mesh.all());
   where.owned = mesh.first();
+  if (where.owned) sweep_hang_boards(where.directory, board ? board->directory() : "");
   const Corpus corpus = open_corpus(config, config.data.train, "data.train", false);
   std::optional<Corpus> validation;
   if (!config.data.validation.empty()) validation.emplace(open_corpus(config, config.data.validation, "data.validation", true));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <utility>
 
 #include "train/stack.h"
@@ -79,6 +80,7 @@ void Watchdog::watch() {
     round = Clock::now();
     if (const int64_t now = journal_.moves(); now != moves || paused) {
       moves = now, moved = round, warned = false;
+      if (std::exchange(told_, false)) orders_.board->take_back();
       continue;
     }
     if (const double silent = since(moved), limit = this->limit(); silent >= limit && decide(silent, limit, warned))
@@ -92,12 +94,40 @@ bool Watchdog::decide(double silent, double limit, bool& warned) {
   const auto speaker = std::find_if(ranks.begin(), ranks.end(), [](const RankReport& r) { return !speechless(r); });
   const bool mine = speaker == ranks.end() || speaker->rank == rank_;
   const auto at_disk = [](const RankReport& r) { return r.doing != "training"; };
-  if (std::none_of(ranks.begin(), ranks.end(), speechless) &&
-      (!orders_.one_node || std::any_of(ranks.begin(), ranks.end(), at_disk))) {
-    if (mine && !std::exchange(warned, true) && orders_.warn) orders_.warn(judge(ranks).line);
-    limit = std::max(limit, orders_.for_disks * orders_.patience);
-  }
+  bool patient = std::none_of(ranks.begin(), ranks.end(), speechless) && std::any_of(ranks.begin(), ranks.end(), at_disk);
+  if (patient && mine && !std::exchange(warned, true) && orders_.warn) orders_.warn(judge(ranks).line);
+  // A node that tells nothing may still get on, with a disk, say.
+  if (orders_.board != nullptr) patient = mine ? !enough_told(ranks) : true;
+  if (patient) limit = std::max(limit, orders_.for_disks * orders_.patience);
   return silent >= limit + (mine ? 0 : kForOthers);
+}
+
+// Tells the other nodes of this one's ranks; whether all have told, and nothing has to be waited for.
+bool Watchdog::enough_told(const std::vector<RankReport>& ranks) {
+  if (!std::exchange(told_, true)) orders_.board->tell(ranks);
+  nodes_ = orders_.board->read();
+  if (std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node.empty(); })) return false;
+  const std::vector<RankReport> all = all_told();
+  return std::any_of(all.begin(), all.end(), speechless) ||
+         std::all_of(all.begin(), all.end(), [](const RankReport& r) { return r.doing == "training"; });
+}
+
+std::vector<RankReport> Watchdog::all_told() const {
+  std::vector<RankReport> all;
+  for (const auto& node : nodes_) all.insert(all.end(), node.begin(), node.end());
+  return all;
+}
+
+// Of the nodes that have told something the culprit's, whose threads can be asked where they are, or else the first.
+bool Watchdog::speaks_for_all(int64_t culprit) const {
+  if (orders_.board == nullptr || nodes_.empty()) return true;
+  const auto can_speak = [](const auto& node) { return std::any_of(node.begin(), node.end(), std::not_fn(speechless)); };
+  const auto has_it = [&](const auto& node) {
+    return can_speak(node) && std::any_of(node.begin(), node.end(), [&](const RankReport& r) { return r.rank == culprit; });
+  };
+  auto speaker = std::find_if(nodes_.begin(), nodes_.end(), has_it);
+  if (speaker == nodes_.end()) speaker = std::find_if(nodes_.begin(), nodes_.end(), can_speak);
+  return speaker == nodes_.end() || speaker - nodes_.begin() == orders_.board->node();
 }
 
 // This rank speaks, or one has spoken. Where that, too, has to wait, the end comes without it.
@@ -107,8 +137,10 @@ void Watchdog::judge_all() {
     end_at_once(ExitCode::hang);
   }).detach();
   const bool speaks = journal_.accused() < 0;
-  const std::vector<RankReport> ranks = journal_.look();
-  const Verdict verdict = judge(ranks);
+  const std::vector<RankReport> ranks = journal_.look(), all = speaks && !nodes_.empty() ? all_told() : ranks;
+  Verdict verdict = judge(all);
+  for (size_t node = 0; node < nodes_.size() && speaks; ++node)
+    if (nodes_[node].empty()) verdict.line += "; node " + std::to_string(node) + " tells nothing";
   const int64_t culprit = speaks ? verdict.rank : journal_.accused();
   if (speaks) journal_.accuse(culprit);
   const auto at = std::find_if(ranks.begin(), ranks.end(), [&](const RankReport& r) { return r.rank == culprit; });
@@ -120,7 +152,7 @@ void Watchdog::judge_all() {
   const bool can_answer = at != ranks.end() && !speechless(*at);
   for (const auto begin = Clock::now(); can_answer && journal_.confession(culprit).empty() && since(begin) < kForOthers;)
     std::this_thread::sleep_for(kRound / 5);
-  if (speaks) {
+  if (speaks && speaks_for_all(culprit)) {
     if (orders_.tell) orders_.tell(verdict, journal_.confession(culprit));
   } else {  // the one that speaks ends first: its code is the run's
     std::this_thread::sleep_for(std::chrono::duration<double>(kForOthers / 2));

@@ -10,15 +10,16 @@
 
 #include "parallel/journal.h"
 #include "parallel/verdict.h"
+#include "train/hang_board.h"
 
 namespace trireme {
 
 class Watchdog {
  public:
   struct Orders {
-    double patience = 5;    // seconds in which nobody gets on; 0: never mind
-    double at_start = 120;  // times the patience, until there have been some steps, and after the last
-    bool one_node = true;   // all ranks can be read; else one of another node may be the one that reads or writes
+    double patience = 5;               // seconds in which nobody gets on; 0: never mind
+    double at_start = 120;             // times the patience, until there have been some steps, and after the last
+    const HangBoard* board = nullptr;  // of several nodes, whose ranks cannot be read otherwise
     // Times the patience, when one does not "train" but reads, writes or evaluates: disks of many users take their time. It is told
     // before.
     double for_disks = 12;
@@ -26,7 +27,7 @@ class Watchdog {
     // The last act of the rank that speaks: the verdict, and the culprit's stack if that could tell.
     std::function<void(const Verdict&, const std::string& stack)> tell;
   };
-  // All ranks of the node have one, or none: each ends its process, with ExitCode::hang, after one of them has told. The journal
+  // All ranks have one, or none: each ends its process, with ExitCode::hang, after one of them has told. The journal
   // outlives this.
   Watchdog(Journal& journal, int64_t rank, Orders orders);
   ~Watchdog();
@@ -40,6 +41,9 @@ class Watchdog {
  private:
   void watch();
   bool decide(double silent, double limit, bool& warned);
+  bool enough_told(const std::vector<RankReport>& ranks);
+  std::vector<RankReport> all_told() const;
+  bool speaks_for_all(int64_t culprit) const;
   double limit();
   bool sleep();  // false: it is to end
   void judge_all();
@@ -52,7 +56,9 @@ class Watchdog {
   bool ending_ = false, regular_ = false;
   std::vector<double> steps_;  // the last, in a ring
   size_t next_ = 0;
-  std::thread thread_;  // last: it starts when all else stands
+  bool told_ = false;                           // to other nodes
+  std::vector<std::vector<RankReport>> nodes_;  // what they have told
+  std::thread thread_;                          // last: it starts when all else stands
 };
 
 }  // namespace trireme

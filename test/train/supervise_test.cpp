@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <sstream>
@@ -187,6 +189,53 @@ TEST_CASE("with --elastic a rank that fails twice at the same place is left out,
   CHECK_THAT(ended.err, ContainsSubstring("goes on with 2 ranks instead of 4"));
   REQUIRE_FALSE(attempts_of(place).empty());
   CHECK(attempts_of(place).back().at("ranks") == 2);
+}
+
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+// Seconds from the death of one of eight ranks until: all are gone and the supervisor knows; the new ones run; they have the state
+// back; their first step is done.
+std::array<double, 4> time_restart(const std::vector<std::string>& settings) {
+  const Workplace place;
+  std::vector<std::string> words{
+      "supervise", "--", "mpirun", "--oversubscribe", "-n", "8", std::string(TRIREME_BUILD) + "/trireme"};
+  std::vector<std::string> all{"train.steps=1000000", "train.batch=8", "train.microbatch=1", "train.eval_every=0"};
+  all.insert(all.end(), settings.begin(), settings.end());
+  for (const std::string& word : Workplace::arguments(all)) words.push_back(word);
+  Process supervisor(place.scratch.path(), words);
+  while (supervisor.running() && place.lines("tiny") < 120) usleep(1000);
+  const std::map<int, pid_t> before = launched_ranks(place.scratch.path());
+  REQUIRE(before.size() == 8);
+  const auto begin = std::chrono::steady_clock::now();
+  kill(before.at(3), SIGKILL);
+  const auto until = [&](const auto& happened) {
+    while (supervisor.running() && !happened()) usleep(1000);
+    return Seconds(std::chrono::steady_clock::now() - begin).count();
+  };
+  const auto log = [&] { return place.run("tiny", "log.txt"); };
+  std::array<double, 4> times{};
+  times[0] = until([&] { return !any_alive(before) && attempts_of(place).size() == 1; });
+  times[1] = until([&] { return launched_ranks(place.scratch.path()).size() == 8; });
+  times[2] = until([&] { return log().find("resumed after step") != std::string::npos; });
+  times[3] = until([&] { return log().find("  step ", log().rfind("resumed after step")) != std::string::npos; });
+  supervisor.signal(SIGTERM);
+  CHECK(supervisor.wait().code == 75);
+  return times;
+}
+
+}  // namespace
+
+TEST_CASE("from a kill to the first new step of eight ranks", "[.][soak]") {
+  for (const auto& [tier, settings, limit] : std::vector<std::tuple<std::string, std::vector<std::string>, double>>{
+           {"disk", {"checkpoint.every=50"}, 5}, {"memory", {"checkpoint.every=0", "checkpoint.memory_every=50"}, 2.5}})
+    for (int round = 0; round < 5; ++round) {
+      const std::array<double, 4> t = time_restart(settings);
+      WARN("from " << tier << ": noticed after " << t[0] << " s, started after " << t[1] << " s, state back after " << t[2]
+                   << " s, first step after " << t[3] << " s");
+      CHECK(t[3] < limit);
+    }
 }
 
 }  // namespace trireme
