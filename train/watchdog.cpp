@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "train/stack.h"
@@ -16,8 +17,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kRound{100};
-constexpr size_t kSteps = 200;    // whose times are remembered
-constexpr size_t kEnough = 5;     // to know what a step takes
+constexpr size_t kSteps = 200;                                    // whose times are remembered
+constexpr size_t kEnough = 5;                                     // to know what a step takes
+constexpr int64_t kNobody = std::numeric_limits<int32_t>::max();  // accused where none can be told
 constexpr double kPaused = 1;     // seconds that a round may take before the whole process must have been stopped
 constexpr double kForOthers = 2;  // seconds more that ranks wait which need not speak; and for the culprit's stack
 
@@ -142,7 +144,7 @@ void Watchdog::judge_all() {
   for (size_t node = 0; node < nodes_.size() && speaks; ++node)
     if (nodes_[node].empty()) verdict.line += "; node " + std::to_string(node) + " tells nothing";
   const int64_t culprit = speaks ? verdict.rank : journal_.accused();
-  if (speaks) journal_.accuse(culprit);
+  if (speaks) journal_.accuse(culprit >= 0 ? culprit : kNobody);
   const auto at = std::find_if(ranks.begin(), ranks.end(), [&](const RankReport& r) { return r.rank == culprit; });
   if (culprit == rank_) {
     std::string stack = stack_of(getpid());  // of the first thread, and of the one that waits for others
