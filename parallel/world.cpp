@@ -55,6 +55,8 @@ void end_without_parent(const std::stop_token& stop, pid_t parent) {
 
 }  // namespace
 
+void set_environment_default(const std::string& name, const std::string& value) { setenv(name.c_str(), value.c_str(), 0); }
+
 char** environment_block() { return environ; }
 
 std::string environment(const std::string& name) {

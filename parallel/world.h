@@ -54,6 +54,8 @@ std::optional<int64_t> launched_ranks();
 
 // An environment variable's value; "" when it is not set.
 std::string environment(const std::string& name);
+// For what this process starts, where nobody has said otherwise. Before it has threads.
+void set_environment_default(const std::string& name, const std::string& value);
 char** environment_block();  // all of it, "NAME=value" each, ended by nullptr
 
 std::string host_name();

@@ -19,6 +19,7 @@
 
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/reader.h"
+#include "parallel/world.h"
 #include "train/config.h"
 #include "train/log.h"
 #include "train/nearest.h"
@@ -280,6 +281,9 @@ Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts) {
 
 ExitCode run_supervise(const SuperviseOptions& options) {
   watch_signals();
+  // When one rank has died, Open MPI would give the others a second to end by themselves, and wait for another: what they have to
+  // say is on disk.
+  set_environment_default("OMPI_MCA_odls_base_sigkill_timeout", "0");
   LaunchedTraining training = take_apart(options.command);
   const RunConfig config = read_config(training.config, training.set);
   const std::string run = config.train.runs + "/" + config.train.name;

@@ -118,7 +118,8 @@ std::map<int, pid_t> launched_ranks(const std::string& directory) {
 }
 
 bool any_alive(const std::map<int, pid_t>& ranks) {
-  return std::any_of(ranks.begin(), ranks.end(), [](const auto& rank) { return kill(rank.second, 0) == 0; });
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [](const auto& rank) { return kill(rank.second, 0) == 0 && !is_zombie(rank.second); });
 }
 
 Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments) {
