@@ -64,6 +64,13 @@ int64_t Archive::commit(const std::string& staged, const Manifest& manifest, con
   return bytes_in(manifest);
 }
 
+void Archive::after_commit(const std::string& command, const std::string& run_directory) {
+  command_.emplace(command, run_directory + "/checkpoint_command.log", run_directory + "/checkpoint_command.done");
+  const std::vector<int64_t> steps = steps_in(directory_);
+  if (!steps.empty() && steps.back() > command_->last_done())
+    command_->start(steps.back(), directory_ + "/" + step_name(steps.back()));
+}
+
 std::vector<std::string> Archive::take_warnings() {
   std::vector<std::string> warnings = std::exchange(warnings_, {});
   if (command_)

@@ -31,8 +31,9 @@ class Archive {
 
   // The state that the next save must differ from: of a restore.
   void follows(const Manifest& restored);
-  // Runs `command` for each step that is committed from here on, appending what it prints to `log`. Until then the step is kept.
-  void after_commit(const std::string& command, const std::string& log) { command_.emplace(command, log); }
+  // Runs `command` for each step that is committed from here on, and for the newest that is there if it has not seen that; what it
+  // prints is appended to RUN/checkpoint_command.log. Until then the step is kept.
+  void after_commit(const std::string& command, const std::string& run_directory);
   void wait_for_command() {
     if (command_) command_->finish();
   }

@@ -90,7 +90,6 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
     return;
   }
   lease_.emplace(run_directory);
-  if (!config.command.empty()) archive_.after_commit(config.command, run_directory + "/checkpoint_command.log");
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
   if (error) throw ConfigError(text("cannot make ", directory_, ": ", error.message()));
@@ -98,6 +97,7 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
   if (const std::vector<int64_t> steps = steps_in(directory_); resume == Resume::never && !steps.empty())
     throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
                            ": continue with --resume auto, or choose another train.name to start anew"));
+  if (!config.command.empty()) archive_.after_commit(config.command, run_directory);
   sweep_memory_tiers();
   std::string memory = memory_tier(run_directory);
   if (memory.empty() && config.memory_every > 0) memory = make_memory_tier(run_directory, fresh_id());

@@ -68,6 +68,9 @@ class Checkpoints {
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
 
+  // All ranks: whether this run has a checkpoint, valid or not.
+  bool any() const { return !find_steps().empty(); }
+
   // Fills `state` in place from the newest valid checkpoint and returns its step; nullopt, `state` untouched, when the directory
   // holds none at all. Damaged checkpoints are passed over with a warning; CheckpointError when none is left (the tensors then hold
   // anything), or when the checkpoint's tensors are not those of `state` (all differences at once, nothing touched).

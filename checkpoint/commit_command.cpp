@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "kernels/check.h"
@@ -25,8 +26,14 @@ std::string told(int error) { return error == 0 ? "" : strerror(error); }
 
 }  // namespace
 
-CommitCommand::CommitCommand(std::string command, std::string log)
-    : command_(std::move(command)), log_(std::move(log)), thread_([this] { work(); }) {}
+CommitCommand::CommitCommand(std::string command, std::string log, std::string done)
+    : command_(std::move(command)), log_(std::move(log)), done_(std::move(done)), thread_([this] { work(); }) {}
+
+int64_t CommitCommand::last_done() const {
+  std::ifstream in(done_);
+  int64_t step = -1;
+  return in >> step ? step : -1;
+}
 
 CommitCommand::~CommitCommand() {
   {
@@ -71,6 +78,7 @@ void CommitCommand::work() {
     at_work_ = std::exchange(next_, std::nullopt);
     lock.unlock();
     const std::string problem = run(*at_work_);
+    if (problem.empty()) std::ofstream(done_, std::ios::trunc) << at_work_->step << std::endl;
     lock.lock();
     if (!problem.empty())
       warnings_.push_back(text("checkpoint.command failed for step ", at_work_->step, ": ", problem, "; see ", log_));
@@ -108,7 +116,7 @@ std::string CommitCommand::run(const Job& job) {
     if (ended == child) return WEXITSTATUS(status) == 0 ? "" : std::string(text("exit code ", WEXITSTATUS(status)));
     if (ended < 0 && errno != EINTR) return told(errno);
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, kPoll, [&] { return closing_; })) return "";
+    if (changed_.wait_for(lock, kPoll, [&] { return closing_; })) return "left alone";
   }
 }
 

@@ -12,17 +12,19 @@
 namespace trireme {
 
 // One runs at a time, by /bin/sh, with TRIREME_CHECKPOINT (the step's directory, absolute) and TRIREME_STEP in its environment;
-// what it prints is appended to `log`. Of steps that come while it is at work, it is given the newest next, and the others never.
+// what it prints is appended to `log`. The last step for which it succeeded is kept in `done`. Of steps that come while it is at
+// work, it is given the newest next, and the others never.
 class CommitCommand {
  public:
-  CommitCommand(std::string command, std::string log);
+  CommitCommand(std::string command, std::string log, std::string done);
   ~CommitCommand();  // a command at work goes on by itself
   CommitCommand(const CommitCommand&) = delete;
   CommitCommand& operator=(const CommitCommand&) = delete;
 
   void start(int64_t step, const std::string& directory);
-  bool needs(int64_t step);  // it is at work on this step, or to be given it
-  void finish();             // waits until nothing is left to do
+  int64_t last_done() const;  // also by an earlier process; -1: none
+  bool needs(int64_t step);   // it is at work on this step, or to be given it
+  void finish();              // waits until nothing is left to do
   std::vector<std::string> take_warnings();
 
  private:
@@ -33,7 +35,7 @@ class CommitCommand {
   void work();
   std::string run(const Job& job);  // what went wrong; "" nothing
 
-  const std::string command_, log_;
+  const std::string command_, log_, done_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Job> at_work_, next_;

@@ -287,6 +287,7 @@ void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& ho
 void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& loss, const UnitHooks& hooks, const Seat& seat,
                      Backward which) {
   const auto done = [&](size_t unit) {
+    if (hooks.left) hooks.left(unit);
     if (hooks.done) sum_shared(stream, unit), hooks.done(unit);
   };
   const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit) : void(); };

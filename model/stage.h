@@ -33,6 +33,7 @@ struct StageWeights {
 // so; then the gradients of weights that all tp ranks hold are summed.
 struct UnitHooks {
   std::function<void(size_t unit)> read{}, write{}, done{};
+  std::function<void(size_t unit)> left{};  // backward has added this pass's gradients, nothing is summed over ranks
 };
 
 // A weight, what the listing says of it, and its gradient (absent in a Stage that only infers).

@@ -35,7 +35,8 @@ class Search {
       if (maker.empty())  // the stage before has made it, and tells of it
         found(in_forward, 4 * first + 1, "what the stage before sent");
       else
-        found(in_forward, 4 * first + 2 + place, microbatch(action.microbatch) + "what " + maker + " added to the stream");
+        found(in_forward, 4 * first + 2 + place,
+              microbatch(action.microbatch) + "what " + maker + " added to the stream" + shared());
     }
   }
   void look_at_loss(int64_t number) {
@@ -69,6 +70,8 @@ class Search {
     microbatch_ = number;
     return "microbatch " + std::to_string(number) + ": ";
   }
+  // The stream is a sum over a tp group's ranks.
+  std::string shared() const { return run_.mesh.tp().size() > 1 ? " (here or on another rank of its tp group)" : ""; }
   void found(Kind kind, int64_t place, const std::string& what) {
     kind_ = kind, place_ = place, text_ = run_.mesh.told() + ": " + what;
   }
@@ -96,12 +99,7 @@ class Search {
 class Watched {
  public:
   Watched(Run& run, Search& search) : run_(run), passing_(run.passing), completing_(run.completing) {
-    // Of microbatches that leave sums of gradients on this rank, done() is not told otherwise.
-    run.passing.done = [&search](size_t unit) { search.look_at_gradients(unit); };
-    run.completing.done = [this, &search](size_t unit) {
-      search.look_at_gradients(unit);
-      completing_.done(unit);
-    };
+    run.passing.left = run.completing.left = [&search](size_t unit) { search.look_at_gradients(unit); };
     run.after = [&search](const Action& action) {
       if (action.kind == ActionKind::forward) search.look_at_streams(action);
       if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input) search.look_at_loss(action.microbatch);

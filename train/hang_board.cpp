@@ -21,6 +21,16 @@ void put(std::array<char, kSize>& to, const std::string& word) {
   std::copy_n(word.data(), std::min(word.size(), kSize - 1), to.data());
 }
 
+// Names as one word each: of an axis "tp part" with another sign for the space.
+std::string as_word(std::string name) {
+  std::ranges::replace(name, ' ', '~');
+  return name.empty() ? "-" : name;
+}
+std::string as_name(std::string word) {
+  std::ranges::replace(word, '~', ' ');
+  return word == "-" ? "" : word;
+}
+
 }  // namespace
 
 HangBoard::HangBoard(std::string directory, int64_t node, int64_t nodes)
@@ -63,8 +73,9 @@ std::string to_text(const std::vector<RankReport>& ranks) {
     out << r.rank << ' ' << r.process << ' ' << (r.host.empty() ? "?" : r.host) << ' ' << r.state << ' ' << r.step << ' ' << r.part
         << ' ' << r.silent << ' ' << r.entries.size() << ' ' << r.entered.size() << ' ' << r.doing << '\n';
     for (const JournalEntry& e : r.entries)
-      out << e.what.data() << ' ' << e.along.data() << ' ' << e.group.first << ' ' << e.group.stride << ' ' << e.group.count << ' '
-          << e.peer << ' ' << e.number << ' ' << e.bytes << ' ' << e.since << ' ' << e.thread << ' ' << e.inside << '\n';
+      out << as_word(e.what.data()) << ' ' << as_word(e.along.data()) << ' ' << e.group.first << ' ' << e.group.stride << ' '
+          << e.group.count << ' ' << e.peer << ' ' << e.number << ' ' << e.bytes << ' ' << e.since << ' ' << e.thread << ' '
+          << e.inside << '\n';
     for (const auto& [key, count] : r.entered) out << key << ' ' << count << '\n';
   }
   out << "end\n";
@@ -89,7 +100,7 @@ std::vector<RankReport> reports_in(const std::string& text) {
     for (JournalEntry& e : r.entries) {
       in >> word >> along >> e.group.first >> e.group.stride >> e.group.count >> e.peer >> e.number >> e.bytes >> e.since >>
           e.thread >> e.inside;
-      put(e.what, word), put(e.along, along);
+      put(e.what, as_name(word)), put(e.along, as_name(along));
     }
     for (size_t i = 0; i < entered; ++i) {
       uint64_t key = 0;

@@ -40,13 +40,23 @@ StepLimits History::limits(int64_t step) {
   return {.squared_norm = as_limit(norm * norm), .loss = as_limit(loss_.highest(sigmas_))};
 }
 
-void History::saw(int64_t step, float loss, float grad_norm) {
+void History::saw(int64_t step, const StepResult& result) {
+  const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+  not_finite_ = finite ? 0 : not_finite_ + 1;
+  refused_ = result.updated ? 0 : refused_ + 1;
+  if (!result.updated) return;
   ++updates_;
-  waiting_.push_back({.step = step, .loss = loss, .norm = grad_norm});
+  waiting_.push_back({.step = step, .loss = result.loss, .norm = result.grad_norm});
+}
+
+void History::go_back_to(const History& then) {
+  const int64_t refused = refused_, not_finite = not_finite_;
+  *this = then;
+  refused_ = refused, not_finite_ = not_finite;
 }
 
 void History::forget() {
-  entered_ = 0;
+  entered_ = refused_ = 0;
   loss_ = norm_ = {};
 }
 
@@ -62,6 +72,8 @@ std::string History::told(const StepResult& result) {
 void History::store(std::map<std::string, int64_t>& counters) const {
   counters["updates"] = updates_;
   counters["history/entered"] = entered_;
+  counters["history/refused"] = refused_;
+  counters["history/not_finite"] = not_finite_;
   for (const auto& [name, usual] : {std::pair("history/loss", loss_), std::pair("history/norm", norm_)}) {
     counters[std::string(name) + "/mean"] = bits_of(usual.mean);
     counters[std::string(name) + "/variance"] = bits_of(usual.variance);
@@ -82,6 +94,8 @@ void History::load(const std::map<std::string, int64_t>& counters, int64_t steps
   };
   updates_ = counters.contains("updates") ? get("updates") : steps;
   entered_ = get("history/entered");
+  refused_ = get("history/refused");
+  not_finite_ = get("history/not_finite");
   for (const auto& [name, usual] : {std::pair("history/loss", &loss_), std::pair("history/norm", &norm_)}) {
     usual->mean = of_bits(get(std::string(name) + "/mean"));
     usual->variance = of_bits(get(std::string(name) + "/variance"));

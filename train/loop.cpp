@@ -80,21 +80,42 @@ class Steps {
     const Batch batch = next();
     begin_step(session_.run, batch, begun_++, session_.history.limits(step));
     if (session_.run.device.place() != Place::cuda || begun_ - ended_ > 1) end();
-    if (!bad_.empty()) end_all();
   }
   void end_all() {
     while (ended_ < begun_) end();
-    for (const auto& [step, result] : std::exchange(bad_, {})) judge(step, result);
+  }
+
+  // Steps that were no update and are not judged: to be agreed on by all ranks.
+  int64_t bad() const { return static_cast<int64_t>(bad_.size()); }
+  // All ranks, with the most and the fewest of any. All have the same numbers, unless one of them errs.
+  void judge(int64_t most, int64_t fewest) {
+    if (most == 0) return;
+    end_all();
+    if (most != fewest) disagree();
+    for (const Bad& bad : std::exchange(bad_, {})) judge(bad);
+  }
+  // The same, when the ranks have not agreed yet.
+  void settle() {
+    end_all();
+    const std::vector<int64_t> agreed = largest(session_.run.mesh.all(), {bad(), -bad()});
+    judge(agreed[0], -agreed[1]);
   }
 
  private:
+  struct Bad {
+    int64_t step, weights;  // the update whose weights it met
+    StepResult result;
+    int64_t refused, not_finite;  // steps in a row up to this one
+    std::string told() const { return std::string(text("step ", step, ": ", History::told(result))); }
+  };
+
   Batch next() {
     const Doing doing(session_.journal, "reading");
     return session_.loader.next();
   }
 
   void leave_out(int64_t step) {
-    end_all();
+    settle();
     next();
     pass_over(step);
     session_.note("step " + std::to_string(step) + ": left out, as train.leave_out says");
@@ -112,29 +133,35 @@ class Steps {
     const double seconds = std::chrono::duration<double>(now - std::exchange(since_, now)).count();
     session_.watchdog.took(seconds);
     log_step(session_, ended_, result, seconds);
-    if (result.updated) {
-      session_.history.saw(ended_, result.loss, result.grad_norm);
-      session_.bad = 0;
-    } else {
-      ++session_.bad;
-      bad_.push_back({ended_, result});
-    }
+    History& history = session_.history;
+    history.saw(ended_, result);
+    if (result.updated)
+      weights_ = ended_;
+    else
+      bad_.push_back({ended_, weights_, result, history.refused(), history.not_finite()});
   }
 
-  // No other step is on its way. All ranks have the same result.
-  void judge(int64_t step, const StepResult& result) {
-    std::string what(text("step ", step, ": ", History::told(result)));
-    const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
-    if (!finite) what += ", first " + cause(step);
+  // Of numbers that all ranks share.
+  [[noreturn]] void disagree() {
+    std::string mine = session_.run.mesh.told() + " has no bad step";
+    if (!bad_.empty()) mine = session_.run.mesh.told() + " has " + bad_.back().told();
+    std::string all;
+    for (const std::string& told : gather(session_.run.mesh.all(), mine)) all += "\n" + told;
+    throw Error("ranks do not agree on whether a step was an update: a processor or its memory errs" +
+                broadcast(session_.run.mesh.all(), all));
+  }
+
+  void judge(const Bad& bad) {
+    std::string what = bad.told();
+    const bool finite = bad.not_finite == 0;
+    if (!finite) what += ", first " + cause(bad.step);
     const BadStep wanted = session_.config.train.on_bad_step;
-    if (wanted == BadStep::stop || (session_.bad >= kMostBad && !finite)) give_up(step, what);
-    if (session_.bad >= kMostBad) {
-      session_.history.forget();
-      session_.bad = 0;
-      what += "; ten steps in a row stood out: what is usual is learnt anew";
-    }
-    if (wanted == BadStep::skip) return session_.note(what + ": the update was skipped");
-    if (step > rolled_back_) roll_back(what);
+    if (wanted == BadStep::stop || bad.not_finite >= kMostBad) give_up(bad, what);
+    if (wanted == BadStep::skip) session_.note(what + ": the update was skipped");
+    if (wanted == BadStep::rollback && bad.step > rolled_back_) roll_back(what);
+    if (!finite || bad.refused < kMostBad) return;
+    session_.history.forget();
+    session_.note("ten steps in a row stood out: what is usual is learnt anew");
   }
 
   std::string cause(int64_t step) {
@@ -149,29 +176,28 @@ class Steps {
   void roll_back(const std::string& what) {
     const Doing doing(session_.journal, "reading a checkpoint");
     session_.saves.end();
-    const int64_t from = restore(session_.config, session_.run, session_.checkpoints, session_.resume, session_.history);
+    ResumeChoice newest = session_.resume;
+    if (session_.checkpoints.any()) newest.from = "auto";
+    History then = session_.history;
+    weights_ = restore(session_.config, session_.run, session_.checkpoints, newest, then);
+    session_.history.go_back_to(then);
     pass_over(rolled_back_ = begun_);
-    session_.note(what + ": back to the state after step " + std::to_string(from) + ". Steps " + std::to_string(from + 1) + " to " +
-                  std::to_string(begun_) + " are left out");
+    session_.note(what + ": back to the state after step " + std::to_string(weights_) + ". Steps " + std::to_string(weights_ + 1) +
+                  " to " + std::to_string(begun_) + " are left out");
   }
 
-  [[noreturn]] void give_up(int64_t step, const std::string& what) {
+  [[noreturn]] void give_up(const Bad& bad, const std::string& what) {
     session_.saves.end();
     const bool many = session_.config.train.on_bad_step != BadStep::stop;
     throw NumericsError(text(what, many ? std::string(text(": the last of ", kMostBad, " steps in a row without an update")) : "",
-                             "; the weights are those of step ", step - session_.bad,
-                             ". A lower train.lr, a longer train.warmup or ",
+                             "; the weights are those of step ", bad.weights, ". A lower train.lr, a longer train.warmup or ",
                              "train.clip may help; train.leave_out passes over what makes it come again"));
   }
-
-  struct Bad {
-    int64_t step;
-    StepResult result;
-  };
 
   Session& session_;
   int64_t begun_;
   int64_t& ended_;
+  int64_t weights_ = ended_;  // the last step that was an update, or of the checkpoint whose state goes on
   bool computed_ = false;
   std::vector<Bad> bad_;       // not judged yet
   int64_t rolled_back_ = 0;    // steps up to here are dealt with
@@ -187,29 +213,41 @@ ExitCode loop(Session& s, int64_t& step) {
     s.note("already finished: train.steps = " + std::to_string(t.steps) +
            "; a larger train.steps goes on, another train.name begins anew");
   const int64_t restored = s.checkpoints.restored_from_disk() ? step : 0;  // of which nothing need be saved
-  std::vector<int64_t> agreed;  // of all ranks: a signal, if any, and whether one is still at work on a save
+  // Of all ranks: a signal, if any, whether one is still at work on a save, and the most and fewest bad steps.
+  std::vector<int64_t> agreed;
   Steps steps(s, step);
-  while (steps.begun() < t.steps && (agreed = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy()})).front() == 0) {
-    if (agreed.back() == 0) s.saves.advance();
+  const auto agree = [&] {
+    agreed = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), steps.bad(), -steps.bad()});
+    return agreed[0] == 0;
+  };
+  // What replicas hold alike, where it is saved by one of them alone.
+  const bool checks_saves = t.compare_every > 0 && s.run.mesh.replicas() > 1 && s.run.buckets.parts() == 1;
+  while (steps.begun() < t.steps && agree()) {
+    if (agreed[1] == 0) s.saves.advance();
+    steps.judge(agreed[2], -agreed[3]);
     steps.begin();
     const bool last = steps.begun() == t.steps, save = last || s.checkpoints.due(steps.begun());
     const bool evaluates = last || (t.eval_every > 0 && steps.begun() % t.eval_every == 0);
     const bool to_memory = !save && s.checkpoints.due_in_memory(steps.begun()) && !s.checkpoints.saving();
-    const bool compares = t.compare_every > 0 && steps.begun() % t.compare_every == 0 && s.run.mesh.replicas() > 1;
-    if (save || to_memory || evaluates || compares) steps.end_all();
+    const bool compares = s.run.mesh.replicas() > 1 && t.compare_every > 0 &&
+                          (steps.begun() % t.compare_every == 0 || (checks_saves && save && !last));
+    if (save || to_memory || evaluates || compares) steps.settle();
     if (compares) compare_now(s, step);
     if (evaluates) evaluate_now(s, step);
     if (save && !last) s.saves.begin(step);
     if (to_memory) s.saves.begin(step, Tier::memory);
     if (steps.computed()) s.run.device.freeze();  // from the second step on, nothing is allocated
   }
-  steps.end_all();
+  steps.settle();
   s.watchdog.last_step_done();
   s.saves.end();
-  if (step > std::max(restored, s.saves.saved())) s.saves.save_at_last(step);
+  if (step > std::max(restored, s.saves.saved())) {
+    if (checks_saves) compare_now(s, step);
+    s.saves.save_at_last(step);
+  }
   if (step < t.steps) {
     const std::string after = step > 0 ? "after step " + std::to_string(step) + ", which is saved" : "before the first step";
-    s.note(std::string("stopped by signal (") + strsignal(static_cast<int>(agreed.front())) + ") " + after +
+    s.note(std::string("stopped by signal (") + strsignal(static_cast<int>(agreed[0])) + ") " + after +
            "; the same command continues");
     return ExitCode::stopped;
   }

@@ -29,7 +29,6 @@ struct Session {
   std::optional<RunLog>& log;  // rank 0's
   double flops;                // of the model, a step, on average over the ranks
   double peak;                 // FLOP/s of products, measured
-  int bad = 0;                 // steps in a row that were no update, none of them left out by the config
 
   void note(const std::string& line) const {
     if (log) log->note(line);

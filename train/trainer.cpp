@@ -212,6 +212,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
     const ExitCode code = loop(session, step);
     journal.doing("ending");
     run.buckets.finish();
+    watchdog.stop();  // the user's command for the last checkpoint may take its time
     checkpoints.finish();
     for (const std::string& warning : checkpoints.take_warnings())
       if (mesh.first()) complain(warning);

@@ -36,14 +36,7 @@ Watchdog::Watchdog(Journal& journal, int64_t rank, Orders orders) : journal_(jou
   thread_ = std::thread([this] { watch(); });
 }
 
-Watchdog::~Watchdog() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  ended_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
+Watchdog::~Watchdog() { stop(); }
 
 void Watchdog::took(double seconds) {
   const std::lock_guard lock(mutex_);
@@ -52,6 +45,15 @@ void Watchdog::took(double seconds) {
   else
     steps_[next_++ % kSteps] = seconds;
   regular_ = steps_.size() >= kEnough;
+}
+
+void Watchdog::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  ended_.notify_all();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Watchdog::last_step_done() {
@@ -157,7 +159,9 @@ void Watchdog::judge_all() {
   if (speaks && speaks_for_all(culprit)) {
     if (orders_.tell) orders_.tell(verdict, journal_.confession(culprit));
   } else {  // the one that speaks ends first: its code is the run's
-    std::this_thread::sleep_for(std::chrono::duration<double>(kForOthers / 2));
+    const bool elsewhere =
+        orders_.board != nullptr && at == ranks.end();  // the node that has it asks it where it is, before it tells
+    std::this_thread::sleep_for(std::chrono::duration<double>(elsewhere ? 3 * kForOthers : kForOthers / 2));
     if (at != ranks.end() && culprit != rank_ && !ended(*at))
       kill(at->process, SIGKILL);  // one that is stopped ends by nothing else
   }

@@ -37,6 +37,7 @@ class Watchdog {
   // A step took so long: a hang is no shorter than three of the slowest of a hundred.
   void took(double seconds);
   void last_step_done();
+  void stop();  // nothing is watched any more
 
  private:
   void watch();

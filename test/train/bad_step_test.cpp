@@ -97,7 +97,8 @@ TEST_CASE("a run with a bad step", "[.launched]") {
   poison.number = std::stof(number);
   RunConfig config = read_config("config.yaml", settings);
   config.parallel.dp = mesh_sizes(world.size(), config.parallel).dp;
-  CHECK(train(config, world, {}, [&](Run& run) { poison.into(run); }) == ExitCode::done);
+  // A new run, that finds no checkpoints at its start.
+  CHECK(train(config, world, {.from = "never"}, [&](Run& run) { poison.into(run); }) == ExitCode::done);
 }
 
 TEST_CASE("a step that is not finite on one rank and microbatch is skipped by all, named, and leaves what a run without it has",
@@ -289,13 +290,13 @@ TEST_CASE("what a step may have follows from the steps up to the last but one, a
   std::map<std::string, int64_t> counters;
   for (int64_t step = 1; step <= 33; ++step) {
     CHECK(history.limits(step).loss == StepLimits::kLargest);
-    history.saw(step, 2 + 0.1f * static_cast<float>(step % 3 - 1), 1);
+    history.saw(step, {.loss = 2 + 0.1f * static_cast<float>(step % 3 - 1), .grad_norm = 1, .lr = 0});
   }
   const StepLimits limits = History(history).limits(35);
   CHECK(limits.loss > 2.2);
   CHECK(limits.loss < 2.5);
   CHECK(std::sqrt(limits.squared_norm) == Approx(1.02));
-  history.saw(34, 100, 100);  // not entered yet
+  history.saw(34, {.loss = 100, .grad_norm = 100, .lr = 0});  // not entered yet
   History copy(4);
   history.store(counters);
   copy.load(counters, 0);

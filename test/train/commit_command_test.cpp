@@ -22,6 +22,16 @@ TEST_CASE("a command of the user's is run for committed checkpoints, which stay 
   }
 }
 
+TEST_CASE("a checkpoint whose command has not succeeded is given to it by the next start") {
+  const Workplace place;
+  const std::vector<std::string> settings{"checkpoint.every=10", "checkpoint.command=test -e there && echo copied $TRIREME_STEP"};
+  succeed(place.train(settings));
+  CHECK_THAT(place.run("tiny", "checkpoint_command.log"), !ContainsSubstring("copied"));
+  write_text(place.scratch / "there", "");
+  for (int start = 0; start < 2; ++start) succeed(place.train(settings));  // finished already
+  CHECK(place.run("tiny", "checkpoint_command.log") == "copied 20\n");
+}
+
 TEST_CASE("a command that fails is told, and training goes on") {
   const Workplace place;
   const Ended ended = place.train({"checkpoint.every=10", "checkpoint.command=echo no such bucket >&2; exit 7"});

@@ -206,8 +206,8 @@ TEST_CASE("what ranks do is told in text from which it is read again") {
                      .since = 5,
                      .thread = 88,
                      .inside = 1};
-  std::copy_n("all_reduce", 10, entry.what.data()), std::copy_n("dp", 2, entry.along.data());
-  one.entries = {entry, entry};
+  std::copy_n("all_reduce", 10, entry.what.data()), std::copy_n("tp part", 7, entry.along.data());
+  one.entries = {entry, entry, JournalEntry{}};
   RankReport two = one;
   two.rank = 4, two.doing = "", two.entries.clear(), two.entered.clear();
   const std::string text = to_text({one, two});
@@ -217,6 +217,7 @@ TEST_CASE("what ranks do is told in text from which it is read again") {
   CHECK(back[0].doing == one.doing);
   CHECK(back[0].entered == one.entered);
   CHECK(back[0].entries[1].group == entry.group);
+  CHECK(back[0].entries[1].along == entry.along);
   CHECK(back[1].state == 'T');
   for (size_t cut = 0; cut < text.size() - 1; ++cut) CHECK(reports_in(text.substr(0, cut)).empty());
   CHECK(reports_in("trireme hang 1 99999999999\n").empty());
