@@ -208,6 +208,9 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   if (config.train.offload == Offload::optimizer) plan.pinned = plan.sizes.optimizer;
   const int64_t state = bytes_of(state_shards(run, Shards::once));
   if (config.checkpoint.async) plan.copy = state;
+  // What a rank holds passes through the host's memory when a GPU's state is read back in the midst of a run.
+  if (config.train.on_bad_step == BadStep::rollback && config.kernels.device == DeviceChoice::cuda)
+    plan.copy += bytes_of(state_shards(run, Shards::all));
   if (config.checkpoint.memory_every > 0) plan.in_memory = 3 * state;  // two that are kept, one in the making
   plan.groups = group(config.model, device);
   for (const ParameterGroup& g : plan.groups) plan.parameters += g.count;
