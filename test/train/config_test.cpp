@@ -168,7 +168,7 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"model:\n  lr: 3\n", {}, "x.yaml:2: model.lr: unknown key; did you mean train.lr?"},
       {"checkpoint:\n  dropout: 3\n",
        {},
-       "x.yaml:2: checkpoint.dropout: unknown key; checkpoint has every, keep, keep_every, memory_every, async, writers"},
+       "x.yaml:2: checkpoint.dropout: unknown key; checkpoint has every, keep, keep_every, memory_every, async, writers, command"},
       {"model:\n  layers: 3\n  layers: 4\n", {}, "x.yaml:3: model.layers: stands twice, first in line 2"},
       {"model:\n  layers:\n", {}, "x.yaml:2: model.layers: has no value"},
       {"model:\n  layers: ~\n", {}, "x.yaml:2: model.layers: has no value"},
