@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/copy.h"
 #include "kernels/finite.h"
 #include "parallel/agree.h"
+#include "train/host_state.h"
 #include "train/saves.h"
 
 namespace trireme {
@@ -75,17 +75,7 @@ class Search {
   void found(Kind kind, int64_t place, const std::string& what) {
     kind_ = kind, place_ = place, text_ = run_.mesh.told() + ": " + what;
   }
-  bool finite(const Tensor& x) {
-    if (!x || x.size() == 0) return true;
-    Tensor here = x;
-    if (run_.device.place() == Place::cuda) {
-      bytes_.resize(static_cast<size_t>(x.bytes()));
-      here = Tensor(bytes_.data(), x.dtype(), Place::cpu, {x.size()});
-      copy(run_.device.compute(), here, x.view({x.size()}));
-    }
-    run_.device.compute().finish();
-    return first_not_finite(here) < 0;
-  }
+  bool finite(const Tensor& x) { return !x || x.size() == 0 || first_not_finite(on_host(run_.device, x, bytes_)) < 0; }
 
   Run& run_;
   const int64_t layers_;

@@ -17,7 +17,6 @@ class HangBoard {
 
   const std::string& directory() const { return directory_; }
   int64_t node() const { return node_; }
-  int64_t nodes() const { return nodes_; }
 
   void tell(const std::vector<RankReport>& ranks) const;  // of this node; what cannot be written is not told
   void take_back() const;                                 // they got on

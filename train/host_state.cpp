@@ -38,6 +38,17 @@ int64_t bytes_of(const std::vector<NamedShard>& shards) {
   return bytes;
 }
 
+Tensor on_host(Device& device, const Tensor& x, std::vector<std::byte>& memory) {
+  Tensor here = x;
+  if (device.place() == Place::cuda) {
+    memory.resize(static_cast<size_t>(x.bytes()));
+    here = Tensor(memory.data(), x.dtype(), Place::cpu, {x.size()});
+    copy(device.compute(), here, x.view({x.size()}));
+  }
+  device.compute().finish();
+  return here;
+}
+
 HostState::HostState(Device& device, std::vector<NamedShard> shards, Copies copies)
     : device_(device), device_shards_(std::move(shards)), host_(device_shards_) {
   if (copies == Copies::where_needed && device.place() != Place::cuda) return;

@@ -31,4 +31,7 @@ class HostState {
 // Of memory that copies of `shards` take.
 int64_t bytes_of(const std::vector<NamedShard>& shards);
 
+// `x` where the host reads it, once all that was handed over is done: itself, or a copy in `memory`.
+Tensor on_host(Device& device, const Tensor& x, std::vector<std::byte>& memory);
+
 }  // namespace trireme

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "checkpoint/digest.h"
-#include "kernels/copy.h"
 #include "parallel/agree.h"
+#include "train/host_state.h"
 #include "train/saves.h"
 
 namespace trireme {
@@ -19,26 +19,16 @@ constexpr size_t kNamed = 3;  // tensors, at most
 using Digests = std::vector<std::pair<std::string, uint64_t>>;
 
 Digests digests_of(Run& run) {
-  Stream& compute = run.device.compute();
   std::vector<std::byte> bytes;
   Digests digests;
   const auto add = [&](const std::string& name, const Tensor& x) {
-    const void* here = x.data();
-    if (run.device.place() == Place::cuda) {
-      bytes.resize(static_cast<size_t>(x.bytes()));
-      copy(compute, Tensor(bytes.data(), x.dtype(), Place::cpu, {x.size()}), x.view({x.size()}));
-      compute.finish();
-      here = bytes.data();
-    }
-    digests.emplace_back(name, digest(here, x.bytes()));
+    digests.emplace_back(name, digest(on_host(run.device, x, bytes).data(), x.bytes()));
   };
   if (run.stage.shape().holding.weights) {
     for (size_t unit = 0; unit < run.stage.units().size(); ++unit) run.traffic.read(unit);
-    compute.finish();
     for (const Parameter& parameter : run.stage.parameters()) add(parameter.spec.name, parameter.weight);
   }
   if (run.buckets.parts() > 1) return digests;
-  compute.finish();
   for (const NamedShard& shard : state_shards(run, Shards::all)) add("the optimizer's " + shard.name, shard.local);
   return digests;
 }
