@@ -22,11 +22,11 @@ build: build/build.ninja
 
 # Where a change is only checked, of the GPUs' machine code one kind is made: the bundle and scripts/kernel_registers.sh make all.
 build/build.ninja:
-	cmake -S . -B build -G Ninja $(if $(CI),-DCMAKE_CUDA_ARCHITECTURES=90a-real)
+	cmake -S . -B build -G Ninja $(if $(CI),-DCMAKE_CUDA_ARCHITECTURES=90a-real -DTRIREME_UNITY=ON)
 build/asan/build.ninja:
-	cmake -S . -B build/asan -G Ninja -DTRIREME_SANITIZE=address,undefined
+	cmake -S . -B build/asan -G Ninja -DTRIREME_SANITIZE=address,undefined -DTRIREME_UNITY=ON
 build/tsan/build.ninja:
-	cmake -S . -B build/tsan -G Ninja -DTRIREME_SANITIZE=thread
+	cmake -S . -B build/tsan -G Ninja -DTRIREME_SANITIZE=thread -DTRIREME_UNITY=ON
 
 train:
 	@scripts/setup.sh
@@ -54,7 +54,7 @@ soak: build
 # FUZZ_SECONDS of each target; what it finds stays in build/fuzz/found, what widens its coverage in build/fuzz/corpus.
 FUZZ_SECONDS ?= 60
 fuzz:
-	@test -f build/fuzz/build.ninja || cmake -S . -B build/fuzz -G Ninja -DTRIREME_SANITIZE=address,undefined -DTRIREME_FUZZ=ON -DBUILD_TESTING=OFF
+	@test -f build/fuzz/build.ninja || cmake -S . -B build/fuzz -G Ninja -DTRIREME_SANITIZE=address,undefined -DTRIREME_UNITY=ON -DTRIREME_FUZZ=ON -DBUILD_TESTING=OFF
 	cmake --build build/fuzz
 	scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS)
 	@test -f build/coverage/build.ninja || cmake -S . -B build/coverage -G Ninja -DTRIREME_FUZZ=ON -DTRIREME_COVERAGE=ON -DTRIREME_CUDA=OFF -DBUILD_TESTING=OFF

@@ -224,7 +224,7 @@ void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void(
                          .part = {},
                          .commit = {},
                          .failure = nullptr});
-  const int threads = config_.async ? static_cast<int>(std::max<int64_t>(1, config_.writers)) : threads_here();
+  const int threads = config_.async ? static_cast<int>(config_.writers > 0 ? config_.writers : 4) : threads_here();
   saving_->part = std::async(std::launch::async, [this, threads, ready = std::move(ready)] {
     if (config_.async) work_behind_the_steps();
     use_threads_here(threads);

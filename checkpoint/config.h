@@ -23,7 +23,8 @@ struct CheckpointConfig {
     keys("async", async,
          "training goes on from a copy of the state in host memory while that is written; false takes no such memory");
     keys("writers", writers,
-         "threads by which a rank writes its part of a checkpoint; 0 takes 1 beside a CPU's step, 4 beside a GPU's",
+         "threads by which a rank writes its part of a checkpoint beside the steps: more where one does not fill the disk; 0 takes "
+         "4",
          between(0, 256));
     keys(
         "command", command,

@@ -21,21 +21,26 @@ std::optional<uint64_t> from_hex(std::string_view digits);  // of exactly that f
 inline constexpr int64_t kPage = 1 << 20;
 constexpr int64_t pages_of(int64_t bytes) { return (bytes + kPage - 1) / kPage; }
 
-// Calls page(index, begin, count) for each page of `bytes` bytes, many pages in parallel, and throws what one of them threw.
-template <class Page>
-void for_each_page(int64_t bytes, Page page) {
-  const int64_t pages = pages_of(bytes);
+// Calls job(i) for each i below `jobs`, if they are `many` by all threads of this one, and throws what one of them threw.
+template <class Job>
+void in_parallel(int64_t jobs, bool many, Job job) {
   std::exception_ptr failure;
-#pragma omp parallel for schedule(static) if (pages >= 8)
-  for (int64_t i = 0; i < pages; ++i) {
+#pragma omp parallel for schedule(dynamic) if (many)
+  for (int64_t i = 0; i < jobs; ++i) {
     try {
-      page(i, i * kPage, std::min(kPage, bytes - i * kPage));
+      job(i);
     } catch (...) {
-#pragma omp critical(first_failure_of_a_page)
+#pragma omp critical(first_failure_of_a_job)
       if (!failure) failure = std::current_exception();
     }
   }
   if (failure) std::rethrow_exception(failure);
+}
+
+// Calls page(index, begin, count) for each page of `bytes` bytes, many pages in parallel.
+template <class Page>
+void for_each_page(int64_t bytes, Page page) {
+  in_parallel(pages_of(bytes), pages_of(bytes) >= 8, [&](int64_t i) { page(i, i * kPage, std::min(kPage, bytes - i * kPage)); });
 }
 
 std::vector<uint64_t> page_digests(const void* bytes, int64_t count);

@@ -14,7 +14,18 @@ namespace trireme {
 
 namespace {
 
-constexpr int64_t kTransfer = 16 << 20;  // bytes of one system call
+constexpr int64_t kTransfer = 16 << 20;      // bytes of one system call
+constexpr int64_t kBlock = 4096;             // of disks: what bypasses the cache is whole ones, in memory as in the file
+constexpr int64_t kLeastDirect = 256 << 10;  // bytes from which on a disk's own time outweighs that of its answer
+constexpr int64_t kBounce = 1 << 20;         // bytes that are copied at a time, to or from memory that begins anywhere
+
+// Of this thread: where memory that is not the disk's way is copied.
+std::byte* bounce() {
+  static thread_local const DiskMemory memory(kBounce);
+  return memory.data();
+}
+
+bool is_multiple(const void* address, int64_t of) { return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(of) == 0; }
 
 template <class Call>
 auto retried(Call call) {
@@ -42,6 +53,11 @@ Io::Io()
         return trireme::create_hdf5(path, specs, attributes);
       }) {}
 
+DiskMemory::DiskMemory(int64_t bytes)
+    : memory_(static_cast<std::byte*>(std::aligned_alloc(kBlock, static_cast<size_t>((bytes + kBlock - 1) / kBlock * kBlock)))) {
+  require(memory_ != nullptr, text("no memory for ", bytes, " bytes on their way to or from a disk"));
+}
+
 IoFile IoFile::open_to_read(const Io& io, const std::string& path) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;  // a pipe must not make us wait
   const int fd = retried([&] { return io.open(path.c_str(), flags, 0); });
@@ -66,11 +82,61 @@ IoFile IoFile::create(const Io& io, const std::string& path) {
 }
 
 IoFile::~IoFile() {
+  if (direct_ >= 0) io_->close(direct_);
   if (fd_ >= 0) io_->close(fd_);
 }
 
-void IoFile::read_at(void* bytes, int64_t count, int64_t offset) const {
+void IoFile::bypass_cache() {
+  if (direct_ >= 0 || size() < kLeastDirect) return;
+  const int access = fcntl(fd_, F_GETFL) & O_ACCMODE;
+  direct_ = retried([&] { return io_->open(path_.c_str(), access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_DIRECT, 0); });
+  struct stat facts, direct_facts;
+  if (direct_ >= 0 && fstat(fd_, &facts) == 0 && fstat(direct_, &direct_facts) == 0 && facts.st_ino == direct_facts.st_ino &&
+      facts.st_dev == direct_facts.st_dev)
+    return;
+  if (direct_ >= 0) io_->close(std::exchange(direct_, -1));  // the name is another file's now
+}
+
+bool IoFile::goes_directly(int64_t count, int64_t offset) const {
+  return direct_ >= 0 && count >= kLeastDirect && offset % kBlock == 0;
+}
+
+int64_t IoFile::read_directly(std::byte* bytes, int64_t count, int64_t offset) const {
+  if (!goes_directly(count, offset)) return 0;
   for (int64_t done = 0; done < count;) {
+    const int64_t rest = count - done;
+    const bool straight = is_multiple(bytes + done, kBlock) && rest >= kBlock;
+    const int64_t part =
+        straight ? std::min(kTransfer, rest / kBlock * kBlock) : std::min(kBounce, (rest + kBlock - 1) / kBlock * kBlock);
+    std::byte* const to = straight ? bytes + done : bounce();
+    const ssize_t n = retried([&] { return io_->pread(direct_, to, static_cast<size_t>(part), offset + done); });
+    if (n < 0 && errno != EINVAL) fail_to_read(text("cannot read ", path_, " at byte ", offset + done));
+    const int64_t whole = n >= rest ? rest : n / kBlock * kBlock;
+    if (whole <= 0) return done;
+    if (!straight) std::memcpy(bytes + done, to, static_cast<size_t>(whole));
+    done += whole;
+  }
+  return count;
+}
+
+int64_t IoFile::write_directly(const std::byte* bytes, int64_t count, int64_t offset) {
+  if (!goes_directly(count, offset)) return 0;
+  const int64_t end = count / kBlock * kBlock;
+  for (int64_t done = 0; done < end;) {
+    const bool straight = is_multiple(bytes + done, kBlock);
+    const int64_t part = std::min(straight ? kTransfer : kBounce, end - done);
+    if (!straight) std::memcpy(bounce(), bytes + done, static_cast<size_t>(part));
+    const std::byte* const from = straight ? bytes + done : bounce();
+    const ssize_t n = retried([&] { return io_->pwrite(direct_, from, static_cast<size_t>(part), offset + done); });
+    if (n < 0 && errno != EINVAL) fail_to_write(text("cannot write ", path_, " at byte ", offset + done));
+    if (n < kBlock) return done;
+    done += n / kBlock * kBlock;
+  }
+  return end;
+}
+
+void IoFile::read_at(void* bytes, int64_t count, int64_t offset) const {
+  for (int64_t done = read_directly(static_cast<std::byte*>(bytes), count, offset); done < count;) {
     const int64_t part = std::min(kTransfer, count - done);
     const ssize_t n =
         retried([&] { return io_->pread(fd_, static_cast<std::byte*>(bytes) + done, static_cast<size_t>(part), offset + done); });
@@ -81,7 +147,7 @@ void IoFile::read_at(void* bytes, int64_t count, int64_t offset) const {
 }
 
 void IoFile::write_at(const void* bytes, int64_t count, int64_t offset) {
-  for (int64_t done = 0; done < count;) {
+  for (int64_t done = write_directly(static_cast<const std::byte*>(bytes), count, offset); done < count;) {
     const int64_t part = std::min(kTransfer, count - done);
     const ssize_t n = retried(
         [&] { return io_->pwrite(fd_, static_cast<const std::byte*>(bytes) + done, static_cast<size_t>(part), offset + done); });
@@ -102,6 +168,8 @@ void IoFile::sync() {
 }
 
 void IoFile::close() {
+  const int direct = std::exchange(direct_, -1);
+  if (direct >= 0 && io_->close(direct) != 0 && errno != EINTR) fail_to_write("cannot close " + path_);
   if (io_->close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_to_write("cannot close " + path_);
 }
 

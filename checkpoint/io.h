@@ -5,7 +5,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +38,19 @@ struct Io {
       create_hdf5;
 };
 
+// Page-aligned memory of no value yet, for what a disk reads or writes itself.
+class DiskMemory {
+ public:
+  explicit DiskMemory(int64_t bytes);
+  std::byte* data() const { return memory_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+};
+
 // Reading throws DamagedCheckpoint, writing CheckpointError; both name the file and the system's reason.
 class IoFile {
  public:
@@ -44,9 +59,19 @@ class IoFile {
   static IoFile open_to_write(const Io& io, const std::string& path);  // an existing file, kept as it is
   static IoFile create(const Io& io, const std::string& path);         // must not exist yet
   ~IoFile();
-  IoFile(IoFile&& other) noexcept : io_(other.io_), path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  IoFile(IoFile&& other) noexcept
+      : io_(other.io_),
+        path_(std::move(other.path_)),
+        fd_(std::exchange(other.fd_, -1)),
+        direct_(std::exchange(other.direct_, -1)) {}
   IoFile& operator=(IoFile&&) = delete;
 
+  // From now on, where the file system allows that, what is large and begins at a multiple of 4096 moves between memory and disk
+  // itself (O_DIRECT): without a copy by the processor, and past the system's cache. What is small goes through the cache as
+  // before.
+  void bypass_cache();
+
+  // Of any number of threads at once, and of any memory.
   void read_at(void* bytes, int64_t count, int64_t offset) const;
   void write_at(const void* bytes, int64_t count, int64_t offset);
   int64_t size() const;
@@ -57,9 +82,14 @@ class IoFile {
 
  private:
   IoFile(const Io& io, std::string path, int fd) : io_(&io), path_(std::move(path)), fd_(fd) {}
+  // The bytes that were moved past the cache: the first ones.
+  int64_t read_directly(std::byte* bytes, int64_t count, int64_t offset) const;
+  int64_t write_directly(const std::byte* bytes, int64_t count, int64_t offset);
+  bool goes_directly(int64_t count, int64_t offset) const;
+
   const Io* io_;
   std::string path_;
-  int fd_ = -1;
+  int fd_ = -1, direct_ = -1;
 };
 
 // CheckpointError with the paths and the system's reason when they fail.

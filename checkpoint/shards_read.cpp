@@ -21,6 +21,7 @@ class ShardFiles {
     const FileEntry& entry = manifest_.files[static_cast<size_t>(index)];
     file_.reset();
     file_.emplace(IoFile::open_to_read(io_, directory_ + "/" + entry.name));
+    file_->bypass_cache();
     index_ = index;
     if (const int64_t bytes = file_->size(); bytes != entry.bytes)
       throw DamagedCheckpoint(text(file_->path(), " is ", bytes, " bytes, its manifest says ", entry.bytes));
@@ -83,10 +84,11 @@ void look_through(ShardFiles& files, const TensorEntry& tensor, const Piece& pie
   const IoFile& file = files.open(piece.file);
   std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes)));
   for_each_page(piece.bytes, [&](int64_t page, int64_t begin, int64_t count) {
-    std::vector<std::byte> bytes(static_cast<size_t>(count));
-    file.read_at(bytes.data(), count, piece.at + begin);
-    pages[static_cast<size_t>(page)] = digest(bytes.data(), count);
-    look(static_cast<size_t>(page), bytes.data(), begin, count);
+    static thread_local const DiskMemory memory(kPage);
+    std::byte* const bytes = memory.data();
+    file.read_at(bytes, count, piece.at + begin);
+    pages[static_cast<size_t>(page)] = digest(bytes, count);
+    look(static_cast<size_t>(page), bytes, begin, count);
   });
   if (digest_of_pages(pages) != piece.digest) report_damage(file, files.entry(piece.file), tensor, piece, pages);
 }

@@ -13,15 +13,19 @@ inline int64_t first_not_finite(const Tensor& x) {
   constexpr int64_t kBlock = 1024;
   const auto search = [&]<class Bits>(Bits exponent) -> int64_t {
     const auto* bytes = static_cast<const std::byte*>(x.data());
-    Bits block[kBlock];
+    const auto exponent_at = [&](int64_t i) {
+      Bits bits;
+      std::memcpy(&bits, bytes + i * static_cast<int64_t>(sizeof(Bits)), sizeof(Bits));
+      return static_cast<Bits>(bits & exponent);
+    };
     for (int64_t begin = 0; begin < x.size(); begin += kBlock) {
-      const int64_t n = std::min(kBlock, x.size() - begin);
-      std::memcpy(block, bytes + begin * static_cast<int64_t>(sizeof(Bits)), static_cast<size_t>(n) * sizeof(Bits));
-      bool any = false;
-      for (int64_t i = 0; i < n; ++i) any |= (block[i] & exponent) == exponent;
-      if (!any) continue;
-      for (int64_t i = 0; i < n; ++i)
-        if ((block[i] & exponent) == exponent) return begin + i;
+      const int64_t end = std::min(begin + kBlock, x.size());
+      Bits largest = 0;
+#pragma omp simd reduction(max : largest)
+      for (int64_t i = begin; i < end; ++i) largest = std::max(largest, exponent_at(i));
+      if (largest != exponent) continue;
+      for (int64_t i = begin; i < end; ++i)
+        if (exponent_at(i) == exponent) return i;
     }
     return -1;
   };

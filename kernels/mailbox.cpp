@@ -6,10 +6,10 @@ Mailbox::Mailbox(Device& device, int64_t bytes) {
   if (device.place() == Place::cuda) {
     pinned_.reset(allocate_pinned(bytes));
     mark_.reset(open_mark());
-  } else {
-    plain_.resize(static_cast<size_t>(bytes));
+  } else if (bytes > 0) {
+    plain_ = std::unique_ptr<std::byte, Unmapper>(map_memory(bytes, "a copy in the host's memory"), Unmapper{bytes});
   }
-  data_ = pinned_ ? pinned_.get() : plain_.data();
+  data_ = pinned_ ? pinned_.get() : plain_.get();
 }
 
 void Mailbox::posted(const Stream& stream) {

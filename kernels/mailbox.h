@@ -4,15 +4,15 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
 
 #include "kernels/device.h"
+#include "kernels/memory.h"
 
 namespace trireme {
 
 class Mailbox {
  public:
-  Mailbox(Device& device, int64_t bytes);  // zeros
+  Mailbox(Device& device, int64_t bytes);  // zeros, page-aligned
 
   std::byte* data() const { return data_; }
   // The lane was handed copies from or to this memory.
@@ -28,7 +28,12 @@ class Mailbox {
     void operator()(CudaMark* mark) const { close_mark(mark); }
   };
 
-  std::vector<std::byte> plain_;  // where there is no GPU
+  struct Unmapper {
+    int64_t bytes;
+    void operator()(std::byte* memory) const { unmap_memory(memory, bytes); }
+  };
+
+  std::unique_ptr<std::byte, Unmapper> plain_;  // where there is no GPU
   std::unique_ptr<std::byte, Unpinner> pinned_;
   std::unique_ptr<CudaMark, MarkCloser> mark_;  // behind the memory: it waits when it goes
   std::byte* data_;

@@ -6,6 +6,15 @@
 
 namespace trireme {
 
+std::byte* map_memory(int64_t bytes, const char* what) {
+  void* mapped = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw Error(text("out of memory: ", bytes, " bytes for ", what));
+  madvise(mapped, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer TLB misses; where refused, nothing is lost
+  return static_cast<std::byte*>(mapped);
+}
+
+void unmap_memory(std::byte* memory, int64_t bytes) { munmap(memory, static_cast<size_t>(bytes)); }
+
 Buffer::Buffer(Device& device, int64_t bytes, const char* what, Memory memory)
     : ledger_(device.ledger()), place_(device.place()), memory_(memory), bytes_(bytes) {
   require(memory == Memory::own || place_ != Place::cpu, text("pinned memory on place cpu for ", what));
@@ -16,10 +25,7 @@ Buffer::Buffer(Device& device, int64_t bytes, const char* what, Memory memory)
     data_ = memory == Memory::pinned ? allocate_pinned(bytes) : allocate_on_gpu(bytes);
     return;
   }
-  void* mapped = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) throw Error(text("out of memory: ", bytes, " bytes for ", what));
-  madvise(mapped, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer TLB misses; where refused, nothing is lost
-  data_ = static_cast<std::byte*>(mapped);
+  data_ = map_memory(bytes, what);
 }
 
 Buffer::~Buffer() {
@@ -27,7 +33,7 @@ Buffer::~Buffer() {
   if (place_ == Place::cuda)
     memory_ == Memory::pinned ? free_pinned(data_) : free_on_gpu(data_);
   else
-    munmap(data_, static_cast<size_t>(bytes_));
+    unmap_memory(data_, bytes_);
   ledger_.release(data_, bytes_);
 }
 

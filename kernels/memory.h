@@ -14,6 +14,10 @@ namespace trireme {
 // Whose memory it is that ops of a place work on: the place's own, or for Place::cuda the host's, pinned.
 enum class Memory { own, pinned };
 
+// Zeros of the host's memory, in pages as large as the system gives. Error when there is none.
+std::byte* map_memory(int64_t bytes, const char* what);
+void unmap_memory(std::byte* memory, int64_t bytes);
+
 class Buffer {
  public:
   Buffer(Device& device, int64_t bytes, const char* what, Memory memory = Memory::own);  // zero-filled, page-aligned

@@ -10,7 +10,6 @@
 #include "kernels/cuda_facts.h"
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/matmul.h"
-#include "kernels/philox.h"
 #include "train/bench_table.h"
 #include "train/commands.h"
 #include "train/human.h"
@@ -21,28 +20,6 @@
 
 namespace trireme {
 namespace {
-
-// A batch of random tokens.
-struct RandomBatch {
-  std::vector<int32_t> ids[4];
-  Batch batch;
-
-  explicit RandomBatch(const RunConfig& config) {
-    const int64_t rows = config.train.batch, context = config.model.context;
-    for (auto& field : ids) field.assign(static_cast<size_t>(rows * context), 0);
-    for (size_t i = 0; i < ids[0].size(); ++i) {
-      ids[0][i] = static_cast<int32_t>(philox64(1, i) % static_cast<uint64_t>(config.model.vocab));
-      ids[1][i] = static_cast<int32_t>(philox64(2, i) % static_cast<uint64_t>(config.model.vocab));
-      ids[2][i] = static_cast<int32_t>(static_cast<int64_t>(i) % context);
-    }
-    const auto tensor = [&](std::vector<int32_t>& field) { return Tensor(field.data(), Dtype::i32, Place::cpu, {rows, context}); };
-    batch = {.tokens = tensor(ids[0]),
-             .targets = tensor(ids[1]),
-             .positions = tensor(ids[2]),
-             .document_start = tensor(ids[3]),
-             .valid = rows * context};
-  }
-};
 
 // What was measured.
 struct Measured {

@@ -1,4 +1,4 @@
-// What both benchmarks share: the clock, the table's rows, what this machine can do at best.
+// What the benchmarks share: the clock, the table's rows, what this machine can do at best, a batch of random tokens.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "data/loader.h"
 #include "kernels/rates.h"
+#include "train/config.h"
 
 namespace trireme {
 
@@ -28,5 +30,15 @@ struct Ceilings {
 Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes);
 // Says what the machine is and does at best.
 void introduce(const Device& device, const Ceilings& best, const char* of);
+
+// Of random tokens, one document a sequence.
+class RandomBatch {
+ public:
+  explicit RandomBatch(const RunConfig& config);
+  Batch batch;
+
+ private:
+  std::vector<int32_t> ids_[4];
+};
 
 }  // namespace trireme

@@ -69,14 +69,16 @@ ExitCode run_checkpoint_verify(const std::string& run_or_checkpoint);
 ExitCode run_checkpoint_diff(const std::string& a, const std::string& b);
 
 struct BenchOptions {
-  std::string config;  // of `bench step`
+  std::string config;  // of `bench step` and `bench save`
   std::vector<std::string> set;
-  std::string only;   // of `bench kernels`: ops whose name contains it
-  bool cuda = false;  // of `bench kernels`: on the GPU
-  std::string json;   // of `bench step`: a file for what was measured
+  std::string only;    // of `bench kernels`: ops whose name contains it
+  bool cuda = false;   // of `bench kernels`: on the GPU
+  std::string json;    // of `bench step`: a file for what was measured
+  int64_t rounds = 8;  // of `bench save`
 };
 ExitCode run_bench_kernels(const BenchOptions& options);
 ExitCode run_bench_step(const BenchOptions& options);
+ExitCode run_bench_save(const BenchOptions& options);
 
 ExitCode run_doctor();
 

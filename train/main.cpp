@@ -244,6 +244,11 @@ class CommandLine {
     step->add_option("config", bench_.config, "YAML file")->required();
     step->add_option("--json", bench_.json, "Also write what was measured to this file");
     add_set(step, bench_.set);
+    CLI::App* save = add(bench, "save", "What saving costs the steps of a config, beside this disk and memory",
+                         [this] { return run_bench_save(bench_); });
+    save->add_option("config", bench_.config, "YAML file")->required();
+    save->add_option("--rounds", bench_.rounds, "Pairs of steps with a save and steps without (8)")->check(CLI::Range(2, 1000));
+    add_set(save, bench_.set);
   }
 
   static std::vector<std::string> names_of_commands(const CLI::App& level) {

@@ -73,7 +73,9 @@ void Saves::start(int64_t step, Tier tier) {
   end();
   stall_ = 0;
   const Stall stall(journal_, stall_);
+  const auto before = std::chrono::steady_clock::now();
   copy_.fetch();
+  snapshot_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
   checkpoints_.begin(
       step_ = step, state_of(config_, copy_.shards(), step, history_), [this] { copy_.wait(); }, tier);
 }
@@ -102,6 +104,7 @@ void Saves::hear(Call call) {
 
 void Saves::ended(const SaveResult& result) {
   if (result.tier == Tier::disk) saved_ = result.step;
+  last_ = {.result = result, .snapshot = snapshot_, .stall = stall_};
   if (!log_) return;
   for (const std::string& warning : checkpoints_.take_warnings()) log_->note(warning);
   log_->saved({.step = result.step,

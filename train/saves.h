@@ -12,6 +12,13 @@
 
 namespace trireme {
 
+// How a save went, and what it cost the steps.
+struct SaveTimes {
+  SaveResult result;
+  double snapshot;  // seconds for the copy of the state; on a GPU, to hand it over
+  double stall;     // seconds that steps waited in all, of which the copy is one part
+};
+
 class Saves {
  public:
   // Takes the memory of the copy, unless checkpoint.async is false. What it is given outlives it; `log` is rank 0's. The journal
@@ -31,7 +38,8 @@ class Saves {
   void advance();                                    // all ranks, when none of them is busy
   void end();                                        // no save is under way any more
 
-  int64_t saved() const { return saved_; }  // the step of the last save that was committed to disk; -1: none
+  int64_t saved() const { return saved_; }         // the step of the last save that was committed to disk; -1: none
+  const SaveTimes& last() const { return last_; }  // that succeeded
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -49,7 +57,8 @@ class Saves {
   Journal& journal_;
   HostState copy_;
   int64_t step_ = -1, saved_ = -1;
-  double stall_ = 0;  // seconds that the steps waited for the save under way
+  double snapshot_ = 0, stall_ = 0;  // of the save under way: see SaveTimes
+  SaveTimes last_{};
 };
 
 // Of each part of the state the one on this rank that is to be saved, or all that this rank holds.

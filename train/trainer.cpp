@@ -158,9 +158,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size());
   if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
-  CheckpointConfig checkpointing = config.checkpoint;
-  if (checkpointing.writers == 0) checkpointing.writers = device.place() == Place::cuda ? 4 : 1;
-  Checkpoints checkpoints(checkpointing, where.directory, resume.from == "never" ? Resume::never : Resume::automatic,
+  Checkpoints checkpoints(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic,
                           noted_io(journal), mesh.all());
   where.owned = mesh.first();
   if (where.owned) sweep_hang_boards(where.directory, board ? board->directory() : "");

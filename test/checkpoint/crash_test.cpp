@@ -143,26 +143,34 @@ class FaultyDisk {
   Unsynced unsynced_;
 };
 
+// Of tensors that are written through the system's cache, and of one that is large enough to be written past it.
+OwnedState mixed_state(int64_t step) {
+  OwnedState owned = small_state(step);
+  owned.add("embedding", Dtype::f32, {301, 257});
+  owned.fill(static_cast<uint64_t>(step) + 1);
+  return owned;
+}
+
 // Each scenario saves on top of these, so that the commit also deletes an old step.
 void prepare(const std::string& run) {
   FaultyDisk disk(0, Fault::none);
   Checkpoints checkpoints(keeping(2), run, Resume::automatic, disk.io());
-  for (const int64_t step : {1, 2}) checkpoints.save(step, small_state(step).state);
+  for (const int64_t step : {1, 2}) checkpoints.save(step, mixed_state(step).state);
 }
 
 // Opens the run as a new process would, restores, and requires a whole state; then saves once more and requires that it is found.
 int64_t recovered_step(const std::string& run) {
   FaultyDisk disk(0, Fault::none);
   Checkpoints checkpoints(keeping(2), run, Resume::automatic, disk.io());
-  OwnedState owned = small_state(0);
+  OwnedState owned = mixed_state(0);
   const std::optional<int64_t> step = checkpoints.restore(owned.state);
   REQUIRE(step.has_value());
-  REQUIRE(owned.bytes() == small_state(*step).bytes());
+  REQUIRE(owned.bytes() == mixed_state(*step).bytes());
   REQUIRE(checkpoints.take_warnings().empty());  // what has a step's name is whole: nothing was passed over
   for (const CheckpointInfo& info : list_checkpoints(run)) REQUIRE(info.problem.empty());
   for (const auto& entry : std::filesystem::directory_iterator(run + "/checkpoints"))
     REQUIRE(entry.path().filename().string().size() == 13);  // step-NNNNNNNN: no temporaries
-  checkpoints.save(4, small_state(4).state);
+  checkpoints.save(4, mixed_state(4).state);
   REQUIRE(checkpoints.restore(owned.state) == 4);
   return *step;
 }
@@ -176,7 +184,7 @@ int64_t calls_of_a_save(const std::string& run) {
   FaultyDisk disk(0, Fault::none);
   Checkpoints checkpoints(keeping(2), run, Resume::automatic, disk.io());
   const int64_t before = disk.calls();
-  checkpoints.save(3, small_state(3).state);
+  checkpoints.save(3, mixed_state(3).state);
   return disk.calls() - before;
 }
 
@@ -192,7 +200,7 @@ int save_in_child(const std::string& run, int64_t n, Fault fault, unsigned lost,
     }
     FaultyDisk disk(opening + n, fault, lost);
     Checkpoints checkpoints(keeping(keep), run, Resume::automatic, disk.io());
-    checkpoints.save(3, small_state(3).state);
+    checkpoints.save(3, mixed_state(3).state);
     disk.lose_unsynced();
     _exit(0);
   }
@@ -264,7 +272,7 @@ TEST_CASE("an error at any call of a save: it throws or succeeds, leaves nothing
       Checkpoints checkpoints(keeping(2), scratch / "run", Resume::automatic, disk.io());
       bool saved = true;
       try {
-        checkpoints.save(3, small_state(3).state);
+        checkpoints.save(3, mixed_state(3).state);
       } catch (const CheckpointError& error) {
         CHECK(std::string(error.what()).find('\n') == std::string::npos);
         saved = false;
@@ -280,10 +288,10 @@ TEST_CASE("an error at any call of a save: it throws or succeeds, leaves nothing
         for (const auto& entry : std::filesystem::directory_iterator(scratch / "run/checkpoints"))
           REQUIRE(entry.path().filename().string().size() == 13);
       disk.heal();
-      CHECK(checkpoints.save(4, small_state(4).state).bytes > 0);
-      OwnedState owned = small_state(0);
+      CHECK(checkpoints.save(4, mixed_state(4).state).bytes > 0);
+      OwnedState owned = mixed_state(0);
       REQUIRE(checkpoints.restore(owned.state) == 4);
-      REQUIRE(owned.bytes() == small_state(4).bytes());
+      REQUIRE(owned.bytes() == mixed_state(4).bytes());
     }
     if (fault == Fault::eintr || fault == Fault::shorten) CHECK(thrown + warned <= (fault == Fault::eintr ? 1 : 0));  // create_hdf5
     if (fault == Fault::eio || fault == Fault::enospc) CHECK(thrown > calls / 2);
@@ -303,15 +311,15 @@ TEST_CASE("a disk that stays full: saves fail one after the other, the old check
   };
   Checkpoints checkpoints(keeping(2), scratch / "run", Resume::automatic, io);
   for (const int64_t step : {3, 4, 5}) {
-    CHECK_THROWS_WITH(checkpoints.save(step, small_state(step).state), ContainsSubstring("No space left on device"));
+    CHECK_THROWS_WITH(checkpoints.save(step, mixed_state(step).state), ContainsSubstring("No space left on device"));
     const std::vector<CheckpointInfo> left = list_checkpoints(scratch / "run");
     REQUIRE(left.size() == 2);
     for (const CheckpointInfo& info : left) CHECK_NOTHROW(verify_checkpoint(info.directory));
     CHECK(std::distance(std::filesystem::directory_iterator(scratch / "run/checkpoints"), {}) == 2);
   }
   full = false;
-  CHECK(checkpoints.save(6, small_state(6).state).bytes > 0);
-  OwnedState owned = small_state(0);
+  CHECK(checkpoints.save(6, mixed_state(6).state).bytes > 0);
+  OwnedState owned = mixed_state(0);
   CHECK(checkpoints.restore(owned.state) == 6);
 }
 
@@ -327,7 +335,7 @@ TEST_CASE("bytes that the disk changed while writing are noticed before anything
     return real(fd, changed.data(), count, offset);
   };
   Checkpoints checkpoints(keeping(2), scratch / "run", Resume::automatic, io);
-  CHECK_THROWS_WITH(checkpoints.save(3, small_state(3).state), ContainsSubstring("does not match its digest"));
+  CHECK_THROWS_WITH(checkpoints.save(3, mixed_state(3).state), ContainsSubstring("does not match its digest"));
   std::vector<int64_t> steps;
   for (const CheckpointInfo& info : list_checkpoints(scratch / "run")) steps.push_back(info.step);
   CHECK(steps == std::vector<int64_t>{1, 2});
@@ -346,13 +354,13 @@ TEST_CASE("a process that loses its lease during a save neither commits nor dele
   {
     Checkpoints zombie(keeping(2), run);
     lose_lease();
-    CHECK_THROWS_WITH(zombie.save(3, small_state(3).state), ContainsSubstring("no longer ours"));
+    CHECK_THROWS_WITH(zombie.save(3, mixed_state(3).state), ContainsSubstring("no longer ours"));
   }
   {
     Io io;
     io.mkdir = [&, real = io.mkdir](const char* path, mode_t mode) { return lose_lease(), real(path, mode); };
     Checkpoints zombie(keeping(2), run, Resume::automatic, io);
-    CHECK_THROWS_WITH(zombie.save(3, small_state(3).state), ContainsSubstring("no longer ours"));
+    CHECK_THROWS_WITH(zombie.save(3, mixed_state(3).state), ContainsSubstring("no longer ours"));
   }
   CHECK(steps_left() == std::vector<int64_t>{1, 2});
   Io io;
@@ -361,7 +369,7 @@ TEST_CASE("a process that loses its lease during a save neither commits nor dele
     return real(from, to);
   };
   Checkpoints zombie(keeping(2), run, Resume::automatic, io);
-  zombie.save(3, small_state(3).state);
+  zombie.save(3, mixed_state(3).state);
   CHECK(steps_left() == std::vector<int64_t>{1, 2, 3});  // it was ours until the commit; nothing is deleted after
   CHECK(zombie.take_warnings().size() == 1);
 }
@@ -377,9 +385,9 @@ TEST_CASE(
     const pid_t child = fork();
     if (child == 0) {
       Checkpoints checkpoints(keeping(2), run);
-      OwnedState owned = small_state(0);
+      OwnedState owned = mixed_state(0);
       for (int64_t step = checkpoints.restore(owned.state).value_or(0) + 1;; ++step) {
-        checkpoints.save(step, small_state(step).state);
+        checkpoints.save(step, mixed_state(step).state);
         if (write(told[1], &step, sizeof step) != sizeof step) _exit(1);
       }
     }
@@ -393,12 +401,12 @@ TEST_CASE(
     close(told[0]);
 
     Checkpoints checkpoints(keeping(2), run);
-    OwnedState owned = small_state(0);
+    OwnedState owned = mixed_state(0);
     const std::optional<int64_t> step = checkpoints.restore(owned.state);
     REQUIRE(step.has_value());
     CHECK(*step >= last);
     CHECK(*step > newest);
-    CHECK(owned.bytes() == small_state(*step).bytes());
+    CHECK(owned.bytes() == mixed_state(*step).bytes());
     CHECK(checkpoints.take_warnings().empty());
     newest = *step;
   }

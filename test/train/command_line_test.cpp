@@ -43,6 +43,7 @@ TEST_CASE("help is there on every level, and the train command's explains every 
                                            "checkpoint diff",
                                            "bench",
                                            "bench kernels",
+                                           "bench save",
                                            "bench step",
                                            "doctor"};
   for (const std::string& level : levels) {

@@ -8,9 +8,9 @@ namespace {
 const std::string kScripts = TRIREME_SOURCE "/scripts/";
 const std::string kTrireme = "TRIREME=" TRIREME_BUILD "/trireme";
 
-// A script in the workplace, as a user starts it: with this environment, ended after two minutes.
-Ended run_script(const Workplace& place, std::vector<std::string> words) {
-  words.insert(words.begin(), {"--kill-after=30", "120", "env", "ASAN_OPTIONS=detect_leaks=0"});
+// A script in the workplace, as a user starts it: with this environment, ended after some seconds.
+Ended run_script(const Workplace& place, std::vector<std::string> words, int64_t seconds = 120) {
+  words.insert(words.begin(), {"--kill-after=30", std::to_string(seconds), "env", "ASAN_OPTIONS=detect_leaks=0"});
   return Process(place.scratch.path(), words, 1, "timeout").wait();
 }
 
@@ -26,6 +26,43 @@ scontrol show job "$job" | grep -o 'Restarts=[0-9]*'
 cat trireme-"$job".log
 )";
 
+// Steps of srun that are asked to stop, one after the other, at moments of their own and by each signal.
+const char* const kPreemptions = R"sh(
+for i in $(seq "$1"); do
+  srun -n 4 --mpi=pmix --job-name="stop-$i" "$TRIREME" train config.yaml --set train.microbatch=1 --set parallel.tp=2 \
+    --set train.steps=100000 --set train.eval_every=0 --set checkpoint.every=7 --set train.name="stop-$i" &
+  until [ -s "runs/stop-$i/metrics.jsonl" ]; do kill -0 $! || exit; sleep 0.02; done
+  sleep "0.$((100 + i * 37 % 300))"
+  signals=(TERM USR1 USR2)
+  scancel --signal="${signals[i % 3]}" "$(squeue --noheader --format=%i --name="stop-$i").0"
+  wait $!
+  echo "ended $i: $?"
+done
+)sh";
+
+void check_steps_of_slurm(int64_t count) {
+  const Workplace place;
+  const std::string slurm = kScripts + "local_slurm.sh";
+  if (const Ended check = run_script(place, {slurm, "--check"}); check.code != 0) {
+    WARN("skipped: " << check.err);
+    return;
+  }
+  const Ended ended =
+      run_script(place, {kTrireme, slurm, "run", "bash", "-c", kPreemptions, "bash", std::to_string(count)}, 60 + 20 * count);
+  INFO(ended.out << ended.err);
+  REQUIRE(ended.code == 0);
+  for (int64_t i = 1; i <= count; ++i) {
+    INFO("step of srun " << i);
+    const std::string name = "stop-" + std::to_string(i);
+    REQUIRE_THAT(ended.out, ContainsSubstring("ended " + std::to_string(i) + ": 75\n"));
+    const nlohmann::json exit = nlohmann::json::parse(place.run(name, "exit.json"));
+    REQUIRE(exit.at("code") == 75);
+    REQUIRE(exit.at("step") == place.metrics(name).back().at("step"));
+    const Ended listed = run_trireme(place.scratch.path(), {"checkpoint", "list", "runs/" + name});
+    REQUIRE_THAT(listed.out, ContainsSubstring("step " + std::to_string(exit.at("step").get<int64_t>()) + "  "));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("the example for mpirun trains on the ranks of a hostfile") {
@@ -37,6 +74,10 @@ TEST_CASE("the example for mpirun trains on the ranks of a hostfile") {
   CHECK(place.metrics("tiny") == place.metrics("plain"));
   CHECK(place.differ("tiny", "plain") == 0);
 }
+
+TEST_CASE("steps of srun that are asked to stop lose no step", "[unsanitized]") { check_steps_of_slurm(3); }
+
+TEST_CASE("sixty steps of srun that are asked to stop lose no step", "[.][soak]") { check_steps_of_slurm(60); }
 
 TEST_CASE("Slurm, where it is installed, trains to the same bits as mpirun, and a stopped job queues again and finishes",
           "[unsanitized]") {

@@ -1,8 +1,9 @@
-// The copy of the state that a save is written from.
+// The copy of the state that a save is written from, and the benchmark of saves.
 #include <algorithm>
 #include <vector>
 
 #include "test/catch.h"
+#include "test/train/workplace.h"
 #include "train/host_state.h"
 
 namespace trireme {
@@ -28,6 +29,21 @@ TEST_CASE("what is overwritten after the state was copied is not in the copy, un
     state.store();
     CHECK(large.back() == expected);
   }
+}
+
+TEST_CASE("bench save tells what saving costs, and leaves nothing behind") {
+  const Workplace place;
+  const Ended ended =
+      run_trireme(place.scratch.path(), {"bench", "save", "config.yaml", "--rounds", "2", "--set", "train.runs=here"});
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+  for (const char* part :
+       {"memcpy", "snapshot", "a save alone", "beside steps", "steps wait", "a save costs", "2 rounds of", "every 5 steps"})
+    CHECK_THAT(ended.out, ContainsSubstring(part));
+  CHECK(std::filesystem::is_empty(place.scratch / "here"));
+  const Ended unknown = run_trireme(place.scratch.path(), {"bench", "save", "config.yaml", "--rounds", "1"});
+  CHECK(unknown.code == 2);
+  CHECK_THAT(unknown.err, ContainsSubstring("--rounds"));
 }
 
 }  // namespace trireme
