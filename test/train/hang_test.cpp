@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include "kernels/ops/fill.h"
@@ -271,6 +273,54 @@ TEST_CASE("two hundred hangs, each with the right rank named in time", "[.][soak
   for (const auto& [kind, seconds] : slowest)
     WARN((kind < tests.size() ? tests[kind] : "hang: a rank is stopped") << ": the slowest told and ended in " << seconds << " s");
 }
+
+namespace {
+
+// Four ranks for so many seconds, of which now one, now another is held up, mostly for some of its steps' time, at most for three
+// seconds of the five that `train.hang_after` asks for: nothing must be told of it.
+void check_patience(double seconds) {
+  const Workplace place;
+  Process process(place.scratch.path(),
+                  Workplace::arguments({"train.steps=1000000000", "train.microbatch=1", "parallel.tp=2", "train.eval_every=0",
+                                        "checkpoint.every=500", "train.name=held"}),
+                  4);
+  while (process.running() && place.lines("held") < 30) usleep(1000);
+  const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
+  REQUIRE(ranks.size() == 4);
+  uint64_t stops = 0;
+  double longest = 0;
+  for (const auto begin = Clock::now(); since(begin) < seconds && process.running(); ++stops) {
+    const double chance = static_cast<double>(philox64(41, stops) % 10000) / 10000;
+    const double held = 0.01 * std::pow(300, chance);  // each tenfold as often as the others
+    const pid_t rank = ranks.at(static_cast<int>(philox64(42, stops) % 4));
+    kill(rank, SIGSTOP);
+    usleep(static_cast<useconds_t>(1e6 * held));
+    kill(rank, SIGCONT);
+    longest = std::max(longest, held);
+    usleep(static_cast<useconds_t>(philox64(43, stops) % 100000));
+  }
+  kill(ranks.at(2), SIGTERM);
+  const Ended ended = process.wait();
+  INFO(ended.err);
+  REQUIRE(ended.code == 75);
+  CHECK_THAT(ended.err, !ContainsSubstring("hang") && !ContainsSubstring("warning"));
+  std::vector<double> steps;
+  std::istringstream lines(place.run("held", "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (const nlohmann::json entry = nlohmann::json::parse(line); entry.contains("step_ms")) steps.push_back(entry["step_ms"]);
+  std::sort(steps.begin(), steps.end());
+  REQUIRE(steps.size() > 100);
+  const double usual = steps[steps.size() / 2], worst = steps.back();
+  CHECK(worst > 10 * usual);
+  WARN(steps.size() << " steps, half of them within " << usual << " ms, the longest " << worst << " ms; " << stops
+                    << " times a rank was held up, at most for " << longest << " s: no alarm");
+}
+
+}  // namespace
+
+TEST_CASE("ranks that are held up, but get on, are not taken for hung", "[unsanitized]") { check_patience(8); }
+
+TEST_CASE("ranks that are held up for an hour, but get on, are not taken for hung", "[.][soak]") { check_patience(3600); }
 
 TEST_CASE("a hundred deaths each of a rank, its launcher and its supervisor", "[.][soak]") {
   const Workplace place;

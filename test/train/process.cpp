@@ -19,13 +19,8 @@
 namespace trireme {
 namespace {
 
-std::string contents(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 bool is_zombie(pid_t process) {
-  const std::string stat = contents("/proc/" + std::to_string(process) + "/stat");
+  const std::string stat = read_text("/proc/" + std::to_string(process) + "/stat");
   return stat.find(") Z ") != std::string::npos;
 }
 
@@ -92,8 +87,8 @@ Ended Process::wait() {
   if (wait4(pid_, &status, 0, &usage) != pid_) throw std::runtime_error("wait4 failed");
   pid_ = -1;
   return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-          .out = contents(out_),
-          .err = contents(err_),
+          .out = read_text(out_),
+          .err = read_text(err_),
           .peak_bytes = static_cast<int64_t>(usage.ru_maxrss) * 1024,
           .left_alone = left_alone};
 }
