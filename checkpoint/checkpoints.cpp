@@ -178,7 +178,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   try {
     const Manifest manifest = load();
     verify_sizes(io_, directory, manifest);
-    read_shards(io_, directory, manifest, state.shards, elsewhere);
+    read_shards(io_, directory, manifest, state.shards, elsewhere, ranks_.size() == 1 ? Reader::alone : Reader::one_of_many);
     state.counters = manifest.counters;
     state.config = manifest.config;
     run_id_ = manifest.run;
@@ -224,7 +224,8 @@ void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void(
                          .part = {},
                          .commit = {},
                          .failure = nullptr});
-  const int threads = config_.async ? static_cast<int>(config_.writers > 0 ? config_.writers : 4) : threads_here();
+  const int threads =
+      config_.async ? static_cast<int>(config_.writers > 0 ? config_.writers : std::min(4, 2 * threads_here())) : threads_here();
   saving_->part = std::async(std::launch::async, [this, threads, ready = std::move(ready)] {
     if (config_.async) work_behind_the_steps();
     use_threads_here(threads);

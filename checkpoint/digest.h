@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -21,15 +22,19 @@ std::optional<uint64_t> from_hex(std::string_view digits);  // of exactly that f
 inline constexpr int64_t kPage = 1 << 20;
 constexpr int64_t pages_of(int64_t bytes) { return (bytes + kPage - 1) / kPage; }
 
-// Calls job(i) for each i below `jobs`, if they are `many` by all threads of this one, and throws what one of them threw.
+// Calls job(i) for each i below `jobs`, if they are `many` by all threads of this one, and throws what one of them threw: no other
+// is begun then.
 template <class Job>
 void in_parallel(int64_t jobs, bool many, Job job) {
   std::exception_ptr failure;
+  std::atomic<bool> failed = false;
 #pragma omp parallel for schedule(dynamic) if (many)
   for (int64_t i = 0; i < jobs; ++i) {
+    if (failed) continue;
     try {
       job(i);
     } catch (...) {
+      failed = true;
 #pragma omp critical(first_failure_of_a_job)
       if (!failure) failure = std::current_exception();
     }

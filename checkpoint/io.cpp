@@ -89,7 +89,7 @@ IoFile::~IoFile() {
 void IoFile::bypass_cache() {
   if (direct_ >= 0 || size() < kLeastDirect) return;
   const int access = fcntl(fd_, F_GETFL) & O_ACCMODE;
-  direct_ = retried([&] { return io_->open(path_.c_str(), access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_DIRECT, 0); });
+  direct_ = retried([&] { return io_->open(path_.c_str(), access | O_CLOEXEC | O_NOFOLLOW | O_DIRECT, 0); });
   struct stat facts, direct_facts;
   if (direct_ >= 0 && fstat(fd_, &facts) == 0 && fstat(direct_, &direct_facts) == 0 && facts.st_ino == direct_facts.st_ino &&
       facts.st_dev == direct_facts.st_dev)
@@ -110,7 +110,6 @@ int64_t IoFile::read_directly(std::byte* bytes, int64_t count, int64_t offset) c
         straight ? std::min(kTransfer, rest / kBlock * kBlock) : std::min(kBounce, (rest + kBlock - 1) / kBlock * kBlock);
     std::byte* const to = straight ? bytes + done : bounce();
     const ssize_t n = retried([&] { return io_->pread(direct_, to, static_cast<size_t>(part), offset + done); });
-    if (n < 0 && errno != EINVAL) fail_to_read(text("cannot read ", path_, " at byte ", offset + done));
     const int64_t whole = n >= rest ? rest : n / kBlock * kBlock;
     if (whole <= 0) return done;
     if (!straight) std::memcpy(bytes + done, to, static_cast<size_t>(whole));
@@ -128,7 +127,6 @@ int64_t IoFile::write_directly(const std::byte* bytes, int64_t count, int64_t of
     if (!straight) std::memcpy(bounce(), bytes + done, static_cast<size_t>(part));
     const std::byte* const from = straight ? bytes + done : bounce();
     const ssize_t n = retried([&] { return io_->pwrite(direct_, from, static_cast<size_t>(part), offset + done); });
-    if (n < 0 && errno != EINVAL) fail_to_write(text("cannot write ", path_, " at byte ", offset + done));
     if (n < kBlock) return done;
     done += n / kBlock * kBlock;
   }
@@ -164,6 +162,7 @@ int64_t IoFile::size() const {
 }
 
 void IoFile::sync() {
+  if (direct_ >= 0 && retried([&] { return io_->fsync(direct_); }) != 0) fail_to_write("cannot make " + path_ + " durable");
   if (retried([&] { return io_->fsync(fd_); }) != 0) fail_to_write("cannot make " + path_ + " durable");
 }
 

@@ -67,8 +67,7 @@ class IoFile {
   IoFile& operator=(IoFile&&) = delete;
 
   // From now on, where the file system allows that, what is large and begins at a multiple of 4096 moves between memory and disk
-  // itself (O_DIRECT): without a copy by the processor, and past the system's cache. What is small goes through the cache as
-  // before.
+  // itself (O_DIRECT): without a copy by the processor, and past the system's cache. All else goes through the cache as before.
   void bypass_cache();
 
   // Of any number of threads at once, and of any memory.
@@ -82,7 +81,8 @@ class IoFile {
 
  private:
   IoFile(const Io& io, std::string path, int fd) : io_(&io), path_(std::move(path)), fd_(fd) {}
-  // The bytes that were moved past the cache: the first ones.
+  // The bytes that were moved past the cache: the first ones. What the system refuses that way is left to the cache, and to what it
+  // says then.
   int64_t read_directly(std::byte* bytes, int64_t count, int64_t offset) const;
   int64_t write_directly(const std::byte* bytes, int64_t count, int64_t offset);
   bool goes_directly(int64_t count, int64_t offset) const;

@@ -28,12 +28,15 @@ Manifest write_shards(const Io& io, const std::string& directory, int rank, cons
 // against its digest.
 void verify_part(const Io& io, const std::string& directory, const Manifest& part);
 
+// Whether others read the same files on this node: the system's cache then keeps what was read once.
+enum class Reader { alone, one_of_many };
+
 // Fills `shards` from a checkpoint, however either is cut, and checks every byte read against its digest, and the elements against
 // their tensor's. CheckpointError, before a byte is moved, when the tensors differ in name, shape or dtype; all differences at
 // once.
 // `elsewhere`: names of tensors that other ranks read.
 void read_shards(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards,
-                 const std::set<std::string>& elsewhere = {});
+                 const std::set<std::string>& elsewhere = {}, Reader reader = Reader::alone);
 
 // One whole tensor, into memory of its shape and dtype on Place::cpu.
 void read_tensor(const Io& io, const std::string& directory, const Manifest& manifest, const TensorEntry& tensor, Tensor into);

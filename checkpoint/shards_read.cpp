@@ -13,15 +13,15 @@ namespace {
 // The files of a checkpoint, one open at a time.
 class ShardFiles {
  public:
-  ShardFiles(const Io& io, const std::string& directory, const Manifest& manifest)
-      : io_(io), directory_(directory), manifest_(manifest) {}
+  ShardFiles(const Io& io, const std::string& directory, const Manifest& manifest, Reader reader = Reader::one_of_many)
+      : io_(io), directory_(directory), manifest_(manifest), reader_(reader) {}
 
   const IoFile& open(int64_t index) {
     if (file_ && index_ == index) return *file_;
     const FileEntry& entry = manifest_.files[static_cast<size_t>(index)];
     file_.reset();
     file_.emplace(IoFile::open_to_read(io_, directory_ + "/" + entry.name));
-    file_->bypass_cache();
+    if (reader_ == Reader::alone) file_->bypass_cache();
     index_ = index;
     if (const int64_t bytes = file_->size(); bytes != entry.bytes)
       throw DamagedCheckpoint(text(file_->path(), " is ", bytes, " bytes, its manifest says ", entry.bytes));
@@ -45,6 +45,7 @@ class ShardFiles {
   const Io& io_;
   const std::string& directory_;
   const Manifest& manifest_;
+  Reader reader_;
   std::optional<IoFile> file_;
   int64_t index_ = -1;
   std::map<int64_t, std::vector<uint64_t>> tables_;
@@ -218,9 +219,9 @@ uint64_t container_digest(const IoFile& file, const std::vector<Extent>& extents
 }
 
 void read_shards(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards,
-                 const std::set<std::string>& elsewhere) {
+                 const std::set<std::string>& elsewhere, Reader reader) {
   require_same_tensors(directory, manifest, shards, elsewhere);
-  ShardFiles files(io, directory, manifest);
+  ShardFiles files(io, directory, manifest, reader);
   std::map<std::string, int64_t> held;  // elements
   for (const NamedShard& shard : shards) {
     const TensorEntry& tensor = *find_tensor(manifest, shard.name);
@@ -248,7 +249,7 @@ void verify_sizes(const Io& io, const std::string& directory, const Manifest& ma
 }
 
 void verify_files(const Io& io, const std::string& directory, const Manifest& manifest) {
-  ShardFiles files(io, directory, manifest);
+  ShardFiles files(io, directory, manifest, Reader::alone);
   for (const TensorEntry& tensor : manifest.tensors) {
     uint64_t elements = 0;
     for (const Piece& piece : tensor.pieces) elements += verify_piece(files, tensor, piece);
@@ -259,7 +260,7 @@ void verify_files(const Io& io, const std::string& directory, const Manifest& ma
 
 void verify_part(const Io& io, const std::string& directory, const Manifest& part) {
   for (const FileEntry& file : part.files) IoFile::open_to_read(io, directory + "/" + file.name).drop_cached();
-  ShardFiles files(io, directory, part);
+  ShardFiles files(io, directory, part, Reader::alone);
   for (const TensorEntry& tensor : part.tensors)
     for (const Piece& piece : tensor.pieces) look_through(files, tensor, piece, [](size_t, const std::byte*, int64_t, int64_t) {});
   verify_containers(files, part);

@@ -1,8 +1,9 @@
 // trireme bench save: what a save costs the steps of a config, beside what this machine's memory and disk can do, in the same run.
 //
 // A round takes steps beside which a save is written and as many without one, in turns, so that a machine that slows down does so
-// for both; a save alone; and the same bytes by memcpy and by plain O_DIRECT writes. The interval of what a save costs is
-// Student's, of the rounds' differences (Student, "The probable error of a mean", 1908).
+// for both; a save alone; and as many bytes by memcpy and by plain O_DIRECT writes, one after the other. The interval of what a
+// save costs is Student's, of the rounds' differences (Student, "The probable error of a mean", 1908).
+#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "kernels/memory.h"
@@ -24,6 +26,7 @@
 #include "train/log.h"
 #include "train/plan.h"
 #include "train/saves.h"
+#include "train/signals.h"
 
 namespace trireme {
 namespace {
@@ -82,12 +85,15 @@ class Scratch {
 std::optional<double> write_directly(const std::string& path, const std::byte* memory, int64_t bytes) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0666);
   bool done = fd >= 0;
+  errno = done ? 0 : errno;
   const double seconds = seconds_of([&] {
     for (int64_t at = 0; done && at < bytes; at += kTransfer) done = pwrite(fd, memory + at, kTransfer, at) == kTransfer;
     done = done && fsync(fd) == 0;
   });
+  const int reason = errno;
   if (fd >= 0) close(fd);
   unlink(path.c_str());
+  if (!done && reason != EINVAL) throw CheckpointError(text("cannot write ", path, ": ", strerror(reason == 0 ? EIO : reason)));
   return done ? std::optional(seconds) : std::nullopt;
 }
 
@@ -102,7 +108,7 @@ struct Round {
 // All that a round works on.
 class Bench {
  public:
-  Bench(const RunConfig& config, Run& run, Device& device, const std::string& directory)
+  Bench(const RunConfig& config, Run& run, const std::string& directory)
       : config_(config),
         run_(run),
         random_(config),
@@ -110,7 +116,13 @@ class Bench {
         checkpoints_(with_disk_alone(config.checkpoint), directory),
         saves_(config, run, history_, checkpoints_, log_, journal_),
         shards_(state_shards(run, Shards::all)),
-        other_(device, (bytes_of(shards_) + kTransfer - 1) / kTransfer * kTransfer, "bench save") {}
+        bytes_((bytes_of(shards_) + kTransfer - 1) / kTransfer * kTransfer),
+        other_(map_memory(bytes_, "bench save")) {
+    std::memset(other_, 1, static_cast<size_t>(bytes_));
+  }
+  ~Bench() { unmap_memory(other_, bytes_); }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
 
   // Finds how many steps a round takes: those of a save, and two more.
   void warm_up() {
@@ -122,11 +134,12 @@ class Bench {
     saves_.begin(done_);
     do step_beside_save();
     while (checkpoints_.saving());
-    steps_ = 2 + static_cast<int64_t>(saves_.last().result.seconds / seconds);
+    steps_ = 2 + static_cast<int64_t>(saved().result.seconds / seconds);
   }
 
   Round round(int number) {
     Round r{};
+    step();  // a state that was saved is not written again
     const auto plain = [&] { r.plain = seconds_of([&] { plain_steps(); }); };
     if (number % 2 == 0) plain();
     r.beside = seconds_of([&] {
@@ -134,20 +147,21 @@ class Bench {
       for (int64_t i = 0; i < steps_; ++i) step_beside_save();
       saves_.end();
     });
-    r.saved = saves_.last();
+    r.saved = saved();
     if (number % 2 == 1) plain();
-    if (number % 2 == 0) step();  // a state that is saved twice is refused
-    const auto direct = [&] { r.direct = write_directly(directory_ + "/direct", other_.data(), other_.bytes()); };
+    step();
+    const auto direct = [&] { r.direct = write_directly(directory_ + "/direct", other_, bytes_); };
     if (number % 4 < 2) direct();
     saves_.save_at_last(done_);
-    r.alone = saves_.last();
+    r.alone = saved();
     if (number % 4 >= 2) direct();
     r.memcpy = seconds_of([&] { copy_state(); });
     return r;
   }
 
   int64_t steps() const { return steps_; }
-  int64_t bytes() const { return other_.bytes(); }
+  bool copies() const { return run_.device.place() == Place::cpu; }  // from memory that memcpy reaches
+  int64_t bytes() const { return bytes_; }                           // of a round's direct writes
 
  private:
   static CheckpointConfig with_disk_alone(CheckpointConfig section) {
@@ -163,12 +177,19 @@ class Bench {
   void plain_steps() {
     for (int64_t i = 0; i < steps_; ++i) step();
   }
+  // The save that has just ended. CheckpointError if it did not succeed, which Saves tells a log alone.
+  const SaveTimes& saved() {
+    const int64_t step = saves_.last().result.step;
+    if (saves_.last().result.bytes == 0 || step == std::exchange(measured_, step))
+      throw CheckpointError("a save to " + directory_ + " failed: is there room for some states of the run?");
+    return saves_.last();
+  }
   void step_beside_save() {
     step();
     if (!saves_.busy()) saves_.advance();
   }
   void copy_state() {
-    std::byte* to = other_.data();
+    std::byte* to = other_;
     for (const NamedShard& shard : shards_) {
       if (shard.local.place() == Place::cpu) std::memcpy(to, shard.local.data(), static_cast<size_t>(shard.local.bytes()));
       to += shard.local.bytes();
@@ -185,8 +206,9 @@ class Bench {
   Checkpoints checkpoints_;
   Saves saves_;
   std::vector<NamedShard> shards_;
-  Buffer other_;
-  int64_t done_ = 0, steps_ = 1;
+  int64_t bytes_;
+  std::byte* other_;
+  int64_t done_ = 0, steps_ = 1, measured_ = -1;
 };
 
 template <class Value>
@@ -196,18 +218,24 @@ std::vector<double> column(const std::vector<Round>& rounds, Value value) {
   return values;
 }
 
-void tell(const RunConfig& config, const std::vector<Round>& rounds, int64_t steps) {
+void tell(const RunConfig& config, const std::vector<Round>& rounds, const Bench& bench) {
   const auto middle = [&](auto value) { return median(column(rounds, value)); };
   const auto bytes = static_cast<double>(rounds.front().alone.result.bytes);
   const double copied = middle([](const Round& r) { return r.memcpy; });
-  const double snapshot = middle([](const Round& r) { return std::min(r.saved.snapshot, r.alone.snapshot); });
+  const double snapshot = middle([](const Round& r) { return r.saved.snapshot; });
   say(row("state           %s", human_bytes(bytes).c_str()));
-  say(row("memcpy          %10.1f ms by one thread: %.1f GB/s", copied * 1e3, bytes / copied / 1e9));
-  say(row("snapshot        %10.1f ms: %.2f of that memcpy", snapshot * 1e3, snapshot / copied));
-  if (rounds.front().direct) {
+  if (bench.copies()) {
+    say(row("memcpy          %10.1f ms by one thread: %.1f GB/s", copied * 1e3, bytes / copied / 1e9));
+    say(row("snapshot        %10.1f ms: %.2f of that memcpy", snapshot * 1e3, snapshot / copied));
+  } else {
+    say(row("snapshot        %10.1f ms to hand the copy to the GPU", snapshot * 1e3));
+  }
+  if (std::ranges::all_of(rounds, [](const Round& r) { return r.direct.has_value(); })) {
+    const auto direct_bytes = static_cast<double>(bench.bytes());
     const double direct = middle([](const Round& r) { return *r.direct; });
-    say(row("O_DIRECT        %10.2f GB/s: plain writes of %ld MiB", bytes / direct / 1e9, static_cast<long>(kTransfer >> 20)));
-    const double share = middle([](const Round& r) { return *r.direct / r.alone.result.write_seconds; });
+    say(row("O_DIRECT        %10.2f GB/s: plain writes of %ld MiB", direct_bytes / direct / 1e9,
+            static_cast<long>(kTransfer >> 20)));
+    const double share = middle([&](const Round& r) { return bytes / direct_bytes * *r.direct / r.alone.result.write_seconds; });
     say(row("a save alone    %10.2f GB/s: %.0f %% of that",
             bytes / middle([](const Round& r) { return r.alone.result.write_seconds; }) / 1e9, 100 * share));
   } else {
@@ -217,11 +245,11 @@ void tell(const RunConfig& config, const std::vector<Round>& rounds, int64_t ste
   say(row("                %10.2f s until it is committed", middle([](const Round& r) { return r.alone.result.seconds; })));
   say(row("beside steps    %10.2f s until it is committed", middle([](const Round& r) { return r.saved.result.seconds; })));
   say(row("steps wait      %10.1f ms", 1e3 * middle([](const Round& r) { return r.saved.stall; })));
-  const double step = middle([&](const Round& r) { return r.plain / static_cast<double>(steps); });
+  const double step = middle([&](const Round& r) { return r.plain / static_cast<double>(bench.steps()); });
   say(row("step            %10.1f ms", step * 1e3));
   const Estimate cost = estimate(column(rounds, [](const Round& r) { return r.beside - r.plain; }));
   say(row("a save costs    %10.1f ms, give or take %.1f (95 %%, %zu rounds of %ld steps with and without)", cost.mean * 1e3,
-          cost.margin * 1e3, rounds.size(), static_cast<long>(steps)));
+          cost.margin * 1e3, rounds.size(), static_cast<long>(bench.steps())));
   const int64_t every = config.checkpoint.every > 0 ? config.checkpoint.every : 100;
   const double share = 100 / step / static_cast<double>(every);
   say(row("every %ld steps  %9.2f %% of the time, %.2f to %.2f", static_cast<long>(every), share * cost.mean,
@@ -231,6 +259,7 @@ void tell(const RunConfig& config, const std::vector<Round>& rounds, int64_t ste
 }  // namespace
 
 ExitCode run_bench_save(const BenchOptions& options) {
+  watch_signals();  // the directory is to go also when somebody has seen enough
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);
@@ -239,12 +268,13 @@ ExitCode run_bench_save(const BenchOptions& options) {
   Run run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
   const Scratch scratch(config);
-  Bench bench(config, run, device, scratch.path());
+  Bench bench(config, run, scratch.path());
   bench.warm_up();
   std::vector<Round> rounds;
-  for (int i = 0; i < options.rounds; ++i) rounds.push_back(bench.round(i));
-  tell(config, rounds, bench.steps());
-  return ExitCode::done;
+  for (int i = 0; i < options.rounds && stop_signal() == 0; ++i) rounds.push_back(bench.round(i));
+  if (rounds.size() < 2) return ExitCode::stopped;
+  tell(config, rounds, bench);
+  return stop_signal() == 0 ? ExitCode::done : ExitCode::stopped;
 }
 
 }  // namespace trireme

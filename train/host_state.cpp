@@ -19,6 +19,12 @@ Tensor shaped_like(const Tensor& t, void* data) {
   return Tensor(data, t.dtype(), Place::cpu, {t.dim(0), t.dim(1)});
 }
 
+// A system that has not as much memory as it promised says so now, not at the first save.
+void touch(std::byte* memory, int64_t bytes) {
+#pragma omp parallel for schedule(static)
+  for (int64_t at = 0; at < bytes; at += 4096) *static_cast<volatile std::byte*>(memory + at) = std::byte{0};
+}
+
 // By all threads, as the compute lane of Place::cpu works.
 void copy_blocks(const Tensor& to, const Tensor& from) {
   const int64_t bytes = from.bytes(), blocks = (bytes + kBlock - 1) / kBlock;
@@ -53,6 +59,7 @@ HostState::HostState(Device& device, std::vector<NamedShard> shards, Copies copi
     : device_(device), device_shards_(std::move(shards)), host_(device_shards_) {
   if (copies == Copies::where_needed && device.place() != Place::cuda) return;
   memory_.emplace(device, bytes_of(host_));
+  if (device.place() == Place::cpu) touch(memory_->data(), bytes_of(host_));
   std::byte* at = memory_->data();
   for (NamedShard& shard : host_) {
     const int64_t room = room_for(shard);

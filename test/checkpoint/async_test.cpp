@@ -90,6 +90,47 @@ TEST_CASE("a save waits for its copy, and until then reads nothing of it") {
   CHECK(restored.bytes() == later.bytes());
 }
 
+TEST_CASE("several threads write and read what one does, and one that fails ends the work of all") {
+  const auto state_at = [](int64_t step) {
+    OwnedState owned = small_state(step);
+    owned.add("embedding", Dtype::f32, {2300, 2048});  // 18 MB: several portions for each thread
+    owned.add("odd", Dtype::bf16, {700, 4999});
+    owned.fill(static_cast<uint64_t>(step) + 1);
+    return owned;
+  };
+  const OwnedState first = state_at(1), second = state_at(2);
+  std::string alone;
+  for (const int64_t writers : {1, 4}) {
+    INFO(writers << " writers");
+    const Scratch scratch;
+    CheckpointConfig config = keeping(2);
+    config.writers = writers;
+    std::atomic<int64_t> writes = 0, refused_from = 1 << 30;
+    Io io;
+    io.pwrite = [&, real = io.pwrite](int fd, const void* bytes, size_t count, off_t offset) {
+      if (++writes < refused_from) return real(fd, bytes, count, offset);
+      errno = ENOSPC;
+      return ssize_t{-1};
+    };
+    Checkpoints checkpoints(config, scratch / "run", Resume::automatic, io);
+    const std::string digest = checkpoints.save(1, first.state).digest;
+    CHECK(digest == state_digest(first.state));
+    if (alone.empty()) alone = digest;
+    CHECK(digest == alone);
+    OwnedState restored = state_at(0);
+    REQUIRE(checkpoints.restore(restored.state) == 1);
+    REQUIRE(restored.bytes() == first.bytes());
+    writes = 0, refused_from = 2;
+    CHECK_THROWS_WITH(checkpoints.save(2, second.state), ContainsSubstring("No space left on device"));
+    CHECK(writes <= 1 + 2 * writers);  // each may be in the middle of one, past the cache and then through it
+    CHECK(steps_left(scratch / "run") == std::vector<int64_t>{1});
+    refused_from = 1 << 30;
+    CHECK(checkpoints.save(2, second.state).bytes > (24 << 20));
+    REQUIRE(checkpoints.restore(restored.state) == 2);
+    REQUIRE(restored.bytes() == second.bytes());
+  }
+}
+
 TEST_CASE("a save that fails in the background is told by advance(), leaves nothing, and the next one works") {
   const Scratch scratch;
   const std::string run = scratch / "run";
