@@ -22,7 +22,7 @@ build: build/build.ninja
 
 # Where a change is only checked, of the GPUs' machine code one kind is made: the bundle and scripts/kernel_registers.sh make all.
 build/build.ninja:
-	cmake -S . -B build -G Ninja $(if $(CI),-DCMAKE_CUDA_ARCHITECTURES=90a-real -DTRIREME_UNITY=ON)
+	cmake -S . -B build -G Ninja $(if $(CI),-DCMAKE_CUDA_ARCHITECTURES=90a-real)
 build/asan/build.ninja:
 	cmake -S . -B build/asan -G Ninja -DTRIREME_SANITIZE=address,undefined -DTRIREME_UNITY=ON
 build/tsan/build.ninja:
