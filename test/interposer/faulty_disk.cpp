@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <set>
 #include <string>
@@ -33,6 +34,8 @@ std::string variable(const char* name) {
   const char* value = ::getenv(name);
   return value == nullptr ? "" : value;
 }
+
+std::string whole_path(const std::string& path) { return std::filesystem::absolute(path).lexically_normal(); }
 
 bool below_checkpoints(const std::string& path) { return path.find("/checkpoints/") != std::string::npos; }
 
@@ -76,8 +79,10 @@ class Disk {
     unsynced_.erase(path);
     std::erase_if(renames_, [&](const auto& r) { return r.second.substr(0, r.second.rfind('/')) == path; });
   }
-  void renamed(const std::string& from, const std::string& to) {
+  // The names as they were given; what is synced is known by its whole path.
+  void renamed(const std::string& given_from, const std::string& given_to) {
     const std::lock_guard lock(mutex_);
+    const std::string from = whole_path(given_from), to = whole_path(given_to);
     if (!counts_ || !below_checkpoints(to)) return;
     if (unsynced_.erase(from) > 0) unsynced_.insert(to);
     renames_.emplace_back(from, to);
