@@ -11,9 +11,11 @@ for program in "$build"/test/fuzz/*_fuzz; do
   name=$(basename "$program" _fuzz)
   mkdir -p "$build/corpus/$name"
   log="$build/$name.log"
+  seeds=("test/fuzz/corpus/$name")
+  if [ "$name" = config ]; then seeds+=(configs); fi
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 OMP_NUM_THREADS=1 "$program" -max_total_time="$seconds" -timeout=10 \
     -rss_limit_mb=2048 -max_len=16384 -artifact_prefix="$build/found/$name-" -print_final_stats=1 \
-    "$build/corpus/$name" "test/fuzz/corpus/$name" > "$log" 2>&1 || failed=1
+    "$build/corpus/$name" "${seeds[@]}" > "$log" 2>&1 || failed=1
   stat() { sed -nE "s/^stat::$1: *//p" "$log" | tail -n 1; }
   features=$(grep -oE 'ft: [0-9]+' "$log" | tail -n 1 | cut -c5- || true)
   found=$(find "$build/found" -name "$name-*" | wc -l)

@@ -10,7 +10,9 @@ find "$build" -name '*.gcda' -delete
 for program in "$build"/test/fuzz/*_fuzz; do
   name=$(basename "$program" _fuzz)
   mkdir -p "$corpus/$name"
-  OMP_NUM_THREADS=1 "$program" "$corpus/$name" "test/fuzz/corpus/$name" > /dev/null
+  seeds=("$corpus/$name" "test/fuzz/corpus/$name")
+  if [ "$name" = config ]; then seeds+=(configs); fi
+  OMP_NUM_THREADS=1 "$program" "${seeds[@]}" > /dev/null
 done
 printf '%-28s %8s %8s\n' parser lines reached
 for parser in $parsers; do
