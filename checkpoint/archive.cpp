@@ -10,17 +10,6 @@ namespace trireme {
 
 namespace {
 
-void write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest) {
-  const std::string path = directory + "/" + kManifestName, temporary = path + kTemporary;
-  const std::string content = write_manifest(manifest);
-  IoFile file = IoFile::create(io, temporary);
-  file.write_at(content.data(), static_cast<int64_t>(content.size()), 0);
-  file.sync();
-  file.close();
-  rename_path(io, temporary, path);
-  sync_directory(io, directory);
-}
-
 void require_whole(const Manifest& manifest) {
   try {
     check(manifest);
@@ -36,10 +25,14 @@ std::optional<int64_t> updates_of(const Manifest& manifest) {
 
 }  // namespace
 
-Archive::Archive(const Io& io, std::string directory, const CheckpointConfig& config)
-    : io_(io), directory_(std::move(directory)), keep_(std::max<int64_t>(2, config.keep)), keep_every_(config.keep_every) {}
+Archive::Archive(const Io& io, std::string directory, const CheckpointConfig& config, Holds holds)
+    : io_(io),
+      directory_(std::move(directory)),
+      keep_(std::max<int64_t>(2, config.keep)),
+      keep_every_(config.keep_every),
+      holds_(holds) {}
 
-int64_t Archive::commit(const std::string& staged, const Manifest& manifest, const Lease& lease) {
+int64_t Archive::commit(const std::string& staged, const Manifest& manifest, const Lease* lease) {
   const uint64_t tensors = tensors_digest(manifest.tensors);
   try {
     require_whole(manifest);
@@ -47,9 +40,10 @@ int64_t Archive::commit(const std::string& staged, const Manifest& manifest, con
     if (last_step_ >= 0 && last_step_ < manifest.step && tensors == last_tensors_ && may_not_be_equal(manifest))
       throw CheckpointError(text("step ", manifest.step, " is not saved: no tensor has changed since step ", last_step_));
     write_manifest_file(io_, staged, manifest);
-    verify_sizes(io_, staged, load_manifest(io_, staged));
+    const Manifest written = load_manifest(io_, staged);
+    verify_sizes(io_, staged, holds_ == Holds::all ? written : part_in(staged, written));
     if (before_commit_) before_commit_();
-    lease.check();
+    if (lease != nullptr) lease->check();
     commit_step(io_, directory_, staged, manifest.step);
   } catch (...) {
     discard(staged);
@@ -91,7 +85,8 @@ bool Archive::may_not_be_equal(const Manifest& manifest) const {
 }
 
 bool Archive::already_there(const Manifest& manifest) {
-  if (!path_exists(directory_ + "/" + step_name(manifest.step))) return false;
+  // Of one that holds some files, another save may have left others.
+  if (holds_ == Holds::some || !path_exists(directory_ + "/" + step_name(manifest.step))) return false;
   try {
     const Manifest there = load_step(io_, directory_, manifest.step);
     return state_digest(there.tensors, there.counters) == state_digest(manifest.tensors, manifest.counters) && valid(manifest.step);
@@ -102,8 +97,13 @@ bool Archive::already_there(const Manifest& manifest) {
 
 bool Archive::valid(int64_t step) {
   if (valid_.contains(step)) return true;
+  const std::string path = directory_ + "/" + step_name(step);
   try {
-    verify_files(io_, directory_ + "/" + step_name(step), load_step(io_, directory_, step));
+    const Manifest manifest = load_step(io_, directory_, step);
+    if (holds_ == Holds::all)
+      verify_files(io_, path, manifest);
+    else
+      verify_part(io_, path, part_in(path, manifest));
   } catch (const CheckpointError&) {
     return false;
   }
@@ -119,7 +119,7 @@ void Archive::discard(const std::string& staged) {
   }
 }
 
-void Archive::retain(int64_t just_saved, const Lease& lease) {
+void Archive::retain(int64_t just_saved, const Lease* lease) {
   try {
     const std::vector<int64_t> steps = steps_in(directory_);
     int64_t kept = 0;
@@ -128,7 +128,7 @@ void Archive::retain(int64_t just_saved, const Lease& lease) {
       if (kept < keep_) {
         kept += valid(steps[i]);
       } else if (steps[i] != just_saved && !forever && !(command_ && command_->needs(steps[i]))) {
-        lease.check();
+        if (lease != nullptr) lease->check();
         valid_.erase(steps[i]);
         delete_step(io_, directory_, steps[i]);
       }

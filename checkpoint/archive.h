@@ -15,18 +15,21 @@
 
 namespace trireme {
 
+// All files of its checkpoints, or only some of each: of a node of several.
+enum class Holds { all, some };
+
 class Archive {
  public:
   // What is kept: the newest `keep` that are valid, at least two, and each whose step is a multiple of `keep_every`, if that is
   // not 0. `io` outlives this.
-  Archive(const Io& io, std::string directory, const CheckpointConfig& config);
+  Archive(const Io& io, std::string directory, const CheckpointConfig& config, Holds holds = Holds::all);
 
   // Makes the checkpoint that `manifest` describes of the directory `staged`, in which its files are complete, on disk and re-read;
   // then deletes what is no longer kept. Returns the checkpoint's bytes; 0 when this very state of this step was already there.
   // `staged` is gone afterwards, also when it throws: CheckpointError when the disk refuses, when the lease is no longer ours, or
   // when no tensor has changed since an earlier step's save, although the counter "updates", if there is one, has; Error when the
-  // manifest cannot be one.
-  int64_t commit(const std::string& staged, const Manifest& manifest, const Lease& lease);
+  // manifest cannot be one. `lease`: nullptr where another process holds it for this one.
+  int64_t commit(const std::string& staged, const Manifest& manifest, const Lease* lease);
   void discard(const std::string& staged);
 
   // The state that the next save must differ from: of a restore.
@@ -46,11 +49,12 @@ class Archive {
   bool already_there(const Manifest& manifest);
   bool may_not_be_equal(const Manifest& manifest) const;
   bool valid(int64_t step);
-  void retain(int64_t just_saved, const Lease& lease);
+  void retain(int64_t just_saved, const Lease* lease);
 
   const Io& io_;
   std::string directory_;
   int64_t keep_, keep_every_;
+  Holds holds_;
   std::function<void()> before_commit_;
   std::set<int64_t> valid_;  // steps whose every byte this process has re-read
   int64_t last_step_ = -1;   // of the last save or restore, and the digest of its tensors

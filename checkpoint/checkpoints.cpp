@@ -7,13 +7,11 @@
 #include <chrono>
 #include <filesystem>
 #include <iterator>
-#include <random>
 #include <set>
 #include <sstream>
 #include <utility>
 
 #include "checkpoint/digest.h"
-#include "checkpoint/memory_tier.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/store.h"
@@ -23,11 +21,6 @@
 namespace trireme {
 
 namespace {
-
-std::string fresh_id() {
-  std::random_device chance;
-  return hex(uint64_t{chance()} << 32 | chance());
-}
 
 bool same_directory(const std::string& a, const std::string& b) {
   std::error_code error;
@@ -41,6 +34,10 @@ std::string holder_of(const std::string& checkpoint) {
 
 // Of this thread: it takes of the processors what the steps leave.
 void work_behind_the_steps() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10); }
+
+// What a rank says that has failed.
+std::string failed(const std::exception& error) { return "!" + std::string(error.what()); }
+bool has_failed(const std::string& words) { return words.starts_with("!"); }
 
 std::string words_of(const SaveResult& result) {
   return text(result.bytes, ' ', result.seconds, ' ', result.write_seconds, ' ', result.digest);
@@ -61,6 +58,12 @@ bool running(const std::future<Result>& work) {
   return work.valid() && work.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
+// `manifest`, if all of its files are there.
+Manifest whole_checkpoint(const Io& io, const std::string& directory, Manifest manifest) {
+  verify_sizes(io, directory, manifest);
+  return manifest;
+}
+
 // Rank 0's.
 std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps) {
   if (ranks.size() == 1) return steps;
@@ -74,48 +77,36 @@ std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps
 
 std::string state_digest(const CheckpointState& state) { return state_digest(describe(state.shards), state.counters); }
 
-Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume, Io io, const Comm& ranks)
+Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume, Io io, const Comm& ranks,
+                         const Nodes& nodes)
     : config_(config),
       directory_(run_directory + "/checkpoints"),
       io_(std::move(io)),
       ranks_(ranks),
       archive_(io_, directory_, config),
-      run_id_(fresh_id()) {
-  const auto share_memory = [&](const std::string& mine) {
-    memory_ = broadcast(ranks_, mine);
-    if (!memory_.empty()) memory_archive_.emplace(io_, memory_, CheckpointConfig{.keep = 2});
-  };
-  if (ranks.rank() > 0) {
-    share_memory("");
-    return;
+      run_id_(random_id()) {
+  if (ranks.rank() == 0) {
+    lease_.emplace(run_directory);
+    std::error_code error;
+    std::filesystem::create_directories(directory_, error);
+    if (error) throw ConfigError(text("cannot make ", directory_, ": ", error.message()));
+    sweep(io_, directory_, warnings_);
+    if (const std::vector<int64_t> steps = steps_in(directory_); resume == Resume::never && !steps.empty())
+      throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
+                             ": continue with --resume auto, or choose another train.name to start anew"));
+    if (!config.command.empty()) archive_.after_commit(config.command, run_directory);
   }
-  lease_.emplace(run_directory);
-  std::error_code error;
-  std::filesystem::create_directories(directory_, error);
-  if (error) throw ConfigError(text("cannot make ", directory_, ": ", error.message()));
-  sweep(io_, directory_, warnings_);
-  if (const std::vector<int64_t> steps = steps_in(directory_); resume == Resume::never && !steps.empty())
-    throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
-                           ": continue with --resume auto, or choose another train.name to start anew"));
-  if (!config.command.empty()) archive_.after_commit(config.command, run_directory);
-  sweep_memory_tiers();
-  std::string memory = memory_tier(run_directory);
-  if (memory.empty() && config.memory_every > 0) memory = make_memory_tier(run_directory, fresh_id());
-  share_memory(memory);
-  if (memory_.empty()) return;
-  sweep(io_, memory_, warnings_);
-  if (resume == Resume::never && !steps_in(memory_).empty())
-    throw ConfigError(
-        text(directory_, " has checkpoints in ", memory_, ": continue with --resume auto, or choose another train.name"));
+  memory_.emplace(io_, run_directory, config.memory_every > 0, nodes, ranks_);
+  if (resume == Resume::never && !memory_->find().empty())
+    throw ConfigError(text(directory_, " has checkpoints in ", memory_->directory(),
+                           ": continue with --resume auto, or choose another train.name"));
 }
 
-// Rank 0's, in both tiers, rising; of one step that in memory last, for it is read first.
+// In both tiers, rising; of one step that in memory last, for it is read first.
 std::vector<Checkpoints::Found> Checkpoints::find_steps() const {
   std::vector<Found> found;
-  const std::vector<int64_t> on_disk = agreed(ranks_, steps_in(directory_)),
-                             in_memory = agreed(ranks_, memory_.empty() ? std::vector<int64_t>{} : steps_in(memory_));
-  for (const int64_t step : on_disk) found.push_back({directory_, step});
-  for (const int64_t step : in_memory) found.push_back({memory_, step});
+  for (const int64_t step : agreed(ranks_, steps_in(directory_))) found.push_back({directory_, step, {}});
+  for (MemoryTier::Step& step : memory_->find()) found.push_back({memory_->directory(), step.step, std::move(step)});
   std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step < b.step; });
   return found;
 }
@@ -140,20 +131,25 @@ int64_t Checkpoints::restore_from(const std::string& directory, CheckpointState&
   }
   if (exactly)
     return restore_together(
-        directory, [&] { return load_manifest(io_, directory); }, state);
+        directory, [&] { return whole_checkpoint(io_, directory, load_manifest(io_, directory)); }, state);
   std::vector<Found> steps;
-  for (const int64_t step : agreed(ranks_, steps_in(holder))) steps.push_back({holder, step});
+  for (const int64_t step : agreed(ranks_, steps_in(holder))) steps.push_back({holder, step, {}});
   return restore_newest(steps, holder, state);
 }
 
 int64_t Checkpoints::restore_newest(const std::vector<Found>& steps, const std::string& searched, CheckpointState& state) {
   std::string problems;
   for (size_t i = steps.size(); i-- > 0;) {
-    const auto& [directory, step] = steps[i];
-    const std::string path = directory + "/" + step_name(step);
+    const Found& found = steps[i];
+    const std::string path = found.directory + "/" + step_name(found.step);
+    const auto load = [&] {
+      if (!found.in_memory) return whole_checkpoint(io_, path, load_step(io_, found.directory, found.step));
+      if (!found.in_memory->problem.empty()) throw DamagedCheckpoint(found.in_memory->problem);
+      memory_->bring(*found.in_memory, state.shards);
+      return load_step(io_, found.directory, found.step);
+    };
     try {
-      return restore_together(
-          path, [&, &from = directory, number = step] { return load_step(io_, from, number); }, state);
+      return restore_together(path, load, state);
     } catch (const DamagedCheckpoint& damage) {
       problems += text("\n", path, " is damaged: ", damage.what());
       warnings_.push_back(text(path, " is damaged and passed over: ", damage.what()));
@@ -177,7 +173,6 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   std::string damage;
   try {
     const Manifest manifest = load();
-    verify_sizes(io_, directory, manifest);
     read_shards(io_, directory, manifest, state.shards, elsewhere, ranks_.size() == 1 ? Reader::alone : Reader::one_of_many);
     state.counters = manifest.counters;
     state.config = manifest.config;
@@ -186,7 +181,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
     restored_ = tensors_digest(manifest.tensors);
     last_on_disk_ = same_directory(holder_of(directory), directory_) ? step : -1;
     archive_.follows(manifest);
-    if (memory_archive_) memory_archive_->follows(manifest);
+    if (memory_->archive() != nullptr) memory_->archive()->follows(manifest);
   } catch (const DamagedCheckpoint& error) {
     damage = error.what();
   }
@@ -212,17 +207,19 @@ void Checkpoints::confirm(const std::vector<NamedShard>& shards) const {
 }
 
 void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void()> ready, Tier tier) {
-  require(tier == Tier::disk || memory_archive_, text("a save to memory without checkpoint.memory_every"));
+  require(tier == Tier::disk || memory_->exists(), text("a save to memory without checkpoint.memory_every"));
   require(!saving_, text("a save begins before the last one has ended"));
-  const std::string id = broadcast(ranks_, ranks_.rank() == 0 ? fresh_id() : "");
+  const std::string id = broadcast(ranks_, ranks_.rank() == 0 ? random_id() : "");
   saving_.emplace(Saving{.step = step,
                          .tier = tier,
                          .state = std::move(state),
                          .id = id,
-                         .staged = (tier == Tier::disk ? directory_ : memory_) + "/" + staging_name(step, id),
+                         .staged = (tier == Tier::disk ? directory_ : memory_->directory()) + "/" + staging_name(step, id),
                          .start = std::chrono::steady_clock::now(),
                          .part = {},
+                         .merged = {},
                          .commit = {},
+                         .result = {.step = step, .tier = tier, .digest = {}},
                          .failure = nullptr});
   const int threads =
       config_.async ? static_cast<int>(config_.writers > 0 ? config_.writers : std::min(4, 2 * threads_here())) : threads_here();
@@ -234,12 +231,22 @@ void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void(
   });
 }
 
-bool Checkpoints::busy() const { return saving_ && (running(saving_->part) || running(saving_->commit)); }
+bool Checkpoints::busy() const {
+  return saving_ && (running(saving_->part) || running(saving_->merged) || running(saving_->commit));
+}
 
 std::optional<SaveResult> Checkpoints::advance() {
   if (!saving_) return std::nullopt;
-  if (!saving_->part.valid()) return tell(*saving_);
-  bring_together(*saving_);
+  switch (saving_->phase) {
+    case Phase::writing:
+      bring_together(*saving_);
+      break;
+    case Phase::merging:
+      hand_out(*saving_);
+      break;
+    case Phase::committing:
+      return tell(*saving_);
+  }
   return std::nullopt;
 }
 
@@ -252,34 +259,60 @@ SaveResult Checkpoints::end() {
 // On a thread of its own: this rank's file, on disk and re-read.
 Checkpoints::Part Checkpoints::write_part(const Saving& saving) const {
   if (lease_) lease_->check();
-  make_directory(io_, saving.staged);
-  Part part{.manifest = write_shards(io_, saving.staged, static_cast<int>(ranks_.rank()), saving.state.shards, saving.state.finite),
-            .seconds = seconds_since(saving.start),
-            .text = {}};
-  verify_part(io_, saving.staged, part.manifest);
-  if (ranks_.size() > 1) part.text = text(part.seconds, '\n', write_manifest(part.manifest));
+  Part part;
+  std::exception_ptr failure;
+  try {
+    make_directory(io_, saving.staged);
+    part.manifest = write_shards(io_, saving.staged, static_cast<int>(ranks_.rank()), saving.state.shards, saving.state.finite);
+    part.seconds = seconds_since(saving.start);
+    verify_part(io_, saving.staged, part.manifest);
+    if (ranks_.size() > 1) part.text = write_manifest(part.manifest);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  // Other ranks wait for it, whatever has happened here.
+  if (saving.tier == Tier::memory) memory_->exchange(saving.staged, failure ? "" : part.text);
+  if (failure) std::rethrow_exception(failure);
+  if (ranks_.size() > 1) part.text = text(part.seconds, '\n', part.text);
   return part;
 }
 
 // Rank 0's thread goes on with what all have written.
 void Checkpoints::bring_together(Saving& saving) {
+  const bool alone = saving.tier == Tier::disk;  // rank 0 commits for all
+  saving.phase = alone ? Phase::committing : Phase::merging;
   Part own;
   try {
     own = saving.part.get();
   } catch (const std::exception& error) {
     saving.failure = std::current_exception();
-    own.text = "!" + std::string(error.what());
+    own.text = failed(error);
   }
   std::vector<std::string> parts = gather(ranks_, own.text);
   if (ranks_.rank() > 0) return;
-  saving.commit = std::async(std::launch::async, [this, &saving, own = std::move(own), parts = std::move(parts)] {
+  const auto behind_the_steps = [this, &saving, own = std::move(own), parts = std::move(parts)](auto work) {
     if (config_.async) work_behind_the_steps();
     use_threads_here(1);
-    return commit(saving, own, parts);
-  });
+    return work(merge(saving, own, parts));
+  };
+  if (alone)
+    saving.commit = std::async(std::launch::async, [=, this, &saving] {
+      try {
+        behind_the_steps([&](const Manifest& manifest) {
+          saving.result.bytes = archive_.commit(saving.staged, manifest, &*lease_);
+          saving.result.seconds = seconds_since(saving.start);
+        });
+      } catch (...) {
+        archive_.discard(saving.staged);
+        throw;
+      }
+    });
+  else
+    saving.merged = std::async(std::launch::async, [=] { return behind_the_steps(write_manifest); });
 }
 
-SaveResult Checkpoints::commit(const Saving& saving, const Part& own, const std::vector<std::string>& parts) {
+// What all ranks have written, if they have.
+Manifest Checkpoints::merge(Saving& saving, const Part& own, const std::vector<std::string>& parts) const {
   Manifest manifest{.run = run_id_,
                     .save = saving.id,
                     .step = saving.step,
@@ -287,42 +320,61 @@ SaveResult Checkpoints::commit(const Saving& saving, const Part& own, const std:
                     .config = saving.state.config,
                     .files = {},
                     .tensors = {}};
-  Archive& archive = saving.tier == Tier::disk ? archive_ : *memory_archive_;
-  SaveResult result{.step = saving.step, .tier = saving.tier, .write_seconds = own.seconds, .digest = {}};
-  try {
-    std::string problems;
-    for (const std::string& part : parts)
-      if (part.starts_with("!")) problems += (problems.empty() ? "" : "\n") + part.substr(1);
-    if (!problems.empty()) throw CheckpointError(problems);
-    add_part(manifest, own.manifest);
-    for (size_t r = 1; r < parts.size(); ++r) {
-      result.write_seconds = std::max(result.write_seconds, std::stod(parts[r]));
-      add_part(manifest, parse_part(parts[r].substr(parts[r].find('\n') + 1)));
-    }
-  } catch (...) {
-    archive.discard(saving.staged);
-    throw;
+  std::string problems;
+  for (const std::string& part : parts)
+    if (has_failed(part)) problems += (problems.empty() ? "" : "\n") + part.substr(1);
+  if (!problems.empty()) throw CheckpointError(problems);
+  add_part(manifest, own.manifest);
+  saving.result.write_seconds = own.seconds;
+  for (size_t r = 1; r < parts.size(); ++r) {
+    saving.result.write_seconds = std::max(saving.result.write_seconds, std::stod(parts[r]));
+    add_part(manifest, parse_part(parts[r].substr(parts[r].find('\n') + 1)));
   }
-  result.digest = state_digest(manifest.tensors, manifest.counters);
-  result.bytes = archive.commit(saving.staged, manifest, *lease_);
-  result.seconds = seconds_since(saving.start);
-  return result;
+  saving.result.digest = state_digest(manifest.tensors, manifest.counters);
+  return manifest;
+}
+
+// In memory one rank of each node commits what is there.
+void Checkpoints::hand_out(Saving& saving) {
+  saving.phase = Phase::committing;
+  std::string words;
+  try {
+    if (saving.merged.valid()) words = saving.merged.get();
+    if (lease_) lease_->check();
+  } catch (const std::exception& error) {
+    if (!saving.failure) saving.failure = std::current_exception();
+    words = failed(error);
+  }
+  words = broadcast(ranks_, words);
+  if (memory_->archive() == nullptr) return;
+  saving.commit = std::async(std::launch::async, [this, &saving, words] {
+    if (config_.async) work_behind_the_steps();
+    use_threads_here(1);
+    if (has_failed(words)) {
+      memory_->archive()->discard(saving.staged);
+      throw CheckpointError(words.substr(1));
+    }
+    saving.result.bytes = memory_->archive()->commit(saving.staged, parse_manifest(words), lease_ ? &*lease_ : nullptr);
+    saving.result.seconds = seconds_since(saving.start);
+  });
 }
 
 // All ranks learn how the save ended, and it has.
 SaveResult Checkpoints::tell(Saving& saving) {
   std::string words;
   try {
-    if (saving.commit.valid()) words = words_of(saving.commit.get());
+    if (saving.commit.valid()) saving.commit.get();
   } catch (const std::exception& error) {
     if (!saving.failure) saving.failure = std::current_exception();
-    words = "!" + std::string(error.what());
+    words = failed(error);
   }
-  words = broadcast(ranks_, words);
+  for (const std::string& theirs : gather(ranks_, words))
+    if (words.empty()) words = theirs;
+  words = broadcast(ranks_, words.empty() ? words_of(saving.result) : words);
   const Saving ended = std::move(saving);
   saving_.reset();
   if (ended.failure) std::rethrow_exception(ended.failure);
-  if (words.starts_with("!")) throw CheckpointError(words.substr(1));
+  if (has_failed(words)) throw CheckpointError(words.substr(1));
   SaveResult result = result_of(words);
   result.step = ended.step;
   result.tier = ended.tier;
@@ -332,6 +384,7 @@ SaveResult Checkpoints::tell(Saving& saving) {
 
 void Checkpoints::abandon() {
   if (saving_ && saving_->part.valid()) saving_->part.wait();
+  if (saving_ && saving_->merged.valid()) saving_->merged.wait();
   if (saving_ && saving_->commit.valid()) saving_->commit.wait();
   saving_.reset();
   archive_.before_commit({});
@@ -340,10 +393,11 @@ void Checkpoints::abandon() {
 void Checkpoints::finish() {
   abandon();
   archive_.wait_for_command();
-  if (lease_ && !memory_.empty()) {
-    const std::vector<int64_t> in_memory = steps_in(memory_);
-    std::error_code ignored;
-    if (in_memory.empty() || last_on_disk_ >= in_memory.back()) std::filesystem::remove_all(memory_, ignored);
+  if (memory_->exists()) {
+    const std::vector<int64_t> in_memory = steps_in(memory_->directory());
+    const bool newer = !in_memory.empty() && in_memory.back() > last_on_disk_;
+    if (largest(ranks_, newer) == 0) memory_->remove();
+    gather(ranks_, "");  // before the lease is another's
   }
   lease_.reset();
 }
@@ -352,8 +406,8 @@ std::vector<std::string> Checkpoints::take_warnings() {
   std::vector<std::string> warnings = std::exchange(warnings_, {});
   if (saving_) return warnings;
   for (std::string& warning : archive_.take_warnings()) warnings.push_back(std::move(warning));
-  if (memory_archive_)
-    for (std::string& warning : memory_archive_->take_warnings()) warnings.push_back(std::move(warning));
+  if (memory_->archive() != nullptr)
+    for (std::string& warning : memory_->archive()->take_warnings()) warnings.push_back(std::move(warning));
   return warnings;
 }
 

@@ -6,14 +6,13 @@
 // lease, which rank 0 of several holds. Every rank writes its own shard file and reads its own shards; rank 0 commits. All ranks
 // call restore, restore_from, begin, advance and end together.
 //
-// Beside the disk there may be a second tier: a directory in the node's memory, with the same protocol, named by a token in
-// RUN/memory, so that it belongs to this run directory alone. It outlives the processes. Both are looked through for the newest
-// valid step.
+// Beside the disk there may be a second tier, in the nodes' memory: see memory_tier.h. There one rank of each node commits. Both
+// are looked through for the newest valid step.
 //
 // A save goes on while the steps do. begin() starts it: each rank writes and re-reads its file on a thread of its own. When no
 // rank is busy() any more, advance() brings the parts together, and rank 0's thread commits; when that is done, advance() tells all
-// ranks how it ended. Ranks agree on "busy" themselves, along with what else they agree on; no thread of a save talks to another
-// rank.
+// ranks how it ended. Ranks agree on "busy" themselves, along with what else they agree on; the threads of a save talk to other
+// ranks only to copy files between nodes' memories.
 #pragma once
 
 #include <chrono>
@@ -30,7 +29,9 @@
 #include "checkpoint/io.h"
 #include "checkpoint/lease.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/memory_tier.h"
 #include "parallel/comm.h"
+#include "parallel/nodes.h"
 #include "parallel/split.h"
 
 namespace trireme {
@@ -61,9 +62,9 @@ class Checkpoints {
  public:
   // Takes the run directory's lease, makes what is missing of the directory, and sweeps what a killed save left. ConfigError when
   // another process holds the lease, or when `resume` is never and the directory holds checkpoints.
-  // `ranks` outlives this.
+  // `ranks` and `nodes` outlive this.
   Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume = Resume::automatic, Io io = {},
-              const Comm& ranks = kAlone);
+              const Comm& ranks = kAlone, const Nodes& nodes = kOneNode);
   ~Checkpoints() { abandon(); }
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
@@ -129,26 +130,32 @@ class Checkpoints {
   struct Part {
     Manifest manifest;
     double seconds = 0;  // that it took to write
-    std::string text;    // both, for rank 0; or "!" and what went wrong
+    std::string text;    // both, for rank 0; or what went wrong
   };
+  enum class Phase { writing, merging, committing };
   struct Saving {
+    Phase phase = Phase::writing;
     int64_t step;
     Tier tier;
     CheckpointState state;
     std::string id, staged;
     std::chrono::steady_clock::time_point start;
-    std::future<Part> part;          // this rank's
-    std::future<SaveResult> commit;  // rank 0's, when the parts are together
-    std::exception_ptr failure;      // of this rank's part
+    std::future<Part> part;           // this rank's
+    std::future<std::string> merged;  // rank 0's for other ranks that commit: the manifest
+    std::future<void> commit;         // of ranks that commit
+    SaveResult result;                // rank 0's
+    std::exception_ptr failure;       // of this rank
   };
 
   Part write_part(const Saving& saving) const;
   void bring_together(Saving& saving);
-  SaveResult commit(const Saving& saving, const Part& own, const std::vector<std::string>& parts);
+  Manifest merge(Saving& saving, const Part& own, const std::vector<std::string>& parts) const;
+  void hand_out(Saving& saving);
   SaveResult tell(Saving& saving);
   struct Found {
     std::string directory;  // of the steps
     int64_t step;
+    std::optional<MemoryTier::Step> in_memory;
   };
   std::vector<Found> find_steps() const;
   int64_t restore_newest(const std::vector<Found>& steps, const std::string& searched, CheckpointState& state);
@@ -160,9 +167,8 @@ class Checkpoints {
   const Comm& ranks_;
   std::optional<Lease> lease_;  // rank 0's
   int64_t last_on_disk_ = -1;   // the step of the last save to disk or restore from there
-  std::string memory_;          // the directory of the tier in memory; "": none
   Archive archive_;             // rank 0 commits to it
-  std::optional<Archive> memory_archive_;
+  std::optional<MemoryTier> memory_;
   std::string run_id_;
   uint64_t restored_ = 0;  // the digest of the tensors of the last restore
   std::vector<std::string> warnings_;

@@ -18,7 +18,9 @@ struct CheckpointConfig {
     keys("keep", keep, "newest valid checkpoints to keep", at_least(2));
     keys("keep_every", keep_every, "steps that are a multiple of this are kept for ever, too; 0: none", at_least(0));
     keys("memory_every", memory_every,
-         "steps between checkpoints in the node's memory, which outlive the processes but not the machine; of one node; 0: none",
+         "steps between checkpoints in the nodes' memory, each with a copy on another node: they outlive the processes, and of "
+         "several "
+         "nodes any one; 0: none",
          at_least(0));
     keys("async", async,
          "training goes on from a copy of the state in host memory while that is written; false takes no such memory");

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstring>
+#include <random>
 
 namespace trireme {
 
@@ -37,6 +38,11 @@ std::string hex(uint64_t value) {
   std::string digits(16, '0');
   for (int i = 15; i >= 0; --i, value >>= 4) digits[static_cast<size_t>(i)] = "0123456789abcdef"[value & 15];
   return digits;
+}
+
+std::string random_id() {
+  std::random_device chance;
+  return hex(uint64_t{chance()} << 32 | chance());
 }
 
 std::optional<uint64_t> from_hex(std::string_view digits) {

@@ -18,6 +18,7 @@ namespace trireme {
 uint64_t digest(const void* bytes, int64_t count);
 std::string hex(uint64_t value);                            // 16 lower-case digits
 std::optional<uint64_t> from_hex(std::string_view digits);  // of exactly that form
+std::string random_id();                                    // such digits, from the system's randomness
 
 inline constexpr int64_t kPage = 1 << 20;
 constexpr int64_t pages_of(int64_t bytes) { return (bytes + kPage - 1) / kPage; }

@@ -3,17 +3,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <iterator>
+#include <map>
+#include <set>
+#include <sstream>
 
 #include "checkpoint/digest.h"
+#include "checkpoint/shards.h"
+#include "checkpoint/store.h"
 #include "kernels/check.h"
+#include "parallel/agree.h"
 
 namespace trireme {
 
 namespace {
+
+constexpr int64_t kPortion = 4 << 20;  // bytes of a file that travel at once
 
 // A directory, no link, that belongs to this user alone.
 bool is_our_own(const std::string& path) {
@@ -44,35 +55,322 @@ std::string root() { return "/dev/shm/trireme-" + std::to_string(geteuid()); }
 
 std::string whole_path(const std::string& run) { return std::filesystem::absolute(run).lexically_normal(); }
 
-}  // namespace
-
-std::string memory_tier(const std::string& run_directory) {
-  const std::string token = first_line(run_directory + "/memory"), there = root() + "/" + token;
-  const bool ours =
-      from_hex(token) && is_our_own(root()) && is_our_own(there) && first_line(there + "/run") == whole_path(run_directory);
-  return ours ? there : "";
+// Nodes that only pretend to be share one machine's memory.
+std::string directory_of(const std::string& token, const Nodes& nodes) {
+  return root() + "/" + token + (nodes.pretended() ? "-" + std::to_string(nodes.here()) : "");
 }
 
-std::string make_memory_tier(const std::string& run_directory, const std::string& token) {
+enum class Owner { nobody, we, another };
+
+Owner owner_of(const std::string& directory, const std::string& run) {
+  if (!std::filesystem::exists(directory)) return Owner::nobody;
+  const bool ours = is_our_own(root()) && is_our_own(directory) && first_line(directory + "/run") == whole_path(run);
+  return ours ? Owner::we : Owner::another;
+}
+
+void make_tier(const std::string& directory, const std::string& run) {
   if (!std::filesystem::is_directory("/dev/shm"))
     throw ConfigError("checkpoint.memory_every: there is no /dev/shm here; set it to 0");
-  const std::string there = root() + "/" + token;
   make_our_own(root());
-  make_our_own(there);
-  write_line(there + "/run", whole_path(run_directory));
-  write_line(run_directory + "/memory", token);
-  return there;
+  make_our_own(directory);
+  write_line(directory + "/run", whole_path(run));
 }
 
-void sweep_memory_tiers() {
+// Calls tier(directory, token, run) for each that this user has here.
+template <class Tier>
+void for_each_tier(Tier tier) {
   std::error_code error;
   if (!is_our_own(root())) return;
   for (std::filesystem::directory_iterator i(root(), error), end; !error && i != end; i.increment(error)) {
-    const std::string token = i->path().filename(), run = first_line(i->path() / "run");
+    const std::string name = i->path().filename(), token = name.substr(0, name.find('-'));
+    if (from_hex(token)) tier(i->path(), token, first_line(i->path() / "run"));
+  }
+}
+
+// Removes what belongs to runs that are no more, or have another directory by now. Of a run that is out of sight for now, nothing.
+void sweep_tiers() {
+  for_each_tier([](const std::filesystem::path& directory, const std::string& token, const std::string& run) {
     const bool visible = !run.empty() && std::filesystem::is_directory(std::filesystem::path(run).parent_path());
     std::error_code ignored;
-    if (from_hex(token) && visible && first_line(run + "/memory") != token) std::filesystem::remove_all(i->path(), ignored);
+    if (visible && first_line(run + "/memory") != token) std::filesystem::remove_all(directory, ignored);
+  });
+}
+
+// What one rank could not do no rank goes on with.
+template <class Failure>
+void throw_together(const Comm& ranks, std::string problem) {
+  for (const std::string& theirs : gather(ranks, problem))
+    if (problem.empty()) problem = theirs;
+  problem = broadcast(ranks, problem);
+  if (!problem.empty()) throw Failure(problem);
+}
+
+// What `work` throws.
+template <class Work>
+std::string problem_of(Work work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    return error.what();
   }
+  return "";
+}
+
+template <class Number>
+std::vector<Number> numbers_in(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<Number>(in), {}};
+}
+
+void send_file(const Io& io, const Nodes& nodes, int64_t to, const std::string& path, int64_t bytes) {
+  const DiskMemory portion(kPortion);
+  std::optional<IoFile> file;
+  std::string problem = problem_of([&] { file.emplace(IoFile::open_to_read(io, path)); });
+  for (int64_t at = 0; at < bytes; at += kPortion) {
+    const int64_t now = std::min(kPortion, bytes - at);
+    // The other end waits for as many bytes, whatever they are; they are checked there.
+    if (problem.empty()) problem = problem_of([&] { file->read_at(portion.data(), now, at); });
+    nodes.send(to, portion.data(), now);
+  }
+  if (!problem.empty()) throw DamagedCheckpoint(problem);
+}
+
+// As a file of another name until it is complete.
+void receive_file(const Io& io, const Nodes& nodes, int64_t from, const std::string& path, int64_t bytes) {
+  const DiskMemory portion(kPortion);
+  std::optional<IoFile> file;
+  std::string problem = problem_of([&] { file.emplace(IoFile::create(io, path + kTemporary)); });
+  for (int64_t at = 0; at < bytes; at += kPortion) {
+    const int64_t now = std::min(kPortion, bytes - at);
+    nodes.receive(from, portion.data(), now);
+    if (problem.empty()) problem = problem_of([&] { file->write_at(portion.data(), now, at); });
+  }
+  if (!problem.empty()) throw CheckpointError(problem);
+  file->close();
+  rename_path(io, path + kTemporary, path);
+}
+
+// The files that hold some of `shards`.
+std::set<int64_t> files_of(const Manifest& manifest, const std::vector<NamedShard>& shards) {
+  std::set<int64_t> files;
+  for (const NamedShard& shard : shards) {
+    const TensorEntry* tensor = find_tensor(manifest, shard.name);
+    if (tensor == nullptr || tensor->shape != shard.global_shape) continue;  // what reads them says so
+    for (const Piece& piece : tensor->pieces)
+      if (intersect(piece.box, box_of(shard)).size() > 0) files.insert(piece.file);
+  }
+  return files;
+}
+
+}  // namespace
+
+MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool wanted, const Nodes& nodes, const Comm& ranks)
+    : io_(io), nodes_(nodes), ranks_(ranks) {
+  const bool first = ranks_.rank() == 0;
+  std::string token = first ? first_line(run_directory + "/memory") : "";
+  token = broadcast(ranks_, from_hex(token) ? token : "");
+  const Owner owner = leads() && !token.empty() ? owner_of(directory_of(token, nodes_), run_directory) : Owner::nobody;
+  const std::vector<int64_t> some = largest(ranks_, {owner == Owner::we, owner == Owner::another});
+  if (some[0] == 0 || some[1] != 0) token.clear();  // of a copied run, or one whose machines have been started anew
+  std::string problem;
+  if (token.empty() && wanted && first) problem = problem_of([&] { write_line(run_directory + "/memory", token = random_id()); });
+  token = broadcast(ranks_, token);
+  if (!token.empty()) directory_ = directory_of(token, nodes_);
+  if (leads() && problem.empty()) {
+    sweep_tiers();
+    std::vector<std::string> unswept;
+    if (exists()) {
+      problem = problem_of([&] {
+        make_tier(directory_, run_directory);
+        sweep(io_, directory_, unswept);
+      });
+      archive_.emplace(io_, directory_, CheckpointConfig{.keep = 2}, Holds::some);
+    }
+  }
+  throw_together<ConfigError>(ranks_, problem);
+}
+
+// What this node has, a line for each step: the step, its save, of how many files, and which of them are here; or the step, 0 and
+// what is wrong with it.
+std::string MemoryTier::list() const {
+  std::string lines;
+  for (const int64_t step : steps_in(directory_)) {
+    const std::string problem = problem_of([&] {
+      const Manifest manifest = load_step(io_, directory_, step);
+      const Manifest here = part_in(directory_ + "/" + step_name(step), manifest);
+      verify_sizes(io_, directory_ + "/" + step_name(step), here);
+      std::set<std::string> names;
+      for (const FileEntry& file : here.files) names.insert(file.name);
+      lines += text(step, ' ', manifest.save, ' ', manifest.files.size());
+      for (size_t f = 0; f < manifest.files.size(); ++f)
+        if (names.contains(manifest.files[f].name)) lines += text(' ', f);
+      lines += '\n';
+    });
+    if (!problem.empty()) lines += text(step, " 0 ", problem.substr(0, problem.find('\n')), '\n');
+  }
+  return lines;
+}
+
+std::vector<MemoryTier::Step> MemoryTier::find() const {
+  if (!exists()) return {};
+  const std::vector<std::string> lists = gather(ranks_, leads() ? list() : "");
+  std::map<std::pair<int64_t, std::string>, Step> found;  // "0": of no save that can be told
+  for (int64_t node = 0; node < nodes_.count() && !lists.empty(); ++node) {
+    std::istringstream lines(lists[static_cast<size_t>(nodes_.leader(node))]);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream in(line);
+      Step here;
+      in >> here.step >> here.save;
+      Step& step = found.try_emplace({here.step, here.save}, here).first->second;
+      if (here.save == "0") {
+        std::getline(in >> std::ws, step.problem);
+        continue;
+      }
+      size_t files = 0;
+      in >> files;
+      step.files.resize(files);
+      step.on.push_back(node);
+      for (size_t file = 0; in >> file;) step.files.at(file).push_back(node);
+    }
+  }
+  std::string told;
+  for (auto& [key, step] : found) {
+    const auto lost = std::count_if(step.files.begin(), step.files.end(), [](const auto& nodes) { return nodes.empty(); });
+    if (lost > 0)
+      step.problem =
+          text(lost, " of its ", step.files.size(), " files ", lost == 1 ? "is" : "are", " in no node's memory any more");
+    told += text(step.step, ' ', step.save, ' ', step.problem, '\n');
+  }
+  std::vector<Step> steps;
+  std::istringstream lines(broadcast(ranks_, told));
+  for (std::string line; std::getline(lines, line);) {
+    Step step;
+    std::istringstream in(line);
+    in >> step.step >> step.save;
+    std::getline(in >> std::ws, step.problem);
+    if (const auto known = found.find({step.step, step.save}); known != found.end()) step = known->second;
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+// A step's manifest, to all ranks.
+Manifest MemoryTier::share_manifest(const Step& step) const {
+  const bool first = ranks_.rank() == 0;
+  const int64_t owner = nodes_.leader(std::stoll(broadcast(ranks_, first ? std::to_string(step.on.front()) : "")));
+  std::string words;
+  if (ranks_.rank() == owner) {
+    problem_of([&] { words = write_manifest(load_step(io_, directory_, step.step)); });
+    if (!first) nodes_.send(0, words);
+  } else if (first) {
+    words = nodes_.receive(owner);
+  }
+  words = broadcast(ranks_, words);
+  if (words.empty()) throw DamagedCheckpoint("its manifest is gone");
+  return parse_manifest(words);
+}
+
+// Which files go where, so that each node has those that its ranks need, and the manifest: that is meant by a file -1.
+std::vector<MemoryTier::Move> MemoryTier::agree_on_moves(const Step& step, const Manifest& manifest,
+                                                         const std::vector<NamedShard>& shards) const {
+  std::string needed;
+  for (const int64_t file : files_of(manifest, shards)) needed += std::to_string(file) + ' ';
+  std::string told;
+  const std::vector<std::string> needs = gather(ranks_, needed);
+  for (int64_t node = 0; node < nodes_.count() && ranks_.rank() == 0; ++node) {
+    std::set<int64_t> files;
+    for (const int64_t rank : nodes_.ranks(node))
+      for (const int64_t file : numbers_in<int64_t>(needs[static_cast<size_t>(rank)])) files.insert(file);
+    if (std::ranges::find(step.on, node) == step.on.end()) told += text("-1 ", nodes_.leader(node), ' ', nodes_.leader(node), '\n');
+    for (const int64_t file : files) {
+      const std::vector<int64_t>& on = step.files.at(static_cast<size_t>(file));
+      if (std::ranges::find(on, node) != on.end()) continue;
+      const int64_t from = on[static_cast<size_t>(file) % on.size()];
+      told += text(file, ' ', nodes_.leader(from), ' ', nodes_.leader(node), '\n');
+    }
+  }
+  const std::vector<int64_t> all = numbers_in<int64_t>(broadcast(ranks_, told));
+  std::vector<Move> moves;
+  for (size_t i = 0; i + 2 < all.size(); i += 3) moves.push_back({.file = all[i], .from = all[i + 1], .to = all[i + 2]});
+  return moves;
+}
+
+// One after the other, so that no two wait for each other.
+void MemoryTier::carry_out(const std::vector<Move>& moves, const Manifest& manifest) const {
+  const std::string there = directory_ + "/" + step_name(manifest.step);
+  const std::string staged = directory_ + "/" + staging_name(manifest.step, manifest.save);
+  std::string problem, into = there;
+  const auto note = [&problem](const std::string& another) {
+    if (problem.empty()) problem = another;
+  };
+  for (const Move& move : moves) {
+    const bool receives = move.to == ranks_.rank();
+    if (move.file < 0) {
+      if (!receives) continue;
+      into = staged;
+      note(problem_of([&] {
+        remove_directory(io_, staged, kManifestName);
+        make_directory(io_, staged);
+      }));
+      continue;
+    }
+    const FileEntry& file = manifest.files[static_cast<size_t>(move.file)];
+    if (receives) note(problem_of([&] { receive_file(io_, nodes_, move.from, into + "/" + file.name, file.bytes); }));
+    if (move.from == ranks_.rank()) note(problem_of([&] { send_file(io_, nodes_, move.to, there + "/" + file.name, file.bytes); }));
+  }
+  if (into == staged && problem.empty())
+    note(problem_of([&] {
+      write_manifest_file(io_, staged, manifest);
+      commit_step(io_, directory_, staged, manifest.step);
+    }));
+  throw_together<DamagedCheckpoint>(ranks_, problem);
+}
+
+void MemoryTier::bring(const Step& step, const std::vector<NamedShard>& shards) const {
+  if (nodes_.count() == 1) return;
+  const Manifest manifest = share_manifest(step);
+  carry_out(agree_on_moves(step, manifest, shards), manifest);
+}
+
+void MemoryTier::exchange(const std::string& staged, const std::string& part) const {
+  if (nodes_.count() == 1) return;
+  const auto &own = nodes_.ranks(nodes_.here()), &next = nodes_.ranks((nodes_.here() + 1) % nodes_.count()),
+             &before = nodes_.ranks((nodes_.here() + nodes_.count() - 1) % nodes_.count());
+  const size_t mine = static_cast<size_t>(std::ranges::find(own, ranks_.rank()) - own.begin());
+  std::future<void> handed_over = std::async(std::launch::async, [&, to = next[mine % next.size()]] {
+    nodes_.send(to, part);
+    if (part.empty()) return;
+    for (const FileEntry& file : parse_part(part).files) send_file(io_, nodes_, to, staged + "/" + file.name, file.bytes);
+  });
+  std::string problem;
+  for (size_t theirs = mine; theirs < before.size(); theirs += own.size()) {
+    const std::string words = nodes_.receive(before[theirs]);
+    if (words.empty()) continue;
+    const Manifest copy = parse_part(words);
+    const std::string failed = problem_of([&] {
+      for (const FileEntry& file : copy.files) receive_file(io_, nodes_, before[theirs], staged + "/" + file.name, file.bytes);
+      verify_part(io_, staged, copy);
+    });
+    if (problem.empty()) problem = failed;
+  }
+  handed_over.get();
+  if (!problem.empty()) throw CheckpointError(problem);
+}
+
+void MemoryTier::remove() const {
+  std::error_code ignored;
+  if (leads() && exists()) std::filesystem::remove_all(directory_, ignored);
+}
+
+int64_t newest_in_memory(const std::string& run_directory) {
+  int64_t newest = -1;
+  const std::string wanted = first_line(run_directory + "/memory"), whole = whole_path(run_directory);
+  for_each_tier([&](const std::filesystem::path& directory, const std::string& token, const std::string& run) {
+    if (token != wanted || run != whole) return;
+    const std::vector<int64_t> steps = steps_in(directory);
+    if (!steps.empty()) newest = std::max(newest, steps.back());
+  });
+  return newest;
 }
 
 }  // namespace trireme

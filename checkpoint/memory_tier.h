@@ -1,18 +1,79 @@
-// Where a run's second tier lies: a directory in the node's memory, /dev/shm/trireme-UID/TOKEN. RUN/memory holds the token, and the
-// directory names RUN, so that it belongs to this run directory alone, no copy of it, and to this user.
+// MemoryTier: a run's checkpoints in the memory of its nodes, which outlive the processes; with a copy on another node each, so
+// that they outlive a machine, too.
+//
+// On each node they lie in /dev/shm/trireme-UID/TOKEN. RUN/memory holds the token and the directory names RUN, so that it belongs
+// to this run directory alone, to no copy of it, and to this user. A step's directory there is as on disk, but holds of the step's
+// files only those of the node's own ranks, and of the ranks of the node before: each rank hands its file to one of the next
+// node's. A step can be restored as long as each of its files is on some node; what a node needs and has lost, or never had, is
+// brought from there.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "checkpoint/archive.h"
+#include "checkpoint/io.h"
+#include "checkpoint/manifest.h"
+#include "parallel/comm.h"
+#include "parallel/nodes.h"
+#include "parallel/split.h"
 
 namespace trireme {
 
-// "" when the run has none.
-std::string memory_tier(const std::string& run_directory);
-// A new one, with this token: 16 hex digits that no other has. ConfigError when the system offers none or another user is in the
-// way.
-std::string make_memory_tier(const std::string& run_directory, const std::string& token);
+class MemoryTier {
+ public:
+  // All ranks call it. The tier that this run has; if it is `wanted`, a new one where there is none. What a save that was cut off
+  // left is swept. ConfigError, on all ranks, when a system has no such memory or another user is in the way. What it is given
+  // outlives it.
+  MemoryTier(const Io& io, const std::string& run_directory, bool wanted, const Nodes& nodes, const Comm& ranks);
+  MemoryTier(const MemoryTier&) = delete;
+  MemoryTier& operator=(const MemoryTier&) = delete;
 
-// Removes what belongs to runs that are no more, or have another directory by now. Of a run that is out of sight for now, nothing.
-void sweep_memory_tiers();
+  bool exists() const { return !directory_.empty(); }
+  const std::string& directory() const { return directory_; }  // of this node
+  // Of the rank that commits on its node, and sees to what is there.
+  Archive* archive() { return archive_ ? &*archive_ : nullptr; }
+
+  // A step that some node has. Saves of one step that were cut off differently on two nodes are two of them.
+  struct Step {
+    int64_t step = 0;
+    std::string save;     // its id
+    std::string problem;  // why it cannot be restored; "": each file of it is on some node
+    // Rank 0's: the nodes that have its manifest; of each file those that have it.
+    std::vector<int64_t> on;
+    std::vector<std::vector<int64_t>> files;
+  };
+  // All ranks; rising.
+  std::vector<Step> find() const;
+  // All ranks: afterwards step.step's directory on this node holds the files that `shards` of its ranks are in. DamagedCheckpoint,
+  // on all of them, when that cannot be.
+  void bring(const Step& step, const std::vector<NamedShard>& shards) const;
+
+  // All ranks, each on a thread: the file that `part` names, which is in the directory `staged`, goes to a rank of the next node;
+  // those of the node before arrive there and are re-read. `part` is a manifest's text, or "" of a rank that has none to give.
+  void exchange(const std::string& staged, const std::string& part) const;
+
+  void remove() const;  // what is on this node
+
+ private:
+  struct Move {
+    int64_t file, from, to;  // of a step's files; ranks
+  };
+  std::string list() const;
+  Manifest share_manifest(const Step& step) const;
+  std::vector<Move> agree_on_moves(const Step& step, const Manifest& manifest, const std::vector<NamedShard>& shards) const;
+  void carry_out(const std::vector<Move>& moves, const Manifest& manifest) const;
+  bool leads() const { return nodes_.leader(nodes_.here()) == ranks_.rank(); }
+
+  const Io& io_;
+  const Nodes& nodes_;
+  const Comm& ranks_;
+  std::string directory_;
+  std::optional<Archive> archive_;
+};
+
+// The newest step of which this machine's memory holds files for the run; -1: none.
+int64_t newest_in_memory(const std::string& run_directory);
 
 }  // namespace trireme

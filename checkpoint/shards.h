@@ -28,6 +28,9 @@ Manifest write_shards(const Io& io, const std::string& directory, int rank, cons
 // against its digest.
 void verify_part(const Io& io, const std::string& directory, const Manifest& part);
 
+// The files of `manifest` that are in `directory`, with their pieces: verify_part takes it.
+Manifest part_in(const std::string& directory, const Manifest& manifest);
+
 // Whether others read the same files on this node: the system's cache then keeps what was read once.
 enum class Reader { alone, one_of_many };
 

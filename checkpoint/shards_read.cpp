@@ -258,6 +258,22 @@ void verify_files(const Io& io, const std::string& directory, const Manifest& ma
   verify_containers(files, manifest);
 }
 
+Manifest part_in(const std::string& directory, const Manifest& manifest) {
+  Manifest part = manifest;
+  part.files.clear();
+  std::vector<int64_t> index(manifest.files.size(), -1);  // of each file in `part`
+  for (size_t f = 0; f < manifest.files.size(); ++f) {
+    if (!path_exists(directory + "/" + manifest.files[f].name)) continue;
+    index[f] = static_cast<int64_t>(part.files.size());
+    part.files.push_back(manifest.files[f]);
+  }
+  for (TensorEntry& tensor : part.tensors) {
+    for (Piece& piece : tensor.pieces) piece.file = index[static_cast<size_t>(piece.file)];
+    std::erase_if(tensor.pieces, [](const Piece& piece) { return piece.file < 0; });
+  }
+  return part;
+}
+
 void verify_part(const Io& io, const std::string& directory, const Manifest& part) {
   for (const FileEntry& file : part.files) IoFile::open_to_read(io, directory + "/" + file.name).drop_cached();
   ShardFiles files(io, directory, part, Reader::alone);

@@ -65,6 +65,17 @@ std::vector<int64_t> steps_in(const std::string& directory) {
   return steps;
 }
 
+void write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest) {
+  const std::string path = directory + "/" + kManifestName, temporary = path + kTemporary;
+  const std::string content = write_manifest(manifest);
+  IoFile file = IoFile::create(io, temporary);
+  file.write_at(content.data(), static_cast<int64_t>(content.size()), 0);
+  file.sync();
+  file.close();
+  rename_path(io, temporary, path);
+  sync_directory(io, directory);
+}
+
 Manifest load_step(const Io& io, const std::string& directory, int64_t step) {
   const std::string path = directory + "/" + step_name(step);
   Manifest manifest = load_manifest(io, path);

@@ -20,6 +20,8 @@ std::string staging_name(int64_t step, const std::string& save);
 // The steps of which there is a directory, valid or not, rising; none when `directory` does not exist.
 std::vector<int64_t> steps_in(const std::string& directory);
 
+// Writes `directory`/manifest.json, durably, by a rename.
+void write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest);
 // The manifest of step-N; DamagedCheckpoint when it is another step's.
 Manifest load_step(const Io& io, const std::string& directory, int64_t step);
 

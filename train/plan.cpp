@@ -275,7 +275,8 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages)
   if (plan.pinned > 0) out += row("total pinned on the host", bytes(plan.pinned), std::to_string(plan.pinned) + " bytes");
   if (plan.copy > 0)
     out += row("copy for checkpoints", bytes(plan.copy), "of the host's memory; none with checkpoint.async: false");
-  if (plan.in_memory > 0) out += row("checkpoints in memory", bytes(plan.in_memory), "at most: checkpoint.memory_every");
+  if (plan.in_memory > 0)
+    out += row("checkpoints in memory", bytes(plan.in_memory), "at most, on several nodes twice: checkpoint.memory_every");
   out += "\nOne step: " + std::to_string(plan.tokens) + " tokens, a rank " + human_si(plan.model_flops()) + "FLOP (products " +
          human_si(plan.product_flops) + ", causal attention " + human_si(plan.attention_flops) + ")\n";
   for (const auto& [name, count] : plan.step)

@@ -52,10 +52,9 @@ bool alike(const Attempt& a, const Attempt& b) {
 
 // In either tier.
 int64_t newest_checkpoint(const std::string& run) {
-  int64_t newest = -1;
-  for (const std::string& directory : {run, memory_tier(run)})
-    for (const CheckpointInfo& checkpoint : directory.empty() ? std::vector<CheckpointInfo>{} : list_checkpoints(directory))
-      if (checkpoint.problem.empty()) newest = std::max(newest, checkpoint.step);
+  int64_t newest = newest_in_memory(run);
+  for (const CheckpointInfo& checkpoint : list_checkpoints(run))
+    if (checkpoint.problem.empty()) newest = std::max(newest, checkpoint.step);
   return newest;
 }
 

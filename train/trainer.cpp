@@ -14,6 +14,7 @@
 #include "kernels/cuda_facts.h"
 #include "parallel/agree.h"
 #include "parallel/mesh.h"
+#include "parallel/nodes.h"
 #include "train/kernel_choices.h"
 #include "train/loop.h"
 #include "train/plan.h"
@@ -32,9 +33,10 @@ struct Where {
   int64_t step = -1;   // finished steps; -1: none yet known
 };
 
-void check_fit(const RunConfig& config, const Plan& plan, const Device& device, int ranks_on_node) {
-  const bool cuda = device.place() == Place::cuda;  // a GPU that is too small refuses the memory itself
-  const int64_t needed = ((cuda ? plan.pinned : plan.sizes.total()) + plan.copy + plan.in_memory) * ranks_on_node;
+void check_fit(const RunConfig& config, const Plan& plan, const Device& device, int ranks_on_node, int64_t nodes) {
+  const bool cuda = device.place() == Place::cuda;                 // a GPU that is too small refuses the memory itself
+  const int64_t in_memory = plan.in_memory * (nodes > 1 ? 2 : 1);  // another node's, too
+  const int64_t needed = ((cuda ? plan.pinned : plan.sizes.total()) + plan.copy + in_memory) * ranks_on_node;
   if (needed <= device.cpu().memory_bytes) return;
   if (cuda)
     throw ConfigError(text("train.offload = optimizer needs ", human_bytes(static_cast<double>(needed)),
@@ -151,15 +153,14 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   journal.connect(world, config.parallel.two_level ? config.parallel.node_ranks : 0);
   Mesh mesh(world, config.parallel);
   mesh.keep(journal);
+  const Nodes nodes(world, config.parallel.two_level ? config.parallel.node_ranks : 0);
   const std::optional<HangBoard> board = board_of(journal, mesh, where.directory);
   Watchdog watchdog(journal, world.rank(), watch_orders(config, world, where, board));
-  if (config.checkpoint.memory_every > 0 && world.local_size() != world.size())
-    throw ConfigError("checkpoint.memory_every: a node's memory is for runs of one node so far; set it to 0");
   const Plan plan = make_plan(config, mesh);
-  check_fit(config, plan, device, world.local_size());
+  check_fit(config, plan, device, world.local_size(), nodes.count());
   if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
   Checkpoints checkpoints(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic,
-                          noted_io(journal), mesh.all());
+                          noted_io(journal), mesh.all(), nodes);
   where.owned = mesh.first();
   if (where.owned) sweep_hang_boards(where.directory, board ? board->directory() : "");
   const Corpus corpus = open_corpus(config, config.data.train, "data.train", false);
