@@ -32,7 +32,7 @@ Archive::Archive(const Io& io, std::string directory, const CheckpointConfig& co
       keep_every_(config.keep_every),
       holds_(holds) {}
 
-int64_t Archive::commit(const std::string& staged, const Manifest& manifest, const Lease* lease) {
+int64_t Archive::commit(const std::string& staged, const Manifest& manifest, const Lease& lease) {
   const uint64_t tensors = tensors_digest(manifest.tensors);
   try {
     require_whole(manifest);
@@ -43,7 +43,7 @@ int64_t Archive::commit(const std::string& staged, const Manifest& manifest, con
     const Manifest written = load_manifest(io_, staged);
     verify_sizes(io_, staged, holds_ == Holds::all ? written : part_in(staged, written));
     if (before_commit_) before_commit_();
-    if (lease != nullptr) lease->check();
+    lease.check();
     commit_step(io_, directory_, staged, manifest.step);
   } catch (...) {
     discard(staged);
@@ -119,7 +119,7 @@ void Archive::discard(const std::string& staged) {
   }
 }
 
-void Archive::retain(int64_t just_saved, const Lease* lease) {
+void Archive::retain(int64_t just_saved, const Lease& lease) {
   try {
     const std::vector<int64_t> steps = steps_in(directory_);
     int64_t kept = 0;
@@ -128,7 +128,7 @@ void Archive::retain(int64_t just_saved, const Lease* lease) {
       if (kept < keep_) {
         kept += valid(steps[i]);
       } else if (steps[i] != just_saved && !forever && !(command_ && command_->needs(steps[i]))) {
-        if (lease != nullptr) lease->check();
+        lease.check();
         valid_.erase(steps[i]);
         delete_step(io_, directory_, steps[i]);
       }

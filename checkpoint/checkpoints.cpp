@@ -140,22 +140,40 @@ int64_t Checkpoints::restore_from(const std::string& directory, CheckpointState&
 int64_t Checkpoints::restore_newest(const std::vector<Found>& steps, const std::string& searched, CheckpointState& state) {
   std::string problems;
   for (size_t i = steps.size(); i-- > 0;) {
-    const Found& found = steps[i];
-    const std::string path = found.directory + "/" + step_name(found.step);
-    const auto load = [&] {
-      if (!found.in_memory) return whole_checkpoint(io_, path, load_step(io_, found.directory, found.step));
-      if (!found.in_memory->problem.empty()) throw DamagedCheckpoint(found.in_memory->problem);
-      memory_->bring(*found.in_memory, state.shards);
-      return load_step(io_, found.directory, found.step);
-    };
+    const std::string path = steps[i].directory + "/" + step_name(steps[i].step);
     try {
-      return restore_together(path, load, state);
+      const int64_t step = restore_found(steps[i], state);
+      if (searched == directory_) memory_->go_on_from(step);
+      return step;
     } catch (const DamagedCheckpoint& damage) {
       problems += text("\n", path, " is damaged: ", damage.what());
       warnings_.push_back(text(path, " is damaged and passed over: ", damage.what()));
     }
   }
   throw CheckpointError(text("no usable checkpoint in ", searched, problems));
+}
+
+// Of several nodes, one that has damaged files in memory is brought others', as long as there are any.
+int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
+  const std::string path = found.directory + "/" + step_name(found.step);
+  if (!found.in_memory)
+    return restore_together(
+        path, [&] { return whole_checkpoint(io_, path, load_step(io_, found.directory, found.step)); }, state);
+  std::optional<MemoryTier::Step> now = found.in_memory;
+  for (;;) {
+    const auto load = [&] {
+      if (!now->problem.empty()) throw DamagedCheckpoint(now->problem);
+      copies_are_lost_ |= memory_->bring(*now, state.shards);
+      return load_step(io_, found.directory, found.step);
+    };
+    try {
+      return restore_together(path, load, state);
+    } catch (const DamagedCheckpoint&) {
+      if (!now->problem.empty() || !memory_->drop_damaged(*now)) throw;
+    }
+    for (MemoryTier::Step& step : memory_->find())
+      if (step.step == now->step && step.save == now->save) now = std::move(step);
+  }
 }
 
 // Each rank its own shards. A checkpoint that is damaged for one rank is damaged for all.
@@ -209,6 +227,7 @@ void Checkpoints::confirm(const std::vector<NamedShard>& shards) const {
 void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void()> ready, Tier tier) {
   require(tier == Tier::disk || memory_->exists(), text("a save to memory without checkpoint.memory_every"));
   require(!saving_, text("a save begins before the last one has ended"));
+  if (tier == Tier::memory) copies_are_lost_ = false;
   const std::string id = broadcast(ranks_, ranks_.rank() == 0 ? random_id() : "");
   saving_.emplace(Saving{.step = step,
                          .tier = tier,
@@ -226,8 +245,7 @@ void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void(
   saving_->part = std::async(std::launch::async, [this, threads, ready = std::move(ready)] {
     if (config_.async) work_behind_the_steps();
     use_threads_here(threads);
-    if (ready) ready();
-    return write_part(*saving_);
+    return write_part(*saving_, ready);
   });
 }
 
@@ -257,11 +275,12 @@ SaveResult Checkpoints::end() {
 }
 
 // On a thread of its own: this rank's file, on disk and re-read.
-Checkpoints::Part Checkpoints::write_part(const Saving& saving) const {
-  if (lease_) lease_->check();
+Checkpoints::Part Checkpoints::write_part(const Saving& saving, const std::function<void()>& ready) const {
   Part part;
   std::exception_ptr failure;
   try {
+    if (ready) ready();
+    if (lease_) lease_->check();
     make_directory(io_, saving.staged);
     part.manifest = write_shards(io_, saving.staged, static_cast<int>(ranks_.rank()), saving.state.shards, saving.state.finite);
     part.seconds = seconds_since(saving.start);
@@ -299,7 +318,7 @@ void Checkpoints::bring_together(Saving& saving) {
     saving.commit = std::async(std::launch::async, [=, this, &saving] {
       try {
         behind_the_steps([&](const Manifest& manifest) {
-          saving.result.bytes = archive_.commit(saving.staged, manifest, &*lease_);
+          saving.result.bytes = archive_.commit(saving.staged, manifest, *lease_);
           saving.result.seconds = seconds_since(saving.start);
         });
       } catch (...) {
@@ -308,7 +327,12 @@ void Checkpoints::bring_together(Saving& saving) {
       }
     });
   else
-    saving.merged = std::async(std::launch::async, [=] { return behind_the_steps(write_manifest); });
+    saving.merged = std::async(std::launch::async, [=, this] {
+      return behind_the_steps([this](const Manifest& manifest) {
+        lease_->check();
+        return write_manifest(manifest);
+      });
+    });
 }
 
 // What all ranks have written, if they have.
@@ -340,7 +364,6 @@ void Checkpoints::hand_out(Saving& saving) {
   std::string words;
   try {
     if (saving.merged.valid()) words = saving.merged.get();
-    if (lease_) lease_->check();
   } catch (const std::exception& error) {
     if (!saving.failure) saving.failure = std::current_exception();
     words = failed(error);
@@ -354,7 +377,7 @@ void Checkpoints::hand_out(Saving& saving) {
       memory_->archive()->discard(saving.staged);
       throw CheckpointError(words.substr(1));
     }
-    saving.result.bytes = memory_->archive()->commit(saving.staged, parse_manifest(words), lease_ ? &*lease_ : nullptr);
+    saving.result.bytes = memory_->archive()->commit(saving.staged, parse_manifest(words), *memory_->lease());
     saving.result.seconds = seconds_since(saving.start);
   });
 }
@@ -406,8 +429,7 @@ std::vector<std::string> Checkpoints::take_warnings() {
   std::vector<std::string> warnings = std::exchange(warnings_, {});
   if (saving_) return warnings;
   for (std::string& warning : archive_.take_warnings()) warnings.push_back(std::move(warning));
-  if (memory_->archive() != nullptr)
-    for (std::string& warning : memory_->archive()->take_warnings()) warnings.push_back(std::move(warning));
+  for (std::string& warning : memory_->take_warnings()) warnings.push_back(std::move(warning));
   return warnings;
 }
 

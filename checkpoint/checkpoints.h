@@ -85,7 +85,10 @@ class Checkpoints {
   bool due(int64_t step) const { return config_.every > 0 && step > 0 && step % config_.every == 0; }
 
   // Whether checkpoint.memory_every asks for one in memory.
-  bool due_in_memory(int64_t step) const { return config_.memory_every > 0 && step > 0 && step % config_.memory_every == 0; }
+  // Also for the first step after one that a node has lost: until then there is one copy of it.
+  bool due_in_memory(int64_t step) const {
+    return config_.memory_every > 0 && step > 0 && (step % config_.memory_every == 0 || copies_are_lost_);
+  }
 
   // Begins to save `state` as of `step` finished steps. Its tensors stay as they are until the save has ended: they are a copy of
   // what is trained, or training waits. `ready`, called by the thread that writes, returns when they are there. No save is under
@@ -147,7 +150,7 @@ class Checkpoints {
     std::exception_ptr failure;       // of this rank
   };
 
-  Part write_part(const Saving& saving) const;
+  Part write_part(const Saving& saving, const std::function<void()>& ready) const;
   void bring_together(Saving& saving);
   Manifest merge(Saving& saving, const Part& own, const std::vector<std::string>& parts) const;
   void hand_out(Saving& saving);
@@ -159,6 +162,7 @@ class Checkpoints {
   };
   std::vector<Found> find_steps() const;
   int64_t restore_newest(const std::vector<Found>& steps, const std::string& searched, CheckpointState& state);
+  int64_t restore_found(const Found& found, CheckpointState& state);
   int64_t restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state);
 
   CheckpointConfig config_;
@@ -171,6 +175,7 @@ class Checkpoints {
   std::optional<MemoryTier> memory_;
   std::string run_id_;
   uint64_t restored_ = 0;  // the digest of the tensors of the last restore
+  bool copies_are_lost_ = false;
   std::vector<std::string> warnings_;
   std::optional<Saving> saving_;  // the last member: its threads end before the others go
 };

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +15,8 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 #include "checkpoint/digest.h"
 #include "checkpoint/shards.h"
@@ -45,10 +49,13 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
+// Whole, or not at all.
 void write_line(const std::string& path, const std::string& line) {
-  std::ofstream out(path, std::ios::trunc);
+  const std::string temporary = path + kTemporary;
+  std::ofstream out(temporary, std::ios::trunc);
   out << line << '\n' << std::flush;
-  if (!out) throw ConfigError(text("checkpoint.memory_every: cannot write ", path, ": ", strerror(errno)));
+  if (!out || rename(temporary.c_str(), path.c_str()) != 0)
+    throw ConfigError(text("checkpoint.memory_every: cannot write ", path, ": ", strerror(errno)));
 }
 
 std::string root() { return "/dev/shm/trireme-" + std::to_string(geteuid()); }
@@ -57,15 +64,18 @@ std::string whole_path(const std::string& run) { return std::filesystem::absolut
 
 // Nodes that only pretend to be share one machine's memory.
 std::string directory_of(const std::string& token, const Nodes& nodes) {
-  return root() + "/" + token + (nodes.pretended() ? "-" + std::to_string(nodes.here()) : "");
+  return root() + "/" + token + (nodes.pretended() && nodes.here() > 0 ? "-" + std::to_string(nodes.here()) : "");
 }
 
 enum class Owner { nobody, we, another };
 
 Owner owner_of(const std::string& directory, const std::string& run) {
-  if (!std::filesystem::exists(directory)) return Owner::nobody;
-  const bool ours = is_our_own(root()) && is_our_own(directory) && first_line(directory + "/run") == whole_path(run);
-  return ours ? Owner::we : Owner::another;
+  std::error_code error;
+  if (!std::filesystem::exists(directory, error)) return error ? Owner::another : Owner::nobody;
+  if (!is_our_own(root()) || !is_our_own(directory)) return Owner::another;
+  const std::string owner = first_line(directory + "/run");
+  if (owner.empty()) return Owner::nobody;  // its making was cut off
+  return owner == whole_path(run) ? Owner::we : Owner::another;
 }
 
 void make_tier(const std::string& directory, const std::string& run) {
@@ -73,7 +83,7 @@ void make_tier(const std::string& directory, const std::string& run) {
     throw ConfigError("checkpoint.memory_every: there is no /dev/shm here; set it to 0");
   make_our_own(root());
   make_our_own(directory);
-  write_line(directory + "/run", whole_path(run));
+  if (owner_of(directory, run) != Owner::we) write_line(directory + "/run", whole_path(run));
 }
 
 // Calls tier(directory, token, run) for each that this user has here.
@@ -139,15 +149,21 @@ void send_file(const Io& io, const Nodes& nodes, int64_t to, const std::string& 
 void receive_file(const Io& io, const Nodes& nodes, int64_t from, const std::string& path, int64_t bytes) {
   const DiskMemory portion(kPortion);
   std::optional<IoFile> file;
+  unlink((path + kTemporary).c_str());  // of a start that was cut off
   std::string problem = problem_of([&] { file.emplace(IoFile::create(io, path + kTemporary)); });
   for (int64_t at = 0; at < bytes; at += kPortion) {
     const int64_t now = std::min(kPortion, bytes - at);
     nodes.receive(from, portion.data(), now);
     if (problem.empty()) problem = problem_of([&] { file->write_at(portion.data(), now, at); });
   }
-  if (!problem.empty()) throw CheckpointError(problem);
-  file->close();
-  rename_path(io, path + kTemporary, path);
+  if (problem.empty())
+    problem = problem_of([&] {
+      file->close();
+      rename_path(io, path + kTemporary, path);
+    });
+  if (problem.empty()) return;
+  unlink((path + kTemporary).c_str());
+  throw CheckpointError(problem);
 }
 
 // The files that hold some of `shards`.
@@ -165,29 +181,42 @@ std::set<int64_t> files_of(const Manifest& manifest, const std::vector<NamedShar
 }  // namespace
 
 MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool wanted, const Nodes& nodes, const Comm& ranks)
-    : io_(io), nodes_(nodes), ranks_(ranks) {
+    : io_(io), nodes_(nodes), ranks_(ranks), run_directory_(run_directory) {
   const bool first = ranks_.rank() == 0;
-  std::string token = first ? first_line(run_directory + "/memory") : "";
-  token = broadcast(ranks_, from_hex(token) ? token : "");
+  const std::string known = first ? first_line(run_directory + "/memory") : "";
+  std::string token = broadcast(ranks_, from_hex(known) ? known : "");
   const Owner owner = leads() && !token.empty() ? owner_of(directory_of(token, nodes_), run_directory) : Owner::nobody;
   const std::vector<int64_t> some = largest(ranks_, {owner == Owner::we, owner == Owner::another});
   if (some[0] == 0 || some[1] != 0) token.clear();  // of a copied run, or one whose machines have been started anew
   std::string problem;
-  if (token.empty() && wanted && first) problem = problem_of([&] { write_line(run_directory + "/memory", token = random_id()); });
+  if (token.empty() && first) {
+    unlink((run_directory + "/memory").c_str());  // machines that come back with what they had are too late
+    if (wanted) problem = problem_of([&] { write_line(run_directory + "/memory", token = random_id()); });
+  }
   token = broadcast(ranks_, token);
   if (!token.empty()) directory_ = directory_of(token, nodes_);
-  if (leads() && problem.empty()) {
-    sweep_tiers();
-    std::vector<std::string> unswept;
-    if (exists()) {
-      problem = problem_of([&] {
-        make_tier(directory_, run_directory);
-        sweep(io_, directory_, unswept);
-      });
-      archive_.emplace(io_, directory_, CheckpointConfig{.keep = 2}, Holds::some);
+  if (leads() && problem.empty())
+    problem = problem_of([&] {
+      sweep_tiers();
+      if (!exists()) return;
+      make_tier(directory_, run_directory);
+      take_lease();
+      sweep(io_, directory_, warnings_);
+    });
+  throw_together<ConfigError>(ranks_, problem);
+}
+
+// Of a start that has just ended, some node's rank may live a moment longer.
+void MemoryTier::take_lease() {
+  for (int tries = 0; !lease_; ++tries) {
+    try {
+      lease_.emplace(directory_);
+    } catch (const ConfigError&) {
+      if (tries == 100) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
-  throw_together<ConfigError>(ranks_, problem);
+  archive_.emplace(io_, directory_, CheckpointConfig{.keep = 2}, nodes_.count() == 1 ? Holds::all : Holds::some);
 }
 
 // What this node has, a line for each step: the step, its save, of how many files, and which of them are here; or the step, 0 and
@@ -197,7 +226,7 @@ std::string MemoryTier::list() const {
   for (const int64_t step : steps_in(directory_)) {
     const std::string problem = problem_of([&] {
       const Manifest manifest = load_step(io_, directory_, step);
-      const Manifest here = part_in(directory_ + "/" + step_name(step), manifest);
+      const Manifest here = nodes_.count() == 1 ? manifest : part_in(directory_ + "/" + step_name(step), manifest);
       verify_sizes(io_, directory_ + "/" + step_name(step), here);
       std::set<std::string> names;
       for (const FileEntry& file : here.files) names.insert(file.name);
@@ -260,7 +289,10 @@ Manifest MemoryTier::share_manifest(const Step& step) const {
   const int64_t owner = nodes_.leader(std::stoll(broadcast(ranks_, first ? std::to_string(step.on.front()) : "")));
   std::string words;
   if (ranks_.rank() == owner) {
-    problem_of([&] { words = write_manifest(load_step(io_, directory_, step.step)); });
+    problem_of([&] {
+      const Manifest manifest = load_step(io_, directory_, step.step);
+      if (manifest.save == step.save) words = write_manifest(manifest);
+    });
     if (!first) nodes_.send(0, words);
   } else if (first) {
     words = nodes_.receive(owner);
@@ -300,6 +332,7 @@ void MemoryTier::carry_out(const std::vector<Move>& moves, const Manifest& manif
   const std::string there = directory_ + "/" + step_name(manifest.step);
   const std::string staged = directory_ + "/" + staging_name(manifest.step, manifest.save);
   std::string problem, into = there;
+  std::vector<std::string> received;
   const auto note = [&problem](const std::string& another) {
     if (problem.empty()) problem = another;
   };
@@ -315,21 +348,74 @@ void MemoryTier::carry_out(const std::vector<Move>& moves, const Manifest& manif
       continue;
     }
     const FileEntry& file = manifest.files[static_cast<size_t>(move.file)];
-    if (receives) note(problem_of([&] { receive_file(io_, nodes_, move.from, into + "/" + file.name, file.bytes); }));
+    if (receives) {
+      received.push_back(file.name);
+      note(problem_of([&] { receive_file(io_, nodes_, move.from, into + "/" + file.name, file.bytes); }));
+    }
     if (move.from == ranks_.rank()) note(problem_of([&] { send_file(io_, nodes_, move.to, there + "/" + file.name, file.bytes); }));
   }
-  if (into == staged && problem.empty())
-    note(problem_of([&] {
-      write_manifest_file(io_, staged, manifest);
-      commit_step(io_, directory_, staged, manifest.step);
-    }));
+  if (problem.empty()) note(problem_of([&] { settle(into, received, manifest); }));
+  if (!problem.empty()) {
+    for (const std::string& name : received) unlink((into + "/" + name).c_str());
+    if (into == staged) problem_of([&] { remove_directory(io_, staged, kManifestName); });
+  }
   throw_together<DamagedCheckpoint>(ranks_, problem);
 }
 
-void MemoryTier::bring(const Step& step, const std::vector<NamedShard>& shards) const {
-  if (nodes_.count() == 1) return;
+// What came is what was saved, and stays.
+void MemoryTier::settle(const std::string& into, const std::vector<std::string>& received, const Manifest& manifest) const {
+  for (const std::string& name : received) verify_part(io_, into, only_file(manifest, name));
+  if (into == directory_ + "/" + step_name(manifest.step)) return;
+  write_manifest_file(io_, into, manifest);
+  lease_->check();
+  commit_step(io_, directory_, into, manifest.step);
+}
+
+bool MemoryTier::bring(const Step& step, const std::vector<NamedShard>& shards) const {
+  if (nodes_.count() == 1) return false;
   const Manifest manifest = share_manifest(step);
-  carry_out(agree_on_moves(step, manifest, shards), manifest);
+  const std::vector<Move> moves = agree_on_moves(step, manifest, shards);
+  carry_out(moves, manifest);
+  return !moves.empty();
+}
+
+bool MemoryTier::drop_damaged(const Step& step) const {
+  if (nodes_.count() == 1) return false;
+  bool dropped = false;
+  const std::string there = directory_ + "/" + step_name(step.step);
+  if (leads())
+    problem_of([&] {
+      const Manifest manifest = load_step(io_, directory_, step.step);
+      if (manifest.save != step.save) return;
+      for (const FileEntry& file : part_in(there, manifest).files) {
+        if (problem_of([&] { verify_part(io_, there, only_file(manifest, file.name)); }).empty()) continue;
+        lease_->check();
+        dropped |= unlink((there + "/" + file.name).c_str()) == 0;
+      }
+    });
+  return largest(ranks_, dropped) != 0;
+}
+
+// By another token: what other nodes have by the old one is no longer this run's.
+void MemoryTier::go_on_from(int64_t step) {
+  if (!exists()) return;
+  const std::vector<int64_t> here = leads() ? steps_in(directory_) : std::vector<int64_t>{};
+  if (largest(ranks_, !here.empty() && here.back() > step) == 0) return;
+  const std::string token = broadcast(ranks_, random_id()), before = std::exchange(directory_, directory_of(token, nodes_));
+  std::string problem;
+  if (leads())
+    problem = problem_of([&] {
+      lease_->check();
+      for (const int64_t newer : here)
+        if (newer > step) delete_step(io_, before, newer);
+      archive_.reset();
+      rename_path(io_, before, directory_);
+      lease_.reset();
+      take_lease();
+    });
+  throw_together<CheckpointError>(ranks_, problem);
+  if (ranks_.rank() == 0) problem = problem_of([&] { write_line(run_directory_ + "/memory", token); });
+  throw_together<CheckpointError>(ranks_, problem);
 }
 
 void MemoryTier::exchange(const std::string& staged, const std::string& part) const {
@@ -357,18 +443,29 @@ void MemoryTier::exchange(const std::string& staged, const std::string& part) co
   if (!problem.empty()) throw CheckpointError(problem);
 }
 
-void MemoryTier::remove() const {
+void MemoryTier::remove() {
   std::error_code ignored;
   if (leads() && exists()) std::filesystem::remove_all(directory_, ignored);
 }
 
+std::vector<std::string> MemoryTier::take_warnings() {
+  std::vector<std::string> warnings = std::exchange(warnings_, {});
+  if (archive_)
+    for (std::string& warning : archive_->take_warnings()) warnings.push_back(std::move(warning));
+  return warnings;
+}
+
 int64_t newest_in_memory(const std::string& run_directory) {
+  const Io io;
   int64_t newest = -1;
   const std::string wanted = first_line(run_directory + "/memory"), whole = whole_path(run_directory);
-  for_each_tier([&](const std::filesystem::path& directory, const std::string& token, const std::string& run) {
+  for_each_tier([&](const std::string& directory, const std::string& token, const std::string& run) {
     if (token != wanted || run != whole) return;
-    const std::vector<int64_t> steps = steps_in(directory);
-    if (!steps.empty()) newest = std::max(newest, steps.back());
+    for (const int64_t step : steps_in(directory)) {
+      const std::string there = directory + "/" + step_name(step);
+      const std::string problem = problem_of([&] { verify_sizes(io, there, part_in(there, load_step(io, directory, step))); });
+      if (problem.empty()) newest = std::max(newest, step);
+    }
   });
   return newest;
 }

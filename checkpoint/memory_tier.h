@@ -2,10 +2,10 @@
 // that they outlive a machine, too.
 //
 // On each node they lie in /dev/shm/trireme-UID/TOKEN. RUN/memory holds the token and the directory names RUN, so that it belongs
-// to this run directory alone, to no copy of it, and to this user. A step's directory there is as on disk, but holds of the step's
-// files only those of the node's own ranks, and of the ranks of the node before: each rank hands its file to one of the next
-// node's. A step can be restored as long as each of its files is on some node; what a node needs and has lost, or never had, is
-// brought from there.
+// to this run directory alone, to no copy of it, and to this user; one rank of the node holds its lease. A step's directory there
+// is as on disk, but holds of the step's files only those of the node's own ranks, and of the ranks of the node before: each rank
+// hands its file to one of the next node's. A step can be restored as long as each of its files is on some node; what a node needs
+// and has lost, or never had, is brought from there.
 #pragma once
 
 #include <optional>
@@ -14,6 +14,7 @@
 
 #include "checkpoint/archive.h"
 #include "checkpoint/io.h"
+#include "checkpoint/lease.h"
 #include "checkpoint/manifest.h"
 #include "parallel/comm.h"
 #include "parallel/nodes.h"
@@ -34,6 +35,7 @@ class MemoryTier {
   const std::string& directory() const { return directory_; }  // of this node
   // Of the rank that commits on its node, and sees to what is there.
   Archive* archive() { return archive_ ? &*archive_ : nullptr; }
+  const Lease* lease() const { return lease_ ? &*lease_ : nullptr; }  // likewise
 
   // A step that some node has. Saves of one step that were cut off differently on two nodes are two of them.
   struct Step {
@@ -47,33 +49,44 @@ class MemoryTier {
   // All ranks; rising.
   std::vector<Step> find() const;
   // All ranks: afterwards step.step's directory on this node holds the files that `shards` of its ranks are in. DamagedCheckpoint,
-  // on all of them, when that cannot be.
-  void bring(const Step& step, const std::vector<NamedShard>& shards) const;
+  // on all of them, when that cannot be. Returns whether anything had to be sent.
+  bool bring(const Step& step, const std::vector<NamedShard>& shards) const;
+  // All ranks: files of this step that do not match their digests are removed, where another node may have them whole. Returns
+  // whether there were any.
+  bool drop_damaged(const Step& step) const;
+  // All ranks: the run goes on from `step`. Newer ones, which could not be restored, are forgotten, also those of nodes that are
+  // not here now.
+  void go_on_from(int64_t step);
 
   // All ranks, each on a thread: the file that `part` names, which is in the directory `staged`, goes to a rank of the next node;
   // those of the node before arrive there and are re-read. `part` is a manifest's text, or "" of a rank that has none to give.
   void exchange(const std::string& staged, const std::string& part) const;
 
-  void remove() const;  // what is on this node
+  void remove();  // what is on this node
+  std::vector<std::string> take_warnings();
 
  private:
   struct Move {
     int64_t file, from, to;  // of a step's files; ranks
   };
+  void take_lease();
   std::string list() const;
   Manifest share_manifest(const Step& step) const;
   std::vector<Move> agree_on_moves(const Step& step, const Manifest& manifest, const std::vector<NamedShard>& shards) const;
   void carry_out(const std::vector<Move>& moves, const Manifest& manifest) const;
+  void settle(const std::string& into, const std::vector<std::string>& received, const Manifest& manifest) const;
   bool leads() const { return nodes_.leader(nodes_.here()) == ranks_.rank(); }
 
   const Io& io_;
   const Nodes& nodes_;
   const Comm& ranks_;
-  std::string directory_;
+  std::string run_directory_, directory_;
+  std::optional<Lease> lease_;
   std::optional<Archive> archive_;
+  std::vector<std::string> warnings_;
 };
 
-// The newest step of which this machine's memory holds files for the run; -1: none.
+// The newest step of which this machine's memory holds files for the run, of the right sizes; -1: none.
 int64_t newest_in_memory(const std::string& run_directory);
 
 }  // namespace trireme

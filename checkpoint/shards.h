@@ -30,6 +30,7 @@ void verify_part(const Io& io, const std::string& directory, const Manifest& par
 
 // The files of `manifest` that are in `directory`, with their pieces: verify_part takes it.
 Manifest part_in(const std::string& directory, const Manifest& manifest);
+Manifest only_file(const Manifest& manifest, const std::string& name);  // this one, likewise
 
 // Whether others read the same files on this node: the system's cache then keeps what was read once.
 enum class Reader { alone, one_of_many };

@@ -198,6 +198,24 @@ void require_same_tensors(const std::string& directory, const Manifest& manifest
         text(directory, " is of another model than the config's: use its config.yaml, or choose another train.name", problems));
 }
 
+// The wanted files, with their pieces.
+template <class Wanted>
+Manifest only(const Manifest& manifest, Wanted wanted) {
+  Manifest part = manifest;
+  part.files.clear();
+  std::vector<int64_t> index(manifest.files.size(), -1);  // of each file in `part`
+  for (size_t f = 0; f < manifest.files.size(); ++f) {
+    if (!wanted(manifest.files[f])) continue;
+    index[f] = static_cast<int64_t>(part.files.size());
+    part.files.push_back(manifest.files[f]);
+  }
+  for (TensorEntry& tensor : part.tensors) {
+    for (Piece& piece : tensor.pieces) piece.file = index[static_cast<size_t>(piece.file)];
+    std::erase_if(tensor.pieces, [](const Piece& piece) { return piece.file < 0; });
+  }
+  return part;
+}
+
 [[noreturn]] void report_elements(const std::string& directory, const std::string& tensor) {
   throw DamagedCheckpoint(text(directory, ": the elements of tensor ", tensor, " do not match their digest"));
 }
@@ -259,19 +277,11 @@ void verify_files(const Io& io, const std::string& directory, const Manifest& ma
 }
 
 Manifest part_in(const std::string& directory, const Manifest& manifest) {
-  Manifest part = manifest;
-  part.files.clear();
-  std::vector<int64_t> index(manifest.files.size(), -1);  // of each file in `part`
-  for (size_t f = 0; f < manifest.files.size(); ++f) {
-    if (!path_exists(directory + "/" + manifest.files[f].name)) continue;
-    index[f] = static_cast<int64_t>(part.files.size());
-    part.files.push_back(manifest.files[f]);
-  }
-  for (TensorEntry& tensor : part.tensors) {
-    for (Piece& piece : tensor.pieces) piece.file = index[static_cast<size_t>(piece.file)];
-    std::erase_if(tensor.pieces, [](const Piece& piece) { return piece.file < 0; });
-  }
-  return part;
+  return only(manifest, [&](const FileEntry& file) { return path_exists(directory + "/" + file.name); });
+}
+
+Manifest only_file(const Manifest& manifest, const std::string& name) {
+  return only(manifest, [&](const FileEntry& file) { return file.name == name; });
 }
 
 void verify_part(const Io& io, const std::string& directory, const Manifest& part) {

@@ -26,6 +26,7 @@ Nodes::Nodes(const World& world, int64_t pretended) {
   std::map<int64_t, std::vector<int64_t>> by_leader;
   for (int64_t rank = 0, its = 0; in >> its; ++rank) by_leader[its].push_back(rank);
   here_ = std::distance(by_leader.begin(), by_leader.find(leader));
+  pretended_ = pretended_ && by_leader.size() > 1;
   ranks_.clear();
   for (auto& [first, ranks] : by_leader) ranks_.push_back(std::move(ranks));
 }

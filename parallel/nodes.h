@@ -18,8 +18,8 @@ class Nodes {
   explicit Nodes(const World& world, int64_t pretended = 0);
 
   int64_t count() const { return static_cast<int64_t>(ranks_.size()); }
-  int64_t here() const { return here_; }  // this rank's, from 0
-  bool pretended() const { return pretended_; }
+  int64_t here() const { return here_; }                                                               // this rank's, from 0
+  bool pretended() const { return pretended_; }                                                        // they share one machine
   const std::vector<int64_t>& ranks(int64_t node) const { return ranks_[static_cast<size_t>(node)]; }  // of the world, rising
   int64_t leader(int64_t node) const { return ranks(node).front(); }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <sstream>
@@ -33,10 +34,19 @@ struct Where {
   int64_t step = -1;   // finished steps; -1: none yet known
 };
 
-void check_fit(const RunConfig& config, const Plan& plan, const Device& device, int ranks_on_node, int64_t nodes) {
-  const bool cuda = device.place() == Place::cuda;                 // a GPU that is too small refuses the memory itself
-  const int64_t in_memory = plan.in_memory * (nodes > 1 ? 2 : 1);  // another node's, too
-  const int64_t needed = ((cuda ? plan.pinned : plan.sizes.total()) + plan.copy + in_memory) * ranks_on_node;
+// Bytes that this machine's ranks keep in memory for checkpoint.memory_every: their own, and those of the node before.
+int64_t kept_in_memory(const Plan& plan, const Nodes& nodes, const Comm& all) {
+  std::vector<double> by_node(static_cast<size_t>(nodes.count()));
+  by_node[static_cast<size_t>(nodes.here())] += static_cast<double>(plan.in_memory);
+  if (nodes.count() > 1) by_node[static_cast<size_t>((nodes.here() + 1) % nodes.count())] += static_cast<double>(plan.in_memory);
+  by_node = sum(all, by_node);
+  const double here = by_node[static_cast<size_t>(nodes.here())];
+  return static_cast<int64_t>(nodes.pretended() ? std::accumulate(by_node.begin(), by_node.end(), 0.0) : here);
+}
+
+void check_fit(const RunConfig& config, const Plan& plan, const Device& device, int ranks_on_node, int64_t in_memory) {
+  const bool cuda = device.place() == Place::cuda;  // a GPU that is too small refuses the memory itself
+  const int64_t needed = ((cuda ? plan.pinned : plan.sizes.total()) + plan.copy) * ranks_on_node + in_memory;
   if (needed <= device.cpu().memory_bytes) return;
   if (cuda)
     throw ConfigError(text("train.offload = optimizer needs ", human_bytes(static_cast<double>(needed)),
@@ -157,7 +167,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   const std::optional<HangBoard> board = board_of(journal, mesh, where.directory);
   Watchdog watchdog(journal, world.rank(), watch_orders(config, world, where, board));
   const Plan plan = make_plan(config, mesh);
-  check_fit(config, plan, device, world.local_size(), nodes.count());
+  check_fit(config, plan, device, world.local_size(), kept_in_memory(plan, nodes, mesh.all()));
   if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
   Checkpoints checkpoints(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic,
                           noted_io(journal), mesh.all(), nodes);

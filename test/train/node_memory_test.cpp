@@ -32,7 +32,14 @@ std::vector<std::string> nodes_of_two(const std::string& name, int64_t every = 0
 std::string memory_of(const Workplace& place, const std::string& name, int node) {
   std::string token;
   std::ifstream(place.scratch / ("runs/" + name + "/memory")) >> token;
-  return "/dev/shm/trireme-" + std::to_string(getuid()) + "/" + token + "-" + std::to_string(node);
+  return "/dev/shm/trireme-" + std::to_string(getuid()) + "/" + token + (node > 0 ? "-" + std::to_string(node) : "");
+}
+
+// As if the node had been started anew; what is being written there is written nowhere.
+void lose(const std::string& memory) {
+  const std::string aside = memory + "-lost";
+  fs::rename(memory, aside);
+  fs::remove_all(aside);
 }
 
 std::set<std::string> names_in(const std::string& directory) {
@@ -50,17 +57,40 @@ std::string newest(const std::string& memory) {
   return step;
 }
 
-// Trains until there are so many lines of metrics, then kills all processes.
-void train_and_kill(const Workplace& place, const std::vector<std::string>& settings, const std::string& name, int ranks,
-                    int64_t lines) {
+std::string number_of(const std::string& step) { return std::to_string(std::stoll(step.substr(5))); }
+
+// The newest step that each of so many nodes has: a kill may come between their commits.
+std::string newest_of_all(const Workplace& place, const std::string& name, int nodes) {
+  std::string step = newest(memory_of(place, name, 0));
+  for (int node = 1; node < nodes; ++node) step = std::min(step, newest(memory_of(place, name, node)));
+  return step;
+}
+
+// Trains until `when` holds, then kills all processes.
+template <class When>
+void train_and_kill(const Workplace& place, const std::vector<std::string>& settings, int ranks, When when) {
   Process first(place.scratch.path(), Workplace::arguments(settings), ranks);
-  while (first.running() && place.lines(name) < lines) usleep(500);
+  while (first.running() && !when()) usleep(500);
   REQUIRE(first.running());
   const std::map<int, pid_t> processes = launched_ranks(place.scratch.path());
   REQUIRE(processes.size() == static_cast<size_t>(ranks));
   for (const auto& [rank, pid] : processes) kill(pid, SIGKILL);
   first.signal(SIGKILL);
   first.wait();
+}
+
+// Each of so many nodes has a step that is not on disk, and the disk's next one, of every 20, is some way off.
+auto ahead_of_disk(const Workplace& place, const std::string& name, int nodes) {
+  return [&place, name, nodes] {
+    const std::string on_disk = newest(place.scratch / ("runs/" + name + "/checkpoints"));
+    if (on_disk.empty()) return false;
+    const std::string step = newest_of_all(place, name, nodes);
+    return step > on_disk && std::stoll(number_of(step)) % 20 < 12;
+  };
+}
+
+auto after_lines(const Workplace& place, const std::string& name, int64_t lines) {
+  return [&place, name, lines] { return place.lines(name) >= lines; };
 }
 
 // Changes one bit of the first tensor that lies in this file of a checkpoint.
@@ -88,7 +118,7 @@ bool no_shared_memory() {
 
 }  // namespace
 
-TEST_CASE("a run of several nodes goes on from their memory when any one is lost, to the same bits") {
+TEST_CASE("a run of several nodes goes on from their memory when any one is lost, to the same bits", "[unsanitized]") {
   if (no_shared_memory()) return;
   const Workplace place;
   for (const auto& [nodes, losses] : {std::pair(2, std::vector{0, 1}), std::pair(3, std::vector{1})}) {
@@ -98,14 +128,14 @@ TEST_CASE("a run of several nodes goes on from their memory when any one is lost
     for (const int lost : losses) {
       const std::string name = "lost" + std::to_string(nodes) + "-" + std::to_string(lost);
       INFO(name);
-      train_and_kill(place, nodes_of_two(name), name, ranks, 40);
+      train_and_kill(place, nodes_of_two(name), ranks, after_lines(place, name, 40));
       for (int node = 0; node < nodes; ++node) {
         const std::string memory = memory_of(place, name, node), step = memory + "/" + newest(memory);
         CHECK(names_in(step).size() == 5);  // two files of its own, two of the node before, and the manifest
         CHECK(names_in(step).contains("shard-0000" + std::to_string(2 * node) + ".h5"));
         CHECK(names_in(step).contains("shard-0000" + std::to_string((2 * node + ranks - 1) % ranks) + ".h5"));
       }
-      fs::remove_all(memory_of(place, name, lost));
+      lose(memory_of(place, name, lost));
       const Ended second = place.train(nodes_of_two(name), ranks);
       succeed(second);
       CHECK_THAT(second.out, ContainsSubstring("resumed after step "));
@@ -116,26 +146,26 @@ TEST_CASE("a run of several nodes goes on from their memory when any one is lost
   }
 }
 
-TEST_CASE("what too few nodes remember, or remember wrongly, is passed over for an older checkpoint") {
+TEST_CASE("what too few nodes remember, or remember wrongly, is passed over for an older checkpoint", "[unsanitized]") {
   if (no_shared_memory()) return;
   const Workplace place;
   succeed(place.train(nodes_of_two("whole"), 6));
   {
-    train_and_kill(place, nodes_of_two("two", 20), "two", 6, 60);
-    for (const int node : {1, 2}) fs::remove_all(memory_of(place, "two", node));
-    const bool newer = newest(memory_of(place, "two", 0)) > newest(place.scratch / "runs/two/checkpoints");
-    const std::string on_disk = std::to_string(std::stoi(newest(place.scratch / "runs/two/checkpoints").substr(5)));
+    train_and_kill(place, nodes_of_two("two", 20), 6, ahead_of_disk(place, "two", 3));
+    for (const int node : {1, 2}) lose(memory_of(place, "two", node));
+    REQUIRE(newest(memory_of(place, "two", 0)) > newest(place.scratch / "runs/two/checkpoints"));
+    const std::string on_disk = number_of(newest(place.scratch / "runs/two/checkpoints"));
     const Ended second = place.train(nodes_of_two("two", 20), 6);
     succeed(second);
-    if (newer) CHECK_THAT(second.err, ContainsSubstring("2 of its 6 files are in no node's memory any more"));
+    CHECK_THAT(second.err, ContainsSubstring("2 of its 6 files are in no node's memory any more"));
     CHECK_THAT(second.out, ContainsSubstring("resumed after step " + on_disk));
     CHECK(place.metrics("two") == place.metrics("whole"));
     CHECK(place.differ("two", "whole") == 0);
   }
   {
-    train_and_kill(place, nodes_of_two("damaged"), "damaged", 6, 50);
+    train_and_kill(place, nodes_of_two("damaged"), 6, after_lines(place, "damaged", 50));
     const std::string step = newest(memory_of(place, "damaged", 2));
-    fs::remove_all(memory_of(place, "damaged", 1));
+    lose(memory_of(place, "damaged", 1));
     // Node 2 has the only copy of what node 1's ranks have saved.
     damage(memory_of(place, "damaged", 2) + "/" + step, "shard-00003.h5");
     const Ended second = place.train(nodes_of_two("damaged"), 6);
@@ -146,16 +176,59 @@ TEST_CASE("what too few nodes remember, or remember wrongly, is passed over for 
   }
 }
 
-TEST_CASE("the nodes that are left go on from memory without the others") {
+TEST_CASE("of a file that one node has damaged in its memory the copy on the next is taken") {
   if (no_shared_memory()) return;
   const Workplace place;
-  train_and_kill(place, nodes_of_two("fewer"), "fewer", 6, 50);
-  const std::string saved = newest(memory_of(place, "fewer", 0));
-  fs::remove_all(memory_of(place, "fewer", 2));
-  const Ended second = place.train(nodes_of_two("fewer"), 4);
+  succeed(place.train(nodes_of_two("whole"), 4));
+  train_and_kill(place, nodes_of_two("damaged"), 4, after_lines(place, "damaged", 50));
+  const std::string step = newest_of_all(place, "damaged", 2);
+  damage(memory_of(place, "damaged", 0) + "/" + step, "shard-00001.h5");
+  damage(memory_of(place, "damaged", 1) + "/" + step, "shard-00003.h5");
+  const Ended second = place.train(nodes_of_two("damaged"), 4);
   succeed(second);
-  CHECK_THAT(second.out, ContainsSubstring("resumed after step " + std::to_string(std::stoi(saved.substr(5)))));
-  CHECK(place.metrics("fewer").back().at("step") == 120);
+  CHECK_THAT(second.err, !ContainsSubstring("passed over"));
+  CHECK_THAT(second.out, ContainsSubstring("resumed after step " + number_of(step)));
+  CHECK(place.metrics("damaged") == place.metrics("whole"));
+  CHECK(place.differ("damaged", "whole") == 0);
+}
+
+TEST_CASE("the nodes that are left go on from memory without the others, several or one", "[unsanitized]") {
+  if (no_shared_memory()) return;
+  const Workplace place;
+  for (const auto& [ranks, left] : {std::pair(6, 4), std::pair(4, 2)}) {
+    const std::string name = "fewer" + std::to_string(left);
+    train_and_kill(place, nodes_of_two(name), ranks, after_lines(place, name, 50));
+    const std::string step = newest_of_all(place, name, ranks / 2);
+    lose(memory_of(place, name, left / 2));
+    const Ended second = place.train(nodes_of_two(name), left);
+    succeed(second);
+    CHECK_THAT(second.out, ContainsSubstring("resumed after step " + number_of(step)));
+    CHECK(place.metrics(name).back().at("step") == 120);
+  }
+}
+
+TEST_CASE("nodes that come back with steps that a run has gone on without are not heard", "[unsanitized]") {
+  if (no_shared_memory()) return;
+  const Workplace place;
+  train_and_kill(place, nodes_of_two("back", 20), 6, ahead_of_disk(place, "back", 3));
+  const std::vector<std::string> away{memory_of(place, "back", 1), memory_of(place, "back", 2)};
+  for (const std::string& memory : away) fs::rename(memory, memory + "-away");
+  const int64_t on_disk = std::stoll(number_of(newest(place.scratch / "runs/back/checkpoints")));
+  REQUIRE(on_disk < std::stoll(number_of(newest(memory_of(place, "back", 0)))));
+  // On from disk, and stopped before it is where it was.
+  auto few = nodes_of_two("back", 20);
+  few.push_back("train.steps=" + std::to_string(on_disk + 1));
+  few.push_back("train.schedule=constant");
+  auto all = few;
+  all.push_back("train.steps=120");
+  const Ended second = place.train(few, 6);
+  succeed(second);
+  CHECK_THAT(second.err, ContainsSubstring("in no node's memory any more"));
+  for (const std::string& memory : away) fs::rename(memory + "-away", memory);
+  const Ended third = place.train(all, 6);
+  succeed(third);
+  CHECK_THAT(third.out, ContainsSubstring("resumed after step " + std::to_string(on_disk + 1)));
+  for (const std::string& memory : away) CHECK_FALSE(fs::exists(memory));
 }
 
 TEST_CASE("a node that cannot save to its memory costs the save, on all nodes, and not the run") {
@@ -165,11 +238,25 @@ TEST_CASE("a node that cannot save to its memory costs the save, on all nodes, a
   Process run(place.scratch.path(), Workplace::arguments(nodes_of_two("refused")), 4);
   while (run.running() && place.lines("refused") < 30) usleep(500);
   REQUIRE(run.running());
-  fs::remove_all(memory_of(place, "refused", 1));
+  lose(memory_of(place, "refused", 1));
   const Ended ended = run.wait();
   succeed(ended);
   CHECK_THAT(ended.out + ended.err, ContainsSubstring("warning: no checkpoint of step"));
   CHECK(place.differ("refused", "whole") == 0);
+}
+
+TEST_CASE("a lease that is lost in the midst of saves to several nodes' memory ends the run, and hangs nobody") {
+  if (no_shared_memory()) return;
+  const Workplace place;
+  auto settings = nodes_of_two("robbed");
+  settings.push_back("train.hang_after=60");
+  Process run(place.scratch.path(), Workplace::arguments(settings), 4);
+  while (run.running() && place.lines("robbed") < 30) usleep(500);
+  REQUIRE(run.running());
+  fs::remove(place.scratch / "runs/robbed/lock");
+  const Ended ended = run.wait();
+  CHECK(ended.code == 4);  // the last save must succeed
+  CHECK_THAT(ended.out + ended.err, ContainsSubstring("is no longer ours"));
 }
 
 }  // namespace trireme
