@@ -69,6 +69,7 @@ class IoFile {
   // From now on, where the file system allows that, what is large and begins at a multiple of 4096 moves between memory and disk
   // itself (O_DIRECT): without a copy by the processor, and past the system's cache. All else goes through the cache as before.
   void bypass_cache();
+  bool bypasses_cache() const { return direct_ >= 0; }
 
   // Of any number of threads at once, and of any memory.
   void read_at(void* bytes, int64_t count, int64_t offset) const;

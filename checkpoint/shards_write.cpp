@@ -12,7 +12,8 @@ namespace trireme {
 
 namespace {
 
-constexpr int64_t kSynced = 256 << 20;  // bytes after which what was written goes to the disk: the last sync does not take minutes
+constexpr int64_t kSynced =
+    256 << 20;  // bytes through the cache, after which they go to the disk: the last sync does not take minutes
 constexpr auto kPageTable = ":page_digests";  // no tensor's name has a colon
 
 Hdf5Type hdf5_type(Dtype dtype) {
@@ -148,7 +149,7 @@ std::vector<Digests> write_portions(IoFile& file, const std::vector<NamedShard>&
     }
     file.write_at(bytes + begin, count, datasets[s].offset + begin);
     const int64_t before = written.fetch_add(count);
-    if (before / kSynced != (before + count) / kSynced) file.sync();
+    if (!file.bypasses_cache() && before / kSynced != (before + count) / kSynced) file.sync();
   });
   return digests;
 }
