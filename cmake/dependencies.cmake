@@ -1,4 +1,4 @@
-# Every foreign library, as one interface target each: onednn mpi hdf5 pcre2 json xxhash yaml cli catch, and CUDA where it is found.
+# Every foreign library, as one interface target each: onednn mpi hdf5 pcre2 utf8proc zlib zstd json xxhash yaml cli catch, and CUDA where it is found.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -20,7 +20,7 @@ add_library(hdf5 INTERFACE)
 target_include_directories(hdf5 SYSTEM INTERFACE ${HDF5_INCLUDE_DIRS})
 target_link_libraries(hdf5 INTERFACE ${HDF5_C_LIBRARIES})
 
-foreach(library pcre2:libpcre2-8 xxhash:libxxhash)
+foreach(library pcre2:libpcre2-8 utf8proc:libutf8proc zlib:zlib zstd:libzstd xxhash:libxxhash)
   string(REPLACE ":" ";" pair ${library})
   list(GET pair 0 name)
   list(GET pair 1 package)

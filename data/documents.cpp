@@ -106,22 +106,35 @@ void Documents::report(const std::string& problem) {
   if (problems_.size() < kProblemsKept) problems_.push_back(problem);
 }
 
+namespace {
+
+bool holds_lines(const std::string& path) {
+  const std::string name = unpacked_name(path);
+  return name.ends_with(".jsonl") || (name != path && name.ends_with(".json"));
+}
+
+}  // namespace
+
+void Documents::close() {
+  if (file_) bytes_read_ += file_->size();
+  file_.reset();
+}
+
 // The next file that can be read, if there is one.
 bool Documents::open_next() {
   while (next_file_ < files_.size()) {
     const std::string& path = files_[next_file_++];
     try {
-      file_.emplace(File::open_to_read(path));
-      file_bytes_ = file_->size();
-      json_lines_ = path.ends_with(".jsonl");
-      position_ = line_ = 0;
+      file_.emplace(path);
+      json_lines_ = holds_lines(path);
+      begun_ = ended_ = false;
+      line_ = 0;
       taken_ = 0;
       pending_.clear();
       if (!json_lines_) check_utf8();
       return true;
     } catch (const DataError& problem) {
-      if (file_) bytes_read_ += file_bytes_;
-      file_.reset();
+      close();
       report(problem.what());
     }
   }
@@ -131,37 +144,39 @@ bool Documents::open_next() {
 // Of the whole file, before its first part is handed out.
 void Documents::check_utf8() {
   int64_t lines = 1;
-  while (fill()) {
+  bool in_memory = false;  // all of it
+  for (bool first = true; fill(); first = false) {
+    in_memory = first && ended_;
     const size_t good = utf8_prefix(pending_);
     lines += std::count(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(good), '\n');
     const size_t left = pending_.size() - good;
-    if (left > 3 || (left > 0 && position_ == file_bytes_)) throw DataError(text(file_->path(), ":", lines, ": is not UTF-8"));
+    if (left > 3 || (left > 0 && ended_)) throw DataError(text(file_->path(), ":", lines, ": is not UTF-8"));
     taken_ = good;
   }
-  if (file_bytes_ <= kChunk) {  // it is all in memory
-    taken_ = 0;
-  } else {
-    position_ = 0;
-    taken_ = 0;
-    pending_.clear();
-  }
+  if (taken_ < pending_.size()) throw DataError(text(file_->path(), ":", lines, ": is not UTF-8"));
+  taken_ = 0;
+  if (in_memory) return;
+  file_->rewind();
+  ended_ = false;
+  pending_.clear();
 }
 
 // Reads another chunk after dropping what was taken; false at the end of the file.
 bool Documents::fill() {
-  const int64_t count = std::min(kChunk, file_bytes_ - position_);
-  if (count == 0) return false;
+  if (ended_) return false;
   pending_.erase(0, taken_);
   taken_ = 0;
   const size_t before = pending_.size();
+  pending_.resize(before + static_cast<size_t>(kChunk));
+  const int64_t count = file_->read(pending_.data() + before, kChunk);
   pending_.resize(before + static_cast<size_t>(count));
-  file_->read_at(pending_.data() + before, count, position_);
-  position_ += count;
-  return true;
+  ended_ = file_->ended();
+  return count > 0;
 }
 
 bool Documents::read_passage(std::vector<Passage>& passages) {
-  const bool starts = position_ == static_cast<int64_t>(pending_.size()) && taken_ == 0;
+  const bool starts = !begun_;
+  begun_ = true;
   while (pending_.size() - taken_ <= kLongestPassage && fill()) {
   }
   const std::string_view rest = std::string_view(pending_).substr(taken_);
@@ -169,7 +184,7 @@ bool Documents::read_passage(std::vector<Passage>& passages) {
   const size_t length = cut_between_words(rest, kLongestPassage);
   passages.push_back({std::string(rest.substr(0, length)), starts, length == rest.size()});
   taken_ += length;
-  bytes_read_ += static_cast<int64_t>(length);
+  text_read_ += static_cast<int64_t>(length);
   return true;
 }
 
@@ -184,13 +199,13 @@ bool Documents::read_line(Line& line) {
   if (taken_ == pending_.size()) return false;
   line.number = ++line_;
   if (end == std::string::npos && pending_.size() - taken_ > kLongestLine) {
-    bytes_read_ += static_cast<int64_t>(pending_.size() - taken_);
+    text_read_ += static_cast<int64_t>(pending_.size() - taken_);
     report(text(file_->path(), ":", line_, ": longer than ", kLongestLine, " bytes"));
     do {
       taken_ = pending_.size();
       if (!fill()) break;
       end = pending_.find('\n');
-      bytes_read_ += static_cast<int64_t>(end == std::string::npos ? pending_.size() : end + 1);
+      text_read_ += static_cast<int64_t>(end == std::string::npos ? pending_.size() : end + 1);
     } while (end == std::string::npos);
     taken_ = end == std::string::npos ? pending_.size() : end + 1;
     line.text.clear();
@@ -199,18 +214,25 @@ bool Documents::read_line(Line& line) {
   const size_t stop = end == std::string::npos ? pending_.size() : end;
   line.text = pending_.substr(taken_, stop - taken_);
   const size_t next = std::min(stop + 1, pending_.size());
-  bytes_read_ += static_cast<int64_t>(next - taken_);
+  text_read_ += static_cast<int64_t>(next - taken_);
   taken_ = next;
   return true;
 }
 
 // Lines of about `bytes` together; false at the end of the file.
 bool Documents::read_lines(int64_t bytes, std::vector<Passage>& passages) {
-  const int64_t enough = bytes_read_ + std::max<int64_t>(bytes, 1);
+  const int64_t enough = text_read_ + std::max<int64_t>(bytes, 1);
   std::vector<Line> lines;
   bool more = true;
-  for (Line line; bytes_read_ < enough && (more = read_line(line));)
-    if (line.text.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(std::move(line));
+  std::string broken;  // what is packed and damaged: the lines in front of it hold
+  try {
+    for (Line line; text_read_ < enough && (more = read_line(line));)
+      if (line.text.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(std::move(line));
+  } catch (const DataError& problem) {
+    if (!options_.skip_bad) throw;
+    broken = problem.what();
+    more = false;
+  }
 
   std::vector<Parsed> parsed(lines.size());
 #pragma omp parallel for schedule(dynamic, 16)
@@ -219,16 +241,17 @@ bool Documents::read_lines(int64_t bytes, std::vector<Passage>& passages) {
     if (!parsed[i].problem.empty()) report(text(file_->path(), ":", lines[i].number, ": ", parsed[i].problem));
     if (!parsed[i].text.empty()) passages.push_back({std::move(parsed[i].text), true, true});
   }
+  if (!broken.empty()) report(broken);
   return more;
 }
 
 std::vector<Passage> Documents::next(int64_t bytes) {
   std::vector<Passage> passages;
-  const int64_t enough = bytes_read_ + bytes;
-  while (passages.empty() || bytes_read_ < enough) {
+  const int64_t enough = text_read_ + bytes;
+  while (passages.empty() || text_read_ < enough) {
     if (!file_ && !open_next()) break;
     const bool more = json_lines_ ? read_lines(bytes, passages) : read_passage(passages);
-    if (!more) file_.reset();
+    if (!more) close();
   }
   return passages;
 }

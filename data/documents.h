@@ -1,5 +1,6 @@
 // Documents: the text behind the shards, read in order from files. Every file is one document, except that each line of a .jsonl
-// file is one. Text must be UTF-8; what is not, and JSON that is not, is a problem told with file and line.
+// file is one. Files whose names go on with .gz or .zst are unpacked (text_file.h); a packed .json is taken for lines. Text must be
+// UTF-8; what is not, and JSON that is not, is a problem told with file and line.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/hdf5_file.h"
+#include "data/text_file.h"
 
 namespace trireme {
 
@@ -37,7 +38,7 @@ class Documents {
   // The next passages, of about `bytes` (at least one document or part); empty at the end. JSON is parsed on all threads.
   std::vector<Passage> next(int64_t bytes);
 
-  int64_t bytes_read() const { return bytes_read_; }
+  int64_t bytes_read() const { return bytes_read_ + (file_ ? file_->position() : 0); }  // of the files themselves, as bytes_total
   int64_t bytes_total() const { return bytes_total_; }
   int64_t skipped() const { return skipped_; }                            // documents lost to problems
   const std::vector<std::string>& problems() const { return problems_; }  // the first 20, one line each
@@ -58,12 +59,14 @@ class Documents {
   std::vector<std::string> files_;
   DocumentOptions options_;
   size_t next_file_ = 0;
-  std::optional<File> file_;
-  bool json_lines_ = false;
-  int64_t file_bytes_ = 0, position_ = 0, line_ = 0;  // of the file: its size, where fill() reads next, lines taken
-  std::string pending_;                               // read and not taken: from taken_ on
+  void close();
+
+  std::optional<TextFile> file_;
+  bool json_lines_ = false, begun_ = false, ended_ = false;  // some of the file was taken; all of it is in pending_
+  int64_t line_ = 0;                                         // lines taken
+  std::string pending_;                                      // read and not taken: from taken_ on
   size_t taken_ = 0;
-  int64_t bytes_read_ = 0, bytes_total_ = 0, skipped_ = 0;
+  int64_t text_read_ = 0, bytes_read_ = 0, bytes_total_ = 0, skipped_ = 0;  // bytes_read_: of files that are closed
   std::vector<std::string> problems_;
 };
 

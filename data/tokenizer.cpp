@@ -43,6 +43,9 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteT
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path_or_bytes) {
   if (path_or_bytes == "bytes") return make_byte_tokenizer();
+  if (const size_t at = path_or_bytes.rfind(".tiktoken@"); at != std::string::npos)
+    return make_bpe_tokenizer(read_tiktoken(path_or_bytes.substr(0, at + 9), path_or_bytes.substr(at + 10)));
+  if (path_or_bytes.ends_with(".tiktoken")) return make_bpe_tokenizer(read_tiktoken(path_or_bytes));
   return make_bpe_tokenizer(read_tokenizer_json(path_or_bytes));
 }
 

@@ -38,7 +38,8 @@ class Tokenizer {
 // 256 bytes and end of document = 256.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
-// "bytes", or the path of a tokenizer.json (Hugging Face's format, byte-level BPE). DataError when it cannot be used.
+// "bytes"; or the path of a tokenizer.json (Hugging Face's format, byte-level BPE), or of tiktoken's ranks, which end in .tiktoken
+// and, unless they are published ones, in @ENCODING (tokenizer_bpe.h). DataError when it cannot be used.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path_or_bytes);
 
 }  // namespace trireme

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <numeric>
 #include <unordered_map>
 
 #include "data/pair_map.h"
 #include "data/tokenizer_words.h"
+#include "data/unicode.h"
 #include "kernels/check.h"
 
 namespace trireme {
@@ -34,9 +36,11 @@ struct HashOfWord {
 
 // What one thread needs to encode; words seen before are not merged again.
 struct Scratch {
+  explicit Scratch(const WordPatterns& patterns) : cutter(patterns) {}
   static constexpr size_t kLongestKept = 64, kMostKept = 4 << 20;  // bytes of a word; tokens of all words, about 100 MB at worst
 
   WordCutter cutter;
+  std::string composed;
   std::vector<Piece> pieces;
   std::vector<Merge> queue;  // a heap, the lowest rank first, then the leftmost
   std::unordered_map<std::string, std::pair<uint32_t, uint32_t>, HashOfWord, std::equal_to<>> known;  // word -> range of kept
@@ -55,23 +59,40 @@ class BpeTokenizer final : public Tokenizer {
   std::string fingerprint() const override { return fingerprint_; }
 
  private:
+  void encode_composed(std::string_view text, Scratch& scratch, std::vector<int32_t>& tokens) const;
+  void encode_words(std::string_view text, Scratch& scratch, std::vector<int32_t>& tokens) const;
   void merge(std::string_view word, Scratch& scratch, std::vector<int32_t>& tokens) const;
   void push(Scratch& scratch, int32_t at) const;
   std::string make_fingerprint() const;
 
   Bpe bpe_;
+  WordPatterns patterns_;
   std::array<int32_t, 256> token_of_byte_;
   PairMap ranks_;
-  std::vector<int32_t> merged_;  // by rank: the token a merge makes
+  std::vector<int32_t> merged_;                        // by rank: the token a merge makes; of MergeOrder::by_token it is the rank
+  std::unordered_map<std::string_view, int32_t> ids_;  // where words may be tokens
+  std::vector<std::pair<std::string_view, int32_t>> added_;  // the longest first
+  std::array<bool, 256> begins_added_{};                     // whether one begins with this byte
   std::string fingerprint_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;  // as many as there were threads at once
 };
 
-BpeTokenizer::BpeTokenizer(Bpe bpe) : bpe_(std::move(bpe)) {
+BpeTokenizer::BpeTokenizer(Bpe bpe) : bpe_(std::move(bpe)), patterns_(bpe_.patterns) {
   std::unordered_map<std::string_view, int32_t> ids;
-  for (size_t id = 0; id < bpe_.tokens.size(); ++id)
-    if (!bpe_.tokens[id].empty()) ids.emplace(bpe_.tokens[id], static_cast<int32_t>(id));
+  for (const int32_t id : bpe_.added) added_.emplace_back(bpe_.tokens[static_cast<size_t>(id)], id);
+  std::sort(added_.begin(), added_.end(), [](const auto& a, const auto& b) {
+    return a.first.size() != b.first.size() ? a.first.size() > b.first.size() : a < b;
+  });
+  for (const auto& [written, id] : added_) {
+    if (written.empty()) throw DataError(text("added token ", id, " is of no bytes"));
+    begins_added_[static_cast<uint8_t>(written.front())] = true;
+  }
+  std::vector<bool> added(bpe_.tokens.size());
+  for (const int32_t id : bpe_.added) added[static_cast<size_t>(id)] = true;
+  for (const bool now : {false, true})  // of two tokens of the same bytes the one that is not found in the text first
+    for (size_t id = 0; id < bpe_.tokens.size(); ++id)
+      if (added[id] == now && !bpe_.tokens[id].empty()) ids.emplace(bpe_.tokens[id], static_cast<int32_t>(id));
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
     const auto found = ids.find(std::string_view(&c, 1));
@@ -84,10 +105,16 @@ BpeTokenizer::BpeTokenizer(Bpe bpe) : bpe_(std::move(bpe)) {
     if (!part(left) || !part(right)) throw DataError(text("merge ", rank, " joins parts that are no tokens"));
     const auto found = ids.find(bpe_.tokens[static_cast<size_t>(left)] + bpe_.tokens[static_cast<size_t>(right)]);
     if (found == ids.end()) throw DataError(text("merge ", rank, " makes no token of the vocabulary"));
-    if (ranks_.insert(pair_of(left, right), static_cast<int32_t>(rank)) != static_cast<int32_t>(rank))
-      throw DataError(text("merge ", rank, " repeats an earlier one"));
+    const int32_t value = bpe_.order == MergeOrder::listed ? static_cast<int32_t>(rank) : found->second;
+    if (ranks_.find(pair_of(left, right)) >= 0) throw DataError(text("merge ", rank, " repeats an earlier one"));
+    ranks_.insert(pair_of(left, right), value);
     merged_.push_back(found->second);
   }
+  if (bpe_.order == MergeOrder::by_token) {
+    merged_.resize(bpe_.tokens.size());
+    std::iota(merged_.begin(), merged_.end(), 0);
+  }
+  if (bpe_.whole_words) ids_ = std::move(ids);
   fingerprint_ = make_fingerprint();
 }
 
@@ -98,6 +125,14 @@ std::string BpeTokenizer::make_fingerprint() const {
     const TokenPair pair = pair_of(left, right);
     hash = XXH3_64bits_withSeed(&pair, sizeof pair, hash);
   }
+  std::string manner;  // nothing for GPT-2's
+  if (bpe_.patterns != Bpe().patterns)
+    for (const std::string& pattern : bpe_.patterns) manner += pattern + '\n';
+  if (bpe_.order == MergeOrder::by_token) manner += "by token\n";
+  if (bpe_.whole_words) manner += "whole words\n";
+  if (bpe_.compose) manner += "composed\n";
+  for (const int32_t id : bpe_.added) manner += std::to_string(id) + '\n';
+  if (!manner.empty()) hash = XXH3_64bits_withSeed(manner.data(), manner.size(), hash);
   std::string hex(16, '0');
   for (size_t i = 0; i < 16; ++i) hex[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
   return "bpe-" + std::to_string(vocab_size()) + "-" + hex;
@@ -112,28 +147,51 @@ void BpeTokenizer::encode(std::string_view bytes, std::vector<int32_t>& tokens) 
       idle_.pop_back();
     }
   }
-  if (scratch == nullptr) scratch = std::make_unique<Scratch>();
-  scratch->cutter.start(bytes);
-  for (std::string_view word; scratch->cutter.next(word);) {
-    const auto found = scratch->known.find(word);
-    if (found != scratch->known.end()) {
+  if (scratch == nullptr) scratch = std::make_unique<Scratch>(patterns_);
+  size_t from = 0;  // what lies in front of it is encoded
+  for (size_t i = 0; i < bytes.size() && !added_.empty(); ++i) {
+    if (!begins_added_[static_cast<uint8_t>(bytes[i])]) continue;
+    const auto found =
+        std::find_if(added_.begin(), added_.end(), [&](const auto& one) { return bytes.substr(i).starts_with(one.first); });
+    if (found == added_.end()) continue;
+    encode_composed(bytes.substr(from, i - from), *scratch, tokens);
+    tokens.push_back(found->second);
+    from = i + found->first.size();
+    i = from - 1;
+  }
+  encode_composed(bytes.substr(from), *scratch, tokens);
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(scratch));
+}
+
+void BpeTokenizer::encode_composed(std::string_view text, Scratch& scratch, std::vector<int32_t>& tokens) const {
+  if (bpe_.compose && compose(text, scratch.composed)) text = scratch.composed;
+  encode_words(text, scratch, tokens);
+}
+
+void BpeTokenizer::encode_words(std::string_view text, Scratch& scratch, std::vector<int32_t>& tokens) const {
+  scratch.cutter.start(text);
+  for (std::string_view word; scratch.cutter.next(word);) {
+    const auto found = scratch.known.find(word);
+    if (found != scratch.known.end()) {
       const auto [begin, end] = found->second;
-      tokens.insert(tokens.end(), scratch->kept.begin() + begin, scratch->kept.begin() + end);
+      tokens.insert(tokens.end(), scratch.kept.begin() + begin, scratch.kept.begin() + end);
       continue;
     }
     const size_t before = tokens.size();
-    merge(word, *scratch, tokens);
+    if (const auto whole = ids_.find(word); whole != ids_.end())
+      tokens.push_back(whole->second);
+    else
+      merge(word, scratch, tokens);
     if (word.size() > Scratch::kLongestKept) continue;
-    if (scratch->kept.size() > Scratch::kMostKept) {
-      scratch->known.clear();
-      scratch->kept.clear();
+    if (scratch.kept.size() > Scratch::kMostKept) {
+      scratch.known.clear();
+      scratch.kept.clear();
     }
-    const auto begin = static_cast<uint32_t>(scratch->kept.size());
-    scratch->kept.insert(scratch->kept.end(), tokens.begin() + static_cast<ptrdiff_t>(before), tokens.end());
-    scratch->known.emplace(word, std::pair(begin, static_cast<uint32_t>(scratch->kept.size())));
+    const auto begin = static_cast<uint32_t>(scratch.kept.size());
+    scratch.kept.insert(scratch.kept.end(), tokens.begin() + static_cast<ptrdiff_t>(before), tokens.end());
+    scratch.known.emplace(word, std::pair(begin, static_cast<uint32_t>(scratch.kept.size())));
   }
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(scratch));
 }
 
 void BpeTokenizer::push(Scratch& s, int32_t at) const {

@@ -8,14 +8,26 @@
 #include <vector>
 
 #include "data/tokenizer.h"
+#include "data/tokenizer_words.h"
 
 namespace trireme {
+
+// What decides which pair is joined first.
+enum class MergeOrder {
+  listed,   // its place in the list
+  by_token  // the id of the token it makes; of equals the leftmost pair (tiktoken)
+};
 
 struct Bpe {
   std::vector<std::string> tokens;                       // by id: the bytes each stands for; empty for special tokens
   std::vector<std::pair<int32_t, int32_t>> merges;       // by rank: ids of the two parts; tokens[] holds their concatenation
   std::vector<std::pair<int32_t, std::string>> special;  // ids and written forms, by id; never made by encode
   int32_t end_of_document;                               // one of the special tokens
+  std::vector<std::string> patterns = {patterns::gpt2};  // by which text is cut into words
+  MergeOrder order = MergeOrder::listed;
+  bool whole_words = false;    // a word that is a token is that token, whatever its merges
+  bool compose = false;        // text is brought into Unicode's normal form C first
+  std::vector<int32_t> added;  // tokens that are found in the text before it is cut: the longest first
 };
 
 constexpr const char* kEndOfText = "<|endoftext|>";
@@ -23,13 +35,19 @@ constexpr const char* kEndOfText = "<|endoftext|>";
 // DataError when a byte has no token, or a merge makes no token, repeats, or has parts that are no tokens.
 std::unique_ptr<Tokenizer> make_bpe_tokenizer(Bpe bpe);
 
-// Hugging Face's tokenizer.json: model BPE, pre-tokenizer and decoder ByteLevel with GPT-2's pattern. Everything else it could
-// say (normalizers, other pre-tokenizers, prefixes, dropout, ...) is refused by name with a DataError; so is a malformed file.
-// kEndOfText must be among the added tokens: it becomes end_of_document.
+// Hugging Face's tokenizer.json: model BPE, decoder ByteLevel, pre-tokenizer ByteLevel or a sequence of Splits by patterns, of
+// Digits, and of it, normalizer NFC or none. Everything else it could say (other normalizers and pre-tokenizers, prefixes,
+// dropout, ...) is refused by name with a DataError; so is a malformed file. Added tokens that are special are never made from
+// text; the others are found in it. Of the special ones kEndOfText, <|end_of_text|> or </s> becomes end_of_document.
 Bpe read_tokenizer_json(const std::string& path);
 Bpe parse_tokenizer_json(std::string_view json, const std::string& name);  // `name` opens the messages
 
 std::string tokenizer_json(const Bpe& bpe);
 void save_tokenizer_json(const Bpe& bpe, const std::string& path);  // replaces the file atomically
+
+// tiktoken's ranks: lines of a token's bytes in base64 and its id. `encoding` says patterns and special tokens, which the file does
+// not: "r50k", "p50k", "cl100k", "o200k", "llama3", "qwen"; "": by the number of ranks. DataError.
+Bpe read_tiktoken(const std::string& path, const std::string& encoding = "");
+Bpe parse_tiktoken(std::string_view ranks, const std::string& name, const std::string& encoding = "");
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
 #include <array>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
@@ -67,7 +68,11 @@ class Reader {
     if (!root.is_object()) fail("is not a tokenizer: its JSON is no object");
     const Json& model = member(root, "model", "");
     if (!model.is_object() || model.value("type", Json()) != "BPE") fail("model.type must be \"BPE\"");
-    refuse_settings(root, model);
+    refuse_settings(model);
+    read_normalizer(root);
+    read_words(root);
+    check_post_processor(root);
+    byte_level(root, "decoder");
     read_added(root);
     read_vocab(model);
     read_merges(model);
@@ -92,28 +97,84 @@ class Reader {
     fail(text(where, key, " = ", shown(*found), " is not supported"));
   }
 
-  void byte_level(const Json& root, const char* key, bool required) const {
+  void byte_level(const Json& root, const char* key) const {
     const auto found = root.find(key);
-    if (found == root.end() || found->is_null()) {
-      if (required) fail(text("has no ", key, "; ByteLevel is supported"));
-      return;
-    }
+    if (found == root.end() || found->is_null()) fail(text("has no ", key, "; ByteLevel is supported"));
     if (!found->is_object() || found->value("type", Json()) != "ByteLevel") fail(text(key, " must be of type \"ByteLevel\""));
   }
 
-  void refuse_settings(const Json& root, const Json& model) const {
-    only(root, "", "normalizer", {});
-    byte_level(root, "pre_tokenizer", true);
-    byte_level(root, "post_processor", false);
-    byte_level(root, "decoder", true);
-    const Json& words = root["pre_tokenizer"];
-    if (words.value("add_prefix_space", Json(true)) != false) fail("pre_tokenizer.add_prefix_space must be false");
-    only(words, "pre_tokenizer.", "use_regex", {true});
+  void refuse_settings(const Json& model) {
     only(model, "model.", "dropout", {0.0});
     only(model, "model.", "continuing_subword_prefix", {""});
     only(model, "model.", "end_of_word_suffix", {""});
     only(model, "model.", "byte_fallback", {false});
-    only(model, "model.", "ignore_merges", {false});
+    only(model, "model.", "ignore_merges", {false, true});
+    bpe_.whole_words = model.value("ignore_merges", Json(false)) == true;
+  }
+
+  // The parts of a sequence, or the one thing that `key` is.
+  std::vector<Json> parts(const Json& root, const char* key, const char* list) const {
+    const auto found = root.find(key);
+    if (found == root.end() || found->is_null()) return {};
+    if (!found->is_object()) fail(text(key, " is no object"));
+    if (found->value("type", Json()) != "Sequence") return {*found};
+    const Json& all = member(*found, list, (std::string(key) + ".").c_str());
+    if (!all.is_array()) fail(text(key, ".", list, " is no list"));
+    for (const Json& part : all)
+      if (!part.is_object()) fail(text(key, ".", list, " has a bad entry"));
+    return all;
+  }
+
+  void read_normalizer(const Json& root) {
+    for (const Json& part : parts(root, "normalizer", "normalizers")) {
+      if (part.value("type", Json()) != "NFC") fail(text("normalizer ", shown(part), " is not supported; NFC is"));
+      bpe_.compose = true;
+    }
+  }
+
+  std::string split_pattern(const Json& split) const {
+    const Json& pattern = member(split, "pattern", "pre_tokenizer.");
+    only(split, "pre_tokenizer.", "behavior", {"Isolated"});
+    only(split, "pre_tokenizer.", "invert", {false});
+    if (pattern.is_object() && pattern.contains("Regex") && pattern["Regex"].is_string()) return pattern["Regex"];
+    if (!pattern.is_object() || !pattern.contains("String") || !pattern["String"].is_string())
+      fail("pre_tokenizer.pattern must be a Regex or a String");
+    std::string escaped;
+    for (const char c : pattern["String"].get_ref<const std::string&>()) {
+      const auto byte = static_cast<uint8_t>(c);
+      const bool plain = byte >= 0x80 || byte < 0x21 || std::isalnum(byte) != 0;
+      escaped += plain ? std::string{c} : std::string{'\\', c};
+    }
+    return escaped;
+  }
+
+  void read_words(const Json& root) {
+    bool bytes = false;
+    bpe_.patterns.clear();
+    for (const Json& part : parts(root, "pre_tokenizer", "pretokenizers")) {
+      const Json type = part.value("type", Json());
+      if (bytes) fail("pre_tokenizer has something behind ByteLevel");
+      if (type == "Split") {
+        bpe_.patterns.push_back(split_pattern(part));
+      } else if (type == "Digits") {
+        bpe_.patterns.push_back(part.value("individual_digits", Json(false)) == true ? R"(\p{N})" : R"(\p{N}+)");
+      } else if (type == "ByteLevel") {
+        bytes = true;
+        if (part.value("add_prefix_space", Json(true)) != false) fail("pre_tokenizer.add_prefix_space must be false");
+        only(part, "pre_tokenizer.", "use_regex", {true, false});
+        if (part.value("use_regex", Json(true)) == true) bpe_.patterns.push_back(patterns::gpt2);
+      } else {
+        fail(text("pre_tokenizer of type ", shown(type), " is not supported; Split, Digits and ByteLevel are"));
+      }
+    }
+    if (!bytes) fail("has no pre_tokenizer of type \"ByteLevel\"");
+  }
+
+  // What these add to the tokens of a text is left to whoever asks for it.
+  void check_post_processor(const Json& root) const {
+    for (const Json& part : parts(root, "post_processor", "processors"))
+      if (const Json type = part.value("type", Json()); type != "ByteLevel" && type != "TemplateProcessing")
+        fail(text("post_processor of type ", shown(type), " is not supported; ByteLevel and TemplateProcessing are"));
   }
 
   int32_t id_of(const Json& value, const std::string& token) const {
@@ -128,13 +189,18 @@ class Reader {
       for (const Json& entry : *added) {
         if (!entry.is_object() || !member(entry, "content", "added_tokens[].").is_string()) fail("added_tokens has a bad entry");
         const std::string content = entry["content"].get<std::string>();
-        if (!special_.emplace(content, id_of(member(entry, "id", "added_tokens[]."), content)).second)
-          fail("added token " + shown(content) + " is there twice");
+        const bool special = entry.value("special", Json(true)) != false;
+        if (!special)
+          for (const char* key : {"lstrip", "rstrip", "single_word"}) only(entry, "added_tokens[].", key, {false});
+        if (special_.contains(content) || found_.contains(content)) fail("added token " + shown(content) + " is there twice");
+        (special ? special_ : found_).emplace(content, id_of(member(entry, "id", "added_tokens[]."), content));
       }
     }
-    const auto end = special_.find(kEndOfText);
-    if (end == special_.end()) fail(text("has no added token '", kEndOfText, "'"));
-    bpe_.end_of_document = end->second;
+    bpe_.end_of_document = -1;
+    for (const char* written : {kEndOfText, "<|end_of_text|>", "</s>"})
+      if (const auto end = special_.find(written); end != special_.end() && bpe_.end_of_document < 0)
+        bpe_.end_of_document = end->second;
+    if (bpe_.end_of_document < 0) fail(text("has no added token '", kEndOfText, "', '<|end_of_text|>' or '</s>'"));
   }
 
   void read_vocab(const Json& model) {
@@ -147,10 +213,11 @@ class Reader {
     std::string bytes;
     for (const auto& [token, value] : vocab.items()) {
       const int32_t id = id_of(value, token);
-      const auto special = special_.find(token);
-      if (special != special_.end()) {
-        if (special->second != id)
-          fail(text(shown(token), " is ", id, " in model.vocab, but ", special->second, " in added_tokens"));
+      const auto special = special_.find(token), found = found_.find(token);
+      if (special != special_.end() || found != found_.end()) {
+        const int32_t added = special != special_.end() ? special->second : found->second;
+        if (added != id) fail(text(shown(token), " is ", id, " in model.vocab, but ", added, " in added_tokens"));
+        if (found != found_.end()) ids_.emplace(token, id);
         continue;
       }
       if (token.empty() || !alphabet_.read(token, bytes)) fail("token " + shown(token) + " is not written in the byte alphabet");
@@ -161,7 +228,13 @@ class Reader {
       add(id, "");
       bpe_.special.emplace_back(id, content);
     }
+    for (const auto& [content, id] : found_) {
+      if (content.empty()) fail("added token \"\" is of no bytes");
+      add(id, content);
+      bpe_.added.push_back(id);
+    }
     std::sort(bpe_.special.begin(), bpe_.special.end());
+    std::sort(bpe_.added.begin(), bpe_.added.end());
     bpe_.tokens.resize(by_id.size());
     for (auto& [id, token] : by_id) {
       if (static_cast<size_t>(id) >= by_id.size())
@@ -195,7 +268,7 @@ class Reader {
 
   const std::string& name_;
   ByteAlphabet alphabet_;
-  std::unordered_map<std::string, int32_t> special_, ids_;
+  std::unordered_map<std::string, int32_t> special_, found_, ids_;  // found_: in texts
   Bpe bpe_{};
 };
 
@@ -228,11 +301,21 @@ Bpe read_tokenizer_json(const std::string& path) {
 
 std::string tokenizer_json(const Bpe& bpe) {
   const ByteAlphabet alphabet;
-  const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const auto byte_level = [](bool cuts) {
+    return Json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", cuts}};
+  };
+  Json words = byte_level(true);
+  if (bpe.patterns != Bpe().patterns) {
+    Json stages = Json::array();
+    for (const std::string& pattern : bpe.patterns)
+      stages.push_back({{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
+    stages.push_back(byte_level(false));
+    words = Json{{"type", "Sequence"}, {"pretokenizers", std::move(stages)}};
+  }
   std::vector<std::string> written;
   for (const std::string& token : bpe.tokens) written.push_back(alphabet.write(token));
   Json added = Json::array(), vocab = Json::object(), merges = Json::array();
-  for (const auto& [id, content] : bpe.special) {
+  const auto add = [&](int32_t id, const std::string& content, bool special) {
     written[static_cast<size_t>(id)] = content;
     added.push_back({{"id", id},
                      {"content", content},
@@ -240,8 +323,10 @@ std::string tokenizer_json(const Bpe& bpe) {
                      {"lstrip", false},
                      {"rstrip", false},
                      {"normalized", false},
-                     {"special", true}});
-  }
+                     {"special", special}});
+  };
+  for (const auto& [id, content] : bpe.special) add(id, content, true);
+  for (const int32_t id : bpe.added) add(id, bpe.tokens[static_cast<size_t>(id)], false);
   for (size_t id = 0; id < written.size(); ++id) vocab[written[id]] = id;
   for (const auto& [left, right] : bpe.merges)
     merges.push_back(written[static_cast<size_t>(left)] + " " + written[static_cast<size_t>(right)]);
@@ -252,12 +337,18 @@ std::string tokenizer_json(const Bpe& bpe) {
                    {"end_of_word_suffix", nullptr},
                    {"fuse_unk", false},
                    {"byte_fallback", false},
+                   {"ignore_merges", bpe.whole_words},
                    {"vocab", std::move(vocab)},
                    {"merges", std::move(merges)}};
-  const Json root{
-      {"version", "1.0"},         {"truncation", nullptr},       {"padding", nullptr},        {"added_tokens", std::move(added)},
-      {"normalizer", nullptr},    {"pre_tokenizer", byte_level}, {"post_processor", nullptr}, {"decoder", byte_level},
-      {"model", std::move(model)}};
+  const Json root{{"version", "1.0"},
+                  {"truncation", nullptr},
+                  {"padding", nullptr},
+                  {"added_tokens", std::move(added)},
+                  {"normalizer", bpe.compose ? Json{{"type", "NFC"}} : Json()},
+                  {"pre_tokenizer", std::move(words)},
+                  {"post_processor", nullptr},
+                  {"decoder", byte_level(true)},
+                  {"model", std::move(model)}};
   return root.dump(1) + "\n";
 }
 

@@ -41,7 +41,9 @@ std::vector<std::pair<std::string, int64_t>> read_words(const TokenizerTraining&
       static_cast<double>(training.text_limit) / static_cast<double>(std::max<int64_t>(documents.bytes_total(), 1));
   const uint64_t key = stream_key(0, "tokenizer sample");
   std::vector<WordCounts> counts(static_cast<size_t>(omp_get_max_threads()));
-  std::vector<WordCutter> cutters(counts.size());
+  const WordPatterns patterns(result.bpe.patterns);
+  std::vector<WordCutter> cutters;
+  while (cutters.size() < counts.size()) cutters.emplace_back(patterns);
   uint64_t ordinal = 0;
   for (auto batch = documents.next(8 << 20); !batch.empty(); batch = documents.next(8 << 20)) {
     std::erase_if(batch, [&](const Passage&) { return unit(philox64(key, ordinal++)) >= share; });
@@ -175,6 +177,7 @@ TokenizerResult train_tokenizer(const TokenizerTraining& training, const std::fu
   if (training.vocab < 257 || training.vocab > (1 << 24))
     throw ConfigError(text("a vocabulary of ", training.vocab, " entries: 257 (the bytes and end of document) to 16777216"));
   TokenizerResult result{};
+  result.bpe.patterns = {pattern_named(training.pattern)};
   const auto words = read_words(training, result, progress);
   if (words.empty()) throw DataError("there is no text to train a tokenizer on: " + training.inputs.front());
   result.distinct_words = static_cast<int64_t>(words.size());

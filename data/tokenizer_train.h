@@ -16,6 +16,7 @@ namespace trireme {
 struct TokenizerTraining {
   std::vector<std::string> inputs;  // as list_files takes them
   int64_t vocab;                    // entries wanted, end of document included: at least 257
+  std::string pattern = "gpt2";     // pattern_named: by which words are cut
   DocumentOptions documents = {};
   int64_t text_limit = 1ll << 30;  // bytes of text counted; of more, an evenly spread sample of documents. Bounds the memory
   int64_t min_count = 2;           // pairs seen less often are never merged: little text gives fewer entries than wanted

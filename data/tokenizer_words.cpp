@@ -3,79 +3,191 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include <string>
+#include <array>
+#include <utility>
 
 #include "data/utf8.h"
 #include "kernels/check.h"
 
 namespace trireme {
 
+namespace patterns {
+const std::string gpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+const std::string cl100k =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)";
+const std::string o200k =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+const std::string llama3 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+                           R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+const std::string qwen2 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+                          R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+}  // namespace patterns
+
+const std::string& pattern_named(const std::string& name) {
+  const std::array<std::pair<const char*, const std::string*>, 5> all{{{"gpt2", &patterns::gpt2},
+                                                                       {"cl100k", &patterns::cl100k},
+                                                                       {"o200k", &patterns::o200k},
+                                                                       {"llama3", &patterns::llama3},
+                                                                       {"qwen2", &patterns::qwen2}}};
+  for (const auto& [known, pattern] : all)
+    if (known == name) return *pattern;
+  throw ConfigError("pattern '" + name + "': must be gpt2, cl100k, o200k, llama3 or qwen2");
+}
+
 namespace {
 
 // White space is spelled out as Unicode's White_Space property: PCRE2's \s also counts U+180E.
 constexpr const char* kSpace = R"(\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-std::string word_pattern() {
-  const std::string space = std::string("[") + kSpace + "]", visible = std::string("[^") + kSpace + "]";
-  return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^)" + std::string(kSpace) + R"(\p{L}\p{N}]+|)" + space + "+(?!" + visible +
-         ")|" + space + "+";
+// The pattern as PCRE2 is to read it.
+std::string spelled_out(const std::string& pattern) {
+  std::string out;
+  bool in_class = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '\\' && i + 1 < pattern.size()) {
+      const char what = pattern[++i];
+      if (what == 's') {
+        out += in_class ? kSpace : "[" + std::string(kSpace) + "]";
+      } else if (what == 'S' && !in_class) {
+        out += "[^" + std::string(kSpace) + "]";
+      } else if (std::string_view("SwWbBhHvVRXKGAzZQEC").find(what) != std::string_view::npos) {
+        throw DataError("the pattern " + pattern + " has \\" + what + ", which libraries read differently");
+      } else {
+        out += std::string{c, what};
+      }
+      continue;
+    }
+    if (c == '[') in_class = true;
+    if (c == ']') in_class = false;
+    out += c;
+  }
+  return out;
 }
+
+PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 }  // namespace
 
-struct WordCutter::Match {
-  pcre2_code* code = nullptr;
-  pcre2_match_data* data = nullptr;
+struct WordPatterns::Code {
+  pcre2_code* code;
 
-  Match() {
+  explicit Code(const std::string& pattern) {
     int error = 0;
     PCRE2_SIZE offset = 0;
-    const std::string pattern = word_pattern();
-    code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_ANCHORED, &error, &offset,
-                         nullptr);
-    require(code != nullptr, text("PCRE2 refuses the word pattern: error ", error, " at ", offset));
+    const std::string spelled = spelled_out(pattern);
+    code = pcre2_compile(bytes_of(spelled), spelled.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C,
+                         &error, &offset, nullptr);
+    if (code == nullptr) {
+      std::array<PCRE2_UCHAR, 256> message{};
+      pcre2_get_error_message(error, message.data(), message.size());
+      throw DataError("the pattern " + pattern + " is no regular expression: " + reinterpret_cast<const char*>(message.data()));
+    }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is interpreted
-    data = pcre2_match_data_create_from_pattern(code, nullptr);
-    require(data != nullptr, text("PCRE2 is out of memory"));
   }
-  ~Match() {
-    pcre2_match_data_free(data);
-    pcre2_code_free(code);
-  }
-  Match(const Match&) = delete;
-  Match& operator=(const Match&) = delete;
+  ~Code() { pcre2_code_free(code); }
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
 };
 
-WordCutter::WordCutter() : match_(std::make_unique<Match>()) {}
+WordPatterns::WordPatterns(const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) codes_.push_back(std::make_unique<const Code>(pattern));
+}
+WordPatterns::~WordPatterns() = default;
+
+// One pattern on one text: UTF-8, of which the words up to `at` have been given.
+struct WordCutter::Stage {
+  const WordPatterns::Code* code;
+  pcre2_match_data* data;
+  std::string_view text;
+  size_t at = 0, found_begin = 0, found_end = 0;  // the next match, if it is not behind `at`
+
+  explicit Stage(const WordPatterns::Code& compiled)
+      : code(&compiled), data(pcre2_match_data_create_from_pattern(code->code, nullptr)) {
+    if (data == nullptr) throw Error("PCRE2 is out of memory");
+  }
+  ~Stage() { pcre2_match_data_free(data); }
+  Stage(Stage&& other) noexcept
+      : code(other.code),
+        data(std::exchange(other.data, nullptr)),
+        text(other.text),
+        at(other.at),
+        found_begin(other.found_begin),
+        found_end(other.found_end) {}
+  Stage& operator=(Stage&&) = delete;
+
+  void start(std::string_view on) { text = on, at = found_begin = found_end = 0; }
+
+  bool next(std::string_view& word) {
+    if (at == text.size()) return false;
+    if (found_end <= at) find();
+    const size_t end = found_begin > at ? found_begin : found_end;  // what lies in front of it is a word, too
+    word = text.substr(at, end - at);
+    at = end;
+    return true;
+  }
+
+  void find() {
+    for (size_t from = at;;) {
+      const int found = pcre2_match(code->code, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK, data, nullptr);
+      if (found == PCRE2_ERROR_NOMATCH) {
+        found_begin = found_end = text.size();
+        return;
+      }
+      if (found <= 0) throw Error("PCRE2 cannot cut a word: error " + std::to_string(found));
+      found_begin = pcre2_get_ovector_pointer(data)[0], found_end = pcre2_get_ovector_pointer(data)[1];
+      if (found_end > found_begin) return;
+      if (found_end == text.size()) return;
+      from = found_end + utf8_character(text.substr(found_end));  // of nothing: no word
+    }
+  }
+};
+
+WordCutter::WordCutter(const WordPatterns& patterns) {
+  for (const auto& code : patterns.codes_) stages_.emplace_back(*code);
+}
 WordCutter::~WordCutter() = default;
 WordCutter::WordCutter(WordCutter&&) noexcept = default;
 WordCutter& WordCutter::operator=(WordCutter&&) noexcept = default;
 
 void WordCutter::start(std::string_view text) {
   rest_ = text;
-  valid_ = utf8_prefix(text);
+  for (Stage& stage : stages_) stage.start({});
 }
 
 bool WordCutter::next(std::string_view& word) {
-  if (rest_.empty()) return false;
-  size_t length = 1;
-  if (valid_ > 0) {
-    const int found =
-        pcre2_match(match_->code, reinterpret_cast<PCRE2_SPTR>(rest_.data()), valid_, 0, PCRE2_NO_UTF_CHECK, match_->data, nullptr);
-    require(found > 0, text("PCRE2 cannot cut a word: error ", found));
-    length = pcre2_get_ovector_pointer(match_->data)[1];
-    valid_ -= length;
+  while (!next_of(stages_.size(), word)) {
+    if (rest_.empty()) return false;
+    const size_t valid = utf8_prefix(rest_);
+    if (valid == 0 || stages_.empty()) {
+      word = rest_.substr(0, std::max<size_t>(1, valid));
+      rest_.remove_prefix(word.size());
+      return true;
+    }
+    stages_.front().start(rest_.substr(0, valid));
+    rest_.remove_prefix(valid);
   }
-  word = rest_.substr(0, length);
-  rest_.remove_prefix(length);
-  if (valid_ == 0) valid_ = utf8_prefix(rest_);
+  return true;
+}
+
+// The next word that so many stages have cut.
+bool WordCutter::next_of(size_t stages, std::string_view& word) {
+  if (stages == 0) return false;
+  Stage& stage = stages_[stages - 1];
+  while (!stage.next(word)) {
+    if (!next_of(stages - 1, word)) return false;
+    stage.start(word);
+  }
   return true;
 }
 
 size_t cut_between_words(std::string_view text, size_t limit) {
   if (text.size() <= limit) return text.size();
+  const auto plain = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); };
   for (size_t i = limit; i > 0; --i)
-    if (text[i] == '\n' && text[i - 1] > ' ' && text[i - 1] < 0x7f) return i;
+    if (text[i] == '\n' && plain(text[i - 1])) return i;
   size_t i = limit;
   while (i > 1 && i + 3 > limit && (static_cast<uint8_t>(text[i]) & 0xc0) == 0x80) --i;
   return i;

@@ -1,18 +1,51 @@
 // Pre-tokenisation: text cut into words, none of which a BPE token ever crosses.
 //
-// The pattern is GPT-2's (Radford et al. 2019): a contraction's tail, or a run of letters, digits or other characters with at most
-// one space in front, or white space of which the last character is left to the word after it. Bytes that are not UTF-8 come out
-// one by one; the text on each side of them is cut as if it stood alone.
+// A pattern is a regular expression, as tokenizer.json files and tiktoken write them: what it matches is a word, what lies between
+// two matches is one, too. Where there are several patterns, each cuts the words of the one before it. Bytes that are not UTF-8
+// come out one by one; the text on each side of them is cut as if it stood alone.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 
+// The published patterns.
+namespace patterns {
+// Radford et al. 2019: a contraction's tail, or a run of letters, digits or other characters with at most one space in front, or
+// white space of which the last character is left to the word after it.
+extern const std::string gpt2;
+extern const std::string cl100k;  // OpenAI's cl100k_base, of GPT-4
+extern const std::string o200k;   // OpenAI's o200k_base, of GPT-4o
+extern const std::string llama3;  // digits by threes
+extern const std::string qwen2;   // digits one by one
+}  // namespace patterns
+
+// Of one of these names; ConfigError, with all of them, for another.
+const std::string& pattern_named(const std::string& name);
+
+// Patterns, compiled. May be used by several threads.
+class WordPatterns {
+ public:
+  // DataError for one that cannot be compiled, or says what other libraries read differently.
+  explicit WordPatterns(const std::vector<std::string>& patterns);
+  ~WordPatterns();
+  WordPatterns(const WordPatterns&) = delete;
+  WordPatterns& operator=(const WordPatterns&) = delete;
+
+  struct Code;
+
+ private:
+  friend class WordCutter;
+  std::vector<std::unique_ptr<const Code>> codes_;
+};
+
+// Of one thread.
 class WordCutter {
  public:
-  WordCutter();
+  explicit WordCutter(const WordPatterns& patterns);  // which outlive it
   ~WordCutter();
   WordCutter(WordCutter&&) noexcept;
   WordCutter& operator=(WordCutter&&) noexcept;
@@ -23,14 +56,16 @@ class WordCutter {
   bool next(std::string_view& word);
 
  private:
-  struct Match;
-  std::unique_ptr<Match> match_;
-  std::string_view rest_;
-  size_t valid_ = 0;  // bytes in front of rest_ known to be UTF-8
+  struct Stage;
+  bool next_of(size_t stage, std::string_view& word);
+
+  std::vector<Stage> stages_;
+  std::string_view rest_;  // not yet looked at for UTF-8
 };
 
-// Where a text of more than `limit` bytes can be cut so that its two parts have the words of the whole: in front of a newline that
-// follows a visible ASCII character. The last such place within `limit` bytes; where there is none, the last character's start.
+// Where a text of more than `limit` bytes can be cut so that its two parts have the words of the whole by each of the published
+// patterns: in front of a newline that follows an ASCII letter or digit. The last such place within `limit` bytes; where there is
+// none, the last character's start.
 size_t cut_between_words(std::string_view text, size_t limit);
 
 }  // namespace trireme

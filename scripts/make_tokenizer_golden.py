@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
-"""Writes test/data/goldens/: a byte-level BPE trained by Hugging Face's tokenizers and what it makes of many texts.
+"""Writes test/data/goldens/: small vocabularies trained by Hugging Face's tokenizers, one for each published pattern, and what that
+library and tiktoken make of texts.
 
-    pip install tokenizers && scripts/make_tokenizer_golden.py
+    pip install tokenizers==0.23.3 tiktoken==0.14.0 && scripts/make_tokenizer_golden.py            the goldens in the repository
+    scripts/make_tokenizer_golden.py --check build/trireme 100000      holds the program's ids against both on so many texts
 
 Characters come from blocks that were complete in Unicode 13, so that libraries of different years agree on their classes.
 """
+import argparse
+import base64
 import json
 import pathlib
 import random
+import subprocess
+import sys
+import tempfile
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+import tiktoken
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 GOLDENS = pathlib.Path(__file__).resolve().parent.parent / "test" / "data" / "goldens"
 BLOCKS = [
@@ -19,7 +27,11 @@ BLOCKS = [
 ]
 SPACES = [" ", " ", " ", "  ", "\n", "\n\n", "\t", "\r\n", "\u00a0", "\u0085", "\u1680", "\u180e", "\u2003", "\u2028", "\u3000", "\x0b", "\x1c"]
 WORDS = ("the of and a to in is it's we'll they're I'd you've don't 'twas int return 2024 3.14 template<class T> std::vector "
-         "caf\u00e9 na\u00efve \u00fcber \u041c\u043e\u0441\u043a\u0432\u0430 \u4f60\u597d \u3053\u3093\u306b\u3061\u306f 'S 'RE \u2019s rowing oars").split()
+         "caf\u00e9 na\u00efve \u00fcber \u041c\u043e\u0441\u043a\u0432\u0430 \u4f60\u597d \u3053\u3093\u306b\u3061\u306f 'S 'RE \u2019s rowing oars "
+         "IT'S HTTPServer camelCase 1234567 !!! /// //path/to ...\n").split(" ")
+FIXED = ["", " ", "  ", "\n", "a", "Hello, world!", "   leading", "trailing   ", "a \n b", "'\u017f it'\u017f", "x\r\n\r\ny", "\t\t!\n\n",
+         "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466\U0001f3fd", "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd",
+         "e\u0301 \u1100\u1161\u11a8 \u212b", "\x00\x01\x02\x7f", "1 22 333 4444 55555", "don't DON'T Don't", "<think>so</think> <tool>"]
 
 
 def random_text(rng: random.Random) -> str:
@@ -38,24 +50,133 @@ def random_text(rng: random.Random) -> str:
     return "".join(parts)
 
 
-def main() -> None:
+def hostile_texts() -> list:
+    """Long runs of one thing, and of things that patterns stumble over."""
+    return ["a" * 1_000_000, " " * 200_000, "\n" * 100_000, "1" * 100_000, "'s" * 50_000, "\u4f60" * 100_000, "\U0001f600" * 50_000,
+            "a\u0301" * 50_000, "".join(map(chr, range(1, 0x870))), "!?" * 50_000, " \n" * 50_000]
+
+
+PATTERNS = {
+    "llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+TIKTOKEN = {
+    "r50k": r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s""",
+    "cl100k": r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s""",
+    "o200k": "|".join([
+        r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+        r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+        r"""\p{N}{1,3}""", r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""", r"""\s*[\r\n]+""", r"""\s+(?!\S)""", r"""\s+"""]),
+}
+
+
+def corpus() -> list:
     rng = random.Random(20)
-    corpus = [" ".join(rng.choice(WORDS) for _ in range(200)) for _ in range(20)] + [random_text(rng) for _ in range(300)]
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    return [" ".join(rng.choice(WORDS) for _ in range(200)) for _ in range(20)] + [random_text(rng) for _ in range(300)]
+
+
+def trained(name: str) -> Tokenizer:
+    """GPT-2's, Llama 3's and Qwen's way of tokenizing, with a vocabulary of 480."""
+    tokenizer = Tokenizer(models.BPE(ignore_merges=name == "llama3"))
+    if name == "gpt2":
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+            pre_tokenizers.Split(Regex(PATTERNS[name]), behavior="isolated", invert=False),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    if name == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=480, special_tokens=["<|endoftext|>"], show_progress=False,
+    end = "<|end_of_text|>" if name == "llama3" else "<|endoftext|>"
+    trainer = trainers.BpeTrainer(vocab_size=480, special_tokens=[end], show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator(corpus, trainer)
-    GOLDENS.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(GOLDENS / "tokenizer.json"), pretty=False)
+    tokenizer.train_from_iterator(corpus(), trainer)
+    if name == "qwen2":
+        tokenizer.add_tokens([AddedToken(t, normalized=False, special=False) for t in ("<think>", "</think>", "<tool>")])
+    return tokenizer
+
+
+def ranks_for(pattern: str) -> dict:
+    """A vocabulary of 480 of our own for tiktoken: the most frequent pair first, as its ranks are made."""
+    import regex
+    words = [[bytes([b]) for b in word.encode()] for text in corpus() for word in regex.findall(pattern, text)]
+    ranks = {bytes([b]): b for b in range(256)}
+    while len(ranks) < 480:
+        counts = {}
+        for word in words:
+            for pair in zip(word, word[1:]):
+                counts[pair] = counts.get(pair, 0) + 1
+        best = max(counts, key=lambda pair: (counts[pair], pair))
+        ranks[best[0] + best[1]] = len(ranks)
+        for word in words:
+            i = 0
+            while i + 1 < len(word):
+                if (word[i], word[i + 1]) == best:
+                    word[i:i + 2] = [best[0] + best[1]]
+                i += 1
+    return ranks
+
+
+def write_cases(path: pathlib.Path, encode, decode, texts) -> None:
     cases = []
-    for text in ["", " ", "  ", "\n", "a", "Hello, world!", "   leading", "trailing   ", "a \n b"] + [random_text(rng) for _ in range(300)]:
-        tokens = tokenizer.encode(text).ids
-        assert tokenizer.decode(tokens) == text
+    for text in texts:
+        tokens = encode(text)
+        if decode is not None:
+            assert decode(tokens) == text
         cases.append({"text": text, "tokens": tokens})
     lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
-    (GOLDENS / "tokenizer_cases.json").write_text(f"[\n{lines}\n]\n")
+    path.write_text(f"[\n{lines}\n]\n")
+
+
+def references(directory: pathlib.Path) -> list:
+    """Writes each vocabulary into `directory`; (name, what the program calls it, the other library's encode, decode or None)."""
+    found = []
+    for name in ("gpt2", "llama3", "qwen2"):
+        tokenizer = trained(name)
+        path = directory / f"{name}.json"
+        tokenizer.save(str(path), pretty=False)
+        tokenizer.encode_special_tokens = True
+        decode = None if name == "qwen2" else tokenizer.decode
+        found.append((name, path, (lambda t: lambda text: t.encode(text).ids)(tokenizer), decode))
+    for name, pattern in TIKTOKEN.items():
+        ranks = ranks_for(pattern)
+        path = directory / f"{name}.tiktoken"
+        path.write_text("".join(f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items()))
+        encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 480})
+        found.append((name, f"{path}@{name}", encoding.encode_ordinary, encoding.decode))
+    return found
+
+
+def check(program: str, count: int) -> None:
+    """One document a line, so that `tokenizer encode --lines` gives one line of ids for each."""
+    rng = random.Random(7)
+    texts = FIXED + [random_text(rng) for _ in range(count)] + hostile_texts()
+    wrong = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, called, encode, _ in references(pathlib.Path(scratch)):
+            lines = "".join(json.dumps(text) + "\n" for text in texts)
+            out = subprocess.run([program, "tokenizer", "encode", str(called), "--json-lines"], input=lines.encode(), check=True,
+                                 capture_output=True).stdout.decode().splitlines()
+            assert len(out) == len(texts), (name, len(out), len(texts))
+            for text, line in zip(texts, out):
+                if [int(word) for word in line.split()] != encode(text):
+                    wrong += 1
+                    print(f"{name}: differs on {text[:60]!r}")
+            print(f"{name}: {len(texts)} texts")
+    sys.exit(1 if wrong else 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", nargs=2, metavar=("PROGRAM", "TEXTS"))
+    arguments = parser.parse_args()
+    if arguments.check:
+        check(arguments.check[0], int(arguments.check[1]))
+    GOLDENS.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(21)
+    texts = FIXED + [random_text(rng) for _ in range(120)]
+    for name, _, encode, decode in references(GOLDENS):
+        write_cases(GOLDENS / f"{name}_cases.json", encode, decode, texts)
 
 
 if __name__ == "__main__":

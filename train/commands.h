@@ -54,12 +54,13 @@ ExitCode run_data_verify(const std::vector<std::string>& shards);
 
 struct TokenizerTrainOptions {
   std::vector<std::string> inputs;
-  std::string output, field = "text";
+  std::string output, field = "text", pattern = "gpt2";
   int64_t vocab = 4096;
 };
 ExitCode run_tokenizer_train(const TokenizerTrainOptions& options);
 // Without texts or ids: from stdin.
-ExitCode run_tokenizer_encode(const std::string& tokenizer, const std::vector<std::string>& texts);
+// Without texts: standard input, as one text or, with `json_lines`, each line of it, a JSON string, as one.
+ExitCode run_tokenizer_encode(const std::string& tokenizer, const std::vector<std::string>& texts, bool json_lines);
 ExitCode run_tokenizer_decode(const std::string& tokenizer, const std::vector<std::string>& ids);
 
 ExitCode run_checkpoint_list(const std::string& run);

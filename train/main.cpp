@@ -19,6 +19,8 @@ namespace {
 
 using Command = std::function<ExitCode()>;
 
+constexpr const char* kTokenizers = "A tokenizer.json, ranks of tiktoken's (FILE.tiktoken, or FILE.tiktoken@cl100k), or 'bytes'";
+
 // A whole number (digits), or any finite number, of at least `lowest` and at most `highest`. CLI11's own checks speak of doubles.
 template <class Number>
 CLI::Validator number(Number lowest, Number highest = std::numeric_limits<Number>::max()) {
@@ -168,10 +170,12 @@ class CommandLine {
       build_.skip_errors = on_error_ == "skip";
       return run_data_build(build_);
     });
-    build->add_option("input", build_.inputs, "Files, directories or patterns; a file is a document, in .jsonl a line is")
+    build
+        ->add_option("input", build_.inputs,
+                     "Files, directories or patterns; a file is a document, in .jsonl a line is; .gz and .zst are unpacked")
         ->required();
     build->add_option("--output", build_.output, "Directory of the shards")->required();
-    build->add_option("--tokenizer", build_.tokenizer, "A tokenizer.json, or 'bytes'")->required();
+    build->add_option("--tokenizer", build_.tokenizer, kTokenizers)->required();
     build->add_option("--field", build_.field, "The text's field in a JSON line")->capture_default_str();
     build->add_option("--validation", build_.validation, "Fraction of the documents to hold out")
         ->capture_default_str()
@@ -199,11 +203,15 @@ class CommandLine {
     CLI::App& tokenizer = add_group("tokenizer", "Learns a tokenizer, and tries it");
     CLI::App* train =
         add(tokenizer, "train", "Learns byte-pair encoding from text", [this] { return run_tokenizer_train(learn_); });
-    train->add_option("input", learn_.inputs, "Files, directories or patterns; a file is a document, in .jsonl a line is")
+    train
+        ->add_option("input", learn_.inputs,
+                     "Files, directories or patterns; a file is a document, in .jsonl a line is; .gz and .zst are unpacked")
         ->required();
     train->add_option("--output", learn_.output, "The tokenizer.json to write")->required();
     train->add_option("--vocab", learn_.vocab, "Entries")->capture_default_str()->check(number<int64_t>(257, 1 << 24));
     train->add_option("--field", learn_.field, "The text's field in a JSON line")->capture_default_str();
+    train->add_option("--pattern", learn_.pattern, "Whose pattern cuts text into words: gpt2, cl100k, o200k, llama3 or qwen2")
+        ->capture_default_str();
 
     // The texts are what CLI11 leaves over: as an option of several values it would take "[1,2]" apart.
     CLI::App* encode =
@@ -211,13 +219,15 @@ class CommandLine {
             "Prints the token ids of texts, a line for each: trireme tokenizer encode bytes 'a text' 'another'; without texts: of "
             "all of stdin",
             [this] {
-              return run_tokenizer_encode(tokenizer_, app_.get_subcommand("tokenizer")->get_subcommand("encode")->remaining());
+              return run_tokenizer_encode(tokenizer_, app_.get_subcommand("tokenizer")->get_subcommand("encode")->remaining(),
+                                          json_lines_);
             });
-    encode->add_option("tokenizer", tokenizer_, "A tokenizer.json, or 'bytes'")->required();
+    encode->add_option("tokenizer", tokenizer_, kTokenizers)->required();
+    encode->add_flag("--json-lines", json_lines_, "Each line of stdin is a JSON string, and a text");
     encode->allow_extras();
     CLI::App* decode =
         add(tokenizer, "decode", "Prints the text of token ids", [this] { return run_tokenizer_decode(tokenizer_, ids_); });
-    decode->add_option("tokenizer", tokenizer_, "A tokenizer.json, or 'bytes'")->required();
+    decode->add_option("tokenizer", tokenizer_, kTokenizers)->required();
     decode->add_option("ids", ids_, "Token ids; without: those on stdin");
   }
 
@@ -286,6 +296,7 @@ class CommandLine {
   BenchOptions bench_;
   std::vector<std::string> shards_, ids_;
   std::string on_error_ = "stop", tokenizer_, from_, to_;
+  bool json_lines_ = false;
 };
 
 int ended(ExitCode code, std::string_view line) {

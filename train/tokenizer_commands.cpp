@@ -2,6 +2,7 @@
 #include <charconv>
 #include <iostream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
@@ -37,6 +38,18 @@ class TrainingBars {
 
 std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
 
+// Each line of standard input.
+std::vector<std::string> json_strings() {
+  std::vector<std::string> strings;
+  int64_t number = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
+    if (++number; !value.is_string()) throw DataError("line " + std::to_string(number) + " of the input is no JSON string");
+    strings.push_back(value.get<std::string>());
+  }
+  return strings;
+}
+
 int32_t parse_id(const std::string& word) {
   int32_t id = -1;
   const char* end = word.data() + word.size();
@@ -50,7 +63,8 @@ int32_t parse_id(const std::string& word) {
 
 ExitCode run_tokenizer_train(const TokenizerTrainOptions& options) {
   TrainingBars bars;
-  const TokenizerTraining training{.inputs = options.inputs, .vocab = options.vocab, .documents = {.field = options.field}};
+  const TokenizerTraining training{
+      .inputs = options.inputs, .vocab = options.vocab, .pattern = options.pattern, .documents = {.field = options.field}};
   const TokenizerResult result = train_tokenizer(training, [&](const TokenizerProgress& progress) { bars.update(progress); });
   bars.finish();
   for (const std::string& problem : result.problems) complain(problem);
@@ -65,9 +79,9 @@ ExitCode run_tokenizer_train(const TokenizerTrainOptions& options) {
   return ExitCode::done;
 }
 
-ExitCode run_tokenizer_encode(const std::string& tokenizer, const std::vector<std::string>& texts) {
+ExitCode run_tokenizer_encode(const std::string& tokenizer, const std::vector<std::string>& texts, bool json_lines) {
   const auto encoder = open_tokenizer(tokenizer);
-  for (const std::string& words : texts.empty() ? std::vector{standard_input()} : texts) {
+  for (const std::string& words : !texts.empty() ? texts : json_lines ? json_strings() : std::vector{standard_input()}) {
     std::string line;
     for (const int32_t token : encoder->encode(words)) line += (line.empty() ? "" : " ") + std::to_string(token);
     say(line);

@@ -41,6 +41,12 @@ std::string refusal(Act&& act) {
   return "accepted";
 }
 
+nlohmann::json split_by(const std::string& pattern) {
+  const nlohmann::json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  const nlohmann::json split{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+}
+
 nlohmann::json good_tokenizer() {
   Bpe bpe;
   for (int byte = 0; byte < 256; ++byte) bpe.tokens.emplace_back(1, static_cast<char>(byte));
@@ -131,17 +137,29 @@ TEST_CASE("bad tokenizer files are refused in one line") {
       {"a model that is a list", [](Json& t) { t["model"] = Json::array(); }, "model.type must be \"BPE\""},
       {"a normalizer",
        [](Json& t) {
-         t["normalizer"] = {{"type", "NFC"}};
+         t["normalizer"] = {{"type", "NFKC"}};
        },
-       "normalizer = {\"type\":\"NFC\"} is not supported"},
+       "normalizer {\"type\":\"NFKC\"} is not supported"},
       {"no pre-tokenizer", [](Json& t) { t["pre_tokenizer"] = nullptr; }, "has no pre_tokenizer"},
       {"another pre-tokenizer",
        [](Json& t) {
          t["pre_tokenizer"] = {{"type", "Whitespace"}};
        },
-       "pre_tokenizer must be of type"},
+       "pre_tokenizer of type \"Whitespace\" is not supported"},
       {"a prefix space", [](Json& t) { t["pre_tokenizer"]["add_prefix_space"] = true; }, "add_prefix_space must be false"},
-      {"no pattern", [](Json& t) { t["pre_tokenizer"]["use_regex"] = false; }, "use_regex = false is not supported"},
+      {"a pattern that is none", [](Json& t) { t["pre_tokenizer"] = split_by("(?:"); }, "the pattern (?: is no regular expression"},
+      {"a pattern that libraries read differently", [](Json& t) { t["pre_tokenizer"] = split_by("\\w+"); }, "has \\w"},
+      {"a split that drops text",
+       [](Json& t) {
+         t["pre_tokenizer"] = split_by("a");
+         t["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed";
+       },
+       "behavior = \"Removed\" is not supported"},
+      {"no bytes",
+       [](Json& t) {
+         t["pre_tokenizer"] = {{"type", "Digits"}};
+       },
+       "has no pre_tokenizer of type"},
       {"dropout", [](Json& t) { t["model"]["dropout"] = 0.1; }, "model.dropout = 0.1"},
       {"no added tokens", [](Json& t) { t.erase("added_tokens"); }, "has no added token '<|endoftext|>'"},
       {"added tokens that are none", [](Json& t) { t["added_tokens"] = 7; }, "added_tokens is no list"},

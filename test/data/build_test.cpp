@@ -1,6 +1,8 @@
 #include "data/build.h"
 
 #include <omp.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -26,6 +28,29 @@ std::vector<int32_t> tokens_of(const std::vector<std::string>& shards) {
     all.insert(all.end(), tokens.begin(), tokens.end());
   }
   return all;
+}
+
+std::string gzipped(const std::string& text) {
+  z_stream stream{};
+  REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string packed(compressBound(text.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+std::string zstd_packed(const std::string& text) {
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  ZSTD_CCtx* const context = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);  // as its program does
+  packed.resize(ZSTD_compress2(context, packed.data(), packed.size(), text.data(), text.size()));
+  ZSTD_freeCCtx(context);
+  return packed;
 }
 
 std::string line_of(const std::string& text) { return nlohmann::json{{"text", text}}.dump() + "\n"; }
@@ -63,6 +88,73 @@ TEST_CASE("documents become a stream of tokens with an end behind each") {
   CHECK(infos[0].tokens == 22);
   CHECK(infos[0].facts.text_bytes == 18);
   CHECK(verify_shards({scratch / "out"})[0].problem.empty());
+}
+
+TEST_CASE("packed files give the tokens of what is packed in them, also of several streams one after the other") {
+  const Scratch scratch;
+  std::string lines, more;
+  for (int i = 0; i < 40000; ++i) lines += line_of("line " + std::to_string(i) + " of some text that packs well");
+  for (int i = 0; i < 1000; ++i) more += line_of("another " + std::to_string(i));
+  const std::string text = lines.substr(0, 3 << 20);  // three chunks to the byte
+  for (const std::string packing : {"", ".gz", ".zst"}) {
+    const auto pack = [&](const std::string& what) {
+      return packing == ".gz" ? gzipped(what) : packing == ".zst" ? zstd_packed(what) : what;
+    };
+    std::filesystem::create_directories(scratch / ("in" + packing));
+    write_text(scratch / ("in" + packing + "/a.jsonl" + packing), pack(lines) + pack(more));
+    write_text(scratch / ("in" + packing + "/b.txt" + packing), pack(text));
+    write_text(scratch / ("in" + packing + "/c.txt" + packing), pack(text.substr(0, 1 << 20)));
+    write_text(scratch / ("in" + packing + "/d.txt" + packing), pack(""));
+  }
+  const auto bytes = make_byte_tokenizer();
+  std::vector<int32_t> plain;
+  for (const std::string packing : {"", ".gz", ".zst"}) {
+    INFO("packing '" << packing << "'");
+    BuildProgress last{};
+    const auto summary =
+        build_shards({.inputs = {scratch / ("in" + packing)}, .validation_inputs = {}, .output = scratch / ("out" + packing)},
+                     *bytes, [&](const BuildProgress& progress) {
+                       CHECK(progress.bytes_read >= last.bytes_read);
+                       last = progress;
+                     });
+    CHECK(summary.train.documents == 41002);
+    CHECK(last.bytes_read == last.bytes_total);
+    const auto tokens = tokens_of(summary.train.shards);
+    if (packing.empty()) plain = tokens;
+    CHECK(tokens == plain);
+  }
+}
+
+TEST_CASE("packed files that are damaged or cut off are told and skipped, or end the build") {
+  const Scratch scratch;
+  std::string lines;
+  for (uint64_t i = 0; i < 30000; ++i) lines += line_of("line " + std::to_string(i * 2654435761u));
+  const auto bytes = make_byte_tokenizer();
+  for (const std::string packing : {".gz", ".zst"}) {
+    const std::string packed = packing == ".gz" ? gzipped(lines) : zstd_packed(lines);
+    std::string damaged = packed;
+    damaged[packed.size() / 2] = static_cast<char>(damaged[packed.size() / 2] ^ 0x55);
+    for (const auto& [what, content, message] :
+         {std::tuple("cut", packed.substr(0, packed.size() / 2), "is cut off"),
+          std::tuple("damaged", damaged, "cannot be unpacked"), std::tuple("plain", lines, "cannot be unpacked")}) {
+      INFO(what << packing);
+      const std::string in = scratch / (what + packing);
+      std::filesystem::create_directories(in);
+      write_text(in + "/a.jsonl" + packing, content);
+      write_text(in + "/b.txt", "good");
+      const BuildOptions skipping{.inputs = {in}, .validation_inputs = {}, .output = in + "-skipping"};
+      const auto summary = build_shards(skipping, *bytes, kSilent);
+      REQUIRE(summary.skipped >= 1);
+      CHECK_THAT(summary.problems.back(), ContainsSubstring("a.jsonl" + packing));
+      const std::string text = bytes->decode(tokens_of(summary.train.shards));
+      CHECK(text.ends_with("good"));
+      if (what == std::string("cut")) CHECK(text.starts_with("line 0line 2654435761"));
+      BuildOptions stopping{.inputs = {in}, .validation_inputs = {}, .output = in + "-stopping"};
+      stopping.documents.skip_bad = false;
+      CHECK_THROWS_WITH(build_shards(stopping, *bytes, kSilent), ContainsSubstring("a.jsonl" + packing));
+      if (what != std::string("damaged")) CHECK_THAT(summary.problems.back(), ContainsSubstring(message));
+    }
+  }
 }
 
 TEST_CASE("shards are cut at their size and the pieces make the whole") {

@@ -9,6 +9,7 @@
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_train.h"
 #include "data/tokenizer_words.h"
+#include "data/unicode.h"
 #include "data/utf8.h"
 #include "kernels/check.h"
 #include "kernels/philox.h"
@@ -32,7 +33,8 @@ Bpe train(const Scratch& scratch, const std::string& text, int64_t vocab) {
 }
 
 std::vector<std::string> words_of(std::string_view text) {
-  WordCutter cutter;
+  const WordPatterns gpt2({patterns::gpt2});
+  WordCutter cutter(gpt2);
   cutter.start(text);
   std::vector<std::string> words;
   for (std::string_view word; cutter.next(word);) words.emplace_back(word);
@@ -224,14 +226,72 @@ TEST_CASE("long words are merged in reasonable time") {
   CHECK(tokenizer->decode(tokenizer->encode(word)) == word);
 }
 
-TEST_CASE("Hugging Face's tokenizers gives the same tokens") {
+TEST_CASE("Hugging Face's tokenizers and tiktoken give the same tokens, by each published pattern") {
   const std::string goldens = std::string(TRIREME_SOURCE) + "/test/data/goldens/";
-  const auto tokenizer = open_tokenizer(goldens + "tokenizer.json");
-  const auto cases = nlohmann::json::parse(read_text(goldens + "tokenizer_cases.json"));
-  REQUIRE(cases.size() > 100);
-  for (const auto& entry : cases) {
-    const auto text = entry["text"].get<std::string>();
-    INFO(text);
-    CHECK(tokenizer->encode(text) == entry["tokens"].get<std::vector<int32_t>>());
+  const Scratch scratch;
+  for (const auto& [name, file] : {std::pair("gpt2", "gpt2.json"), std::pair("llama3", "llama3.json"),
+                                   std::pair("qwen2", "qwen2.json"), std::pair("r50k", "r50k.tiktoken@r50k"),
+                                   std::pair("cl100k", "cl100k.tiktoken@cl100k"), std::pair("o200k", "o200k.tiktoken@o200k")}) {
+    const auto tokenizer = open_tokenizer(goldens + file);
+    const auto cases = nlohmann::json::parse(read_text(goldens + name + "_cases.json"));
+    REQUIRE(cases.size() > 100);
+    for (const auto& entry : cases) {
+      const auto text = entry["text"].get<std::string>();
+      INFO(name << ": " << text);
+      CHECK(tokenizer->encode(text) == entry["tokens"].get<std::vector<int32_t>>());
+      std::string composed;
+      const bool changes = name == std::string("qwen2") && compose(text, composed);
+      CHECK(tokenizer->decode(tokenizer->encode(text)) == (changes ? composed : text));
+    }
   }
+}
+
+TEST_CASE("a vocabulary in Hugging Face's format reads back as itself, with its patterns, normal form and added tokens") {
+  const std::string goldens = std::string(TRIREME_SOURCE) + "/test/data/goldens/";
+  for (const std::string name : {"gpt2", "llama3", "qwen2"}) {
+    const Bpe bpe = read_tokenizer_json(goldens + name + ".json"), again = parse_tokenizer_json(tokenizer_json(bpe), name);
+    CHECK(make_bpe_tokenizer(again)->fingerprint() == make_bpe_tokenizer(bpe)->fingerprint());
+    CHECK(again.patterns == bpe.patterns);
+    CHECK(again.compose == (name == "qwen2"));
+    CHECK(again.whole_words == (name == "llama3"));
+    CHECK(again.added.size() == (name == "qwen2" ? 3 : 0));
+  }
+}
+
+TEST_CASE("damaged ranks are refused with file and line") {
+  const auto refusal = [](const std::string& ranks, const std::string& encoding) {
+    try {
+      parse_tiktoken(ranks, "r.tiktoken", encoding);
+      return std::string("accepted");
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+  };
+  const std::string good = read_text(std::string(TRIREME_SOURCE) + "/test/data/goldens/cl100k.tiktoken");
+  CHECK(refusal(good, "cl100k") == "accepted");
+  CHECK_THAT(refusal(good, ""), ContainsSubstring("480 ranks are of no published encoding") && ContainsSubstring("cl100k"));
+  CHECK_THAT(refusal(good, "gpt5"), ContainsSubstring("there is no encoding 'gpt5'"));
+  CHECK_THAT(refusal(good + "YWJj", "cl100k"), ContainsSubstring("r.tiktoken:481: is not a token in base64 and its rank"));
+  CHECK_THAT(refusal(good + "YW?j 500\n", "cl100k"), ContainsSubstring("r.tiktoken:481"));
+  CHECK_THAT(refusal(good + "YWJj -5\n", "cl100k"), ContainsSubstring("r.tiktoken:481"));
+  CHECK_THAT(refusal(good + "/////w== 17\n", "cl100k"), ContainsSubstring("a second token of rank 17"));
+  CHECK_THAT(refusal(good + "AA== 500\n", "cl100k"), ContainsSubstring("the token of rank 0 again"));
+  CHECK_THAT(refusal(good + "/////w== 9000000\n", "cl100k"), ContainsSubstring("too many gaps"));
+}
+
+TEST_CASE("several patterns cut one after the other, and what lies between matches is a word") {
+  const auto words_by = [](const std::vector<std::string>& patterns, std::string_view text) {
+    const WordPatterns compiled(patterns);
+    WordCutter cutter(compiled);
+    cutter.start(text);
+    std::vector<std::string> words;
+    for (std::string_view word; cutter.next(word);) words.emplace_back(word);
+    return words;
+  };
+  using Words = std::vector<std::string>;
+  CHECK(words_by({R"(\p{N}{1,3})", R"([a-z]+)"},
+                 "ab1234cd ef\xff"
+                 "12") == Words{"ab", "123", "4", "cd", " ", "ef", "\xff", "12"});
+  CHECK(words_by({}, "one text") == Words{"one text"});
+  CHECK(words_by({"x*"}, "axxb") == Words{"a", "xx", "b"});
 }
