@@ -1,4 +1,5 @@
-// tokenizer.json. One that is accepted gives text back that it has taken apart.
+// tokenizer.json, or, where the bytes do not begin with a brace, tiktoken's ranks. One that is accepted gives text back that it has
+// taken apart.
 #include "data/tokenizer_bpe.h"
 #include "kernels/check.h"
 #include "test/fuzz/fuzz.h"
@@ -7,7 +8,9 @@ using namespace trireme;
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    const std::unique_ptr<Tokenizer> tokenizer = make_bpe_tokenizer(parse_tokenizer_json(fuzz::words(data, size), "fuzz"));
+    const std::string_view words = fuzz::words(data, size);
+    const bool json = words.starts_with('{');
+    const auto tokenizer = make_bpe_tokenizer(json ? parse_tokenizer_json(words, "fuzz") : parse_tiktoken(words, "fuzz", "cl100k"));
     const std::string text = "Where are 12 rowers, and\n\ttheir l\xc3\xa9oars?";
     std::vector<int32_t> ids;
     tokenizer->encode(text, ids);
