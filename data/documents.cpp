@@ -239,7 +239,11 @@ bool Documents::read_lines(int64_t bytes, std::vector<Passage>& passages) {
   for (size_t i = 0; i < lines.size(); ++i) parsed[i] = parse_line(lines[i].text, options_.field);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (!parsed[i].problem.empty()) report(text(file_->path(), ":", lines[i].number, ": ", parsed[i].problem));
-    if (!parsed[i].text.empty()) passages.push_back({std::move(parsed[i].text), true, true});
+    for (std::string_view rest = parsed[i].text; !rest.empty();) {
+      const size_t length = cut_between_words(rest, kLongestPassage);
+      passages.push_back({std::string(rest.substr(0, length)), rest.size() == parsed[i].text.size(), length == rest.size()});
+      rest.remove_prefix(length);
+    }
   }
   if (!broken.empty()) report(broken);
   return more;

@@ -22,11 +22,14 @@ class Gzip final : public TextFile::Unpacker {
   void reset() override {
     inflateReset(&stream_);
     ended_ = true;
+    begun_ = false;
   }
   bool unpack(const char*& in, const char* in_end, char*& out, char* out_end, const char*& problem) override {
-    if (ended_ && in < in_end) {  // files may be several such streams, one after the other
+    while (ended_ && begun_ && in < in_end && *in == 0) ++in;  // tapes fill up with zeros
+    if (ended_ && in < in_end) {                               // files may be several such streams, one after the other
       inflateReset(&stream_);
       ended_ = false;
+      begun_ = true;
     }
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in));
     stream_.avail_in = static_cast<uInt>(in_end - in);
@@ -43,7 +46,7 @@ class Gzip final : public TextFile::Unpacker {
 
  private:
   z_stream stream_{};
-  bool ended_ = true;
+  bool ended_ = true, begun_ = false;
 };
 
 class Zstd final : public TextFile::Unpacker {
@@ -54,7 +57,8 @@ class Zstd final : public TextFile::Unpacker {
   }
   bool unpack(const char*& in, const char* in_end, char*& out, char* out_end, const char*& problem) override {
     ZSTD_inBuffer from{in, static_cast<size_t>(in_end - in), 0};
-    ZSTD_outBuffer to{out, static_cast<size_t>(out_end - out), 0};
+    // Not too much at once: what came in front of damage within one call is not told.
+    ZSTD_outBuffer to{out, static_cast<size_t>(std::min<ptrdiff_t>(out_end - out, 128 << 10)), 0};
     const size_t left = ZSTD_decompressStream(context_.get(), &to, &from);
     in += from.pos;
     out += to.pos;
@@ -90,6 +94,7 @@ void TextFile::rewind() {
   position_ = 0;
   next_ = end_ = nullptr;
   ended_ = false;
+  problem_.clear();
   if (unpacker_) unpacker_->reset();
 }
 
@@ -101,6 +106,7 @@ int64_t TextFile::read(char* into, int64_t count) {
     ended_ = position_ == size_;
     return now;
   }
+  if (!problem_.empty()) throw DataError(problem_);
   char *out = into, *const out_end = into + count;
   while (out < out_end) {
     if (next_ == end_ && position_ < size_) {
@@ -114,10 +120,10 @@ int64_t TextFile::read(char* into, int64_t count) {
     const bool may_end = unpacker_->unpack(next_, end_, out, out_end, problem);
     const bool moved = next_ != in_before || out != out_before;
     if (problem == nullptr && moved) continue;
-    if (out > into && (problem != nullptr || !may_end)) break;  // told the next time
-    if (problem != nullptr) throw DataError(text(path(), ": cannot be unpacked: ", problem));
-    if (!may_end) throw DataError(path() + ": is cut off: what is packed in it does not end");
-    ended_ = true;
+    if (problem != nullptr) problem_ = text(path(), ": cannot be unpacked: ", problem);
+    if (problem == nullptr && !may_end) problem_ = path() + ": is cut off: what is packed in it does not end";
+    if (!problem_.empty() && out == into) throw DataError(problem_);  // or the next time
+    ended_ = problem_.empty();
     break;
   }
   return out - into;

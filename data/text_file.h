@@ -42,6 +42,7 @@ class TextFile {
   std::vector<char> packed_;
   const char *next_ = nullptr, *end_ = nullptr;  // of packed_: not unpacked yet
   bool ended_ = false;
+  std::string problem_;
 };
 
 // Of a path, without what TextFile unpacks.

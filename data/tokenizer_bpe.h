@@ -38,7 +38,7 @@ std::unique_ptr<Tokenizer> make_bpe_tokenizer(Bpe bpe);
 // Hugging Face's tokenizer.json: model BPE, decoder ByteLevel, pre-tokenizer ByteLevel or a sequence of Splits by patterns, of
 // Digits, and of it, normalizer NFC or none. Everything else it could say (other normalizers and pre-tokenizers, prefixes,
 // dropout, ...) is refused by name with a DataError; so is a malformed file. Added tokens that are special are never made from
-// text; the others are found in it. Of the special ones kEndOfText, <|end_of_text|> or </s> becomes end_of_document.
+// text; the others are found in it. Of the special ones kEndOfText, <|end_of_text|>, </s> or DeepSeek's becomes end_of_document.
 Bpe read_tokenizer_json(const std::string& path);
 Bpe parse_tokenizer_json(std::string_view json, const std::string& name);  // `name` opens the messages
 

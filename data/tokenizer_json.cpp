@@ -67,7 +67,8 @@ class Reader {
   Bpe read(const Json& root) {
     if (!root.is_object()) fail("is not a tokenizer: its JSON is no object");
     const Json& model = member(root, "model", "");
-    if (!model.is_object() || model.value("type", Json()) != "BPE") fail("model.type must be \"BPE\"");
+    // Files from before there were other models do not say it, GPT-2's among them.
+    if (!model.is_object() || model.value("type", Json("BPE")) != "BPE") fail("model.type must be \"BPE\"");
     refuse_settings(model);
     read_normalizer(root);
     read_words(root);
@@ -192,12 +193,18 @@ class Reader {
         const bool special = entry.value("special", Json(true)) != false;
         if (!special)
           for (const char* key : {"lstrip", "rstrip", "single_word"}) only(entry, "added_tokens[].", key, {false});
+        const bool ascii = std::all_of(content.begin(), content.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; });
+        if (!special && bpe_.compose && !ascii) only(entry, "added_tokens[].", "normalized", {false});
         if (special_.contains(content) || found_.contains(content)) fail("added token " + shown(content) + " is there twice");
         (special ? special_ : found_).emplace(content, id_of(member(entry, "id", "added_tokens[]."), content));
       }
     }
     bpe_.end_of_document = -1;
-    for (const char* written : {kEndOfText, "<|end_of_text|>", "</s>"})
+    for (const char* written : {kEndOfText, "<|end_of_text|>", "</s>",
+                                "<\xef\xbd\x9c"
+                                "end\xe2\x96\x81"
+                                "of\xe2\x96\x81"
+                                "sentence\xef\xbd\x9c>"})
       if (const auto end = special_.find(written); end != special_.end() && bpe_.end_of_document < 0)
         bpe_.end_of_document = end->second;
     if (bpe_.end_of_document < 0) fail(text("has no added token '", kEndOfText, "', '<|end_of_text|>' or '</s>'"));

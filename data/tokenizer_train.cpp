@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <exception>
 #include <queue>
 #include <unordered_map>
 
@@ -37,21 +38,32 @@ void count_words(std::string_view passage, WordCutter& cutter, WordCounts& count
 std::vector<std::pair<std::string, int64_t>> read_words(const TokenizerTraining& training, TokenizerResult& result,
                                                         const std::function<void(const TokenizerProgress&)>& progress) {
   Documents documents(list_files(training.inputs), training.documents);
-  const double share =
-      static_cast<double>(training.text_limit) / static_cast<double>(std::max<int64_t>(documents.bytes_total(), 1));
   const uint64_t key = stream_key(0, "tokenizer sample");
   std::vector<WordCounts> counts(static_cast<size_t>(omp_get_max_threads()));
   const WordPatterns patterns(result.bpe.patterns);
   std::vector<WordCutter> cutters;
   while (cutters.size() < counts.size()) cutters.emplace_back(patterns);
   uint64_t ordinal = 0;
+  int64_t seen = 0;  // bytes of text
+  std::exception_ptr failure;
   for (auto batch = documents.next(8 << 20); !batch.empty(); batch = documents.next(8 << 20)) {
+    for (const Passage& passage : batch) seen += static_cast<int64_t>(passage.text.size());
+    // Of all text, as far as can be told from what the files have given so far: they may be packed.
+    const double share = static_cast<double>(training.text_limit) / static_cast<double>(std::max<int64_t>(seen, 1)) *
+                         static_cast<double>(documents.bytes_read()) /
+                         static_cast<double>(std::max<int64_t>(documents.bytes_total(), 1));
     std::erase_if(batch, [&](const Passage&) { return unit(philox64(key, ordinal++)) >= share; });
 #pragma omp parallel for schedule(dynamic, 1)
     for (size_t i = 0; i < batch.size(); ++i) {
       const auto thread = static_cast<size_t>(omp_get_thread_num());
-      count_words(batch[i].text, cutters[thread], counts[thread]);
+      try {
+        count_words(batch[i].text, cutters[thread], counts[thread]);
+      } catch (...) {
+#pragma omp critical(words_that_cannot_be_counted)
+        failure = std::current_exception();
+      }
     }
+    if (failure) std::rethrow_exception(failure);
     for (const Passage& passage : batch) {
       result.documents += passage.starts ? 1 : 0;
       result.text_bytes += static_cast<int64_t>(passage.text.size());

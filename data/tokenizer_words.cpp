@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "data/unicode.h"
 #include "data/utf8.h"
 #include "kernels/check.h"
 
@@ -13,8 +14,10 @@ namespace trireme {
 
 namespace patterns {
 const std::string gpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-const std::string cl100k =
-    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)";
+// Without the possessive quantifiers and the end of text as tiktoken has them, which other libraries read differently: here they
+// match the same.
+const std::string cl100k = R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+                           R"(\s+(?!\s|\S)|\s*[\r\n]|\s+(?!\S)|\s)";
 const std::string o200k =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
@@ -41,28 +44,49 @@ namespace {
 // White space is spelled out as Unicode's White_Space property: PCRE2's \s also counts U+180E.
 constexpr const char* kSpace = R"(\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
+[[noreturn]] void refuse(const std::string& pattern, const std::string& what) {
+  throw DataError("the pattern " + pattern + " has " + what + ", which libraries read differently");
+}
+
+// A property in braces: general categories are the same everywhere, of scripts PCRE2 would take the extended ones.
+std::string property(const std::string& name) {
+  constexpr std::string_view kCategories =
+      " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cn Co Cs ";
+  return "{" + std::string(kCategories.find(" " + name + " ") == std::string_view::npos ? "sc:" : "") + name + "}";
+}
+
 // The pattern as PCRE2 is to read it.
 std::string spelled_out(const std::string& pattern) {
   std::string out;
   bool in_class = false;
   for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char what = pattern[++i];
-      if (what == 's') {
+    const char c = pattern[i], next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (c == '\\' && next != '\0') {
+      ++i;
+      if (next == 's') {
         out += in_class ? kSpace : "[" + std::string(kSpace) + "]";
-      } else if (what == 'S' && !in_class) {
+      } else if (next == 'S' && !in_class) {
         out += "[^" + std::string(kSpace) + "]";
-      } else if (std::string_view("SwWbBhHvVRXKGAzZQEC").find(what) != std::string_view::npos) {
-        throw DataError("the pattern " + pattern + " has \\" + what + ", which libraries read differently");
+      } else if (std::string_view("SwWbBhHvVRXKGAzZQEC").find(next) != std::string_view::npos) {
+        refuse(pattern, std::string{'\\', next});
       } else {
-        out += std::string{c, what};
+        out += std::string{c, next};
+        const size_t close = pattern.find('}', i);
+        if ((next == 'p' || next == 'P') && i + 1 < pattern.size() && pattern[i + 1] == '{' && close != std::string::npos) {
+          out += property(pattern.substr(i + 2, close - i - 2));
+          i = close;
+        }
       }
       continue;
     }
+    if (in_class && c == '[') refuse(pattern, "a class in a class");
+    if (in_class && c == '&' && next == '&') refuse(pattern, "&& in a class");
+    if (!in_class && (c == '^' || c == '$')) refuse(pattern, std::string{c});
+    if (!in_class && c == '}' && next == '+') refuse(pattern, "}+");
+    out += c;
+    if (!in_class && c == '[' && next == '^') out += next, ++i;
     if (c == '[') in_class = true;
     if (c == ']') in_class = false;
-    out += c;
   }
   return out;
 }
@@ -101,17 +125,30 @@ WordPatterns::~WordPatterns() = default;
 struct WordCutter::Stage {
   const WordPatterns::Code* code;
   pcre2_match_data* data;
+  pcre2_match_context* context;
+  pcre2_jit_stack* stack;
   std::string_view text;
   size_t at = 0, found_begin = 0, found_end = 0;  // the next match, if it is not behind `at`
 
   explicit Stage(const WordPatterns::Code& compiled)
-      : code(&compiled), data(pcre2_match_data_create_from_pattern(code->code, nullptr)) {
-    if (data == nullptr) throw Error("PCRE2 is out of memory");
+      : code(&compiled),
+        data(pcre2_match_data_create_from_pattern(code->code, nullptr)),
+        context(pcre2_match_context_create(nullptr)),
+        stack(pcre2_jit_stack_create(32 << 10, 64 << 20, nullptr)) {
+    if (data == nullptr || context == nullptr || stack == nullptr) throw Error("PCRE2 is out of memory");
+    pcre2_set_match_limit(context, UINT32_MAX);  // texts are long, and patterns try each place of a run in turn
+    pcre2_jit_stack_assign(context, nullptr, stack);
   }
-  ~Stage() { pcre2_match_data_free(data); }
+  ~Stage() {
+    pcre2_jit_stack_free(stack);
+    pcre2_match_context_free(context);
+    pcre2_match_data_free(data);
+  }
   Stage(Stage&& other) noexcept
       : code(other.code),
         data(std::exchange(other.data, nullptr)),
+        context(std::exchange(other.context, nullptr)),
+        stack(std::exchange(other.stack, nullptr)),
         text(other.text),
         at(other.at),
         found_begin(other.found_begin),
@@ -131,16 +168,15 @@ struct WordCutter::Stage {
 
   void find() {
     for (size_t from = at;;) {
-      const int found = pcre2_match(code->code, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK, data, nullptr);
+      const int found = pcre2_match(code->code, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK, data, context);
       if (found == PCRE2_ERROR_NOMATCH) {
         found_begin = found_end = text.size();
         return;
       }
-      if (found <= 0) throw Error("PCRE2 cannot cut a word: error " + std::to_string(found));
+      if (found <= 0) throw DataError("PCRE2 cannot cut a word: error " + std::to_string(found));
       found_begin = pcre2_get_ovector_pointer(data)[0], found_end = pcre2_get_ovector_pointer(data)[1];
-      if (found_end > found_begin) return;
-      if (found_end == text.size()) return;
-      from = found_end + utf8_character(text.substr(found_end));  // of nothing: no word
+      if (found_end > at) return;  // a match of nothing is a place to cut, too
+      from = at + utf8_character(text.substr(at));
     }
   }
 };
@@ -185,9 +221,8 @@ bool WordCutter::next_of(size_t stages, std::string_view& word) {
 
 size_t cut_between_words(std::string_view text, size_t limit) {
   if (text.size() <= limit) return text.size();
-  const auto plain = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); };
   for (size_t i = limit; i > 0; --i)
-    if (text[i] == '\n' && plain(text[i - 1])) return i;
+    if ((text[i] == '\n' || text[i] == '\r') && ends_in_letter_or_number(text.substr(0, i))) return i;
   size_t i = limit;
   while (i > 1 && i + 3 > limit && (static_cast<uint8_t>(text[i]) & 0xc0) == 0x80) --i;
   return i;

@@ -3,8 +3,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <array>
+#include <vector>
 
 #include "data/utf8.h"
 #include "kernels/check.h"
@@ -18,14 +18,45 @@ bool stays(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) >= 0xcc; });
 }
 
+void append_decomposed(int32_t point, std::vector<int32_t>& points) {
+  constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+  std::array<int32_t, 32> parts;
+  int last = 0;
+  const utf8proc_ssize_t count =
+      utf8proc_decompose_char(point, parts.data(), static_cast<utf8proc_ssize_t>(parts.size()), kOptions, &last);
+  if (count < 0 || count > static_cast<utf8proc_ssize_t>(parts.size())) throw Error("utf8proc cannot take a character apart");
+  points.insert(points.end(), parts.begin(), parts.begin() + count);
+}
+
+// utf8proc's own sorting of marks takes the square of their number.
+void sort_marks(std::vector<int32_t>& points) {
+  const auto class_of = [](int32_t point) { return utf8proc_get_property(point)->combining_class; };
+  for (size_t i = 0; i < points.size();) {
+    size_t end = i;
+    while (end < points.size() && class_of(points[end]) > 0) ++end;
+    std::stable_sort(points.begin() + static_cast<ptrdiff_t>(i), points.begin() + static_cast<ptrdiff_t>(end),
+                     [&](int32_t a, int32_t b) { return class_of(a) < class_of(b); });
+    i = end + 1;
+  }
+}
+
 void append_composed(std::string_view valid, std::string& composed) {
-  utf8proc_uint8_t* mapped = nullptr;
+  std::vector<int32_t> points;
+  while (!valid.empty()) {
+    int32_t point = 0;
+    const utf8proc_ssize_t length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()),
+                                                     static_cast<utf8proc_ssize_t>(valid.size()), &point);
+    if (length <= 0) throw Error("utf8proc finds no character");
+    append_decomposed(point, points);
+    valid.remove_prefix(static_cast<size_t>(length));
+  }
+  sort_marks(points);
+  const auto count = static_cast<utf8proc_ssize_t>(points.size());
+  points.push_back(0);  // reencode writes bytes over them, and one more
   const utf8proc_ssize_t length =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()), static_cast<utf8proc_ssize_t>(valid.size()), &mapped,
-                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+      utf8proc_reencode(points.data(), count, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   if (length < 0) throw Error(std::string("utf8proc: ") + utf8proc_errmsg(length));
-  const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(mapped, std::free);
-  composed.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(length));
+  composed.append(reinterpret_cast<const char*>(points.data()), static_cast<size_t>(length));
 }
 
 }  // namespace
@@ -42,6 +73,21 @@ bool compose(std::string_view text, std::string& composed) {
     text.remove_prefix(other);
   }
   return true;
+}
+
+bool ends_in_letter_or_number(std::string_view text) {
+  size_t begin = text.size();
+  while (begin > 0 && text.size() - begin < 4) {
+    --begin;
+    if ((static_cast<uint8_t>(text[begin]) & 0xc0) != 0x80) break;
+  }
+  const std::string_view last = text.substr(begin);
+  if (last.empty() || utf8_character(last) != last.size()) return false;
+  int32_t point = 0;
+  utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(last.data()), static_cast<utf8proc_ssize_t>(last.size()), &point);
+  const utf8proc_category_t category = utf8proc_category(point);
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
+         (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Unicode's normal form C (UAX #15), by utf8proc.
+// Unicode's normal form C (UAX #15) and classes of characters, by utf8proc.
 #pragma once
 
 #include <string>
@@ -9,5 +9,8 @@ namespace trireme {
 // Writes `text`, composed, into `composed`; false, and nothing is written, where that is the text itself for sure. Bytes that are
 // not UTF-8 stay as they are.
 bool compose(std::string_view text, std::string& composed);
+
+// Whether the last character, if `text` ends in one, is a letter or a number of any script.
+bool ends_in_letter_or_number(std::string_view text);
 
 }  // namespace trireme

@@ -105,6 +105,7 @@ TEST_CASE("packed files give the tokens of what is packed in them, also of sever
     write_text(scratch / ("in" + packing + "/b.txt" + packing), pack(text));
     write_text(scratch / ("in" + packing + "/c.txt" + packing), pack(text.substr(0, 1 << 20)));
     write_text(scratch / ("in" + packing + "/d.txt" + packing), pack(""));
+    write_text(scratch / ("in" + packing + "/e.txt" + packing), pack("end") + std::string(packing == ".gz" ? 512 : 0, '\0'));
   }
   const auto bytes = make_byte_tokenizer();
   std::vector<int32_t> plain;
@@ -117,7 +118,7 @@ TEST_CASE("packed files give the tokens of what is packed in them, also of sever
                        CHECK(progress.bytes_read >= last.bytes_read);
                        last = progress;
                      });
-    CHECK(summary.train.documents == 41002);
+    CHECK(summary.train.documents == 41003);
     CHECK(last.bytes_read == last.bytes_total);
     const auto tokens = tokens_of(summary.train.shards);
     if (packing.empty()) plain = tokens;
@@ -148,7 +149,7 @@ TEST_CASE("packed files that are damaged or cut off are told and skipped, or end
       CHECK_THAT(summary.problems.back(), ContainsSubstring("a.jsonl" + packing));
       const std::string text = bytes->decode(tokens_of(summary.train.shards));
       CHECK(text.ends_with("good"));
-      if (what == std::string("cut")) CHECK(text.starts_with("line 0line 2654435761"));
+      if (what != std::string("plain")) CHECK(text.starts_with("line 0line 2654435761"));
       BuildOptions stopping{.inputs = {in}, .validation_inputs = {}, .output = in + "-stopping"};
       stopping.documents.skip_bad = false;
       CHECK_THROWS_WITH(build_shards(stopping, *bytes, kSilent), ContainsSubstring("a.jsonl" + packing));

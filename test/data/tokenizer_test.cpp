@@ -279,6 +279,40 @@ TEST_CASE("damaged ranks are refused with file and line") {
   CHECK_THAT(refusal(good + "/////w== 9000000\n", "cl100k"), ContainsSubstring("too many gaps"));
 }
 
+TEST_CASE("texts that are one long run are cut by each pattern, in time and whole") {
+  for (const std::string& pattern : {patterns::gpt2, patterns::cl100k, patterns::o200k, patterns::llama3, patterns::qwen2}) {
+    const WordPatterns compiled({pattern});
+    WordCutter cutter(compiled);
+    for (const std::string unit : {"A", " ", "\n", "1", "'s", "\xe4\xbd\xa0", "!", " \n", "\xcc\x81"}) {
+      std::string text;
+      while (text.size() < 4 << 20) text += unit;
+      cutter.start(text);
+      size_t bytes = 0;
+      for (std::string_view word; cutter.next(word);) bytes += word.size();
+      CHECK(bytes == text.size());
+    }
+  }
+}
+
+TEST_CASE("text is composed into normal form C, marks in their order, in time") {
+  const auto composed = [](const std::string& text) {
+    std::string out;
+    return compose(text, out) ? out : text;
+  };
+  CHECK(composed("plain \xc3\xa9") == "plain \xc3\xa9");
+  CHECK(composed("e\xcc\x81") == "\xc3\xa9");
+  CHECK(composed("\xe1\x84\x80\xe1\x85\xa1\xe1\x86\xa8") == "\xea\xb0\x81");
+  CHECK(composed("\xe2\x84\xab") == "\xc3\x85");
+  CHECK(composed("q\xcc\x87\xcc\xa3") == "q\xcc\xa3\xcc\x87");
+  CHECK(composed("\xcc\x81\xff"
+                 "e\xcc\x81") == "\xcc\x81\xff\xc3\xa9");
+  std::string marks = "e", sorted;
+  for (int i = 0; i < 200000; ++i) marks += "\xcc\x81";
+  for (int i = 0; i < 200000; ++i) marks += "\xcc\x96", sorted += "\xcc\x96";
+  CHECK(composed(marks).size() == marks.size() - 1);  // the first acute joins the e
+  CHECK(composed(marks).substr(2, sorted.size()) == sorted);
+}
+
 TEST_CASE("several patterns cut one after the other, and what lies between matches is a word") {
   const auto words_by = [](const std::vector<std::string>& patterns, std::string_view text) {
     const WordPatterns compiled(patterns);
@@ -294,4 +328,9 @@ TEST_CASE("several patterns cut one after the other, and what lies between match
                  "12") == Words{"ab", "123", "4", "cd", " ", "ef", "\xff", "12"});
   CHECK(words_by({}, "one text") == Words{"one text"});
   CHECK(words_by({"x*"}, "axxb") == Words{"a", "xx", "b"});
+  CHECK(words_by({"x*"}, "ab") == Words{"a", "b"});
+  CHECK(words_by({R"(\p{N}+)", R"((?=(\d{3})+(?!\d)))"}, "ab1234567") == Words{"ab", "1", "234", "567"});
+  CHECK(words_by({R"(\p{Han}+)"}, "\xe4\xb8\x96\xe7\x95\x8c\xe3\x80\x82") == Words{"\xe4\xb8\x96\xe7\x95\x8c", "\xe3\x80\x82"});
+  for (const std::string refused : {"[a[b]]", "[a&&b]", "^a", "a$", "a{1,3}+", R"(\w+)", "(?:"})
+    CHECK_THROWS_AS(WordPatterns({refused}), DataError);
 }
