@@ -203,9 +203,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   } catch (const DamagedCheckpoint& error) {
     damage = error.what();
   }
-  for (const std::string& theirs : gather(ranks_, damage))
-    if (damage.empty()) damage = theirs;
-  damage = broadcast(ranks_, damage);
+  damage = first_problem(ranks_, damage);
   if (!damage.empty()) throw DamagedCheckpoint(damage);
   return step;
 }

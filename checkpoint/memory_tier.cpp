@@ -1,15 +1,11 @@
 #include "checkpoint/memory_tier.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <future>
 #include <iterator>
 #include <map>
@@ -19,6 +15,7 @@
 #include <utility>
 
 #include "checkpoint/digest.h"
+#include "checkpoint/memory_directory.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/store.h"
 #include "kernels/check.h"
@@ -28,91 +25,17 @@ namespace trireme {
 
 namespace {
 
-constexpr int64_t kPortion = 4 << 20;  // bytes of a file that travel at once
-
-// A directory, no link, that belongs to this user alone.
-bool is_our_own(const std::string& path) {
-  struct stat facts;
-  return lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & 077) == 0;
-}
-
-void make_our_own(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    throw ConfigError(text("checkpoint.memory_every: cannot make ", path, ": ", strerror(errno)));
-  if (!is_our_own(path)) throw ConfigError(text("checkpoint.memory_every: ", path, " is not a directory of this user alone"));
-}
-
-std::string first_line(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
-// Whole, or not at all.
-void write_line(const std::string& path, const std::string& line) {
-  const std::string temporary = path + kTemporary;
-  std::ofstream out(temporary, std::ios::trunc);
-  out << line << '\n' << std::flush;
-  if (!out || rename(temporary.c_str(), path.c_str()) != 0)
-    throw ConfigError(text("checkpoint.memory_every: cannot write ", path, ": ", strerror(errno)));
-}
-
-std::string root() { return "/dev/shm/trireme-" + std::to_string(geteuid()); }
-
-std::string whole_path(const std::string& run) { return std::filesystem::absolute(run).lexically_normal(); }
-
 // Nodes that only pretend to be share one machine's memory.
 std::string directory_of(const std::string& token, const Nodes& nodes) {
-  return root() + "/" + token + (nodes.pretended() && nodes.here() > 0 ? "-" + std::to_string(nodes.here()) : "");
+  return memory_directory(token) + (nodes.pretended() && nodes.here() > 0 ? "-" + std::to_string(nodes.here()) : "");
 }
 
-enum class Owner { nobody, we, another };
-
-Owner owner_of(const std::string& directory, const std::string& run) {
-  std::error_code error;
-  if (!std::filesystem::exists(directory, error)) return error ? Owner::another : Owner::nobody;
-  if (!is_our_own(root()) || !is_our_own(directory)) return Owner::another;
-  const std::string owner = first_line(directory + "/run");
-  if (owner.empty()) return Owner::nobody;  // its making was cut off
-  return owner == whole_path(run) ? Owner::we : Owner::another;
-}
-
-void make_tier(const std::string& directory, const std::string& run) {
-  if (!std::filesystem::is_directory("/dev/shm"))
-    throw ConfigError("checkpoint.memory_every: there is no /dev/shm here; set it to 0");
-  make_our_own(root());
-  make_our_own(directory);
-  if (owner_of(directory, run) != Owner::we) write_line(directory + "/run", whole_path(run));
-}
-
-// Calls tier(directory, token, run) for each that this user has here.
-template <class Tier>
-void for_each_tier(Tier tier) {
-  std::error_code error;
-  if (!is_our_own(root())) return;
-  for (std::filesystem::directory_iterator i(root(), error), end; !error && i != end; i.increment(error)) {
-    const std::string name = i->path().filename(), token = name.substr(0, name.find('-'));
-    if (from_hex(token)) tier(i->path(), token, first_line(i->path() / "run"));
-  }
-}
-
-// Removes what belongs to runs that are no more, or have another directory by now. Of a run that is out of sight for now, nothing.
-void sweep_tiers() {
-  for_each_tier([](const std::filesystem::path& directory, const std::string& token, const std::string& run) {
-    const bool visible = !run.empty() && std::filesystem::is_directory(std::filesystem::path(run).parent_path());
-    std::error_code ignored;
-    if (visible && first_line(run + "/memory") != token) std::filesystem::remove_all(directory, ignored);
-  });
-}
+constexpr int64_t kPortion = 4 << 20;  // bytes of a file that travel at once
 
 // What one rank could not do no rank goes on with.
 template <class Failure>
-void throw_together(const Comm& ranks, std::string problem) {
-  for (const std::string& theirs : gather(ranks, problem))
-    if (problem.empty()) problem = theirs;
-  problem = broadcast(ranks, problem);
-  if (!problem.empty()) throw Failure(problem);
+void throw_together(const Comm& ranks, const std::string& mine) {
+  if (const std::string problem = first_problem(ranks, mine); !problem.empty()) throw Failure(problem);
 }
 
 // What `work` throws.
@@ -183,23 +106,22 @@ std::set<int64_t> files_of(const Manifest& manifest, const std::vector<NamedShar
 MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool wanted, const Nodes& nodes, const Comm& ranks)
     : io_(io), nodes_(nodes), ranks_(ranks), run_directory_(run_directory) {
   const bool first = ranks_.rank() == 0;
-  const std::string known = first ? first_line(run_directory + "/memory") : "";
-  std::string token = broadcast(ranks_, from_hex(known) ? known : "");
+  std::string token = broadcast(ranks_, first ? memory_token(run_directory) : "");
   const Owner owner = leads() && !token.empty() ? owner_of(directory_of(token, nodes_), run_directory) : Owner::nobody;
   const std::vector<int64_t> some = largest(ranks_, {owner == Owner::we, owner == Owner::another});
   if (some[0] == 0 || some[1] != 0) token.clear();  // of a copied run, or one whose machines have been started anew
   std::string problem;
   if (token.empty() && first) {
-    unlink((run_directory + "/memory").c_str());  // machines that come back with what they had are too late
-    if (wanted) problem = problem_of([&] { write_line(run_directory + "/memory", token = random_id()); });
+    drop_memory_token(run_directory);  // machines that come back with what they had are too late
+    if (wanted) problem = problem_of([&] { keep_memory_token(run_directory, token = random_id()); });
   }
   token = broadcast(ranks_, token);
   if (!token.empty()) directory_ = directory_of(token, nodes_);
   if (leads() && problem.empty())
     problem = problem_of([&] {
-      sweep_tiers();
+      sweep_memory_directories();
       if (!exists()) return;
-      make_tier(directory_, run_directory);
+      make_memory_directory(directory_, run_directory);
       take_lease();
       sweep(io_, directory_, warnings_);
     });
@@ -414,7 +336,7 @@ void MemoryTier::go_on_from(int64_t step) {
       take_lease();
     });
   throw_together<CheckpointError>(ranks_, problem);
-  if (ranks_.rank() == 0) problem = problem_of([&] { write_line(run_directory_ + "/memory", token); });
+  if (ranks_.rank() == 0) problem = problem_of([&] { keep_memory_token(run_directory_, token); });
   throw_together<CheckpointError>(ranks_, problem);
 }
 
@@ -458,15 +380,12 @@ std::vector<std::string> MemoryTier::take_warnings() {
 int64_t newest_in_memory(const std::string& run_directory) {
   const Io io;
   int64_t newest = -1;
-  const std::string wanted = first_line(run_directory + "/memory"), whole = whole_path(run_directory);
-  for_each_tier([&](const std::string& directory, const std::string& token, const std::string& run) {
-    if (token != wanted || run != whole) return;
+  for (const std::string& directory : memory_directories_of(run_directory))
     for (const int64_t step : steps_in(directory)) {
       const std::string there = directory + "/" + step_name(step);
       const std::string problem = problem_of([&] { verify_sizes(io, there, part_in(there, load_step(io, directory, step))); });
       if (problem.empty()) newest = std::max(newest, step);
     }
-  });
   return newest;
 }
 

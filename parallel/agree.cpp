@@ -40,6 +40,12 @@ std::vector<std::string> gather(const Comm& comm, const std::string& mine) {
   return all;
 }
 
+std::string first_problem(const Comm& comm, std::string mine) {
+  for (const std::string& theirs : gather(comm, mine))
+    if (mine.empty()) mine = theirs;
+  return broadcast(comm, mine);
+}
+
 std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
   if (comm.size() == 1 || mine.empty()) return mine;
   const JournalSpan span = comm.span("sum", static_cast<int64_t>(mine.size()));

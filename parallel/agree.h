@@ -11,6 +11,8 @@ namespace trireme {
 
 std::vector<std::string> gather(const Comm& comm, const std::string& mine);  // on rank 0 of every rank, in order; elsewhere empty
 std::string broadcast(const Comm& comm, const std::string& mine);            // rank 0's
+// The problem that the first rank in order has, rank 0's own first; "": none of them has any.
+std::string first_problem(const Comm& comm, std::string mine);
 std::vector<double> sum(const Comm& comm, const std::vector<double>& mine);  // of as many numbers on every rank
 // Of each place, over as many numbers on every rank.
 std::vector<int64_t> largest(const Comm& comm, const std::vector<int64_t>& mine);

@@ -1,0 +1,110 @@
+#include "checkpoint/memory_directory.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/digest.h"
+#include "checkpoint/store.h"
+#include "kernels/check.h"
+
+namespace trireme {
+
+namespace {
+
+// A directory, no link, that belongs to this user alone.
+bool is_our_own(const std::string& path) {
+  struct stat facts;
+  return lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & 077) == 0;
+}
+
+void make_our_own(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    throw ConfigError(text("checkpoint.memory_every: cannot make ", path, ": ", strerror(errno)));
+  if (!is_our_own(path)) throw ConfigError(text("checkpoint.memory_every: ", path, " is not a directory of this user alone"));
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// Whole, or not at all.
+void write_line(const std::string& path, const std::string& line) {
+  const std::string temporary = path + kTemporary;
+  std::ofstream out(temporary, std::ios::trunc);
+  out << line << '\n' << std::flush;
+  if (!out || rename(temporary.c_str(), path.c_str()) != 0)
+    throw ConfigError(text("checkpoint.memory_every: cannot write ", path, ": ", strerror(errno)));
+}
+
+std::string root() { return "/dev/shm/trireme-" + std::to_string(geteuid()); }
+
+std::string whole_path(const std::string& run) { return std::filesystem::absolute(run).lexically_normal(); }
+
+// Calls tier(directory, token, run) for each that this user has here.
+template <class Tier>
+void for_each_tier(Tier tier) {
+  std::error_code error;
+  if (!is_our_own(root())) return;
+  for (std::filesystem::directory_iterator i(root(), error), end; !error && i != end; i.increment(error)) {
+    const std::string name = i->path().filename(), token = name.substr(0, name.find('-'));
+    if (from_hex(token)) tier(i->path(), token, first_line(i->path() / "run"));
+  }
+}
+
+}  // namespace
+
+std::string memory_directory(const std::string& token) { return root() + "/" + token; }
+
+std::string memory_token(const std::string& run_directory) {
+  const std::string token = first_line(run_directory + "/memory");
+  return from_hex(token) ? token : "";
+}
+
+void keep_memory_token(const std::string& run_directory, const std::string& token) { write_line(run_directory + "/memory", token); }
+
+void drop_memory_token(const std::string& run_directory) { unlink((run_directory + "/memory").c_str()); }
+
+Owner owner_of(const std::string& directory, const std::string& run) {
+  std::error_code error;
+  if (!std::filesystem::exists(directory, error)) return error ? Owner::another : Owner::nobody;
+  if (!is_our_own(root()) || !is_our_own(directory)) return Owner::another;
+  const std::string owner = first_line(directory + "/run");
+  if (owner.empty()) return Owner::nobody;  // its making was cut off
+  return owner == whole_path(run) ? Owner::we : Owner::another;
+}
+
+void make_memory_directory(const std::string& directory, const std::string& run) {
+  if (!std::filesystem::is_directory("/dev/shm"))
+    throw ConfigError("checkpoint.memory_every: there is no /dev/shm here; set it to 0");
+  make_our_own(root());
+  make_our_own(directory);
+  if (owner_of(directory, run) != Owner::we) write_line(directory + "/run", whole_path(run));
+}
+
+void sweep_memory_directories() {
+  for_each_tier([](const std::filesystem::path& directory, const std::string& token, const std::string& run) {
+    const bool visible = !run.empty() && std::filesystem::is_directory(std::filesystem::path(run).parent_path());
+    std::error_code ignored;
+    if (visible && first_line(run + "/memory") != token) std::filesystem::remove_all(directory, ignored);
+  });
+}
+
+std::vector<std::string> memory_directories_of(const std::string& run_directory) {
+  std::vector<std::string> found;
+  const std::string wanted = memory_token(run_directory), whole = whole_path(run_directory);
+  for_each_tier([&](const std::string& directory, const std::string& token, const std::string& run) {
+    if (token == wanted && run == whole) found.push_back(directory);
+  });
+  return found;
+}
+
+}  // namespace trireme
