@@ -239,7 +239,7 @@ void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void(
                          .result = {.step = step, .tier = tier, .digest = {}},
                          .failure = nullptr});
   const int threads =
-      config_.async ? static_cast<int>(config_.writers > 0 ? config_.writers : std::min(4, 2 * threads_here())) : threads_here();
+      config_.async ? static_cast<int>(config_.writers > 0 ? config_.writers : std::min(8, 3 * threads_here())) : threads_here();
   saving_->part = std::async(std::launch::async, [this, threads, ready = std::move(ready)] {
     if (config_.async) work_behind_the_steps();
     use_threads_here(threads);

@@ -26,7 +26,7 @@ struct CheckpointConfig {
          "training goes on from a copy of the state in host memory while that is written; false takes no such memory");
     keys("writers", writers,
          "threads by which a rank writes its part of a checkpoint beside the steps: more where they do not fill the disk; 0 takes "
-         "two for each thread of its steps, 4 at most",
+         "three for each thread of its steps, 8 at most",
          between(0, 256));
     keys(
         "command", command,

@@ -43,6 +43,7 @@ Io::Io()
     : open([](const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }),
       pread(::pread),
       pwrite(::pwrite),
+      fallocate(::fallocate),
       fsync(::fsync),
       close(::close),
       rename(::rename),
@@ -159,6 +160,12 @@ int64_t IoFile::size() const {
   struct stat facts;
   if (fstat(fd_, &facts) != 0) fail_to_read("cannot look at " + path_);
   return facts.st_size;
+}
+
+void IoFile::allocate() {
+  const int64_t bytes = size();
+  if (bytes == 0 || retried([&] { return io_->fallocate(fd_, 0, 0, bytes); }) == 0) return;
+  if (errno != EOPNOTSUPP && errno != ENOSYS) fail_to_write(text("cannot set aside ", bytes, " bytes for ", path_));
 }
 
 void IoFile::sync() {

@@ -28,6 +28,7 @@ struct Io {
   std::function<int(const char* path, int flags, mode_t mode)> open;
   std::function<ssize_t(int fd, void* bytes, size_t count, off_t offset)> pread;
   std::function<ssize_t(int fd, const void* bytes, size_t count, off_t offset)> pwrite;
+  std::function<int(int fd, int mode, off_t offset, off_t count)> fallocate;
   std::function<int(int fd)> fsync;
   std::function<int(int fd)> close;
   std::function<int(const char* from, const char* to)> rename;
@@ -75,6 +76,10 @@ class IoFile {
   void read_at(void* bytes, int64_t count, int64_t offset) const;
   void write_at(const void* bytes, int64_t count, int64_t offset);
   int64_t size() const;
+  // Has the disk set aside blocks for what the file is long, where the file system can: a full disk is told before anything is
+  // written, and several threads' writes go to the disk side by side. (Those that allocate blocks wait for each other in ext4 and
+  // XFS.)
+  void allocate();
   void sync();               // after a failure the file's contents are unknown: it must be given up
   void close();              // and hear of late errors
   void drop_cached() const;  // what was synced is read from the disk next, if the system follows the advice

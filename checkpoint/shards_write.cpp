@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -45,6 +46,8 @@ std::vector<Portion> portions_of(const std::vector<NamedShard>& shards) {
   for (size_t i = 0; i < shards.size(); ++i)
     for (int64_t begin = 0, bytes = shards[i].local.bytes(); begin < bytes; begin += kPortion)
       portions.push_back({i, begin, std::min(kPortion, bytes - begin)});
+  // The small ones last: what goes through the system's cache waits until no write past it is under way, and holds up the next.
+  std::ranges::stable_sort(portions, std::greater(), &Portion::count);
   return portions;
 }
 
@@ -135,6 +138,7 @@ std::vector<Hdf5Dataset> create_container(const Io& io, const std::string& path,
 std::vector<Digests> write_portions(IoFile& file, const std::vector<NamedShard>& shards, const std::vector<Hdf5Dataset>& datasets,
                                     bool finite) {
   file.bypass_cache();
+  if (file.bypasses_cache()) file.allocate();
   const std::vector<Portion> portions = portions_of(shards);
   std::vector<Digests> digests = room_for_digests(shards);
   std::atomic<int64_t> written = 0;

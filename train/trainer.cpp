@@ -109,6 +109,10 @@ Io noted_io(Journal& journal) {
     const ssize_t n = real(fd, bytes, count, offset);
     return journal.disk_moved(), n;
   };
+  io.fallocate = [&journal, real = io.fallocate](int fd, int mode, off_t offset, off_t count) {
+    const int result = real(fd, mode, offset, count);
+    return journal.disk_moved(), result;
+  };
   io.fsync = [&journal, real = io.fsync](int fd) {
     const int result = real(fd);
     return journal.disk_moved(), result;

@@ -91,6 +91,9 @@ class FaultyDisk {
       if (fails()) return -1;
       return real(fd, bytes, shortened(count), offset);
     };
+    io.fallocate = [this, real = io.fallocate](int fd, int mode, off_t offset, off_t count) {
+      return fails() ? -1 : real(fd, mode, offset, count);
+    };
     io.fsync = [this](int fd) {
       if (fails()) return -1;
       unsynced_.synced(paths_[fd]);

@@ -5,7 +5,9 @@
 #include <fcntl.h>
 
 #include <cstring>
+#include <fstream>
 #include <set>
+#include <utility>
 
 #include "test/catch.h"
 #include "test/data/scratch.h"
@@ -172,4 +174,28 @@ TEST_CASE("what is opened to go past the cache is the file that is open, not ano
   const DiskMemory memory(1 << 20);
   opened.read_at(memory.data(), 1 << 20, 0);
   CHECK(memory.data()[77] == std::byte{'a'});
+}
+
+TEST_CASE(
+    "a file system that sets no blocks aside is written without; a disk that has none left says so before anything is written") {
+  const Scratch scratch;
+  std::ofstream(scratch / "file") << std::string(1 << 20, 'x');
+  int reason = EOPNOTSUPP;
+  int64_t asked = 0;
+  Io io;
+  io.fallocate = [&](int, int mode, off_t offset, off_t count) {
+    CHECK(mode == 0);
+    CHECK(offset == 0);
+    asked = count;
+    return errno = std::exchange(reason, 0), errno == 0 ? 0 : -1;
+  };
+  IoFile file = IoFile::open_to_write(io, scratch / "file");
+  for (const int ignored : {EOPNOTSUPP, ENOSYS, EINTR, 0}) {
+    reason = ignored;
+    CHECK_NOTHROW(file.allocate());
+    CHECK(std::exchange(asked, 0) == 1 << 20);
+  }
+  reason = ENOSPC;
+  CHECK_THROWS_WITH(file.allocate(), ContainsSubstring("cannot set aside 1048576 bytes for " + scratch / "file") &&
+                                         ContainsSubstring("No space left on device"));
 }

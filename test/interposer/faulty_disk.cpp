@@ -163,6 +163,10 @@ ssize_t pwrite(int fd, const void* bytes, size_t count, off_t at) {
   return sized(fd, count, [&](size_t n) { return next<ssize_t(int, const void*, size_t, off_t)>("pwrite")(fd, bytes, n, at); });
 }
 ssize_t pwrite64(int fd, const void* bytes, size_t count, off_t at) { return pwrite(fd, bytes, count, at); }
+int fallocate(int fd, int mode, off_t at, off_t count) {
+  return whole(path_of(fd), [&] { return next<int(int, int, off_t, off_t)>("fallocate")(fd, mode, at, count); });
+}
+int fallocate64(int fd, int mode, off_t at, off_t count) { return fallocate(fd, mode, at, count); }
 int fsync(int fd) { return sync_file(fd, "fsync"); }
 int fdatasync(int fd) { return sync_file(fd, "fdatasync"); }
 int rename(const char* from, const char* to) {
