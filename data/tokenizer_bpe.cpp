@@ -6,11 +6,13 @@
 #include <array>
 #include <mutex>
 #include <numeric>
+#include <span>
 #include <unordered_map>
 
 #include "data/pair_map.h"
 #include "data/tokenizer_words.h"
 #include "data/unicode.h"
+#include "data/word_cache.h"
 #include "kernels/check.h"
 
 namespace trireme {
@@ -29,22 +31,14 @@ struct Piece {
   int32_t previous, next;
 };
 
-struct HashOfWord {
-  using is_transparent = void;
-  size_t operator()(std::string_view word) const { return XXH3_64bits(word.data(), word.size()); }
-};
-
 // What one thread needs to encode; words seen before are not merged again.
 struct Scratch {
   explicit Scratch(const WordPatterns& patterns) : cutter(patterns) {}
-  static constexpr size_t kLongestKept = 64, kMostKept = 4 << 20;  // bytes of a word; tokens of all words, about 100 MB at worst
-
   WordCutter cutter;
   std::string composed;
   std::vector<Piece> pieces;
   std::vector<Merge> queue;  // a heap, the lowest rank first, then the leftmost
-  std::unordered_map<std::string, std::pair<uint32_t, uint32_t>, HashOfWord, std::equal_to<>> known;  // word -> range of kept
-  std::vector<int32_t> kept;
+  WordCache known;
 };
 
 class BpeTokenizer final : public Tokenizer {
@@ -61,9 +55,12 @@ class BpeTokenizer final : public Tokenizer {
  private:
   void encode_composed(std::string_view text, Scratch& scratch, std::vector<int32_t>& tokens) const;
   void encode_words(std::string_view text, Scratch& scratch, std::vector<int32_t>& tokens) const;
-  void merge(std::string_view word, Scratch& scratch, std::vector<int32_t>& tokens) const;
+  void encode_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& tokens) const;
+  void merge_short(std::string_view word, std::vector<int32_t>& tokens) const;
+  void merge_long(std::string_view word, Scratch& scratch, std::vector<int32_t>& tokens) const;
   void push(Scratch& scratch, int32_t at) const;
   std::string make_fingerprint() const;
+  static constexpr size_t kShort = 48;  // bytes of a word up to which merge_short is the faster
 
   Bpe bpe_;
   WordPatterns patterns_;
@@ -172,26 +169,52 @@ void BpeTokenizer::encode_composed(std::string_view text, Scratch& scratch, std:
 void BpeTokenizer::encode_words(std::string_view text, Scratch& scratch, std::vector<int32_t>& tokens) const {
   scratch.cutter.start(text);
   for (std::string_view word; scratch.cutter.next(word);) {
-    const auto found = scratch.known.find(word);
-    if (found != scratch.known.end()) {
-      const auto [begin, end] = found->second;
-      tokens.insert(tokens.end(), scratch.kept.begin() + begin, scratch.kept.begin() + end);
+    if (word.size() > WordCache::kLongest) {
+      encode_word(word, scratch, tokens);
+      continue;
+    }
+    if (const auto known = scratch.known.find(word); !known.empty()) {
+      for (const int32_t token : known) tokens.push_back(token);
       continue;
     }
     const size_t before = tokens.size();
-    if (const auto whole = ids_.find(word); whole != ids_.end())
-      tokens.push_back(whole->second);
-    else
-      merge(word, scratch, tokens);
-    if (word.size() > Scratch::kLongestKept) continue;
-    if (scratch.kept.size() > Scratch::kMostKept) {
-      scratch.known.clear();
-      scratch.kept.clear();
-    }
-    const auto begin = static_cast<uint32_t>(scratch.kept.size());
-    scratch.kept.insert(scratch.kept.end(), tokens.begin() + static_cast<ptrdiff_t>(before), tokens.end());
-    scratch.known.emplace(word, std::pair(begin, static_cast<uint32_t>(scratch.kept.size())));
+    encode_word(word, scratch, tokens);
+    scratch.known.keep(word, std::span(tokens).subspan(before));
   }
+}
+
+void BpeTokenizer::encode_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& tokens) const {
+  if (const auto whole = ids_.find(word); whole != ids_.end())
+    tokens.push_back(whole->second);
+  else if (word.size() <= kShort)
+    merge_short(word, tokens);
+  else
+    merge_long(word, scratch, tokens);
+}
+
+// As merge_long, by looking at all pairs each time: faster for as few as these.
+void BpeTokenizer::merge_short(std::string_view word, std::vector<int32_t>& tokens) const {
+  constexpr int32_t kNone = INT32_MAX;
+  std::array<int32_t, kShort> part;   // tokens
+  std::array<int32_t, kShort> ranks;  // of part i with the next one; kNone: they are not joined
+  size_t n = word.size();
+  const auto rank_at = [&](size_t i) {
+    const int32_t rank = i + 1 < n ? ranks_.find(pair_of(part[i], part[i + 1])) : -1;
+    return rank < 0 ? kNone : rank;
+  };
+  for (size_t i = 0; i < n; ++i) part[i] = token_of_byte_[static_cast<uint8_t>(word[i])];
+  for (size_t i = 0; i < n; ++i) ranks[i] = rank_at(i);
+  while (n > 1) {
+    const size_t best =
+        static_cast<size_t>(std::min_element(ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(n - 1)) - ranks.begin());
+    if (ranks[best] == kNone) break;
+    part[best] = merged_[static_cast<size_t>(ranks[best])];
+    --n;
+    for (size_t i = best + 1; i < n; ++i) part[i] = part[i + 1], ranks[i] = ranks[i + 1];
+    ranks[best] = rank_at(best);
+    if (best > 0) ranks[best - 1] = rank_at(best - 1);
+  }
+  tokens.insert(tokens.end(), part.begin(), part.begin() + static_cast<ptrdiff_t>(n));
 }
 
 void BpeTokenizer::push(Scratch& s, int32_t at) const {
@@ -205,7 +228,7 @@ void BpeTokenizer::push(Scratch& s, int32_t at) const {
 }
 
 // Joins the pair of lowest rank, the leftmost first, until none is left: O(n log n) for a word of n bytes.
-void BpeTokenizer::merge(std::string_view word, Scratch& s, std::vector<int32_t>& tokens) const {
+void BpeTokenizer::merge_long(std::string_view word, Scratch& s, std::vector<int32_t>& tokens) const {
   const auto n = static_cast<int32_t>(word.size());
   s.pieces.clear();
   s.queue.clear();

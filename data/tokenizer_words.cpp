@@ -8,6 +8,7 @@
 
 #include "data/unicode.h"
 #include "data/utf8.h"
+#include "data/word_scanner.h"
 #include "kernels/check.h"
 
 namespace trireme {
@@ -96,9 +97,18 @@ PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>
 }  // namespace
 
 struct WordPatterns::Code {
-  pcre2_code* code;
+  const WordScanner scanner;  // or nullptr, and
+  pcre2_code* code = nullptr;
 
-  explicit Code(const std::string& pattern) {
+  Code(const std::string& pattern, Cutting cutting) : scanner(cutting == Cutting::fastest ? scanner_of(pattern) : nullptr) {
+    if (scanner == nullptr) compile(pattern);
+  }
+  ~Code() { pcre2_code_free(code); }
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
+
+ private:
+  void compile(const std::string& pattern) {
     int error = 0;
     PCRE2_SIZE offset = 0;
     const std::string spelled = spelled_out(pattern);
@@ -111,30 +121,27 @@ struct WordPatterns::Code {
     }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is interpreted
   }
-  ~Code() { pcre2_code_free(code); }
-  Code(const Code&) = delete;
-  Code& operator=(const Code&) = delete;
 };
 
-WordPatterns::WordPatterns(const std::vector<std::string>& patterns) {
-  for (const std::string& pattern : patterns) codes_.push_back(std::make_unique<const Code>(pattern));
+WordPatterns::WordPatterns(const std::vector<std::string>& patterns, Cutting cutting) {
+  for (const std::string& pattern : patterns) codes_.push_back(std::make_unique<const Code>(pattern, cutting));
 }
 WordPatterns::~WordPatterns() = default;
 
 // One pattern on one text: UTF-8, of which the words up to `at` have been given.
 struct WordCutter::Stage {
   const WordPatterns::Code* code;
-  pcre2_match_data* data;
-  pcre2_match_context* context;
-  pcre2_jit_stack* stack;
+  pcre2_match_data* data = nullptr;
+  pcre2_match_context* context = nullptr;
+  pcre2_jit_stack* stack = nullptr;
   std::string_view text;
   size_t at = 0, found_begin = 0, found_end = 0;  // the next match, if it is not behind `at`
 
-  explicit Stage(const WordPatterns::Code& compiled)
-      : code(&compiled),
-        data(pcre2_match_data_create_from_pattern(code->code, nullptr)),
-        context(pcre2_match_context_create(nullptr)),
-        stack(pcre2_jit_stack_create(32 << 10, 64 << 20, nullptr)) {
+  explicit Stage(const WordPatterns::Code& compiled) : code(&compiled) {
+    if (code->scanner != nullptr) return;
+    data = pcre2_match_data_create_from_pattern(code->code, nullptr);
+    context = pcre2_match_context_create(nullptr);
+    stack = pcre2_jit_stack_create(32 << 10, 64 << 20, nullptr);
     if (data == nullptr || context == nullptr || stack == nullptr) throw Error("PCRE2 is out of memory");
     pcre2_set_match_limit(context, UINT32_MAX);  // texts are long, and patterns try each place of a run in turn
     pcre2_jit_stack_assign(context, nullptr, stack);
@@ -159,6 +166,11 @@ struct WordCutter::Stage {
 
   bool next(std::string_view& word) {
     if (at == text.size()) return false;
+    if (code->scanner != nullptr) {
+      word = text.substr(at, code->scanner(text.substr(at)));
+      at += word.size();
+      return true;
+    }
     if (found_end <= at) find();
     const size_t end = found_begin > at ? found_begin : found_end;  // what lies in front of it is a word, too
     word = text.substr(at, end - at);

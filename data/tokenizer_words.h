@@ -26,11 +26,13 @@ extern const std::string qwen2;   // digits one by one
 // Of one of these names; ConfigError, with all of them, for another.
 const std::string& pattern_named(const std::string& name);
 
+enum class Cutting { fastest, regex };  // the published patterns by hand where they are (word_scanner.h); each by PCRE2
+
 // Patterns, compiled. May be used by several threads.
 class WordPatterns {
  public:
   // DataError for one that cannot be compiled, or says what other libraries read differently.
-  explicit WordPatterns(const std::vector<std::string>& patterns);
+  explicit WordPatterns(const std::vector<std::string>& patterns, Cutting cutting = Cutting::fastest);
   ~WordPatterns();
   WordPatterns(const WordPatterns&) = delete;
   WordPatterns& operator=(const WordPatterns&) = delete;

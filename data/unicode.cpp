@@ -75,6 +75,31 @@ bool compose(std::string_view text, std::string& composed) {
   return true;
 }
 
+namespace {
+
+CharacterClass computed_class(uint32_t point) {
+  if (point == '\r' || point == '\n') return CharacterClass::newline;
+  const bool space = (9 <= point && point <= 13) || point == ' ' || point == 0x85 || point == 0xa0 || point == 0x1680 ||
+                     (0x2000 <= point && point <= 0x200a) || point == 0x2028 || point == 0x2029 || point == 0x202f ||
+                     point == 0x205f || point == 0x3000;
+  if (space) return CharacterClass::space;
+  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(point));
+  if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) return CharacterClass::letter;
+  if (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) return CharacterClass::number;
+  return CharacterClass::other;
+}
+
+}  // namespace
+
+CharacterClass class_of(uint32_t point) {
+  static const std::vector<CharacterClass> all = [] {  // 1.1 MB, made in some milliseconds by the first text that needs it
+    std::vector<CharacterClass> classes(0x110000);
+    for (uint32_t i = 0; i < classes.size(); ++i) classes[i] = computed_class(i);
+    return classes;
+  }();
+  return point < all.size() ? all[point] : CharacterClass::other;
+}
+
 bool ends_in_letter_or_number(std::string_view text) {
   size_t begin = text.size();
   while (begin > 0 && text.size() - begin < 4) {
@@ -85,9 +110,8 @@ bool ends_in_letter_or_number(std::string_view text) {
   if (last.empty() || utf8_character(last) != last.size()) return false;
   int32_t point = 0;
   utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(last.data()), static_cast<utf8proc_ssize_t>(last.size()), &point);
-  const utf8proc_category_t category = utf8proc_category(point);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
-         (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+  const CharacterClass kind = class_of(static_cast<uint32_t>(point));
+  return kind == CharacterClass::letter || kind == CharacterClass::number;
 }
 
 }  // namespace trireme

@@ -72,14 +72,17 @@ ExitCode run_checkpoint_diff(const std::string& a, const std::string& b);
 struct BenchOptions {
   std::string config;  // of `bench step` and `bench save`
   std::vector<std::string> set;
-  std::string only;    // of `bench kernels`: ops whose name contains it
-  bool cuda = false;   // of `bench kernels`: on the GPU
-  std::string json;    // of `bench step`: a file for what was measured
-  int64_t rounds = 8;  // of `bench save`
+  std::string only;                       // of `bench kernels`: ops whose name contains it
+  bool cuda = false;                      // of `bench kernels`: on the GPU
+  std::string json;                       // of `bench step`: a file for what was measured
+  int64_t rounds = 8;                     // of `bench save` and `bench tokenizer`
+  std::string tokenizer, field = "text";  // of `bench tokenizer`
+  std::vector<std::string> inputs;        // and its text
 };
 ExitCode run_bench_kernels(const BenchOptions& options);
 ExitCode run_bench_step(const BenchOptions& options);
 ExitCode run_bench_save(const BenchOptions& options);
+ExitCode run_bench_tokenizer(const BenchOptions& options);
 
 ExitCode run_doctor();
 

@@ -259,6 +259,12 @@ class CommandLine {
     save->add_option("config", bench_.config, "YAML file")->required();
     save->add_option("--rounds", bench_.rounds, "Pairs of steps with a save and steps without (8)")->check(CLI::Range(2, 1000));
     add_set(save, bench_.set);
+    CLI::App* tokenizer = add(bench, "tokenizer", "Text to tokens and back, by one thread and by all",
+                              [this] { return run_bench_tokenizer(bench_); });
+    tokenizer->add_option("tokenizer", bench_.tokenizer, "tokenizer.json, ranks of tiktoken, or 'bytes'")->required();
+    tokenizer->add_option("inputs", bench_.inputs, "Text: files, directories, patterns")->required();
+    tokenizer->add_option("--field", bench_.field, "Of a JSON line (text)");
+    tokenizer->add_option("--rounds", bench_.rounds, "Times each is done (8)")->check(CLI::Range(1, 1000));
   }
 
   static std::vector<std::string> names_of_commands(const CLI::App& level) {

@@ -45,6 +45,7 @@ TEST_CASE("help is there on every level, and the train command's explains every 
                                            "bench kernels",
                                            "bench save",
                                            "bench step",
+                                           "bench tokenizer",
                                            "doctor"};
   for (const std::string& level : levels) {
     INFO(level);
