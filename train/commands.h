@@ -38,6 +38,15 @@ struct SampleOptions {
 };
 ExitCode run_sample(const SampleOptions& options);
 
+struct ModelExportOptions {
+  std::string from, output;  // a run directory or a checkpoint's; a directory
+  std::string dtype;         // "f32", "bf16"; empty: kernels.dtype
+  std::string file_size = "5GB";
+  bool replace = false;  // a model that the output directory holds
+};
+ExitCode run_model_export(const ModelExportOptions& options);
+ExitCode run_model_config(const std::string& directory);
+
 struct DataBuildOptions {
   std::vector<std::string> inputs, validation_inputs;
   std::string output, tokenizer;  // tokenizer: a tokenizer.json or "bytes"

@@ -36,7 +36,7 @@ struct Names<BadStep> {
 };
 
 struct TrainConfig {
-  std::string name = "run", runs = "runs";
+  std::string name = "run", runs = "runs", init_from;
   int64_t steps = 1000, batch = 16, microbatch = 0, seed = 1;
   double lr = 1e-3, min_lr = 0.1;
   int64_t warmup = 100;
@@ -55,6 +55,9 @@ struct TrainConfig {
   void visit(auto& keys) {
     keys("name", name, "the run directory is runs/NAME");
     keys("runs", runs, "directory of run directories");
+    keys("init_from", init_from,
+         "a directory of published weights (config.json, safetensors) that a run without checkpoints begins with: GPT-2, Llama, "
+         "Mistral, Qwen2, Qwen3; none: fresh weights");
     keys("steps", steps, "optimizer steps", between(1, 1e12));
     keys("batch", batch, "sequences of one optimizer step, over all replicas", between(1, 1e9));
     keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch",

@@ -48,6 +48,7 @@ class CommandLine {
     add_data();
     add_tokenizer();
     add_checkpoint();
+    add_model();
     add_bench();
     add(app_, "doctor", "What this machine and this build can do, and what is missing", run_doctor);
   }
@@ -244,6 +245,23 @@ class CommandLine {
     diff->add_option("b", to_, "Another")->required();
   }
 
+  void add_model() {
+    CLI::App& model = add_group("model", "To and from the formats in which models are published");
+    CLI::App* to = add(model, "export",
+                       "Writes a checkpoint as config.json, safetensors and tokenizer files, for transformers, vLLM "
+                       "and llama.cpp",
+                       [this] { return run_model_export(export_); });
+    to->add_option("from", export_.from, "A run's directory, or one checkpoint's")->required();
+    to->add_option("output", export_.output, "A directory; made if need be")->required();
+    to->add_option("--dtype", export_.dtype, "Of the weights; without: kernels.dtype of the run")
+        ->check(CLI::IsMember({"f32", "bf16"}));
+    to->add_option("--file-size", export_.file_size, "Of a file, at most, where there are several")->capture_default_str();
+    to->add_flag("--replace", export_.replace, "Replace the model that the output directory holds");
+    CLI::App* config = add(model, "config", "Prints the model: section of a published model, for train.init_from",
+                           [this] { return run_model_config(from_); });
+    config->add_option("directory", from_, "That holds its config.json")->required();
+  }
+
   void add_bench() {
     CLI::App& bench = add_group("bench", "Times, beside what this machine can do");
     CLI::App* kernels = add(bench, "kernels", "Each op: time, rate, share of the measured copy or product rate",
@@ -297,6 +315,7 @@ class CommandLine {
   SuperviseOptions supervise_;
   PlanOptions plan_;
   SampleOptions sample_;
+  ModelExportOptions export_;
   DataBuildOptions build_;
   TokenizerTrainOptions learn_;
   BenchOptions bench_;

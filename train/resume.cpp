@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "train/host_state.h"
+#include "train/init_from.h"
 #include "train/log.h"
 #include "train/saves.h"
 
@@ -56,6 +57,14 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
   if (!step) {
     history.load({}, 0);
     run.optimizer.initialise(compute, config.model.init_std, config.model.layers);
+    if (!config.train.init_from.empty()) {
+      host->fetch();
+      host->wait();
+      init_from(config, host->shards(), run.mesh.all());
+      host->store();
+      run.optimizer.refresh(compute, 0);
+      if (run.mesh.first()) say("weights from " + config.train.init_from);
+    }
     return 0;
   }
   for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) tell(line);

@@ -1,5 +1,4 @@
 // trireme train, trireme plan.
-#include <charconv>
 #include <optional>
 
 #include "parallel/agree.h"
@@ -58,26 +57,11 @@ ExitCode run_train(const TrainOptions& options) {
   return train(*config, world, {.from = options.resume, .allow_changes = options.resume_allow});
 }
 
-namespace {
-
-// "80GB", "75.5 GiB", "1e9": bytes.
-int64_t bytes_in(const std::string& words) {
-  double number = 0;
-  const auto [stop, status] = std::from_chars(words.data(), words.data() + words.size(), number);
-  std::string unit(stop, words.data() + words.size());
-  std::erase(unit, ' ');
-  for (const auto& [name, factor] :
-       {std::pair("", 1.0), {"B", 1.0}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}})
-    if (status == std::errc() && unit == name && number > 0) return static_cast<int64_t>(number * factor);
-  throw ConfigError("--memory " + words + ": must be a size such as 80GB or 75.5GiB");
-}
-
-}  // namespace
-
 ExitCode run_plan(const PlanOptions& options) {
   const RunConfig config = read_config(options.config, options.set, Purpose::mesh);
-  const int64_t memory = options.memory.empty() ? 0 : bytes_in(options.memory);
-  require_mesh(config, options.ranks, memory);
+  const std::optional<int64_t> memory = options.memory.empty() ? 0 : parse_bytes(options.memory);
+  if (!memory) throw ConfigError("--memory " + options.memory + ": must be a size such as 80GB or 75.5GiB");
+  require_mesh(config, options.ranks, *memory);
   const std::vector<Plan> stages = stage_plans(config, options.ranks);
   say(options.json ? plan_json(config, stages) : plan_table(config, stages));
   return ExitCode::done;

@@ -41,6 +41,9 @@ TEST_CASE("help is there on every level, and the train command's explains every 
                                            "checkpoint list",
                                            "checkpoint verify",
                                            "checkpoint diff",
+                                           "model",
+                                           "model export",
+                                           "model config",
                                            "bench",
                                            "bench kernels",
                                            "bench save",
@@ -67,7 +70,7 @@ TEST_CASE("the version is one line") {
 
 TEST_CASE("a command line that cannot be understood is one line and exit code 2") {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "trireme: needs a command: train, supervise, plan, sample, data, tokenizer, checkpoint, bench, doctor"},
+      {"", "trireme: needs a command: train, supervise, plan, sample, data, tokenizer, checkpoint, model, bench, doctor"},
       {"trian x.yaml", "trireme: no command 'trian'; did you mean train?"},
       {"frobnicate", "trireme: no command 'frobnicate'; see trireme --help"},
       {"data", "trireme data: needs a command: build, info, verify"},

@@ -1,0 +1,308 @@
+#include "checkpoint/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "kernels/check.h"
+#include "kernels/tensor.h"
+
+namespace trireme {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kLongestHeader = 100'000'000;  // bytes, as in Hugging Face's own reader
+constexpr int64_t kChunk = 1 << 20;              // elements converted at a time
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+struct TypeOfTensor {
+  const char* name;
+  int64_t bytes;
+};
+constexpr TypeOfTensor kTypes[] = {{"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8},     {"I64", 8},
+                                   {"I32", 4}, {"I16", 2},  {"I8", 1},  {"U8", 1},      {"BOOL", 1},
+                                   {"U16", 2}, {"U32", 4},  {"U64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+
+int64_t bytes_of_type(const std::string& name) {
+  for (const TypeOfTensor& type : kTypes)
+    if (name == type.name) return type.bytes;
+  return 0;
+}
+
+std::string name_of(const std::vector<int64_t>& shape) {
+  std::string name = "[";
+  for (const int64_t size : shape) name += (name.size() > 1 ? ", " : "") + std::to_string(size);
+  return name + "]";
+}
+
+float from_half(uint16_t half) {
+  const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31u, mantissa = half & 0x3ffu;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
+  if (exponent > 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
+  const float small = static_cast<float>(mantissa) * 0x1p-24f;  // a subnormal number, or zero
+  return sign != 0 ? -small : small;
+}
+
+Json parse_header(const std::string& header, const std::string& path) {
+  std::set<std::string> names;
+  std::string twice;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (event == Json::parse_event_t::key && depth == 1 && !names.insert(value.get<std::string>()).second)
+      twice = value.get<std::string>();
+    return true;
+  };
+  try {
+    Json parsed = Json::parse(header, watch);
+    if (!parsed.is_object()) throw DataError(path + ": its header is no JSON object");
+    if (!twice.empty()) throw DataError(path + ": its header names '" + twice + "' twice");
+    return parsed;
+  } catch (const Json::exception& e) {
+    throw DataError(path + ": its header is not JSON: " + e.what());
+  }
+}
+
+// What the header says of one tensor, its offsets counted from the beginning of the data.
+PublishedTensor parse_tensor(const Json& said, const std::string& of) {
+  const auto integer = [](const Json& value) { return value.is_number_unsigned(); };
+  if (!said.is_object() || !said.contains("dtype") || !said["dtype"].is_string() || !said.contains("shape") ||
+      !said["shape"].is_array() || !said.contains("data_offsets") || !said["data_offsets"].is_array() ||
+      said["data_offsets"].size() != 2 || !std::ranges::all_of(said["data_offsets"], integer) ||
+      !std::ranges::all_of(said["shape"], integer))
+    throw DataError(of + ": needs dtype, shape and data_offsets");
+  PublishedTensor tensor{.type = said["dtype"].get<std::string>(), .shape = {}, .begin = 0, .bytes = 0};
+  int64_t bytes = bytes_of_type(tensor.type);
+  if (bytes == 0) throw DataError(of + ": dtype '" + tensor.type + "' is not known");
+  for (const Json& size : said["shape"]) {
+    if (size.get<uint64_t>() > INT64_MAX || __builtin_mul_overflow(bytes, static_cast<int64_t>(size.get<uint64_t>()), &bytes))
+      throw DataError(of + ": its shape has more elements than can be counted");
+    tensor.shape.push_back(size.get<int64_t>());
+  }
+  const auto begin = said["data_offsets"][0].get<uint64_t>(), end = said["data_offsets"][1].get<uint64_t>();
+  if (begin > end || end > INT64_MAX || end - begin != static_cast<uint64_t>(bytes))
+    throw DataError(
+        text(of, ": ", tensor.type, " ", name_of(tensor.shape), " is ", bytes, " bytes, its offsets are ", begin, " and ", end));
+  tensor.begin = static_cast<int64_t>(begin);
+  tensor.bytes = bytes;
+  return tensor;
+}
+
+[[noreturn]] void fail(const std::string& path, const char* what) { throw DataError(path + ": " + what + ": " + strerror(errno)); }
+
+std::string header_of(const std::vector<SafetensorsWriter::Entry>& entries, FloatType type) {
+  const int64_t unit = type == FloatType::f32 ? 4 : 2;
+  nlohmann::ordered_json header;
+  header["__metadata__"]["format"] = "pt";  // what transformers asks for
+  int64_t at = 0;
+  for (const auto& [name, shape] : entries) {
+    int64_t bytes = unit;
+    for (const int64_t size : shape) bytes *= size;
+    header[name] = {{"dtype", type == FloatType::f32 ? "F32" : "BF16"}, {"shape", shape}, {"data_offsets", {at, at + bytes}}};
+    at += bytes;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return text;
+}
+
+int64_t elements_of(const std::vector<int64_t>& shape) {
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  return count;
+}
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::string& path)
+    : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (fd_ < 0) fail(path, "cannot be opened");
+  try {
+    struct stat facts;
+    if (fstat(fd_, &facts) != 0 || !S_ISREG(facts.st_mode)) throw DataError(path + ": is no plain file");
+    uint64_t length = 0;
+    if (facts.st_size < 8) throw DataError(text(path, ": of ", facts.st_size, " bytes is no safetensors file"));
+    read_at(&length, 8, 0);
+    if (length > kLongestHeader || static_cast<int64_t>(length) > facts.st_size - 8)
+      throw DataError(text(path, ": is no safetensors file: a header of ", length, " bytes in a file of ", facts.st_size));
+    std::string header(length, '\0');
+    read_at(header.data(), static_cast<int64_t>(length), 8);
+    const int64_t data = 8 + static_cast<int64_t>(length);
+    std::vector<std::pair<int64_t, std::string>> in_order;
+    const Json parsed = parse_header(header, path);
+    for (const auto& [name, said] : parsed.items()) {
+      if (name == "__metadata__") continue;
+      PublishedTensor tensor = parse_tensor(said, path + ": " + name);
+      in_order.emplace_back(tensor.begin, name);
+      tensor.begin += data;
+      tensors_.emplace(name, std::move(tensor));
+    }
+    std::ranges::sort(in_order, [&](const auto& a, const auto& b) {  // of those that begin together the empty ones first
+      return std::pair(a.first, tensors_.at(a.second).bytes) < std::pair(b.first, tensors_.at(b.second).bytes);
+    });
+    int64_t end = 0;
+    for (const auto& [begin, name] : in_order) {
+      if (begin != end)
+        throw DataError(text(path, ": ", name, begin < end ? " overlaps the tensor in front of it" : " follows a gap", " at byte ",
+                             begin, " of the data"));
+      end += tensors_.at(name).bytes;
+    }
+    if (end != facts.st_size - data)
+      throw DataError(text(path, ": its tensors are ", end, " bytes, the file has ", facts.st_size - data, " for them"));
+  } catch (...) {
+    close(fd_);
+    throw;
+  }
+}
+
+SafetensorsFile::~SafetensorsFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), tensors_(std::move(other.tensors_)) {}
+
+void SafetensorsFile::read_at(void* bytes, int64_t count, int64_t offset) const {
+  for (int64_t done = 0; done < count;) {
+    const ssize_t n = pread(fd_, static_cast<char*>(bytes) + done, static_cast<size_t>(count - done), offset + done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path_, "cannot be read");
+    if (n == 0) throw DataError(text(path_, ": ends at byte ", offset + done));
+    done += n;
+  }
+}
+
+void SafetensorsFile::read(const std::string& name, int64_t first, int64_t count, float* into) const {
+  const PublishedTensor& tensor = tensors_.at(name);
+  const int64_t unit = bytes_of_type(tensor.type);
+  require(first >= 0 && count >= 0 && first + count <= tensor.bytes / unit, text("elements of ", name, " that it has not"));
+  if (tensor.type == "F32") return read_at(into, count * unit, tensor.begin + first * unit);
+  const auto convert = [&]<class From>(From, auto to_float) {
+    std::vector<From> from(static_cast<size_t>(std::min(count, kChunk)));
+    for (int64_t done = 0; done < count; done += kChunk) {
+      const int64_t some = std::min(kChunk, count - done);
+      read_at(from.data(), some * unit, tensor.begin + (first + done) * unit);
+      std::transform(from.begin(), from.begin() + some, into + done, to_float);
+    }
+  };
+  if (tensor.type == "BF16")
+    convert(uint16_t{}, [](uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); });
+  else if (tensor.type == "F16")
+    convert(uint16_t{}, from_half);
+  else if (tensor.type == "F64")
+    convert(double{}, [](double value) { return static_cast<float>(value); });
+  else
+    throw DataError(path_ + ": " + name + " is of type " + tensor.type + ", weights are F32, BF16, F16 or F64");
+}
+
+PublishedWeights::PublishedWeights(const std::string& path) : path_(path) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> paths{path};
+  std::map<std::string, std::string> indexed;  // tensor -> file
+  if (fs::is_directory(path)) {
+    const std::string index = path + "/" + kIndex;
+    paths = {path + "/model.safetensors"};
+    if (!fs::exists(paths.front()) && !fs::exists(index))
+      throw DataError(path + ": holds neither model.safetensors nor " + kIndex + "; other formats of weights are not read");
+    if (!fs::exists(paths.front())) {
+      std::ifstream in(index);
+      const Json whole = Json::parse(std::string(std::istreambuf_iterator<char>(in), {}), nullptr, false);
+      if (!whole.is_object() || !whole.contains("weight_map") || !whole["weight_map"].is_object())
+        throw DataError(index + ": has no weight_map");
+      std::set<std::string> files;
+      for (const auto& [name, file] : whole["weight_map"].items()) {
+        if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
+          throw DataError(index + ": the file of " + name + " is no name");
+        indexed[name] = path + "/" + file.get<std::string>();
+        files.insert(indexed[name]);
+      }
+      paths.assign(files.begin(), files.end());
+    }
+  }
+  for (const std::string& file : paths) {
+    files_.emplace_back(file);
+    for (const auto& [name, tensor] : files_.back().tensors())
+      if (!file_of_.emplace(name, files_.size() - 1).second) throw DataError(file + ": " + name + " is in another file, too");
+  }
+  for (const auto& [name, file] : indexed)
+    if (const auto found = file_of_.find(name); found == file_of_.end() || files_[found->second].path() != file)
+      throw DataError(file + ": " + name + ", which " + kIndex + " says it has, is not in it");
+}
+
+std::vector<std::string> PublishedWeights::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : file_of_) names.push_back(name);
+  return names;
+}
+
+const PublishedTensor* PublishedWeights::find(const std::string& name) const {
+  const auto found = file_of_.find(name);
+  return found == file_of_.end() ? nullptr : &files_[found->second].tensors().at(name);
+}
+
+void PublishedWeights::read(const std::string& name, int64_t first, int64_t count, float* into) const {
+  files_[file_of_.at(name)].read(name, first, count, into);
+}
+
+int64_t bytes_of(const std::vector<SafetensorsWriter::Entry>& entries, FloatType type) {
+  int64_t bytes = 8 + static_cast<int64_t>(header_of(entries, type).size());
+  for (const auto& entry : entries) bytes += elements_of(entry.shape) * (type == FloatType::f32 ? 4 : 2);
+  return bytes;
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<Entry>& entries, FloatType type)
+    : path_(path), type_(type), fd_(open((path + ".tmp").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (fd_ < 0) fail(path, "cannot be made");
+  const std::string header = header_of(entries, type);
+  const uint64_t length = header.size();
+  write(&length, 8);
+  write(header.data(), static_cast<int64_t>(length));
+  for (const Entry& entry : entries) left_ += elements_of(entry.shape);
+}
+
+SafetensorsWriter::~SafetensorsWriter() {
+  if (fd_ < 0) return;
+  close(fd_);
+  unlink((path_ + ".tmp").c_str());
+}
+
+void SafetensorsWriter::write(const void* bytes, int64_t count) {
+  for (int64_t done = 0; done < count;) {
+    const ssize_t n = ::write(fd_, static_cast<const char*>(bytes) + done, static_cast<size_t>(count - done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path_, "cannot be written");
+    done += n;
+  }
+}
+
+void SafetensorsWriter::append(const float* values, int64_t count) {
+  require(count <= left_, text(count - left_, " elements more than ", path_, " was to have"));
+  left_ -= count;
+  if (type_ == FloatType::f32) return write(values, 4 * count);
+  std::vector<Bf16> rounded(static_cast<size_t>(std::min(count, kChunk)));
+  for (int64_t done = 0; done < count; done += kChunk) {
+    const int64_t some = std::min(kChunk, count - done);
+    std::transform(values + done, values + done + some, rounded.begin(), [](float value) { return Bf16(value); });
+    write(rounded.data(), 2 * some);
+  }
+}
+
+void SafetensorsWriter::commit() {
+  require(left_ == 0, text(left_, " elements of ", path_, " are missing"));
+  if (fsync(fd_) != 0) fail(path_, "cannot be synced");
+  close(std::exchange(fd_, -1));
+  commit_file(path_ + ".tmp", path_);
+}
+
+}  // namespace trireme

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Writes test/train/goldens/: a tiny model of each published layout as transformers saves it, and what it makes of some tokens.
+
+    pip install torch==2.15.0 transformers==5.23.0 && scripts/make_published_golden.py     the goldens in the repository
+    scripts/make_published_golden.py --check build/trireme      each of them goes through the program, which begins a run with it on
+                                                                one rank and on a mesh of eight, and back into transformers
+"""
+import argparse
+import filecmp
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+GOLDENS = pathlib.Path(__file__).resolve().parent.parent / "test" / "train" / "goldens"
+COMMON = dict(vocab_size=260, tie_word_embeddings=True, bos_token_id=256, eos_token_id=256)
+LLAMA = dict(COMMON, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             max_position_embeddings=64, rms_norm_eps=1e-5)
+SCALED = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+
+
+def configs() -> dict:
+    t = transformers
+    return {
+        "gpt2": t.GPT2Config(**COMMON, n_embd=32, n_layer=2, n_head=4, n_positions=64, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
+        "llama": t.LlamaConfig(**dict(LLAMA, tie_word_embeddings=False), rope_theta=500.0, rope_scaling=SCALED),
+        "mistral": t.MistralConfig(**dict(LLAMA, tie_word_embeddings=False), sliding_window=5),
+        "qwen2": t.Qwen2Config(**LLAMA, use_sliding_window=False),
+        "qwen3": t.Qwen3Config(**dict(LLAMA, num_attention_heads=2, num_key_value_heads=2), head_dim=24, use_sliding_window=False),
+    }
+
+
+def model_of(config):
+    torch.manual_seed(1)
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            norm = parameter.dim() == 1 and ("norm" in name or "ln_" in name) and name.endswith("weight")
+            parameter.copy_((1 if norm else 0) + 0.1 * torch.randn(parameter.shape))
+    return model
+
+
+def write() -> None:
+    for name, config in configs().items():
+        directory = GOLDENS / name
+        shutil.rmtree(directory, ignore_errors=True)
+        model = model_of(config)
+        model.save_pretrained(directory, safe_serialization=True)
+        (directory / "generation_config.json").unlink(missing_ok=True)
+        tokens = torch.randint(0, 260, (2, 40), generator=torch.Generator().manual_seed(2))
+        with torch.no_grad():
+            logits = model(tokens).logits.float()
+        save_file({"tokens": tokens.float(), "logits": logits.contiguous()}, directory / "expected.safetensors")
+        print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters, transformers {transformers.__version__}")
+
+
+def run(*words) -> str:
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def check(program: str) -> None:
+    """A learning rate of nothing leaves the weights as they came."""
+    program = str(pathlib.Path(program).resolve())
+    with tempfile.TemporaryDirectory() as scratch:
+        root = pathlib.Path(scratch)
+        (root / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
+        run(program, "data", "build", root / "text.txt", "--output", root / "corpus", "--tokenizer", "bytes")
+        for name in configs():
+            golden = GOLDENS / name
+            (root / "config.yaml").write_text(
+                run(program, "model", "config", golden) + f"data:\n  train: [{root}/corpus/train-*.h5]\n  tokenizer: bytes\n"
+                f"train:\n  init_from: {golden}\n  runs: {root}/runs\n  steps: 1\n  batch: 4\n  microbatch: 2\n  lr: 1e-30\n"
+                "  warmup: 0\n  decay: 0\n")
+            exports = []
+            for ranks, mesh in ((1, []), (8, ["--set", "parallel.tp=2", "--set", "parallel.pp=2"])):
+                launcher = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", ranks] if ranks > 1 else []
+                run(*launcher, program, "train", root / "config.yaml", *mesh, "--set", f"train.name={name}{ranks}")
+                exports.append(root / f"{name}{ranks}-out")
+                run(program, "model", "export", root / "runs" / f"{name}{ranks}", exports[-1], "--dtype", "f32")
+            same = filecmp.cmp(exports[0] / "model.safetensors", exports[1] / "model.safetensors", shallow=False)
+            before = AutoModelForCausalLM.from_pretrained(golden, attn_implementation="eager").eval()
+            after = AutoModelForCausalLM.from_pretrained(exports[0], attn_implementation="eager").eval()
+            kept = all(torch.equal(a, after.state_dict()[key]) for key, a in before.state_dict().items())
+            tokens = torch.arange(40)[None]
+            with torch.no_grad():
+                apart = (before(tokens).logits - after(tokens).logits).abs().max().item()
+            tokenizer = transformers.AutoTokenizer.from_pretrained(exports[0])
+            text = "caf\u00e9 \u4f60"
+            print(f"{name}: {type(after).__name__}, weights {'equal' if kept else 'DIFFER'}, logits {apart:.1e} apart, from dp=2 tp=2 "
+                  f"pp=2 {'the same bytes' if same else 'OTHER BYTES'}, tokens {tokenizer(text)['input_ids'] == list(text.encode())}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", metavar="PROGRAM")
+    arguments = parser.parse_args()
+    check(arguments.check) if arguments.check else write()

@@ -1,0 +1,191 @@
+// trireme model export, config: to and from the formats in which models are published.
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "checkpoint/reader.h"
+#include "checkpoint/safetensors.h"
+#include "data/tokenizer_bpe.h"
+#include "train/commands.h"
+#include "train/keys.h"
+#include "train/log.h"
+#include "train/published.h"
+#include "train/replace_file.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A published tensor and our weights that it is made of.
+struct Export {
+  SafetensorsWriter::Entry entry;
+  std::vector<WholeWeight> parts;
+};
+
+std::vector<Export> exports_of(const ModelConfig& model) {
+  std::vector<Export> all;
+  for (const WholeWeight& weight : published_weights(model)) {
+    if (all.empty() || all.back().entry.name != weight.place.name)
+      all.push_back({.entry = {.name = weight.place.name, .shape = published_shape(weight)}, .parts = {}});
+    all.back().parts.push_back(weight);
+  }
+  return all;
+}
+
+// Into files of at most `most` bytes of data, at least one tensor each.
+std::vector<std::vector<Export>> cut(std::vector<Export> all, FloatType type, int64_t most) {
+  std::vector<std::vector<Export>> files(1);
+  int64_t bytes = 0;
+  for (Export& one : all) {
+    const int64_t more = bytes_of({one.entry}, type);
+    if (!files.back().empty() && bytes + more > most) files.emplace_back(), bytes = 0;
+    files.back().push_back(std::move(one));
+    bytes += more;
+  }
+  return files;
+}
+
+std::vector<float> values_of(const CheckpointReader& checkpoint, const Export& one) {
+  int64_t size = 1;
+  for (const int64_t dim : one.entry.shape) size *= dim;
+  std::vector<float> values(static_cast<size_t>(size)), ours;
+  for (const WholeWeight& weight : one.parts) {
+    const int64_t rows = weight.shape[0], cols = weight.shape.size() == 1 ? 1 : weight.shape[1];
+    const bool in_place = !weight.place.transposed;
+    ours.resize(in_place ? 0 : static_cast<size_t>(rows * cols));
+    float* const to = in_place ? values.data() + weight.place.first * cols : ours.data();
+    checkpoint.read(weight.name, weight.shape.size() == 1 ? Tensor(to, Dtype::f32, Place::cpu, {rows})
+                                                          : Tensor(to, Dtype::f32, Place::cpu, {rows, cols}));
+    if (in_place) continue;
+    for (int64_t c = 0; c < cols; ++c)
+      for (int64_t r = 0; r < rows; ++r)
+        values[static_cast<size_t>(c * weight.place.all + weight.place.first + r)] = to[r * cols + c];
+  }
+  return values;
+}
+
+std::string file_name(size_t number, size_t count) {
+  if (count == 1) return "model.safetensors";
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", number + 1, count);
+  return name;
+}
+
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+bool is_model(const fs::path& path) {
+  const std::string name = path.filename();
+  return name.starts_with("model") && (name.ends_with(".safetensors") || name == kIndex);
+}
+
+void put(const std::string& path, const std::string& text) {
+  if (!replace_file(path, text)) throw DataError(path + ": cannot be written: " + strerror(errno));
+}
+
+// Returns the bytes written.
+int64_t write_weights(const CheckpointReader& checkpoint, const std::vector<std::vector<Export>>& files, FloatType type,
+                      const std::string& output) {
+  nlohmann::ordered_json index;
+  int64_t tensors = 0, done = 0, total = 0;
+  for (const auto& file : files) tensors += std::ssize(file);
+  ProgressBar bar("writing", tensors);
+  for (size_t i = 0; i < files.size(); ++i) {
+    std::vector<SafetensorsWriter::Entry> entries;
+    for (const Export& one : files[i]) entries.push_back(one.entry);
+    const std::string name = file_name(i, files.size());
+    SafetensorsWriter writer(output + "/" + name, entries, type);
+    for (const Export& one : files[i]) {
+      const std::vector<float> values = values_of(checkpoint, one);
+      writer.append(values.data(), std::ssize(values));
+      total += std::ssize(values) * (type == FloatType::f32 ? 4 : 2);
+      index["weight_map"][one.entry.name] = name;
+      bar.update(++done);
+    }
+    writer.commit();
+  }
+  bar.finish();
+  index["metadata"]["total_size"] = total;
+  std::set<std::string> written;
+  for (size_t i = 0; i < files.size(); ++i) written.insert(file_name(i, files.size()));
+  if (files.size() > 1) written.insert(kIndex), put(output + "/" + kIndex, index.dump(2) + "\n");
+  for (const auto& entry : fs::directory_iterator(output))  // of a model that was here before
+    if (is_model(entry.path()) && !written.contains(entry.path().filename())) fs::remove(entry.path());
+  return total;
+}
+
+// The tokenizer's own files; what keeps them from being written, or "".
+std::string write_tokenizer(const RunConfig& config, const std::string& output, SpecialTokens& tokens) {
+  const std::string& path = config.data.tokenizer;
+  if (path.empty()) return "the run's config names no data.tokenizer";
+  Bpe bpe;
+  try {
+    if (path == "bytes") {
+      for (int byte = 0; byte < 256; ++byte) bpe.tokens.emplace_back(1, static_cast<char>(byte));
+      bpe.tokens.emplace_back();
+      bpe.end_of_document = 256;
+      bpe.special.emplace_back(256, kEndOfText);
+      save_tokenizer_json(bpe, output + "/tokenizer.json");
+    } else if (path.ends_with(".json")) {
+      bpe = read_tokenizer_json(path);
+      fs::copy_file(path, output + "/tokenizer.json", fs::copy_options::overwrite_existing);
+    } else {
+      tokens.begin = tokens.end = open_tokenizer(path)->end_of_document();
+      return "ranks of tiktoken have no tokenizer.json";
+    }
+  } catch (const DataError& e) {
+    return e.what();
+  } catch (const fs::filesystem_error& e) {
+    return e.what();
+  }
+  tokens.begin = tokens.end = bpe.end_of_document;  // a document begins after the end of another
+  nlohmann::ordered_json said;
+  said["tokenizer_class"] = "PreTrainedTokenizerFast";
+  for (const auto& [id, written] : bpe.special)
+    if (id == bpe.end_of_document) said["bos_token"] = said["eos_token"] = written;
+  said["model_max_length"] = config.model.context;
+  said["clean_up_tokenization_spaces"] = false;
+  put(output + "/tokenizer_config.json", said.dump(2) + "\n");
+  return "";
+}
+
+}  // namespace
+
+ExitCode run_model_export(const ModelExportOptions& options) {
+  const CheckpointReader checkpoint(options.from);
+  const RunConfig config = parse_config(checkpoint.directory(), checkpoint.manifest().config);
+  const bool bf16 = options.dtype == "bf16" || (options.dtype.empty() && config.kernels.dtype == StepDtype::bf16);
+  const FloatType type = bf16 ? FloatType::bf16 : FloatType::f32;
+  const std::optional<int64_t> most = parse_bytes(options.file_size);
+  if (!most) throw ConfigError("--file-size " + options.file_size + ": must be a size such as 5GB");
+  const std::vector<std::vector<Export>> files = cut(exports_of(config.model), type, *most);
+  std::error_code problem;
+  fs::create_directories(options.output, problem);
+  if (!fs::is_directory(options.output))
+    throw ConfigError(options.output + ": cannot be made as a directory: " + problem.message());
+  for (const auto& entry : fs::directory_iterator(options.output))
+    if (is_model(entry.path()) && !options.replace)
+      throw ConfigError(entry.path().string() + ": the output holds a model already: choose another directory, or --replace it");
+  SpecialTokens tokens;
+  const std::string without = write_tokenizer(config, options.output, tokens);
+  put(options.output + "/config.json", published_config(config.model, tokens, bf16 ? "bfloat16" : "float32"));
+  put(options.output + "/generation_config.json", published_generation_config(tokens));
+  const int64_t bytes = write_weights(checkpoint, files, type, options.output);
+  if (!without.empty()) complain("no tokenizer was written: " + without);
+  say(std::string(text(options.output, ": step ", checkpoint.manifest().step, ", ", human_bytes(static_cast<double>(bytes)), " of ",
+                       bf16 ? "bf16" : "f32", " weights in ", files.size(), files.size() == 1 ? " file" : " files")));
+  return ExitCode::done;
+}
+
+ExitCode run_model_config(const std::string& directory) {
+  RunConfig config;
+  config.model = read_published_config(directory + "/config.json");
+  say("model:");
+  for (const Key& key : list_keys(config))
+    if (key.section == "model") say("  " + key.name + ": " + key.value);
+  return ExitCode::done;
+}
+
+}  // namespace trireme
