@@ -7,10 +7,16 @@ namespace trireme {
 
 struct DataConfig {
   std::vector<std::string> train, validation;
+  std::vector<double> weights;
   std::string tokenizer;
 
   void visit(auto& keys) {
     keys("train", train, "token shards to train on: files, patterns, or directories of *.h5");
+    keys("weights", weights,
+         "of each entry of data.train, a source of its own then: its share of the samples, of any sum; each is read whole, again "
+         "and "
+         "again, at its own pace; none: all entries are one source, read in proportion to their sizes",
+         above(0));
     keys("validation", validation, "token shards held out for evaluation, named in the same ways; none: no evaluation");
     keys("tokenizer", tokenizer, "tokenizer.json for sampling, or 'bytes'; must match the shards' fingerprint");
   }

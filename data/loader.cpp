@@ -1,12 +1,12 @@
 #include "data/loader.h"
 
-#include "data/order.h"
 #include "kernels/check.h"
 
 namespace trireme {
 
-Loader::Loader(const Corpus& corpus, const LoaderOptions& options) : corpus_(corpus), options_(options) {
-  require(options.context == corpus.context(), text("a loader of context ", options.context, " on a corpus of ", corpus.context()));
+Loader::Loader(Mixture mixture, const LoaderOptions& options) : mixture_(std::move(mixture)), options_(options) {
+  require(options.context == mixture_.context(),
+          text("a loader of context ", options.context, " on a corpus of ", mixture_.context()));
   require(options.replicas >= 1 && 0 <= options.replica && options.replica < options.replicas,
           text("replica ", options.replica, " of ", options.replicas));
   require(options.batch >= 1 && options.batch % options.replicas == 0,
@@ -29,19 +29,20 @@ void Loader::fill(Rows& rows, int64_t step) const {
   const int64_t count = options_.batch / options_.replicas, T = options_.context;
   const int64_t rows_at_once = options_.microbatch > 0 ? options_.microbatch : count;
   int32_t* const values = rows.values.data();
-  const bool padded = corpus_.targets() < corpus_.samples() * T;
+  const bool padded = mixture_.padded();
   rows.valid = padded ? 0 : options_.batch * T;
   for (int64_t row = 0; row < options_.batch; ++row) {
     const int64_t microbatch = row / rows_at_once;
     const bool of_mine = microbatch % options_.replicas == options_.replica;
     if (!padded && !of_mine) continue;
     const int64_t g = step * options_.batch + row;
-    const int64_t sample = permuted(options_.seed, g / corpus_.samples(), g % corpus_.samples(), corpus_.samples());
-    if (padded) rows.valid += corpus_.targets(sample);
+    const Mixture::Sample at_g = mixture_.at(g, options_.seed);
+    const Corpus& corpus = mixture_.source(at_g.source);
+    if (padded) rows.valid += corpus.targets(at_g.sample);
     if (!of_mine) continue;
     int32_t* const at = values + (microbatch / options_.replicas * rows_at_once + row % rows_at_once) * T;
     const int64_t plane = count * T;
-    corpus_.read(sample, options_.document_mask, options_.restart_positions, at, at + plane, at + 2 * plane, at + 3 * plane);
+    corpus.read(at_g.sample, options_.document_mask, options_.restart_positions, at, at + plane, at + 2 * plane, at + 3 * plane);
   }
 }
 

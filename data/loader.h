@@ -1,6 +1,6 @@
 // Loader: the batches of one replica, read one step ahead on a thread. Its whole state is the number of the step.
 //
-// Sample number g = step * batch + row of the run is sample permuted(seed, g / samples, g % samples) of the corpus. The rows of a
+// Sample number g = step * batch + row of the run is what the mixture says of it (mixture.h). The rows of a
 // step are cut into microbatches, which the replicas take in turn: replica r has numbers r, r + replicas, ... So the samples of a
 // step do not depend on the number of replicas, each epoch reads every sample once, and a batch may be larger than the corpus.
 #pragma once
@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/corpus.h"
+#include "data/mixture.h"
 #include "kernels/tensor.h"
 
 namespace trireme {
@@ -34,8 +34,8 @@ struct LoaderOptions {
 
 class Loader {
  public:
-  // The corpus outlives the loader. batch is a multiple of replicas, context the corpus's.
-  Loader(const Corpus& corpus, const LoaderOptions& options);
+  // The mixture's corpora outlive the loader. batch is a multiple of replicas, context the corpora's.
+  Loader(Mixture mixture, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -54,7 +54,7 @@ class Loader {
   void read_ahead();
   void fill(Rows& rows, int64_t step) const;
 
-  const Corpus& corpus_;
+  const Mixture mixture_;
   const LoaderOptions options_;
   int64_t step_ = 0;  // of the calling thread
   size_t mine_ = 0;   // the rows_ the caller holds; the other belongs to the reading thread until ready_ == wanted_

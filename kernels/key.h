@@ -3,7 +3,7 @@
 // A config struct lists its keys once:
 //     void visit(auto& keys) { keys("layers", layers, "transformer blocks", at_least(1)); }
 // and that listing is walked to read YAML, to apply --set, to print --help, to write the resolved file and to refuse unknown keys.
-// A key's field is a bool, int64_t, double, std::string, std::vector<std::string> or an enum with Names.
+// A key's field is a bool, int64_t, double, std::string, a std::vector of one of the last two, or an enum with Names.
 #pragma once
 
 #include <array>

@@ -225,6 +225,8 @@ struct RunConfig {
                                   ", whose memory is the host's; or set kernels.device = cuda");
     if (purpose == Purpose::train && data.train.empty())
       report("data.train", "names no token shards; make some with 'trireme data build'");
+    if (purpose == Purpose::train && !data.weights.empty() && data.weights.size() != data.train.size())
+      report("data.weights", "must be as many numbers as data.train has entries, " + std::to_string(data.train.size()));
   }
 };
 

@@ -36,6 +36,12 @@ std::string printed(const std::vector<std::string>& values) {
   return "[" + line + "]";
 }
 
+std::string printed(const std::vector<double>& values) {
+  std::string line;
+  for (const double value : values) line += (line.empty() ? "" : ", ") + printed(value);
+  return "[" + line + "]";
+}
+
 std::string printed(const StepRanges& ranges) {
   std::string line;
   for (const StepRange& range : ranges) line += (line.empty() ? "" : ", ") + to_text(range);
@@ -68,6 +74,7 @@ std::string type_of(int64_t, const Limit& limit) { return "a whole number" + wit
 std::string type_of(double, const Limit& limit) { return "a number" + within(limit); }
 std::string type_of(const std::string&, const Limit&) { return "a text"; }
 std::string type_of(const std::vector<std::string>&, const Limit&) { return "a list of paths"; }
+std::string type_of(const std::vector<double>&, const Limit& limit) { return "a list of numbers" + within(limit); }
 std::string type_of(const StepRanges&, const Limit&) { return "a list of steps and ranges of steps, such as [7, 100-120]"; }
 
 template <class Enum>
@@ -147,6 +154,14 @@ bool parse(const Written& value, const Limit&, std::string& field) {
 bool parse(const Written& value, const Limit&, std::vector<std::string>& field) {
   if (!std::ranges::all_of(value.texts, [](const std::string& path) { return !path.empty() && is_text(path); })) return false;
   field = value.texts;
+  return true;
+}
+
+bool parse(const Written& value, const Limit& limit, std::vector<double>& field) {
+  std::vector<double> numbers;
+  for (const std::string& text : value.texts)
+    if (!parse({.texts = {text}, .list = false, .quoted = value.quoted}, limit, numbers.emplace_back())) return false;
+  field = numbers;
   return true;
 }
 

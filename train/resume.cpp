@@ -11,8 +11,8 @@ namespace trireme {
 namespace {
 
 bool changes_the_run(const std::string& difference) {
-  for (const char* key :
-       {"model.", "data.train:", "data.tokenizer:", "train.batch:", "train.seed:", "train.rounding:", "kernels.dtype:"})
+  for (const char* key : {"model.", "data.train:", "data.weights:", "data.tokenizer:", "train.batch:", "train.seed:",
+                          "train.rounding:", "kernels.dtype:"})
     if (difference.starts_with(key)) return true;
   return false;
 }

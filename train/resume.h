@@ -17,8 +17,8 @@ struct ResumeChoice {
 };
 
 // Compares the config with the one saved in a checkpoint. Returns a line for every key that differs. ConfigError, naming them all,
-// when keys differ that change which model or which data order is trained (model.*, data.train, data.tokenizer, train.batch,
-// train.seed, train.rounding, kernels.dtype), unless `allow` is given.
+// when keys differ that change which model or which data order is trained (model.*, data.train, data.weights, data.tokenizer,
+// train.batch, train.seed, train.rounding, kernels.dtype), unless `allow` is given.
 std::vector<std::string> compare_for_resume(const RunConfig& config, const std::string& saved, bool allow);
 
 // Weights, moments and history from the checkpoint that `resume` says, or fresh ones. Returns the finished steps. All ranks call

@@ -70,8 +70,31 @@ Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& path
   return corpus;
 }
 
-void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const Device& device, const Corpus& corpus, double peak,
-              int64_t step, RunLog& log) {
+// What the run trains on: all of data.train, or each entry for itself where they have weights.
+std::vector<Corpus> open_sources(const RunConfig& config) {
+  std::vector<Corpus> sources;
+  if (config.data.weights.empty()) sources.push_back(open_corpus(config, config.data.train, "data.train", false));
+  for (size_t i = 0; i < config.data.weights.size(); ++i)
+    sources.push_back(open_corpus(config, {config.data.train[i]}, "data.train", false));
+  return sources;
+}
+
+// A line for each of several sources.
+std::vector<std::string> describe_sources(const RunConfig& config, const Mixture& mixture) {
+  std::vector<std::string> lines;
+  const int64_t all = config.train.steps * config.train.batch;
+  for (size_t i = 0; i < mixture.sources().size() && mixture.sources().size() > 1; ++i) {
+    const Corpus& source = mixture.source(i);
+    const auto count = static_cast<double>(mixture.turns().count(i, all));
+    lines.push_back(text(config.data.train[i], ": ", fixed(100 * count / static_cast<double>(all), 2), " % of the samples, ",
+                         fixed(count / static_cast<double>(source.samples()), 2), " epochs of ",
+                         human_count(static_cast<double>(source.tokens())), " tokens in the whole run"));
+  }
+  return lines;
+}
+
+void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const Device& device, const Mixture& mixture,
+              double peak, int64_t step, RunLog& log) {
   const std::string parameters = human_count(static_cast<double>(plan.parameters));
   const std::string dtype =
       std::string(name_of(config.kernels.dtype)) + (config.kernels.matmul == MatmulDtype::fp8 ? " with products in fp8" : "");
@@ -83,7 +106,7 @@ void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const
   const std::string memory =
       bytes(plan.device_bytes()) + (plan.pinned > 0 ? ", " + bytes(plan.pinned) + " pinned on the host" : "");
   const std::string data =
-      human_count(static_cast<double>(corpus.tokens())) + " tokens in " + std::to_string(corpus.samples()) + " samples";
+      human_count(static_cast<double>(mixture.tokens())) + " tokens in " + std::to_string(mixture.samples()) + " samples";
   log.facts(
       {{"model", std::string(name_of(config.model.family)) + ", " + parameters + " parameters"},
        {"device", place},
@@ -94,6 +117,7 @@ void announce(const RunConfig& config, const Mesh& mesh, const Plan& plan, const
        {"MFU", "(6 FLOPs per parameter in products and token + causal attention) / time / " + human_si(peak) +
                    "FLOP/s, the product rate measured at the start"}});
   log.note(config.train.name + ": " + parameters + " parameters, " + memory + ", " + data);
+  for (const std::string& line : describe_sources(config, mixture)) log.note(line);
   log.note(place + ", products at " + human_si(peak) + "FLOP/s");
   if (step > 0) log.note("resumed after step " + std::to_string(step));
 }
@@ -177,20 +201,21 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
                           noted_io(journal), mesh.all(), nodes);
   where.owned = mesh.first();
   if (where.owned) sweep_hang_boards(where.directory, board ? board->directory() : "");
-  const Corpus corpus = open_corpus(config, config.data.train, "data.train", false);
+  const std::vector<Corpus> sources = open_sources(config);
+  const Mixture mixture(sources, config.data.weights.empty() ? std::vector{1.0} : config.data.weights);
   std::optional<Corpus> validation;
   if (!config.data.validation.empty()) validation.emplace(open_corpus(config, config.data.validation, "data.validation", true));
   const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, where.directory);
   const double peak = 1e9 * product_rate(device, dtype_of(config.kernels.dtype), plan.products, 0.005);
   Run run(config, mesh, device, plan.sizes);
-  Loader loader(corpus, {.context = config.model.context,
-                         .batch = config.train.batch,
-                         .microbatch = config.microbatch_rows(mesh.replicas()),
-                         .replica = static_cast<int>(mesh.replica()),
-                         .replicas = static_cast<int>(mesh.replicas()),
-                         .seed = static_cast<uint64_t>(config.train.seed),
-                         .document_mask = config.model.document_mask,
-                         .restart_positions = config.model.restart_positions});
+  Loader loader(mixture, {.context = config.model.context,
+                          .batch = config.train.batch,
+                          .microbatch = config.microbatch_rows(mesh.replicas()),
+                          .replica = static_cast<int>(mesh.replica()),
+                          .replicas = static_cast<int>(mesh.replicas()),
+                          .seed = static_cast<uint64_t>(config.train.seed),
+                          .document_mask = config.model.document_mask,
+                          .restart_positions = config.model.restart_positions});
 
   History history(config.train.spike_sigmas);
   std::optional<RunLog> log;
@@ -203,7 +228,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
         throw Error(text("cannot write ", where.directory, "/config.yaml"));
       keep_choices(kernels, where.directory);
       log.emplace(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
-      announce(config, mesh, plan, device, corpus, peak, step, *log);
+      announce(config, mesh, plan, device, mixture, peak, step, *log);
       for (const std::string& note : kernels.notes) log->note(note);
     }
     Saves saves(config, run, history, checkpoints, log, journal);

@@ -192,4 +192,39 @@ TEST_CASE("a sample is made of the run's own text, and the same seed gives the s
   CHECK(std::count_if(first.begin(), first.end(), [](char c) { return c >= 'a' && c <= 'p'; }) > 90);
 }
 
+TEST_CASE("a run takes from several sources by weight, is told of each, and goes on with the same ones alone") {
+  const Workplace place;
+  const std::vector<std::string> settings{"train.name=mix", "data.train=[shards/train-00000.h5, shards/validation-00000.h5]",
+                                          "data.weights=[3, 1]"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    auto all = settings;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const Ended whole = place.train(settings);
+  succeed(whole);
+  CHECK_THAT(whole.out, ContainsSubstring("shards/train-00000.h5: 75.00 % of the samples, 0.0"));
+  CHECK_THAT(whole.out, ContainsSubstring("shards/validation-00000.h5: 25.00 % of the samples, 0.0"));
+  succeed(place.train(with({"train.name=parts", "train.steps=10", "train.schedule=constant"})));
+  succeed(place.train(with({"train.name=straight", "train.schedule=constant"}), 2));
+  succeed(place.train(with({"train.name=parts", "train.schedule=constant"}), 2));
+  const auto losses = [&](const std::string& name) {
+    std::vector<double> all;
+    for (const auto& line : place.metrics(name))
+      if (line.contains("loss")) all.push_back(line.at("loss"));
+    return all;
+  };
+  const auto straight = losses("straight"), parts = losses("parts");
+  REQUIRE(straight.size() == 20);
+  REQUIRE(parts.size() == 20);
+  for (size_t i = 0; i < straight.size(); ++i) CHECK(parts[i] == Approx(straight[i]).epsilon(1e-5));
+  const Ended other = place.train(with({"data.weights=[1, 1]"}));
+  CHECK(other.code == 2);
+  CHECK_THAT(other.err, ContainsSubstring("data.weights: [3, 1] -> [1, 1]: the checkpoint belongs to another run"));
+  const Ended three = place.train(with({"train.name=three", "data.weights=[1, 1, 1]"}));
+  CHECK(three.code == 2);
+  CHECK_THAT(three.err,
+             ContainsSubstring("data.weights") && ContainsSubstring("must be as many numbers as data.train has entries, 2"));
+}
+
 }  // namespace trireme
