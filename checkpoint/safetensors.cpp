@@ -206,7 +206,7 @@ void SafetensorsFile::read(const std::string& name, int64_t first, int64_t count
     throw DataError(path_ + ": " + name + " is of type " + tensor.type + ", weights are F32, BF16, F16 or F64");
 }
 
-PublishedWeights::PublishedWeights(const std::string& path) : path_(path) {
+PublishedWeights::PublishedWeights(const std::string& path, std::function<void()> moved) : path_(path), moved_(std::move(moved)) {
   namespace fs = std::filesystem;
   std::vector<std::string> paths{path};
   std::map<std::string, std::string> indexed;  // tensor -> file
@@ -252,7 +252,11 @@ const PublishedTensor* PublishedWeights::find(const std::string& name) const {
 }
 
 void PublishedWeights::read(const std::string& name, int64_t first, int64_t count, float* into) const {
-  files_[file_of_.at(name)].read(name, first, count, into);
+  constexpr int64_t kAtOnce = 16 << 20;  // elements
+  for (int64_t done = 0; done < count; done += kAtOnce) {
+    files_[file_of_.at(name)].read(name, first + done, std::min(kAtOnce, count - done), into + done);
+    if (moved_) moved_();
+  }
 }
 
 int64_t bytes_of(const std::vector<SafetensorsWriter::Entry>& entries, FloatType type) {
@@ -264,16 +268,23 @@ int64_t bytes_of(const std::vector<SafetensorsWriter::Entry>& entries, FloatType
 SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<Entry>& entries, FloatType type)
     : path_(path), type_(type), fd_(open((path + ".tmp").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
   if (fd_ < 0) fail(path, "cannot be made");
-  const std::string header = header_of(entries, type);
-  const uint64_t length = header.size();
-  write(&length, 8);
-  write(header.data(), static_cast<int64_t>(length));
   for (const Entry& entry : entries) left_ += elements_of(entry.shape);
+  try {
+    const std::string header = header_of(entries, type);
+    const uint64_t length = header.size();
+    write(&length, 8);
+    write(header.data(), static_cast<int64_t>(length));
+  } catch (...) {
+    give_up();
+    throw;
+  }
 }
 
-SafetensorsWriter::~SafetensorsWriter() {
+SafetensorsWriter::~SafetensorsWriter() { give_up(); }
+
+void SafetensorsWriter::give_up() {
   if (fd_ < 0) return;
-  close(fd_);
+  close(std::exchange(fd_, -1));
   unlink((path_ + ".tmp").c_str());
 }
 
@@ -301,8 +312,8 @@ void SafetensorsWriter::append(const float* values, int64_t count) {
 void SafetensorsWriter::commit() {
   require(left_ == 0, text(left_, " elements of ", path_, " are missing"));
   if (fsync(fd_) != 0) fail(path_, "cannot be synced");
-  close(std::exchange(fd_, -1));
   commit_file(path_ + ".tmp", path_);
+  close(std::exchange(fd_, -1));
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -47,7 +48,8 @@ class SafetensorsFile {
 // The tensors of a directory, or of one file.
 class PublishedWeights {
  public:
-  explicit PublishedWeights(const std::string& path);
+  // `moved` is told each time that something was read.
+  explicit PublishedWeights(const std::string& path, std::function<void()> moved = nullptr);
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;
@@ -56,6 +58,7 @@ class PublishedWeights {
 
  private:
   std::string path_;
+  std::function<void()> moved_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> file_of_;
 };
@@ -78,6 +81,7 @@ class SafetensorsWriter {
 
  private:
   void write(const void* bytes, int64_t count);
+  void give_up();
 
   std::string path_;
   FloatType type_;

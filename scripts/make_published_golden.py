@@ -70,6 +70,7 @@ def run(*words) -> str:
 def check(program: str) -> None:
     """A learning rate of nothing leaves the weights as they came."""
     program = str(pathlib.Path(program).resolve())
+    wrong = 0
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
         (root / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
@@ -95,8 +96,11 @@ def check(program: str) -> None:
                 apart = (before(tokens).logits - after(tokens).logits).abs().max().item()
             tokenizer = transformers.AutoTokenizer.from_pretrained(exports[0])
             text = "caf\u00e9 \u4f60"
+            spelled = tokenizer(text)["input_ids"] == list(text.encode())
+            wrong += not (kept and same and apart == 0 and spelled)
             print(f"{name}: {type(after).__name__}, weights {'equal' if kept else 'DIFFER'}, logits {apart:.1e} apart, from dp=2 tp=2 "
-                  f"pp=2 {'the same bytes' if same else 'OTHER BYTES'}, tokens {tokenizer(text)['input_ids'] == list(text.encode())}")
+                  f"pp=2 {'the same bytes' if same else 'OTHER BYTES'}, tokens {'equal' if spelled else 'DIFFER'}")
+    raise SystemExit(1 if wrong else 0)
 
 
 if __name__ == "__main__":

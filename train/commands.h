@@ -42,7 +42,8 @@ struct ModelExportOptions {
   std::string from, output;  // a run directory or a checkpoint's; a directory
   std::string dtype;         // "f32", "bf16"; empty: kernels.dtype
   std::string file_size = "5GB";
-  bool replace = false;  // a model that the output directory holds
+  std::string tokenizer;  // as data.tokenizer, or "none"; empty: that
+  bool replace = false;   // a model that the output directory holds
 };
 ExitCode run_model_export(const ModelExportOptions& options);
 ExitCode run_model_config(const std::string& directory);

@@ -34,18 +34,17 @@ std::string mismatches(const RunConfig& config, const ModelConfig& published) {
 // The published tensors, by names with and without the prefix that some files leave out.
 class Source {
  public:
-  explicit Source(const std::string& path) : files_(path) {
+  Source(const std::string& path, const std::function<void()>& moved) : files_(path, moved) {
     for (const std::string& name : files_.names()) left_.insert(name);
   }
 
-  // Checks that `weight` is there, in its shape but for rows that a table has more or less of.
-  void expect(const WholeWeight& weight, bool table) {
+  // Checks that `weight`, as the published config makes it, is there.
+  void expect(const WholeWeight& weight) {
     const std::string name = find(weight.place.name);
-    std::vector<int64_t> wanted = published_shape(weight), there = files_.find(name)->shape;
+    const std::vector<int64_t> wanted = published_shape(weight), there = files_.find(name)->shape;
     left_.erase(name);
-    if (table && there.size() == 2) wanted[0] = there[0] = 1;
     if (there != wanted)
-      throw DataError(text(files_.path(), ": ", name, " is of ", shape_of(there), ", model: makes it ", shape_of(wanted)));
+      throw DataError(text(files_.path(), ": ", name, " is of ", shape_of(there), ", its config.json makes it ", shape_of(wanted)));
   }
   // What no weight has asked for.
   void expect_nothing_else(bool tied) const {
@@ -56,7 +55,6 @@ class Source {
         throw DataError(files_.path() + ": holds " + name + ", which is no part of the model that its config.json tells of");
     }
   }
-  int64_t rows(const std::string& published) const { return files_.find(find(published))->shape[0]; }
 
   // The part of a weight that `shard` holds; rows beyond the published table are left.
   void read(const WholeWeight& weight, const NamedShard& shard) const {
@@ -67,20 +65,32 @@ class Source {
     if (shard.local.dims() == 1) return files_.read(name, first, shard.local.size(), to);
     const int64_t column = shard.offset[1], cols = shard.local.dim(1);
     if (weight.place.transposed) {
-      std::vector<float> part(static_cast<size_t>(shard.local.dim(0)));
-      for (int64_t c = 0; c < cols; ++c) {
-        files_.read(name, (column + c) * weight.place.all + first, shard.local.dim(0), part.data());
-        for (size_t r = 0; r < part.size(); ++r) to[static_cast<int64_t>(r) * cols + c] = part[r];
+      const int64_t block = std::max<int64_t>(1, kBlock / weight.place.all);
+      std::vector<float> whole(static_cast<size_t>(std::min(block, cols) * weight.place.all));
+      for (int64_t c = 0; c < cols; c += block) {
+        const int64_t some = std::min(block, cols - c);
+        files_.read(name, (column + c) * weight.place.all, some * weight.place.all, whole.data());
+        for (int64_t i = 0; i < some; ++i)
+          for (int64_t r = 0; r < shard.local.dim(0); ++r)
+            to[r * cols + c + i] = whole[static_cast<size_t>(i * weight.place.all + first + r)];
       }
       return;
     }
     const int64_t all_cols = weight.shape[1], there = files_.find(name)->shape[0];
     const int64_t rows = std::clamp<int64_t>(there - first, 0, shard.local.dim(0));
     if (cols == all_cols) return files_.read(name, first * cols, rows * cols, to);
-    for (int64_t r = 0; r < rows; ++r) files_.read(name, (first + r) * all_cols + column, cols, to + r * cols);
+    const int64_t block = std::max<int64_t>(1, kBlock / all_cols);
+    std::vector<float> whole(static_cast<size_t>(std::min(block, rows) * all_cols));
+    for (int64_t r = 0; r < rows; r += block) {
+      const int64_t some = std::min(block, rows - r);
+      files_.read(name, (first + r) * all_cols, some * all_cols, whole.data());
+      for (int64_t i = 0; i < some; ++i) std::copy_n(whole.data() + i * all_cols + column, cols, to + (r + i) * cols);
+    }
   }
 
  private:
+  static constexpr int64_t kBlock = 2 << 20;  // elements that are read at a time where only some of them are wanted
+
   static std::string shape_of(const std::vector<int64_t>& shape) {
     std::string sizes;
     for (const int64_t size : shape) sizes += (sizes.empty() ? "" : " x ") + std::to_string(size);
@@ -97,21 +107,17 @@ class Source {
   std::set<std::string> left_;
 };
 
-void read_all(const RunConfig& config, const std::vector<NamedShard>& shards) {
+void read_all(const RunConfig& config, const std::vector<NamedShard>& shards, const std::function<void()>& moved) {
   const std::string& from = config.train.init_from;
-  const std::string wrong = mismatches(config, read_published_config(from + "/config.json"));
+  const ModelConfig published = read_published_config(from + "/config.json");
+  const std::string wrong = mismatches(config, published);
   if (!wrong.empty())
     throw ConfigError(wrong + "train.init_from: these keys are not those of " + from + "; `trireme model config " + from +
                       "` prints a model: section that is");
-  Source source(from);
+  Source source(from, moved);
+  for (const WholeWeight& weight : published_weights(published)) source.expect(weight);
   std::map<std::string, WholeWeight> weights;
-  for (WholeWeight& weight : published_weights(config.model)) {
-    const bool table =
-        weight.name == "embedding.tokens" || weight.name == "embedding.positions" || weight.name == "head.classifier";
-    source.expect(weight, table);
-    const std::string name = weight.name;
-    weights.emplace(name, std::move(weight));
-  }
+  for (const WholeWeight& weight : published_weights(config.model)) weights.emplace(weight.name, weight);
   source.expect_nothing_else(config.model.tied);
   for (const NamedShard& shard : shards)
     if (const auto weight = weights.find(shard.name); weight != weights.end()) source.read(weight->second, shard);
@@ -119,11 +125,12 @@ void read_all(const RunConfig& config, const std::vector<NamedShard>& shards) {
 
 }  // namespace
 
-void init_from(const RunConfig& config, const std::vector<NamedShard>& shards, const Comm& ranks) {
+void init_from(const RunConfig& config, const std::vector<NamedShard>& shards, const Comm& ranks,
+               const std::function<void()>& moved) {
   std::string problem;
   bool in_config = false;
   try {
-    read_all(config, shards);
+    read_all(config, shards, moved);
   } catch (const ConfigError& e) {
     problem = e.what(), in_config = true;
   } catch (const std::exception& e) {

@@ -248,14 +248,15 @@ class CommandLine {
   void add_model() {
     CLI::App& model = add_group("model", "To and from the formats in which models are published");
     CLI::App* to = add(model, "export",
-                       "Writes a checkpoint as config.json, safetensors and tokenizer files, for transformers, vLLM "
-                       "and llama.cpp",
+                       "Writes a checkpoint as config.json, safetensors and tokenizer files, for transformers "
+                       "and vLLM",
                        [this] { return run_model_export(export_); });
     to->add_option("from", export_.from, "A run's directory, or one checkpoint's")->required();
     to->add_option("output", export_.output, "A directory; made if need be")->required();
     to->add_option("--dtype", export_.dtype, "Of the weights; without: kernels.dtype of the run")
         ->check(CLI::IsMember({"f32", "bf16"}));
     to->add_option("--file-size", export_.file_size, "Of a file, at most, where there are several")->capture_default_str();
+    to->add_option("--tokenizer", export_.tokenizer, "Instead of the run's data.tokenizer; none: without one");
     to->add_flag("--replace", export_.replace, "Replace the model that the output directory holds");
     CLI::App* config = add(model, "config", "Prints the model: section of a published model, for train.init_from",
                            [this] { return run_model_config(from_); });

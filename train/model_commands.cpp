@@ -1,9 +1,9 @@
 // trireme model export, config: to and from the formats in which models are published.
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
@@ -76,11 +76,6 @@ std::string file_name(size_t number, size_t count) {
 
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-bool is_model(const fs::path& path) {
-  const std::string name = path.filename();
-  return name.starts_with("model") && (name.ends_with(".safetensors") || name == kIndex);
-}
-
 void put(const std::string& path, const std::string& text) {
   if (!replace_file(path, text)) throw DataError(path + ": cannot be written: " + strerror(errno));
 }
@@ -108,39 +103,72 @@ int64_t write_weights(const CheckpointReader& checkpoint, const std::vector<std:
   }
   bar.finish();
   index["metadata"]["total_size"] = total;
-  std::set<std::string> written;
-  for (size_t i = 0; i < files.size(); ++i) written.insert(file_name(i, files.size()));
-  if (files.size() > 1) written.insert(kIndex), put(output + "/" + kIndex, index.dump(2) + "\n");
-  for (const auto& entry : fs::directory_iterator(output))  // of a model that was here before
-    if (is_model(entry.path()) && !written.contains(entry.path().filename())) fs::remove(entry.path());
+  if (files.size() > 1) put(output + "/" + kIndex, index.dump(2) + "\n");
   return total;
 }
 
-// The tokenizer's own files; what keeps them from being written, or "".
-std::string write_tokenizer(const RunConfig& config, const std::string& output, SpecialTokens& tokens) {
-  const std::string& path = config.data.tokenizer;
-  if (path.empty()) return "the run's config names no data.tokenizer";
-  Bpe bpe;
-  try {
-    if (path == "bytes") {
-      for (int byte = 0; byte < 256; ++byte) bpe.tokens.emplace_back(1, static_cast<char>(byte));
-      bpe.tokens.emplace_back();
-      bpe.end_of_document = 256;
-      bpe.special.emplace_back(256, kEndOfText);
-      save_tokenizer_json(bpe, output + "/tokenizer.json");
-    } else if (path.ends_with(".json")) {
-      bpe = read_tokenizer_json(path);
-      fs::copy_file(path, output + "/tokenizer.json", fs::copy_options::overwrite_existing);
-    } else {
-      tokens.begin = tokens.end = open_tokenizer(path)->end_of_document();
-      return "ranks of tiktoken have no tokenizer.json";
+// Where an export is written, beside the directory whose place it takes when it is whole.
+class Output {
+ public:
+  // ConfigError when that holds something that would be lost and is not to be, or no export has written.
+  Output(const std::string& path, bool replace) : path_(fs::path(path).lexically_normal()) {
+    if (!path_.has_filename()) path_ = path_.parent_path();  // a slash at its end
+    if (fs::exists(path_) && !fs::is_directory(path_)) throw ConfigError(path + ": is there, and is no directory");
+    for (const auto& entry : fs::exists(path_) ? fs::directory_iterator(path_) : fs::directory_iterator()) {
+      if (!replace)
+        throw ConfigError(entry.path().string() +
+                          ": the output is not empty: choose another directory, or --replace the model in it");
+      if (!is_of_an_export(entry.path().filename()))
+        throw ConfigError(entry.path().string() + ": is nothing that an export has written, and --replace would delete it");
     }
-  } catch (const DataError& e) {
-    return e.what();
-  } catch (const fs::filesystem_error& e) {
-    return e.what();
+    fs::remove_all(beside(".partial"));
+    std::error_code problem;
+    fs::create_directories(beside(".partial"), problem);
+    if (problem) throw ConfigError(path + ": cannot be made as a directory: " + problem.message());
   }
-  tokens.begin = tokens.end = bpe.end_of_document;  // a document begins after the end of another
+  ~Output() {
+    std::error_code ignored;
+    fs::remove_all(beside(".partial"), ignored);
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  std::string directory() const { return beside(".partial"); }
+  void commit() {
+    fs::remove_all(beside(".replaced"));
+    if (fs::exists(path_)) fs::rename(path_, beside(".replaced"));
+    fs::rename(beside(".partial"), path_);
+    fs::remove_all(beside(".replaced"));
+  }
+
+ private:
+  static bool is_of_an_export(const std::string& name) {
+    constexpr std::array kNames{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", kIndex};
+    return std::ranges::find(kNames, name) != kNames.end() || (name.starts_with("model") && name.ends_with(".safetensors"));
+  }
+  fs::path beside(const char* suffix) const { return path_.string() + suffix; }
+
+  fs::path path_;
+};
+
+// The tokenizer's own files; what keeps them from being written, or "".
+std::string write_tokenizer(const RunConfig& config, const std::string& path, const std::string& output, SpecialTokens& tokens) {
+  if (path.empty() || path == "none") return "the run's config names no data.tokenizer";
+  Bpe bpe;
+  if (path == "bytes") {
+    for (int byte = 0; byte < 256; ++byte) bpe.tokens.emplace_back(1, static_cast<char>(byte));
+    bpe.tokens.emplace_back();
+    bpe.end_of_document = 256;
+    bpe.special.emplace_back(256, kEndOfText);
+    save_tokenizer_json(bpe, output + "/tokenizer.json");
+  } else if (path.ends_with(".json")) {
+    bpe = read_tokenizer_json(path);
+    fs::copy_file(path, output + "/tokenizer.json");
+  } else {
+    tokens.begin = tokens.end = std::to_string(open_tokenizer(path)->end_of_document());
+    return "ranks of tiktoken have no tokenizer.json";
+  }
+  tokens.begin = tokens.end = std::to_string(bpe.end_of_document);  // a document begins after the end of another
   nlohmann::ordered_json said;
   said["tokenizer_class"] = "PreTrainedTokenizerFast";
   for (const auto& [id, written] : bpe.special)
@@ -149,6 +177,15 @@ std::string write_tokenizer(const RunConfig& config, const std::string& output, 
   said["clean_up_tokenization_spaces"] = false;
   put(output + "/tokenizer_config.json", said.dump(2) + "\n");
   return "";
+}
+
+// Of a run that began with a published model: that one's special tokens, and how it generates and talks, if it is still there.
+void keep_origin(const RunConfig& config, const std::string& output, SpecialTokens& tokens) {
+  const std::string& from = config.train.init_from;
+  if (from.empty() || !fs::exists(from + "/config.json")) return;
+  tokens = read_special_tokens(from + "/config.json");
+  for (const char* name : {"generation_config.json", "tokenizer_config.json"})
+    if (fs::exists(from + "/" + name)) fs::copy_file(from + "/" + name, output + "/" + name, fs::copy_options::overwrite_existing);
 }
 
 }  // namespace
@@ -161,18 +198,20 @@ ExitCode run_model_export(const ModelExportOptions& options) {
   const std::optional<int64_t> most = parse_bytes(options.file_size);
   if (!most) throw ConfigError("--file-size " + options.file_size + ": must be a size such as 5GB");
   const std::vector<std::vector<Export>> files = cut(exports_of(config.model), type, *most);
-  std::error_code problem;
-  fs::create_directories(options.output, problem);
-  if (!fs::is_directory(options.output))
-    throw ConfigError(options.output + ": cannot be made as a directory: " + problem.message());
-  for (const auto& entry : fs::directory_iterator(options.output))
-    if (is_model(entry.path()) && !options.replace)
-      throw ConfigError(entry.path().string() + ": the output holds a model already: choose another directory, or --replace it");
+  Output output(options.output, options.replace);
   SpecialTokens tokens;
-  const std::string without = write_tokenizer(config, options.output, tokens);
-  put(options.output + "/config.json", published_config(config.model, tokens, bf16 ? "bfloat16" : "float32"));
-  put(options.output + "/generation_config.json", published_generation_config(tokens));
-  const int64_t bytes = write_weights(checkpoint, files, type, options.output);
+  std::string without;
+  try {
+    const std::string& tokenizer = options.tokenizer.empty() ? config.data.tokenizer : options.tokenizer;
+    without = write_tokenizer(config, tokenizer, output.directory(), tokens);
+  } catch (const DataError& e) {
+    throw DataError(text(e.what(), "; name the tokenizer by --tokenizer, or export without one by --tokenizer none"));
+  }
+  put(output.directory() + "/generation_config.json", published_generation_config(tokens));
+  keep_origin(config, output.directory(), tokens);
+  const int64_t bytes = write_weights(checkpoint, files, type, output.directory());
+  put(output.directory() + "/config.json", published_config(config.model, tokens, bf16 ? "bfloat16" : "float32"));
+  output.commit();
   if (!without.empty()) complain("no tokenizer was written: " + without);
   say(std::string(text(options.output, ": step ", checkpoint.manifest().step, ", ", human_bytes(static_cast<double>(bytes)), " of ",
                        bf16 ? "bf16" : "f32", " weights in ", files.size(), files.size() == 1 ? " file" : " files")));

@@ -2,6 +2,8 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
 #include "kernels/check.h"
 #include "kernels/device.h"
@@ -35,8 +37,6 @@ Layout layout_of(const ModelConfig& model) {
   } else {
     layout = model.qk_norm ? Layout::qwen3 : model.qkv_bias ? Layout::qwen2 : model.window > 0 ? Layout::mistral : Layout::llama;
     if (model.qk_norm && model.qkv_bias) refuse("model.qkv_bias: no published layout has it beside model.qk_norm");
-    if (layout == Layout::qwen2 && model.q_width() != model.width)
-      refuse("model.head_size: published Qwen2s have model.width / model.heads");
   }
   if (!reasons.empty()) throw ConfigError(reasons + "the model cannot be written in a published layout");
   return layout;
@@ -135,6 +135,7 @@ class Reading {
     if (!json_.is_object()) throw DataError(path + ": is no JSON object");
   }
 
+  bool says(const char* key) const { return json_.contains(key); }  // null, too
   bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
   std::string word(const char* key, const std::string& otherwise) {
     if (!has(key)) return otherwise;
@@ -198,7 +199,7 @@ void read_rope(Reading& in, ModelConfig& model) {
   if (in.number(rope, "partial_rotary_factor", in.number("partial_rotary_factor", 1)) != 1)
     in.refuse("partial_rotary_factor", "all of a head is turned here");
   std::string type = "default";
-  for (const char* key : {"rope_type", "type"})
+  for (const char* key : {"type", "rope_type"})  // the second counts where both are
     if (rope.contains(key) && rope[key].is_string()) type = rope[key].get<std::string>();
   if (type == "default") return;
   if (type != "llama3") return in.refuse("rope_type", "'" + type + "' is not computed here; default and llama3 are");
@@ -228,7 +229,7 @@ void read_llama(Reading& in, Layout layout, ModelConfig& model) {
   model.layers = in.size("num_hidden_layers");
   model.width = in.size("hidden_size");
   model.heads = in.size("num_attention_heads");
-  model.kv_heads = in.size("num_key_value_heads", model.heads);
+  model.kv_heads = in.size("num_key_value_heads", layout == Layout::mistral && !in.says("num_key_value_heads") ? 8 : model.heads);
   model.head_size = in.size("head_dim", layout == Layout::qwen3 ? 128 : std::max<int64_t>(1, model.width / model.heads));
   model.ffn = in.size("intermediate_size");
   model.context = in.size("max_position_embeddings");
@@ -241,6 +242,7 @@ void read_llama(Reading& in, Layout layout, ModelConfig& model) {
   in.must_be("attention_bias", false);
   in.must_be("mlp_bias", false);
   if (layout == Layout::mistral && in.has("sliding_window")) model.window = in.size("sliding_window");
+  if (layout == Layout::mistral && !in.says("sliding_window")) model.window = 4096;  // what transformers takes
   if (layout == Layout::qwen2 || layout == Layout::qwen3) read_window(in, model);
 }
 
@@ -277,7 +279,7 @@ void put_llama(Json& json, Layout layout, const ModelConfig& model) {
 }
 
 void put_gpt2(Json& json, const ModelConfig& model) {
-  json["n_positions"] = model.context;
+  json["n_positions"] = json["n_ctx"] = model.context;
   json["n_embd"] = model.width;
   json["n_layer"] = model.layers;
   json["n_head"] = model.heads;
@@ -289,8 +291,8 @@ void put_gpt2(Json& json, const ModelConfig& model) {
 }
 
 void put(Json& json, const SpecialTokens& tokens) {
-  if (tokens.begin) json["bos_token_id"] = *tokens.begin;
-  if (tokens.end) json["eos_token_id"] = *tokens.end;
+  json["bos_token_id"] = Json::parse(tokens.begin);
+  json["eos_token_id"] = Json::parse(tokens.end);
 }
 
 }  // namespace
@@ -363,6 +365,12 @@ ModelConfig read_published_config(const std::string& path) {
   model.check([&](const char* key, const std::string& why) { in.refuse(key, why); });
   in.end();
   return model;
+}
+
+SpecialTokens read_special_tokens(const std::string& path) {
+  const Reading in(path);
+  const auto ids = [&](const char* key) { return in.has(key) ? in[key].dump() : std::string("null"); };
+  return {.begin = ids("bos_token_id"), .end = ids("eos_token_id")};
 }
 
 }  // namespace trireme

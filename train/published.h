@@ -2,7 +2,6 @@
 // Llama, Mistral, Qwen2 and Qwen3 (https://github.com/huggingface/transformers, src/transformers/models).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +30,9 @@ std::vector<WholeWeight> published_weights(const ModelConfig& model);
 // The shape of the published tensor that holds `weight`.
 std::vector<int64_t> published_shape(const WholeWeight& weight);
 
+// Of a document, as JSON: an id, several, or null.
 struct SpecialTokens {
-  std::optional<int32_t> begin, end;  // of a document
+  std::string begin = "null", end = "null";
 };
 
 // config.json and generation_config.json of a model whose weights are of type `dtype` ("float32", "bfloat16").
@@ -42,5 +42,6 @@ std::string published_generation_config(const SpecialTokens& tokens);
 // The model that a config.json tells of. DataError, with all reasons, when it is none of these, or of a kind that is not computed
 // here.
 ModelConfig read_published_config(const std::string& path);
+SpecialTokens read_special_tokens(const std::string& path);  // of a config.json
 
 }  // namespace trireme

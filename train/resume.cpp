@@ -41,7 +41,8 @@ std::vector<std::string> compare_for_resume(const RunConfig& config, const std::
   return told;
 }
 
-int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, History& history) {
+int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, History& history,
+                Journal& journal) {
   std::optional<HostState> host(std::in_place, run.device, state_shards(run, Shards::all), Copies::where_needed);
   CheckpointState state = state_of(config, host->shards(), 0, history);
   std::optional<int64_t> step;
@@ -60,7 +61,7 @@ int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, con
     if (!config.train.init_from.empty()) {
       host->fetch();
       host->wait();
-      init_from(config, host->shards(), run.mesh.all());
+      init_from(config, host->shards(), run.mesh.all(), [&] { journal.disk_moved(); });
       host->store();
       run.optimizer.refresh(compute, 0);
       if (run.mesh.first()) say("weights from " + config.train.init_from);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoints.h"
+#include "parallel/journal.h"
 #include "train/config.h"
 #include "train/history.h"
 
@@ -23,6 +24,7 @@ std::vector<std::string> compare_for_resume(const RunConfig& config, const std::
 
 // Weights, moments and history from the checkpoint that `resume` says, or fresh ones. Returns the finished steps. All ranks call
 // it.
-int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, History& history);
+int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, History& history,
+                Journal& journal);
 
 }  // namespace trireme

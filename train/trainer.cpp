@@ -220,7 +220,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   History history(config.train.spike_sigmas);
   std::optional<RunLog> log;
   try {
-    int64_t& step = where.step = restore(config, run, checkpoints, resume, history);
+    int64_t& step = where.step = restore(config, run, checkpoints, resume, history, journal);
     where.owned = true;  // rank 0 holds the lease for all
     loader.seek(step);
     if (mesh.first()) {

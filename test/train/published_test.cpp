@@ -95,12 +95,54 @@ TEST_CASE("a model's published config is read as the model it was written from")
     INFO(layout);
     const Scratch scratch;
     const ModelConfig model = read_published_config(golden_of(layout) + "/config.json");
-    std::ofstream(scratch / "config.json") << published_config(model, {.begin = 1, .end = 2}, "float32");
+    std::ofstream(scratch / "config.json") << published_config(model, {.begin = "1", .end = "[2, 3]"}, "float32");
     RunConfig before, after;
     before.model = model;
     after.model = read_published_config(scratch / "config.json");
     CHECK(differences(before, after).empty());
   }
+}
+
+TEST_CASE("config.json files as they are published are the models of configs/") {
+  const std::pair<const char*, const char*> published[] = {
+      {"gpt2-124m", R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+        "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05,
+        "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1,
+        "summary_activation": null, "vocab_size": 50257})"},
+      {"llama3-1b", R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+        "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048,
+        "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": false,
+        "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "pretraining_tp": 1,
+        "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": true,
+        "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 128256})"},
+      {"qwen3-0.6b", R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "bos_token_id": 151643,
+        "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02,
+        "intermediate_size": 3072, "max_position_embeddings": 40960, "max_window_layers": 28, "model_type": "qwen3",
+        "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null,
+        "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true, "use_sliding_window": false,
+        "vocab_size": 151936})"}};
+  const Scratch scratch;
+  for (const auto& [name, json] : published) {
+    INFO(name);
+    write_text(scratch / "config.json", json);
+    const RunConfig ours = read_config(std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml", {}, Purpose::plan);
+    RunConfig theirs = ours;
+    theirs.model = read_published_config(scratch / "config.json");
+    for (const std::string& difference : differences(theirs, ours)) CHECK(difference.starts_with("model.context: "));
+  }
+  write_text(scratch / "config.json", R"({"architectures": ["MistralForCausalLM"], "hidden_act": "silu", "hidden_size": 4096,
+      "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32,
+      "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096,
+      "tie_word_embeddings": false, "vocab_size": 32000})");
+  const ModelConfig mistral = read_published_config(scratch / "config.json");
+  CHECK((mistral.window == 4096 && mistral.head_size == 128 && mistral.kv_heads == 8 && !mistral.tied && !mistral.qkv_bias));
+  write_text(scratch / "config.json", R"({"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "hidden_size": 896,
+      "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 24, "model_type": "qwen2",
+      "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+      "sliding_window": 32768, "tie_word_embeddings": true, "use_sliding_window": false, "vocab_size": 151936})");
+  const ModelConfig qwen = read_published_config(scratch / "config.json");
+  CHECK((qwen.window == 0 && qwen.head_size == 64 && qwen.kv_heads == 2 && qwen.tied && qwen.qkv_bias && !qwen.qk_norm));
 }
 
 TEST_CASE("published weights come in and go out with their bits, from one rank and from a mesh of eight") {
@@ -142,19 +184,44 @@ TEST_CASE("a model too large for one file goes into several, with an index, and 
   succeed(exported({"--dtype", "bf16"}));
   const Ended again = exported({});
   CHECK(again.code == 2);
-  CHECK_THAT(again.err, ContainsSubstring("model.safetensors: the output holds a model already"));
+  CHECK_THAT(again.err, ContainsSubstring("the output is not empty: choose another directory, or --replace the model in it"));
+  write_text(out + "/notes", "mine");
+  const Ended foreign = exported({"--replace"});
+  CHECK(foreign.code == 2);
+  CHECK_THAT(foreign.err, ContainsSubstring("notes: is nothing that an export has written"));
+  fs::remove(out + "/notes");
+  const Ended nowhere = exported({"--replace", "--tokenizer", "no.json"});
+  CHECK(nowhere.code != 0);
+  CHECK_THAT(nowhere.err, ContainsSubstring("no.json") && ContainsSubstring("--tokenizer none"));
+  CHECK(PublishedWeights(out).find("lm_head.weight")->type == "BF16");  // still there
+  CHECK_FALSE(fs::exists(out + ".partial"));
   succeed(exported({"--file-size", "0.03MB", "--replace"}));
   CHECK_FALSE(fs::exists(out + "/model.safetensors"));
+  CHECK_FALSE(fs::exists(out + ".replaced"));
   CHECK(fs::exists(out + "/model-00001-of-00005.safetensors"));
   const PublishedWeights before(golden_of("llama")), after(out);
   REQUIRE(after.names() == before.names());
   for (const std::string& name : before.names()) CHECK(floats_of(after, name) == floats_of(before, name));
   for (const char* file : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"})
     CHECK(fs::exists(out + "/" + file));
+  CHECK_THAT(read_text(out + "/config.json"), ContainsSubstring("\"eos_token_id\": 256"));
   auto settings = still("b", "llama");
   settings[1] = "train.init_from=" + out;
   succeed(place.train(settings));
   CHECK(place.differ("a", "b") == 0);
+
+  std::string shard;
+  for (const auto& entry : fs::recursive_directory_iterator(place.scratch / "runs/a/checkpoints"))
+    if (entry.path().extension() == ".h5") shard = entry.path();
+  std::string bytes = read_text(shard);
+  bytes[bytes.size() / 3] = static_cast<char>(bytes[bytes.size() / 3] ^ 8);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 8);
+  bytes[bytes.size() - bytes.size() / 8] = static_cast<char>(bytes[bytes.size() - bytes.size() / 8] ^ 8);
+  write_text(shard, bytes);
+  const std::string index = read_text(out + "/model.safetensors.index.json");
+  CHECK(exported({"--replace", "--dtype", "bf16"}).code == 4);
+  CHECK(read_text(out + "/model.safetensors.index.json") == index);
+  CHECK(PublishedWeights(out).names() == before.names());
 }
 
 TEST_CASE("weights of another model are refused with every key that differs, on all ranks") {
