@@ -8,6 +8,7 @@
 
 #include "data/documents.h"
 #include "data/shard.h"
+#include "data/split_writer.h"
 #include "data/tokenizer.h"
 
 namespace trireme {
@@ -24,11 +25,6 @@ struct BuildOptions {
 
 struct BuildProgress {
   int64_t bytes_read, bytes_total, documents, tokens;
-};
-
-struct SplitSummary {
-  std::vector<std::string> shards;  // paths
-  int64_t documents = 0, text_bytes = 0, tokens = 0;
 };
 
 struct BuildSummary {

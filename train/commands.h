@@ -59,6 +59,14 @@ struct DataBuildOptions {
   bool replace = false;      // shards that the output directory holds
 };
 ExitCode run_data_build(const DataBuildOptions& options);
+
+struct DataImportOptions {
+  std::vector<std::string> inputs;
+  std::string output, tokenizer, format = "auto", split = "train";
+  int64_t shard_tokens = 1 << 26;
+  bool replace = false;
+};
+ExitCode run_data_import(const DataImportOptions& options);
 ExitCode run_data_info(const std::vector<std::string>& shards);
 ExitCode run_data_verify(const std::vector<std::string>& shards);
 

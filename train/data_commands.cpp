@@ -1,8 +1,9 @@
-// trireme data build, info, verify.
+// trireme data build, import, info, verify.
 #include <algorithm>
 #include <optional>
 
 #include "data/build.h"
+#include "data/import.h"
 #include "kernels/device.h"
 #include "train/commands.h"
 #include "train/log.h"
@@ -49,6 +50,26 @@ ExitCode run_data_build(const DataBuildOptions& options) {
   if (made.skipped > 0) complain(std::to_string(made.skipped) + " documents were left out");
   say_split("train", made.train);
   say_split("validation", made.validation);
+  return ExitCode::done;
+}
+
+ExitCode run_data_import(const DataImportOptions& options) {
+  const auto tokenizer = open_tokenizer(options.tokenizer);
+  ImportOptions wanted{.inputs = options.inputs,
+                       .output = options.output,
+                       .split = options.split,
+                       .tokens_per_shard = options.shard_tokens,
+                       .replace = options.replace};
+  for (const auto& [name, format] :
+       {std::pair("llmc", TokenFormat::llmc), {"megatron", TokenFormat::megatron}, {"npy", TokenFormat::npy}})
+    if (options.format == name) wanted.format = format;
+  std::optional<ProgressBar> bar;
+  const SplitSummary made = import_shards(wanted, *tokenizer, [&](const BuildProgress& progress) {
+    if (!bar) bar.emplace("tokens", progress.bytes_total, human_bytes);
+    bar->update(progress.bytes_read);
+  });
+  if (bar) bar->finish();
+  say_split(options.split, made);
   return ExitCode::done;
 }
 

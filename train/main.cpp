@@ -193,6 +193,24 @@ class CommandLine {
         ->capture_default_str()
         ->check(CLI::IsMember({"skip", "stop"}));
 
+    CLI::App* others = add(data, "import", "Makes shards of tokens that llm.c, Megatron-LM or NumPy have written, token for token",
+                           [this] { return run_data_import(import_); });
+    others
+        ->add_option("input", import_.inputs, "Files, directories or patterns: .bin of llm.c, .bin with .idx of Megatron-LM, .npy")
+        ->required();
+    others->add_option("--output", import_.output, "Directory of the shards")->required();
+    others->add_option("--tokenizer", import_.tokenizer, std::string(kTokenizers) + ", by which the tokens were made")->required();
+    others->add_option("--format", import_.format, "What the files are")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"auto", "llmc", "megatron", "npy"}));
+    others->add_option("--split", import_.split, "What the shards are for")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"train", "validation"}));
+    others->add_option("--shard-tokens", import_.shard_tokens, "Tokens of a shard, held in memory while it is made")
+        ->capture_default_str()
+        ->check(number<int64_t>(1));
+    others->add_flag("--replace", import_.replace, "Replaces the shards of this split that the output directory holds");
+
     CLI::App* info = add(data, "info", "What shards hold", [this] { return run_data_info(shards_); });
     info->add_option("shards", shards_, "Shards, or directories of them")->required();
     CLI::App* verify =
@@ -318,6 +336,7 @@ class CommandLine {
   SampleOptions sample_;
   ModelExportOptions export_;
   DataBuildOptions build_;
+  DataImportOptions import_;
   TokenizerTrainOptions learn_;
   BenchOptions bench_;
   std::vector<std::string> shards_, ids_;

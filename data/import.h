@@ -1,0 +1,26 @@
+// Shards from tokens that other programs have written (token_file.h), token for token.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/build.h"
+#include "data/token_file.h"
+
+namespace trireme {
+
+struct ImportOptions {
+  std::vector<std::string> inputs;  // as list_files takes them; Megatron's by their .bin
+  std::string output, split = "train";
+  TokenFormat format = TokenFormat::automatic;
+  int64_t tokens_per_shard = 1 << 26;
+  bool replace = false;  // the split's shards that the output directory holds
+};
+
+// Documents start where Megatron's index says; in other files behind each of the tokenizer's end_of_document, and at the beginning
+// of a file that does not begin with it. No token is added or left out. DataError for a token that the tokenizer does not have.
+SplitSummary import_shards(const ImportOptions& options, const Tokenizer& tokenizer,
+                           const std::function<void(const BuildProgress&)>& progress);
+
+}  // namespace trireme
