@@ -165,7 +165,7 @@ int64_t IoFile::size() const {
 void IoFile::allocate() {
   const int64_t bytes = size();
   if (bytes == 0 || retried([&] { return io_->fallocate(fd_, 0, 0, bytes); }) == 0) return;
-  if (errno != EOPNOTSUPP && errno != ENOSYS) fail_to_write(text("cannot set aside ", bytes, " bytes for ", path_));
+  if (errno == EIO) fail_to_write(text("cannot set aside ", bytes, " bytes for ", path_));
 }
 
 void IoFile::sync() {

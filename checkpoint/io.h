@@ -76,9 +76,9 @@ class IoFile {
   void read_at(void* bytes, int64_t count, int64_t offset) const;
   void write_at(const void* bytes, int64_t count, int64_t offset);
   int64_t size() const;
-  // Has the disk set aside blocks for what the file is long, where the file system can: a full disk is told before anything is
-  // written, and several threads' writes go to the disk side by side. (Those that allocate blocks wait for each other in ext4 and
-  // XFS.)
+  // Has the disk set aside blocks for what the file is long, where the file system can and wants to (of no room the writes are to
+  // tell: file systems that compress may ask for more than it takes): several threads' writes go to the disk side by side. (Those
+  // that allocate blocks wait for each other in ext4 and XFS.)
   void allocate();
   void sync();               // after a failure the file's contents are unknown: it must be given up
   void close();              // and hear of late errors

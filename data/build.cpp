@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <future>
 #include <set>
 
 #include "kernels/check.h"
+#include "kernels/device.h"
 #include "kernels/philox.h"
 
 namespace trireme {
@@ -16,6 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int64_t kBatch = 16 << 20;  // bytes of text encoded together
+
+// Passages on their way to the shards.
+struct Batch {
+  std::vector<Passage> passages;
+  std::vector<std::vector<int32_t>> tokens;  // of each
+  int64_t bytes_read;                        // of the files, up to its end
+};
 
 // Encodes on all threads; the first failure is rethrown.
 std::vector<std::vector<int32_t>> encode_all(const std::vector<Passage>& passages, const Tokenizer& tokenizer) {
@@ -67,15 +76,31 @@ BuildSummary build_shards(const BuildOptions& options, const Tokenizer& tokenize
   const auto read = [&](const std::vector<std::string>& files, double fraction, SplitWriter& others) {
     Documents documents(files, options.documents);
     bool held = false;
-    for (auto batch = documents.next(kBatch); !batch.empty(); batch = documents.next(kBatch)) {
-      const auto tokens = encode_all(batch, tokenizer);
-      for (size_t i = 0; i < batch.size(); ++i) {
-        if (batch[i].starts) held = held_out(batch[i], fraction);
-        (held ? validation : others).add(tokens[i], batch[i].starts, batch[i].ends);
+    const auto take = [&] {
+      Batch batch{.passages = documents.next(kBatch), .tokens = {}, .bytes_read = 0};
+      batch.bytes_read = documents.bytes_read();
+      return batch;
+    };
+    const auto write = [&](const Batch& batch) {
+      for (size_t i = 0; i < batch.passages.size(); ++i) {
+        const Passage& passage = batch.passages[i];
+        if (passage.starts) held = held_out(passage, fraction);
+        (held ? validation : others).add(batch.tokens[i], passage.starts, passage.ends);
       }
-      progress({documents.bytes_read(), documents.bytes_total(), summary.train.documents + summary.validation.documents,
+      progress({batch.bytes_read, documents.bytes_total(), summary.train.documents + summary.validation.documents,
                 summary.train.tokens + summary.validation.tokens});
+    };
+    // While a batch is encoded the next one is read, and the one before it written; by one thread alone one after the other.
+    const auto when = threads_here() > 1 ? std::launch::async : std::launch::deferred;
+    std::future<void> written;
+    for (Batch batch = take(); !batch.passages.empty();) {
+      std::future<Batch> next = std::async(when, take);
+      batch.tokens = encode_all(batch.passages, tokenizer);
+      if (written.valid()) written.get();
+      written = std::async(when, [&write, whole = std::move(batch)] { write(whole); });
+      batch = next.get();
     }
+    if (written.valid()) written.get();
     summary.skipped += documents.skipped();
     summary.problems.insert(summary.problems.end(), documents.problems().begin(), documents.problems().end());
   };

@@ -46,14 +46,14 @@ Turns::Turns(const std::vector<double>& weights) {
   if (weights.empty()) throw ConfigError("a mixture of no sources");
   double sum = 0;
   for (const double weight : weights) {
-    if (!(weight > 0) || !std::isfinite(weight)) throw ConfigError(text("a mixture's weight of ", weight, ": must be above 0"));
+    if (!(weight > 0) || !std::isfinite(weight)) throw ConfigError(text("holds ", weight, ": must be above 0"));
     sum += weight;
   }
   std::vector<double> shares;
   for (const double weight : weights) {
     shares.push_back(weight / sum);
     if (shares.back() * kLongest < 1)
-      throw ConfigError(text("a mixture's weight of ", weight, " among ", sum, ": less than one sample in ", kLongest));
+      throw ConfigError(text("holds ", weight, " of a sum of ", sum, ": less than one sample in ", kLongest));
   }
   quotas_ = exact_quotas(shares);
   if (quotas_.empty()) quotas_ = nearest_quotas(shares);

@@ -100,6 +100,8 @@ CharacterClass class_of(uint32_t point) {
   return point < all.size() ? all[point] : CharacterClass::other;
 }
 
+bool is_assigned(uint32_t point) { return utf8proc_category(static_cast<utf8proc_int32_t>(point)) != UTF8PROC_CATEGORY_CN; }
+
 bool ends_in_letter_or_number(std::string_view text) {
   size_t begin = text.size();
   while (begin > 0 && text.size() - begin < 4) {

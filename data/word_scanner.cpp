@@ -32,7 +32,6 @@ class Place {
   bool is_space() const { return is(CharacterClass::space) || is(CharacterClass::newline); }
 
   Place next() const { return Place(at_ + length_, end_); }
-  Place behind(size_t bytes) const { return Place(at_ + bytes, end_); }
   // Behind the characters of this kind that begin here.
   Place behind(CharacterClass kind) const {
     Place place = *this;

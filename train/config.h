@@ -5,6 +5,7 @@
 
 #include "checkpoint/config.h"
 #include "data/config.h"
+#include "data/turns.h"
 #include "kernels/config.h"
 #include "kernels/rounding.h"
 #include "model/shards.h"
@@ -225,6 +226,11 @@ struct RunConfig {
                                   ", whose memory is the host's; or set kernels.device = cuda");
     if (purpose == Purpose::train && data.train.empty())
       report("data.train", "names no token shards; make some with 'trireme data build'");
+    try {
+      if (!data.weights.empty()) Turns{data.weights};
+    } catch (const ConfigError& e) {
+      report("data.weights", e.what());
+    }
     if (purpose == Purpose::train && !data.weights.empty() && data.weights.size() != data.train.size())
       report("data.weights", "must be as many numbers as data.train has entries, " + std::to_string(data.train.size()));
   }

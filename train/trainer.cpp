@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <iterator>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -60,22 +63,31 @@ void check_fit(const RunConfig& config, const Plan& plan, const Device& device, 
 }
 
 // With the vocabulary and the tokenizer that the config says.
-Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool held_out) {
+Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool held_out,
+                   const Tokenizer* tokenizer) {
   const int64_t T = config.model.context;
   Corpus corpus(paths, T, held_out, held_out ? static_cast<int64_t>(config.train.eval_overlap * static_cast<double>(T)) : 0);
   if (corpus.vocab() > config.model.vocab)
     throw ConfigError(
         text(key, ": its tokens come from a vocabulary of ", corpus.vocab(), ", but model.vocab = ", config.model.vocab));
-  if (!config.data.tokenizer.empty()) corpus.expect_tokenizer(*open_tokenizer(config.data.tokenizer));
+  if (tokenizer != nullptr) corpus.expect_tokenizer(*tokenizer);
   return corpus;
 }
 
 // What the run trains on: all of data.train, or each entry for itself where they have weights.
-std::vector<Corpus> open_sources(const RunConfig& config) {
+std::vector<Corpus> open_sources(const RunConfig& config, const Tokenizer* tokenizer, Journal& journal) {
   std::vector<Corpus> sources;
-  if (config.data.weights.empty()) sources.push_back(open_corpus(config, config.data.train, "data.train", false));
-  for (size_t i = 0; i < config.data.weights.size(); ++i)
-    sources.push_back(open_corpus(config, {config.data.train[i]}, "data.train", false));
+  const std::vector<std::string>& entries = config.data.train;
+  if (config.data.weights.empty()) sources.push_back(open_corpus(config, entries, "data.train", false, tokenizer));
+  std::map<std::filesystem::path, size_t> entry_of;  // by shard
+  for (size_t i = 0; i < config.data.weights.size(); ++i) {
+    sources.push_back(open_corpus(config, {entries[i]}, "data.train", false, tokenizer));
+    journal.disk_moved();
+    for (const ShardReader& shard : sources.back().shards())
+      if (const auto [first, fresh] = entry_of.emplace(std::filesystem::weakly_canonical(shard.path()), i); !fresh)
+        throw ConfigError(text("data.train: ", shard.path(), " is in ", entries[first->second], " and in ", entries[i],
+                               ": with data.weights a shard belongs to one source"));
+  }
   return sources;
 }
 
@@ -201,10 +213,12 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
                           noted_io(journal), mesh.all(), nodes);
   where.owned = mesh.first();
   if (where.owned) sweep_hang_boards(where.directory, board ? board->directory() : "");
-  const std::vector<Corpus> sources = open_sources(config);
+  const std::unique_ptr<Tokenizer> tokenizer = config.data.tokenizer.empty() ? nullptr : open_tokenizer(config.data.tokenizer);
+  const std::vector<Corpus> sources = open_sources(config, tokenizer.get(), journal);
   const Mixture mixture(sources, config.data.weights.empty() ? std::vector{1.0} : config.data.weights);
   std::optional<Corpus> validation;
-  if (!config.data.validation.empty()) validation.emplace(open_corpus(config, config.data.validation, "data.validation", true));
+  if (!config.data.validation.empty())
+    validation.emplace(open_corpus(config, config.data.validation, "data.validation", true, tokenizer.get()));
   const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, where.directory);
   const double peak = 1e9 * product_rate(device, dtype_of(config.kernels.dtype), plan.products, 0.005);
   Run run(config, mesh, device, plan.sizes);

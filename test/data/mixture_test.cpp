@@ -152,7 +152,7 @@ TEST_CASE(
 
 TEST_CASE("mixtures that cannot be are refused") {
   CHECK_THROWS_WITH(Turns({}), ContainsSubstring("no sources"));
-  CHECK_THROWS_WITH(Turns({1, 0}), ContainsSubstring("weight of 0: must be above 0"));
+  CHECK_THROWS_WITH(Turns({1, 0}), ContainsSubstring("holds 0: must be above 0"));
   CHECK_THROWS_WITH(Turns({1, -1}), ContainsSubstring("must be above 0"));
   CHECK_THROWS_WITH(Turns({1, NAN}), ContainsSubstring("must be above 0"));
   CHECK_THROWS_WITH(Turns({1, 1e-9}), ContainsSubstring("less than one sample in 65536"));

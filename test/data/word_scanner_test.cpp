@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "data/tokenizer_words.h"
-#include "data/utf8.h"
+#include "data/unicode.h"
 #include "data/word_cache.h"
 #include "test/catch.h"
 
@@ -73,7 +73,7 @@ TEST_CASE("every character that both libraries know is of the class that PCRE2 s
       const std::string character = utf8(point), text = "a" + character + "1" + character + "!" + character + " " + character;
       if (by_hand(text) == by_regex(text)) continue;
       ++unknown;  // to the older of the two
-      if (unassigned(character + "a").size() != 2) FAIL(*pattern << ": U+" << std::hex << point);
+      if (unassigned(character + "a").size() != 2 && is_assigned(point)) FAIL(*pattern << ": U+" << std::hex << point);
     }
   }
   CHECK(unknown < 30000);  // of two years or so of Unicode
