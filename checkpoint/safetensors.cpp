@@ -75,7 +75,7 @@ Json parse_header(const std::string& header, const std::string& path) {
 }
 
 // What the header says of one tensor, its offsets counted from the beginning of the data.
-PublishedTensor parse_tensor(const Json& said, const std::string& of) {
+PublishedTensor parse_entry(const Json& said, const std::string& of) {
   const auto integer = [](const Json& value) { return value.is_number_unsigned(); };
   if (!said.is_object() || !said.contains("dtype") || !said["dtype"].is_string() || !said.contains("shape") ||
       !said["shape"].is_array() || !said.contains("data_offsets") || !said["data_offsets"].is_array() ||
@@ -143,9 +143,8 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
     const Json parsed = parse_header(header, path);
     for (const auto& [name, said] : parsed.items()) {
       if (name == "__metadata__") continue;
-      PublishedTensor tensor = parse_tensor(said, path + ": " + name);
+      PublishedTensor tensor = parse_entry(said, path + ": " + name);
       in_order.emplace_back(tensor.begin, name);
-      tensor.begin += data;
       tensors_.emplace(name, std::move(tensor));
     }
     std::ranges::sort(in_order, [&](const auto& a, const auto& b) {  // of those that begin together the empty ones first
@@ -156,10 +155,11 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
       if (begin != end)
         throw DataError(text(path, ": ", name, begin < end ? " overlaps the tensor in front of it" : " follows a gap", " at byte ",
                              begin, " of the data"));
-      end += tensors_.at(name).bytes;
+      if (__builtin_add_overflow(end, tensors_.at(name).bytes, &end)) throw DataError(path + ": its tensors are more than a file");
     }
     if (end != facts.st_size - data)
       throw DataError(text(path, ": its tensors are ", end, " bytes, the file has ", facts.st_size - data, " for them"));
+    for (auto& [name, tensor] : tensors_) tensor.begin += data;
   } catch (...) {
     close(fd_);
     throw;

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kBatch = 16 << 20;  // bytes of text encoded together
 
 // Passages on their way to the shards.
-struct Batch {
+struct EncodedBatch {
   std::vector<Passage> passages;
   std::vector<std::vector<int32_t>> tokens;  // of each
   int64_t bytes_read;                        // of the files, up to its end
@@ -76,12 +76,14 @@ BuildSummary build_shards(const BuildOptions& options, const Tokenizer& tokenize
   const auto read = [&](const std::vector<std::string>& files, double fraction, SplitWriter& others) {
     Documents documents(files, options.documents);
     bool held = false;
-    const auto take = [&] {
-      Batch batch{.passages = documents.next(kBatch), .tokens = {}, .bytes_read = 0};
+    const int threads = threads_here();
+    const auto take = [&, threads] {
+      use_threads_here(threads);  // also on a thread of its own
+      EncodedBatch batch{.passages = documents.next(kBatch), .tokens = {}, .bytes_read = 0};
       batch.bytes_read = documents.bytes_read();
       return batch;
     };
-    const auto write = [&](const Batch& batch) {
+    const auto write = [&](const EncodedBatch& batch) {
       for (size_t i = 0; i < batch.passages.size(); ++i) {
         const Passage& passage = batch.passages[i];
         if (passage.starts) held = held_out(passage, fraction);
@@ -91,10 +93,10 @@ BuildSummary build_shards(const BuildOptions& options, const Tokenizer& tokenize
                 summary.train.tokens + summary.validation.tokens});
     };
     // While a batch is encoded the next one is read, and the one before it written; by one thread alone one after the other.
-    const auto when = threads_here() > 1 ? std::launch::async : std::launch::deferred;
+    const auto when = threads > 1 ? std::launch::async : std::launch::deferred;
     std::future<void> written;
-    for (Batch batch = take(); !batch.passages.empty();) {
-      std::future<Batch> next = std::async(when, take);
+    for (EncodedBatch batch = take(); !batch.passages.empty();) {
+      std::future<EncodedBatch> next = std::async(when, take);
       batch.tokens = encode_all(batch.passages, tokenizer);
       if (written.valid()) written.get();
       written = std::async(when, [&write, whole = std::move(batch)] { write(whole); });
@@ -121,29 +123,6 @@ BuildSummary build_shards(const BuildOptions& options, const Tokenizer& tokenize
   train.commit();
   validation.commit();
   return summary;
-}
-
-std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths) {
-  std::vector<ShardInfo> infos;
-  for (const std::string& path : list_files(paths, ".h5")) {
-    const ShardReader shard(path);
-    infos.push_back(
-        {path, shard.file_bytes(), shard.tokens(), static_cast<int64_t>(shard.document_starts().size()), shard.facts()});
-  }
-  return infos;
-}
-
-std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths) {
-  std::vector<ShardVerdict> verdicts;
-  for (const std::string& path : list_files(paths, ".h5")) {
-    try {
-      ShardReader(path).verify();
-      verdicts.push_back({path, ""});
-    } catch (const DataError& problem) {
-      verdicts.push_back({path, problem.what()});
-    }
-  }
-  return verdicts;
 }
 
 }  // namespace trireme

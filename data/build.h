@@ -1,4 +1,4 @@
-// From text to token shards, and what can be asked of shards.
+// From text to token shards.
 #pragma once
 
 #include <cstdint>
@@ -38,19 +38,5 @@ struct BuildSummary {
 // their names only when all of them are written. DataError when a split that was asked for would be empty.
 BuildSummary build_shards(const BuildOptions& options, const Tokenizer& tokenizer,
                           const std::function<void(const BuildProgress&)>& progress);
-
-// One shard, for people and for `data info`.
-struct ShardInfo {
-  std::string path;
-  int64_t file_bytes, tokens, documents;
-  ShardFacts facts;
-};
-std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths);
-
-// Reads every byte of every shard; a shard's problem is empty when it is sound.
-struct ShardVerdict {
-  std::string path, problem;
-};
-std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths);
 
 }  // namespace trireme

@@ -215,7 +215,9 @@ void TokenFile::open_npy() {
   std::string dictionary(length, '\0');
   read_at(dictionary.data(), length, begin_ - length);
   const std::string_view type = value_in(dictionary, "descr"), shape = value_in(dictionary, "shape");
-  constexpr std::array<std::pair<std::string_view, MegatronType>, 6> kTypes{{{"'<u2'", {2, false}},
+  constexpr std::array<std::pair<std::string_view, MegatronType>, 8> kTypes{{{"'<i2'", {2, true}},
+                                                                             {"'|i1'", {1, true}},
+                                                                             {"'<u2'", {2, false}},
                                                                              {"'<u4'", {4, false}},
                                                                              {"'<i4'", {4, true}},
                                                                              {"'<i8'", {8, true}},
@@ -223,7 +225,8 @@ void TokenFile::open_npy() {
                                                                              {"'<u8'", {8, false}}}};
   const auto* const known = std::ranges::find(kTypes, type, &std::pair<std::string_view, MegatronType>::first);
   if (known == kTypes.end())
-    throw DataError(path_ + ": is an array of " + std::string(type) + ", tokens are '<u2', '<u4', '<i4', '<i8', '<u8' or '|u1'");
+    throw DataError(path_ + ": is an array of " + std::string(type) +
+                    ", tokens are '|u1', '|i1', '<u2', '<i2', '<u4', '<i4', '<u8' or '<i8'");
   width_ = known->second.width;
   is_signed_ = known->second.is_signed;
   int64_t tokens = 0;

@@ -22,6 +22,8 @@ class TokenFile {
   TokenFormat format() const { return format_; }
   int64_t bytes() const { return bytes_; }    // of the file
   int64_t tokens() const { return tokens_; }  // of the stream
+  int64_t bytes_read() const { return begin_ + taken_ * width_; }
+  bool of_llama3() const { return format_ == TokenFormat::llmc && width_ == 4; }  // which documents begin with 128000
   // Where documents start, if the file says; else only their ends are known, by the token behind each.
   const std::vector<int64_t>* document_starts() const { return format_ == TokenFormat::megatron ? &starts_ : nullptr; }
   // The next ones, at most `most`; empty at the end. DataError for a token that is none: below zero, or above 2^31 - 1.

@@ -27,7 +27,7 @@ std::vector<Passage> read_all(const std::vector<std::string>& inputs, const std:
 struct Seconds {
   double first, usual;  // usual: the median of those behind the first
 };
-Seconds seconds_of(int64_t rounds, const std::function<void()>& work) {
+Seconds timed(int64_t rounds, const std::function<void()>& work) {
   std::vector<double> seconds;
   for (int64_t i = 0; i <= rounds; ++i) {
     const auto begin = std::chrono::steady_clock::now();
@@ -55,13 +55,13 @@ ExitCode run_bench_tokenizer(const BenchOptions& options) {
   };
   std::string copy;
   for (const Passage& passage : passages) bytes += static_cast<double>(passage.text.size());
-  const Seconds copying = seconds_of(options.rounds, [&] {
+  const Seconds copying = timed(options.rounds, [&] {
     for (const Passage& passage : passages) copy = passage.text;
   });
-  const Seconds alone = seconds_of(options.rounds, [&] { encode(1); });
+  const Seconds alone = timed(options.rounds, [&] { encode(1); });
   for (const auto& some : encoded) tokens += static_cast<double>(some.size());
-  const Seconds together = seconds_of(options.rounds, [&] { encode(threads); });
-  const Seconds decoding = seconds_of(options.rounds, [&] {
+  const Seconds together = timed(options.rounds, [&] { encode(threads); });
+  const Seconds decoding = timed(options.rounds, [&] {
     for (const auto& some : encoded) copy = tokenizer->decode(some);
   });
   say(row("text            %s in %zu passages, %.2f bytes a token", human_bytes(bytes).c_str(), passages.size(), bytes / tokens));

@@ -63,11 +63,18 @@ ExitCode run_data_build(const DataBuildOptions& options);
 struct DataImportOptions {
   std::vector<std::string> inputs;
   std::string output, tokenizer, format = "auto", split = "train";
+  int64_t begin = -1;  // the token that each document begins with
   int64_t shard_tokens = 1 << 26;
   bool replace = false;
 };
 ExitCode run_data_import(const DataImportOptions& options);
-ExitCode run_data_info(const std::vector<std::string>& shards);
+struct DataInfoOptions {
+  std::vector<std::string> shards;
+  bool lengths = false;   // of documents
+  int64_t samples = 0;    // documents whose text is shown, by
+  std::string tokenizer;  // this one
+};
+ExitCode run_data_info(const DataInfoOptions& options);
 ExitCode run_data_verify(const std::vector<std::string>& shards);
 
 struct TokenizerTrainOptions {

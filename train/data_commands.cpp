@@ -4,6 +4,7 @@
 
 #include "data/build.h"
 #include "data/import.h"
+#include "data/inspect.h"
 #include "kernels/device.h"
 #include "train/commands.h"
 #include "train/log.h"
@@ -22,6 +23,31 @@ void say_split(const std::string& name, const SplitSummary& split) {
   if (split.shards.empty()) return;
   const std::string last = split.shards.size() > 1 ? " to " + split.shards.back() : "";
   say(name + ": " + contents(split.tokens, split.documents, split.text_bytes) + ": " + split.shards.front() + last);
+}
+
+void say_lengths(const std::vector<std::string>& shards) {
+  const DocumentLengths lengths = document_lengths(shards);
+  say(std::string(
+      text("documents of ", lengths.shortest, " to ", lengths.longest, " tokens, half of them of ", lengths.median, " or more")));
+  const int64_t most = std::ranges::max(lengths.counts);
+  for (size_t i = 0; i < lengths.counts.size() && lengths.documents > 0; ++i) {
+    const int64_t least = int64_t{1} << i, count = lengths.counts[i];
+    if (2 * least <= lengths.shortest || least > lengths.longest) continue;
+    const std::string range = std::to_string(least) + " to " + std::to_string(2 * least - 1);
+    const double share = 100 * static_cast<double>(count) / static_cast<double>(lengths.documents);
+    const std::string bar(static_cast<size_t>((40 * count + most - 1) / most), '#');
+    say(std::string(text(std::string(20 - std::min<size_t>(range.size(), 20), ' '), range, "  ", bar, bar.empty() ? "" : " ", count,
+                         " (", fixed(share, 1), " %)")));
+  }
+}
+
+void say_samples(const DataInfoOptions& options) {
+  if (options.tokenizer.empty()) throw ConfigError("--samples: needs the --tokenizer that the shards were made with");
+  const auto tokenizer = open_tokenizer(options.tokenizer);
+  for (const SampleDocument& sample : sample_documents(options.shards, *tokenizer, options.samples, 600)) {
+    say(std::string(text("-- ", sample.shard, ", document ", sample.number, ", ", sample.tokens, " tokens")));
+    say(sample.text + (sample.cut ? " ..." : ""));
+  }
 }
 
 }  // namespace
@@ -58,6 +84,7 @@ ExitCode run_data_import(const DataImportOptions& options) {
   ImportOptions wanted{.inputs = options.inputs,
                        .output = options.output,
                        .split = options.split,
+                       .begin = static_cast<int32_t>(options.begin),
                        .tokens_per_shard = options.shard_tokens,
                        .replace = options.replace};
   for (const auto& [name, format] :
@@ -70,12 +97,14 @@ ExitCode run_data_import(const DataImportOptions& options) {
   });
   if (bar) bar->finish();
   say_split(options.split, made);
+  if (made.tokens > 1000000 && made.documents < made.tokens / 1000000)
+    complain(std::string(text("only ", made.documents, " documents: if they begin with a token, say --begin ID")));
   return ExitCode::done;
 }
 
-ExitCode run_data_info(const std::vector<std::string>& shards) {
+ExitCode run_data_info(const DataInfoOptions& options) {
   ShardInfo all{};
-  const std::vector<ShardInfo> infos = describe_shards(shards);
+  const std::vector<ShardInfo> infos = describe_shards(options.shards);
   for (const ShardInfo& shard : infos) {
     say(shard.path + ": " + contents(shard.tokens, shard.documents, shard.facts.text_bytes) + ", " +
         human_bytes(static_cast<double>(shard.file_bytes)) + " on disk, vocabulary " + std::to_string(shard.facts.vocab) +
@@ -85,6 +114,8 @@ ExitCode run_data_info(const std::vector<std::string>& shards) {
     all.facts.text_bytes += shard.facts.text_bytes;
   }
   if (infos.size() > 1) say(std::to_string(infos.size()) + " shards: " + contents(all.tokens, all.documents, all.facts.text_bytes));
+  if (options.lengths) say_lengths(options.shards);
+  if (options.samples > 0) say_samples(options);
   return ExitCode::done;
 }
 

@@ -107,7 +107,7 @@ class Source {
   std::set<std::string> left_;
 };
 
-void read_all(const RunConfig& config, const std::vector<NamedShard>& shards, const std::function<void()>& moved) {
+void read_shards(const RunConfig& config, const std::vector<NamedShard>& shards, const std::function<void()>& moved) {
   const std::string& from = config.train.init_from;
   const ModelConfig published = read_published_config(from + "/config.json");
   const std::string wrong = mismatches(config, published);
@@ -130,7 +130,7 @@ void init_from(const RunConfig& config, const std::vector<NamedShard>& shards, c
   std::string problem;
   bool in_config = false;
   try {
-    read_all(config, shards, moved);
+    read_shards(config, shards, moved);
   } catch (const ConfigError& e) {
     problem = e.what(), in_config = true;
   } catch (const std::exception& e) {

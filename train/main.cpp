@@ -203,6 +203,10 @@ class CommandLine {
     others->add_option("--format", import_.format, "What the files are")
         ->capture_default_str()
         ->check(CLI::IsMember({"auto", "llmc", "megatron", "npy"}));
+    others
+        ->add_option("--begin", import_.begin,
+                     "The token that each document begins with; without: they end with the tokenizer's end")
+        ->check(number<int64_t>(0, INT32_MAX));
     others->add_option("--split", import_.split, "What the shards are for")
         ->capture_default_str()
         ->check(CLI::IsMember({"train", "validation"}));
@@ -211,8 +215,11 @@ class CommandLine {
         ->check(number<int64_t>(1));
     others->add_flag("--replace", import_.replace, "Replaces the shards of this split that the output directory holds");
 
-    CLI::App* info = add(data, "info", "What shards hold", [this] { return run_data_info(shards_); });
-    info->add_option("shards", shards_, "Shards, or directories of them")->required();
+    CLI::App* info = add(data, "info", "What shards hold", [this] { return run_data_info(info_); });
+    info->add_option("shards", info_.shards, "Shards, or directories of them")->required();
+    info->add_flag("--lengths", info_.lengths, "Also how long their documents are");
+    info->add_option("--samples", info_.samples, "Also the text of so many documents")->check(number<int64_t>(1));
+    info->add_option("--tokenizer", info_.tokenizer, std::string(kTokenizers) + ", by which samples are read");
     CLI::App* verify =
         add(data, "verify", "Reads every byte of shards against their digests", [this] { return run_data_verify(shards_); });
     verify->add_option("shards", shards_, "Shards, or directories of them")->required();
@@ -337,6 +344,7 @@ class CommandLine {
   ModelExportOptions export_;
   DataBuildOptions build_;
   DataImportOptions import_;
+  DataInfoOptions info_;
   TokenizerTrainOptions learn_;
   BenchOptions bench_;
   std::vector<std::string> shards_, ids_;

@@ -3,7 +3,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
@@ -74,10 +76,18 @@ std::string file_name(size_t number, size_t count) {
   return name;
 }
 
-constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char *kIndex = "model.safetensors.index.json", *kConfig = "config.json";
 
-void put(const std::string& path, const std::string& text) {
-  if (!replace_file(path, text)) throw DataError(path + ": cannot be written: " + strerror(errno));
+void write_file(const std::string& path, const std::string& text) {
+  if (!replace_file_durably(path, text)) throw DataError(path + ": cannot be written: " + strerror(errno));
+}
+
+void copy_file(const std::string& from, const std::string& to) {
+  std::ifstream in(from, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << in.rdbuf();
+  if (!in) throw DataError(from + ": cannot be read");
+  write_file(to, bytes.str());
 }
 
 // Returns the bytes written.
@@ -103,52 +113,64 @@ int64_t write_weights(const CheckpointReader& checkpoint, const std::vector<std:
   }
   bar.finish();
   index["metadata"]["total_size"] = total;
-  if (files.size() > 1) put(output + "/" + kIndex, index.dump(2) + "\n");
+  if (files.size() > 1) write_file(output + "/" + kIndex, index.dump(2) + "\n");
   return total;
 }
 
-// Where an export is written, beside the directory whose place it takes when it is whole.
+// Where an export is written: inside its directory, from where its files take their places when all of them are on disk,
+// config.json last. What is cut off before leaves an older model as it was; after, no config.json, and so no model: never parts of
+// two.
 class Output {
  public:
-  // ConfigError when that holds something that would be lost and is not to be, or no export has written.
-  Output(const std::string& path, bool replace) : path_(fs::path(path).lexically_normal()) {
-    if (!path_.has_filename()) path_ = path_.parent_path();  // a slash at its end
-    if (fs::exists(path_) && !fs::is_directory(path_)) throw ConfigError(path + ": is there, and is no directory");
-    for (const auto& entry : fs::exists(path_) ? fs::directory_iterator(path_) : fs::directory_iterator()) {
-      if (!replace)
-        throw ConfigError(entry.path().string() +
-                          ": the output is not empty: choose another directory, or --replace the model in it");
-      if (!is_of_an_export(entry.path().filename()))
-        throw ConfigError(entry.path().string() + ": is nothing that an export has written, and --replace would delete it");
-    }
-    fs::remove_all(beside(".partial"));
+  // ConfigError when the directory holds files of those names and they are not to be replaced.
+  Output(const std::string& directory, bool replace) : directory_(directory) {
     std::error_code problem;
-    fs::create_directories(beside(".partial"), problem);
-    if (problem) throw ConfigError(path + ": cannot be made as a directory: " + problem.message());
+    fs::create_directories(directory, problem);
+    if (!fs::is_directory(directory)) throw ConfigError(directory + ": cannot be made as a directory: " + problem.message());
+    for (const std::string& name : exported())
+      if (!replace)
+        throw ConfigError(directory + "/" + name + ": the output holds a model already: choose another directory, or --replace it");
+    fs::remove_all(partial(), problem);
+    if (!fs::create_directory(partial(), problem)) throw ConfigError(directory + ": cannot be written into: " + problem.message());
   }
   ~Output() {
     std::error_code ignored;
-    fs::remove_all(beside(".partial"), ignored);
+    fs::remove_all(partial(), ignored);
   }
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  std::string directory() const { return beside(".partial"); }
-  void commit() {
-    fs::remove_all(beside(".replaced"));
-    if (fs::exists(path_)) fs::rename(path_, beside(".replaced"));
-    fs::rename(beside(".partial"), path_);
-    fs::remove_all(beside(".replaced"));
+  std::string partial() const { return directory_ + "/.partial"; }
+  void commit() const {
+    fs::remove(directory_ + "/" + kConfig);
+    sync_directory(directory_);
+    for (const std::string& name : exported()) fs::remove(directory_ + "/" + name);
+    for (const auto& entry : fs::directory_iterator(partial()))
+      if (entry.path().filename() != kConfig) fs::rename(entry.path(), directory_ + "/" + entry.path().filename().string());
+    sync_directory(directory_);
+    commit_file(partial() + "/" + kConfig, directory_ + "/" + kConfig);
   }
 
  private:
-  static bool is_of_an_export(const std::string& name) {
-    constexpr std::array kNames{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", kIndex};
-    return std::ranges::find(kNames, name) != kNames.end() || (name.starts_with("model") && name.ends_with(".safetensors"));
+  // The names of what exports have written here, or is called so.
+  std::vector<std::string> exported() const {
+    constexpr std::array kNames{kConfig,
+                                "generation_config.json",
+                                "tokenizer.json",
+                                "tokenizer_config.json",
+                                "chat_template.jinja",
+                                "special_tokens_map.json",
+                                kIndex};
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(directory_)) {
+      const std::string name = entry.path().filename();
+      if (std::ranges::find(kNames, name) != kNames.end() || (name.starts_with("model") && name.ends_with(".safetensors")))
+        names.push_back(name);
+    }
+    return names;
   }
-  fs::path beside(const char* suffix) const { return path_.string() + suffix; }
 
-  fs::path path_;
+  const std::string directory_;
 };
 
 // The tokenizer's own files; what keeps them from being written, or "".
@@ -163,7 +185,7 @@ std::string write_tokenizer(const RunConfig& config, const std::string& path, co
     save_tokenizer_json(bpe, output + "/tokenizer.json");
   } else if (path.ends_with(".json")) {
     bpe = read_tokenizer_json(path);
-    fs::copy_file(path, output + "/tokenizer.json");
+    copy_file(path, output + "/tokenizer.json");
   } else {
     tokens.begin = tokens.end = std::to_string(open_tokenizer(path)->end_of_document());
     return "ranks of tiktoken have no tokenizer.json";
@@ -175,17 +197,21 @@ std::string write_tokenizer(const RunConfig& config, const std::string& path, co
     if (id == bpe.end_of_document) said["bos_token"] = said["eos_token"] = written;
   said["model_max_length"] = config.model.context;
   said["clean_up_tokenization_spaces"] = false;
-  put(output + "/tokenizer_config.json", said.dump(2) + "\n");
+  write_file(output + "/tokenizer_config.json", said.dump(2) + "\n");
   return "";
 }
 
-// Of a run that began with a published model: that one's special tokens, and how it generates and talks, if it is still there.
-void keep_origin(const RunConfig& config, const std::string& output, SpecialTokens& tokens) {
+// Of a run that began with a published model and its tokenizer: that one's special tokens, and how it generates and talks, if it is
+// still there.
+void keep_origin(const RunConfig& config, const std::string& tokenizer, const std::string& output, SpecialTokens& tokens) {
   const std::string& from = config.train.init_from;
-  if (from.empty() || !fs::exists(from + "/config.json")) return;
+  if (from.empty() || !fs::exists(from + "/config.json") || !fs::exists(from + "/tokenizer.json")) return;
+  if (!tokenizer.ends_with(".json") ||
+      open_tokenizer(tokenizer)->fingerprint() != open_tokenizer(from + "/tokenizer.json")->fingerprint())
+    return;
   tokens = read_special_tokens(from + "/config.json");
-  for (const char* name : {"generation_config.json", "tokenizer_config.json"})
-    if (fs::exists(from + "/" + name)) fs::copy_file(from + "/" + name, output + "/" + name, fs::copy_options::overwrite_existing);
+  for (const char* name : {"generation_config.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json"})
+    if (fs::exists(from + "/" + name)) copy_file(from + "/" + name, output + "/" + name);
 }
 
 }  // namespace
@@ -198,19 +224,19 @@ ExitCode run_model_export(const ModelExportOptions& options) {
   const std::optional<int64_t> most = parse_bytes(options.file_size);
   if (!most) throw ConfigError("--file-size " + options.file_size + ": must be a size such as 5GB");
   const std::vector<std::vector<Export>> files = cut(exports_of(config.model), type, *most);
-  Output output(options.output, options.replace);
+  const Output output(options.output, options.replace);
+  const std::string& tokenizer = options.tokenizer.empty() ? config.data.tokenizer : options.tokenizer;
   SpecialTokens tokens;
   std::string without;
   try {
-    const std::string& tokenizer = options.tokenizer.empty() ? config.data.tokenizer : options.tokenizer;
-    without = write_tokenizer(config, tokenizer, output.directory(), tokens);
+    without = write_tokenizer(config, tokenizer, output.partial(), tokens);
   } catch (const DataError& e) {
     throw DataError(text(e.what(), "; name the tokenizer by --tokenizer, or export without one by --tokenizer none"));
   }
-  put(output.directory() + "/generation_config.json", published_generation_config(tokens));
-  keep_origin(config, output.directory(), tokens);
-  const int64_t bytes = write_weights(checkpoint, files, type, output.directory());
-  put(output.directory() + "/config.json", published_config(config.model, tokens, bf16 ? "bfloat16" : "float32"));
+  write_file(output.partial() + "/generation_config.json", published_generation_config(tokens));
+  keep_origin(config, tokenizer, output.partial(), tokens);
+  const int64_t bytes = write_weights(checkpoint, files, type, output.partial());
+  write_file(output.partial() + "/config.json", published_config(config.model, tokens, bf16 ? "bfloat16" : "float32"));
   output.commit();
   if (!without.empty()) complain("no tokenizer was written: " + without);
   say(std::string(text(options.output, ": step ", checkpoint.manifest().step, ", ", human_bytes(static_cast<double>(bytes)), " of ",

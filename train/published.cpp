@@ -13,7 +13,7 @@ namespace trireme {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 enum class Layout { gpt2, llama, mistral, qwen2, qwen3 };
 
@@ -126,12 +126,12 @@ PublishedPlace place_of(const ModelConfig& model, const std::string& ours, const
 }
 
 // What stands in a config.json, read with all that is wrong with it gathered.
-class Reading {
+class PublishedReading {
  public:
-  explicit Reading(const std::string& path) : path_(path) {
+  explicit PublishedReading(const std::string& path) : path_(path) {
     std::ifstream in(path);
     if (!in) throw DataError(path + ": cannot be opened");
-    json_ = Json::parse(in, nullptr, false);
+    json_ = OrderedJson::parse(in, nullptr, false);
     if (!json_.is_object()) throw DataError(path + ": is no JSON object");
   }
 
@@ -153,7 +153,7 @@ class Reading {
     if (!good) refuse(key, "must be a whole number above 0");
     return good ? json_[key].get<int64_t>() : 1;
   }
-  double number(const Json& of, const char* key, double otherwise) {
+  double number(const OrderedJson& of, const char* key, double otherwise) {
     if (!of.contains(key) || of[key].is_null()) return otherwise;
     const bool good = of[key].is_number() && of[key].get<double>() > 0;
     if (!good) refuse(key, "must be a number above 0");
@@ -163,7 +163,7 @@ class Reading {
   void must_be(const char* key, bool value) {
     if (flag(key, value) != value) refuse(key, value ? "must be true: the other way is not computed here" : "is not computed here");
   }
-  const Json& operator[](const char* key) const { return json_[key]; }
+  const OrderedJson& operator[](const char* key) const { return json_[key]; }
   void refuse(const std::string& key, const std::string& why) { problems_ += path_ + ": " + key + ": " + why + "\n"; }
   void end() const {
     if (!problems_.empty()) throw DataError(problems_.substr(0, problems_.size() - 1));
@@ -171,10 +171,10 @@ class Reading {
 
  private:
   std::string path_, problems_;
-  Json json_;
+  OrderedJson json_;
 };
 
-void read_gpt2(Reading& in, ModelConfig& model) {
+void read_gpt2(PublishedReading& in, ModelConfig& model) {
   model.family = Family::gpt2;
   model.layers = in.size("n_layer");
   model.width = in.size("n_embd");
@@ -190,11 +190,11 @@ void read_gpt2(Reading& in, ModelConfig& model) {
   in.must_be("add_cross_attention", false);
 }
 
-void read_rope(Reading& in, ModelConfig& model) {
+void read_rope(PublishedReading& in, ModelConfig& model) {
   // Since version 5 of transformers all of it stands in rope_parameters.
   const bool newer = in.has("rope_parameters") && in["rope_parameters"].is_object();
   const bool scaled = in.has("rope_scaling") && in["rope_scaling"].is_object();
-  const Json rope = newer ? in["rope_parameters"] : scaled ? in["rope_scaling"] : Json::object();
+  const OrderedJson rope = newer ? in["rope_parameters"] : scaled ? in["rope_scaling"] : OrderedJson::object();
   model.theta = in.number(rope, "rope_theta", in.number("rope_theta", 10000));
   if (in.number(rope, "partial_rotary_factor", in.number("partial_rotary_factor", 1)) != 1)
     in.refuse("partial_rotary_factor", "all of a head is turned here");
@@ -211,11 +211,11 @@ void read_rope(Reading& in, ModelConfig& model) {
 }
 
 // Of Qwen, where layers may differ: from layer max_window_layers on they have a window, or layer_types says which.
-void read_window(Reading& in, ModelConfig& model) {
+void read_window(PublishedReading& in, ModelConfig& model) {
   if (!in.flag("use_sliding_window", false)) return;
   int64_t with = 0;
   if (in.has("layer_types") && in["layer_types"].is_array()) {
-    with = std::ranges::count(in["layer_types"], Json("sliding_attention"));
+    with = std::ranges::count(in["layer_types"], OrderedJson("sliding_attention"));
   } else {
     const int64_t without = in.has("max_window_layers") && in["max_window_layers"] == 0 ? 0 : in.size("max_window_layers", 28);
     with = std::max<int64_t>(model.layers - without, 0);
@@ -224,7 +224,7 @@ void read_window(Reading& in, ModelConfig& model) {
   if (with == model.layers) model.window = in.size("sliding_window");
 }
 
-void read_llama(Reading& in, Layout layout, ModelConfig& model) {
+void read_llama(PublishedReading& in, Layout layout, ModelConfig& model) {
   model.family = Family::llama;
   model.layers = in.size("num_hidden_layers");
   model.width = in.size("hidden_size");
@@ -246,7 +246,7 @@ void read_llama(Reading& in, Layout layout, ModelConfig& model) {
   if (layout == Layout::qwen2 || layout == Layout::qwen3) read_window(in, model);
 }
 
-void put_rope(Json& json, const ModelConfig& model) {
+void put_rope(OrderedJson& json, const ModelConfig& model) {
   json["rope_theta"] = model.theta;
   json["rope_scaling"] = nullptr;
   if (model.rope_scaling == RopeScaling::llama3)
@@ -257,7 +257,7 @@ void put_rope(Json& json, const ModelConfig& model) {
                             {"original_max_position_embeddings", model.rope_original_context}};
 }
 
-void put_llama(Json& json, Layout layout, const ModelConfig& model) {
+void put_llama(OrderedJson& json, Layout layout, const ModelConfig& model) {
   json["hidden_size"] = model.width;
   json["intermediate_size"] = model.ffn;
   json["num_hidden_layers"] = model.layers;
@@ -272,13 +272,13 @@ void put_llama(Json& json, Layout layout, const ModelConfig& model) {
   if (layout == Layout::llama || layout == Layout::qwen3) json["attention_bias"] = false;
   if (layout == Layout::llama) json["mlp_bias"] = false;
   if (layout == Layout::llama) return;
-  json["sliding_window"] = model.window > 0 ? Json(model.window) : Json(nullptr);
+  json["sliding_window"] = model.window > 0 ? OrderedJson(model.window) : OrderedJson(nullptr);
   if (layout == Layout::mistral) return;
   json["use_sliding_window"] = model.window > 0;
   json["max_window_layers"] = model.window > 0 ? 0 : model.layers;
 }
 
-void put_gpt2(Json& json, const ModelConfig& model) {
+void put_gpt2(OrderedJson& json, const ModelConfig& model) {
   json["n_positions"] = json["n_ctx"] = model.context;
   json["n_embd"] = model.width;
   json["n_layer"] = model.layers;
@@ -290,9 +290,9 @@ void put_gpt2(Json& json, const ModelConfig& model) {
   json["scale_attn_weights"] = true;
 }
 
-void put(Json& json, const SpecialTokens& tokens) {
-  json["bos_token_id"] = Json::parse(tokens.begin);
-  json["eos_token_id"] = Json::parse(tokens.end);
+void put_tokens(OrderedJson& json, const SpecialTokens& tokens) {
+  json["bos_token_id"] = OrderedJson::parse(tokens.begin);
+  json["eos_token_id"] = OrderedJson::parse(tokens.end);
 }
 
 }  // namespace
@@ -320,7 +320,7 @@ std::vector<int64_t> published_shape(const WholeWeight& weight) {
 
 std::string published_config(const ModelConfig& model, const SpecialTokens& tokens, const std::string& dtype) {
   const LayoutNames& names = kLayouts[static_cast<size_t>(layout_of(model))];
-  Json json;
+  OrderedJson json;
   json["architectures"] = {names.architecture};
   json["model_type"] = names.type;
   json["vocab_size"] = model.vocab;
@@ -332,19 +332,19 @@ std::string published_config(const ModelConfig& model, const SpecialTokens& toke
   json["initializer_range"] = model.init_std;
   json["torch_dtype"] = dtype;
   json["use_cache"] = true;
-  put(json, tokens);
+  put_tokens(json, tokens);
   return json.dump(2) + "\n";
 }
 
 std::string published_generation_config(const SpecialTokens& tokens) {
-  Json json;
+  OrderedJson json;
   json["_from_model_config"] = true;
-  put(json, tokens);
+  put_tokens(json, tokens);
   return json.dump(2) + "\n";
 }
 
 ModelConfig read_published_config(const std::string& path) {
-  Reading in(path);
+  PublishedReading in(path);
   const std::string type = in.word("model_type", "");
   const auto* const names = std::ranges::find(kLayouts, type, &LayoutNames::type);
   if (names == std::end(kLayouts)) {
@@ -368,7 +368,7 @@ ModelConfig read_published_config(const std::string& path) {
 }
 
 SpecialTokens read_special_tokens(const std::string& path) {
-  const Reading in(path);
+  const PublishedReading in(path);
   const auto ids = [&](const char* key) { return in.has(key) ? in[key].dump() : std::string("null"); };
   return {.begin = ids("bos_token_id"), .end = ids("eos_token_id")};
 }

@@ -138,6 +138,8 @@ TEST_CASE("of safetensors that are damaged or lie, what is wrong is told") {
       {file_of(with("[2]", "[18446744073709551615]"), eight), "a: its shape has more elements than can be counted"},
       {file_of(with("[2]", "[4294967296,4294967296]"), eight), "a: its shape has more elements than can be counted"},
       {file_of(with("[0,8]", "[0,18446744073709551615]"), eight), "its offsets are 0 and 18446744073709551615"},
+      {file_of(with("[2]", "[0]").replace(with("[2]", "[0]").find("[0,8]"), 5, "[" + huge + "," + huge + "]"), ""),
+       "a follows a gap"},
       {file_of(with("[0,8]", "[4,12]"), eight + "1234"), "a follows a gap at byte 4 of the data"},
       {file_of(two + "[4,8]}}", eight), "b overlaps the tensor in front of it at byte 4 of the data"},
       {file_of(two + "[12,16]}}", eight + eight), "b follows a gap at byte 12 of the data"},

@@ -7,6 +7,7 @@
 
 #include "data/build.h"
 #include "data/corpus.h"
+#include "data/inspect.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_train.h"
 #include "kernels/check.h"

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/corpus.h"
+#include "data/inspect.h"
 #include "data/tokenizer_train.h"
 #include "kernels/check.h"
 #include "test/catch.h"

@@ -146,15 +146,37 @@ TEST_CASE("documents that begin with what ends them, and sequences of several to
   write_text(scratch / "a.bin", llmc(20240520, 1, 8, as<uint16_t>(tokens)));
   CHECK(imported({.inputs = {scratch / "a.bin"}, .output = scratch / "a"}).starts == std::vector<int64_t>{1, 4, 6, 7});
 
+  CHECK(imported({.inputs = {scratch / "a.bin"}, .output = scratch / "begin", .begin = 3}).starts == std::vector<int64_t>{0, 4});
+  CHECK_THROWS_WITH(imported({.inputs = {scratch / "a.bin"}, .output = scratch / "none", .begin = 257}),
+                    ContainsSubstring("documents begin with 257: the tokenizer has 257 entries"));
+
   std::string index = index_of(8, 2, {{1, 2}, {3}, {}, {4, 5, 6}, {7}});
   // Documents of the first two sequences, of an empty one, and of the last two.
   const std::vector<int64_t> first{0, 2, 3, 5, 5, 5};
   index = index.substr(0, index.size() - 6 * 8) + raw(first);
   write_text(scratch / "b.idx", index);
   write_text(scratch / "b.bin", as<uint16_t>({1, 2, 3, 4, 5, 6, 7}));
-  const Imported all = imported({.inputs = {scratch / "b.bin"}, .output = scratch / "b"});
+  const Imported all = imported({.inputs = {scratch / "b.idx", scratch / "b.bin"}, .output = scratch / "b"});
   CHECK(all.tokens == std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7});
   CHECK(all.starts == std::vector<int64_t>{0, 3});
+}
+
+TEST_CASE("of directories what holds tokens is taken, and not training with held-out tokens together") {
+  const Scratch scratch;
+  const std::string fine = scratch / "fine", megatron = scratch / "megatron", other = scratch / "other";
+  for (const std::string& directory : {fine, megatron, other}) std::filesystem::create_directories(directory);
+  const std::string file = llmc(20240520, 1, 2, as<uint16_t>({5, 6}));
+  write_text(fine + "/fineweb_train_000001.bin", file);
+  write_text(fine + "/fineweb_val_000000.bin", file);
+  write_text(fine + "/notes.txt", "text");
+  CHECK_THROWS_WITH(imported({.inputs = {fine}, .output = scratch / "a"}), ContainsSubstring("holds files of train and of val"));
+  CHECK(imported({.inputs = {fine + "/*train*"}, .output = scratch / "a"}).tokens == std::vector<int32_t>{5, 6});
+  write_text(megatron + "/m.bin", as<uint16_t>({1, 2}));
+  write_text(megatron + "/m.idx", index_of(8, 2, {{1, 2}}));
+  write_text(megatron + "/cache.npy", "an index of theirs");
+  CHECK(imported({.inputs = {megatron}, .output = scratch / "b"}).tokens == std::vector<int32_t>{1, 2});
+  write_text(other + "/notes.txt", "text");
+  CHECK_THROWS_WITH(imported({.inputs = {other}, .output = scratch / "c"}), ContainsSubstring("no .bin and no .npy under"));
 }
 
 TEST_CASE("what was imported is not overwritten unless that is asked for, and then only its split") {
@@ -256,7 +278,6 @@ TEST_CASE("damaged files of tokens are refused with what is wrong") {
   write_text(scratch / "m.bin", good);
   for (const auto& [bytes, message] : of_megatron) write_text(scratch / "m.idx", bytes), check(scratch / "m.bin", message);
   for (const auto& [bytes, message] : of_numpy) write_text(scratch / "n.npy", bytes), check(scratch / "n.npy", message);
-  check(scratch / "m.idx", "holds no tokens");
   CHECK_FALSE(std::filesystem::exists(scratch / "out/train-00000.h5"));
 
   // Every cut, and bytes changed anywhere: an error, or tokens.

@@ -1,0 +1,103 @@
+#include "data/inspect.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "data/documents.h"
+#include "data/utf8.h"
+#include "kernels/check.h"
+
+namespace trireme {
+
+namespace {
+
+// Of the documents of a shard, in order: tokens [begin, end).
+struct DocumentRange {
+  int64_t begin, end;
+};
+std::vector<DocumentRange> documents_of(const ShardReader& shard) {
+  std::vector<DocumentRange> documents;
+  const auto starts = shard.document_starts();
+  for (size_t i = 0; i < starts.size(); ++i)
+    documents.push_back({starts[i], i + 1 < starts.size() ? starts[i + 1] : shard.tokens()});
+  return documents;
+}
+
+}  // namespace
+
+std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths) {
+  std::vector<ShardInfo> infos;
+  for (const std::string& path : list_files(paths, ".h5")) {
+    const ShardReader shard(path);
+    infos.push_back(
+        {path, shard.file_bytes(), shard.tokens(), static_cast<int64_t>(shard.document_starts().size()), shard.facts()});
+  }
+  return infos;
+}
+
+std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths) {
+  std::vector<ShardVerdict> verdicts;
+  for (const std::string& path : list_files(paths, ".h5")) {
+    try {
+      ShardReader(path).verify();
+      verdicts.push_back({path, ""});
+    } catch (const DataError& problem) {
+      verdicts.push_back({path, problem.what()});
+    }
+  }
+  return verdicts;
+}
+
+DocumentLengths document_lengths(const std::vector<std::string>& paths) {
+  DocumentLengths lengths;
+  std::vector<int64_t> all;
+  for (const std::string& path : list_files(paths, ".h5")) {
+    const ShardReader shard(path);
+    for (const auto& [begin, end] : documents_of(shard)) all.push_back(end - begin);
+  }
+  if (all.empty()) return lengths;
+  for (const int64_t length : all) ++lengths.counts[static_cast<size_t>(std::bit_width(static_cast<uint64_t>(length)) - 1)];
+  const auto middle = all.begin() + std::ssize(all) / 2;
+  std::nth_element(all.begin(), middle, all.end());
+  lengths.documents = std::ssize(all);
+  lengths.median = *middle;
+  lengths.shortest = std::ranges::min(all);
+  lengths.longest = std::ranges::max(all);
+  return lengths;
+}
+
+std::vector<SampleDocument> sample_documents(const std::vector<std::string>& paths, const Tokenizer& tokenizer, int64_t count,
+                                             int64_t most) {
+  std::vector<ShardReader> shards;
+  int64_t documents = 0;
+  for (const std::string& path : list_files(paths, ".h5")) {
+    const ShardReader& shard = shards.emplace_back(path);
+    if (shard.facts().tokenizer != tokenizer.fingerprint())
+      throw DataError(path + ": was made with tokenizer " + shard.facts().tokenizer + ", not with " + tokenizer.fingerprint());
+    documents += std::ssize(shard.document_starts());
+  }
+  std::vector<SampleDocument> samples;
+  count = std::min(count, documents);
+  int64_t before = 0;  // documents of the shards in front
+  for (const ShardReader& shard : shards) {
+    const std::vector<DocumentRange> here = documents_of(shard);
+    for (; std::ssize(samples) < count;) {
+      const int64_t number = std::ssize(samples) * documents / count - before;
+      if (number >= std::ssize(here)) break;
+      const auto [begin, end] = here[static_cast<size_t>(number)];
+      std::vector<int32_t> tokens(static_cast<size_t>(std::min(end - begin, most + 1)));
+      shard.read(begin, tokens);
+      const bool whole = std::ssize(tokens) == end - begin;
+      if (!tokens.empty() && tokens.back() == tokenizer.end_of_document()) tokens.pop_back();
+      std::string words = tokenizer.decode(tokens);
+      const bool cut = !whole || std::ssize(words) > most;
+      if (std::ssize(words) > most) words.resize(static_cast<size_t>(most));
+      if (cut) words.resize(utf8_prefix(words));
+      samples.push_back({.shard = shard.path(), .text = std::move(words), .number = number, .tokens = end - begin, .cut = cut});
+    }
+    before += std::ssize(here);
+  }
+  return samples;
+}
+
+}  // namespace trireme

@@ -1,0 +1,45 @@
+// What can be asked of shards.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/shard.h"
+#include "data/tokenizer.h"
+
+namespace trireme {
+
+// One shard, for people and for `data info`.
+struct ShardInfo {
+  std::string path;
+  int64_t file_bytes, tokens, documents;
+  ShardFacts facts;
+};
+std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths);
+
+// Reads every byte of every shard; a shard's problem is empty when it is sound.
+struct ShardVerdict {
+  std::string path, problem;
+};
+std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths);
+
+// Tokens of documents, their end_of_document included. What a shard holds of a document that lies in two counts in each for itself.
+struct DocumentLengths {
+  int64_t documents = 0, shortest = 0, median = 0, longest = 0;
+  std::array<int64_t, 40> counts{};  // of documents of [2^i, 2^(i + 1)) tokens
+};
+DocumentLengths document_lengths(const std::vector<std::string>& paths);
+
+// The text of `count` documents, spread evenly over all, each up to `most` bytes, cut where a character ends. DataError when the
+// shards were made with another tokenizer.
+struct SampleDocument {
+  std::string shard, text;
+  int64_t number, tokens;  // of the document, in its shard
+  bool cut;
+};
+std::vector<SampleDocument> sample_documents(const std::vector<std::string>& paths, const Tokenizer& tokenizer, int64_t count,
+                                             int64_t most);
+
+}  // namespace trireme
