@@ -93,7 +93,8 @@ class Bytes {
   std::vector<Number> take_all(uint64_t count) {
     if (count > rest_.size() / sizeof(Number)) throw DataError(text(path_, ": is cut off: it has no room for ", count, " numbers"));
     std::vector<Number> numbers(count);
-    std::memcpy(numbers.data(), take(count * sizeof(Number)).data(), count * sizeof(Number));
+    const std::string_view bytes = take(count * sizeof(Number));
+    if (count > 0) std::memcpy(numbers.data(), bytes.data(), bytes.size());  // of none there is no memory
     return numbers;
   }
   std::string_view take(size_t count) {

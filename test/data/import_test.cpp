@@ -280,7 +280,7 @@ TEST_CASE("damaged files of tokens are refused with what is wrong") {
   for (const auto& [bytes, message] : of_numpy) write_text(scratch / "n.npy", bytes), check(scratch / "n.npy", message);
   CHECK_FALSE(std::filesystem::exists(scratch / "out/train-00000.h5"));
 
-  // Every cut, and bytes changed anywhere: an error, or tokens.
+  // Every cut is told; bytes changed anywhere are, or give tokens.
   std::mt19937 chance(11);
   const auto survives = [&](const std::string& path, const std::string& bytes) {
     write_text(path, bytes);
@@ -291,7 +291,18 @@ TEST_CASE("damaged files of tokens are refused with what is wrong") {
     } catch (const DataError&) {
     }
   };
-  for (size_t cut = 0; cut < whole.size(); ++cut) survives(scratch / "n.npy", whole.substr(0, cut));
+  const auto check_cuts = [&](const std::string& path, const std::string& bytes, const std::string& opened) {
+    for (size_t cut = 0; cut < bytes.size(); ++cut) {
+      write_text(path, bytes.substr(0, cut));
+      CHECK_THROWS_AS(TokenFile(opened), DataError);
+    }
+    write_text(path, bytes);
+    CHECK(TokenFile(opened).tokens() == 4);
+  };
+  check_cuts(scratch / "n.npy", whole, scratch / "n.npy");
+  check_cuts(scratch / "l.bin", llmc(20240520, 1, 4, good), scratch / "l.bin");
+  check_cuts(scratch / "m.idx", idx, scratch / "m.bin");
+  check_cuts(scratch / "m.bin", good, scratch / "m.bin");
   for (int i = 0; i < 1000; ++i)
     survives(scratch / "n.npy", with(whole, chance() % whole.size(), raw(static_cast<uint8_t>(chance()))));
   for (int i = 0; i < 1000; ++i) {
