@@ -34,12 +34,6 @@ uint64_t sum_of_mixes(const void* elements, int64_t first, int64_t count) {
 
 uint64_t digest(const void* bytes, int64_t count) { return XXH3_64bits(bytes, static_cast<size_t>(count)); }
 
-std::string hex(uint64_t value) {
-  std::string digits(16, '0');
-  for (int i = 15; i >= 0; --i, value >>= 4) digits[static_cast<size_t>(i)] = "0123456789abcdef"[value & 15];
-  return digits;
-}
-
 std::string random_id() {
   std::random_device chance;
   return hex(uint64_t{chance()} << 32 | chance());

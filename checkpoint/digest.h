@@ -11,13 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/hex.h"
 #include "kernels/tensor.h"
 
 namespace trireme {
 
 uint64_t digest(const void* bytes, int64_t count);
-std::string hex(uint64_t value);                            // 16 lower-case digits
-std::optional<uint64_t> from_hex(std::string_view digits);  // of exactly that form
+std::optional<uint64_t> from_hex(std::string_view digits);  // of exactly the form that hex() gives
 std::string random_id();                                    // such digits, from the system's randomness
 
 inline constexpr int64_t kPage = 1 << 20;

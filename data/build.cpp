@@ -89,7 +89,8 @@ class Build {
     make_directory(options_.output);
     const DirectoryLock lock(options_.output);
     if (const auto whole = finish_renaming(options_.output); ours(whole)) {
-      summary_.train = paths_and(whole->splits.at(0)), summary_.validation = paths_and(whole->splits.at(1));
+      summary_.train = summary_of(options_.output, whole->splits.at(0));
+      summary_.validation = summary_of(options_.output, whole->splits.at(1));
       journal_.problems = whole->problems;
       return told();
     }
@@ -108,12 +109,6 @@ class Build {
   }
 
  private:
-  SplitSummary paths_and(const SplitState& state) const {
-    SplitSummary summary = state.added;
-    for (int64_t i = 0; i < state.shards; ++i) summary.shards.push_back(shard_path(options_.output, state.split, i));
-    return summary;
-  }
-
   void take_over(const BuildJournal& other) {
     journal_ = other;
     train_.go_on_from(other.splits.at(0));

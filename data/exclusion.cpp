@@ -10,6 +10,7 @@
 #include "data/hdf5_file.h"
 #include "data/provenance.h"
 #include "kernels/check.h"
+#include "kernels/hex.h"
 
 namespace trireme {
 
@@ -19,15 +20,6 @@ constexpr std::string_view kFirstWords = "trireme exclusion 1 ";
 constexpr int64_t kMostBytes = int64_t{1} << 30;
 
 uint64_t digest_of_text(std::string_view words) { return XXH3_64bits(words.data(), words.size()); }
-
-std::string hex_digits(uint64_t value) {
-  std::ostringstream out;
-  out << std::hex;
-  out.width(16);
-  out.fill('0');
-  out << value;
-  return out.str();
-}
 
 template <class Number>
 bool parse_number(std::string_view words, Number& value, int base = 10) {
@@ -51,7 +43,7 @@ bool parse_documents(std::string_view line, std::vector<int64_t>& documents) {
 std::string body_of(const Exclusion& exclusion) {
   std::string body;
   for (const ExcludedShard& shard : exclusion.shards) {
-    body += "shard " + hex_digits(shard.digest) + " " + shard.path + "\n";
+    body += "shard " + hex(shard.digest) + " " + shard.path + "\n";
     for (size_t i = 0, next = 0; i < shard.documents.size(); i = next) {
       for (next = i + 1; next < shard.documents.size() && shard.documents[next] == shard.documents[next - 1] + 1;) ++next;
       const bool several = next > i + 1 && shard.documents[i] >= 0;
@@ -89,7 +81,7 @@ Exclusion read_exclusion(const std::string& path) {
     throw DataError(path + ": is no list of excluded documents, as 'trireme data exclude' makes it");
   const size_t begin = kFirstWords.size() + 17;
   const std::string_view body = all.size() < begin ? std::string_view() : std::string_view(all).substr(begin);
-  if (all.size() < begin || all.substr(kFirstWords.size(), 17) != hex_digits(digest_of_text(body)) + "\n")
+  if (all.size() < begin || all.substr(kFirstWords.size(), 17) != hex(digest_of_text(body)) + "\n")
     throw DataError(path + ": is damaged, or was edited: its digest does not match. Make it anew with 'trireme data exclude'");
   Exclusion exclusion{.path = path, .shards = {}};
   std::istringstream lines{std::string(body)};
@@ -109,7 +101,7 @@ Exclusion read_exclusion(const std::string& path) {
 }
 
 void write_exclusion(const Exclusion& exclusion) {
-  const std::string body = body_of(exclusion), all = std::string(kFirstWords) + hex_digits(digest_of_text(body)) + "\n" + body;
+  const std::string body = body_of(exclusion), all = std::string(kFirstWords) + hex(digest_of_text(body)) + "\n" + body;
   const std::string temporary = exclusion.path + ".tmp";
   File file = File::create(temporary);
   file.write_at(all.data(), std::ssize(all), 0);

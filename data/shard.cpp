@@ -11,6 +11,7 @@
 
 #include "data/loss_mask.h"
 #include "kernels/check.h"
+#include "kernels/hex.h"
 
 namespace trireme {
 
@@ -21,12 +22,6 @@ constexpr std::string_view kMagic = "trireme shard 1 ";  // followed by the dige
 constexpr int64_t kHeaderBegin = static_cast<int64_t>(kMagic.size()) + 17;
 
 uint64_t digest_of(const void* bytes, int64_t count) { return XXH3_64bits(bytes, static_cast<size_t>(count)); }
-
-std::string hex(uint64_t value) {
-  std::string digits(16, '0');
-  for (size_t i = 0; i < 16; ++i) digits[i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];
-  return digits;
-}
 
 template <class Number>
 bool parse(std::string_view words, int base, Number& value) {

@@ -15,6 +15,12 @@ std::string shard_path(const std::string& directory, const std::string& split, i
   return directory + "/" + split + "-" + std::string(5 - std::min<size_t>(digits.size(), 5), '0') + digits + ".h5";
 }
 
+SplitSummary summary_of(const std::string& directory, const SplitState& state) {
+  SplitSummary summary = state.added;
+  for (int64_t i = 0; i < state.shards; ++i) summary.shards.push_back(shard_path(directory, state.split, i));
+  return summary;
+}
+
 SplitWriter::SplitWriter(std::string directory, std::string split, const Tokenizer& tokenizer, int64_t tokens_per_shard,
                          SplitSummary& summary, int64_t row)
     : directory_(std::move(directory)),
@@ -173,8 +179,7 @@ bool SplitWriter::can_go_on_from(const SplitState& state) const {
 }
 
 void SplitWriter::go_on_from(const SplitState& state) {
-  summary_ = state.added;
-  for (int64_t i = 0; i < state.shards; ++i) summary_.shards.push_back(shard_path(directory_, split_, i));
+  summary_ = summary_of(directory_, state);
   kept_ = state.partial;
   source_ = state.source;
   of_document_ = state.tokens_of_it;

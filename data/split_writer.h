@@ -36,6 +36,8 @@ struct SplitState {
 // DIRECTORY/SPLIT-NUMBER.h5
 std::string shard_path(const std::string& directory, const std::string& split, int64_t number);
 
+SplitSummary summary_of(const std::string& directory, const SplitState& state);
+
 class SplitWriter {
  public:
   // What it is given outlives it. A shard's tokens are held in memory, 4 bytes each. With a `row`, the documents of about

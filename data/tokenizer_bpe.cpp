@@ -15,6 +15,7 @@
 #include "data/unicode.h"
 #include "data/word_cache.h"
 #include "kernels/check.h"
+#include "kernels/hex.h"
 
 namespace trireme {
 
@@ -132,9 +133,7 @@ std::string BpeTokenizer::make_fingerprint() const {
   if (bpe_.compose) manner += "composed\n";
   for (const int32_t id : bpe_.added) manner += std::to_string(id) + '\n';
   if (!manner.empty()) hash = XXH3_64bits_withSeed(manner.data(), manner.size(), hash);
-  std::string hex(16, '0');
-  for (size_t i = 0; i < 16; ++i) hex[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
-  return "bpe-" + std::to_string(vocab_size()) + "-" + hex;
+  return "bpe-" + std::to_string(vocab_size()) + "-" + hex(hash);
 }
 
 void BpeTokenizer::encode(std::string_view bytes, std::vector<int32_t>& tokens) const {

@@ -8,6 +8,7 @@
 
 #include "data/word_cache.h"
 #include "kernels/check.h"
+#include "kernels/hex.h"
 
 namespace trireme {
 
@@ -72,9 +73,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(const SentencePieceModel& model, 
   load(plain_, model, false);
   if (end_of_document_ < 0)
     throw DataError(text(name, ": has no control symbol '", model.end_piece, "' to end documents with: train it with an eos_id"));
-  std::string hex(16, '0');
-  for (size_t i = 0; i < 16; ++i) hex[i] = "0123456789abcdef"[model.digest >> (60 - 4 * i) & 15];
-  fingerprint_ = "sentencepiece-" + std::to_string(vocab_size()) + "-" + hex;
+  fingerprint_ = "sentencepiece-" + std::to_string(vocab_size()) + "-" + hex(model.digest);
 }
 
 void SentencePieceTokenizer::load(Processor& processor, const SentencePieceModel& model, bool space_in_front) const {
