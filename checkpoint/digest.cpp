@@ -1,7 +1,5 @@
 #include "checkpoint/digest.h"
 
-#include <xxhash.h>
-
 #include <bit>
 #include <cstring>
 #include <random>
@@ -31,8 +29,6 @@ uint64_t sum_of_mixes(const void* elements, int64_t first, int64_t count) {
 }
 
 }  // namespace
-
-uint64_t digest(const void* bytes, int64_t count) { return XXH3_64bits(bytes, static_cast<size_t>(count)); }
 
 std::string random_id() {
   std::random_device chance;

@@ -11,12 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/hex.h"
+#include "kernels/digest.h"
 #include "kernels/tensor.h"
 
 namespace trireme {
 
-uint64_t digest(const void* bytes, int64_t count);
 std::optional<uint64_t> from_hex(std::string_view digits);  // of exactly the form that hex() gives
 std::string random_id();                                    // such digits, from the system's randomness
 

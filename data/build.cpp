@@ -1,7 +1,5 @@
 #include "data/build.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -12,6 +10,7 @@
 #include "data/build_journal.h"
 #include "data/encode_pipeline.h"
 #include "kernels/check.h"
+#include "kernels/digest.h"
 #include "kernels/philox.h"
 
 namespace trireme {
@@ -22,7 +21,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 bool held_out(const Passage& first, double fraction) {
-  return unit(philox64(stream_key(0, "validation"), XXH3_64bits(first.text.data(), first.text.size()))) < fraction;
+  return unit(philox64(stream_key(0, "validation"), digest(first.text))) < fraction;
 }
 
 std::vector<std::string> without(std::vector<std::string> files, const std::vector<std::string>& others) {
@@ -63,7 +62,7 @@ std::string key_of(const BuildOptions& options, const std::vector<std::vector<st
     }
     all += "\n";
   }
-  return text(XXH3_64bits(all.data(), all.size()));
+  return text(digest(all));
 }
 
 class Build {

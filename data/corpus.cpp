@@ -1,12 +1,11 @@
 #include "data/corpus.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <filesystem>
 
 #include "data/documents.h"
 #include "kernels/check.h"
+#include "kernels/digest.h"
 
 namespace trireme {
 
@@ -191,13 +190,13 @@ uint64_t Corpus::excluded_digest() const {
     words.push_back(shards_[s].digest());
     for (const int64_t number : excluded_[s]) words.push_back(static_cast<uint64_t>(number));
   }
-  return words.empty() ? 0 : XXH3_64bits(words.data(), words.size() * sizeof words[0]);
+  return words.empty() ? 0 : trireme::digest(words.data(), std::ssize(words) * 8);
 }
 
 uint64_t Corpus::digest() const {
   std::vector<uint64_t> digests;
   for (const ShardReader& shard : shards_) digests.push_back(shard.digest());
-  return XXH3_64bits(digests.data(), digests.size() * sizeof digests[0]);
+  return trireme::digest(digests.data(), std::ssize(digests) * 8);
 }
 
 void Corpus::expect_tokenizer(const Tokenizer& tokenizer) const {
@@ -205,10 +204,16 @@ void Corpus::expect_tokenizer(const Tokenizer& tokenizer) const {
   throw DataError(shards_.front().path() + ": was made with tokenizer " + fingerprint() + ", not with " + tokenizer.fingerprint());
 }
 
+void Corpus::advise(int64_t sample, bool evictable) const {
+  const auto [s, part] = window(sample);
+  shards_[s].advise(part.begin, part.begin + std::max(part.tokens, part.predicting + 1), evictable);
+}
+
 void Corpus::read(int64_t sample, bool document_mask, bool restart_positions, const SampleRow& row) const {
   const auto [s, part] = window(sample);
   const ShardReader& shard = shards_[s];
-  std::vector<int32_t> stream(static_cast<size_t>(std::max(part.tokens, part.predicting + 1)));
+  thread_local std::vector<int32_t> stream;
+  stream.resize(static_cast<size_t>(std::max(part.tokens, part.predicting + 1)));
   shard.read(part.begin, stream);
   fill_sample(cut_, part, stream, shard.document_starts(), document_mask, restart_positions, row);
   const int64_t begin = part.begin, end = begin + part.predicting;

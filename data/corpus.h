@@ -59,6 +59,9 @@ class Corpus {
   // From several threads at once, if wanted.
   void read(int64_t sample, bool document_mask, bool restart_positions, const SampleRow& row) const;
 
+  // The sample will be read soon (ShardReader::advise).
+  void advise(int64_t sample, bool evictable) const;
+
   // What a sample reads of its shard's stream.
   struct Window {
     size_t shard;

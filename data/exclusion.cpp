@@ -1,7 +1,5 @@
 #include "data/exclusion.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -10,7 +8,7 @@
 #include "data/hdf5_file.h"
 #include "data/provenance.h"
 #include "kernels/check.h"
-#include "kernels/hex.h"
+#include "kernels/digest.h"
 
 namespace trireme {
 
@@ -18,8 +16,6 @@ namespace {
 
 constexpr std::string_view kFirstWords = "trireme exclusion 1 ";
 constexpr int64_t kMostBytes = int64_t{1} << 30;
-
-uint64_t digest_of_text(std::string_view words) { return XXH3_64bits(words.data(), words.size()); }
 
 template <class Number>
 bool parse_number(std::string_view words, Number& value, int base = 10) {
@@ -81,7 +77,7 @@ Exclusion read_exclusion(const std::string& path) {
     throw DataError(path + ": is no list of excluded documents, as 'trireme data exclude' makes it");
   const size_t begin = kFirstWords.size() + 17;
   const std::string_view body = all.size() < begin ? std::string_view() : std::string_view(all).substr(begin);
-  if (all.size() < begin || all.substr(kFirstWords.size(), 17) != hex(digest_of_text(body)) + "\n")
+  if (all.size() < begin || all.substr(kFirstWords.size(), 17) != hex(digest(body)) + "\n")
     throw DataError(path + ": is damaged, or was edited: its digest does not match. Make it anew with 'trireme data exclude'");
   Exclusion exclusion{.path = path, .shards = {}};
   std::istringstream lines{std::string(body)};
@@ -101,7 +97,7 @@ Exclusion read_exclusion(const std::string& path) {
 }
 
 void write_exclusion(const Exclusion& exclusion) {
-  const std::string body = body_of(exclusion), all = std::string(kFirstWords) + hex(digest_of_text(body)) + "\n" + body;
+  const std::string body = body_of(exclusion), all = std::string(kFirstWords) + hex(digest(body)) + "\n" + body;
   const std::string temporary = exclusion.path + ".tmp";
   File file = File::create(temporary);
   file.write_at(all.data(), std::ssize(all), 0);

@@ -340,6 +340,10 @@ void File::read_at(void* bytes, int64_t count, int64_t offset) const {
   }
 }
 
+void File::will_read(int64_t count, int64_t offset) const {
+  posix_fadvise(fd_, offset, count, POSIX_FADV_WILLNEED);  // advice: a file system may have no use for it
+}
+
 int64_t File::read(void* bytes, int64_t count) {
   int64_t done = 0;
   while (done < count) {

@@ -1,10 +1,23 @@
 #include "data/loader.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "kernels/check.h"
 
 namespace trireme {
+
+namespace {
+
+// So many are on their way from the disk: what it takes to keep a fast one busy.
+constexpr int64_t kSamplesAhead = 512;
+
+int64_t physical_memory() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
+
+}  // namespace
 
 Loader::Loader(Mixture mixture, const LoaderOptions& options) : mixture_(std::move(mixture)), options_(options) {
   require(options.context == mixture_.context(),
@@ -15,8 +28,16 @@ Loader::Loader(Mixture mixture, const LoaderOptions& options) : mixture_(std::mo
           text("a batch of ", options.batch, " for ", options.replicas, " replicas"));
   require(options.microbatch >= 0 && (options.microbatch == 0 || options.batch / options.replicas % options.microbatch == 0),
           text("microbatches of ", options.microbatch, " of a batch of ", options.batch, " for ", options.replicas, " replicas"));
-  for (Rows& rows : rows_) rows.values.resize(static_cast<size_t>(4 * options.batch / options.replicas * options.context));
-  thread_ = std::jthread([this] { read_ahead(); });
+  ahead_ = (kSamplesAhead + rows() - 1) / rows();
+  evictable_ = 2 * mixture_.file_bytes() > physical_memory();
+  rows_ = std::vector<Rows>(static_cast<size_t>(options.readers) + 2);
+  for (Rows& each : rows_) {
+    each.values.resize(static_cast<size_t>(4 * rows() * options.context));
+    int32_t* const positions = each.values.data() + 2 * rows() * options.context;
+    for (int64_t row = 0; row < rows(); ++row)
+      std::iota(positions + row * options.context, positions + (row + 1) * options.context, 0);
+  }
+  for (int i = 0; i < options.readers; ++i) readers_.emplace_back([this] { read_batches(); });
 }
 
 Loader::~Loader() {
@@ -24,7 +45,7 @@ Loader::~Loader() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  changed_.notify_all();
+  freed_.notify_all();
 }
 
 RowPlace place_of(const LoaderOptions& options, int64_t row) {
@@ -33,74 +54,98 @@ RowPlace place_of(const LoaderOptions& options, int64_t row) {
   return {static_cast<int>(microbatch % options.replicas), microbatch / options.replicas * rows_at_once + row % rows_at_once};
 }
 
+Loader::Rows* Loader::find(Rows::State state, int64_t step) {
+  const auto found =
+      std::ranges::find_if(rows_, [&](const Rows& rows) { return rows.state == state && (step < 0 || rows.step == step); });
+  return found == rows_.end() ? nullptr : &*found;
+}
+
+void Loader::advise(int64_t begin, int64_t end) const {
+  for (int64_t g = begin * options_.batch; g < end * options_.batch; ++g) {
+    if (place_of(options_, g % options_.batch).replica != options_.replica) continue;
+    const Mixture::Sample at_g = mixture_.at(g, options_.seed);
+    mixture_.source(at_g.source).advise(at_g.sample, evictable_);
+  }
+}
+
 void Loader::fill(Rows& rows, int64_t step) const {
-  const int64_t count = options_.batch / options_.replicas, T = options_.context;
-  int32_t* const values = rows.values.data();
+  const int64_t T = options_.context, plane = this->rows() * T;
   const bool padded = mixture_.padded();
   rows.valid = padded ? 0 : options_.batch * T;
   for (int64_t row = 0; row < options_.batch; ++row) {
     const RowPlace place = place_of(options_, row);
     const bool of_mine = place.replica == options_.replica;
     if (!padded && !of_mine) continue;
-    const int64_t g = step * options_.batch + row;
-    const Mixture::Sample at_g = mixture_.at(g, options_.seed);
-    const Corpus& corpus = mixture_.source(at_g.source);
-    if (padded) rows.valid += corpus.targets(at_g.sample);
+    const Mixture::Sample at_row = mixture_.at(step * options_.batch + row, options_.seed);
+    const Corpus& corpus = mixture_.source(at_row.source);
+    if (padded) rows.valid += corpus.targets(at_row.sample);
     if (!of_mine) continue;
-    int32_t* const at = values + place.row * T;
-    const int64_t plane = count * T;
-    corpus.read(at_g.sample, options_.document_mask, options_.restart_positions, {at, at + plane, at + 2 * plane, at + 3 * plane});
+    int32_t* const at = rows.values.data() + place.row * T;
+    // What is the same for all rows stands there already.
+    corpus.read(at_row.sample, options_.document_mask, options_.restart_positions,
+                {.tokens = at,
+                 .targets = at + plane,
+                 .positions = options_.restart_positions ? at + 2 * plane : nullptr,
+                 .document_start = options_.document_mask ? at + 3 * plane : nullptr});
   }
 }
 
-void Loader::read_ahead() {
+void Loader::read_batches() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return closing_ || ready_ != wanted_; });
+    freed_.wait(lock, [this] { return closing_ || find(Rows::free) != nullptr; });
     if (closing_) return;
-    const int64_t step = wanted_;
-    ready_ = -1;  // its rows are overwritten from here on
-    Rows& rows = rows_[1 - mine_];
+    Rows& rows = *find(Rows::free);
+    const int64_t step = unread_++, advised = std::max(unadvised_, step), told = step + 1 + ahead_;
+    rows.state = Rows::filling;
+    rows.step = step;
+    unadvised_ = told;
     lock.unlock();
     rows.error = nullptr;
     try {
+      advise(advised, told);
       fill(rows, step);
     } catch (...) {
       rows.error = std::current_exception();
     }
     lock.lock();
-    ready_ = step;  // when seek() came in between, this is not wanted_, and the loop reads again
-    changed_.notify_all();
+    rows.state = rows.step == step ? Rows::ready : Rows::free;  // seek() may have come in between
+    if (rows.state == Rows::ready && step == step_) read_.notify_one();
   }
 }
 
 Batch Loader::next() {
   std::unique_lock lock(mutex_);
-  const auto asked = std::chrono::steady_clock::now();
-  const bool waits = ready_ != wanted_;
-  changed_.wait(lock, [this] { return ready_ == wanted_; });
-  const double waited = waits ? std::chrono::duration<double>(std::chrono::steady_clock::now() - asked).count() : 0;
-  if (rows_[1 - mine_].error) std::rethrow_exception(rows_[1 - mine_].error);
-  mine_ = 1 - mine_;
-  ready_ = -1;  // what lies in the other rows now is older
-  wanted_ = ++step_;
+  Rows* rows = find(Rows::ready, step_);
+  double waited = 0;
+  if (rows == nullptr) {
+    const auto asked = std::chrono::steady_clock::now();
+    read_.wait(lock, [&] { return (rows = find(Rows::ready, step_)) != nullptr; });
+    waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - asked).count();
+  }
+  if (rows->error) std::rethrow_exception(rows->error);
+  if (Rows* const before = find(Rows::held)) before->state = Rows::free;
+  rows->state = Rows::held;
+  ++step_;
   lock.unlock();
-  changed_.notify_all();
+  freed_.notify_one();
 
-  Rows& rows = rows_[mine_];
-  const int64_t count = options_.batch / options_.replicas, T = options_.context;
-  const auto plane = [&](int64_t i) { return Tensor(rows.values.data() + i * count * T, Dtype::i32, Place::cpu, {count, T}); };
-  return {plane(0), plane(1), plane(2), plane(3), rows.valid, waited};
+  const int64_t count = this->rows(), T = options_.context;
+  const auto plane = [&](int64_t i) { return Tensor(rows->values.data() + i * count * T, Dtype::i32, Place::cpu, {count, T}); };
+  return {plane(0), plane(1), plane(2), plane(3), rows->valid, waited};
 }
 
 void Loader::seek(int64_t step) {
   require(step >= 0, text("step ", step));
   {
     const std::lock_guard lock(mutex_);
-    step_ = step;
-    wanted_ = step;
+    step_ = unread_ = unadvised_ = step;
+    for (Rows& rows : rows_) {
+      if (rows.state == Rows::ready) rows.state = Rows::free;
+      if (rows.state == Rows::filling) rows.step = -1;
+    }
   }
-  changed_.notify_all();
+  freed_.notify_all();
 }
 
 }  // namespace trireme

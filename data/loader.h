@@ -1,11 +1,11 @@
-// Loader: the batches of one replica, read one step ahead on a thread. Its whole state is the number of the step.
+// Loader: the batches of one replica, read ahead on a few threads, each of which reads whole batches. Further ahead the disk is
+// told which pages will be wanted, so that samples in any order come as fast as it can. The whole state is the number of the step.
 //
 // Sample number g = step * batch + row of the run is what the mixture says of it (mixture.h). The rows of a
 // step are cut into microbatches, which the replicas take in turn: replica r has numbers r, r + replicas, ... So the samples of a
 // step do not depend on the number of replicas, each epoch reads every sample once, and a batch may be larger than the corpus.
 #pragma once
 
-#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -31,6 +31,7 @@ struct LoaderOptions {
   int replica = 0, replicas = 1;
   uint64_t seed;
   bool document_mask, restart_positions;
+  int readers = 2;  // threads; one batch more waits in memory
 };
 
 // Whose a row of a step's batch is, and which of that replica's rows.
@@ -55,25 +56,32 @@ class Loader {
 
  private:
   struct Rows {
+    enum State : uint8_t { free, filling, ready, held };
+    State state = free;
+    int64_t step = -1;            // -1: nobody wants it any more
     std::vector<int32_t> values;  // tokens, targets, positions, document_start: [4, rows, T]
     int64_t valid = 0;
     std::exception_ptr error;
   };
-  void read_ahead();
+  int64_t rows() const { return options_.batch / options_.replicas; }  // of a batch
+  Rows* find(Rows::State state, int64_t step = -1);
+  void read_batches();
   void fill(Rows& rows, int64_t step) const;
+  void advise(int64_t begin, int64_t end) const;  // steps
 
   const Mixture mixture_;
   const LoaderOptions options_;
+  int64_t ahead_;     // steps whose pages the disk is told of
+  bool evictable_;    // the corpora may not stay in the page cache
   int64_t step_ = 0;  // of the calling thread
-  size_t mine_ = 0;   // the rows_ the caller holds; the other belongs to the reading thread until ready_ == wanted_
 
-  std::array<Rows, 2> rows_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  int64_t wanted_ = 0;  // step the reading thread is to read next, or has read
-  int64_t ready_ = -1;  // step that lies whole in rows_[1 - mine_], or -1
+  std::condition_variable read_, freed_;
+  std::vector<Rows> rows_;  // one of them the caller's, one for each reader, and one so that none of these has to wait for him
+  int64_t unread_ = 0;      // the first step that no reader has taken
+  int64_t unadvised_ = 0;   // the first step that the disk was not told of
   bool closing_ = false;
-  std::jthread thread_;  // last: it starts when all else stands
+  std::vector<std::jthread> readers_;  // last: they start when all else stands
 };
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 #include "data/loss_mask.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "data/shard.h"
 #include "kernels/check.h"
@@ -17,8 +18,13 @@ std::vector<uint8_t> ShardReader::read_mask(int64_t begin, int64_t end) const {
   if (begin == end) return {};
   const int64_t first = begin / 8, last = (end - 1) / 8;
   std::vector<uint8_t> mask(static_cast<size_t>(last - first + 1));
-  file_.read_at(mask.data(), last - first + 1, header_.loss_mask->offset + first);
-  check_once(paged_mask(), first, std::as_bytes(std::span(mask)));
+  const Paged data = paged_mask();
+  PageBuffer buffer;
+  for (int64_t at = first; at <= last;) {
+    const int64_t stop = std::min(last + 1, (at / data.page + 1) * data.page);
+    std::memcpy(&mask[static_cast<size_t>(at - first)], read_page(data, at, stop, buffer), static_cast<size_t>(stop - at));
+    at = stop;
+  }
   return mask;
 }
 
@@ -32,7 +38,7 @@ int64_t ShardReader::count_trained(int64_t begin, int64_t end) const {
   if (!header_.loss_mask) return end - begin;
   int64_t count = 0;
   for (int64_t at = begin; at < end;) {
-    const int64_t stop = std::min(end, at + kPage * 8);
+    const int64_t stop = std::min(end, at + kTokenPage * 8);
     const std::vector<uint8_t> mask = read_mask(at, stop);
     count += count_loss_mask(mask, static_cast<size_t>(at % 8), static_cast<size_t>(at % 8 + stop - at));
     at = stop;

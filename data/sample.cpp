@@ -27,11 +27,14 @@ void fill_sample(const SampleCut& cut, const SampleWindow& window, std::span<con
   std::fill(row.targets + window.predicting, row.targets + context, -1);
   std::fill_n(row.targets, window.context_only, -1);
 
+  if (row.positions == nullptr && row.document_start == nullptr) return;
   auto next = std::upper_bound(starts.begin(), starts.end(), window.begin);
   for (int64_t start = 0, end = 0; start < context; start = end) {  // of one document after the other, in the row
     end = next == starts.end() ? context : std::min(*next++ - window.begin, context);
-    std::fill(row.document_start + start, row.document_start + end, static_cast<int32_t>(document_mask ? start : 0));
-    std::iota(row.positions + start, row.positions + end, static_cast<int32_t>(restart_positions ? 0 : start));
+    if (row.document_start != nullptr)
+      std::fill(row.document_start + start, row.document_start + end, static_cast<int32_t>(document_mask ? start : 0));
+    if (row.positions != nullptr)
+      std::iota(row.positions + start, row.positions + end, static_cast<int32_t>(restart_positions ? 0 : start));
   }
 }
 

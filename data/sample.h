@@ -10,8 +10,8 @@ namespace trireme {
 struct SampleRow {
   int32_t* tokens;
   int32_t* targets;         // -1: none
-  int32_t* positions;       // from the row's start, or from a document's
-  int32_t* document_start;  // index in the row of the first token of the place's document
+  int32_t* positions;       // from the row's start, or from a document's; null: not wanted
+  int32_t* document_start;  // index in the row of the first token of the place's document; null: not wanted
 };
 
 // A sample's part of a stream.

@@ -1,7 +1,5 @@
 #include "data/sentencepiece_model.h"
 
-#include <xxhash.h>
-
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include "data/hdf5_file.h"
 #include "data/utf8.h"
 #include "kernels/check.h"
+#include "kernels/digest.h"
 
 namespace trireme {
 
@@ -159,7 +158,7 @@ void refuse_denormalizer(std::string_view message, const std::string& name) {
 
 SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::string& name) {
   SentencePieceModel model;
-  model.digest = XXH3_64bits(bytes.data(), bytes.size());
+  model.digest = digest(bytes);
   Fields fields(bytes, name);
   for (Field field; fields.next(field);) {
     const Meaning meaning(field, name);

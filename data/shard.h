@@ -12,6 +12,7 @@
 // What is wrong with a file is a DataError that names it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -20,16 +21,9 @@
 #include <string>
 #include <vector>
 
-#include "data/hdf5_file.h"
+#include "data/shard_header.h"
 
 namespace trireme {
-
-struct ShardFacts {
-  std::string tokenizer;    // its fingerprint
-  int64_t vocab;            // every token is below it
-  int64_t end_of_document;  // the token behind each document
-  int64_t text_bytes;       // the tokens decode to so many bytes
-};
 
 // A dataset of one dim that not every shard has, under a digest of its own.
 struct ShardDataset {
@@ -51,59 +45,11 @@ struct ShardParts {
 void write_shard(const std::string& path, const ShardFacts& facts, std::span<const int32_t> tokens,
                  std::span<const int64_t> document_starts, const ShardParts& parts = {});
 
-// The header of a shard, checked on its own and against the file's size.
-struct ShardHeader {
-  int64_t file_bytes, tokens, token_bytes, documents;
-  ShardFacts facts;
-  int64_t tokens_offset, starts_offset, pages_offset;
-  uint64_t starts_digest, pages_digest, rest_digest;  // rest: all bytes behind the user block and outside the datasets
-  struct More {
-    std::string name;
-    Hdf5Type type;
-    int64_t count, offset;
-    uint64_t digest;
-  };
-  std::vector<More> more;  // of write_shard, in its order: lines behind the fields
-
-  struct LossMask {
-    int64_t offset, trained_tokens, trained_bytes;
-  };
-  std::optional<LossMask> loss_mask = {};
-  std::optional<int64_t> row = {};
-
-  void visit(auto& field) {
-    field("file_bytes", file_bytes);
-    field("tokenizer", facts.tokenizer);
-    field("vocab", facts.vocab);
-    field("end_of_document", facts.end_of_document);
-    field("text_bytes", facts.text_bytes);
-    field("tokens", tokens);
-    field("token_bytes", token_bytes);
-    field("documents", documents);
-    field("tokens_offset", tokens_offset);
-    field("starts_offset", starts_offset);
-    field("pages_offset", pages_offset);
-    field("starts_digest", starts_digest);
-    field("pages_digest", pages_digest);
-    field("rest_digest", rest_digest);
-    // A visitor that reads says of each part whether it is there.
-    if (field.part("loss_mask_offset", loss_mask)) {
-      field("loss_mask_offset", loss_mask->offset);
-      field("trained_tokens", loss_mask->trained_tokens);
-      field("trained_bytes", loss_mask->trained_bytes);
-    }
-    if (field.part("row", row)) field("row", *row);
-  }
-};
-
 // Of a directory whose shards are getting their names (build_journal.h): they are not read then, as some may be another corpus's.
 inline constexpr const char* kRenamingNote = ".renaming.json";
 
 class ShardReader {
  public:
-  static constexpr int64_t kPage = 64 << 10;     // bytes of tokens under one digest
-  static constexpr int64_t kMaskPage = 4 << 10;  // of the loss mask: replicas count the targets of samples that they do not read
-
   // Checks the header, the document starts and the page digests; reads no tokens.
   explicit ShardReader(const std::string& path);
 
@@ -119,9 +65,9 @@ class ShardReader {
     bool operator==(const TokenRange&) const = default;
   };
   TokenRange document(int64_t number) const;
-  int64_t document_at(int64_t token) const;    // the number of the document that holds it
-  int64_t first_document() const;              // 0, or -1 where there are such tokens
-  uint64_t digest() const { return digest_; }  // of the whole content, without the file's name
+  int64_t document_at(int64_t token) const;           // the number of the document that holds it
+  int64_t first_document() const;                     // 0, or -1 where there are such tokens
+  uint64_t digest() const { return header_.digest; }  // of the whole content, without the file's name
   bool has_loss_mask() const { return header_.loss_mask.has_value(); }
   int64_t trained_tokens() const;                          // that are targets: all without a loss mask
   int64_t trained_bytes() const;                           // they decode to so many
@@ -130,6 +76,10 @@ class ShardReader {
   // tokens[begin, begin + out.size()). A page is checked against its digest when it is first touched, each token against the
   // vocabulary always. From several threads at once, if wanted.
   void read(int64_t begin, std::span<int32_t> out) const;
+
+  // Tokens [begin, end) will be read soon: the disk may begin to bring their pages, and what the loss mask says of them. Waits for
+  // nothing. What was advised or read before is taken to lie in the page cache, but if `evictable`: it may have been dropped since.
+  void advise(int64_t begin, int64_t end, bool evictable) const;
 
   // The bytes of such a dataset of write_shard's `more`, checked against their digest; nullopt: the shard has none of that name.
   std::optional<std::vector<std::byte>> read_more(std::string_view name, Hdf5Type type) const;
@@ -150,8 +100,10 @@ class ShardReader {
   };
   Paged paged_tokens() const;
   Paged paged_mask() const;
-  void check_parts() const;
-  void check_once(const Paged& data, int64_t first_byte, std::span<const std::byte> read) const;
+  void check_rows() const;
+  struct alignas(8) PageBuffer : std::array<std::byte, kTokenPage> {};
+  const std::byte* read_page(const Paged& data, int64_t begin, int64_t end, PageBuffer& buffer) const;
+  void advise_pages(const Paged& data, int64_t begin, int64_t end, bool evictable) const;
   std::vector<uint8_t> read_mask(int64_t begin, int64_t end) const;
   std::vector<std::byte> read_whole(const ShardHeader::More& more) const;
   void check_rest() const;
@@ -159,10 +111,10 @@ class ShardReader {
 
   File file_;
   ShardHeader header_{};
-  uint64_t digest_ = 0;
   std::vector<int64_t> starts_;
   std::vector<uint64_t> pages_;
-  std::unique_ptr<std::atomic<bool>[]> checked_;  // by page
+  enum class PageState : uint8_t { fresh, advised, checked };
+  std::unique_ptr<std::atomic<PageState>[]> states_;
 };
 
 }  // namespace trireme

@@ -15,7 +15,7 @@
 #include "data/unicode.h"
 #include "data/word_cache.h"
 #include "kernels/check.h"
-#include "kernels/hex.h"
+#include "kernels/digest.h"
 
 namespace trireme {
 

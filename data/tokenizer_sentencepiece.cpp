@@ -8,7 +8,7 @@
 
 #include "data/word_cache.h"
 #include "kernels/check.h"
-#include "kernels/hex.h"
+#include "kernels/digest.h"
 
 namespace trireme {
 

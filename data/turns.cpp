@@ -111,6 +111,7 @@ size_t Turns::moved(size_t seat, int64_t periods) const {
 }
 
 Turns::Turn Turns::at(int64_t sample) const {
+  if (shares_.size() == 1) return {0, sample};
   size_t source = order_[static_cast<size_t>(sample % kBlock)];
   if (source >= shares_.size()) {
     const std::vector<uint32_t>& seated = seated_[static_cast<size_t>(sample / kBlock % kBlocks)];

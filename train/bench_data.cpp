@@ -3,9 +3,12 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
+#include <thread>
 
 #include "data/loader.h"
+#include "data/order.h"
 #include "train/bench_table.h"
 #include "train/commands.h"
 #include "train/human.h"
@@ -14,7 +17,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kAtOnce = 1 << 20;
+constexpr int64_t kAtOnce = 1 << 20, kTokensAtOnce = 1 << 17;
 
 std::vector<std::string> paths_of(const Corpus& corpus) {
   std::vector<std::string> paths;
@@ -41,13 +44,47 @@ double read_plainly(const std::vector<std::string>& paths) {
   return seconds_since(begin);
 }
 
-double read_shards(const std::vector<std::string>& paths) {
-  std::vector<int32_t> tokens(kAtOnce);
+// do_part(0) to do_part(parts - 1) by so many threads, each of which takes the next one.
+void divide(int64_t parts, int threads, const std::function<void(int64_t)>& do_part) {
+  std::atomic<int64_t> next = 0;
+  std::vector<std::jthread> workers;
+  for (int i = 0; i < threads; ++i)
+    workers.emplace_back([&] {
+      for (int64_t part; (part = next++) < parts;) do_part(part);
+    });
+}
+
+// The same pieces of the files as an epoch's samples, in any order, and nothing done with them.
+double read_plainly_shuffled(const std::vector<std::string>& paths, int64_t piece, int threads) {
+  std::vector<File> files;
+  std::vector<int64_t> ends;  // of each file's pieces
+  for (const std::string& path : paths) {
+    files.push_back(File::open_to_read(path));
+    ends.push_back(files.back().size() / piece + (ends.empty() ? 0 : ends.back()));
+  }
+  constexpr int64_t at_once = 64;
+  const auto begin = std::chrono::steady_clock::now();
+  divide((ends.back() + at_once - 1) / at_once, threads, [&](int64_t part) {
+    std::vector<char> bytes(static_cast<size_t>(piece));
+    for (int64_t i = part * at_once; i < std::min(ends.back(), (part + 1) * at_once); ++i) {
+      const int64_t number = permuted(1, 0, i, ends.back());
+      const auto file = static_cast<size_t>(std::ranges::upper_bound(ends, number) - ends.begin());
+      files[file].read_at(bytes.data(), piece, (number - (file > 0 ? ends[file - 1] : 0)) * piece);
+    }
+  });
+  return seconds_since(begin);
+}
+
+// Checked and widened.
+double read_shards(const std::vector<std::string>& paths, int threads) {
   const auto begin = std::chrono::steady_clock::now();
   for (const std::string& path : paths) {
     const ShardReader shard(path);
-    for (int64_t at = 0; at < shard.tokens(); at += kAtOnce)
-      shard.read(at, std::span(tokens).first(static_cast<size_t>(std::min(kAtOnce, shard.tokens() - at))));
+    divide((shard.tokens() + kTokensAtOnce - 1) / kTokensAtOnce, threads, [&](int64_t part) {
+      thread_local std::vector<int32_t> tokens(kTokensAtOnce);
+      const int64_t at = part * kTokensAtOnce, count = std::min(kTokensAtOnce, shard.tokens() - at);
+      shard.read(at, std::span(tokens).first(static_cast<size_t>(count)));
+    });
   }
   return seconds_since(begin);
 }
@@ -65,7 +102,8 @@ double read_batches(const std::vector<std::string>& paths, const BenchOptions& o
 }  // namespace
 
 ExitCode run_bench_data(const BenchOptions& options) {
-  const std::vector<std::string> paths = paths_of(Corpus(options.inputs, options.context, false));
+  const Corpus first(options.inputs, options.context, false);
+  const std::vector<std::string> paths = paths_of(first);
   double bytes = 0, tokens = 0;
   for (const std::string& path : paths) {
     const ShardReader shard(path);
@@ -83,16 +121,22 @@ ExitCode run_bench_data(const BenchOptions& options) {
     }
     return median(seconds);
   };
+  const int readers = LoaderOptions{}.readers;
+  const int64_t piece = options.context * (first.vocab() <= 65536 ? 2 : 4);
   for (const bool cold : {false, true}) {
     const double plain = time(cold, [&] { return read_plainly(paths); });
-    const double in_order = time(cold, [&] { return read_shards(paths); });
+    const double checked = time(cold, [&] { return read_shards(paths, 1); });
+    const double by_readers = time(cold, [&] { return read_shards(paths, readers); });
+    const double pieces = time(cold, [&] { return read_plainly_shuffled(paths, piece, readers); });
     const double shuffled = time(cold, [&] { return read_batches(paths, options); });
     const auto line = [&](const char* what, double seconds) {
       say(row("%-12s%-34s%8.2f GB/s%8.0f million tokens/s%7.0f %%", cold ? "disk" : "page cache", what, bytes / seconds / 1e9,
               tokens / seconds / 1e6, 100 * plain / seconds));
     };
     line("read", plain);
-    line("shards, checked", in_order);
+    line("tokens, checked", checked);
+    line(row("tokens, checked, by %d threads", readers).c_str(), by_readers);
+    line(row("read, shuffled, by %d threads", readers).c_str(), pieces);
     line("an epoch of shuffled batches", shuffled);
   }
   return ExitCode::done;

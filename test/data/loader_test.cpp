@@ -168,6 +168,55 @@ TEST_CASE("the rows of a step do not depend on the number of replicas") {
   }
 }
 
+TEST_CASE("batches hold what the corpus reads, in every plane and by any number of readers, also behind seeks") {
+  const Scratch scratch;
+  const Corpus corpus({counting_shard(scratch, "a.h5", 0, 8 * 90 + 1, {0, 3, 4, 60, 61, 62, 300, 555, 556, 700})}, 8, false);
+  const Mixture mixture(corpus);
+  for (const int readers : {1, 2, 5})
+    for (const bool document_mask : {false, true})
+      for (const bool restart_positions : {false, true}) {
+        CAPTURE(readers, document_mask, restart_positions);
+        LoaderOptions options = options_of(8, 6);
+        options.readers = readers;
+        options.document_mask = document_mask;
+        options.restart_positions = restart_positions;
+        Loader loader(mixture, options);
+        for (int64_t i = 0; i < 40; ++i) {
+          if (i % 5 == 4) loader.seek(i * 7 % 23);
+          const int64_t step = loader.step();
+          const Batch batch = loader.next();
+          bool same = true;
+          for (int64_t row = 0; row < 6; ++row) {
+            const auto wanted =
+                sample_of(corpus, mixture.at(step * 6 + row, options.seed).sample, document_mask, restart_positions);
+            same = same && row_of(batch.tokens, row) == wanted.tokens && row_of(batch.targets, row) == wanted.targets &&
+                   row_of(batch.positions, row) == wanted.positions && row_of(batch.document_start, row) == wanted.document_start;
+          }
+          CHECK(same);
+        }
+      }
+}
+
+TEST_CASE("advice for what will be read changes nothing, and refuses what is not there") {
+  const Scratch scratch;
+  const auto path = counting_shard(scratch, "a.h5", 0, 40000, {0});
+  const ShardReader shard(path);
+  Row first(100), second(100);
+  for (const bool evictable : {false, true}) {
+    shard.advise(0, 40000, evictable);
+    shard.advise(16383, 16385, evictable);
+    shard.advise(40000, 40000, evictable);
+  }
+  shard.read(16350, first);
+  shard.advise(0, 40000, true);
+  shard.read(16350, second);
+  CHECK(first == second);
+  CHECK(first[99] == 16449);
+  CHECK_THROWS_AS(shard.advise(0, 40001, false), Error);
+  CHECK_THROWS_AS(shard.advise(-1, 5, false), Error);
+  shard.verify();
+}
+
 TEST_CASE("the loader's state is the number of the step") {
   const Scratch scratch;
   const Corpus corpus({counting_shard(scratch, "a.h5", 0, 4 * 30 + 1, {0})}, 4, false);

@@ -1,10 +1,15 @@
-// Digests in writing.
+// Digests of bytes, and how they are written.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace trireme {
+
+// XXH3 of 64 bits (https://github.com/Cyan4973/xxHash).
+uint64_t digest(const void* bytes, int64_t count);
+inline uint64_t digest(std::string_view bytes) { return digest(bytes.data(), static_cast<int64_t>(bytes.size())); }
 
 // 16 lower-case digits.
 inline std::string hex(uint64_t value) {
