@@ -179,7 +179,7 @@ int64_t Corpus::excluded_documents() const {
 int64_t Corpus::excluded_tokens() const {
   int64_t sum = 0;
   for (size_t s = 0; s < shards_.size(); ++s)
-    for (const int64_t number : excluded_[s]) sum += shards_[s].document(number).end - shards_[s].document(number).begin;
+    for (const int64_t number : excluded_[s]) sum += shards_[s].content(number).count();
   return sum;
 }
 

@@ -118,7 +118,7 @@ void DocumentChoice::add_from(const std::string& source) {
 std::string DocumentChoice::text_of(Piece first, const Tokenizer& tokenizer) const {
   std::vector<int32_t> tokens;
   for (const auto& [shard, number] : pieces(first)) {
-    const auto [begin, end] = shards_[shard]->document(number);
+    const auto [begin, end] = shards_[shard]->content(number);
     const size_t before = tokens.size();
     tokens.resize(before + static_cast<size_t>(end - begin));
     shards_[shard]->read(begin, std::span(tokens).subspan(before));

@@ -10,22 +10,6 @@
 
 namespace trireme {
 
-namespace {
-
-// The tokens of a document; of a piece that is the last of a packed row without what fills the row behind its end_of_document.
-ShardReader::TokenRange document_in(const ShardReader& shard, int64_t number) {
-  auto [begin, end] = shard.document(number);
-  if (shard.row() == 0 || end % shard.row() != 0) return {begin, end};
-  std::vector<int32_t> tokens(static_cast<size_t>(end - begin));
-  shard.read(begin, tokens);
-  const auto is_end = [&](size_t i) { return tokens[i] == shard.facts().end_of_document; };
-  size_t count = tokens.size();
-  while (count > 1 && is_end(count - 1) && is_end(count - 2)) --count;
-  return {begin, begin + static_cast<int64_t>(count)};
-}
-
-}  // namespace
-
 std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths) {
   std::vector<ShardInfo> infos;
   for (const std::string& path : list_files(paths, ".h5")) {
@@ -55,7 +39,7 @@ DocumentLengths document_lengths(const std::vector<std::string>& paths) {
   for (const std::string& path : list_files(paths, ".h5")) {
     const ShardReader shard(path);
     for (int64_t i = shard.first_document(); i < std::ssize(shard.document_starts()); ++i) {
-      const auto [begin, end] = document_in(shard, i);
+      const auto [begin, end] = shard.content(i);
       all.push_back(end - begin);
     }
   }
@@ -80,7 +64,7 @@ int64_t count_cut_documents(const std::vector<std::string>& paths, int64_t conte
 }
 
 Beginning beginning_of(const ShardReader& shard, int64_t number, const Tokenizer& tokenizer, int64_t most) {
-  const auto [begin, end] = document_in(shard, number);
+  const auto [begin, end] = shard.content(number);
   std::vector<int32_t> tokens(static_cast<size_t>(std::min(end - begin, most + 1)));
   shard.read(begin, tokens);
   const bool whole = std::ssize(tokens) == end - begin;
@@ -110,7 +94,7 @@ std::vector<SampleDocument> sample_documents(const std::vector<std::string>& pat
     for (; std::ssize(samples) < count;) {
       const int64_t number = std::ssize(samples) * documents / count - before;
       if (number >= here) break;
-      const auto [begin, end] = document_in(shard, number);
+      const auto [begin, end] = shard.content(number);
       auto [words, cut] = beginning_of(shard, number, tokenizer, most);
       samples.push_back({.shard = shard.path(), .text = std::move(words), .number = number, .tokens = end - begin, .cut = cut});
     }

@@ -106,6 +106,17 @@ ShardReader::TokenRange ShardReader::document(int64_t number) const {
           number + 1 < documents ? starts_[static_cast<size_t>(number + 1)] : tokens()};
 }
 
+ShardReader::TokenRange ShardReader::content(int64_t number) const {
+  const TokenRange all = document(number);
+  if (row() == 0 || all.end % row() != 0) return all;
+  std::vector<int32_t> tokens(static_cast<size_t>(all.end - all.begin));
+  read(all.begin, tokens);
+  const auto is_end = [&](size_t i) { return tokens[i] == facts().end_of_document; };
+  size_t count = tokens.size();
+  while (count > 1 && is_end(count - 1) && is_end(count - 2)) --count;
+  return {all.begin, all.begin + static_cast<int64_t>(count)};
+}
+
 int64_t ShardReader::document_at(int64_t token) const {
   return std::upper_bound(starts_.begin(), starts_.end(), token) - starts_.begin() - 1;
 }

@@ -62,9 +62,11 @@ class ShardReader {
   // begins.
   struct TokenRange {
     int64_t begin, end;
+    int64_t count() const { return end - begin; }
     bool operator==(const TokenRange&) const = default;
   };
   TokenRange document(int64_t number) const;
+  TokenRange content(int64_t number) const;           // likewise, without what fills a packed row behind its last piece
   int64_t document_at(int64_t token) const;           // the number of the document that holds it
   int64_t first_document() const;                     // 0, or -1 where there are such tokens
   uint64_t digest() const { return header_.digest; }  // of the whole content, without the file's name

@@ -1,5 +1,5 @@
-// What a step reads, and which steps read a document: computed from the order of samples as the loader does, without reading
-// tokens.
+// What a step reads, and which steps read a document: computed from the order of samples as the loader does. Of tokens it
+// reads those alone that tell where the filling of a packed row begins.
 #pragma once
 
 #include <map>
