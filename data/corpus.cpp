@@ -176,13 +176,6 @@ int64_t Corpus::excluded_documents() const {
   return sum;
 }
 
-int64_t Corpus::excluded_tokens() const {
-  int64_t sum = 0;
-  for (size_t s = 0; s < shards_.size(); ++s)
-    for (const int64_t number : excluded_[s]) sum += shards_[s].content(number).count();
-  return sum;
-}
-
 uint64_t Corpus::excluded_digest() const {
   std::vector<uint64_t> words;
   for (size_t s = 0; s < shards_.size(); ++s) {
@@ -204,9 +197,14 @@ void Corpus::expect_tokenizer(const Tokenizer& tokenizer) const {
   throw DataError(shards_.front().path() + ": was made with tokenizer " + fingerprint() + ", not with " + tokenizer.fingerprint());
 }
 
-void Corpus::advise(int64_t sample, bool evictable) const {
+void Corpus::advise(int64_t sample) const {
   const auto [s, part] = window(sample);
-  shards_[s].advise(part.begin, part.begin + std::max(part.tokens, part.predicting + 1), evictable);
+  shards_[s].advise(part.begin, part.begin + std::max(part.tokens, part.predicting + 1));
+}
+
+void Corpus::advise_targets(int64_t sample) const {
+  const auto [s, part] = window(sample);
+  shards_[s].advise_trained(part.begin, part.begin + part.predicting + 1);
 }
 
 void Corpus::read(int64_t sample, bool document_mask, bool restart_positions, const SampleRow& row) const {

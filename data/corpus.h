@@ -48,7 +48,6 @@ class Corpus {
   // exclusion's shards are here. DataError when a shard has changed since, or has no such document.
   int64_t exclude(const Exclusion& exclusion);
   int64_t excluded_documents() const;
-  int64_t excluded_tokens() const;
   uint64_t excluded_digest() const;  // of what is excluded; 0: nothing
 
   // DataError when the shards were not made with this tokenizer.
@@ -59,8 +58,9 @@ class Corpus {
   // From several threads at once, if wanted.
   void read(int64_t sample, bool document_mask, bool restart_positions, const SampleRow& row) const;
 
-  // The sample will be read soon (ShardReader::advise).
-  void advise(int64_t sample, bool evictable) const;
+  // The sample will be read soon, or how many targets it has be asked: the disk may begin to bring what it takes.
+  void advise(int64_t sample) const;
+  void advise_targets(int64_t sample) const;
 
   // What a sample reads of its shard's stream.
   struct Window {

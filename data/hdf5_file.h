@@ -76,7 +76,7 @@ class File {
   }
 
   void read_at(void* bytes, int64_t count, int64_t offset) const;  // DataError when the file ends before
-  void will_read(int64_t count, int64_t offset) const;             // soon: the disk may begin; nothing waits
+  void will_read(int64_t count, int64_t offset) const;             // soon: the disk may begin, and is not waited for
   int64_t read(void* bytes, int64_t count);                        // the next ones, of a pipe, too: `count`, or fewer at its end
   void write_at(const void* bytes, int64_t count, int64_t offset);
   int64_t size() const;

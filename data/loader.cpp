@@ -1,7 +1,5 @@
 #include "data/loader.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -12,10 +10,8 @@ namespace trireme {
 
 namespace {
 
-// So many are on their way from the disk: what it takes to keep a fast one busy.
-constexpr int64_t kSamplesAhead = 512;
-
-int64_t physical_memory() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
+// As much is on its way from the disk as it takes to keep a fast one busy, and the page cache can hold of each replica.
+constexpr int64_t kSamplesAhead = 512, kBytesAhead = int64_t{64} << 20;
 
 }  // namespace
 
@@ -28,8 +24,9 @@ Loader::Loader(Mixture mixture, const LoaderOptions& options) : mixture_(std::mo
           text("a batch of ", options.batch, " for ", options.replicas, " replicas"));
   require(options.microbatch >= 0 && (options.microbatch == 0 || options.batch / options.replicas % options.microbatch == 0),
           text("microbatches of ", options.microbatch, " of a batch of ", options.batch, " for ", options.replicas, " replicas"));
-  ahead_ = (kSamplesAhead + rows() - 1) / rows();
-  evictable_ = 2 * mixture_.file_bytes() > physical_memory();
+  require(options.readers >= 1, text(options.readers, " readers"));
+  const int64_t samples = std::clamp<int64_t>(kBytesAhead / (4 * options.context), 1, kSamplesAhead);
+  ahead_ = (samples + rows() - 1) / rows();
   rows_ = std::vector<Rows>(static_cast<size_t>(options.readers) + 2);
   for (Rows& each : rows_) {
     each.values.resize(static_cast<size_t>(4 * rows() * options.context));
@@ -37,10 +34,17 @@ Loader::Loader(Mixture mixture, const LoaderOptions& options) : mixture_(std::mo
     for (int64_t row = 0; row < rows(); ++row)
       std::iota(positions + row * options.context, positions + (row + 1) * options.context, 0);
   }
-  for (int i = 0; i < options.readers; ++i) readers_.emplace_back([this] { read_batches(); });
+  try {
+    for (int i = 0; i < options.readers; ++i) readers_.emplace_back([this] { read_batches(); });
+  } catch (...) {
+    close();
+    throw;
+  }
 }
 
-Loader::~Loader() {
+Loader::~Loader() { close(); }
+
+void Loader::close() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -60,11 +64,16 @@ Loader::Rows* Loader::find(Rows::State state, int64_t step) {
   return found == rows_.end() ? nullptr : &*found;
 }
 
-void Loader::advise(int64_t begin, int64_t end) const {
-  for (int64_t g = begin * options_.batch; g < end * options_.batch; ++g) {
-    if (place_of(options_, g % options_.batch).replica != options_.replica) continue;
-    const Mixture::Sample at_g = mixture_.at(g, options_.seed);
-    mixture_.source(at_g.source).advise(at_g.sample, evictable_);
+void Loader::advise(int64_t step) const {
+  for (int64_t row = 0; row < options_.batch; ++row) {
+    const bool of_mine = place_of(options_, row).replica == options_.replica;
+    if (!of_mine && !mixture_.padded()) continue;
+    const Mixture::Sample at_row = mixture_.at(step * options_.batch + row, options_.seed);
+    const Corpus& corpus = mixture_.source(at_row.source);
+    if (of_mine)
+      corpus.advise(at_row.sample);
+    else
+      corpus.advise_targets(at_row.sample);
   }
 }
 
@@ -96,14 +105,15 @@ void Loader::read_batches() {
     freed_.wait(lock, [this] { return closing_ || find(Rows::free) != nullptr; });
     if (closing_) return;
     Rows& rows = *find(Rows::free);
-    const int64_t step = unread_++, advised = std::max(unadvised_, step), told = step + 1 + ahead_;
+    const int64_t step = unread_++;
     rows.state = Rows::filling;
     rows.step = step;
-    unadvised_ = told;
-    lock.unlock();
     rows.error = nullptr;
+    const bool advised = step < unadvised_;
+    unadvised_ = std::max(unadvised_, step + 1);
+    lock.unlock();
     try {
-      advise(advised, told);
+      if (!advised) advise(step);
       fill(rows, step);
     } catch (...) {
       rows.error = std::current_exception();
@@ -111,6 +121,12 @@ void Loader::read_batches() {
     lock.lock();
     rows.state = rows.step == step ? Rows::ready : Rows::free;  // seek() may have come in between
     if (rows.state == Rows::ready && step == step_) read_.notify_one();
+    while (!closing_ && unadvised_ < unread_ + ahead_) {
+      const int64_t next = unadvised_++;
+      lock.unlock();
+      advise(next);
+      lock.lock();
+    }
   }
 }
 
@@ -139,6 +155,7 @@ void Loader::seek(int64_t step) {
   require(step >= 0, text("step ", step));
   {
     const std::lock_guard lock(mutex_);
+    if (step == step_) return;
     step_ = unread_ = unadvised_ = step;
     for (Rows& rows : rows_) {
       if (rows.state == Rows::ready) rows.state = Rows::free;

@@ -67,12 +67,12 @@ class Loader {
   Rows* find(Rows::State state, int64_t step = -1);
   void read_batches();
   void fill(Rows& rows, int64_t step) const;
-  void advise(int64_t begin, int64_t end) const;  // steps
+  void advise(int64_t step) const;
+  void close();
 
   const Mixture mixture_;
   const LoaderOptions options_;
-  int64_t ahead_;     // steps whose pages the disk is told of
-  bool evictable_;    // the corpora may not stay in the page cache
+  int64_t ahead_;     // steps of whose pages the disk is told beforehand
   int64_t step_ = 0;  // of the calling thread
 
   std::mutex mutex_;

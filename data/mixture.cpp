@@ -22,13 +22,6 @@ int64_t Mixture::tokens() const {
   return sum;
 }
 
-int64_t Mixture::file_bytes() const {
-  int64_t sum = 0;
-  for (const Corpus& corpus : sources_)
-    for (const ShardReader& shard : corpus.shards()) sum += shard.file_bytes();
-  return sum;
-}
-
 int64_t Mixture::samples() const {
   int64_t sum = 0;
   for (const Corpus& corpus : sources_) sum += corpus.samples();

@@ -20,7 +20,6 @@ class Mixture {
 
   int64_t context() const { return sources_.front().context(); }
   int64_t tokens() const;                  // of all sources
-  int64_t file_bytes() const;              // of all their shards
   int64_t samples() const;                 // of all sources
   bool padded() const { return padded_; }  // some sample may have fewer targets than its context
 

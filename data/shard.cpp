@@ -81,22 +81,26 @@ const std::byte* ShardReader::read_page(const Paged& data, int64_t begin, int64_
   return buffer.data() + (begin - first);
 }
 
-void ShardReader::advise_pages(const Paged& data, int64_t begin, int64_t end, bool evictable) const {
+// Whole pages where they are still to be checked. What was read before may have left the page cache since.
+void ShardReader::advise_pages(const Paged& data, int64_t begin, int64_t end) const {
   for (int64_t page = begin / data.page; page * data.page < end; ++page) {
     PageState fresh = PageState::fresh;
     const int64_t first = page * data.page, last = std::min(first + data.page, data.bytes);
     if (states_[static_cast<size_t>(data.first_page + page)].compare_exchange_strong(fresh, PageState::advised))
       file_.will_read(last - first, data.offset + first);
-    else if (evictable)
+    else
       file_.will_read(std::min(last, end) - std::max(first, begin), data.offset + std::max(first, begin));
   }
 }
 
-void ShardReader::advise(int64_t begin, int64_t end, bool evictable) const {
+void ShardReader::advise(int64_t begin, int64_t end) const {
   require(0 <= begin && begin <= end && end <= tokens(), text("tokens [", begin, ", ", end, ") of ", tokens()));
-  if (begin == end) return;
-  advise_pages(paged_tokens(), begin * header_.token_bytes, end * header_.token_bytes, evictable);
-  if (header_.loss_mask) advise_pages(paged_mask(), begin / 8, (end + 7) / 8, evictable);
+  if (begin < end) advise_pages(paged_tokens(), begin * header_.token_bytes, end * header_.token_bytes);
+  advise_trained(begin, end);
+}
+
+void ShardReader::advise_trained(int64_t begin, int64_t end) const {
+  if (header_.loss_mask && begin < end) advise_pages(paged_mask(), begin / 8, (end + 7) / 8);
 }
 
 ShardReader::TokenRange ShardReader::document(int64_t number) const {

@@ -79,9 +79,10 @@ class ShardReader {
   // vocabulary always. From several threads at once, if wanted.
   void read(int64_t begin, std::span<int32_t> out) const;
 
-  // Tokens [begin, end) will be read soon: the disk may begin to bring their pages, and what the loss mask says of them. Waits for
-  // nothing. What was advised or read before is taken to lie in the page cache, but if `evictable`: it may have been dropped since.
-  void advise(int64_t begin, int64_t end, bool evictable) const;
+  // Tokens [begin, end), or what the loss mask says of them, will be read soon: the disk may begin to bring their pages. Waits for
+  // none of them, though for room in the disk's queue where that is full.
+  void advise(int64_t begin, int64_t end) const;
+  void advise_trained(int64_t begin, int64_t end) const;
 
   // The bytes of such a dataset of write_shard's `more`, checked against their digest; nullopt: the shard has none of that name.
   std::optional<std::vector<std::byte>> read_more(std::string_view name, Hdf5Type type) const;
@@ -105,7 +106,7 @@ class ShardReader {
   void check_rows() const;
   struct alignas(8) PageBuffer : std::array<std::byte, kTokenPage> {};
   const std::byte* read_page(const Paged& data, int64_t begin, int64_t end, PageBuffer& buffer) const;
-  void advise_pages(const Paged& data, int64_t begin, int64_t end, bool evictable) const;
+  void advise_pages(const Paged& data, int64_t begin, int64_t end) const;
   std::vector<uint8_t> read_mask(int64_t begin, int64_t end) const;
   std::vector<std::byte> read_whole(const ShardHeader::More& more) const;
   void check_rest() const;

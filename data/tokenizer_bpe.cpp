@@ -118,7 +118,15 @@ BpeTokenizer::BpeTokenizer(Bpe bpe) : bpe_(std::move(bpe)), patterns_(bpe_.patte
   fingerprint_ = make_fingerprint();
 }
 
+// Whether it makes the ids of make_byte_tokenizer, as one that was exported does.
+bool is_of_bytes(const Bpe& bpe) {
+  bool same = bpe.tokens.size() == 257 && bpe.end_of_document == 256 && bpe.merges.empty() && bpe.added.empty() && !bpe.compose;
+  for (size_t byte = 0; same && byte < 256; ++byte) same = bpe.tokens[byte] == std::string(1, static_cast<char>(byte));
+  return same;
+}
+
 std::string BpeTokenizer::make_fingerprint() const {
+  if (is_of_bytes(bpe_)) return "bytes";
   XXH64_hash_t hash = static_cast<XXH64_hash_t>(bpe_.end_of_document);
   for (const std::string& token : bpe_.tokens) hash = XXH3_64bits_withSeed(token.data(), token.size(), hash);
   for (const auto& [left, right] : bpe_.merges) {

@@ -31,13 +31,12 @@ std::vector<WhereRow> Where::step(int64_t step) {
                                    .end = window.part.begin + std::max(window.part.tokens, window.part.predicting + 1),
                                    .documents = {}});
     const ShardReader& reader = shard(sample.source, window.shard);
-    for (int64_t at = found.begin; at < found.end;) {
+    for (int64_t at = found.begin; at < found.end; at = found.documents.back().end) {
       const int64_t number = reader.document_at(at);
       found.documents.push_back({.number = number,
                                  .begin = at,
-                                 .end = std::min(found.end, reader.content(number).end),
+                                 .end = std::min(found.end, reader.document(number).end),
                                  .source = source_of({sample.source, window.shard, number})});
-      at = reader.document(number).end;
     }
   }
   return rows;

@@ -1,5 +1,5 @@
-// What a step reads, and which steps read a document: computed from the order of samples as the loader does. Of tokens it
-// reads those alone that tell where the filling of a packed row begins.
+// What a step reads, and which steps read a document: computed from the order of samples as the loader does, without reading
+// tokens.
 #pragma once
 
 #include <map>
@@ -12,8 +12,8 @@ namespace trireme {
 
 // What a row has of a document: tokens [begin, end) of the shard.
 struct RowDocument {
-  int64_t number;  // in the shard; -1: one that the shard before begins
-  int64_t begin, end;
+  int64_t number;         // in the shard; -1: one that the shard before begins
+  int64_t begin, end;     // of the last in a packed row with what fills the row
   DocumentSource source;  // of an empty file where the shard does not tell
 };
 

@@ -47,11 +47,21 @@ double read_plainly(const std::vector<std::string>& paths) {
 // do_part(0) to do_part(parts - 1) by so many threads, each of which takes the next one.
 void divide(int64_t parts, int threads, const std::function<void(int64_t)>& do_part) {
   std::atomic<int64_t> next = 0;
-  std::vector<std::jthread> workers;
-  for (int i = 0; i < threads; ++i)
-    workers.emplace_back([&] {
-      for (int64_t part; (part = next++) < parts;) do_part(part);
-    });
+  std::vector<std::exception_ptr> failures(static_cast<size_t>(threads));
+  {
+    std::vector<std::jthread> workers;
+    for (std::exception_ptr& failure : failures)
+      workers.emplace_back([&] {
+        try {
+          for (int64_t part; (part = next++) < parts;) do_part(part);
+        } catch (...) {
+          failure = std::current_exception();
+          next = parts;
+        }
+      });
+  }
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
 }
 
 // The same pieces of the files as an epoch's samples, in any order, and nothing done with them.

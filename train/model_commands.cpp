@@ -245,7 +245,8 @@ ExitCode run_model_export(const ModelExportOptions& options) {
   if (!most) throw ConfigError("--file-size " + options.file_size + ": must be a size such as 5GB");
   const std::vector<std::vector<Export>> files = cut(exports_of(config.model), type, *most);
   const Output output(options.output, options.replace);
-  const std::string& tokenizer = options.tokenizer.empty() ? config.data.tokenizer : options.tokenizer;
+  std::string tokenizer = options.tokenizer.empty() ? config.data.tokenizer : options.tokenizer;
+  if (tokenizer.empty()) tokenizer = published_tokenizer(config.train.init_from);
   SpecialTokens tokens;
   std::string without;
   try {

@@ -1,5 +1,6 @@
 #include "train/published.h"
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -371,6 +372,12 @@ SpecialTokens read_special_tokens(const std::string& path) {
   const PublishedReading in(path);
   const auto ids = [&](const char* key) { return in.has(key) ? in[key].dump() : std::string("null"); };
   return {.begin = ids("bos_token_id"), .end = ids("eos_token_id")};
+}
+
+std::string published_tokenizer(const std::string& directory) {
+  for (const char* name : {"/tokenizer.json", "/tokenizer.model"})
+    if (!directory.empty() && std::filesystem::exists(directory + name)) return directory + name;
+  return "";
 }
 
 }  // namespace trireme

@@ -43,5 +43,7 @@ std::string published_generation_config(const SpecialTokens& tokens);
 // here.
 ModelConfig read_published_config(const std::string& path);
 SpecialTokens read_special_tokens(const std::string& path);  // of a config.json
+// That is published beside it: DIRECTORY/tokenizer.json or tokenizer.model; "" without one.
+std::string published_tokenizer(const std::string& directory);
 
 }  // namespace trireme

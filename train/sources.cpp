@@ -4,6 +4,7 @@
 #include <map>
 
 #include "train/human.h"
+#include "train/published.h"
 
 namespace trireme {
 
@@ -37,23 +38,35 @@ std::vector<Corpus> open_sources(const RunConfig& config, const Tokenizer* token
 std::vector<std::string> exclude_documents(const RunConfig& config, std::vector<Corpus>& sources) {
   std::vector<std::string> lines;
   const auto excluded = [&] {
-    int64_t documents = 0, tokens = 0;
-    for (const Corpus& corpus : sources) documents += corpus.excluded_documents(), tokens += corpus.excluded_tokens();
-    return std::pair(documents, tokens);
+    int64_t documents = 0;
+    for (const Corpus& corpus : sources) documents += corpus.excluded_documents();
+    return documents;
   };
   for (const std::string& path : config.data.exclude) {
     const Exclusion exclusion = read_exclusion(path);
-    const auto before = excluded();
+    const int64_t before = excluded();
     int64_t here = 0;
     for (Corpus& corpus : sources) here += corpus.exclude(exclusion);
-    const auto after = excluded();
     lines.push_back(here == 0 ? std::string(text("warning: data.exclude: ", path, ": none of its shards is in data.train"))
-                              : std::string(text(path, ": ", after.first - before.first, " documents of ",
-                                                 after.second - before.second, " tokens are not trained on")));
+                              : std::string(text(path, ": ", excluded() - before, " documents are not trained on")));
     if (const auto all = std::ssize(exclusion.shards); 0 < here && here < all)
       lines.push_back(text("warning: data.exclude: ", path, ": ", all - here, " of its ", all, " shards are not in data.train"));
   }
   return lines;
+}
+
+std::vector<std::string> doubt_tokenizer(const RunConfig& config, const Corpus& corpus) {
+  const std::string path = published_tokenizer(config.train.init_from);
+  if (config.train.init_from.empty() || path.empty()) return {};
+  try {
+    const std::string its = open_tokenizer(path)->fingerprint();
+    if (its == corpus.fingerprint()) return {};
+    return {text("warning: data.train: was made with tokenizer ", corpus.fingerprint(), ", but train.init_from was trained with ",
+                 its, ": where their ids differ, the model has learnt other words for them. `trireme data build --tokenizer ", path,
+                 "` makes shards of its own")};
+  } catch (const Error& problem) {
+    return {text("warning: train.init_from: its tokenizer cannot be compared with the shards': ", problem.what())};
+  }
 }
 
 std::vector<std::string> describe_sources(const RunConfig& config, const Mixture& mixture) {

@@ -154,7 +154,8 @@ std::vector<std::string> record_data(const RunConfig& config, const Mixture& mix
   std::vector<std::string> changes;
   if (step > 0) changes = compare_data(own ? directory : run_of(resume.from), step, record, resume.allow_changes);
   keep_record(directory, record);
-  return changes;
+  if (step > 0) return changes;
+  return doubt_tokenizer(config, mixture.source(0));
 }
 
 // Told of what ends the run while all of it still stands: on several ranks, memory that the communication lane may be working on

@@ -1,8 +1,13 @@
 #include "data/loader.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <thread>
 
 #include "kernels/check.h"
 #include "test/catch.h"
@@ -48,6 +53,24 @@ LoaderOptions options_of(int64_t context, int64_t batch, int replica = 0, int re
           .seed = seed,
           .document_mask = true,
           .restart_positions = false};
+}
+
+// The page cache loses the file.
+void forget(const std::string& path) {
+  File file = File::open_to_write(path);
+  file.sync();
+  posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+}
+
+bool in_page_cache(const std::string& path, int64_t byte) {
+  const File file = File::open_to_read(path);
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  void* const memory = mmap(nullptr, static_cast<size_t>(page), PROT_READ, MAP_SHARED, file.descriptor(), byte / page * page);
+  REQUIRE(memory != MAP_FAILED);
+  unsigned char resident = 0;
+  REQUIRE(mincore(memory, static_cast<size_t>(page), &resident) == 0);
+  munmap(memory, static_cast<size_t>(page));
+  return (resident & 1) != 0;
 }
 
 // The first tokens of all rows of the next batch.
@@ -197,24 +220,61 @@ TEST_CASE("batches hold what the corpus reads, in every plane and by any number 
       }
 }
 
-TEST_CASE("advice for what will be read changes nothing, and refuses what is not there") {
+TEST_CASE("the disk is told of the pages that will be read, and of no others") {
+  const Scratch scratch;
+  constexpr int64_t count = 90000;
+  const auto path = counting_shard(scratch, "a.h5", 0, count, {0});
+  const ShardReader shard(path);
+  const auto layout = read_hdf5_layout(path);
+  const int64_t offset = std::ranges::find(layout.datasets, std::string("tokens"), &Hdf5Dataset::name)->offset;
+  const auto resident = [&](int64_t token) { return in_page_cache(path, offset + 4 * token); };
+  forget(path);
+  if (resident(0)) {
+    WARN("the page cache keeps what it is told to forget: a file system in memory");
+    return;
+  }
+  shard.advise(50000, 50010);
+  for (int i = 0; i < 1000 && !resident(50000); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(resident(50000));
+  CHECK(resident(50000 / 16384 * 16384));  // the whole page is to be checked
+  CHECK_FALSE(resident(0));
+  CHECK_FALSE(resident(count - 5));
+  Row some(10), wanted(10);
+  shard.read(50000, some);
+  std::iota(wanted.begin(), wanted.end(), 50000);
+  CHECK(some == wanted);
+  forget(path);
+  shard.advise(50000, 50010);  // again: it was dropped since
+  for (int i = 0; i < 1000 && !resident(50000); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(resident(50000));
+  shard.advise(count, count);
+  CHECK_THROWS_AS(shard.advise(0, count + 1), Error);
+  CHECK_THROWS_AS(shard.advise(-1, 5), Error);
+}
+
+TEST_CASE("what goes wrong with one step is thrown for that step, whatever was read ahead") {
   const Scratch scratch;
   const auto path = counting_shard(scratch, "a.h5", 0, 40000, {0});
-  const ShardReader shard(path);
-  Row first(100), second(100);
-  for (const bool evictable : {false, true}) {
-    shard.advise(0, 40000, evictable);
-    shard.advise(16383, 16385, evictable);
-    shard.advise(40000, 40000, evictable);
+  const Corpus corpus({path}, 1000, false);
+  const Mixture mixture(corpus);
+  const auto layout = read_hdf5_layout(path);
+  const int64_t offset = std::ranges::find(layout.datasets, std::string("tokens"), &Hdf5Dataset::name)->offset;
+  File::open_to_write(path).write_at("?", 1, offset + 4 * 39000);  // in the page of tokens 32768 and on
+  Loader loader(mixture, options_of(1000, 1));
+  int failed = 0;
+  for (int64_t step = 0; step < 39; ++step) {
+    CAPTURE(step);
+    const int64_t sample = mixture.at(step, 5).sample;
+    REQUIRE(loader.step() == step);
+    if (sample >= 32) {
+      for (int again = 0; again < 2; ++again) CHECK_THROWS_WITH(loader.next(), ContainsSubstring("32768 to 39999 are damaged"));
+      loader.seek(step + 1);
+      ++failed;
+    } else {
+      CHECK(firsts(loader) == Row{static_cast<int32_t>(1000 * sample)});
+    }
   }
-  shard.read(16350, first);
-  shard.advise(0, 40000, true);
-  shard.read(16350, second);
-  CHECK(first == second);
-  CHECK(first[99] == 16449);
-  CHECK_THROWS_AS(shard.advise(0, 40001, false), Error);
-  CHECK_THROWS_AS(shard.advise(-1, 5, false), Error);
-  shard.verify();
+  CHECK(failed == 7);
 }
 
 TEST_CASE("the loader's state is the number of the step") {
@@ -259,10 +319,19 @@ TEST_CASE("a batch stays as it is until the next one is asked for") {
   const Corpus corpus({counting_shard(scratch, "a.h5", 0, 4 * 30 + 1, {0})}, 4, false);
   Loader loader(corpus, options_of(4, 3)), again(corpus, options_of(4, 3));
   const Batch batch = loader.next();
-  const Row before = row_of(batch.tokens, 2);
-  loader.seek(9);
+  const auto all = [&] {
+    Row values;
+    for (const Tensor& plane : {batch.tokens, batch.targets, batch.positions, batch.document_start})
+      for (int64_t row = 0; row < 3; ++row) std::ranges::copy(row_of(plane, row), std::back_inserter(values));
+    return values;
+  };
+  const Row before = all();
+  for (const int64_t step : {9, 3, 5, 9}) {
+    loader.seek(step);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // all that is free is read into
+  }
   firsts(again);
-  CHECK(row_of(batch.tokens, 2) == before);
+  CHECK(all() == before);
 }
 
 TEST_CASE("what goes wrong on the reading thread is thrown by next") {
@@ -281,5 +350,8 @@ TEST_CASE("loaders that cannot be are refused") {
   const Corpus corpus({counting_shard(scratch, "a.h5", 0, 50, {0})}, 4, false);
   CHECK_THROWS_WITH(Loader(corpus, options_of(5, 3)), ContainsSubstring("context"));
   CHECK_THROWS_WITH(Loader(corpus, options_of(4, 3, 0, 2)), ContainsSubstring("a batch of 3 for 2 replicas"));
+  LoaderOptions nobody = options_of(4, 4);
+  nobody.readers = 0;
+  CHECK_THROWS_WITH(Loader(corpus, nobody), ContainsSubstring("0 readers"));
   CHECK_THROWS_WITH(Loader(corpus, options_of(4, 4, 2, 2)), ContainsSubstring("replica 2 of 2"));
 }

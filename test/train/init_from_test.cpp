@@ -5,9 +5,11 @@
 #include <map>
 
 #include "checkpoint/safetensors.h"
+#include "data/tokenizer_train.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 #include "train/published.h"
+#include "train/sources.h"
 
 namespace trireme {
 namespace {
@@ -108,6 +110,33 @@ TEST_CASE("a vocabulary may be larger than the published one, positions fewer") 
   from.config.model.vocab = 100;
   from.config.model.context = 65;
   CHECK_THAT(from.refusal(), ContainsSubstring("model.vocab: 260 -> 100") && ContainsSubstring("model.context: 64 -> 65"));
+}
+
+TEST_CASE("shards of another tokenizer than the published one are doubted") {
+  const Scratch scratch;
+  write_text(scratch / "text.txt", "one two three one two one\n");
+  const auto trained = [&](int64_t vocab) {
+    return train_tokenizer({.inputs = {scratch / "text.txt"}, .vocab = vocab}, [](const TokenizerProgress&) {}).bpe;
+  };
+  RunConfig config;
+  const auto doubts = [&](const Bpe& of_shards) {
+    save_tokenizer_json(of_shards, scratch / "other.json");
+    const auto tokenizer = open_tokenizer(scratch / "other.json");
+    write_shard(scratch / "a.h5", {tokenizer->fingerprint(), tokenizer->vocab_size(), 0, 5}, std::vector<int32_t>(9, 65),
+                std::vector<int64_t>{0});
+    return doubt_tokenizer(config, Corpus({scratch / "a.h5"}, 4, false));
+  };
+  CHECK(doubts(trained(259)).empty());  // no published weights
+  config.train.init_from = scratch.path();
+  CHECK(doubts(trained(259)).empty());  // no tokenizer with them
+  save_tokenizer_json(trained(259), scratch / "tokenizer.json");
+  CHECK(doubts(trained(259)).empty());
+  const auto told = doubts(trained(260));
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0],
+             ContainsSubstring("warning: data.train: was made with tokenizer bpe-260-") && ContainsSubstring("with bpe-259-"));
+  write_text(scratch / "tokenizer.json", "{}");
+  CHECK_THAT(doubts(trained(260)).at(0), ContainsSubstring("warning: train.init_from: its tokenizer cannot be compared"));
 }
 
 TEST_CASE("names without their prefix, buffers, and a head that is the embedding are taken as they are meant") {
