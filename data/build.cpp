@@ -50,9 +50,8 @@ void check(const BuildOptions& options) {
 // Of all that the shards depend on; empty: of standard input, which cannot be read again.
 std::string key_of(const BuildOptions& options, const std::vector<std::vector<std::string>>& lists, const Tokenizer& tokenizer) {
   std::string all = text("1\n", tokenizer.fingerprint(), "\n", std::bit_cast<uint64_t>(options.validation_fraction), "\n",
-                         options.tokens_per_shard, "\n", options.documents.skip_bad, "\n", options.documents.field, "\n",
-                         options.documents.prompt, "\n", options.documents.response, "\n", options.documents.messages, "\n",
-                         options.pack_context, "\n");
+                         options.tokens_per_shard, "\n", options.documents.field, "\n", options.documents.prompt, "\n",
+                         options.documents.response, "\n", options.documents.messages, "\n", options.pack_context, "\n");
   for (const std::vector<std::string>& list : lists) {
     for (const std::string& file : list) {
       if (file == kStandardInput) return {};
@@ -83,7 +82,8 @@ class Build {
   BuildSummary make(const std::function<void()>& resumed) {
     const std::vector<std::string> splits{"train", "validation"};
     const auto ours = [&](const std::optional<BuildJournal>& other) {
-      return other && !journal_.key.empty() && other->key == journal_.key;
+      const bool lost_none = other && other->problems.count == 0;
+      return other && !journal_.key.empty() && other->key == journal_.key && (options_.documents.skip_bad || lost_none);
     };
     make_directory(options_.output);
     const DirectoryLock lock(options_.output);
@@ -129,6 +129,8 @@ class Build {
   }
 
   void add(const Passage& passage, const std::vector<int32_t>& tokens, const std::vector<uint8_t>& trained) {
+    if (!passage.problem.empty() && !options_.documents.skip_bad)
+      throw DataError(passage.problem + " (--on-error skip goes on without such documents, from what is done)");
     if (!passage.problem.empty()) return journal_.problems.add(passage.problem, options_.documents);
     if (passage.text.empty()) return;
     if (passage.starts) journal_.held_out = journal_.list == 1 || held_out(passage, options_.validation_fraction);

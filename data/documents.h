@@ -1,6 +1,7 @@
-// Documents: the text behind the shards, read in order from files. Every file is one document, except that each line of a .jsonl
-// file is one. Files whose names go on with .gz or .zst are unpacked (text_file.h); a packed .json is taken for lines. Text must be
-// UTF-8; what is not, and JSON that is not, is a problem told with file and line.
+// Documents: the text behind the shards, read in order from files. Every file is one document, except that each line of a .jsonl or
+// .ndjson file is one. Files whose names go on with .gz or .zst are unpacked (text_file.h); a packed .json is taken for lines, a
+// plain one where its first line is an object that has the field. Text must be UTF-8; what is not, and JSON that is not, is a
+// problem told with file and line.
 //
 // The file "-" is this process's standard input, of which DocumentOptions say what kind of file it is.
 #pragma once
@@ -76,6 +77,7 @@ class Documents {
  private:
   size_t cut(std::string_view text) const;
   bool open_next(std::vector<Passage>& passages);
+  bool looks_like_lines();
   void check_utf8();
   bool fill();
   bool read_passage(std::vector<Passage>& passages);

@@ -15,7 +15,7 @@ std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths) {
   for (const std::string& path : list_files(paths, ".h5")) {
     const ShardReader shard(path);
     infos.push_back({path, shard.file_bytes(), shard.tokens(), static_cast<int64_t>(shard.document_starts().size()), shard.facts(),
-                     shard.trained_tokens(), shard.row()});
+                     shard.trained_tokens(), shard.row(), shard.digest()});
   }
   return infos;
 }
@@ -24,10 +24,11 @@ std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths) {
   std::vector<ShardVerdict> verdicts;
   for (const std::string& path : list_files(paths, ".h5")) {
     try {
-      ShardReader(path).verify();
-      verdicts.push_back({path, ""});
+      const ShardReader shard(path);
+      shard.verify();
+      verdicts.push_back({path, "", shard.digest()});
     } catch (const DataError& problem) {
-      verdicts.push_back({path, problem.what()});
+      verdicts.push_back({path, problem.what(), 0});
     }
   }
   return verdicts;

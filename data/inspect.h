@@ -17,12 +17,14 @@ struct ShardInfo {
   int64_t file_bytes, tokens, documents;
   ShardFacts facts;
   int64_t trained_tokens, row;  // as ShardReader's
+  uint64_t digest;              // likewise
 };
 std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths);
 
 // Reads every byte of every shard; a shard's problem is empty when it is sound.
 struct ShardVerdict {
   std::string path, problem;
+  uint64_t digest = 0;  // of all that it holds
 };
 std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths);
 

@@ -115,6 +115,24 @@ Question hellaswag_question(const Json& object) {
   return question;
 }
 
+// A list of choices, of which the answer is a letter.
+Question mmlu_question(const Json& object) {
+  const std::vector<std::string> words = strings_field(object, "choices");
+  Question question{.context = string_field(object, "question"), .choices = {}, .answer = 0, .line = 0};
+  question.context = question.context.substr(0, question.context.find_last_not_of(kWhite) + 1);
+  question.context.erase(0, question.context.find_first_not_of(kWhite));
+  std::vector<std::string> letters;
+  for (const std::string& word : words) {
+    letters.emplace_back(1, static_cast<char>('A' + letters.size()));
+    question.context += "\n" + letters.back() + ". " + word;
+  }
+  if (letters.size() > 26) throw BadLine{text("has ", letters.size(), " choices: a letter each is for 26")};
+  question.context += "\nAnswer:";
+  question.choices = choices_of(letters, " ");
+  question.answer = index_field(object, "answer", question.choices.size());
+  return question;
+}
+
 Question arc_question(const Json& object) {
   Question question{
       .context = "Question: " + string_field(object, "question") + "\nAnswer:", .choices = {}, .answer = 0, .line = 0};
@@ -144,7 +162,7 @@ Question parse_question(const std::string& line) {
   if (!object.is_object()) throw BadLine{"is no JSON object"};
   if (object.contains("endings")) return hellaswag_question(object);
   if (object.contains("goal")) return piqa_question(object);
-  if (object.contains("question")) return arc_question(object);
+  if (object.contains("question")) return field(object, "choices").is_array() ? mmlu_question(object) : arc_question(object);
   if (object.contains("context")) return plain_question(object);
   throw BadLine{"has none of the fields 'context', 'endings', 'question' and 'goal' that tell which shape it has"};
 }

@@ -1,7 +1,8 @@
-// Questions of multiple choice, read from JSON lines of four shapes:
+// Questions of multiple choice, read from JSON lines of five shapes:
 //   {"context": "...", "choices": ["...", ...], "answer": 0}
 //   HellaSwag: {"ctx" (or "ctx_a" and "ctx_b"), "endings": [...], "label": 0}, with "activity_label" in front if it is there
 //   ARC:       {"question": "...", "choices": {"text": [...], "label": ["A", ...]}, "answerKey": "A"}
+//   MMLU:      {"question": "...", "choices": ["...", ...], "answer": 0}, of which the letters A, B, ... are the choices
 //   PIQA:      {"goal": "...", "sol1": "...", "sol2": "...", "label": 0}
 // Contexts are worded as lm-evaluation-harness words them (https://github.com/EleutherAI/lm-evaluation-harness, lm_eval/tasks), and
 // a space stands between context and choice; in the first shape context and choice are taken as they are.

@@ -162,7 +162,7 @@ ExitCode run_data_info(const DataInfoOptions& given) {
   for (const ShardInfo& shard : infos) {
     say(shard.path + ": " + contents(shard.tokens, shard.documents, shard.facts.text_bytes) + ", " +
         human_bytes(static_cast<double>(shard.file_bytes)) + " on disk, vocabulary " + std::to_string(shard.facts.vocab) +
-        ", tokenizer " + shard.facts.tokenizer + training_of(shard));
+        ", tokenizer " + shard.facts.tokenizer + training_of(shard) + ", digest " + hex(shard.digest));
     all.tokens += shard.tokens;
     all.documents += shard.documents;
     all.facts.text_bytes += shard.facts.text_bytes;
@@ -179,7 +179,7 @@ ExitCode run_data_verify(const std::vector<std::string>& shards) {
   ExitCode code = ExitCode::done;
   for (const ShardVerdict& verdict : verify_shards(shards)) {
     if (verdict.problem.empty()) {
-      say(verdict.path + ": whole");
+      say(verdict.path + ": whole, digest " + hex(verdict.digest));
     } else {
       complain(verdict.problem);
       code = ExitCode::data;

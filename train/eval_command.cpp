@@ -17,6 +17,7 @@
 #include "train/kernel_choices.h"
 #include "train/log.h"
 #include "train/plan.h"
+#include "train/published.h"
 #include "train/replace_file.h"
 #include "train/resume.h"
 #include "train/saves.h"
@@ -27,14 +28,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the weights come from: a checkpoint's directory, or "": train.init_from.
+// Where the weights come from: a checkpoint's directory, or "": train.init_from, of the config or the directory itself.
 struct WeightSource {
   RunConfig config;
   std::string checkpoint;
 };
 
+// A published model as it is. Its context is cut to what passes of usual size hold; --set model.context takes all of it.
+WeightSource published_weights_of(const EvalOptions& options) {
+  RunConfig config;
+  config.model = read_published_config(options.from + "/config.json");
+  config.model.context = std::min<int64_t>(config.model.context, 2048);
+  config.train.init_from = options.from;
+  config.data.tokenizer = published_tokenizer(options.from);
+  return {parse_config(options.from, to_yaml(config), options.set, Purpose::mesh), ""};
+}
+
 WeightSource find_weights(const EvalOptions& options) {
   std::string from = options.from;
+  if (fs::exists(from + "/config.json") && list_checkpoints(from).empty() && options.step < 0) return published_weights_of(options);
   if (fs::is_regular_file(from)) {
     RunConfig config = read_config(from, options.set, Purpose::mesh);
     from = config.train.runs + "/" + config.train.name;

@@ -172,13 +172,15 @@ class CommandLine {
         add(app_, "eval", "Evaluates a model: perplexity and bits per byte, multiple choice", [this] { return run_eval(eval_); });
     eval->add_option(
             "from", eval_.from,
-            "A run's directory, one checkpoint's, or a YAML file: its run, or train.init_from where that has no checkpoint")
+            "A run's directory, one checkpoint's, a published model's (config.json, safetensors), or a YAML file: its run, or "
+            "train.init_from where that has no checkpoint")
         ->required();
     eval->add_option("--shards", eval_.shards, "Token shards, or directories of them");
     eval->add_option("--text", eval_.texts,
                      "Files, directories or patterns; a file is a document, in .jsonl a line is; .gz and .zst are unpacked");
-    eval->add_option("--choices", eval_.choices,
-                     "Questions as JSON lines: {\"context\", \"choices\", \"answer\"}, or as HellaSwag, ARC or PIQA have them");
+    eval->add_option(
+        "--choices", eval_.choices,
+        "Questions as JSON lines: {\"context\", \"choices\", \"answer\"}, or as HellaSwag, ARC, MMLU or PIQA have them");
     eval->add_option("--field", eval_.field, "The text's field in a JSON line")->capture_default_str();
     eval->add_option("--sequences", eval_.sequences, "Of shards and of text, the first so many; 0: all")
         ->capture_default_str()
@@ -356,7 +358,10 @@ class CommandLine {
   }
 
   void add_model() {
-    CLI::App& model = add_group("model", "To and from the formats in which models are published");
+    CLI::App& model = add_group(
+        "model",
+        "To and from the formats in which models are published; `train` begins with one by train.init_from, `eval` takes it as "
+        "it is");
     CLI::App* to = add(model, "export",
                        "Writes a checkpoint as config.json, safetensors and tokenizer files, for transformers "
                        "and vLLM",

@@ -115,7 +115,7 @@ std::string RunLog::State::plain_line() const {
                      significant(now.grad_norm, 4) + "  lr " + significant(now.lr, 4) + "  " + human_seconds(now.step_ms / 1000) +
                      "  " + human_count(now.tokens_per_second) + " tok/s";
   if (std::isfinite(now.mfu)) line += "  mfu " + fixed(100 * now.mfu, 1) + "%";
-  if (now.data_ms >= 0.01 * now.step_ms && now.data_ms > 0) line += "  waited for data " + human_seconds(now.data_ms / 1000);
+  line += "  stall " + human_seconds(now.data_ms / 1000);
   return line + (now.step < total ? "  eta " + human_seconds(eta()) : "");
 }
 

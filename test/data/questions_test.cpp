@@ -1,4 +1,4 @@
-// Questions of multiple choice: four shapes, every way to be malformed, and where a context ends and its continuation begins.
+// Questions of multiple choice: five shapes, every way to be malformed, and where a context ends and its continuation begins.
 #include "data/questions.h"
 
 #include "kernels/check.h"
@@ -40,7 +40,7 @@ std::string texts(const Question& question) {
 
 }  // namespace
 
-TEST_CASE("questions are read in four shapes") {
+TEST_CASE("questions are read in five shapes") {
   const Question plain = one(R"({"context": "Two and two are", "choices": [" four", " fünf"], "answer": 0})");
   CHECK(plain.context == "Two and two are");
   CHECK(texts(plain) == "| four:5| fünf:5");
@@ -59,6 +59,11 @@ TEST_CASE("questions are read in four shapes") {
   CHECK(arc.context == "Question: Why?\nAnswer:");
   CHECK(texts(arc) == "| so:2| not:3| ever:4");
   CHECK(arc.answer == 2);
+
+  const Question mmlu = one(R"({"question": " Which is it?\n", "subject": "s", "choices": ["this", "that", "none"], "answer": 1})");
+  CHECK(mmlu.context == "Which is it?\nA. this\nB. that\nC. none\nAnswer:");
+  CHECK(texts(mmlu) == "| A:1| B:1| C:1");
+  CHECK(mmlu.answer == 1);
 
   const Question piqa = one(R"({"goal": "Open it", "sol1": "pull", "sol2": "push it", "label": 1})");
   CHECK(piqa.context == "Question: Open it\nAnswer:");
@@ -83,7 +88,8 @@ TEST_CASE("a malformed question is told with its line and what is missing") {
        "field 'label' is \"\", and no index of a choice; has this split no answers?"},
       {R"({"endings": ["a", "b"], "label": 0})", "has no field 'ctx'"},
       {R"({"ctx": "a", "endings": ["a", "[x]"], "label": 0})", "choice 1 is empty"},
-      {R"({"question": "a", "choices": ["a", "b"], "answerKey": "A"})",
+      {R"({"question": "a", "choices": ["a", "b"], "answerKey": "A"})", "has no field 'answer'"},
+      {R"({"question": "a", "choices": "a", "answerKey": "A"})",
        "field 'choices' is neither a list nor an object of 'text' and 'label'"},
       {R"({"question": "a", "choices": {"text": ["a", "b"]}, "answerKey": "A"})", "has no field 'label'"},
       {R"({"question": "a", "choices": {"text": ["a", "b"], "label": ["A"]}, "answerKey": "A"})", "has 2 choices and 1 labels"},

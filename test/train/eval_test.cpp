@@ -176,6 +176,29 @@ TEST_CASE("eval finds the loss that training's own evaluation has found, and a f
   CHECK(of_step("15").at("shards").at("loss") > of_step("20").at("shards").at("loss"));
 }
 
+TEST_CASE("a published model is evaluated as it is, as the run that it was exported from") {
+  const Workplace place;
+  succeed(place.train({"train.steps=6", "kernels.dtype=f32"}));
+  succeed(run_trireme(place.scratch.path(), {"model", "export", "runs/tiny", "published"}));
+  write_questions(place, "q.jsonl");
+  const std::vector<std::string> inputs{
+      "--shards", "shards/validation-00000.h5", "--text", "held.txt", "--sequences", "5", "--choices", "q.jsonl",
+      "--set",    "kernels.dtype=f32"};
+  const auto all = [&](const std::string& from) {
+    std::vector<std::string> words{from};
+    words.insert(words.end(), inputs.begin(), inputs.end());
+    return eval(place, words);
+  };
+  const Json published = all("published"), run = all("runs/tiny");
+  for (const char* part : {"shards", "text"}) {
+    CHECK(published[part]["tokens"] == run[part]["tokens"]);
+    CHECK(published[part]["loss"].get<double>() == Approx(run[part]["loss"].get<double>()).epsilon(1e-7));
+  }
+  CHECK(published["choices"][0]["acc"] == run["choices"][0]["acc"]);
+  CHECK(published["weights"] == "published");
+  CHECK(Process(place.scratch.path(), {"eval", "published", "--step", "3", "--text", "held.txt"}, 1).wait().code != 0);
+}
+
 TEST_CASE("text is evaluated whole, whatever the overlap") {
   const Workplace place;
   succeed(place.train({"train.steps=60", "train.eval_every=0"}));

@@ -391,7 +391,7 @@ TEST_CASE("a run's log has the first, every log_every-th and the last step") {
   });
   const std::vector<std::string> lines = lines_of(said);
   REQUIRE(lines.size() == 8);
-  CHECK(lines[0].starts_with("step  1/25  loss 2.5000  norm 0.75  lr 0.001  12.5ms  80k tok/s  mfu 40.0%  eta "));
+  CHECK(lines[0].starts_with("step  1/25  loss 2.5000  norm 0.75  lr 0.001  12.5ms  80k tok/s  mfu 40.0%  stall 100us  eta "));
   CHECK(lines[1].starts_with("step 10/25"));
   CHECK(lines[2].starts_with("step 20/25"));
   CHECK(lines[3] == "eval 20/25  validation loss 2.2500, 1.1250 bits per byte  (5k tokens, 500ms)");
