@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <filesystem>
 
 #include "data/documents.h"
 #include "data/packing.h"
@@ -20,9 +21,17 @@ std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths) {
   return infos;
 }
 
-std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths) {
+std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths, const std::function<void(int64_t, int64_t)>& done) {
   std::vector<ShardVerdict> verdicts;
-  for (const std::string& path : list_files(paths, ".h5")) {
+  const std::vector<std::string> files = list_files(paths, ".h5");
+  int64_t read = 0, all = 0;
+  std::error_code unreadable;  // told when the file's turn comes
+  const auto size_of = [&](const std::string& path) {
+    const auto size = std::filesystem::file_size(path, unreadable);
+    return unreadable ? 0 : static_cast<int64_t>(size);
+  };
+  for (const std::string& path : files) all += size_of(path);
+  for (const std::string& path : files) {
     try {
       const ShardReader shard(path);
       shard.verify();
@@ -30,6 +39,8 @@ std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths) {
     } catch (const DataError& problem) {
       verdicts.push_back({path, problem.what(), 0});
     }
+    read += size_of(path);
+    if (done) done(read, all);
   }
   return verdicts;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,9 @@ struct ShardVerdict {
   std::string path, problem;
   uint64_t digest = 0;  // of all that it holds
 };
-std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths);
+// `done` hears of the bytes of each that was read, and of all.
+std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths,
+                                        const std::function<void(int64_t, int64_t)>& done = {});
 
 // Tokens of documents, their end_of_document included. What a shard holds of a document that lies in two counts in each for itself,
 // and so does each piece of a document that was cut to be packed.

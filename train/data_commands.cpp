@@ -177,7 +177,14 @@ ExitCode run_data_info(const DataInfoOptions& given) {
 
 ExitCode run_data_verify(const std::vector<std::string>& shards) {
   ExitCode code = ExitCode::done;
-  for (const ShardVerdict& verdict : verify_shards(shards)) {
+  std::optional<ProgressBar> bar;
+  const auto told = [&](int64_t read, int64_t all) {
+    if (!bar) bar.emplace("verifying", all, human_bytes);
+    bar->update(read);
+  };
+  const std::vector<ShardVerdict> verdicts = verify_shards(shards, told);
+  bar.reset();
+  for (const ShardVerdict& verdict : verdicts) {
     if (verdict.problem.empty()) {
       say(verdict.path + ": whole, digest " + hex(verdict.digest));
     } else {

@@ -373,8 +373,8 @@ class CommandLine {
     to->add_option("--file-size", export_.file_size, "Of a file, at most, where there are several")->capture_default_str();
     to->add_option("--tokenizer", export_.tokenizer, "Instead of the run's data.tokenizer; none: without one");
     to->add_flag("--replace", export_.replace, "Replace the model that the output directory holds");
-    CLI::App* config = add(model, "config", "Prints the model: section of a published model, for train.init_from",
-                           [this] { return run_model_config(from_); });
+    CLI::App* config =
+        add(model, "config", "Prints a config that trains on from a published model", [this] { return run_model_config(from_); });
     config->add_option("directory", from_, "That holds its config.json")->required();
   }
 

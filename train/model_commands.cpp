@@ -271,6 +271,11 @@ ExitCode run_model_config(const std::string& directory) {
   say("model:");
   for (const Key& key : list_keys(config))
     if (key.section == "model") say("  " + key.name + ": " + key.value);
+  const std::string tokenizer = published_tokenizer(directory);
+  say("data:\n  train: [corpus/train-*.h5]  # by `trireme data build TEXTS --output corpus --tokenizer " +
+      (tokenizer.empty() ? "TOKENIZER" : tokenizer) + "`");
+  if (!tokenizer.empty()) say("  tokenizer: " + tokenizer);
+  say("train:\n  init_from: " + directory);
   return ExitCode::done;
 }
 

@@ -42,10 +42,11 @@ std::vector<std::string> still(const std::string& name, const std::string& layou
   std::string line;
   REQUIRE(std::getline(lines, line));
   REQUIRE(line == "model:");
-  while (std::getline(lines, line)) {
+  while (std::getline(lines, line) && line != "data:") {
     const size_t colon = line.find(": ");
     settings.push_back("model." + line.substr(2, colon - 2) + "=" + line.substr(colon + 2));
   }
+  CHECK_THAT(printed.out, Catch::Matchers::EndsWith("train:\n  init_from: " + golden_of(layout) + "\n"));
   return settings;
 }
 
