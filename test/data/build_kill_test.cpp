@@ -170,7 +170,8 @@ TEST_CASE("a build goes on from each of its states, and not from one of other in
 }
 
 TEST_CASE(
-    "a build whose state lacks a file begins anew, one whose output lies among its inputs goes on, and two at once are refused") {
+    "a build whose state lacks a file begins anew, one whose output lies among its inputs goes on, and two at once are refused",
+    "[unsanitized]") {
   const Scratch scratch;
   write_inputs(scratch);
   const auto bytes = make_byte_tokenizer();
@@ -195,7 +196,7 @@ TEST_CASE(
   CHECK_THROWS_WITH(build_shards(options, *bytes, kNobody), ContainsSubstring("another process is making shards there"));
 }
 
-TEST_CASE("shards that are half renamed are no corpus, and the same build goes on with their names") {
+TEST_CASE("shards that are half renamed are no corpus, and the same build goes on with their names", "[unsanitized]") {
   const Scratch scratch;
   write_inputs(scratch);
   const auto bytes = make_byte_tokenizer();

@@ -70,7 +70,8 @@ TEST_CASE("files that hold no text say what to do with them") {
   }
 }
 
-TEST_CASE("a build that a bad document has ended goes on where it was when such are skipped, and not the other way round") {
+TEST_CASE("a build that a bad document has ended goes on where it was when such are skipped, and not the other way round",
+          "[unsanitized]") {
   const Scratch scratch;
   std::filesystem::create_directory(scratch / "in");
   std::string lines;
