@@ -257,7 +257,9 @@ ExitCode run_model_export(const ModelExportOptions& options) {
   write_file(output.partial() + "/generation_config.json", published_generation_config(tokens));
   keep_origin(config, tokenizer, output.partial(), tokens);
   const int64_t bytes = write_weights(checkpoint, files, type, output.partial());
-  write_file(output.partial() + "/config.json", published_config(config.model, tokens, bf16 ? "bfloat16" : "float32"));
+  write_file(output.partial() + "/config.json",
+             published_config(config.model, tokens, bf16 ? "bfloat16" : "float32",
+                              config.train.init_from.empty() ? "" : config.train.init_from + "/config.json"));
   output.commit();
   if (!without.empty()) complain(without);
   say(std::string(text(options.output, ": step ", checkpoint.manifest().step, ", ", human_bytes(static_cast<double>(bytes)), " of ",

@@ -319,8 +319,12 @@ std::vector<int64_t> published_shape(const WholeWeight& weight) {
   return {weight.place.all, weight.shape[1]};
 }
 
-std::string published_config(const ModelConfig& model, const SpecialTokens& tokens, const std::string& dtype) {
-  const LayoutNames& names = kLayouts[static_cast<size_t>(layout_of(model))];
+std::string published_config(const ModelConfig& model, const SpecialTokens& tokens, const std::string& dtype,
+                             const std::string& like) {
+  Layout layout = layout_of(model);
+  const bool known = layout == Layout::llama && std::filesystem::exists(like);
+  if (known && PublishedReading(like).word("model_type", "") == "mistral") layout = Layout::mistral;
+  const LayoutNames& names = kLayouts[static_cast<size_t>(layout)];
   OrderedJson json;
   json["architectures"] = {names.architecture};
   json["model_type"] = names.type;

@@ -35,8 +35,10 @@ struct SpecialTokens {
   std::string begin = "null", end = "null";
 };
 
-// config.json and generation_config.json of a model whose weights are of type `dtype` ("float32", "bfloat16").
-std::string published_config(const ModelConfig& model, const SpecialTokens& tokens, const std::string& dtype);
+// config.json and generation_config.json of a model whose weights are of type `dtype` ("float32", "bfloat16"). A Mistral without a
+// window is a Llama but in name: it has that name where `like`, the config.json of what it was, has it.
+std::string published_config(const ModelConfig& model, const SpecialTokens& tokens, const std::string& dtype,
+                             const std::string& like = "");
 std::string published_generation_config(const SpecialTokens& tokens);
 
 // The model that a config.json tells of. DataError, with all reasons, when it is none of these, or of a kind that is not computed

@@ -104,6 +104,21 @@ TEST_CASE("a model's published config is read as the model it was written from")
   }
 }
 
+TEST_CASE("a Mistral without a window keeps its name") {
+  const Scratch scratch;
+  std::string json = read_text(golden_of("mistral") + "/config.json");
+  const size_t at = json.find("\"sliding_window\": ");
+  REQUIRE(at != std::string::npos);
+  json.replace(at, json.find_first_of(",}\n", at) - at, "\"sliding_window\": null");
+  write_text(scratch / "config.json", json);
+  const ModelConfig model = read_published_config(scratch / "config.json");
+  CHECK(model.window == 0);
+  CHECK_THAT(published_config(model, {}, "float32"), ContainsSubstring("LlamaForCausalLM"));
+  const std::string same = published_config(model, {}, "float32", scratch / "config.json");
+  CHECK_THAT(same, ContainsSubstring("MistralForCausalLM") && ContainsSubstring("\"sliding_window\": null"));
+  CHECK_THAT(published_config(model, {}, "float32", golden_of("llama") + "/config.json"), ContainsSubstring("LlamaForCausalLM"));
+}
+
 TEST_CASE("config.json files as they are published are the models of configs/") {
   const std::pair<const char*, const char*> published[] = {
       {"gpt2-124m", R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
