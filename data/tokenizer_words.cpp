@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <array>
+#include <sstream>
 #include <utility>
 
 #include "data/unicode.h"
@@ -49,15 +50,35 @@ constexpr const char* kSpace = R"(\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x
   throw DataError("the pattern " + pattern + " has " + what + ", which libraries read differently");
 }
 
-// A property in braces: general categories are the same everywhere, of scripts PCRE2 would take the extended ones.
-std::string property(const std::string& name) {
+// What PCRE2 may be too old to count to a category, as ranges.
+std::string additions_to(std::string_view category) {
+  std::ostringstream ranges;
+  const auto of = unicode_additions();
+  for (auto it = of.begin(); it != of.end();) {
+    const auto first = it;
+    while (it != of.end() && it->category.starts_with(category) && (it == first || it->first == (it - 1)->last + 1)) ++it;
+    if (it == first)
+      ++it;
+    else
+      ranges << std::hex << "\\x{" << first->first << "}-\\x{" << (it - 1)->last << "}";
+  }
+  return ranges.str();
+}
+
+// \p or \P of a name: general categories are the same everywhere, of scripts PCRE2 would take the extended ones.
+// Where the text holds such additions they are listed behind it, which makes matching several times slower.
+std::string property(char p, const std::string& name, bool in_class, bool additions) {
   constexpr std::string_view kCategories =
       " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cn Co Cs ";
-  return "{" + std::string(kCategories.find(" " + name + " ") == std::string_view::npos ? "sc:" : "") + name + "}";
+  if (kCategories.find(" " + name + " ") == std::string_view::npos) return std::string{'\\', p} + "{sc:" + name + "}";
+  const std::string added = additions ? additions_to(name) : "";
+  if (added.empty() || (in_class && p == 'P')) return std::string{'\\', p} + "{" + name + "}";
+  const std::string members = "\\p{" + name + "}" + added;
+  return in_class ? members : (p == 'P' ? "[^" : "[") + members + "]";
 }
 
 // The pattern as PCRE2 is to read it.
-std::string spelled_out(const std::string& pattern) {
+std::string spelled_out(const std::string& pattern, bool additions) {
   std::string out;
   bool in_class = false;
   for (size_t i = 0; i < pattern.size(); ++i) {
@@ -71,11 +92,12 @@ std::string spelled_out(const std::string& pattern) {
       } else if (std::string_view("SwWbBhHvVRXKGAzZQEC").find(next) != std::string_view::npos) {
         refuse(pattern, std::string{'\\', next});
       } else {
-        out += std::string{c, next};
         const size_t close = pattern.find('}', i);
         if ((next == 'p' || next == 'P') && i + 1 < pattern.size() && pattern[i + 1] == '{' && close != std::string::npos) {
-          out += property(pattern.substr(i + 2, close - i - 2));
+          out += property(next, pattern.substr(i + 2, close - i - 2), in_class, additions);
           i = close;
+        } else {
+          out += std::string{c, next};
         }
       }
       continue;
@@ -98,28 +120,34 @@ PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>
 
 struct WordPatterns::Code {
   const WordScanner scanner;  // or nullptr, and
-  pcre2_code* code = nullptr;
+  pcre2_code *code = nullptr, *code_with_additions = nullptr;
 
   Code(const std::string& pattern, Cutting cutting) : scanner(cutting == Cutting::fastest ? scanner_of(pattern) : nullptr) {
-    if (scanner == nullptr) compile(pattern);
+    if (scanner != nullptr) return;
+    code = compiled(pattern, false);
+    code_with_additions = compiled(pattern, true);
   }
-  ~Code() { pcre2_code_free(code); }
+  ~Code() {
+    pcre2_code_free(code);
+    pcre2_code_free(code_with_additions);
+  }
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
 
  private:
-  void compile(const std::string& pattern) {
+  static pcre2_code* compiled(const std::string& pattern, bool additions) {
     int error = 0;
     PCRE2_SIZE offset = 0;
-    const std::string spelled = spelled_out(pattern);
-    code = pcre2_compile(bytes_of(spelled), spelled.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C,
-                         &error, &offset, nullptr);
+    const std::string spelled = spelled_out(pattern, additions);
+    constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C;
+    pcre2_code* code = pcre2_compile(bytes_of(spelled), spelled.size(), kOptions, &error, &offset, nullptr);
     if (code == nullptr) {
       std::array<PCRE2_UCHAR, 256> message{};
       pcre2_get_error_message(error, message.data(), message.size());
       throw DataError("the pattern " + pattern + " is no regular expression: " + reinterpret_cast<const char*>(message.data()));
     }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is interpreted
+    return code;
   }
 };
 
@@ -131,6 +159,7 @@ WordPatterns::~WordPatterns() = default;
 // One pattern on one text: UTF-8, of which the words up to `at` have been given.
 struct WordCutter::Stage {
   const WordPatterns::Code* code;
+  const pcre2_code* matched = nullptr;  // of the two the one for this text
   pcre2_match_data* data = nullptr;
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
@@ -153,6 +182,7 @@ struct WordCutter::Stage {
   }
   Stage(Stage&& other) noexcept
       : code(other.code),
+        matched(other.matched),
         data(std::exchange(other.data, nullptr)),
         context(std::exchange(other.context, nullptr)),
         stack(std::exchange(other.stack, nullptr)),
@@ -162,7 +192,10 @@ struct WordCutter::Stage {
         found_end(other.found_end) {}
   Stage& operator=(Stage&&) = delete;
 
-  void start(std::string_view on) { text = on, at = found_begin = found_end = 0; }
+  void start(std::string_view on) {
+    text = on, at = found_begin = found_end = 0;
+    if (code->scanner == nullptr) matched = holds_additions(on) ? code->code_with_additions : code->code;
+  }
 
   bool next(std::string_view& word) {
     if (at == text.size()) return false;
@@ -180,7 +213,7 @@ struct WordCutter::Stage {
 
   void find() {
     for (size_t from = at;;) {
-      const int found = pcre2_match(code->code, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK, data, context);
+      const int found = pcre2_match(matched, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK, data, context);
       if (found == PCRE2_ERROR_NOMATCH) {
         found_begin = found_end = text.size();
         return;

@@ -95,12 +95,33 @@ CharacterClass class_of(uint32_t point) {
   static const std::vector<CharacterClass> all = [] {  // 1.1 MB, made in some milliseconds by the first text that needs it
     std::vector<CharacterClass> classes(0x110000);
     for (uint32_t i = 0; i < classes.size(); ++i) classes[i] = computed_class(i);
+    for (const UnicodeAddition& added : unicode_additions()) {
+      if (added.category[0] == 'M') continue;
+      const CharacterClass kind = added.category[0] == 'L' ? CharacterClass::letter : CharacterClass::number;
+      std::fill(classes.begin() + added.first, classes.begin() + added.last + 1, kind);
+    }
     return classes;
   }();
   return point < all.size() ? all[point] : CharacterClass::other;
 }
 
 bool is_assigned(uint32_t point) { return utf8proc_category(static_cast<utf8proc_int32_t>(point)) != UTF8PROC_CATEGORY_CN; }
+
+bool holds_additions(std::string_view valid) {
+  static const std::vector<bool> added = [] {
+    std::vector<bool> points(0x110000);
+    for (const UnicodeAddition& of : unicode_additions()) std::fill(points.begin() + of.first, points.begin() + of.last + 1, true);
+    return points;
+  }();
+  for (size_t i = 0; i < valid.size(); ++i) {
+    if (static_cast<uint8_t>(valid[i]) < 0xe0) continue;  // all are behind U+07ff
+    int32_t point = 0;
+    utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()) + i, static_cast<utf8proc_ssize_t>(valid.size() - i),
+                     &point);
+    if (point > 0 && added[static_cast<size_t>(point)]) return true;
+  }
+  return false;
+}
 
 bool ends_in_letter_or_number(std::string_view text) {
   size_t begin = text.size();

@@ -76,7 +76,26 @@ TEST_CASE("every character that both libraries know is of the class that PCRE2 s
       if (unassigned(character + "a").size() != 2 && is_assigned(point)) FAIL(*pattern << ": U+" << std::hex << point);
     }
   }
-  CHECK(unknown < 30000);  // of two years or so of Unicode
+  CHECK(unknown < 30000);  // of two years or so of Unicode, behind 16
+}
+
+TEST_CASE("letters, marks and numbers since Unicode 15 are known however old the libraries are") {
+  CHECK(class_of(0x2ebf0) == CharacterClass::letter);  // CJK extension I
+  CHECK(class_of(0x1e4f0) == CharacterClass::number);  // Nag Mundari's digit zero
+  CHECK(class_of(0x1e4ec) == CharacterClass::other);   // and a mark of it
+  Cutter lower(R"(\p{Ll}+)", Cutting::regex), upper(R"(\p{Lu}+)", Cutting::regex), none(R"(\P{Ll}+)", Cutting::regex);
+  const std::string capital = utf8(0x10d50), small = utf8(0x10d70), text = "a" + small + "B" + capital;  // Garay's A
+  CHECK(lower(text) == Words{"a" + small, "B" + capital});
+  CHECK(upper(text) == Words{"a" + small, "B" + capital});
+  CHECK(none("!" + text) == Words{"!", "a" + small, "B" + capital});
+  for (const std::string* pattern : {&patterns::gpt2, &patterns::llama3}) {
+    Cutter by_hand(*pattern, Cutting::fastest), by_regex(*pattern, Cutting::regex);
+    for (const UnicodeAddition& added : unicode_additions())
+      for (uint32_t point = added.first; point <= added.last; ++point) {
+        const std::string character = utf8(point), words = "a" + character + "1" + character + "!" + character + " " + character;
+        if (by_hand(words) != by_regex(words)) FAIL(*pattern << ": U+" << std::hex << point);
+      }
+  }
 }
 
 TEST_CASE("an encoder's memory of words gives back what was kept last, or nothing") {
