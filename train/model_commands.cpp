@@ -221,6 +221,19 @@ std::string write_tokenizer(const RunConfig& config, const std::string& path, co
   return "";
 }
 
+// How to load the files where transformers' AutoTokenizer (5.23) makes another tokenizer of them, or "".
+std::string otherwise_read(const std::string& model_type, const std::string& output) {
+  if (model_type == "mistral" && fs::exists(output + "/tokenizer.model"))
+    return "transformers' AutoTokenizer reads tokenizer.model of a Mistral model without the space in front of a text; load it by "
+           "LlamaTokenizer";
+  if (model_type != "qwen2" || !fs::exists(output + "/tokenizer.json")) return "";
+  const Bpe bpe = read_tokenizer_json(output + "/tokenizer.json");
+  if (bpe.compose && bpe.patterns == std::vector{patterns::qwen2}) return "";
+  return "transformers' AutoTokenizer reads tokenizer.json of a Qwen2 model with Qwen's words and normal form C, which this one "
+         "does not "
+         "have; load it by PreTrainedTokenizerFast";
+}
+
 // Of a run that began with a published model and its tokenizer: that one's special tokens, and how it generates and talks, if it is
 // still there.
 void keep_origin(const RunConfig& config, const std::string& tokenizer, const std::string& output, SpecialTokens& tokens) {
@@ -257,9 +270,10 @@ ExitCode run_model_export(const ModelExportOptions& options) {
   write_file(output.partial() + "/generation_config.json", published_generation_config(tokens));
   keep_origin(config, tokenizer, output.partial(), tokens);
   const int64_t bytes = write_weights(checkpoint, files, type, output.partial());
-  write_file(output.partial() + "/config.json",
-             published_config(config.model, tokens, bf16 ? "bfloat16" : "float32",
-                              config.train.init_from.empty() ? "" : config.train.init_from + "/config.json"));
+  const std::string described = published_config(config.model, tokens, bf16 ? "bfloat16" : "float32",
+                                                 config.train.init_from.empty() ? "" : config.train.init_from + "/config.json");
+  write_file(output.partial() + "/config.json", described);
+  if (without.empty()) without = otherwise_read(nlohmann::json::parse(described).at("model_type"), output.partial());
   output.commit();
   if (!without.empty()) complain(without);
   say(std::string(text(options.output, ": step ", checkpoint.manifest().step, ", ", human_bytes(static_cast<double>(bytes)), " of ",

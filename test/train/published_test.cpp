@@ -188,6 +188,25 @@ TEST_CASE("published weights come in and go out with their bits, from one rank a
   }
 }
 
+TEST_CASE("an export tells where transformers' AutoTokenizer would read its tokenizer as another") {
+  const Workplace place;
+  const std::string goldens = std::string(TRIREME_SOURCE) + "/test/data/goldens/";
+  const std::string pieces = std::string(TRIREME_SOURCE) + "/test/fuzz/corpus/tokenizer/bpe.model";
+  const auto told = [&](const std::string& layout, const std::string& tokenizer) {
+    const Ended ended = run_trireme(".", {"model", "export", place.scratch / ("runs/" + layout), place.scratch / layout,
+                                          "--replace", "--tokenizer", tokenizer});
+    succeed(ended);
+    return ended.err;
+  };
+  for (const std::string layout : {"llama", "mistral", "qwen2"}) succeed(place.train(still(layout, layout)));
+  CHECK_THAT(told("mistral", pieces), ContainsSubstring("LlamaTokenizer"));
+  CHECK(told("llama", pieces).empty());
+  CHECK_THAT(told("qwen2", "bytes"), ContainsSubstring("PreTrainedTokenizerFast"));
+  CHECK_THAT(told("qwen2", goldens + "gpt2.json"), ContainsSubstring("PreTrainedTokenizerFast"));
+  CHECK(told("qwen2", goldens + "qwen2.json").empty());
+  CHECK(told("llama", goldens + "gpt2.json").empty());
+}
+
 TEST_CASE("a model too large for one file goes into several, with an index, and comes back") {
   const Workplace place;
   succeed(place.train(still("a", "llama")));
