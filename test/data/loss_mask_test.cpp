@@ -12,6 +12,7 @@
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/data/damage.h"
+#include "test/data/h5dump.h"
 #include "test/data/scratch.h"
 
 using namespace trireme;
@@ -156,9 +157,28 @@ TEST_CASE("HDF5's own tools show a loss mask") {
   const Scratch scratch;
   write_shard(scratch / "a.h5", kFacts, random_ids(11), std::vector<int64_t>{0},
               {.trained = std::vector<uint8_t>{1, 0, 1, 0, 0, 0, 0, 1, 0, 1, 1}});
-  if (std::system("command -v h5dump > /dev/null") != 0) return;
+  if (!has_h5dump()) return;
   REQUIRE(std::system(("h5dump -d loss_mask " + scratch / "a.h5" + " > " + scratch / "out").c_str()) == 0);
   CHECK_THAT(read_text(scratch / "out"), ContainsSubstring("(0): 133, 6"));  // 1 + 4 + 128, 2 + 4
+}
+
+TEST_CASE("HDF5's own tools show what a build has written") {
+  const Scratch scratch;
+  const auto summary =
+      built(scratch, "{\"q\": \"Q:\", \"a\": \"yes\"}\n{\"q\": \"R\", \"a\": \"no\"}\n", {.prompt = "q", .response = "a"});
+  REQUIRE(summary.train.shards.size() == 1);
+  if (!has_h5dump()) return;
+  const auto dumped = [&](const std::string& options) {
+    REQUIRE(std::system(("h5dump " + options + " " + summary.train.shards[0] + " > " + scratch / "dump").c_str()) == 0);
+    return read_text(scratch / "dump");
+  };
+  CHECK_THAT(dumped("-d tokens"),
+             ContainsSubstring("H5T_STD_U16LE") && ContainsSubstring("81, 58, 121, 101, 115, 256, 82, 110, 111, 256"));
+  CHECK_THAT(dumped("-d document_starts"), ContainsSubstring("(0): 0, 6"));
+  CHECK_THAT(dumped("-d loss_mask"), ContainsSubstring("(0): 188, 3"));  // of the bits 2 to 5 and 7 to 9
+  CHECK_THAT(dumped("-d document_lines"), ContainsSubstring("(0): 1, 2"));
+  CHECK_THAT(dumped("-a documents"), ContainsSubstring("(0): 2"));
+  CHECK_THAT(dumped("-a trained_tokens"), ContainsSubstring("(0): 7"));
 }
 
 TEST_CASE("of prompts and responses the responses and their ends are targets, each encoded for itself") {
