@@ -119,10 +119,14 @@ struct TokenizerTrainOptions {
   int64_t vocab = 4096;
 };
 ExitCode run_tokenizer_train(const TokenizerTrainOptions& options);
-// Without texts or ids: from stdin.
-// Without texts: standard input, as one text or, with `json_lines`, each line of it, a JSON string, as one.
-ExitCode run_tokenizer_encode(const std::string& tokenizer, const std::vector<std::string>& texts, bool json_lines);
-ExitCode run_tokenizer_decode(const std::string& tokenizer, const std::vector<std::string>& ids);
+struct TokenizerTextOptions {
+  std::string tokenizer;
+  std::vector<std::string> given;  // texts, or token ids that are one text; none: those of the files
+  std::vector<std::string> files;  // each a text; none: stdin
+  bool json_lines = false;         // encode: each line of a file is a JSON string, and a text
+};
+ExitCode run_tokenizer_encode(const TokenizerTextOptions& options);
+ExitCode run_tokenizer_decode(const TokenizerTextOptions& options);
 
 ExitCode run_checkpoint_list(const std::string& run);
 // Of a run's directory every checkpoint; CheckpointError's code when one is damaged.

@@ -57,12 +57,14 @@ class CommandLine {
 
   // ConfigError for a command that does not exist; CLI::ParseError for everything else, --help among it.
   Command parse(int argc, char** argv) {
-    refuse_unknown_command({argv + 1, argv + argc});
-    // What is supervised is not ours to read.
-    if (char** const behind = std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
-        argc > 1 && argv[1] == std::string_view("supervise") && behind != argv + argc) {
-      supervise_.command.assign(behind + 1, argv + argc);
-      argc = static_cast<int>(behind - argv);
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    refuse_unknown_command(words);
+    // What stands behind -- is not ours to read: the command that is supervised, texts to encode.
+    const bool supervises = !words.empty() && words[0] == "supervise";
+    const bool encodes = words.size() > 1 && words[0] == "tokenizer" && words[1] == "encode";
+    if (const auto mark = std::ranges::find(words, "--"); mark != words.end() && (supervises || encodes)) {
+      behind_.assign(mark + 1, words.end());
+      argc = static_cast<int>(mark - words.begin()) + 1;
     }
     app_.parse(argc, argv);
     return chosen_;
@@ -96,7 +98,8 @@ class CommandLine {
       for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
     for (const std::string& word : words) {
       const std::string name = word.substr(0, word.find('='));
-      if (!name.starts_with("--") || name == "--" || std::ranges::find(options, name) != options.end()) continue;
+      if (name == "--") break;
+      if (!name.starts_with("--") || std::ranges::find(options, name) != options.end()) continue;
       const std::string near = nearest(name, options);
       return path + ": no option '" + name + "'; " + (near.empty() ? help : "did you mean " + near + "?");
     }
@@ -134,7 +137,10 @@ class CommandLine {
 
     CLI::App* supervise =
         add(app_, "supervise", "Starts a training again when it fails: trireme supervise -- mpirun -n 8 trireme train config.yaml",
-            [this] { return run_supervise(supervise_); });
+            [this] {
+              supervise_.command = behind_;
+              return run_supervise(supervise_);
+            });
     supervise->add_option("--max-restarts", supervise_.max_restarts, "In a row without a new checkpoint")
         ->capture_default_str()
         ->check(number<int64_t>(0));
@@ -326,22 +332,34 @@ class CommandLine {
     train->add_option("--pattern", learn_.pattern, "Whose pattern cuts text into words: gpt2, cl100k, o200k, llama3 or qwen2")
         ->capture_default_str();
 
-    // The texts are what CLI11 leaves over: as an option of several values it would take "[1,2]" apart.
-    CLI::App* encode =
-        add(tokenizer, "encode",
-            "Prints the token ids of texts, a line for each: trireme tokenizer encode bytes 'a text' 'another'; without texts: of "
-            "all of stdin",
-            [this] {
-              return run_tokenizer_encode(tokenizer_, app_.get_subcommand("tokenizer")->get_subcommand("encode")->remaining(),
-                                          json_lines_);
-            });
-    encode->add_option("tokenizer", tokenizer_, kTokenizers)->required();
-    encode->add_flag("--json-lines", json_lines_, "Each line of stdin is a JSON string, and a text");
+    CLI::App* encode = add(tokenizer, "encode", "Prints the token ids of texts, a line for each", [this] {
+      encode_.given = texts_to_encode();
+      return run_tokenizer_encode(encode_);
+    });
+    encode->add_option("tokenizer", encode_.tokenizer, kTokenizers)->required();
+    // Shown as what it is, but it takes no word: CLI11 would take "[1,2]" apart. texts_to_encode() has what is left over.
+    encode->add_option("texts", encode_.given, "Each is a text; none: --file, else all of stdin")
+        ->expected(0, std::numeric_limits<int>::max())
+        ->allow_extra_args(false);
     encode->allow_extras();
-    CLI::App* decode =
-        add(tokenizer, "decode", "Prints the text of token ids", [this] { return run_tokenizer_decode(tokenizer_, ids_); });
-    decode->add_option("tokenizer", tokenizer_, kTokenizers)->required();
-    decode->add_option("ids", ids_, "Token ids; without: those on stdin");
+    encode->add_option("--file", encode_.files, "A file is a text; may be repeated; .gz and .zst are unpacked; -: stdin")
+        ->allow_extra_args(false);
+    encode->add_flag("--json-lines", encode_.json_lines, "Each line of stdin or of a file is a JSON string, and a text");
+    encode->footer(
+        "A text that begins with - stands behind --, as in: trireme tokenizer encode bytes 'a text' -- '-another'\n"
+        "The written form of a special token is encoded like any other text.");
+    CLI::App* decode = add(tokenizer, "decode", "Prints the text of token ids", [this] { return run_tokenizer_decode(decode_); });
+    decode->add_option("tokenizer", decode_.tokenizer, kTokenizers)->required();
+    decode->add_option("ids", decode_.given, "Token ids; none: those on stdin");
+  }
+
+  // CLI::ExtrasError for an option that does not exist.
+  std::vector<std::string> texts_to_encode() const {
+    std::vector<std::string> texts = app_.get_subcommand("tokenizer")->get_subcommand("encode")->remaining();
+    for (const std::string& word : texts)
+      if (word.size() > 1 && word.starts_with('-')) throw CLI::ExtrasError("encode", {word});
+    texts.insert(texts.end(), behind_.begin(), behind_.end());
+    return texts;
   }
 
   void add_checkpoint() {
@@ -447,9 +465,9 @@ class CommandLine {
   DataExcludeOptions exclude_;
   TokenizerTrainOptions learn_;
   BenchOptions bench_;
-  std::vector<std::string> shards_, ids_;
-  std::string on_error_ = "stop", tokenizer_, from_, to_;
-  bool json_lines_ = false;
+  TokenizerTextOptions encode_, decode_;
+  std::vector<std::string> shards_, behind_;  // behind_: --
+  std::string on_error_ = "stop", from_, to_;
 };
 
 int ended(ExitCode code, std::string_view line) {

@@ -1,11 +1,12 @@
 // trireme tokenizer train, encode, decode.
 #include <charconv>
-#include <iostream>
-#include <iterator>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
+#include "data/documents.h"
+#include "data/text_file.h"
 #include "data/tokenizer_train.h"
 #include "train/commands.h"
 #include "train/log.h"
@@ -36,18 +37,35 @@ class TrainingBars {
   std::optional<ProgressBar> reading_, merging_;
 };
 
-std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
+// All of a file; `name` may be "-".
+std::string text_of(const std::string& name) {
+  constexpr int64_t kPart = 1 << 20;
+  TextFile file = name == kStandardInput ? TextFile::standard_input("stdin.txt") : TextFile(name);
+  std::string all;
+  while (!file.ended()) {
+    const size_t had = all.size();
+    all.resize(had + kPart);
+    all.resize(had + static_cast<size_t>(file.read(all.data() + had, kPart)));
+  }
+  return all;
+}
 
-// Each line of standard input.
-std::vector<std::string> json_strings() {
+std::vector<std::string> json_strings(const std::string& lines, const std::string& name) {
   std::vector<std::string> strings;
-  int64_t number = 0;
-  for (std::string line; std::getline(std::cin, line);) {
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) {
     const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
-    if (++number; !value.is_string()) throw DataError("line " + std::to_string(number) + " of the input is no JSON string");
+    if (!value.is_string())
+      throw DataError(text(name == kStandardInput ? "stdin" : name, ":", strings.size() + 1, ": is no JSON string"));
     strings.push_back(value.get<std::string>());
   }
   return strings;
+}
+
+void say_ids(const Tokenizer& tokenizer, const std::string& words) {
+  std::string line;
+  for (const int32_t token : tokenizer.encode(words)) line += (line.empty() ? "" : " ") + std::to_string(token);
+  say(line);
 }
 
 int32_t parse_id(const std::string& word) {
@@ -79,25 +97,33 @@ ExitCode run_tokenizer_train(const TokenizerTrainOptions& options) {
   return ExitCode::done;
 }
 
-ExitCode run_tokenizer_encode(const std::string& tokenizer, const std::vector<std::string>& texts, bool json_lines) {
-  const auto encoder = open_tokenizer(tokenizer);
-  for (const std::string& words : !texts.empty() ? texts : json_lines ? json_strings() : std::vector{standard_input()}) {
-    std::string line;
-    for (const int32_t token : encoder->encode(words)) line += (line.empty() ? "" : " ") + std::to_string(token);
-    say(line);
+ExitCode run_tokenizer_encode(const TokenizerTextOptions& options) {
+  const std::vector<std::string>& texts = options.given;
+  if (!texts.empty() && (options.json_lines || !options.files.empty()))
+    throw ConfigError("tokenizer encode: texts are given, which " + std::string(options.json_lines ? "--json-lines" : "--file") +
+                      " does not go with");
+  const auto tokenizer = open_tokenizer(options.tokenizer);
+  for (const std::string& words : texts) say_ids(*tokenizer, words);
+  std::error_code none;
+  if (texts.size() == 1 && std::filesystem::is_regular_file(texts[0], none))
+    complain(std::string(text("these are the ids of the text '", texts[0], "'; those of the file are given by --file ", texts[0])));
+  if (!texts.empty()) return ExitCode::done;
+  for (const std::string& file : options.files.empty() ? std::vector{std::string(kStandardInput)} : options.files) {
+    const std::string all = text_of(file);
+    for (const std::string& words : options.json_lines ? json_strings(all, file) : std::vector{all}) say_ids(*tokenizer, words);
   }
   return ExitCode::done;
 }
 
-ExitCode run_tokenizer_decode(const std::string& tokenizer, const std::vector<std::string>& ids) {
-  const auto decoder = open_tokenizer(tokenizer);
+ExitCode run_tokenizer_decode(const TokenizerTextOptions& options) {
+  const auto tokenizer = open_tokenizer(options.tokenizer);
   std::vector<int32_t> tokens;
-  for (const std::string& id : ids) tokens.push_back(parse_id(id));
-  if (ids.empty()) {
-    std::istringstream words(standard_input());
+  for (const std::string& id : options.given) tokens.push_back(parse_id(id));
+  if (options.given.empty()) {
+    std::istringstream words(text_of(std::string(kStandardInput)));
     for (std::string word; words >> word;) tokens.push_back(parse_id(word));
   }
-  say(decoder->decode(tokens));
+  say(tokenizer->decode(tokens));
   return ExitCode::done;
 }
 

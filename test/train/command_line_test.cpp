@@ -133,11 +133,48 @@ TEST_CASE("texts go to token ids and back on the command line") {
     return run_trireme(scratch.path(), words);
   };
   CHECK(tokenizer({"encode", "bytes", "hi there", ""}).out == "104 105 32 116 104 101 114 101\n\n");
-  CHECK(tokenizer({"encode", "bytes", "[1,2]", "-x"}).out == "91 49 44 50 93\n45 120\n");
+  CHECK(tokenizer({"encode", "bytes", "[1,2]", "--", "-x", "--", "--file"}).out ==
+        "91 49 44 50 93\n45 120\n45 45\n45 45 102 105 108 101\n");
+  CHECK(tokenizer({"encode", "bytes", "train", "-"}).out == "116 114 97 105 110\n45\n");
   CHECK(tokenizer({"encode", "bytes"}).out == "\n");  // of an empty stdin
   CHECK(tokenizer({"decode", "bytes", "104", "105"}).out == "hi\n");
   CHECK(tokenizer({"decode", "bytes", "999"}).code == 3);
   CHECK(tokenizer({"encode", "/no/such.json", "x"}).code == 3);
+}
+
+TEST_CASE("what is a text to encode, what a file and what an option is told apart") {
+  const Scratch scratch;
+  const auto encode = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"tokenizer", "encode", "bytes"});
+    return run_trireme(scratch.path(), words);
+  };
+  CHECK_THAT(started("tokenizer encode --help").out,
+             ContainsSubstring("Usage: trireme tokenizer encode [OPTIONS] tokenizer [texts...]"));
+  write_text(scratch / "a", "hi\n");
+  write_text(scratch / "lines", "\"h\\n\"\n\"i\"\n");
+  write_text(scratch / "bad", "\"h\"\nno\n");
+  const Ended name = encode({"a"});
+  CHECK(name.out == "97\n");
+  CHECK(name.err == "these are the ids of the text 'a'; those of the file are given by --file a\n");
+  CHECK(encode({"b"}).err.empty());
+  CHECK(encode({"--file", "a"}).out == "104 105 10\n");
+  CHECK(encode({"--file", "a", "--file", "-", "--file=a"}).out == "104 105 10\n\n104 105 10\n");
+  CHECK(encode({"--json-lines", "--file", "lines"}).out == "104 10\n105\n");
+  const std::pair<std::vector<std::string>, const char*> refusals[] = {
+      {{"--fiel", "a"}, "trireme tokenizer encode: no option '--fiel'; did you mean --file?"},
+      {{"x", "-y"}, "-y; see trireme tokenizer encode --help"},
+      {{"x", "--file", "a"}, "texts are given, which --file does not go with"},
+      {{"x", "--json-lines"}, "texts are given, which --json-lines does not go with"},
+  };
+  for (const auto& [words, message] : refusals) {
+    const Ended refused = encode(words);
+    CHECK(refused.code == 2);
+    CHECK(refused.out.empty());
+    CHECK_THAT(refused.err, ContainsSubstring(message));
+    CHECK(std::ranges::count(refused.err, '\n') == 1);
+  }
+  CHECK(encode({"--file", "none"}).code == 3);
+  CHECK_THAT(encode({"--json-lines", "--file", "bad"}).err, ContainsSubstring("bad:2: is no JSON string"));
 }
 
 TEST_CASE("shards are built, told about and verified, and a damaged one does not hide the others") {
