@@ -123,7 +123,8 @@ struct TokenizerTextOptions {
   std::string tokenizer;
   std::vector<std::string> given;  // texts, or token ids that are one text; none: those of the files
   std::vector<std::string> files;  // each a text; none: stdin
-  bool json_lines = false;         // encode: each line of a file is a JSON string, and a text
+  bool lines = false;              // each line of a file is a text
+  bool json_lines = false;         // likewise, as a JSON string
 };
 ExitCode run_tokenizer_encode(const TokenizerTextOptions& options);
 ExitCode run_tokenizer_decode(const TokenizerTextOptions& options);

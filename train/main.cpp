@@ -342,15 +342,24 @@ class CommandLine {
         ->expected(0, std::numeric_limits<int>::max())
         ->allow_extra_args(false);
     encode->allow_extras();
-    encode->add_option("--file", encode_.files, "A file is a text; may be repeated; .gz and .zst are unpacked; -: stdin")
-        ->allow_extra_args(false);
-    encode->add_flag("--json-lines", encode_.json_lines, "Each line of stdin or of a file is a JSON string, and a text");
+    add_text_files(encode, encode_, "Each line of stdin or of a file, without its end, is a text",
+                   "Each line of stdin or of a file is a JSON string, and a text");
     encode->footer(
         "A text that begins with - stands behind --, as in: trireme tokenizer encode bytes 'a text' -- '-another'\n"
         "The written form of a special token is encoded like any other text.");
     CLI::App* decode = add(tokenizer, "decode", "Prints the text of token ids", [this] { return run_tokenizer_decode(decode_); });
     decode->add_option("tokenizer", decode_.tokenizer, kTokenizers)->required();
-    decode->add_option("ids", decode_.given, "Token ids; none: those on stdin");
+    decode->add_option("ids", decode_.given, "Token ids; none: those of --file, else those on stdin");
+    add_text_files(decode, decode_, "Each line of stdin or of a file has the ids of a text, and gives a line",
+                   "Likewise, each text as a JSON string: what is not UTF-8 becomes U+FFFD");
+    decode->footer("decode --lines gives back the lines that encode --lines was given, decode --json-lines the strings.");
+  }
+
+  static void add_text_files(CLI::App* command, TokenizerTextOptions& options, const std::string& lines,
+                             const std::string& json_lines) {
+    command->add_option("--file", options.files, "A file is a text; may be repeated; .gz and .zst are unpacked; -: stdin")
+        ->allow_extra_args(false);
+    command->add_flag("--lines", options.lines, lines)->excludes(command->add_flag("--json-lines", options.json_lines, json_lines));
   }
 
   // CLI::ExtrasError for an option that does not exist.

@@ -1,9 +1,10 @@
 // trireme tokenizer train, encode, decode.
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "data/documents.h"
 #include "data/text_file.h"
@@ -13,6 +14,8 @@
 
 namespace trireme {
 namespace {
+
+using Json = nlohmann::json;
 
 // Two bars, one after the other: the text is read, then pairs are merged.
 class TrainingBars {
@@ -37,44 +40,62 @@ class TrainingBars {
   std::optional<ProgressBar> reading_, merging_;
 };
 
-// All of a file; `name` may be "-".
-std::string text_of(const std::string& name) {
+// The texts of the files that `options` names, of which `use` is also told where they stand.
+void each_text(const TokenizerTextOptions& options,
+               const std::function<void(std::string_view text, const std::string& where)>& use) {
   constexpr int64_t kPart = 1 << 20;
-  TextFile file = name == kStandardInput ? TextFile::standard_input("stdin.txt") : TextFile(name);
-  std::string all;
-  while (!file.ended()) {
-    const size_t had = all.size();
-    all.resize(had + kPart);
-    all.resize(had + static_cast<size_t>(file.read(all.data() + had, kPart)));
+  const bool lines = options.lines || options.json_lines;
+  for (const std::string& name : options.files.empty() ? std::vector{std::string(kStandardInput)} : options.files) {
+    TextFile file = name == kStandardInput ? TextFile::standard_input("stdin") : TextFile(name);
+    std::string rest;
+    for (int64_t number = 1; !file.ended();) {
+      const size_t had = rest.size();
+      rest.resize(had + kPart);
+      rest.resize(had + static_cast<size_t>(file.read(rest.data() + had, kPart)));
+      size_t from = 0;
+      for (size_t end = lines ? rest.find('\n', had) : rest.npos; end != rest.npos; end = rest.find('\n', from)) {
+        use(std::string_view(rest).substr(from, end - from), text(file.path(), ":", number++));
+        from = end + 1;
+      }
+      rest.erase(0, from);
+      if (file.ended() && !(lines && rest.empty())) use(rest, lines ? text(file.path(), ":", number) : std::string(file.path()));
+    }
   }
-  return all;
 }
 
-std::vector<std::string> json_strings(const std::string& lines, const std::string& name) {
-  std::vector<std::string> strings;
-  std::istringstream in(lines);
-  for (std::string line; std::getline(in, line);) {
-    const nlohmann::json value = nlohmann::json::parse(line, nullptr, false);
-    if (!value.is_string())
-      throw DataError(text(name == kStandardInput ? "stdin" : name, ":", strings.size() + 1, ": is no JSON string"));
-    strings.push_back(value.get<std::string>());
-  }
-  return strings;
-}
-
-void say_ids(const Tokenizer& tokenizer, const std::string& words) {
+void say_ids(const Tokenizer& tokenizer, std::string_view words) {
   std::string line;
   for (const int32_t token : tokenizer.encode(words)) line += (line.empty() ? "" : " ") + std::to_string(token);
   say(line);
 }
 
-int32_t parse_id(const std::string& word) {
+int32_t parse_id(std::string_view word, const std::string& where) {
   int32_t id = -1;
   const char* end = word.data() + word.size();
   const auto [stop, status] = std::from_chars(word.data(), end, id);
   if (status != std::errc() || stop != end || id < 0)
-    throw ConfigError("token id '" + word + "': must be a whole number, at least 0");
+    throw ConfigError(text(where, "token id '", word, "': must be a whole number, at least 0"));
   return id;
+}
+
+std::vector<int32_t> parse_ids(std::string_view words, const std::string& where) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  std::vector<int32_t> ids;
+  for (size_t at = words.find_first_not_of(kSpaces); at != words.npos; at = words.find_first_not_of(kSpaces, at)) {
+    const size_t end = std::min(words.find_first_of(kSpaces, at), words.size());
+    ids.push_back(parse_id(words.substr(at, end - at), where + ": "));
+    at = end;
+  }
+  return ids;
+}
+
+void refuse_files_beside_texts(const TokenizerTextOptions& options, const std::string& given) {
+  const char* option = !options.files.empty() ? "--file"
+                       : options.lines        ? "--lines"
+                       : options.json_lines   ? "--json-lines"
+                                              : nullptr;
+  if (!options.given.empty() && option != nullptr)
+    throw ConfigError(text(given, " are given, which ", option, " does not go with"));
 }
 
 }  // namespace
@@ -98,32 +119,36 @@ ExitCode run_tokenizer_train(const TokenizerTrainOptions& options) {
 }
 
 ExitCode run_tokenizer_encode(const TokenizerTextOptions& options) {
+  refuse_files_beside_texts(options, "texts");
   const std::vector<std::string>& texts = options.given;
-  if (!texts.empty() && (options.json_lines || !options.files.empty()))
-    throw ConfigError("tokenizer encode: texts are given, which " + std::string(options.json_lines ? "--json-lines" : "--file") +
-                      " does not go with");
   const auto tokenizer = open_tokenizer(options.tokenizer);
   for (const std::string& words : texts) say_ids(*tokenizer, words);
   std::error_code none;
   if (texts.size() == 1 && std::filesystem::is_regular_file(texts[0], none))
     complain(std::string(text("these are the ids of the text '", texts[0], "'; those of the file are given by --file ", texts[0])));
   if (!texts.empty()) return ExitCode::done;
-  for (const std::string& file : options.files.empty() ? std::vector{std::string(kStandardInput)} : options.files) {
-    const std::string all = text_of(file);
-    for (const std::string& words : options.json_lines ? json_strings(all, file) : std::vector{all}) say_ids(*tokenizer, words);
-  }
+  each_text(options, [&](std::string_view words, const std::string& where) {
+    if (!options.json_lines) return say_ids(*tokenizer, words);
+    const Json value = Json::parse(words, nullptr, false);
+    if (!value.is_string()) throw DataError(where + ": is no JSON string");
+    say_ids(*tokenizer, value.get_ref<const std::string&>());
+  });
   return ExitCode::done;
 }
 
 ExitCode run_tokenizer_decode(const TokenizerTextOptions& options) {
+  refuse_files_beside_texts(options, "ids");
   const auto tokenizer = open_tokenizer(options.tokenizer);
-  std::vector<int32_t> tokens;
-  for (const std::string& id : options.given) tokens.push_back(parse_id(id));
-  if (options.given.empty()) {
-    std::istringstream words(text_of(std::string(kStandardInput)));
-    for (std::string word; words >> word;) tokens.push_back(parse_id(word));
+  if (!options.given.empty()) {
+    std::vector<int32_t> tokens;
+    for (const std::string& id : options.given) tokens.push_back(parse_id(id, ""));
+    say(tokenizer->decode(tokens));
+    return ExitCode::done;
   }
-  say(tokenizer->decode(tokens));
+  each_text(options, [&](std::string_view words, const std::string& where) {
+    const std::string decoded = tokenizer->decode(parse_ids(words, where));
+    say(options.json_lines ? Json(decoded).dump(-1, ' ', false, Json::error_handler_t::replace) : decoded);
+  });
   return ExitCode::done;
 }
 

@@ -165,6 +165,7 @@ TEST_CASE("what is a text to encode, what a file and what an option is told apar
       {{"x", "-y"}, "-y; see trireme tokenizer encode --help"},
       {{"x", "--file", "a"}, "texts are given, which --file does not go with"},
       {{"x", "--json-lines"}, "texts are given, which --json-lines does not go with"},
+      {{"--lines", "--json-lines"}, "--lines excludes --json-lines"},
   };
   for (const auto& [words, message] : refusals) {
     const Ended refused = encode(words);
@@ -175,6 +176,35 @@ TEST_CASE("what is a text to encode, what a file and what an option is told apar
   }
   CHECK(encode({"--file", "none"}).code == 3);
   CHECK_THAT(encode({"--json-lines", "--file", "bad"}).err, ContainsSubstring("bad:2: is no JSON string"));
+}
+
+TEST_CASE("lines go to lines of token ids and back, from files and from stdin") {
+  const Scratch scratch;
+  const auto tokenizer = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "tokenizer");
+    const Ended ended = run_trireme(scratch.path(), words);
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    return ended.out;
+  };
+  std::string lines = "hi\n\n a\r\n\xff\nthe last has no end", strings;
+  for (int i = 0; i < 40000; ++i) strings += "\"" + std::to_string(i) + "\\n and a line of some length\"\n";  // over a MiB
+  write_text(scratch / "lines", lines);
+  write_text(scratch / "strings", strings);
+  const std::string ids = tokenizer({"encode", "bytes", "--lines", "--file", "lines"});
+  CHECK(ids.starts_with("104 105\n\n32 97 13\n255\n116 104 101 "));
+  CHECK(std::ranges::count(ids, '\n') == 5);
+  write_text(scratch / "ids", ids);
+  CHECK(tokenizer({"decode", "bytes", "--lines", "--file", "ids"}) == lines + "\n");
+  CHECK(tokenizer({"decode", "bytes", "--file", "ids"}) == "hi a\r\xffthe last has no end\n");
+  CHECK(tokenizer({"decode", "bytes", "--json-lines", "--file", "ids"}).starts_with("\"hi\"\n\"\"\n\" a\\r\"\n\"\xef\xbf\xbd\"\n"));
+  write_text(scratch / "ids", tokenizer({"encode", "bytes", "--json-lines", "--file", "strings"}));
+  CHECK(tokenizer({"decode", "bytes", "--json-lines", "--file", "ids"}) == strings);
+  CHECK(tokenizer({"encode", "bytes", "--lines"}).empty());  // of an empty stdin
+  write_text(scratch / "bad", "1 2\n3 x\n");
+  const Ended bad = run_trireme(scratch.path(), {"tokenizer", "decode", "bytes", "--lines", "--file", "bad"});
+  CHECK(bad.code == 2);
+  CHECK_THAT(bad.err, ContainsSubstring("bad:2: token id 'x': must be a whole number"));
 }
 
 TEST_CASE("shards are built, told about and verified, and a damaged one does not hide the others") {
