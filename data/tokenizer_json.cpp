@@ -334,7 +334,9 @@ std::string tokenizer_json(const Bpe& bpe) {
   };
   for (const auto& [id, content] : bpe.special) add(id, content, true);
   for (const int32_t id : bpe.added) add(id, bpe.tokens[static_cast<size_t>(id)], false);
-  for (size_t id = 0; id < written.size(); ++id) vocab[written[id]] = id;
+  for (size_t id = 0; id < written.size(); ++id)
+    if (!vocab.emplace(written[id], id).second)
+      throw DataError(text("token ", id, " and another are both written ", shown(written[id])));
   for (const auto& [left, right] : bpe.merges)
     merges.push_back(written[static_cast<size_t>(left)] + " " + written[static_cast<size_t>(right)]);
   const Json model{{"type", "BPE"},

@@ -6,9 +6,11 @@
 #include <exception>
 #include <queue>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "data/pair_map.h"
 #include "data/tokenizer_words.h"
+#include "data/utf8.h"
 #include "kernels/check.h"
 #include "kernels/philox.h"
 
@@ -44,7 +46,7 @@ std::vector<std::pair<std::string, int64_t>> read_words(const TokenizerTraining&
   std::vector<WordCutter> cutters;
   while (cutters.size() < counts.size()) cutters.emplace_back(patterns);
   uint64_t ordinal = 0;
-  int64_t seen = 0;  // bytes of text
+  int64_t& seen = result.all_text_bytes;
   std::exception_ptr failure;
   for (auto batch = documents.next(8 << 20); !batch.empty(); batch = documents.next(8 << 20)) {
     for (const Passage& passage : batch) seen += static_cast<int64_t>(passage.text.size());
@@ -183,11 +185,31 @@ class Merger {
   std::priority_queue<Candidate> queue_;
 };
 
+// ConfigError for what cannot be a special token beside the others.
+void check_special(const TokenizerTraining& training) {
+  const WordPatterns patterns({pattern_named(training.pattern)});
+  WordCutter cutter(patterns);
+  std::unordered_set<std::string> known{kEndOfText};
+  for (const std::string& token : training.special) {
+    if (token.empty() || utf8_prefix(token) != token.size())
+      throw ConfigError(text("special token '", token, "': must be text in UTF-8, and not empty"));
+    if (!known.insert(token).second) throw ConfigError(text("special token '", token, "': is there already"));
+    cutter.start(token);
+    std::string_view word;
+    if (cutter.next(word) && word.size() == token.size())
+      throw ConfigError(
+          text("special token '", token, "': is a word that texts could give, too; give it signs, as in <|", token, "|>"));
+  }
+}
+
 }  // namespace
 
 TokenizerResult train_tokenizer(const TokenizerTraining& training, const std::function<void(const TokenizerProgress&)>& progress) {
-  if (training.vocab < 257 || training.vocab > (1 << 24))
-    throw ConfigError(text("a vocabulary of ", training.vocab, " entries: 257 (the bytes and end of document) to 16777216"));
+  const int64_t least = 257 + std::ssize(training.special);
+  if (training.vocab < least || training.vocab > (1 << 24))
+    throw ConfigError(
+        text("a vocabulary of ", training.vocab, " entries: ", least, " (the bytes and the special tokens) to 16777216"));
+  check_special(training);
   TokenizerResult result{};
   result.bpe.patterns = {pattern_named(training.pattern)};
   const auto words = read_words(training, result, progress);
@@ -200,7 +222,8 @@ TokenizerResult train_tokenizer(const TokenizerTraining& training, const std::fu
   for (int32_t byte = 0; byte < 256; ++byte) ids.emplace(bpe.tokens.emplace_back(1, static_cast<char>(byte)), byte);
   PairMap merged;
   Merger merger(words);
-  for (TokenPair pair; static_cast<int64_t>(bpe.tokens.size()) + 1 < training.vocab && merger.best(training.min_count, pair);) {
+  const int64_t learnt = training.vocab - 1 - std::ssize(training.special);
+  for (TokenPair pair; std::ssize(bpe.tokens) < learnt && merger.best(training.min_count, pair);) {
     const int32_t left = left_of(pair), right = right_of(pair), fresh = static_cast<int32_t>(bpe.tokens.size());
     // Two merges may spell the same token; a merged pair may come up again where such a token is made later.
     const std::string bytes = bpe.tokens[static_cast<size_t>(left)] + bpe.tokens[static_cast<size_t>(right)];
@@ -212,8 +235,12 @@ TokenizerResult train_tokenizer(const TokenizerTraining& training, const std::fu
     if (bpe.merges.size() % 256 == 0) progress({result.text_bytes, result.text_bytes, fresh, training.vocab});
   }
   bpe.end_of_document = static_cast<int32_t>(bpe.tokens.size());
-  bpe.tokens.emplace_back();
-  bpe.special.emplace_back(bpe.end_of_document, kEndOfText);
+  const auto add_special = [&](const std::string& written) {
+    bpe.special.emplace_back(static_cast<int32_t>(bpe.tokens.size()), written);
+    bpe.tokens.emplace_back();
+  };
+  add_special(kEndOfText);
+  for (const std::string& written : training.special) add_special(written);
   return result;
 }
 

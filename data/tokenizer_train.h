@@ -1,7 +1,7 @@
 // Learns a byte-level BPE vocabulary from text.
 //
 // The result depends on the text and the options alone, not on the number of threads: of equally frequent pairs the one with the
-// lower ids is merged first. Ids: 0..255 the bytes, then the merges in order, last end of document.
+// lower ids is merged first. Ids: 0..255 the bytes, then the merges in order, end of document, last the other special tokens.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,12 @@ namespace trireme {
 
 struct TokenizerTraining {
   std::vector<std::string> inputs;  // as list_files takes them
-  int64_t vocab;                    // entries wanted, end of document included: at least 257
+  int64_t vocab;                    // entries wanted, special tokens included: at least the bytes and these
   std::string pattern = "gpt2";     // pattern_named: by which words are cut
   DocumentOptions documents = {};
-  int64_t text_limit = 1ll << 30;  // bytes of text counted; of more, an evenly spread sample of documents. Bounds the memory
-  int64_t min_count = 2;           // pairs seen less often are never merged: little text gives fewer entries than wanted
+  int64_t text_limit = 1ll << 30;         // bytes of text counted; of more, an evenly spread sample of documents. Bounds the memory
+  std::vector<std::string> special = {};  // written forms beside kEndOfText, none of which could be learnt from text
+  int64_t min_count = 2;                  // pairs seen less often are never merged: little text gives fewer entries than wanted
 };
 
 struct TokenizerProgress {
@@ -30,6 +31,7 @@ struct TokenizerProgress {
 struct TokenizerResult {
   Bpe bpe;
   int64_t documents, text_bytes, words, distinct_words, skipped;
+  int64_t all_text_bytes;             // text_bytes of these were counted
   std::vector<std::string> problems;  // the first documents lost, one line each
 };
 

@@ -115,8 +115,10 @@ ExitCode run_data_verify(const std::vector<std::string>& shards);
 
 struct TokenizerTrainOptions {
   std::vector<std::string> inputs;
-  std::string output, field = "text", pattern = "gpt2";
+  std::string output, field = "text", pattern = "gpt2", text_limit = "1GiB";
+  std::vector<std::string> special;
   int64_t vocab = 4096;
+  bool replace = false;
 };
 ExitCode run_tokenizer_train(const TokenizerTrainOptions& options);
 struct TokenizerTextOptions {

@@ -327,9 +327,20 @@ class CommandLine {
                      "Files, directories or patterns; a file is a document, in .jsonl a line is; .gz and .zst are unpacked")
         ->required();
     train->add_option("--output", learn_.output, "The tokenizer.json to write")->required();
-    train->add_option("--vocab", learn_.vocab, "Entries")->capture_default_str()->check(number<int64_t>(257, 1 << 24));
+    train->add_flag("--replace", learn_.replace, "Replaces the output");
+    train->add_option("--vocab", learn_.vocab, "Entries, special tokens among them")
+        ->capture_default_str()
+        ->check(number<int64_t>(257, 1 << 24));
     train->add_option("--field", learn_.field, "The text's field in a JSON line")->capture_default_str();
     train->add_option("--pattern", learn_.pattern, "Whose pattern cuts text into words: gpt2, cl100k, o200k, llama3 or qwen2")
+        ->capture_default_str();
+    train
+        ->add_option("--special", learn_.special,
+                     "A special token beside <|endoftext|>, such as '<|user|>'; may be repeated. Their ids are the last")
+        ->allow_extra_args(false);
+    train
+        ->add_option("--text-limit", learn_.text_limit,
+                     "Of more text an even sample of documents is learnt from, which bounds the memory")
         ->capture_default_str();
 
     CLI::App* encode = add(tokenizer, "encode", "Prints the token ids of texts, a line for each", [this] {

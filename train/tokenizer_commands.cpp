@@ -101,17 +101,26 @@ void refuse_files_beside_texts(const TokenizerTextOptions& options, const std::s
 }  // namespace
 
 ExitCode run_tokenizer_train(const TokenizerTrainOptions& options) {
+  if (!options.replace && std::filesystem::exists(options.output))
+    throw ConfigError(options.output + ": is there already; --replace replaces it");
+  const std::optional<int64_t> limit = parse_bytes(options.text_limit);
+  if (!limit) throw ConfigError("--text-limit " + options.text_limit + ": must be a size such as 1GiB");
   TrainingBars bars;
-  const TokenizerTraining training{
+  TokenizerTraining training{
       .inputs = options.inputs, .vocab = options.vocab, .pattern = options.pattern, .documents = {.field = options.field}};
+  training.text_limit = *limit;
+  training.special = options.special;
   const TokenizerResult result = train_tokenizer(training, [&](const TokenizerProgress& progress) { bars.update(progress); });
   bars.finish();
   for (const std::string& problem : result.problems) complain(problem);
   if (result.skipped > 0) complain(std::string(text(result.skipped, " documents were left out")));
   save_tokenizer_json(result.bpe, options.output);
   const auto entries = static_cast<int64_t>(result.bpe.tokens.size());
-  say(std::string(text(options.output, ": ", entries, " entries from ", human_bytes(static_cast<double>(result.text_bytes)),
+  const bool sampled = result.text_bytes < result.all_text_bytes;
+  const std::string of = sampled ? " of " + human_bytes(static_cast<double>(result.all_text_bytes)) : "";
+  say(std::string(text(options.output, ": ", entries, " entries from ", human_bytes(static_cast<double>(result.text_bytes)), of,
                        " of text in ", result.documents, " documents, ", result.distinct_words, " distinct words")));
+  if (sampled) complain("this was an even sample of the documents, for --text-limit " + options.text_limit);
   if (entries < options.vocab)
     complain(std::string(
         text("the text gave ", entries, " entries of the ", options.vocab, " wanted: it has no more pairs that repeat")));

@@ -207,6 +207,34 @@ TEST_CASE("lines go to lines of token ids and back, from files and from stdin") 
   CHECK_THAT(bad.err, ContainsSubstring("bad:2: token id 'x': must be a whole number"));
 }
 
+TEST_CASE("a tokenizer is learnt with special tokens, tells of what text, and is not replaced unasked") {
+  const Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 2000; ++i) lines += "{\"text\": \"the cat sat on the mat " + std::to_string(i % 100) + "\"}\n";
+  write_text(scratch / "a.jsonl", lines);
+  const auto train = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"tokenizer", "train", "a.jsonl", "--vocab", "270", "--output", "t.json"});
+    return run_trireme(scratch.path(), words);
+  };
+  const Ended first = train({"--special", "<|user|>", "--special", "[PAD]"});
+  CHECK(first.code == 0);
+  CHECK(first.err.empty());
+  CHECK_THAT(first.out, ContainsSubstring("t.json: 270 entries from 48.6 KiB of text in 2000 documents"));
+  CHECK(run_trireme(scratch.path(), {"tokenizer", "decode", "t.json", "97", "267", "268", "269", "98"}).out == "ab\n");
+  const std::string made = read_text(scratch / "t.json");
+  const Ended again = train({});
+  CHECK(again.code == 2);
+  CHECK(again.err == "t.json: is there already; --replace replaces it\n");
+  CHECK(read_text(scratch / "t.json") == made);
+  const Ended sampled = train({"--replace", "--text-limit", "20000"});
+  CHECK(sampled.code == 0);
+  CHECK_THAT(sampled.out, ContainsSubstring(" KiB of 48.6 KiB of text in "));
+  CHECK(sampled.err == "this was an even sample of the documents, for --text-limit 20000\n");
+  CHECK(read_text(scratch / "t.json") != made);
+  CHECK(train({"--replace", "--text-limit", "much"}).err == "--text-limit much: must be a size such as 1GiB\n");
+  CHECK(train({"--replace", "--special", ""}).code == 2);
+}
+
 TEST_CASE("shards are built, told about and verified, and a damaged one does not hide the others") {
   const Scratch scratch;
   std::string words;
