@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "data/hdf5_file.h"
+#include "data/tokenizer_files.h"
 #include "data/utf8.h"
 #include "kernels/check.h"
 #include "kernels/digest.h"
@@ -173,12 +173,7 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::
 }
 
 SentencePieceModel read_sentencepiece_model(const std::string& path) {
-  const File file = File::open_to_read(path);
-  const int64_t size = file.size();
-  if (size > kLargestModel) throw DataError(text(path, ": ", size, " bytes are too many for a SentencePiece model"));
-  std::string bytes(static_cast<size_t>(size), '\0');
-  file.read_at(bytes.data(), size, 0);
-  return parse_sentencepiece_model(bytes, path);
+  return parse_sentencepiece_model(read_tokenizer_file(path, kLargestModel, "a SentencePiece model"), path);
 }
 
 std::string with_spaces(std::string_view piece) {

@@ -38,9 +38,17 @@ std::unique_ptr<Tokenizer> make_bpe_tokenizer(Bpe bpe);
 // Hugging Face's tokenizer.json: model BPE, decoder ByteLevel, pre-tokenizer ByteLevel or a sequence of Splits by patterns, of
 // Digits, and of it, normalizer NFC or none. Everything else it could say (other normalizers and pre-tokenizers, prefixes,
 // dropout, ...) is refused by name with a DataError; so is a malformed file. Added tokens that are special are never made from
-// text; the others are found in it. Of the special ones kEndOfText, <|end_of_text|>, </s> or DeepSeek's becomes end_of_document.
+// text; the others are found in it. Of the special ones that which a tokenizer_config.json beside it calls eos_token becomes
+// end_of_document, else kEndOfText, <|end_of_text|>, </s> or DeepSeek's.
 Bpe read_tokenizer_json(const std::string& path);
-Bpe parse_tokenizer_json(std::string_view json, const std::string& name);  // `name` opens the messages
+
+// What lies beside a tokenizer.json.
+struct TokenizerNeighbours {
+  std::string eos_token = {};      // of tokenizer_config.json; "": not said
+  std::string sentencepiece = {};  // a tokenizer.model's path; "": there is none
+};
+// `name` opens the messages.
+Bpe parse_tokenizer_json(std::string_view json, const std::string& name, const TokenizerNeighbours& beside = {});
 
 std::string tokenizer_json(const Bpe& bpe);
 void save_tokenizer_json(const Bpe& bpe, const std::string& path);  // replaces the file atomically

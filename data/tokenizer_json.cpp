@@ -1,9 +1,8 @@
 #include <array>
 #include <cctype>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "data/hdf5_file.h"
 #include "data/tokenizer_bpe.h"
@@ -15,8 +14,6 @@ namespace trireme {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr int64_t kLargestFile = 256 << 20;
 
 // GPT-2's printable alphabet: a visible Latin-1 byte is written as itself, the 68 others as U+0100 and up, in order.
 class ByteAlphabet {
@@ -62,7 +59,7 @@ std::string shown(const Json& value) { return value.dump(-1, ' ', true, Json::er
 
 class Reader {
  public:
-  explicit Reader(const std::string& name) : name_(name) {}
+  Reader(const std::string& name, const TokenizerNeighbours& beside) : name_(name), beside_(beside) {}
 
   Bpe read(const Json& root) {
     if (!root.is_object()) fail("is not a tokenizer: its JSON is no object");
@@ -199,15 +196,39 @@ class Reader {
         (special ? special_ : found_).emplace(content, id_of(member(entry, "id", "added_tokens[]."), content));
       }
     }
-    bpe_.end_of_document = -1;
-    for (const char* written : {kEndOfText, "<|end_of_text|>", "</s>",
-                                "<\xef\xbd\x9c"
-                                "end\xe2\x96\x81"
-                                "of\xe2\x96\x81"
-                                "sentence\xef\xbd\x9c>"})
-      if (const auto end = special_.find(written); end != special_.end() && bpe_.end_of_document < 0)
+    choose_end_of_document();
+  }
+
+  void choose_end_of_document() {
+    std::string tried;
+    for (const std::string& written :
+         {beside_.eos_token, std::string(kEndOfText), std::string("<|end_of_text|>"), std::string("</s>"),
+          std::string("<\xef\xbd\x9c"
+                      "end\xe2\x96\x81"
+                      "of\xe2\x96\x81"
+                      "sentence\xef\xbd\x9c>")}) {
+      if (written.empty()) continue;
+      if (const auto end = special_.find(written); end != special_.end()) {
         bpe_.end_of_document = end->second;
-    if (bpe_.end_of_document < 0) fail(text("has no added token '", kEndOfText, "', '<|end_of_text|>' or '</s>'"));
+        return;
+      }
+      tried += (tried.empty() ? "'" : ", '") + written + "'";
+    }
+    fail(text("has none of the special tokens ", tried,
+              ", and so none to end documents with: name the one that does as {\"eos_token\": \"...\"} in a tokenizer_config.json "
+              "beside it; its special tokens are ",
+              special_written()));
+  }
+
+  // For messages: the first of them.
+  std::string special_written() const {
+    std::string list;
+    int count = 0;
+    for (const auto& [written, id] : std::map(special_.begin(), special_.end())) {
+      if (++count > 8) return list + ", ...";
+      list += (list.empty() ? "" : ", ") + shown(written);
+    }
+    return list.empty() ? "none" : list;
   }
 
   void read_vocab(const Json& model) {
@@ -274,6 +295,7 @@ class Reader {
   }
 
   const std::string& name_;
+  const TokenizerNeighbours& beside_;
   ByteAlphabet alphabet_;
   std::unordered_map<std::string, int32_t> special_, found_, ids_;  // found_: in texts
   Bpe bpe_{};
@@ -281,29 +303,20 @@ class Reader {
 
 }  // namespace
 
-Bpe parse_tokenizer_json(std::string_view json, const std::string& name) {
+Bpe parse_tokenizer_json(std::string_view json, const std::string& name, const TokenizerNeighbours& beside) {
   Json root;
   try {
     root = Json::parse(json);
   } catch (const Json::exception& problem) {
     throw DataError(name + ": is not JSON: " + problem.what());
   }
-  Bpe bpe = Reader(name).read(root);
+  Bpe bpe = Reader(name, beside).read(root);
   try {
     make_bpe_tokenizer(bpe);
   } catch (const DataError& problem) {
     throw DataError(name + ": " + problem.what());
   }
   return bpe;
-}
-
-Bpe read_tokenizer_json(const std::string& path) {
-  const File file = File::open_to_read(path);
-  const int64_t size = file.size();
-  if (size > kLargestFile) throw DataError(text(path, ": ", size, " bytes are too many for a tokenizer.json"));
-  std::string json(static_cast<size_t>(size), '\0');
-  file.read_at(json.data(), size, 0);
-  return parse_tokenizer_json(json, path);
 }
 
 std::string tokenizer_json(const Bpe& bpe) {

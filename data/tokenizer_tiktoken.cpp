@@ -3,8 +3,8 @@
 #include <charconv>
 #include <unordered_map>
 
-#include "data/hdf5_file.h"
 #include "data/tokenizer_bpe.h"
+#include "data/tokenizer_files.h"
 #include "kernels/check.h"
 
 namespace trireme {
@@ -160,12 +160,7 @@ Bpe parse_tiktoken(std::string_view ranks, const std::string& name, const std::s
 }
 
 Bpe read_tiktoken(const std::string& path, const std::string& encoding) {
-  const File file = File::open_to_read(path);
-  const int64_t size = file.size();
-  if (size > kLargestFile) throw DataError(text(path, ": ", size, " bytes are too many for ranks"));
-  std::string ranks(static_cast<size_t>(size), '\0');
-  file.read_at(ranks.data(), size, 0);
-  return parse_tiktoken(ranks, path, encoding);
+  return parse_tiktoken(read_tokenizer_file(path, kLargestFile, "ranks"), path, encoding);
 }
 
 }  // namespace trireme

@@ -1,0 +1,19 @@
+// Tokenizers as they lie on disk: which kind a file is of, and what its neighbours say.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+// All of a file; DataError where it has more than `most` bytes, too many for `what`.
+std::string read_tokenizer_file(const std::string& path, int64_t most, const char* what);
+
+// The path of `name` in the directory of `path`.
+std::string beside(const std::string& path, const std::string& name);
+
+// What a tokenizer_config.json beside `path` calls eos_token, as text or as an object with "content"; "" where nothing does.
+// DataError when it is no such file.
+std::string eos_token_beside(const std::string& path);
+
+}  // namespace trireme
