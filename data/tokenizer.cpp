@@ -1,6 +1,7 @@
 #include "data/tokenizer.h"
 
 #include "data/tokenizer_bpe.h"
+#include "data/tokenizer_files.h"
 #include "data/tokenizer_sentencepiece.h"
 #include "data/tokenizer_words.h"
 #include "kernels/check.h"
@@ -52,13 +53,18 @@ std::string Tokenizer::decode(std::span<const int32_t> tokens) const {
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path_or_bytes) {
-  if (path_or_bytes == "bytes") return make_byte_tokenizer();
-  if (const size_t at = path_or_bytes.rfind(".tiktoken@"); at != std::string::npos)
-    return make_bpe_tokenizer(read_tiktoken(path_or_bytes.substr(0, at + 9), path_or_bytes.substr(at + 10)));
-  if (path_or_bytes.ends_with(".tiktoken")) return make_bpe_tokenizer(read_tiktoken(path_or_bytes));
-  if (path_or_bytes.ends_with(".model"))
-    return make_sentencepiece_tokenizer(read_sentencepiece_model(path_or_bytes), path_or_bytes);
-  return make_bpe_tokenizer(read_tokenizer_json(path_or_bytes));
+  const auto [kind, path, encoding] = parse_tokenizer_name(path_or_bytes);
+  switch (kind) {
+    case TokenizerKind::bytes:
+      return make_byte_tokenizer();
+    case TokenizerKind::ranks:
+      return make_bpe_tokenizer(read_tiktoken(path, encoding));
+    case TokenizerKind::sentencepiece:
+      return make_sentencepiece_tokenizer(read_sentencepiece_model(path), path);
+    case TokenizerKind::tokenizer_json:
+      break;
+  }
+  return make_bpe_tokenizer(read_tokenizer_json(path));
 }
 
 }  // namespace trireme

@@ -1,5 +1,7 @@
 #include "data/tokenizer_files.h"
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -15,7 +17,29 @@ namespace {
 
 constexpr int64_t kLargestTokenizerJson = 256 << 20;
 
+bool names_model(std::string_view path) { return path.ends_with(".model"); }
+bool names_ranks(std::string_view path) { return path.ends_with(".tiktoken"); }
+
+// A token in base64, a space and a digit: no protobuf begins so.
+bool begins_with_rank(const std::string& path) {
+  const File file = File::open_to_read(path);
+  std::string start(static_cast<size_t>(std::min<int64_t>(file.size(), 4096)), '\0');
+  file.read_at(start.data(), std::ssize(start), 0);
+  const size_t space = start.find(' ');
+  return space != start.npos && space + 1 < start.size() && std::isdigit(static_cast<uint8_t>(start[space + 1])) != 0 &&
+         std::all_of(start.begin(), start.begin() + static_cast<ptrdiff_t>(space), [](char c) { return c > ' ' && c < 0x7f; });
+}
+
 }  // namespace
+
+TokenizerName parse_tokenizer_name(const std::string& name) {
+  if (name == "bytes") return {TokenizerKind::bytes, "", ""};
+  const size_t mark = name.rfind('@');
+  const std::string path = name.substr(0, mark);
+  if (mark != name.npos && (names_ranks(path) || names_model(path))) return {TokenizerKind::ranks, path, name.substr(mark + 1)};
+  if (names_ranks(name) || (names_model(name) && begins_with_rank(name))) return {TokenizerKind::ranks, name, ""};
+  return {names_model(name) ? TokenizerKind::sentencepiece : TokenizerKind::tokenizer_json, name, ""};
+}
 
 std::string read_tokenizer_file(const std::string& path, int64_t most, const char* what) {
   const File file = File::open_to_read(path);
@@ -42,8 +66,9 @@ std::string eos_token_beside(const std::string& path) {
 }
 
 Bpe read_tokenizer_json(const std::string& path) {
+  const std::string pieces = beside(path, "tokenizer.model");
   return parse_tokenizer_json(read_tokenizer_file(path, kLargestTokenizerJson, "a tokenizer.json"), path,
-                              {.eos_token = eos_token_beside(path)});
+                              {.eos_token = eos_token_beside(path), .sentencepiece = fs::exists(pieces) ? pieces : ""});
 }
 
 }  // namespace trireme

@@ -6,6 +6,17 @@
 
 namespace trireme {
 
+enum class TokenizerKind { bytes, tokenizer_json, sentencepiece, ranks };
+
+struct TokenizerName {
+  TokenizerKind kind;
+  std::string path, encoding;  // encoding: of ranks, behind @; "": not said
+};
+
+// What open_tokenizer takes, taken apart. A .model is SentencePiece's, or ranks as Llama 3's, by its first bytes: DataError where
+// it cannot be read.
+TokenizerName parse_tokenizer_name(const std::string& name);
+
 // All of a file; DataError where it has more than `most` bytes, too many for `what`.
 std::string read_tokenizer_file(const std::string& path, int64_t most, const char* what);
 

@@ -64,6 +64,7 @@ class Reader {
   Bpe read(const Json& root) {
     if (!root.is_object()) fail("is not a tokenizer: its JSON is no object");
     const Json& model = member(root, "model", "");
+    refuse_pieces(root, model);
     // Files from before there were other models do not say it, GPT-2's among them.
     if (!model.is_object() || model.value("type", Json("BPE")) != "BPE") fail("model.type must be \"BPE\"");
     refuse_settings(model);
@@ -99,6 +100,20 @@ class Reader {
     const auto found = root.find(key);
     if (found == root.end() || found->is_null()) fail(text("has no ", key, "; ByteLevel is supported"));
     if (!found->is_object() || found->value("type", Json()) != "ByteLevel") fail(text(key, " must be of type \"ByteLevel\""));
+  }
+
+  // What SentencePiece's models have become in this format, of which their own is read.
+  void refuse_pieces(const Json& root, const Json& model) const {
+    std::string sign;
+    if (model.is_object() && model.value("type", Json()) == "Unigram") sign = "model.type = \"Unigram\"";
+    if (model.is_object() && model.value("byte_fallback", Json()) == true) sign = "model.byte_fallback = true";
+    for (const auto& [key, list] : {std::pair("pre_tokenizer", "pretokenizers"), std::pair("decoder", "decoders")})
+      for (const Json& part : parts(root, key, list))
+        if (part.value("type", Json()) == "Metaspace") sign = text(key, " of type \"Metaspace\"");
+    if (sign.empty()) return;
+    fail(text("is a SentencePiece model in another form (", sign, "), of which the tokenizer.model itself is read: ",
+              beside_.sentencepiece.empty() ? "none lies beside it; models are published with theirs"
+                                            : "give " + beside_.sentencepiece + ", which lies beside it"));
   }
 
   void refuse_settings(const Json& model) {

@@ -20,7 +20,8 @@ namespace {
 using Command = std::function<ExitCode()>;
 
 constexpr const char* kTokenizers =
-    "A tokenizer.json, SentencePiece's FILE.model, ranks of tiktoken's (FILE.tiktoken, or FILE.tiktoken@cl100k), or 'bytes'";
+    "A tokenizer.json, SentencePiece's FILE.model, ranks of tiktoken's (FILE.tiktoken, or FILE.tiktoken@cl100k; Llama 3's "
+    "tokenizer.model), or 'bytes'";
 
 // A whole number (digits), or any finite number, of at least `lowest` and at most `highest`. CLI11's own checks speak of doubles.
 template <class Number>

@@ -10,6 +10,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
 #include "data/tokenizer_bpe.h"
+#include "data/tokenizer_files.h"
 #include "data/tokenizer_sentencepiece.h"
 #include "train/commands.h"
 #include "train/keys.h"
@@ -200,16 +201,17 @@ std::string write_sentencepiece(const RunConfig& config, const std::string& path
 std::string write_tokenizer(const RunConfig& config, const std::string& path, const std::string& output, SpecialTokens& tokens) {
   if (path.empty() || path == "none") return "no tokenizer was written: the run's config names no data.tokenizer";
   Bpe bpe;
-  if (path == "bytes") {
+  const TokenizerKind kind = parse_tokenizer_name(path).kind;
+  if (kind == TokenizerKind::bytes) {
     for (int byte = 0; byte < 256; ++byte) bpe.tokens.emplace_back(1, static_cast<char>(byte));
     bpe.tokens.emplace_back();
     bpe.end_of_document = 256;
     bpe.special.emplace_back(256, kEndOfText);
     save_tokenizer_json(bpe, output + "/tokenizer.json");
-  } else if (path.ends_with(".json")) {
+  } else if (kind == TokenizerKind::tokenizer_json) {
     bpe = read_tokenizer_json(path);
     copy_file(path, output + "/tokenizer.json");
-  } else if (path.ends_with(".model")) {
+  } else if (kind == TokenizerKind::sentencepiece) {
     return write_sentencepiece(config, path, output, tokens);
   } else {
     tokens.begin = tokens.end = std::to_string(open_tokenizer(path)->end_of_document());

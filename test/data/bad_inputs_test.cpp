@@ -134,7 +134,7 @@ TEST_CASE("bad tokenizer files are refused in one line") {
   const std::vector<BadTokenizer> cases{
       {"a list", [](Json& t) { t = Json::array(); }, "its JSON is no object"},
       {"no model", [](Json& t) { t.erase("model"); }, "has no model"},
-      {"another model", [](Json& t) { t["model"]["type"] = "Unigram"; }, "model.type must be \"BPE\""},
+      {"another model", [](Json& t) { t["model"]["type"] = "WordPiece"; }, "model.type must be \"BPE\""},
       {"a model that is a list", [](Json& t) { t["model"] = Json::array(); }, "model.type must be \"BPE\""},
       {"a normalizer",
        [](Json& t) {

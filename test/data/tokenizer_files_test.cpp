@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "data/text_file.h"
 #include "data/tokenizer_bpe.h"
 #include "kernels/check.h"
 #include "test/catch.h"
@@ -64,4 +65,66 @@ TEST_CASE("tokenizer_config.json says which special token ends documents, else o
   CHECK_THAT(refusal_of(path), ContainsSubstring(path + ": has none of the special tokens '<fin>', '<|endoftext|>', ") &&
                                    ContainsSubstring("{\"eos_token\": \"...\"} in a tokenizer_config.json beside it") &&
                                    ContainsSubstring("\"<bos>\", \"<eos>\""));
+}
+
+TEST_CASE("a .model is SentencePiece's or tiktoken's ranks, by what it holds") {
+  const Scratch scratch;
+  TextFile packed(kGoldens + "llama2.model.gz");
+  std::string pieces(1 << 20, '\0');
+  pieces.resize(static_cast<size_t>(packed.read(pieces.data(), std::ssize(pieces))));
+  write_text(scratch / "pieces.model", pieces);
+  CHECK(open_tokenizer(scratch / "pieces.model")->fingerprint().starts_with("sentencepiece-1000-"));
+
+  write_text(scratch / "ranks.model", read_text(kGoldens + "cl100k.tiktoken"));
+  const std::string text = "Where are 12 rowers, and\n\ttheir l\xc3\xa9oars?";
+  const auto named = open_tokenizer(scratch / "ranks.model@cl100k"),
+             published = open_tokenizer(kGoldens + "cl100k.tiktoken@cl100k");
+  CHECK(named->fingerprint() == published->fingerprint());
+  CHECK(named->encode(text) == published->encode(text));
+  CHECK_THAT(refusal_of(scratch / "ranks.model"), ContainsSubstring("480 ranks are of no published encoding") &&
+                                                      ContainsSubstring("ranks.model@cl100k; known are r50k"));
+
+  // As many as Llama 3's: the bytes, then three of them in base64.
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string llama;
+  const auto digit = [&](size_t bits) { return digits[bits & 63]; };
+  for (size_t i = 0; i < 128000; ++i)
+    llama += (i < 256 ? std::string{digit(i >> 2), digit(i << 4), '=', '='}
+                      : std::string{'Y', digit(i >> 12), digit(i >> 6), digit(i)}) +
+             " " + std::to_string(i) + "\n";
+  write_text(scratch / "tokenizer.model", llama);
+  const auto tokenizer = open_tokenizer(scratch / "tokenizer.model");
+  CHECK(tokenizer->vocab_size() == 128256);
+  CHECK(tokenizer->end_of_document() == 128001);
+  CHECK(tokenizer->decode(tokenizer->encode(text)) == text);
+
+  for (const std::string neither : {"", "two words\n", "{}", "\x7f"}) {
+    write_text(scratch / "x.model", neither);
+    CHECK_THAT(refusal_of(scratch / "x.model"), ContainsSubstring("is no SentencePiece model"));
+  }
+  CHECK_THAT(refusal_of(scratch / "none.model"), ContainsSubstring("none.model: cannot be opened"));
+}
+
+TEST_CASE("a tokenizer.json made of a SentencePiece model is refused for that model itself") {
+  const Scratch scratch;
+  const std::string path = scratch / "tokenizer.json";
+  const Json good = with_special({kEndOfText});
+  const std::vector<std::pair<std::string, Json>> changes{
+      {"model.byte_fallback = true", {{"model", {{"byte_fallback", true}}}}},
+      {"model.type = \"Unigram\"", {{"model", {{"type", "Unigram"}}}}},
+      {"pre_tokenizer of type \"Metaspace\"", {{"pre_tokenizer", {{"type", "Metaspace"}}}}},
+      {"decoder of type \"Metaspace\"", {{"decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "Metaspace"}}}}}}}}};
+  for (const bool there : {false, true}) {
+    if (there) write_text(scratch / "tokenizer.model", "");
+    for (const auto& [sign, change] : changes) {
+      Json tokenizer = good;
+      tokenizer.merge_patch(change);
+      write_text(path, tokenizer.dump());
+      CHECK_THAT(refusal_of(path), ContainsSubstring(path + ": is a SentencePiece model in another form (" + sign + ")") &&
+                                       ContainsSubstring(there ? "give " + (scratch / "tokenizer.model") + ", which lies beside it"
+                                                               : "none lies beside it"));
+    }
+  }
+  write_text(path, good.dump());
+  CHECK(refusal_of(path) == "accepted");
 }
