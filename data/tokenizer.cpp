@@ -1,6 +1,5 @@
 #include "data/tokenizer.h"
 
-#include "data/tokenizer_bpe.h"
 #include "data/tokenizer_files.h"
 #include "data/tokenizer_sentencepiece.h"
 #include "data/tokenizer_words.h"
@@ -61,6 +60,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path_or_bytes) {
       return make_bpe_tokenizer(read_tiktoken(path, encoding));
     case TokenizerKind::sentencepiece:
       return make_sentencepiece_tokenizer(read_sentencepiece_model(path), path);
+    case TokenizerKind::vocabulary:
+      return make_bpe_tokenizer(read_vocabulary(path));
     case TokenizerKind::tokenizer_json:
       break;
   }

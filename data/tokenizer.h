@@ -57,9 +57,9 @@ class TextOfTokens {
 // 256 bytes and end of document = 256.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
-// "bytes"; or the path of a tokenizer.json (Hugging Face's format, byte-level BPE), of SentencePiece's .model, or of tiktoken's
-// ranks, which end in .tiktoken or .model and, unless they are published ones, in @ENCODING (tokenizer_bpe.h,
-// tokenizer_sentencepiece.h). DataError when it cannot be used.
+// "bytes"; or the path of a tokenizer.json (Hugging Face's format, byte-level BPE), of a vocab.json with merges.txt beside it, of
+// SentencePiece's .model, or of tiktoken's ranks, which end in .tiktoken or .model and, unless they are published ones, in
+// @ENCODING (tokenizer_bpe.h, tokenizer_files.h, tokenizer_sentencepiece.h). DataError when it cannot be used.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path_or_bytes);
 
 }  // namespace trireme

@@ -4,14 +4,15 @@
 #include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "data/hdf5_file.h"
-#include "data/tokenizer_bpe.h"
 #include "kernels/check.h"
 
 namespace trireme {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 
 namespace {
 
@@ -30,6 +31,28 @@ bool begins_with_rank(const std::string& path) {
          std::all_of(start.begin(), start.begin() + static_cast<ptrdiff_t>(space), [](char c) { return c > ' ' && c < 0x7f; });
 }
 
+// "": `path` is not called as a vocabulary, or its merges are not there.
+std::string merges_beside(const std::string& path) {
+  constexpr std::string_view kVocabulary = "vocab.json";
+  std::string name = fs::path(path).filename().string();
+  if (!name.ends_with(kVocabulary)) return "";
+  name.replace(name.size() - kVocabulary.size(), kVocabulary.size(), "merges.txt");
+  const std::string merges = beside(path, name);
+  return fs::exists(merges) ? merges : "";
+}
+
+// Lines of two tokens, the first of which may be a comment.
+Json read_merge_lines(const std::string& path) {
+  std::istringstream lines(read_tokenizer_file(path, kLargestTokenizerJson, "merges"));
+  Json merges = Json::array();
+  bool first = true;
+  for (std::string line; std::getline(lines, line); first = false) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty() && !(first && line.starts_with("#version"))) merges.push_back(line);
+  }
+  return merges;
+}
+
 }  // namespace
 
 TokenizerName parse_tokenizer_name(const std::string& name) {
@@ -38,7 +61,10 @@ TokenizerName parse_tokenizer_name(const std::string& name) {
   const std::string path = name.substr(0, mark);
   if (mark != name.npos && (names_ranks(path) || names_model(path))) return {TokenizerKind::ranks, path, name.substr(mark + 1)};
   if (names_ranks(name) || (names_model(name) && begins_with_rank(name))) return {TokenizerKind::ranks, name, ""};
-  return {names_model(name) ? TokenizerKind::sentencepiece : TokenizerKind::tokenizer_json, name, ""};
+  if (names_model(name)) return {TokenizerKind::sentencepiece, name, ""};
+  if (fs::is_directory(name))
+    throw DataError(name + ": is a directory: name the tokenizer.json, tokenizer.model or vocab.json in it");
+  return {merges_beside(name).empty() ? TokenizerKind::tokenizer_json : TokenizerKind::vocabulary, name, ""};
 }
 
 std::string read_tokenizer_file(const std::string& path, int64_t most, const char* what) {
@@ -55,8 +81,7 @@ std::string beside(const std::string& path, const std::string& name) { return fs
 std::string eos_token_beside(const std::string& path) {
   const std::string config = beside(path, "tokenizer_config.json");
   if (!fs::exists(config)) return "";
-  const auto said =
-      nlohmann::json::parse(read_tokenizer_file(config, kLargestTokenizerJson, "a tokenizer_config.json"), nullptr, false);
+  const auto said = Json::parse(read_tokenizer_file(config, kLargestTokenizerJson, "a tokenizer_config.json"), nullptr, false);
   if (!said.is_object()) throw DataError(config + ": is no JSON object");
   const auto eos = said.find("eos_token");
   if (eos == said.end() || eos->is_null()) return "";
@@ -69,6 +94,31 @@ Bpe read_tokenizer_json(const std::string& path) {
   const std::string pieces = beside(path, "tokenizer.model");
   return parse_tokenizer_json(read_tokenizer_file(path, kLargestTokenizerJson, "a tokenizer.json"), path,
                               {.eos_token = eos_token_beside(path), .sentencepiece = fs::exists(pieces) ? pieces : ""});
+}
+
+Bpe read_vocabulary(const std::string& path) {
+  const Json vocab = Json::parse(read_tokenizer_file(path, kLargestTokenizerJson, "a vocab.json"), nullptr, false);
+  if (!vocab.is_object()) throw DataError(path + ": is no JSON object of tokens and their ids");
+  const std::string said = eos_token_beside(path), end = !said.empty() && vocab.contains(said) ? said : kEndOfText;
+  if (!vocab.contains(end))
+    throw DataError(
+        text(path, ": has no token ", kEndOfText,
+             " to end documents with: name the one that does as {\"eos_token\": \"...\"} in a tokenizer_config.json beside "
+             "it, or give the tokenizer.json of the same tokenizer"));
+  const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+  const Json same{{"added_tokens", {{{"content", end}, {"id", vocab[end]}, {"special", true}}}},
+                  {"pre_tokenizer", byte_level},
+                  {"decoder", byte_level},
+                  {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", read_merge_lines(merges_beside(path))}}}};
+  return parse_tokenizer_json(same.dump(-1, ' ', false, Json::error_handler_t::replace), path, {.eos_token = end});
+}
+
+void save_tokenizer_json(const Bpe& bpe, const std::string& path) {
+  const std::string json = tokenizer_json(bpe), temporary = path + ".tmp";
+  File file = File::create(temporary);
+  file.write_at(json.data(), static_cast<int64_t>(json.size()), 0);
+  file.sync();
+  commit_file(temporary, path);
 }
 
 }  // namespace trireme

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <string>
 
+#include "data/tokenizer_bpe.h"
+
 namespace trireme {
 
-enum class TokenizerKind { bytes, tokenizer_json, sentencepiece, ranks };
+enum class TokenizerKind { bytes, tokenizer_json, vocabulary, sentencepiece, ranks };
 
 struct TokenizerName {
   TokenizerKind kind;
@@ -26,5 +28,9 @@ std::string beside(const std::string& path, const std::string& name);
 // What a tokenizer_config.json beside `path` calls eos_token, as text or as an object with "content"; "" where nothing does.
 // DataError when it is no such file.
 std::string eos_token_beside(const std::string& path);
+
+// A vocab.json or NAME-vocab.json of a byte-level BPE and the merges.txt or NAME-merges.txt beside it, as GPT-2's, whose pattern
+// cuts words: all that is special is the end of documents, eos_token_beside or kEndOfText. DataError.
+Bpe read_vocabulary(const std::string& path);
 
 }  // namespace trireme

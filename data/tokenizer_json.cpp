@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "data/hdf5_file.h"
 #include "data/tokenizer_bpe.h"
 #include "data/utf8.h"
 #include "kernels/check.h"
@@ -63,6 +62,8 @@ class Reader {
 
   Bpe read(const Json& root) {
     if (!root.is_object()) fail("is not a tokenizer: its JSON is no object");
+    if (!root.empty() && std::ranges::all_of(root, [](const Json& value) { return value.is_number_integer(); }))
+      fail("is a vocabulary alone: its merges must lie beside it, merges.txt of vocab.json, NAME-merges.txt of NAME-vocab.json");
     const Json& model = member(root, "model", "");
     refuse_pieces(root, model);
     // Files from before there were other models do not say it, GPT-2's among them.
@@ -387,14 +388,6 @@ std::string tokenizer_json(const Bpe& bpe) {
                   {"decoder", byte_level(true)},
                   {"model", std::move(model)}};
   return root.dump(1) + "\n";
-}
-
-void save_tokenizer_json(const Bpe& bpe, const std::string& path) {
-  const std::string json = tokenizer_json(bpe), temporary = path + ".tmp";
-  File file = File::create(temporary);
-  file.write_at(json.data(), static_cast<int64_t>(json.size()), 0);
-  file.sync();
-  commit_file(temporary, path);
 }
 
 }  // namespace trireme

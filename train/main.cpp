@@ -20,7 +20,8 @@ namespace {
 using Command = std::function<ExitCode()>;
 
 constexpr const char* kTokenizers =
-    "A tokenizer.json, SentencePiece's FILE.model, ranks of tiktoken's (FILE.tiktoken, or FILE.tiktoken@cl100k; Llama 3's "
+    "A tokenizer.json, a vocab.json with merges.txt beside it, SentencePiece's FILE.model, ranks of tiktoken's (FILE.tiktoken, or "
+    "FILE.tiktoken@cl100k; Llama 3's "
     "tokenizer.model), or 'bytes'";
 
 // A whole number (digits), or any finite number, of at least `lowest` and at most `highest`. CLI11's own checks speak of doubles.
@@ -434,8 +435,7 @@ class CommandLine {
     add_set(save, bench_.set);
     CLI::App* tokenizer = add(bench, "tokenizer", "Text to tokens and back, by one thread and by all",
                               [this] { return run_bench_tokenizer(bench_); });
-    tokenizer->add_option("tokenizer", bench_.tokenizer, "tokenizer.json, SentencePiece's .model, ranks of tiktoken, or 'bytes'")
-        ->required();
+    tokenizer->add_option("tokenizer", bench_.tokenizer, kTokenizers)->required();
     tokenizer->add_option("inputs", bench_.inputs, "Text: files, directories, patterns")->required();
     tokenizer->add_option("--field", bench_.field, "Of a JSON line (text)");
     tokenizer->add_option("--rounds", bench_.rounds, "Times each is done (8)")->check(CLI::Range(1, 1000));

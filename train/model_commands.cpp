@@ -9,7 +9,6 @@
 
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
-#include "data/tokenizer_bpe.h"
 #include "data/tokenizer_files.h"
 #include "data/tokenizer_sentencepiece.h"
 #include "train/commands.h"
@@ -211,6 +210,9 @@ std::string write_tokenizer(const RunConfig& config, const std::string& path, co
   } else if (kind == TokenizerKind::tokenizer_json) {
     bpe = read_tokenizer_json(path);
     copy_file(path, output + "/tokenizer.json");
+  } else if (kind == TokenizerKind::vocabulary) {
+    bpe = read_vocabulary(path);
+    save_tokenizer_json(bpe, output + "/tokenizer.json");
   } else if (kind == TokenizerKind::sentencepiece) {
     return write_sentencepiece(config, path, output, tokens);
   } else {

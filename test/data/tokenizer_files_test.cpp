@@ -128,3 +128,47 @@ TEST_CASE("a tokenizer.json made of a SentencePiece model is refused for that mo
   write_text(path, good.dump());
   CHECK(refusal_of(path) == "accepted");
 }
+
+TEST_CASE("vocab.json and merges.txt are the tokenizer that their tokenizer.json is") {
+  const Scratch scratch;
+  const Json whole = Json::parse(read_text(kGoldens + "gpt2.json"));
+  const auto expected = open_tokenizer(kGoldens + "gpt2.json");
+  std::string merges = "#version: 0.2\n";
+  for (const auto& merge : whole["model"]["merges"])
+    merges +=
+        (merge.is_string() ? merge.get<std::string>() : merge[0].get<std::string>() + " " + merge[1].get<std::string>()) + "\n";
+  for (const std::string prefix : {"", "gpt2-"}) {
+    const std::string path = scratch / (prefix + "vocab.json");
+    write_text(path, whole["model"]["vocab"].dump());
+    CHECK_THAT(refusal_of(path), ContainsSubstring("is a vocabulary alone: its merges must lie beside it, merges.txt"));
+    write_text(scratch / (prefix + "merges.txt"), prefix.empty() ? merges : merges.substr(merges.find('\n') + 1));
+    const auto pair = open_tokenizer(path);
+    CHECK(pair->fingerprint() == expected->fingerprint());
+    CHECK(pair->end_of_document() == expected->end_of_document());
+    CHECK(pair->vocab_size() == expected->vocab_size());
+    for (const auto& entry : Json::parse(read_text(kGoldens + "gpt2_cases.json")))
+      CHECK(pair->encode(entry["text"].get<std::string>()) == entry["tokens"].get<std::vector<int32_t>>());
+  }
+  CHECK_THAT(refusal_of(scratch.path()), ContainsSubstring(": is a directory: name the tokenizer.json"));
+}
+
+TEST_CASE("a vocab.json without an end of documents, or whose merges are not its own, is refused") {
+  const Scratch scratch;
+  const std::string path = scratch / "vocab.json";
+  Json vocab = Json::parse(read_text(kGoldens + "gpt2.json"))["model"]["vocab"];
+  vocab.erase(kEndOfText);
+  vocab["</s>"] = 0;
+  vocab["model"] = 480;
+  write_text(path, vocab.dump());
+  write_text(scratch / "merges.txt", "a s\r\n\r\n");
+  CHECK_THAT(refusal_of(path), ContainsSubstring("vocab.json: has no token <|endoftext|>") && ContainsSubstring("\"eos_token\""));
+  write_text(scratch / "tokenizer_config.json", R"({"eos_token": "</s>"})");
+  CHECK(refusal_of(path) == "accepted");
+  CHECK(open_tokenizer(path)->end_of_document() == 0);
+  write_text(scratch / "merges.txt", "#version: 0.2\na s\nas zz\n");
+  CHECK_THAT(refusal_of(path), ContainsSubstring("vocab.json: merge 1 joins \"as\" and \"zz\""));
+  write_text(scratch / "merges.txt", "a s\n\xff \xfe\n");
+  CHECK_THAT(refusal_of(path), ContainsSubstring("vocab.json: merge 1 joins"));
+  write_text(path, "[1]");
+  CHECK_THAT(refusal_of(path), ContainsSubstring("vocab.json: is no JSON object"));
+}

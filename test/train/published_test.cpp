@@ -2,6 +2,7 @@
 // bits.
 #include "train/published.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -205,6 +206,39 @@ TEST_CASE("an export tells where transformers' AutoTokenizer would read its toke
   CHECK_THAT(told("qwen2", goldens + "gpt2.json"), ContainsSubstring("PreTrainedTokenizerFast"));
   CHECK(told("qwen2", goldens + "qwen2.json").empty());
   CHECK(told("llama", goldens + "gpt2.json").empty());
+}
+
+TEST_CASE("a vocabulary and its merges are exported as a tokenizer.json, ranks not at all") {
+  const Workplace place;
+  succeed(place.train(still("a", "llama")));
+  const std::string goldens = std::string(TRIREME_SOURCE) + "/test/data/goldens/", out = place.scratch / "out";
+  const auto exported = [&](const std::string& tokenizer) {
+    const Ended ended =
+        run_trireme(".", {"model", "export", place.scratch / "runs/a", out, "--replace", "--tokenizer", place.scratch / tokenizer});
+    succeed(ended);
+    return ended.err;
+  };
+  const auto whole = nlohmann::json::parse(read_text(goldens + "gpt2.json"));
+  write_text(place.scratch / "vocab.json", whole["model"]["vocab"].dump());
+  std::string merges;
+  for (const auto& merge : whole["model"]["merges"])
+    merges += merge[0].get<std::string>() + " " + merge[1].get<std::string>() + "\n";
+  write_text(place.scratch / "merges.txt", merges);
+  CHECK(exported("vocab.json").empty());
+  const auto written = nlohmann::json::parse(read_text(out + "/tokenizer.json"));
+  for (const char* key : {"vocab", "merges"}) CHECK(written["model"][key].size() == whole["model"][key].size());
+  const std::string text = "Where are 12 rowers, and\n\ttheir oars?";
+  const Ended ids = run_trireme(".", {"tokenizer", "encode", out + "/tokenizer.json", text});
+  CHECK(ids.out == run_trireme(".", {"tokenizer", "encode", goldens + "gpt2.json", text}).out);
+  CHECK(std::ranges::count(ids.out, ' ') > 10);
+  CHECK_THAT(read_text(out + "/tokenizer_config.json"), ContainsSubstring("<|endoftext|>"));
+  CHECK_THAT(read_text(out + "/config.json"), ContainsSubstring("\"eos_token_id\": 0"));
+
+  write_text(place.scratch / "ranks.model", read_text(goldens + "cl100k.tiktoken"));
+  CHECK_THAT(exported("ranks.model@cl100k"), ContainsSubstring("ranks of tiktoken have no tokenizer.json"));
+  CHECK_FALSE(fs::exists(out + "/tokenizer.json"));
+  CHECK_FALSE(fs::exists(out + "/tokenizer.model"));
+  CHECK_THAT(read_text(out + "/config.json"), ContainsSubstring("\"eos_token_id\": 480"));
 }
 
 TEST_CASE("a model too large for one file goes into several, with an index, and comes back") {
