@@ -19,7 +19,7 @@ enum class MergeOrder {
 };
 
 struct Bpe {
-  std::vector<std::string> tokens;                       // by id: the bytes each stands for; empty for special tokens
+  std::vector<std::string> tokens;                       // by id: the bytes each stands for; empty for special and unused ones
   std::vector<std::pair<int32_t, int32_t>> merges;       // by rank: ids of the two parts; tokens[] holds their concatenation
   std::vector<std::pair<int32_t, std::string>> special;  // ids and written forms, by id; never made by encode
   int32_t end_of_document;                               // one of the special tokens

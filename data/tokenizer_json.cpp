@@ -279,12 +279,12 @@ class Reader {
     }
     std::sort(bpe_.special.begin(), bpe_.special.end());
     std::sort(bpe_.added.begin(), bpe_.added.end());
-    bpe_.tokens.resize(by_id.size());
-    for (auto& [id, token] : by_id) {
-      if (static_cast<size_t>(id) >= by_id.size())
-        fail(text("has ", by_id.size(), " tokens but an id of ", id, ": ids must have no gaps"));
-      bpe_.tokens[static_cast<size_t>(id)] = std::move(token);
-    }
+    int32_t highest = -1;
+    for (const auto& [id, token] : by_id) highest = std::max(highest, id);
+    if (highest >= std::ssize(by_id) * 2 + 1024)
+      fail(text("has ids up to ", highest, " for ", by_id.size(), " tokens, which are too many gaps"));
+    bpe_.tokens.resize(static_cast<size_t>(highest) + 1);
+    for (auto& [id, token] : by_id) bpe_.tokens[static_cast<size_t>(id)] = std::move(token);
   }
 
   // "left right", or since 2024 ["left", "right"].
@@ -364,7 +364,7 @@ std::string tokenizer_json(const Bpe& bpe) {
   for (const auto& [id, content] : bpe.special) add(id, content, true);
   for (const int32_t id : bpe.added) add(id, bpe.tokens[static_cast<size_t>(id)], false);
   for (size_t id = 0; id < written.size(); ++id)
-    if (!vocab.emplace(written[id], id).second)
+    if (!written[id].empty() && !vocab.emplace(written[id], id).second)
       throw DataError(text("token ", id, " and another are both written ", shown(written[id])));
   for (const auto& [left, right] : bpe.merges)
     merges.push_back(written[static_cast<size_t>(left)] + " " + written[static_cast<size_t>(right)]);

@@ -172,3 +172,28 @@ TEST_CASE("a vocab.json without an end of documents, or whose merges are not its
   write_text(path, "[1]");
   CHECK_THAT(refusal_of(path), ContainsSubstring("vocab.json: is no JSON object"));
 }
+
+TEST_CASE("ids may have gaps, which nothing is encoded to and which decode to nothing") {
+  Json tokenizer = Json::parse(read_text(kGoldens + "gpt2.json"));
+  const auto moved = [](int32_t id) { return id < 100 ? id + 3 : id * 2; };
+  for (auto& id : tokenizer["model"]["vocab"]) id = moved(id.get<int32_t>());
+  tokenizer["added_tokens"][0]["id"] = 1100;
+  tokenizer["model"]["vocab"][kEndOfText] = 1100;
+  const Bpe bpe = parse_tokenizer_json(tokenizer.dump(), "t.json");
+  const auto gaps = make_bpe_tokenizer(bpe);
+  CHECK(gaps->vocab_size() == 1101);
+  CHECK(gaps->end_of_document() == 1100);
+  for (const auto& entry : Json::parse(read_text(kGoldens + "gpt2_cases.json"))) {
+    std::vector<int32_t> expected;
+    for (const auto& id : entry["tokens"]) expected.push_back(moved(id.get<int32_t>()));
+    const auto text = entry["text"].get<std::string>();
+    CHECK(gaps->encode(text) == expected);
+    CHECK(gaps->decode(expected) == text);
+  }
+  const auto id = [&](const char* token) { return tokenizer["model"]["vocab"][token].get<int32_t>(); };
+  CHECK(gaps->decode(std::vector<int32_t>{0, id("A"), 201, 1099, id("B")}) == "AB");
+  CHECK_THROWS_AS(gaps->decode(std::vector<int32_t>{1101}), DataError);
+  const Json written = Json::parse(tokenizer_json(bpe));
+  CHECK(written["model"]["vocab"].size() == tokenizer["model"]["vocab"].size());
+  CHECK(make_bpe_tokenizer(parse_tokenizer_json(written.dump(), "t.json"))->fingerprint() == gaps->fingerprint());
+}
