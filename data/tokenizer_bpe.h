@@ -38,8 +38,8 @@ std::unique_ptr<Tokenizer> make_bpe_tokenizer(Bpe bpe);
 // Hugging Face's tokenizer.json: model BPE, decoder ByteLevel, pre-tokenizer ByteLevel or a sequence of Splits by patterns, of
 // Digits, and of it, normalizer NFC or none. Everything else it could say (other normalizers and pre-tokenizers, prefixes,
 // dropout, ...) is refused by name with a DataError; so is a malformed file. Added tokens that are special are never made from
-// text; the others are found in it. Of the special ones that which a tokenizer_config.json beside it calls eos_token becomes
-// end_of_document, else kEndOfText, <|end_of_text|>, </s> or DeepSeek's.
+// text; the others are found in it. Of the special ones kEndOfText, <|end_of_text|>, </s> or DeepSeek's becomes end_of_document;
+// where there is none of these that which a tokenizer_config.json beside it calls eos_token (of a chat model it ends a turn).
 Bpe read_tokenizer_json(const std::string& path);
 
 // What lies beside a tokenizer.json.

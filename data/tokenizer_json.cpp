@@ -217,12 +217,12 @@ class Reader {
 
   void choose_end_of_document() {
     std::string tried;
-    for (const std::string& written :
-         {beside_.eos_token, std::string(kEndOfText), std::string("<|end_of_text|>"), std::string("</s>"),
-          std::string("<\xef\xbd\x9c"
-                      "end\xe2\x96\x81"
-                      "of\xe2\x96\x81"
-                      "sentence\xef\xbd\x9c>")}) {
+    for (const std::string& written : {std::string(kEndOfText), std::string("<|end_of_text|>"), std::string("</s>"),
+                                       std::string("<\xef\xbd\x9c"
+                                                   "end\xe2\x96\x81"
+                                                   "of\xe2\x96\x81"
+                                                   "sentence\xef\xbd\x9c>"),
+                                       beside_.eos_token}) {
       if (written.empty()) continue;
       if (const auto end = special_.find(written); end != special_.end()) {
         bpe_.end_of_document = end->second;
