@@ -68,6 +68,7 @@ class Bytes {
     if (count > 0) std::memcpy(numbers.data(), bytes.data(), bytes.size());  // of none there is no memory
     return numbers;
   }
+  size_t left() const { return rest_.size(); }
   std::string_view take(size_t count) {
     if (count > rest_.size()) throw DataError(path_ + ": is cut off");
     const std::string_view taken = rest_.substr(0, count);
@@ -145,6 +146,9 @@ void TokenFile::open_megatron() {
   const auto lengths = in.take_all<int32_t>(sequences);
   const auto pointers = in.take_all<int64_t>(sequences);
   const auto first_sequences = in.take_all<int64_t>(documents);
+  if (in.left() > 0)
+    throw DataError(
+        text(index, ": has ", in.left(), " bytes too many behind its documents; sequences of several modes are not read"));
   std::vector<int64_t> begins{0};
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] < 0) throw DataError(text(index, ": sequence ", i, " is of ", lengths[i], " tokens"));

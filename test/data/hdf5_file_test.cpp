@@ -8,6 +8,7 @@
 #include "kernels/check.h"
 #include "kernels/tensor.h"
 #include "test/catch.h"
+#include "test/data/h5dump.h"
 #include "test/data/scratch.h"
 
 using namespace trireme;
@@ -20,8 +21,6 @@ std::string output_of(const std::string& command, const Scratch& scratch) {
   if (std::system((command + " > " + to + " 2>&1").c_str()) != 0) return "failed";
   return read_text(to);
 }
-
-bool has(const std::string& tool) { return std::system(("command -v " + tool + " > /dev/null").c_str()) == 0; }
 
 }  // namespace
 
@@ -60,7 +59,7 @@ TEST_CASE("an HDF5 file tells where its bytes lie and reads back as it was decla
 }
 
 TEST_CASE("HDF5's own tools read what was written by offset, bf16 included") {
-  if (!has("h5dump")) return;
+  if (!has_h5dump()) return;
   const Scratch scratch;
   const std::string path = scratch / "a.h5";
   const auto datasets =

@@ -1,7 +1,6 @@
-// Tokens of llm.c, Megatron-LM and NumPy, written by small writers of the tests' own: token for token, and what is damaged is told.
+// Tokens of llm.c, Megatron-LM and NumPy, written by small writers of the tests' own, become shards token for token.
 #include "data/import.h"
 
-#include <cstring>
 #include <filesystem>
 #include <random>
 
@@ -9,56 +8,13 @@
 #include "kernels/check.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
+#include "test/data/token_files.h"
 
 using namespace trireme;
 
 namespace {
 
 const auto kSilent = [](const BuildProgress&) {};
-
-template <class Number>
-std::string raw(const std::vector<Number>& numbers) {
-  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
-}
-template <class Number>
-std::string raw(Number number) {
-  return raw(std::vector<Number>{number});
-}
-template <class Number>
-std::string as(const std::vector<int32_t>& tokens) {
-  return raw(std::vector<Number>(tokens.begin(), tokens.end()));
-}
-
-std::string llmc(int32_t magic, int32_t version, int32_t count, const std::string& tokens) {
-  std::vector<int32_t> header(256);
-  header[0] = magic, header[1] = version, header[2] = count;
-  return raw(header) + tokens;
-}
-
-// The index of documents, each of one sequence.
-std::string index_of(uint8_t type, int64_t width, const std::vector<std::vector<int32_t>>& documents) {
-  std::vector<int32_t> lengths;
-  std::vector<int64_t> pointers, first{0};
-  int64_t at = 0;
-  for (const auto& document : documents) {
-    lengths.push_back(static_cast<int32_t>(document.size()));
-    pointers.push_back(at);
-    first.push_back(static_cast<int64_t>(lengths.size()));
-    at += std::ssize(document) * width;
-  }
-  return std::string("MMIDIDX\0\0", 9) + raw(uint64_t{1}) + raw(type) + raw(uint64_t{lengths.size()}) +
-         raw(uint64_t{first.size()}) + raw(lengths) + raw(pointers) + raw(first);
-}
-
-std::string npy(const std::string& type, const std::string& shape, const std::string& data, char version = 1) {
-  std::string dictionary = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
-  const size_t front = version == 1 ? 10 : 12;
-  dictionary.resize((front + dictionary.size() + 64) / 64 * 64 - front - 1, ' ');
-  dictionary += '\n';
-  const std::string length =
-      version == 1 ? raw(static_cast<uint16_t>(dictionary.size())) : raw(static_cast<uint32_t>(dictionary.size()));
-  return "\x93NUMPY" + std::string{version, '\0'} + length + dictionary + data;
-}
 
 struct Imported {
   std::vector<int32_t> tokens;
@@ -195,118 +151,4 @@ TEST_CASE("what was imported is not overwritten unless that is asked for, and th
   CHECK(ShardReader(scratch / "out/train-00000.h5").tokens() == 2);  // as before
   write_text(scratch / "d.npy", npy("<i4", "(2,)", as<int32_t>({1, -3})));
   CHECK_THROWS_WITH(imported({.inputs = {scratch / "d.npy"}, .output = scratch / "d"}), ContainsSubstring("d.npy: token 1 is -3"));
-}
-
-TEST_CASE("damaged files of tokens are refused with what is wrong") {
-  const Scratch scratch;
-  const std::vector<int32_t> four{1, 2, 3, 4};
-  const std::string good = as<uint16_t>(four), idx = index_of(8, 2, {{1, 2}, {3, 4}});
-  const auto with = [](std::string bytes, size_t at, const std::string& put) { return bytes.replace(at, put.size(), put); };
-  const std::pair<std::string, const char*> of_llmc[] = {
-      {"", "of 0 bytes is no file of llm.c's tokens"},
-      {std::string(1023, 'x'), "of 1023 bytes is no file of llm.c's tokens"},
-      {std::string(2000, '\0'), "does not begin as llm.c's tokens do"},
-      {llmc(20240521, 1, 4, good), "but with 20240521, 1"},
-      {llmc(20240520, 2, 4, good), "but with 20240520, 2"},
-      {llmc(20240520, 7, 4, good), "but with 20240520, 7"},
-      {llmc(20240801, 1, 4, good), "but with 20240801, 1"},
-      {llmc(20240520, 1, 5, good), "its header tells of 5 tokens of 2 bytes, the file has 8 bytes"},
-      {llmc(20240520, 1, 3, good), "its header tells of 3 tokens of 2 bytes, the file has 8 bytes"},
-      {llmc(20240520, 1, -4, good), "its header tells of -4 tokens"},
-      {llmc(20240520, 1, INT32_MAX, good), "tells of 2147483647 tokens"},
-      {llmc(20240801, 7, 4, good), "its header tells of 4 tokens of 4 bytes, the file has 8 bytes"},
-      {llmc(20240520, 1, 4, good + "x"), "the file has 9 bytes"},
-      {llmc(20240520, 1, 4, good.substr(1)), "the file has 7 bytes"},
-      {llmc(20240520, 1, 4, ""), "the file has 0 bytes"},
-  };
-  const std::pair<std::string, const char*> of_megatron[] = {
-      {"", "is cut off"},
-      {idx.substr(0, 8), "is cut off"},
-      {with(idx, 0, "X"), "does not begin as Megatron's indices do"},
-      {with(idx, 9, raw(uint64_t{2})), "is of version 2, 1 is read"},
-      {idx.substr(0, 12), "is cut off"},
-      {with(idx, 17, raw(uint8_t{6})), "type 6 is none of tokens"},
-      {with(idx, 17, raw(uint8_t{0})), "type 0 is none of tokens"},
-      {with(idx, 17, raw(uint8_t{4})), "sequence 1 begins at byte 4, the one before it ends at 8"},
-      {with(idx, 18, raw(uint64_t{UINT64_MAX})), "has no room for 18446744073709551615 numbers"},
-      {with(idx, 18, raw(uint64_t{1} << 61)), "has no room for"},
-      {with(idx, 18, raw(uint64_t{3})), "is cut off"},
-      {with(idx, 26, raw(uint64_t{UINT64_MAX})), "has no room for 18446744073709551615 numbers"},
-      {with(idx, 26, raw(uint64_t{0})), "its documents do not begin with the first sequence"},
-      {with(idx, 26, raw(uint64_t{2})), "its documents do not begin with the first sequence and end with the last"},
-      {with(idx, 34, raw(int32_t{-1})), "sequence 0 is of -1 tokens"},
-      {with(idx, 34, raw(int32_t{3})), "sequence 1 begins at byte 4, the one before it ends at 6"},
-      {with(idx, 38, raw(int32_t{3})), "its index tells of 5 tokens of 2 bytes, the file has 8 bytes"},
-      {with(idx, 38, raw(INT32_MAX)), "its index tells of"},
-      {with(idx, 42, raw(int64_t{2})), "sequence 0 begins at byte 2, the one before it ends at 0"},
-      {with(idx, 50, raw(int64_t{-4})), "sequence 1 begins at byte -4"},
-      {with(idx, 58, raw(int64_t{1})), "its documents do not begin with the first sequence"},
-      {with(idx, 66, raw(int64_t{9})), "document 1 ends before it begins"},
-      {with(idx, 66, raw(int64_t{-1})), "document 0 ends before it begins"},
-      {with(idx, 74, raw(int64_t{3})), "its documents do not begin with the first sequence and end with the last"},
-      {idx.substr(0, idx.size() - 1), "has no room for 3 numbers"},
-  };
-  const std::string whole = npy("<u2", "(4,)", good);
-  const std::pair<std::string, const char*> of_numpy[] = {
-      {"", "does not begin as NumPy's arrays do"},
-      {"\x93NUMPX" + whole.substr(6), "does not begin as NumPy's arrays do"},
-      {with(whole, 6, std::string(1, '\4')), "does not begin as NumPy's arrays do"},
-      {whole.substr(0, 9), "is cut off in its header"},
-      {whole.substr(0, 60), "is cut off in its header"},
-      {with(whole, 8, "\xff\xff"), "is cut off in its header"},
-      {npy("<f4", "(4,)", good), "is an array of '<f4', tokens are"},
-      {npy(">u2", "(4,)", good), "is an array of '>u2', tokens are"},
-      {npy("|b1", "(4,)", good), "is an array of '|b1', tokens are"},
-      {npy("<u2", "(2, 2)", good), "is an array of shape (2, 2), tokens are flat"},
-      {npy("<u2", "()", good), "is an array of shape (), tokens are flat"},
-      {npy("<u2", "(-4,)", good), "is an array of shape (-4,), tokens are flat"},
-      {npy("<u2", "(4", good), "tokens are flat"},
-      {npy("<u2", "(5,)", good), "its header tells of 5 tokens of 2 bytes, the file has 8 bytes"},
-      {npy("<u2", "(3,)", good), "its header tells of 3 tokens"},
-      {npy("<u2", "(999999999999999999,)", good), "its header tells of 999999999999999999 tokens"},
-      {npy("<u2", "(9999999999999999999999,)", good), "tokens are flat"},
-      {npy("<u4", "(4,)", good), "its header tells of 4 tokens of 4 bytes"},
-      {whole + "x", "the file has 9 bytes"},
-      {whole.substr(0, whole.size() - 1), "the file has 7 bytes"},
-  };
-  const auto check = [&](const std::string& path, const char* message) {
-    INFO(message);
-    CHECK_THROWS_AS(imported({.inputs = {path}, .output = scratch / "out"}), DataError);
-    CHECK_THROWS_WITH(imported({.inputs = {path}, .output = scratch / "out"}), ContainsSubstring(message));
-  };
-  for (const auto& [bytes, message] : of_llmc) write_text(scratch / "l.bin", bytes), check(scratch / "l.bin", message);
-  write_text(scratch / "m.bin", good);
-  for (const auto& [bytes, message] : of_megatron) write_text(scratch / "m.idx", bytes), check(scratch / "m.bin", message);
-  for (const auto& [bytes, message] : of_numpy) write_text(scratch / "n.npy", bytes), check(scratch / "n.npy", message);
-  CHECK_FALSE(std::filesystem::exists(scratch / "out/train-00000.h5"));
-
-  // Every cut is told; bytes changed anywhere are, or give tokens.
-  std::mt19937 chance(11);
-  const auto survives = [&](const std::string& path, const std::string& bytes) {
-    write_text(path, bytes);
-    try {
-      TokenFile file(path, path.ends_with("idx") ? TokenFormat::megatron : TokenFormat::automatic);
-      while (!file.next(3).empty()) {
-      }
-    } catch (const DataError&) {
-    }
-  };
-  const auto check_cuts = [&](const std::string& path, const std::string& bytes, const std::string& opened) {
-    for (size_t cut = 0; cut < bytes.size(); ++cut) {
-      write_text(path, bytes.substr(0, cut));
-      CHECK_THROWS_AS(TokenFile(opened), DataError);
-    }
-    write_text(path, bytes);
-    CHECK(TokenFile(opened).tokens() == 4);
-  };
-  check_cuts(scratch / "n.npy", whole, scratch / "n.npy");
-  check_cuts(scratch / "l.bin", llmc(20240520, 1, 4, good), scratch / "l.bin");
-  check_cuts(scratch / "m.idx", idx, scratch / "m.bin");
-  check_cuts(scratch / "m.bin", good, scratch / "m.bin");
-  for (int i = 0; i < 1000; ++i)
-    survives(scratch / "n.npy", with(whole, chance() % whole.size(), raw(static_cast<uint8_t>(chance()))));
-  for (int i = 0; i < 1000; ++i) {
-    write_text(scratch / "m.idx", with(idx, chance() % idx.size(), raw(static_cast<uint8_t>(chance()))));
-    survives(scratch / "m.bin", good);
-  }
 }
