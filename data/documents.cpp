@@ -71,10 +71,28 @@ std::vector<std::string> list_files(const std::vector<std::string>& inputs, cons
   return files;
 }
 
+namespace {
+
+// With U+FFFD in place of what is not UTF-8, which the journal of a build, JSON, could not keep.
+std::string made_utf8(std::string_view bytes) {
+  std::string valid;
+  while (!bytes.empty()) {
+    const size_t length = utf8_prefix(bytes);
+    valid += bytes.substr(0, length);
+    bytes.remove_prefix(length);
+    if (bytes.empty()) break;
+    valid += "\xef\xbf\xbd";
+    bytes.remove_prefix(1);
+  }
+  return valid;
+}
+
+}  // namespace
+
 void Problems::add(const std::string& problem, const DocumentOptions& options) {
   if (!options.skip_bad) throw DataError(problem);
   ++count;
-  if (first.size() < kKept) first.push_back(problem);
+  if (first.size() < kKept) first.push_back(made_utf8(problem));
 }
 
 size_t Documents::cut(std::string_view text) const {

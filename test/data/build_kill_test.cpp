@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -16,6 +17,7 @@
 #include "data/corpus.h"
 #include "data/hdf5_file.h"
 #include "test/catch.h"
+#include "test/data/packed.h"
 #include "test/data/scratch.h"
 
 using namespace trireme;
@@ -37,7 +39,7 @@ void write_inputs(const Scratch& scratch) {
   std::mt19937 chance(11);
   fs::create_directories(scratch / "in");
   for (int file = 0; file < 4; ++file) {
-    std::string text, lines;
+    std::string text, lines = "{\"text\": \xe4\xbd}\n";  // what is told of it is kept, too
     while (text.size() < 3'000'000) text += "int value_" + std::to_string(chance()) + " = 42;\n";
     while (lines.size() < 3'000'000) {
       lines += nlohmann::json{{"text", "line " + std::to_string(chance()) + std::string(chance() % 300, 'x')}}.dump() + "\n";
@@ -47,6 +49,25 @@ void write_inputs(const Scratch& scratch) {
     write_text(scratch / ("in/" + std::to_string(file) + "b.jsonl"), lines);
   }
   write_text(scratch / "in/2bad.txt", "\xff\xfe");
+}
+
+// Lines of words and other scripts, some of them bad, in files packed both ways.
+void write_packed_inputs(const Scratch& scratch) {
+  std::mt19937 chance(13);
+  const std::array<std::string, 8> words{"the ",     "oars ",        "row ",       "caf\u00e9 ",
+                                         "e\u0301 ", "\u4f60\u597d", "\U0001f600", "1234\n\n  "};
+  fs::create_directories(scratch / "in");
+  for (int file = 0; file < 4; ++file) {
+    std::string lines;
+    while (lines.size() < 1'000'000) {
+      std::string text;
+      for (size_t n = chance() % 200; n > 0; --n) text += words[chance() % words.size()];
+      lines += nlohmann::json{{"text", text}}.dump() + "\n";
+      if (chance() % 500 == 0) lines += "{\"text\": 3}\n";
+    }
+    write_text(scratch / ("in/" + std::to_string(file) + ".jsonl.gz"), gzipped(lines));
+    write_text(scratch / ("in/" + std::to_string(file) + ".jsonl.zst"), zstd_packed(lines.substr(lines.size() / 2)));
+  }
 }
 
 BuildOptions options_for(const Scratch& scratch, const std::string& output) {
@@ -94,40 +115,58 @@ bool build_and_kill(const BuildOptions& options, const Tokenizer& tokenizer, dou
   return WIFSIGNALED(status) && !whole;
 }
 
+// Kills a build until so many were killed and so many of them have left something to go on from; what the last one makes must be
+// what one makes that is left alone.
+void check_killed(const Scratch& scratch, const Tokenizer& tokenizer, const BuildOptions& left_alone, int most_kills,
+                  int most_resumed) {
+  const auto begin = std::chrono::steady_clock::now();
+  const BuildSummary whole = build_shards(left_alone, tokenizer, kNobody);
+  const double takes = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  CHECK(whole.skipped > 1);
+  CHECK(whole.train.shards.size() > 20);
+  const auto expected = contents_of(left_alone.output);
+  CHECK(expected.size() == whole.train.shards.size() + whole.validation.shards.size());
+
+  BuildOptions options = left_alone;
+  options.output = scratch / "killed";
+  std::mt19937 chance(5);
+  int kills = 0, resumed = 0, renaming = 0, whole_again = 0;
+  while (kills < most_kills || resumed < most_resumed) {
+    REQUIRE(kills + whole_again < 200);
+    const double seconds = takes * std::uniform_real_distribution(0.0, 1.0)(chance);
+    if (build_and_kill(options, tokenizer, seconds)) {
+      ++kills;
+      resumed += fs::exists(scratch / "killed/.build.json") ? 1 : 0;
+      renaming += fs::exists(scratch / "killed/.renaming.json") ? 1 : 0;
+    } else {  // it was through: from the beginning
+      CHECK(contents_of(scratch / "killed") == expected);
+      ++whole_again;
+      fs::remove_all(scratch / "killed");
+    }
+  }
+  const BuildSummary summary = build_shards(options, tokenizer, kNobody);
+  WARN(kills << " kills of a build of " << takes << " s, " << resumed << " of them with something to go on from, " << renaming
+             << " while shards got their names; " << whole_again << " were through before");
+  check_same(summary, whole);
+  CHECK(contents_of(scratch / "killed") == expected);
+}
+
 }  // namespace
 
 TEST_CASE("a build that is killed again and again goes on, and makes the shards of one that is left alone", "[unsanitized]") {
   const Scratch scratch;
   write_inputs(scratch);
-  const auto bytes = make_byte_tokenizer();
-  const auto begin = std::chrono::steady_clock::now();
-  const BuildSummary whole = build_shards(options_for(scratch, "whole"), *bytes, kNobody);
-  const double takes = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  CHECK(whole.skipped > 1);
-  CHECK(whole.train.shards.size() > 20);
-  CHECK(contents_of(scratch / "whole").size() == whole.train.shards.size() + whole.validation.shards.size());
+  check_killed(scratch, *make_byte_tokenizer(), options_for(scratch, "whole"), 20, 5);
+}
 
-  const BuildOptions options = options_for(scratch, "killed");
-  std::mt19937 chance(5);
-  int kills = 0, resumed = 0, renaming = 0, whole_again = 0;
-  while (kills < 20 || resumed < 5) {
-    REQUIRE(kills + whole_again < 200);
-    const double seconds = takes * std::uniform_real_distribution(0.0, 1.0)(chance);
-    if (build_and_kill(options, *bytes, seconds)) {
-      ++kills;
-      resumed += fs::exists(scratch / "killed/.build.json") ? 1 : 0;
-      renaming += fs::exists(scratch / "killed/.renaming.json") ? 1 : 0;
-    } else {  // it was through: from the beginning
-      CHECK(contents_of(scratch / "killed") == contents_of(scratch / "whole"));
-      ++whole_again;
-      fs::remove_all(scratch / "killed");
-    }
-  }
-  const BuildSummary summary = build_shards(options, *bytes, kNobody);
-  WARN(kills << " kills of a build of " << takes << " s, " << resumed << " of them with something to go on from, " << renaming
-             << " while shards got their names; " << whole_again << " were through before");
-  check_same(summary, whole);
-  CHECK(contents_of(scratch / "killed") == contents_of(scratch / "whole"));
+TEST_CASE("so does one of packed lines by byte-pair encoding, into rows", "[unsanitized]") {
+  const Scratch scratch;
+  write_packed_inputs(scratch);
+  const auto tokenizer = open_tokenizer(std::string(TRIREME_SOURCE) + "/test/data/goldens/qwen2.json");
+  BuildOptions options = options_for(scratch, "whole");
+  options.tokens_per_shard = 50'001;
+  options.pack_context = 256;
+  check_killed(scratch, *tokenizer, options, 10, 3);
 }
 
 TEST_CASE("a build goes on from each of its states, and not from one of other inputs or options", "[unsanitized]") {

@@ -1,8 +1,6 @@
 #include "data/build.h"
 
 #include <omp.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -12,6 +10,7 @@
 #include "data/tokenizer_train.h"
 #include "kernels/check.h"
 #include "test/catch.h"
+#include "test/data/packed.h"
 #include "test/data/scratch.h"
 
 using namespace trireme;
@@ -29,29 +28,6 @@ std::vector<int32_t> tokens_of(const std::vector<std::string>& shards) {
     all.insert(all.end(), tokens.begin(), tokens.end());
   }
   return all;
-}
-
-std::string gzipped(const std::string& text) {
-  z_stream stream{};
-  REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string packed(compressBound(text.size()) + 64, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
-}
-
-std::string zstd_packed(const std::string& text) {
-  std::string packed(ZSTD_compressBound(text.size()), '\0');
-  ZSTD_CCtx* const context = ZSTD_createCCtx();
-  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);  // as its program does
-  packed.resize(ZSTD_compress2(context, packed.data(), packed.size(), text.data(), text.size()));
-  ZSTD_freeCCtx(context);
-  return packed;
 }
 
 std::string line_of(const std::string& text) { return nlohmann::json{{"text", text}}.dump() + "\n"; }
