@@ -228,9 +228,13 @@ TEST_CASE("the disk is told of the pages that will be read, and of no others") {
   const auto layout = read_hdf5_layout(path);
   const int64_t offset = std::ranges::find(layout.datasets, std::string("tokens"), &Hdf5Dataset::name)->offset;
   const auto resident = [&](int64_t token) { return in_page_cache(path, offset + 4 * token); };
-  forget(path);
-  if (resident(0)) {
-    WARN("the page cache keeps what it is told to forget: a file system in memory");
+  const auto all_gone = [&] { return !resident(0) && !resident(50000) && !resident(count - 5); };
+  for (int i = 0; i < 20 && !all_gone(); ++i) {
+    forget(path);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 * i));
+  }
+  if (!all_gone()) {
+    WARN("skipped: the page cache keeps what it is told to forget, as of a file system in memory");
     return;
   }
   shard.advise(50000, 50010);
