@@ -1,8 +1,10 @@
 #include "data/sentencepiece_model.h"
 
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "data/tokenizer_files.h"
 #include "data/utf8.h"
@@ -98,6 +100,14 @@ class Meaning {
   const std::string& name_;
 };
 
+// Of "<0x0A>".
+std::optional<uint8_t> parse_byte(const std::string& piece) {
+  unsigned value = 256;
+  if (piece.size() == 6) std::from_chars(piece.data() + 3, piece.data() + 5, value, 16);
+  if (value > 255) return std::nullopt;
+  return static_cast<uint8_t>(value);
+}
+
 SentencePieceModel::Piece parse_piece(std::string_view message, size_t id, const std::string& name) {
   SentencePieceModel::Piece piece;
   uint64_t kind = 1;
@@ -112,8 +122,11 @@ SentencePieceModel::Piece parse_piece(std::string_view message, size_t id, const
   if (piece.text.empty() || piece.text.find('\0') != std::string::npos || utf8_prefix(piece.text) != piece.text.size())
     throw DataError(text(name, ": piece ", id, " is no text"));
   if (!std::isfinite(score)) throw DataError(text(name, ": piece ", id, " has a score of ", score));
+  piece.score = score;
   if (kind < 1 || kind > 6) throw DataError(text(name, ": piece ", id, " is of kind ", kind, ", which is not known"));
   piece.kind = static_cast<SentencePieceModel::Kind>(kind);
+  if (piece.kind == SentencePieceModel::Kind::byte && !parse_byte(piece.text))
+    throw DataError(text(name, ": '", piece.text, "' is no byte such as <0x0A>"));
   return piece;
 }
 
@@ -175,6 +188,8 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::
 SentencePieceModel read_sentencepiece_model(const std::string& path) {
   return parse_sentencepiece_model(read_tokenizer_file(path, kLargestModel, "a SentencePiece model"), path);
 }
+
+uint8_t byte_of(const SentencePieceModel::Piece& piece) { return parse_byte(piece.text).value(); }
 
 std::string with_spaces(std::string_view piece) {
   std::string written(piece);
@@ -266,10 +281,11 @@ SentencePieceCuts::SentencePieceCuts(const SentencePieceModel& model, const std:
   for (size_t c = 0; c < becomes_.size(); ++c) becomes_[c] = static_cast<char>(c);
   read_rules(model.characters, name);
   std::array<std::array<bool, 128>, 128> together{};
-  std::array<bool, 128> known{};
+  std::array<bool, 128> known{}, defined{};  // defined: what else is a space begins a symbol of the user's
   for (const SentencePieceModel::Piece& piece : model.pieces) {
     if (piece.kind != Kind::normal && piece.kind != Kind::user_defined && piece.kind != Kind::unused) continue;
     const std::string written = with_spaces(piece.text);
+    if (piece.kind == Kind::user_defined && is_space(piece.text.front())) defined[of(piece.text.front())] = true;
     for (size_t i = 1; i < written.size(); ++i)
       if (((written[i - 1] | written[i]) & 0x80) == 0) together[of(written[i - 1])][of(written[i])] = true;
     if (written.size() == 1 && (written[0] & 0x80) == 0 && piece.kind != Kind::unused) known[of(written[0])] = true;
@@ -278,7 +294,8 @@ SentencePieceCuts::SentencePieceCuts(const SentencePieceModel& model, const std:
     for (size_t right = 0; right < 128; ++right) {
       const char first = becomes_[left], second = becomes_[right];
       safe_[left][right] = first != kOther && second != kOther && first != ' ' && !together[of(first)][of(second)] &&
-                           !together[left][right] && (model.byte_fallback || known[of(first)] || known[of(second)]);
+                           !together[left][right] && !defined[right] &&
+                           (model.byte_fallback || known[of(first)] || known[of(second)]);
     }
 }
 

@@ -14,6 +14,7 @@ struct SentencePieceModel {
   struct Piece {
     std::string text;  // with kSpace for a space
     Kind kind = Kind::normal;
+    float score = 0;
   };
   static constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581
 
@@ -34,7 +35,8 @@ struct SentencePieceModel {
 SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::string& name);
 SentencePieceModel read_sentencepiece_model(const std::string& path);
 
-std::string with_spaces(std::string_view piece);  // in place of kSpace
+std::string with_spaces(std::string_view piece);          // in place of kSpace
+uint8_t byte_of(const SentencePieceModel::Piece& piece);  // of kind byte
 
 // Places between two ASCII characters at which a text may be cut, so that the pieces of its parts are those of the whole: no piece
 // and no rule of normalisation holds both, each is normalised alone, and they are not both unknown.

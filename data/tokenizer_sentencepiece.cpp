@@ -3,9 +3,10 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
-#include <charconv>
 #include <mutex>
+#include <optional>
 
+#include "data/unigram.h"
 #include "data/word_cache.h"
 #include "kernels/check.h"
 #include "kernels/digest.h"
@@ -15,17 +16,13 @@ namespace trireme {
 namespace {
 
 using Kind = SentencePieceModel::Kind;
-constexpr size_t kPart = 64 << 10;  // bytes of a text that a unigram model's library is given at once
 
 // The bytes that a piece stands for within a text.
-std::string written(const SentencePieceModel::Piece& piece, const SentencePieceModel& model, const std::string& name) {
+std::string written(const SentencePieceModel::Piece& piece, const SentencePieceModel& model) {
   if (piece.kind == Kind::control) return "";
   if (piece.kind == Kind::unknown) return model.unknown_written;
   if (piece.kind != Kind::byte) return with_spaces(piece.text);
-  unsigned value = 256;
-  if (piece.text.size() == 6) std::from_chars(piece.text.data() + 3, piece.text.data() + 5, value, 16);
-  if (value > 255) throw DataError(text(name, ": '", piece.text, "' is no byte such as <0x0A>"));
-  return {static_cast<char>(value)};
+  return {static_cast<char>(byte_of(piece))};
 }
 
 class SentencePieceTokenizer final : public Tokenizer {
@@ -47,12 +44,16 @@ class SentencePieceTokenizer final : public Tokenizer {
   void load(Processor& processor, const SentencePieceModel& model, bool space_in_front) const;
   void encode_parts(std::string_view text, bool rest, std::vector<int32_t>& tokens) const;
   void encode_words(std::string_view text, bool rest, WordCache& known, std::vector<int32_t>& tokens) const;
+  // To tokens, or for a unigram model to the bytes of its normal form.
   void encode_part(std::string_view part, bool rest, std::vector<int32_t>& tokens) const;
+  void normalise(const Processor& processor, std::string_view part, std::vector<int32_t>& bytes) const;
   size_t next_cut(std::string_view text, size_t from) const;
 
   const std::string name_;
   const SentencePieceCuts cuts_;
-  const bool unigram_, dummy_prefix_, collapse_;
+  const std::optional<Unigram> unigram_;  // or BPE, by the library
+  const bool dummy_prefix_, collapse_;
+  std::vector<Kind> kinds_;
   Processor spaced_, plain_;  // with a space put in front of what they are given, and without
   std::vector<std::string> bytes_;
   std::vector<bool> begins_with_space_;  // the piece; not the byte
@@ -63,10 +64,15 @@ class SentencePieceTokenizer final : public Tokenizer {
 };
 
 SentencePieceTokenizer::SentencePieceTokenizer(const SentencePieceModel& model, const std::string& name)
-    : name_(name), cuts_(model, name), unigram_(model.unigram), dummy_prefix_(model.dummy_prefix), collapse_(model.collapse) {
+    : name_(name),
+      cuts_(model, name),
+      unigram_(model.unigram ? std::optional<Unigram>(model) : std::nullopt),
+      dummy_prefix_(model.dummy_prefix),
+      collapse_(model.collapse) {
   for (const SentencePieceModel::Piece& piece : model.pieces) {
     if (piece.kind == Kind::control && piece.text == model.end_piece) end_of_document_ = vocab_size();
-    bytes_.push_back(written(piece, model, name));
+    kinds_.push_back(piece.kind);
+    bytes_.push_back(written(piece, model));
     begins_with_space_.push_back(piece.kind != Kind::control && piece.text.starts_with(SentencePieceModel::kSpace));
   }
   load(spaced_, model, true);
@@ -103,12 +109,6 @@ size_t SentencePieceTokenizer::next_cut(std::string_view text, size_t from) cons
 }
 
 void SentencePieceTokenizer::encode_parts(std::string_view text, bool rest, std::vector<int32_t>& tokens) const {
-  for (; unigram_ && !text.empty(); rest = true) {
-    const size_t place = text.size() > kPart ? last_cut(text, kPart) : text.size(),
-                 size = place > 0 ? place : next_cut(text, kPart);
-    encode_part(text.substr(0, size), rest, tokens);
-    text.remove_prefix(size);
-  }
   if (text.empty()) return;
   std::unique_ptr<WordCache> known;
   {
@@ -119,7 +119,13 @@ void SentencePieceTokenizer::encode_parts(std::string_view text, bool rest, std:
     }
   }
   if (known == nullptr) known = std::make_unique<WordCache>();
-  encode_words(text, rest, *known, tokens);
+  if (unigram_) {
+    std::vector<int32_t> bytes;
+    encode_words(text, rest, *known, bytes);
+    unigram_->encode(std::string(bytes.begin(), bytes.end()), tokens);
+  } else {
+    encode_words(text, rest, *known, tokens);
+  }
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(known));
 }
@@ -143,10 +149,23 @@ void SentencePieceTokenizer::encode_words(std::string_view text, bool rest, Word
 void SentencePieceTokenizer::encode_part(std::string_view part, bool rest, std::vector<int32_t>& tokens) const {
   // Where runs of spaces become one and those at the ends none, the run that a rest begins with still becomes one.
   const bool space_in_front = rest ? collapse_ && cuts_.is_space(part.front()) : dummy_prefix_;
+  const Processor& processor = space_in_front ? spaced_ : plain_;
+  if (unigram_) return normalise(processor, part, tokens);
   std::vector<int> ids;
-  const auto status = (space_in_front ? spaced_ : plain_).Encode(part, &ids);
+  const auto status = processor.Encode(part, &ids);
   if (!status.ok()) throw DataError(text(name_, ": SentencePiece cannot encode a text: ", status.error_message()));
   tokens.insert(tokens.end(), ids.begin(), ids.end());
+}
+
+// The bytes of its normal form, which the library's pieces make together.
+void SentencePieceTokenizer::normalise(const Processor& processor, std::string_view part, std::vector<int32_t>& bytes) const {
+  const auto found = processor.EncodeAsImmutableProto(part);
+  for (const auto& piece : found.pieces()) {
+    if (kinds_[piece.id()] == Kind::byte)
+      bytes.push_back(static_cast<uint8_t>(bytes_[piece.id()].front()));
+    else
+      for (const char byte : piece.piece()) bytes.push_back(static_cast<uint8_t>(byte));
+  }
 }
 
 std::string_view SentencePieceTokenizer::bytes_at_start(int32_t token, bool& start) const {
