@@ -16,7 +16,6 @@ import argparse
 import base64
 import gzip
 import json
-import math
 import pathlib
 import random
 import subprocess
