@@ -96,6 +96,11 @@ TEXTS = ["caf\u00e9 \u4f60", "It's 2024; they'll  row\n\n  the oars!", "  a\tb \
 PATTERNS = {"gpt2": "gpt2", "llama": "llama3", "mistral": "", "qwen2": "qwen2", "qwen3": "o200k"}  # mistral: SentencePiece
 
 
+def model_of(program, golden) -> str:
+    """The model: section of the config that the program prints for it."""
+    return run(program, "model", "config", golden).split("data:\n")[0]
+
+
 def settings(root: pathlib.Path, golden: pathlib.Path, corpus: str, tokenizer, model: str) -> str:
     """A learning rate of nothing leaves the weights as they came."""
     return (model + f"data:\n  train: [{root}/{corpus}/train-*.h5]\n  tokenizer: {tokenizer}\n"
@@ -136,7 +141,7 @@ def check_tokenizer(program: str, root: pathlib.Path, name: str, golden: pathlib
         tokenizer.write_bytes(gzip.decompress(LLAMA2.read_bytes()))
     vocab = 600 if pattern else 1000
     run(program, "data", "build", pathlib.Path(__file__), root / "text.txt", "--output", root / corpus, "--tokenizer", tokenizer)
-    model = run(program, "model", "config", golden).replace("vocab: 260\n", f"vocab: {vocab}\n")
+    model = model_of(program, golden).replace("vocab: 260\n", f"vocab: {vocab}\n")
     config, out = root / "vocabulary.yaml", root / f"{name}-vocabulary"
     config.write_text(settings(root, golden, corpus, tokenizer, model))
     run(program, "train", config, "--set", f"train.name={name}v")
@@ -162,7 +167,7 @@ def check(program: str) -> None:
         run(program, "data", "build", root / "text.txt", "--output", root / "corpus", "--tokenizer", "bytes")
         for name in configs():
             golden = GOLDENS / name
-            (root / "config.yaml").write_text(settings(root, golden, "corpus", "bytes", run(program, "model", "config", golden)))
+            (root / "config.yaml").write_text(settings(root, golden, "corpus", "bytes", model_of(program, golden)))
             exports = []
             for ranks, mesh in ((1, []), (8, ["--set", "parallel.tp=2", "--set", "parallel.pp=2"])):
                 launcher = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", ranks] if ranks > 1 else []
