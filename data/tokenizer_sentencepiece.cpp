@@ -159,7 +159,8 @@ void SentencePieceTokenizer::encode_part(std::string_view part, bool rest, std::
 
 // The bytes of its normal form, which the library's pieces make together.
 void SentencePieceTokenizer::normalise(const Processor& processor, std::string_view part, std::vector<int32_t>& bytes) const {
-  const auto found = processor.EncodeAsImmutableProto(part);
+  const auto found = processor.EncodeAsImmutableProto(part);  // of a failure it says nothing but nothing
+  if (found.text() != part) throw DataError(text(name_, ": SentencePiece cannot encode a text of ", part.size(), " bytes"));
   for (const auto& piece : found.pieces()) {
     if (kinds_[piece.id()] == Kind::byte)
       bytes.push_back(static_cast<uint8_t>(bytes_[piece.id()].front()));
