@@ -33,6 +33,26 @@ inline Box intersect(const Box& a, const Box& b) {
   return both;
 }
 
+// The part of `a` outside `b`, as disjoint boxes: at most two for each dim.
+inline std::vector<Box> subtract(const Box& a, const Box& b) {
+  const Box common = intersect(a, b);
+  if (common.size() == 0) return {a};
+  std::vector<Box> parts;
+  Box rest = a;
+  const auto add = [&](size_t d, int64_t begin, int64_t end) {
+    if (begin >= end) return;
+    Box part = rest;
+    part.offset[d] = begin, part.shape[d] = end - begin;
+    parts.push_back(part);
+  };
+  for (size_t d = 0; d < a.shape.size(); ++d) {
+    add(d, a.offset[d], common.offset[d]);
+    add(d, common.offset[d] + common.shape[d], a.offset[d] + a.shape[d]);
+    rest.offset[d] = common.offset[d], rest.shape[d] = common.shape[d];
+  }
+  return parts;
+}
+
 // Cuts elements [begin, end) of `inner`, counted row-major within it, into runs that lie contiguously in both `a` and `b` (each
 // stored row-major, each containing `inner`), and calls run(index in a, index in b, count) for each, in order.
 template <class Run>

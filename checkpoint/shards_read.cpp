@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -216,6 +217,53 @@ Manifest only(const Manifest& manifest, Wanted wanted) {
   return part;
 }
 
+// A part of a tensor, in the memory of one shard that holds it.
+struct Patch {
+  const NamedShard* shard;
+  Box box;
+};
+
+// Disjoint patches that cover what the shards of one tensor hold together: a rank may hold several copies of an element, such as
+// those of a key-value head that several parts of the model use.
+std::vector<Patch> patches_of(const std::vector<const NamedShard*>& shards) {
+  std::vector<Patch> patches;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    std::vector<Box> rest{box_of(*shards[i])};
+    for (size_t k = 0; k < i; ++k) {
+      std::vector<Box> left;
+      for (const Box& box : rest)
+        for (Box& part : subtract(box, box_of(*shards[k]))) left.push_back(std::move(part));
+      rest = std::move(left);
+    }
+    for (Box& box : rest) patches.push_back({shards[i], std::move(box)});
+  }
+  return patches;
+}
+
+int64_t elements_of(const std::vector<Patch>& patches) {
+  int64_t count = 0;
+  for (const Patch& patch : patches) count += patch.box.size();
+  return count;
+}
+
+uint64_t digest_of(const std::vector<Patch>& patches) {
+  std::atomic<uint64_t> sum = 0;
+  for (const auto& [shard, box] : patches) {
+    const Dtype dtype = shard->local.dtype();
+    const int64_t unit = bytes_of(dtype);
+    const auto* bytes = static_cast<const std::byte*>(shard->local.data());
+    const Box global = whole(shard->global_shape), held = box_of(*shard);
+    for_each_page(box.size() * unit, [&](int64_t, int64_t begin, int64_t count) {
+      uint64_t share = 0;
+      for_each_run(box, global, held, begin / unit, (begin + count) / unit, [&](int64_t first, int64_t local, int64_t n) {
+        share += element_digest(bytes + local * unit, dtype, first, n);
+      });
+      sum += share;
+    });
+  }
+  return sum;
+}
+
 [[noreturn]] void report_elements(const std::string& directory, const std::string& tensor) {
   throw DamagedCheckpoint(text(directory, ": the elements of tensor ", tensor, " do not match their digest"));
 }
@@ -240,16 +288,17 @@ void read_shards(const Io& io, const std::string& directory, const Manifest& man
                  const std::set<std::string>& elsewhere, Reader reader) {
   require_same_tensors(directory, manifest, shards, elsewhere);
   ShardFiles files(io, directory, manifest, reader);
-  std::map<std::string, int64_t> held;  // elements
+  std::map<std::string, std::vector<const NamedShard*>> held;
   for (const NamedShard& shard : shards) {
     const TensorEntry& tensor = *find_tensor(manifest, shard.name);
     for (const Piece& piece : tensor.pieces) read_part(files, tensor, piece, shard);
-    held[shard.name] += shard.local.size();
+    held[shard.name].push_back(&shard);
   }
-  for (const TensorEntry& read : describe(shards)) {
-    const TensorEntry& tensor = *find_tensor(manifest, read.name);
-    const bool complete = held[read.name] == whole(tensor.shape).size();
-    if (complete && read.digest != tensor.digest) report_elements(directory, read.name);
+  for (const auto& [name, of_tensor] : held) {
+    const TensorEntry& tensor = *find_tensor(manifest, name);
+    const std::vector<Patch> patches = patches_of(of_tensor);
+    const bool complete = elements_of(patches) == whole(tensor.shape).size();
+    if (complete && digest_of(patches) != tensor.digest) report_elements(directory, name);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 
 #include "checkpoint/box.h"
@@ -327,4 +329,24 @@ TEST_CASE("runs of a box lie where element by element arithmetic says") {
   int runs = 0;
   for_each_run(a, a, a, 0, a.size(), [&](int64_t, int64_t, int64_t) { ++runs; });
   CHECK(runs == 1);  // a whole box is one run
+}
+
+TEST_CASE("what is left of a box without another is each of its other elements once") {
+  const Box a{{1, 0, 2}, {3, 4, 2}};
+  const auto holds = [](const Box& box, const std::array<int64_t, 3>& point) {
+    for (size_t d = 0; d < 3; ++d)
+      if (point[d] < box.offset[d] || point[d] >= box.offset[d] + box.shape[d]) return false;
+    return true;
+  };
+  for (const Box& b : {Box{{0, 0, 0}, {5, 5, 5}}, Box{{2, 1, 2}, {1, 2, 1}}, Box{{0, 3, 3}, {2, 3, 4}}, Box{{1, 0, 0}, {3, 4, 2}},
+                       Box{{2, 0, 2}, {1, 4, 2}}, Box{{1, 1, 3}, {0, 1, 1}}}) {
+    const std::vector<Box> parts = subtract(a, b);
+    for (int64_t i = 0; i < 6; ++i)
+      for (int64_t j = 0; j < 6; ++j)
+        for (int64_t k = 0; k < 6; ++k) {
+          const std::array<int64_t, 3> point{i, j, k};
+          const auto times = std::ranges::count_if(parts, [&](const Box& part) { return holds(part, point); });
+          CHECK(times == (holds(a, point) && !holds(b, point)));
+        }
+  }
 }

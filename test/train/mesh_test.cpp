@@ -145,6 +145,25 @@ TEST_CASE("with invariant numerics a run goes from mesh to mesh to the bits of o
   }
 }
 
+TEST_CASE("with invariant numerics and grouped queries a run continues on the same mesh and on others") {
+  const Workplace place;
+  const auto train = [&](const std::string& name, const std::string& steps, std::vector<std::string> mesh, int ranks) {
+    mesh.insert(mesh.end(), {"train.name=" + name, "train.steps=" + steps, "train.microbatch=1", "train.warmup=1",
+                             "train.schedule=constant", "train.eval_every=0", "model.heads=8", "model.kv_heads=2",
+                             "parallel.numerics=invariant", "parallel.max_tp=8", "checkpoint.every=2"});
+    CAPTURE(name, steps, ranks);
+    succeed(place.train(mesh, ranks));
+  };
+  train("whole", "10", {}, 1);
+  const std::vector<std::string> tensor{"parallel.tp=4"}, both{"parallel.tp=2", "parallel.zero=1"}, data{"parallel.zero=3"};
+  train("moved", "2", tensor, 4);
+  train("moved", "4", tensor, 4);
+  train("moved", "6", both, 4);
+  train("moved", "8", data, 4);
+  train("moved", "10", data, 4);
+  CHECK(place.differ("moved", "whole") == 0);
+}
+
 TEST_CASE("pipelines and tensor parallelism evaluate and save what one rank does") {
   const Workplace place;
   const std::vector<std::string> model{"model.layers=4", "model.heads=4", "train.microbatch=1", "train.lr=0.003"};

@@ -191,6 +191,53 @@ TEST_CASE("every mesh of up to eight ranks reads what every other wrote, there a
   CHECK(found.pairs == 2 * 38 * 38);
 }
 
+// Invariant numerics compute max_tp parts on every mesh. With fewer key-value heads than parts, a rank holds several copies of one,
+// and as many elements as the whole tensor has without holding the whole: where max_tp = kv_heads x tp x (dp, if zero > 0).
+TEST_CASE("ranks with several copies of a key-value head read what every mesh wrote, to the bit") {
+  const Io io;
+  int64_t cells = 0;
+  for (const auto& [kv_heads, max_tp] : {std::pair<int64_t, int64_t>(1, 4), {2, 4}, {2, 8}, {4, 8}}) {
+    const Scratch scratch(quick_directory());
+    RunConfig config;
+    config.kernels.dtype = StepDtype::f32;
+    config.model = {.family = Family::llama,
+                    .layers = 2,
+                    .width = 8,
+                    .heads = 8,
+                    .kv_heads = kv_heads,
+                    .head_size = 2,
+                    .ffn = 8,
+                    .vocab = 9,
+                    .context = 16,
+                    .qkv_bias = true};
+    config.resolve();
+    std::deque<std::pair<Ranks, Manifest>> saved;  // where they are, they stay: shards look into them
+    std::vector<std::string> told;
+    for (const int64_t tp : {1, 2, 4})
+      for (const int64_t dp : {1, 2, 4})
+        for (int64_t zero = 0; zero <= 3; ++zero) {
+          if (tp > max_tp || tp * dp > 8 || (dp == 1 && zero > 0)) continue;
+          cells += kv_heads > 1 && max_tp == kv_heads * tp * (zero > 0 ? dp : 1);
+          Ranks ranks(config, {.dp = dp, .tp = tp, .zero = zero, .numerics = Numerics::invariant, .max_tp = max_tp});
+          ranks.fill();
+          Manifest manifest = ranks.save(io, scratch / std::to_string(saved.size()));
+          saved.emplace_back(std::move(ranks), std::move(manifest));
+          told.push_back(text("kv_heads ", kv_heads, " max_tp ", max_tp, " tp ", tp, " dp ", dp, " zero ", zero));
+        }
+    for (size_t a = 0; a < saved.size(); ++a)
+      for (size_t b = 0; b < saved.size(); ++b) {
+        if (a != b && (a + b) % 3 != 0) continue;
+        INFO(told[a] << " -> " << told[b]);
+        Ranks& to = saved[b].first;
+        to.clear();
+        REQUIRE_NOTHROW(to.restore(io, scratch / std::to_string(a), saved[a].second));
+        REQUIRE(to.wrong() == 0);
+        REQUIRE(tensors_digest(saved[b].second.tensors) == tensors_digest(saved[a].second.tensors));
+      }
+  }
+  CHECK(cells == 20);
+}
+
 TEST_CASE("a rank reads the pages that hold its part of a tensor, and no others") {
   const Scratch scratch(quick_directory());
   constexpr int64_t kRows = 4096, kCols = 1024;  // 16 pages
