@@ -1,17 +1,14 @@
 // manifest.json, written and read. One line per file and per tensor, so that it can be looked at and compared with line tools.
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/digest.h"
 #include "checkpoint/manifest.h"
+#include "kernels/json.h"
 
 namespace trireme {
 
 namespace {
-
-using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;  // to write in the order of reading; slow to look things up in
 
 constexpr auto kFormat = "trireme checkpoint";
 constexpr int64_t kVersion = 1;
@@ -20,7 +17,7 @@ constexpr int64_t kMaxBytes = int64_t{256} << 20;  // of manifest.json
 constexpr int kMaxDepth = 6;                       // manifest, tensors, tensor, pieces, piece, shape
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 
-OrderedJson to_json(const FileEntry& file) {
+Json to_json(const FileEntry& file) {
   return {{"name", file.name},
           {"bytes", file.bytes},
           {"pages", file.pages},
@@ -29,8 +26,8 @@ OrderedJson to_json(const FileEntry& file) {
           {"container", hex(file.container)}};
 }
 
-OrderedJson to_json(const TensorEntry& tensor) {
-  OrderedJson pieces = OrderedJson::array();
+Json to_json(const TensorEntry& tensor) {
+  Json pieces = Json::array();
   for (const Piece& piece : tensor.pieces)
     pieces.push_back({{"file", piece.file},
                       {"offset", piece.box.offset},
@@ -49,12 +46,12 @@ OrderedJson to_json(const TensorEntry& tensor) {
 template <class Entry>
 std::string lines_of(const std::vector<Entry>& entries) {
   std::string lines;
-  for (const Entry& entry : entries) lines += (lines.empty() ? "\n" : ",\n") + to_json(entry).dump();
+  for (const Entry& entry : entries) lines += (lines.empty() ? "\n" : ",\n") + to_json(entry).dump({.strict = true});
   return "[" + lines + "]";
 }
 
 int64_t integer_of(const Json& value, const std::string& where) {
-  const bool fits = value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{kLargest});
+  const bool fits = value.is_integer() && !(value.is_natural() && value.get<uint64_t>() > uint64_t{kLargest});
   if (!fits) throw DamagedCheckpoint(where + " is not an integer of 64 bits");
   return value.get<int64_t>();
 }
@@ -69,8 +66,7 @@ class Fields {
   int64_t integer(const char* key) const { return integer_of(get(key), where_ + ": " + key); }
   std::string string(const char* key, size_t longest) const {
     const Json& value = get(key);
-    if (!value.is_string() || value.get_ref<const std::string&>().size() > longest)
-      fail(text(key, " is not a string of at most ", longest, " bytes"));
+    if (!value.is_string() || value.string().size() > longest) fail(text(key, " is not a string of at most ", longest, " bytes"));
     return value.get<std::string>();
   }
   uint64_t digest(const char* key) const {
@@ -90,7 +86,7 @@ class Fields {
   }
   const Json& get(const char* key) const {
     const auto at = json_.find(key);
-    if (at == json_.end()) fail(std::string(key) + " is missing");
+    if (at == nullptr) fail(std::string(key) + " is missing");
     return *at;
   }
 
@@ -134,14 +130,10 @@ TensorEntry parse_tensor(const Json& json, size_t i) {
 }
 
 Json parse_bounded(std::string_view body) {
-  const auto bound = [](int depth, Json::parse_event_t, const Json&) {
-    if (depth > kMaxDepth) throw DamagedCheckpoint("nested too deeply");
-    return true;
-  };
   try {
-    return Json::parse(body.begin(), body.end(), bound);
-  } catch (const nlohmann::json::exception& error) {
-    throw DamagedCheckpoint(text("is not JSON: ", error.what()));
+    return Json::parse(body, {.depth = kMaxDepth});
+  } catch (const JsonError& error) {
+    throw DamagedCheckpoint(error.what());
   }
 }
 
@@ -165,7 +157,7 @@ Manifest parse_unchecked(std::string_view body, std::string& digest) {
   manifest.config = fields.string("config", 16 << 20);
   const Json& counters = fields.get("counters");
   if (!counters.is_object() || counters.size() > 4096) throw DamagedCheckpoint("counters is not an object of at most 4096");
-  for (const auto& [name, value] : counters.items()) manifest.counters[name] = integer_of(value, "counters: " + name);
+  for (const auto& [name, value] : counters.members()) manifest.counters[name] = integer_of(value, "counters: " + name);
   size_t i = 0;
   for (const Json& file : fields.array("files", 1 << 20)) manifest.files.push_back(parse_file(file, i++));
   i = 0;
@@ -198,21 +190,21 @@ std::string_view body_of(std::string_view text) {
 }  // namespace
 
 std::string write_manifest(const Manifest& manifest) {
-  const OrderedJson head = {{"format", kFormat},
-                            {"version", kVersion},
-                            {"run", manifest.run},
-                            {"save", manifest.save},
-                            {"step", manifest.step},
-                            {"counters", manifest.counters},
-                            {"state_digest", state_digest(manifest.tensors, manifest.counters)},
-                            {"config", manifest.config}};
+  const Json head = {{"format", kFormat},
+                     {"version", kVersion},
+                     {"run", manifest.run},
+                     {"save", manifest.save},
+                     {"step", manifest.step},
+                     {"counters", manifest.counters},
+                     {"state_digest", state_digest(manifest.tensors, manifest.counters)},
+                     {"config", manifest.config}};
   try {
-    std::string body = head.dump();
+    std::string body = head.dump({.strict = true});
     body.pop_back();  // the brace that closes it
     body += ",\n\"files\":" + lines_of(manifest.files) + ",\n\"tensors\":" + lines_of(manifest.tensors) + "}";
     return std::string(kHead) + hex(digest(body.data(), static_cast<int64_t>(body.size()))) + std::string(kMiddle) + body +
            std::string(kTail);
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const JsonError& error) {
     throw CheckpointError(text("cannot write the manifest: ", error.what()));  // a config or counter that is not UTF-8
   }
 }

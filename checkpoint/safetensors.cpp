@@ -6,17 +6,15 @@
 #include <bit>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "kernels/tensor.h"
 
 namespace trireme {
 
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr int64_t kLongestHeader = 100'000'000;  // bytes, as in Hugging Face's own reader
 constexpr int64_t kChunk = 1 << 20;              // elements converted at a time
@@ -51,26 +49,18 @@ float from_half(uint16_t half) {
 }
 
 Json parse_header(const std::string& header, const std::string& path) {
-  std::set<std::string> names;
-  std::string twice;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::key && depth == 1 && !names.insert(value.get<std::string>()).second)
-      twice = value.get<std::string>();
-    return true;
-  };
   try {
-    Json parsed = Json::parse(header, watch);
+    Json parsed = Json::parse(header, {.unique_names = true});
     if (!parsed.is_object()) throw DataError(path + ": its header is no JSON object");
-    if (!twice.empty()) throw DataError(path + ": its header names '" + twice + "' twice");
     return parsed;
-  } catch (const Json::exception& e) {
-    throw DataError(path + ": its header is not JSON: " + e.what());
+  } catch (const JsonError& e) {
+    throw DataError(path + ": its header " + e.what());
   }
 }
 
 // What the header says of one tensor, its offsets counted from the beginning of the data.
 PublishedTensor parse_entry(const Json& said, const std::string& of) {
-  const auto integer = [](const Json& value) { return value.is_number_unsigned(); };
+  const auto integer = [](const Json& value) { return value.is_natural(); };
   if (!said.is_object() || !said.contains("dtype") || !said["dtype"].is_string() || !said.contains("shape") ||
       !said["shape"].is_array() || !said.contains("data_offsets") || !said["data_offsets"].is_array() ||
       said["data_offsets"].size() != 2 || !std::ranges::all_of(said["data_offsets"], integer) ||
@@ -95,7 +85,7 @@ PublishedTensor parse_entry(const Json& said, const std::string& of) {
 
 std::string header_of(const std::vector<SafetensorsWriter::Entry>& entries, FloatType type) {
   const int64_t unit = type == FloatType::f32 ? 4 : 2;
-  nlohmann::ordered_json header;
+  Json header;
   header["__metadata__"]["format"] = "pt";  // what transformers asks for
   int64_t at = 0;
   for (const auto& [name, shape] : entries) {
@@ -129,7 +119,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(File::open_pla
   const int64_t data = 8 + static_cast<int64_t>(length);
   std::vector<std::pair<int64_t, std::string>> in_order;
   const Json parsed = parse_header(header, path);
-  for (const auto& [name, said] : parsed.items()) {
+  for (const auto& [name, said] : parsed.members()) {
     if (name == "__metadata__") continue;
     PublishedTensor tensor = parse_entry(said, path + ": " + name);
     in_order.emplace_back(tensor.begin, name);
@@ -184,11 +174,11 @@ PublishedWeights::PublishedWeights(const std::string& path, std::function<void()
       throw DataError(path + ": holds neither model.safetensors nor " + kIndex + "; other formats of weights are not read");
     if (!fs::exists(paths.front())) {
       std::ifstream in(index);
-      const Json whole = Json::parse(std::string(std::istreambuf_iterator<char>(in), {}), nullptr, false);
+      const Json whole = Json::parse_or_null(std::string(std::istreambuf_iterator<char>(in), {}));
       if (!whole.is_object() || !whole.contains("weight_map") || !whole["weight_map"].is_object())
         throw DataError(index + ": has no weight_map");
       std::set<std::string> files;
-      for (const auto& [name, file] : whole["weight_map"].items()) {
+      for (const auto& [name, file] : whole["weight_map"].members()) {
         if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
           throw DataError(index + ": the file of " + name + " is no name");
         indexed[name] = path + "/" + file.get<std::string>();

@@ -2,19 +2,18 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "data/hdf5_file.h"
 #include "data/shard.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 
 namespace trireme {
 
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 std::string making(const std::string& directory) { return directory + "/.build.json"; }
 std::string renaming(const std::string& directory) { return directory + "/" + kRenamingNote; }
@@ -72,13 +71,13 @@ std::optional<BuildJournal> read_journal(const std::string& path) {
                                 .source = {.file = s.at("file"), .offset = s.at("offset"), .line = s.at("line")},
                                 .tokens_of_it = s.at("tokens_of_it")});
     return journal;
-  } catch (const Json::exception&) {
+  } catch (const JsonError&) {
     return std::nullopt;
   }
 }
 
 void write_journal(const BuildJournal& journal, const std::string& path) {
-  std::string lines = to_json(journal).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string lines = to_json(journal).dump({.indent = 1}) + "\n";
   File file = File::create(path + ".tmp");
   file.write_at(lines.data(), std::ssize(lines), 0);
   file.sync();

@@ -1,15 +1,13 @@
 #include "data/json_line.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "kernels/check.h"
+#include "kernels/json.h"
 
 namespace trireme {
 
 namespace {
-
-using Json = nlohmann::json;
 
 // What is wrong with a line.
 struct BadLine {
@@ -18,9 +16,9 @@ struct BadLine {
 
 std::string& string_in(Json& object, const std::string& field) {
   const auto found = object.find(field);
-  if (found == object.end()) throw BadLine{"has no field '" + field + "'"};
+  if (found == nullptr) throw BadLine{"has no field '" + field + "'"};
   if (!found->is_string()) throw BadLine{"field '" + field + "' is no string"};
-  return found->get_ref<std::string&>();
+  return found->string();
 }
 
 std::vector<LinePart> prompt_and_response(Json& object, const DocumentOptions& options) {
@@ -37,12 +35,12 @@ std::pair<std::string, std::string> role_and_content(Json& message, const std::s
   const bool whole = message.is_object() && message.contains("role") && message["role"].is_string() &&
                      message.contains("content") && message["content"].is_string();
   if (!whole) throw BadLine{name + " is no object with strings 'role' and 'content'"};
-  return {message["role"].get<std::string>(), std::move(message["content"].get_ref<std::string&>())};
+  return {message["role"].get<std::string>(), std::move(message["content"].string())};
 }
 
 std::vector<LinePart> conversation(Json& object, const std::string& field) {
   const auto found = object.find(field);
-  if (found == object.end()) throw BadLine{"has no field '" + field + "'"};
+  if (found == nullptr) throw BadLine{"has no field '" + field + "'"};
   if (!found->is_array()) throw BadLine{"field '" + field + "' is no list"};
   std::vector<LinePart> parts;
   std::string given;  // up to the next answer
@@ -80,8 +78,8 @@ ParsedLine parse_line(const std::string& line, const DocumentOptions& options) {
     return {std::move(parts), {}};
   } catch (const BadLine& bad) {
     return {{}, bad.problem};
-  } catch (const Json::exception& problem) {
-    return {{}, std::string("is not JSON: ") + problem.what()};
+  } catch (const JsonError& problem) {
+    return {{}, problem.what()};
   }
 }
 

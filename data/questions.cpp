@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <cctype>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "data/text_file.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 
 namespace trireme {
 
 namespace {
 
-using Json = nlohmann::json;
 constexpr size_t kProblemsTold = 20;
 constexpr const char* kWhite = " \t\n\r\f\v";
 
@@ -23,7 +22,7 @@ struct BadLine {
 
 const Json& field(const Json& object, const char* name) {
   const auto found = object.find(name);
-  if (found == object.end()) throw BadLine{std::string("has no field '") + name + "'"};
+  if (found == nullptr) throw BadLine{std::string("has no field '") + name + "'"};
   return *found;
 }
 
@@ -44,7 +43,7 @@ std::vector<std::string> strings_field(const Json& object, const char* name) {
 size_t index_field(const Json& object, const char* name, size_t choices) {
   const Json& value = field(object, name);
   const bool digit = value.is_string() && value.get<std::string>().size() == 1 && std::isdigit(value.get<std::string>()[0]) != 0;
-  if (!digit && !value.is_number_integer())
+  if (!digit && !value.is_integer())
     throw BadLine{std::string("field '") + name + "' is " + value.dump() +
                   ", and no index of a choice; has this split no answers?"};
   const int64_t index = digit ? value.get<std::string>()[0] - '0' : value.get<int64_t>();
@@ -157,8 +156,12 @@ Question piqa_question(const Json& object) {
 }
 
 Question parse_question(const std::string& line) {
-  const Json object = Json::parse(line, nullptr, false);
-  if (object.is_discarded()) throw BadLine{"is not JSON"};
+  Json object;
+  try {
+    object = Json::parse(line);
+  } catch (const JsonError& problem) {
+    throw BadLine{problem.what()};
+  }
   if (!object.is_object()) throw BadLine{"is no JSON object"};
   if (object.contains("endings")) return hellaswag_question(object);
   if (object.contains("goal")) return piqa_question(object);

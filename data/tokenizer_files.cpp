@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "data/hdf5_file.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 
 namespace trireme {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 namespace {
 
@@ -81,10 +80,10 @@ std::string beside(const std::string& path, const std::string& name) { return fs
 std::string eos_token_beside(const std::string& path) {
   const std::string config = beside(path, "tokenizer_config.json");
   if (!fs::exists(config)) return "";
-  const auto said = Json::parse(read_tokenizer_file(config, kLargestTokenizerJson, "a tokenizer_config.json"), nullptr, false);
+  const auto said = Json::parse_or_null(read_tokenizer_file(config, kLargestTokenizerJson, "a tokenizer_config.json"));
   if (!said.is_object()) throw DataError(config + ": is no JSON object");
   const auto eos = said.find("eos_token");
-  if (eos == said.end() || eos->is_null()) return "";
+  if (eos == nullptr || eos->is_null()) return "";
   const auto& written = eos->is_object() && eos->contains("content") ? (*eos)["content"] : *eos;
   if (!written.is_string()) throw DataError(config + ": eos_token must be text, or an object with \"content\"");
   return written.get<std::string>();
@@ -97,7 +96,7 @@ Bpe read_tokenizer_json(const std::string& path) {
 }
 
 Bpe read_vocabulary(const std::string& path) {
-  const Json vocab = Json::parse(read_tokenizer_file(path, kLargestTokenizerJson, "a vocab.json"), nullptr, false);
+  const Json vocab = Json::parse_or_null(read_tokenizer_file(path, kLargestTokenizerJson, "a vocab.json"));
   if (!vocab.is_object()) throw DataError(path + ": is no JSON object of tokens and their ids");
   const std::string said = eos_token_beside(path), end = !said.empty() && vocab.contains(said) ? said : kEndOfText;
   if (!vocab.contains(end))
@@ -110,7 +109,7 @@ Bpe read_vocabulary(const std::string& path) {
                   {"pre_tokenizer", byte_level},
                   {"decoder", byte_level},
                   {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", read_merge_lines(merges_beside(path))}}}};
-  return parse_tokenizer_json(same.dump(-1, ' ', false, Json::error_handler_t::replace), path, {.eos_token = end});
+  return parse_tokenizer_json(same.dump(), path, {.eos_token = end});
 }
 
 void save_tokenizer_json(const Bpe& bpe, const std::string& path) {

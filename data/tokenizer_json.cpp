@@ -1,18 +1,17 @@
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "data/tokenizer_bpe.h"
 #include "data/utf8.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 
 namespace trireme {
 
 namespace {
-
-using Json = nlohmann::json;
 
 // GPT-2's printable alphabet: a visible Latin-1 byte is written as itself, the 68 others as U+0100 and up, in order.
 class ByteAlphabet {
@@ -54,7 +53,7 @@ class ByteAlphabet {
 };
 
 // For messages: JSON's escapes keep it on one line.
-std::string shown(const Json& value) { return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60); }
+std::string shown(const Json& value) { return value.dump({.sorted = true, .ascii = true}).substr(0, 60); }
 
 class Reader {
  public:
@@ -62,7 +61,7 @@ class Reader {
 
   Bpe read(const Json& root) {
     if (!root.is_object()) fail("is not a tokenizer: its JSON is no object");
-    if (!root.empty() && std::ranges::all_of(root, [](const Json& value) { return value.is_number_integer(); }))
+    if (!root.empty() && std::ranges::all_of(root.members(), [](const auto& member) { return member.second.is_integer(); }))
       fail("is a vocabulary alone: its merges must lie beside it, merges.txt of vocab.json, NAME-merges.txt of NAME-vocab.json");
     const Json& model = member(root, "model", "");
     refuse_pieces(root, model);
@@ -84,14 +83,14 @@ class Reader {
 
   const Json& member(const Json& of, const char* key, const char* where) const {
     const auto found = of.find(key);
-    if (found == of.end()) fail(text("has no ", where, key));
+    if (found == nullptr) fail(text("has no ", where, key));
     return *found;
   }
 
   // `of`.`key` must be absent, null or one of `allowed`.
   void only(const Json& of, const char* where, const char* key, std::initializer_list<Json> allowed) const {
     const auto found = of.find(key);
-    if (found == of.end() || found->is_null()) return;
+    if (found == nullptr || found->is_null()) return;
     for (const Json& value : allowed)
       if (*found == value) return;
     fail(text(where, key, " = ", shown(*found), " is not supported"));
@@ -99,7 +98,7 @@ class Reader {
 
   void byte_level(const Json& root, const char* key) const {
     const auto found = root.find(key);
-    if (found == root.end() || found->is_null()) fail(text("has no ", key, "; ByteLevel is supported"));
+    if (found == nullptr || found->is_null()) fail(text("has no ", key, "; ByteLevel is supported"));
     if (!found->is_object() || found->value("type", Json()) != "ByteLevel") fail(text(key, " must be of type \"ByteLevel\""));
   }
 
@@ -129,7 +128,7 @@ class Reader {
   // The parts of a sequence, or the one thing that `key` is.
   std::vector<Json> parts(const Json& root, const char* key, const char* list) const {
     const auto found = root.find(key);
-    if (found == root.end() || found->is_null()) return {};
+    if (found == nullptr || found->is_null()) return {};
     if (!found->is_object()) fail(text(key, " is no object"));
     if (found->value("type", Json()) != "Sequence") return {*found};
     const Json& all = member(*found, list, (std::string(key) + ".").c_str());
@@ -154,7 +153,7 @@ class Reader {
     if (!pattern.is_object() || !pattern.contains("String") || !pattern["String"].is_string())
       fail("pre_tokenizer.pattern must be a Regex or a String");
     std::string escaped;
-    for (const char c : pattern["String"].get_ref<const std::string&>()) {
+    for (const char c : pattern["String"].string()) {
       const auto byte = static_cast<uint8_t>(c);
       const bool plain = byte >= 0x80 || byte < 0x21 || std::isalnum(byte) != 0;
       escaped += plain ? std::string{c} : std::string{'\\', c};
@@ -192,14 +191,14 @@ class Reader {
   }
 
   int32_t id_of(const Json& value, const std::string& token) const {
-    if (!value.is_number_integer() || value < 0 || value >= (1 << 30)) fail("the id of token " + shown(token) + " is no id");
+    if (!value.is_integer() || value < 0 || value >= (1 << 30)) fail("the id of token " + shown(token) + " is no id");
     return value.get<int32_t>();
   }
 
   void read_added(const Json& root) {
     const auto added = root.find("added_tokens");
-    if (added != root.end() && !added->is_array()) fail("added_tokens is no list");
-    if (added != root.end()) {
+    if (added != nullptr && !added->is_array()) fail("added_tokens is no list");
+    if (added != nullptr) {
       for (const Json& entry : *added) {
         if (!entry.is_object() || !member(entry, "content", "added_tokens[].").is_string()) fail("added_tokens has a bad entry");
         const std::string content = entry["content"].get<std::string>();
@@ -255,7 +254,7 @@ class Reader {
       if (!by_id.emplace(id, bytes).second) fail(text("two tokens have the id ", id));
     };
     std::string bytes;
-    for (const auto& [token, value] : vocab.items()) {
+    for (const auto& [token, value] : vocab.members()) {
       const int32_t id = id_of(value, token);
       const auto special = special_.find(token), found = found_.find(token);
       if (special != special_.end() || found != found_.end()) {
@@ -296,8 +295,8 @@ class Reader {
       if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
         left = entry[0].get<std::string>();
         right = entry[1].get<std::string>();
-      } else if (entry.is_string() && entry.get_ref<const std::string&>().find(' ') != std::string::npos) {
-        const auto& both = entry.get_ref<const std::string&>();
+      } else if (entry.is_string() && entry.string().find(' ') != std::string::npos) {
+        const auto& both = entry.string();
         left = both.substr(0, both.find(' '));
         right = both.substr(both.find(' ') + 1);
       } else {
@@ -323,8 +322,8 @@ Bpe parse_tokenizer_json(std::string_view json, const std::string& name, const T
   Json root;
   try {
     root = Json::parse(json);
-  } catch (const Json::exception& problem) {
-    throw DataError(name + ": is not JSON: " + problem.what());
+  } catch (const JsonError& problem) {
+    throw DataError(name + ": " + problem.what());
   }
   Bpe bpe = Reader(name, beside).read(root);
   try {
@@ -364,7 +363,7 @@ std::string tokenizer_json(const Bpe& bpe) {
   for (const auto& [id, content] : bpe.special) add(id, content, true);
   for (const int32_t id : bpe.added) add(id, bpe.tokens[static_cast<size_t>(id)], false);
   for (size_t id = 0; id < written.size(); ++id)
-    if (!written[id].empty() && !vocab.emplace(written[id], id).second)
+    if (!written[id].empty() && !vocab.add(written[id], id))
       throw DataError(text("token ", id, " and another are both written ", shown(written[id])));
   for (const auto& [left, right] : bpe.merges)
     merges.push_back(written[static_cast<size_t>(left)] + " " + written[static_cast<size_t>(right)]);
@@ -387,7 +386,7 @@ std::string tokenizer_json(const Bpe& bpe) {
                   {"post_processor", nullptr},
                   {"decoder", byte_level(true)},
                   {"model", std::move(model)}};
-  return root.dump(1) + "\n";
+  return root.dump({.indent = 1, .sorted = true, .strict = true}) + "\n";
 }
 
 }  // namespace trireme

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda_facts.h"
+#include "kernels/json.h"
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/matmul.h"
 #include "train/bench_table.h"
@@ -80,7 +80,7 @@ void tell_ops(const Measured& m) {
 }
 
 void write_json(const std::string& path, const RunConfig& config, const Plan& plan, const Device& device, const Measured& m) {
-  nlohmann::ordered_json out;
+  Json out;
   out["name"] = config.train.name;
   out["device"] = device.place() == Place::cuda ? cuda_facts().device : device.cpu().name;
   out["dtype"] = name_of(config.kernels.dtype);
@@ -105,7 +105,8 @@ void write_json(const std::string& path, const RunConfig& config, const Plan& pl
   out["product_flops_per_second"] = m.best.products * 1e9;
   for (const auto& [name, op] : m.ops)
     out["ops"].push_back({{"name", name}, {"calls", op.calls}, {"seconds", op.seconds}, {"bytes", op.bytes}, {"flops", op.flops}});
-  if (!(std::ofstream(path) << out.dump(2) << "\n").flush()) throw ConfigError("--json " + path + ": cannot be written");
+  if (!(std::ofstream(path) << out.dump({.indent = 2}) << "\n").flush())
+    throw ConfigError("--json " + path + ": cannot be written");
 }
 
 }  // namespace

@@ -2,31 +2,29 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/digest.h"
+#include "kernels/json.h"
 #include "train/replace_file.h"
 
 namespace trireme {
 namespace {
 
-using Json = nlohmann::json;
-
 std::string record_path(const std::string& directory) { return directory + "/data.jsonl"; }
 
 std::string record_line(const DataRecord& record) {
-  nlohmann::ordered_json line;
+  Json line;
   line["after_step"] = record.after_step;
   line["seed"] = record.seed, line["batch"] = record.batch, line["context"] = record.context;
   line["microbatch"] = record.microbatch, line["replicas"] = record.replicas;
   line["tokenizer"] = record.tokenizer, line["leave_out"] = record.leave_out, line["excluded"] = record.excluded;
-  line["sources"] = nlohmann::ordered_json::array();
+  line["sources"] = Json::array();
   for (const DataRecord::Source& source : record.sources) {
-    nlohmann::ordered_json shards = nlohmann::ordered_json::array();
+    Json shards = Json::array();
     for (const auto& [path, digest] : source.shards) shards.push_back({{"path", path}, {"digest", digest}});
     line["sources"].push_back({{"weight", source.weight}, {"shards", std::move(shards)}});
   }
-  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return line.dump() + "\n";
 }
 
 DataRecord parse_record(const std::string& text) {
@@ -74,7 +72,7 @@ std::vector<DataRecord> recorded_data(const std::string& directory) {
     ++number;
     try {
       records.push_back(parse_record(line));
-    } catch (const Json::exception& problem) {
+    } catch (const JsonError& problem) {
       throw DataError(text(record_path(directory), ":", number, ": is no record of data: ", problem.what()));
     }
   }

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "checkpoint/reader.h"
 #include "checkpoint/store.h"
+#include "kernels/json.h"
 #include "parallel/agree.h"
 #include "train/choices.h"
 #include "train/commands.h"
@@ -127,8 +127,8 @@ class Evaluator {
     if (!options_.texts.empty()) stream_.emplace(options_.texts, options_.field, *tokenizer_, context, overlap_);
   }
 
-  nlohmann::ordered_json evaluate_all() {
-    nlohmann::ordered_json found;
+  Json evaluate_all() {
+    Json found;
     if (corpus_) found["shards"] = of_text(*corpus_, "shards");
     if (stream_) found["text"] = of_text(*stream_, "text");
     for (const ChoiceTask& task : tasks_) found["choices"].push_back(of_choices(task));
@@ -141,7 +141,7 @@ class Evaluator {
   }
 
   template <class Samples>
-  nlohmann::ordered_json of_text(const Samples& samples, const std::string& label) {
+  Json of_text(const Samples& samples, const std::string& label) {
     const int64_t count = options_.sequences > 0 ? std::min(options_.sequences, samples.samples()) : samples.samples();
     EvalProgress progress(run_, label, count);
     const Evaluation e = evaluate(run_, samples, count, progress.told());
@@ -156,7 +156,7 @@ class Evaluator {
             {"overlap", overlap_}, {"seconds", e.seconds},           {"tokens_per_second", rate}};
   }
 
-  nlohmann::ordered_json of_choices(const ChoiceTask& task) {
+  Json of_choices(const ChoiceTask& task) {
     EvalProgress progress(run_, task.name(), task.sequences());
     const auto begin = std::chrono::steady_clock::now();
     const std::vector<double> likelihoods = task.likelihoods(run_, progress.told());
@@ -164,7 +164,7 @@ class Evaluator {
     progress.finish();
     const ChoiceScore score = score_choices(task.questions(), likelihoods);
     tell(std::string(text(task.name(), ": ", told(score), ", ", score.questions, " questions, ")) + human_seconds(seconds));
-    nlohmann::ordered_json by_question;
+    Json by_question;
     for (auto next = likelihoods.begin(); const Question& question : task.questions()) {
       const auto end = next + std::ssize(question.choices);
       by_question.push_back(std::vector<double>(std::exchange(next, end), end));
@@ -217,11 +217,12 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
   Evaluator evaluator(options, run);
   evaluator.open();
   const int64_t step = load_weights(source, run);
-  nlohmann::ordered_json found{{"weights", source.checkpoint.empty() ? config.train.init_from : source.checkpoint}, {"step", step}};
+  Json found{{"weights", source.checkpoint.empty() ? config.train.init_from : source.checkpoint}, {"step", step}};
   found.update(evaluator.evaluate_all());
   run.buckets.finish();
   if (!mesh.first() || options.json.empty()) return;
-  if (!replace_file(options.json, found.dump(2) + "\n")) throw ConfigError("--json " + options.json + ": cannot be written");
+  if (!replace_file(options.json, found.dump({.indent = 2}) + "\n"))
+    throw ConfigError("--json " + options.json + ": cannot be written");
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "kernels/cuda_facts.h"
+#include "kernels/json.h"
 #include "model/shards.h"
 #include "parallel/agree.h"
 #include "train/replace_file.h"
@@ -65,22 +65,22 @@ KernelChoices choose_mine(const RunConfig& config, const Plan& plan, Device& dev
 }  // namespace
 
 std::string to_json(const KernelChoices& choices) {
-  nlohmann::ordered_json out;
+  Json out;
   out["machine"] = choices.machine;
   out["products"] = choices.products;
   out["attention"] = choices.attention;
-  return out.dump(1) + "\n";
+  return out.dump({.indent = 1}) + "\n";
 }
 
 KernelChoices kernel_choices(const std::string& json) {
-  const auto in = nlohmann::json::parse(json, nullptr, false);
+  const auto in = Json::parse_or_null(json);
   KernelChoices choices;
   if (!in.is_object()) return choices;
   choices.machine = in.value("machine", "");
   const auto read = [&](const char* key, std::map<std::string, std::string>& table) {
     const auto found = in.find(key);
-    if (found == in.end() || !found->is_object()) return;
-    for (const auto& [words, choice] : found->items())
+    if (found == nullptr || !found->is_object()) return;
+    for (const auto& [words, choice] : found->members())
       if (choice.is_string()) table[words] = choice;
   };
   read("products", choices.products), read("attention", choices.attention);

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
@@ -11,6 +10,7 @@
 #include "data/inspect.h"
 #include "data/where.h"
 #include "kernels/device.h"
+#include "kernels/json.h"
 #include "train/commands.h"
 #include "train/data_record.h"
 #include "train/log.h"
@@ -101,9 +101,7 @@ class StepData {
   std::unique_ptr<Opened> opened_;
 };
 
-std::string line_of(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
+std::string line_of(const Json& json) { return json.dump(); }
 
 std::string told_source(const DocumentSource& source) {
   if (source.file.empty()) return "";
@@ -112,8 +110,8 @@ std::string told_source(const DocumentSource& source) {
   return text(", ", source.file, ":", source.line, ", byte ", source.offset);
 }
 
-nlohmann::ordered_json json_of(const DocumentSource& source) {
-  nlohmann::ordered_json json{{"file", source.file}};
+Json json_of(const DocumentSource& source) {
+  Json json{{"file", source.file}};
   json[source.line == DocumentSource::kTokens ? "token" : "offset"] = source.offset;
   if (source.line > 0) json["line"] = source.line;
   return json;
@@ -151,20 +149,20 @@ void say_row(const Opened& opened, int64_t step, const WhereRow& row, const Text
   }
 }
 
-nlohmann::ordered_json json_of(const Opened& opened, int64_t step, const WhereRow& row, const Texts& texts) {
+Json json_of(const Opened& opened, int64_t step, const WhereRow& row, const Texts& texts) {
   const ShardReader& shard = opened.where->shard(row.sample.source, row.shard);
-  nlohmann::ordered_json json{{"step", step},
-                              {"row", row.row},
-                              {"replica", row.place.replica},
-                              {"source", row.sample.source},
-                              {"shard", shard.path()},
-                              {"sample", row.sample.sample},
-                              {"epoch", row.sample.epoch},
-                              {"begin", row.begin},
-                              {"end", row.end},
-                              {"documents", nlohmann::ordered_json::array()}};
+  Json json{{"step", step},
+            {"row", row.row},
+            {"replica", row.place.replica},
+            {"source", row.sample.source},
+            {"shard", shard.path()},
+            {"sample", row.sample.sample},
+            {"epoch", row.sample.epoch},
+            {"begin", row.begin},
+            {"end", row.end},
+            {"documents", Json::array()}};
   for (const RowDocument& document : row.documents) {
-    nlohmann::ordered_json one{{"number", document.number}, {"begin", document.begin}, {"end", document.end}};
+    Json one{{"number", document.number}, {"begin", document.begin}, {"end", document.end}};
     if (!document.source.file.empty()) one.update(json_of(document.source));
     if (texts.bytes > 0) one["text"] = beginning_of(shard, document.number, *texts.tokenizer, texts.bytes).text;
     json["documents"].push_back(std::move(one));
@@ -227,7 +225,7 @@ void say_readings(StepData& data, const DataWhereOptions& options) {
   if (steps_of.empty()) throw DataError("--file " + options.file + ": no document is known to come from it");
   for (const auto& [key, found] : steps_of) {
     if (options.json) {
-      say(line_of({{"document", key}, {"steps", found.second}}));
+      say(line_of({{"document", key}, {"steps", std::vector(found.second.begin(), found.second.end())}}));
       continue;
     }
     std::string list;

@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 
+#include "kernels/json.h"
 #include "parallel/world.h"
 #include "train/log.h"
 #include "train/replace_file.h"
@@ -46,7 +46,7 @@ class Line {
   }
   Line& word(std::string_view key, std::string_view value) {
     begin(key);
-    line_ += nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    line_ += Json(value).dump();
     return *this;
   }
   std::string end() { return line_ + "}\n"; }
@@ -60,21 +60,19 @@ class Line {
   std::string line_;
 };
 
-using Json = nlohmann::json;
-
 double number(const Json& object, const char* key) {
   const auto value = object.find(key);
-  return value != object.end() && value->is_number() ? value->get<double>() : std::numeric_limits<double>::quiet_NaN();
+  return value != nullptr && value->is_number() ? value->get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
 int64_t integer(const Json& object, const char* key) {
   const auto value = object.find(key);
-  return value != object.end() && value->is_number_integer() ? value->get<int64_t>() : 0;
+  return value != nullptr && value->is_integer() ? value->get<int64_t>() : 0;
 }
 
 // Hands the record of a line to the reader. False if it is no line of ours or belongs to a later step.
 bool read_line(const std::string& line, int64_t resume_step, const MetricsReader& reader) {
-  const Json object = Json::parse(line, nullptr, false);
+  const Json object = Json::parse_or_null(line);
   if (!object.is_object()) return false;
   const int64_t step = integer(object, "step");
   if (step < 1 || step > resume_step) return false;
@@ -212,14 +210,14 @@ bool MetricsFile::sync() { return fdatasync(file_) == 0; }
 
 void write_exit(const std::string& directory, ExitCode code, const std::string& cause, int rank, int64_t step,
                 const std::string& message) noexcept try {
-  const nlohmann::ordered_json exit{{"code", static_cast<int>(code)},
-                                    {"cause", cause},
-                                    {"rank", rank},
-                                    {"host", host_name()},
-                                    {"step", step},
-                                    {"message", message}};
+  const Json exit{{"code", static_cast<int>(code)},
+                  {"cause", cause},
+                  {"rank", rank},
+                  {"host", host_name()},
+                  {"step", step},
+                  {"message", message}};
   const std::string path = directory + "/exit.json";
-  const std::string line = exit.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string line = exit.dump({.indent = 2}) + "\n";
   if (!replace_file_durably(path, line)) complain("warning: cannot write " + path);
 } catch (const std::exception& error) {
   complain(std::string("warning: cannot write exit.json: ") + error.what());

@@ -4,13 +4,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
 #include "data/tokenizer_files.h"
 #include "data/tokenizer_sentencepiece.h"
+#include "kernels/json.h"
 #include "train/commands.h"
 #include "train/keys.h"
 #include "train/log.h"
@@ -94,7 +94,7 @@ void copy_file(const std::string& from, const std::string& to) {
 // Returns the bytes written.
 int64_t write_weights(const CheckpointReader& checkpoint, const std::vector<std::vector<Export>>& files, FloatType type,
                       const std::string& output) {
-  nlohmann::ordered_json index;
+  Json index;
   int64_t tensors = 0, done = 0, total = 0;
   for (const auto& file : files) tensors += std::ssize(file);
   ProgressBar bar("writing", tensors);
@@ -114,7 +114,7 @@ int64_t write_weights(const CheckpointReader& checkpoint, const std::vector<std:
   }
   bar.finish();
   index["metadata"]["total_size"] = total;
-  if (files.size() > 1) write_file(output + "/" + kIndex, index.dump(2) + "\n");
+  if (files.size() > 1) write_file(output + "/" + kIndex, index.dump({.indent = 2}) + "\n");
   return total;
 }
 
@@ -176,13 +176,13 @@ class Output {
 };
 
 void write_tokenizer_config(const RunConfig& config, const std::string& kind, const std::string& end, const std::string& output) {
-  nlohmann::ordered_json said;
+  Json said;
   said["tokenizer_class"] = kind;
   said["bos_token"] = said["eos_token"] = end;
   if (kind == "LlamaTokenizer") said["add_bos_token"] = said["add_eos_token"] = false;
   said["model_max_length"] = config.model.context;
   said["clean_up_tokenization_spaces"] = false;
-  write_file(output + "/tokenizer_config.json", said.dump(2) + "\n");
+  write_file(output + "/tokenizer_config.json", said.dump({.indent = 2}) + "\n");
 }
 
 // SentencePiece's; what transformers cannot do with it, or "".
@@ -277,7 +277,7 @@ ExitCode run_model_export(const ModelExportOptions& options) {
   const std::string described = published_config(config.model, tokens, bf16 ? "bfloat16" : "float32",
                                                  config.train.init_from.empty() ? "" : config.train.init_from + "/config.json");
   write_file(output.partial() + "/config.json", described);
-  if (without.empty()) without = otherwise_read(nlohmann::json::parse(described).at("model_type"), output.partial());
+  if (without.empty()) without = otherwise_read(Json::parse(described).at("model_type"), output.partial());
   output.commit();
   if (!without.empty()) complain(without);
   say(std::string(text(options.output, ": step ", checkpoint.manifest().step, ", ", human_bytes(static_cast<double>(bytes)), " of ",

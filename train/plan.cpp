@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kernels/json.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/matmul.h"
 #include "parallel/timeline.h"
@@ -290,7 +290,7 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages)
 
 std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages) {
   const Plan& plan = largest(stages);
-  nlohmann::ordered_json out;
+  Json out;
   out["name"] = config.train.name;
   out["parameters"] = plan.parameters;
   for (const ParameterGroup& g : plan.groups) out["parameter_groups"][g.name] = g.count;
@@ -300,7 +300,7 @@ std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages) 
                      {"microbatches", plan.microbatches},
                      {"bubble", plan.bubble}};
   const auto bytes_of_plan = [](const Plan& p) {
-    nlohmann::ordered_json bytes;
+    Json bytes;
     for (const NamedBytes& a : arenas_of(p)) bytes[a.name] = a.bytes;
     bytes["total"] = p.sizes.total();
     bytes["device"] = p.device_bytes();
@@ -321,7 +321,7 @@ std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages) 
   for (const auto& [name, count] : plan.step)
     out["ops"][name] = {{"calls", count.calls}, {"bytes", count.bytes}, {"flops", count.flops}};
   for (const auto& [name, count] : plan.traffic) out["traffic"][name] = {{"calls", count.calls}, {"sent", count.bytes}};
-  return out.dump(2);
+  return out.dump({.indent = 2});
 }
 
 }  // namespace trireme

@@ -2,19 +2,17 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 
 #include "kernels/check.h"
 #include "kernels/device.h"
+#include "kernels/json.h"
 #include "model/stage.h"
 
 namespace trireme {
 
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 enum class Layout { gpt2, llama, mistral, qwen2, qwen3 };
 
@@ -132,7 +130,7 @@ class PublishedReading {
   explicit PublishedReading(const std::string& path) : path_(path) {
     std::ifstream in(path);
     if (!in) throw DataError(path + ": cannot be opened");
-    json_ = OrderedJson::parse(in, nullptr, false);
+    json_ = Json::parse_or_null(in);
     if (!json_.is_object()) throw DataError(path + ": is no JSON object");
   }
 
@@ -150,11 +148,11 @@ class PublishedReading {
   }
   int64_t size(const char* key, std::optional<int64_t> otherwise = std::nullopt) {
     if (!has(key) && otherwise) return *otherwise;
-    const bool good = has(key) && json_[key].is_number_integer() && json_[key].get<int64_t>() > 0;
+    const bool good = has(key) && json_[key].is_integer() && json_[key].get<int64_t>() > 0;
     if (!good) refuse(key, "must be a whole number above 0");
     return good ? json_[key].get<int64_t>() : 1;
   }
-  double number(const OrderedJson& of, const char* key, double otherwise) {
+  double number(const Json& of, const char* key, double otherwise) {
     if (!of.contains(key) || of[key].is_null()) return otherwise;
     const bool good = of[key].is_number() && of[key].get<double>() > 0;
     if (!good) refuse(key, "must be a number above 0");
@@ -164,7 +162,7 @@ class PublishedReading {
   void must_be(const char* key, bool value) {
     if (flag(key, value) != value) refuse(key, value ? "must be true: the other way is not computed here" : "is not computed here");
   }
-  const OrderedJson& operator[](const char* key) const { return json_[key]; }
+  const Json& operator[](const char* key) const { return json_[key]; }
   void refuse(const std::string& key, const std::string& why) { problems_ += path_ + ": " + key + ": " + why + "\n"; }
   void end() const {
     if (!problems_.empty()) throw DataError(problems_.substr(0, problems_.size() - 1));
@@ -172,7 +170,7 @@ class PublishedReading {
 
  private:
   std::string path_, problems_;
-  OrderedJson json_;
+  Json json_;
 };
 
 void read_gpt2(PublishedReading& in, ModelConfig& model) {
@@ -195,7 +193,7 @@ void read_rope(PublishedReading& in, ModelConfig& model) {
   // Since version 5 of transformers all of it stands in rope_parameters.
   const bool newer = in.has("rope_parameters") && in["rope_parameters"].is_object();
   const bool scaled = in.has("rope_scaling") && in["rope_scaling"].is_object();
-  const OrderedJson rope = newer ? in["rope_parameters"] : scaled ? in["rope_scaling"] : OrderedJson::object();
+  const Json rope = newer ? in["rope_parameters"] : scaled ? in["rope_scaling"] : Json::object();
   model.theta = in.number(rope, "rope_theta", in.number("rope_theta", 10000));
   if (in.number(rope, "partial_rotary_factor", in.number("partial_rotary_factor", 1)) != 1)
     in.refuse("partial_rotary_factor", "all of a head is turned here");
@@ -216,7 +214,7 @@ void read_window(PublishedReading& in, ModelConfig& model) {
   if (!in.flag("use_sliding_window", false)) return;
   int64_t with = 0;
   if (in.has("layer_types") && in["layer_types"].is_array()) {
-    with = std::ranges::count(in["layer_types"], OrderedJson("sliding_attention"));
+    with = std::ranges::count(in["layer_types"], Json("sliding_attention"));
   } else {
     const int64_t without = in.has("max_window_layers") && in["max_window_layers"] == 0 ? 0 : in.size("max_window_layers", 28);
     with = std::max<int64_t>(model.layers - without, 0);
@@ -247,7 +245,7 @@ void read_llama(PublishedReading& in, Layout layout, ModelConfig& model) {
   if (layout == Layout::qwen2 || layout == Layout::qwen3) read_window(in, model);
 }
 
-void put_rope(OrderedJson& json, const ModelConfig& model) {
+void put_rope(Json& json, const ModelConfig& model) {
   json["rope_theta"] = model.theta;
   json["rope_scaling"] = nullptr;
   if (model.rope_scaling == RopeScaling::llama3)
@@ -258,7 +256,7 @@ void put_rope(OrderedJson& json, const ModelConfig& model) {
                             {"original_max_position_embeddings", model.rope_original_context}};
 }
 
-void put_llama(OrderedJson& json, Layout layout, const ModelConfig& model) {
+void put_llama(Json& json, Layout layout, const ModelConfig& model) {
   json["hidden_size"] = model.width;
   json["intermediate_size"] = model.ffn;
   json["num_hidden_layers"] = model.layers;
@@ -273,13 +271,13 @@ void put_llama(OrderedJson& json, Layout layout, const ModelConfig& model) {
   if (layout == Layout::llama || layout == Layout::qwen3) json["attention_bias"] = false;
   if (layout == Layout::llama) json["mlp_bias"] = false;
   if (layout == Layout::llama) return;
-  json["sliding_window"] = model.window > 0 ? OrderedJson(model.window) : OrderedJson(nullptr);
+  json["sliding_window"] = model.window > 0 ? Json(model.window) : Json(nullptr);
   if (layout == Layout::mistral) return;
   json["use_sliding_window"] = model.window > 0;
   json["max_window_layers"] = model.window > 0 ? 0 : model.layers;
 }
 
-void put_gpt2(OrderedJson& json, const ModelConfig& model) {
+void put_gpt2(Json& json, const ModelConfig& model) {
   json["n_positions"] = json["n_ctx"] = model.context;
   json["n_embd"] = model.width;
   json["n_layer"] = model.layers;
@@ -291,9 +289,9 @@ void put_gpt2(OrderedJson& json, const ModelConfig& model) {
   json["scale_attn_weights"] = true;
 }
 
-void put_tokens(OrderedJson& json, const SpecialTokens& tokens) {
-  json["bos_token_id"] = OrderedJson::parse(tokens.begin);
-  json["eos_token_id"] = OrderedJson::parse(tokens.end);
+void put_tokens(Json& json, const SpecialTokens& tokens) {
+  json["bos_token_id"] = Json::parse(tokens.begin);
+  json["eos_token_id"] = Json::parse(tokens.end);
 }
 
 }  // namespace
@@ -325,7 +323,7 @@ std::string published_config(const ModelConfig& model, const SpecialTokens& toke
   const bool known = layout == Layout::llama && std::filesystem::exists(like);
   if (known && PublishedReading(like).word("model_type", "") == "mistral") layout = Layout::mistral;
   const LayoutNames& names = kLayouts[static_cast<size_t>(layout)];
-  OrderedJson json;
+  Json json;
   json["architectures"] = {names.architecture};
   json["model_type"] = names.type;
   json["vocab_size"] = model.vocab;
@@ -338,14 +336,14 @@ std::string published_config(const ModelConfig& model, const SpecialTokens& toke
   json["torch_dtype"] = dtype;
   json["use_cache"] = true;
   put_tokens(json, tokens);
-  return json.dump(2) + "\n";
+  return json.dump({.indent = 2}) + "\n";
 }
 
 std::string published_generation_config(const SpecialTokens& tokens) {
-  OrderedJson json;
+  Json json;
   json["_from_model_config"] = true;
   put_tokens(json, tokens);
-  return json.dump(2) + "\n";
+  return json.dump({.indent = 2}) + "\n";
 }
 
 ModelConfig read_published_config(const std::string& path) {

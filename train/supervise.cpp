@@ -14,11 +14,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/reader.h"
+#include "kernels/json.h"
 #include "parallel/world.h"
 #include "train/config.h"
 #include "train/log.h"
@@ -68,7 +68,7 @@ std::pair<ino_t, std::filesystem::file_time_type> identity_of(const std::string&
 
 void read_exit(const std::string& path, Attempt& attempt) {
   std::ifstream in(path);
-  const nlohmann::json exit = nlohmann::json::parse(in, nullptr, false);
+  const Json exit = Json::parse_or_null(in);
   if (!exit.is_object()) return;
   attempt.cause = exit.value("cause", "");
   attempt.message = exit.value("message", "");
@@ -234,19 +234,19 @@ LaunchedTraining take_apart(const std::vector<std::string>& command) {
 }
 
 std::string json_line(const Attempt& a) {
-  const nlohmann::ordered_json line{{"attempt", a.number},
-                                    {"started", a.started},
-                                    {"seconds", a.seconds},
-                                    {"ranks", a.ranks},
-                                    {"code", a.code},
-                                    {"cause", a.cause},
-                                    {"rank", a.rank},
-                                    {"host", a.host},
-                                    {"step", a.step},
-                                    {"first_checkpoint", a.first_checkpoint},
-                                    {"last_checkpoint", a.last_checkpoint},
-                                    {"message", a.message}};
-  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const Json line{{"attempt", a.number},
+                  {"started", a.started},
+                  {"seconds", a.seconds},
+                  {"ranks", a.ranks},
+                  {"code", a.code},
+                  {"cause", a.cause},
+                  {"rank", a.rank},
+                  {"host", a.host},
+                  {"step", a.step},
+                  {"first_checkpoint", a.first_checkpoint},
+                  {"last_checkpoint", a.last_checkpoint},
+                  {"message", a.message}};
+  return line.dump() + "\n";
 }
 
 Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts) {

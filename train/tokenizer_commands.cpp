@@ -3,19 +3,17 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "data/documents.h"
 #include "data/text_file.h"
 #include "data/tokenizer_train.h"
+#include "kernels/json.h"
 #include "train/commands.h"
 #include "train/log.h"
 
 namespace trireme {
 namespace {
-
-using Json = nlohmann::json;
 
 // Two bars, one after the other: the text is read, then pairs are merged.
 class TrainingBars {
@@ -138,9 +136,9 @@ ExitCode run_tokenizer_encode(const TokenizerTextOptions& options) {
   if (!texts.empty()) return ExitCode::done;
   each_text(options, [&](std::string_view words, const std::string& where) {
     if (!options.json_lines) return say_ids(*tokenizer, words);
-    const Json value = Json::parse(words, nullptr, false);
+    const Json value = Json::parse_or_null(words);
     if (!value.is_string()) throw DataError(where + ": is no JSON string");
-    say_ids(*tokenizer, value.get_ref<const std::string&>());
+    say_ids(*tokenizer, value.string());
   });
   return ExitCode::done;
 }
@@ -156,7 +154,7 @@ ExitCode run_tokenizer_decode(const TokenizerTextOptions& options) {
   }
   each_text(options, [&](std::string_view words, const std::string& where) {
     const std::string decoded = tokenizer->decode(parse_ids(words, where));
-    say(options.json_lines ? Json(decoded).dump(-1, ' ', false, Json::error_handler_t::replace) : decoded);
+    say(options.json_lines ? Json(decoded).dump() : decoded);
   });
   return ExitCode::done;
 }

@@ -239,7 +239,7 @@ TEST_CASE("manifests that somebody made, with a right digest, are refused in one
       {"\"step\":1", "\"step\":99999999999999999999", "step is not an integer"},
       {"\"step\":1", "\"step\":9223372036854775808", "step is not an integer"},
       {"\"step\":1,", "", "step is missing"},
-      {"\"step\":1", "\"step\":" + deep, "nested too deeply"},
+      {"\"step\":1", "\"step\":" + deep, "nested more than 6 deep"},
       {"\"step\":1", "\"step\":}", "is not JSON"},
       {"\"tokens\":100", "\"tokens\":101", "state's digest"},
       {"\"tokens\":100", "\"tokens\":null", "counters: tokens is not an integer"},

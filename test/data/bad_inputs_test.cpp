@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "data/build.h"
 #include "data/corpus.h"
@@ -11,6 +10,7 @@
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_train.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
@@ -25,7 +25,7 @@ struct BadText {
 
 struct BadTokenizer {
   const char* what;
-  std::function<void(nlohmann::json&)> damage;
+  std::function<void(Json&)> damage;
   std::string message;
 };
 
@@ -42,13 +42,13 @@ std::string refusal(Act&& act) {
   return "accepted";
 }
 
-nlohmann::json split_by(const std::string& pattern) {
-  const nlohmann::json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
-  const nlohmann::json split{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+Json split_by(const std::string& pattern) {
+  const Json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  const Json split{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
   return {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
 }
 
-nlohmann::json good_tokenizer() {
+Json good_tokenizer() {
   Bpe bpe;
   for (int byte = 0; byte < 256; ++byte) bpe.tokens.emplace_back(1, static_cast<char>(byte));
   bpe.tokens.emplace_back("ab");
@@ -56,7 +56,7 @@ nlohmann::json good_tokenizer() {
   bpe.merges = {{'a', 'b'}};
   bpe.special = {{257, kEndOfText}};
   bpe.end_of_document = 257;
-  return nlohmann::json::parse(tokenizer_json(bpe));
+  return Json::parse(tokenizer_json(bpe));
 }
 
 // Changes a shard's header and makes its digest match again: only a look at the values can refuse it.
@@ -130,7 +130,6 @@ TEST_CASE("inputs that name nothing are refused") {
 }
 
 TEST_CASE("bad tokenizer files are refused in one line") {
-  using Json = nlohmann::json;
   const std::vector<BadTokenizer> cases{
       {"a list", [](Json& t) { t = Json::array(); }, "its JSON is no object"},
       {"no model", [](Json& t) { t.erase("model"); }, "has no model"},

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
@@ -16,6 +15,7 @@
 #include "data/build_journal.h"
 #include "data/corpus.h"
 #include "data/hdf5_file.h"
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/data/packed.h"
 #include "test/data/scratch.h"
@@ -42,7 +42,7 @@ void write_inputs(const Scratch& scratch) {
     std::string text, lines = "{\"text\": \xe4\xbd}\n";  // what is told of it is kept, too
     while (text.size() < 3'000'000) text += "int value_" + std::to_string(chance()) + " = 42;\n";
     while (lines.size() < 3'000'000) {
-      lines += nlohmann::json{{"text", "line " + std::to_string(chance()) + std::string(chance() % 300, 'x')}}.dump() + "\n";
+      lines += Json{{"text", "line " + std::to_string(chance()) + std::string(chance() % 300, 'x')}}.dump() + "\n";
       if (chance() % 5000 == 0) lines += "{\"text\": 3}\n";
     }
     write_text(scratch / ("in/" + std::to_string(file) + "a.txt"), text);
@@ -62,7 +62,7 @@ void write_packed_inputs(const Scratch& scratch) {
     while (lines.size() < 1'000'000) {
       std::string text;
       for (size_t n = chance() % 200; n > 0; --n) text += words[chance() % words.size()];
-      lines += nlohmann::json{{"text", text}}.dump() + "\n";
+      lines += Json{{"text", text}}.dump() + "\n";
       if (chance() % 500 == 0) lines += "{\"text\": 3}\n";
     }
     write_text(scratch / ("in/" + std::to_string(file) + ".jsonl.gz"), gzipped(lines));
@@ -269,7 +269,7 @@ TEST_CASE("shards that are half renamed are no corpus, and the same build goes o
 TEST_CASE("standard input gives the documents of a file of the same bytes") {
   const Scratch scratch;
   std::string lines;
-  for (int i = 0; i < 30000; ++i) lines += nlohmann::json{{"text", "document " + std::to_string(i * 7919)}}.dump() + "\n";
+  for (int i = 0; i < 30000; ++i) lines += Json{{"text", "document " + std::to_string(i * 7919)}}.dump() + "\n";
   write_text(scratch / "a.jsonl", lines);
   write_text(scratch / "a.txt", lines);
   const auto bytes = make_byte_tokenizer();

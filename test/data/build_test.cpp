@@ -3,12 +3,12 @@
 #include <omp.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "data/corpus.h"
 #include "data/inspect.h"
 #include "data/tokenizer_train.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/data/packed.h"
 #include "test/data/scratch.h"
@@ -30,7 +30,7 @@ std::vector<int32_t> tokens_of(const std::vector<std::string>& shards) {
   return all;
 }
 
-std::string line_of(const std::string& text) { return nlohmann::json{{"text", text}}.dump() + "\n"; }
+std::string line_of(const std::string& text) { return Json{{"text", text}}.dump() + "\n"; }
 
 }  // namespace
 

@@ -1,10 +1,9 @@
 // What of a file is a document, and what is told of those that are none.
 #include "data/documents.h"
 
-#include <nlohmann/json.hpp>
-
 #include "data/build.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
@@ -75,7 +74,7 @@ TEST_CASE("a build that a bad document has ended goes on where it was when such 
   const Scratch scratch;
   std::filesystem::create_directory(scratch / "in");
   std::string lines;
-  for (int i = 0; i < 200000; ++i) lines += nlohmann::json{{"text", "document " + std::to_string(i * 7919)}}.dump() + "\n";
+  for (int i = 0; i < 200000; ++i) lines += Json{{"text", "document " + std::to_string(i * 7919)}}.dump() + "\n";
   write_text(scratch / "in/a.jsonl", lines);
   write_text(scratch / "in/b.jsonl", "{\"text\": \"last but one\"}\nno JSON\n" + lines + "{\"text\": \"last\"}\n");
   const auto bytes = make_byte_tokenizer();

@@ -1,10 +1,10 @@
 // Threads that read, encode and write side by side: for the thread sanitizer, too.
-#include <nlohmann/json.hpp>
 
 #include "data/build.h"
 #include "data/tokenizer_train.h"
 #include "kernels/check.h"
 #include "kernels/device.h"
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
@@ -40,7 +40,7 @@ TEST_CASE("four threads that read, encode and write make the shards of one") {
   std::filesystem::create_directory(scratch / "in");
   std::string text, lines;
   while (text.size() < 9'000'000) text += "int value_" + std::to_string(text.size() * 7919) + " = 42;\n";
-  while (lines.size() < 5'000'000) lines += nlohmann::json{{"text", "line " + std::to_string(lines.size())}}.dump() + "\n";
+  while (lines.size() < 5'000'000) lines += Json{{"text", "line " + std::to_string(lines.size())}}.dump() + "\n";
   write_text(scratch / "in/a.txt", text);
   write_text(scratch / "in/b.jsonl", lines + "{\n");
   std::unique_ptr<Tokenizer> tokenizer;

@@ -3,12 +3,12 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "data/build.h"
 #include "data/inspect.h"
 #include "data/loader.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/data/damage.h"
@@ -203,10 +203,10 @@ TEST_CASE("of prompts and responses the responses and their ends are targets, ea
 
 TEST_CASE("a conversation is rendered in lines, and each answer's content and end are targets") {
   const Scratch scratch;
-  const nlohmann::json messages = {{{"role", "system"}, {"content", "S"}},      {{"role", "user"}, {"content", "U"}},
-                                   {{"role", "assistant"}, {"content", "one"}}, {{"role", "user"}, {"content", "V"}},
-                                   {{"role", "assistant"}, {"content", "two"}}, {{"role", "user"}, {"content", "not answered"}}};
-  const auto summary = built(scratch, nlohmann::json{{"chat", messages}}.dump() + "\n", {.messages = "chat"});
+  const Json messages = {{{"role", "system"}, {"content", "S"}},      {{"role", "user"}, {"content", "U"}},
+                         {{"role", "assistant"}, {"content", "one"}}, {{"role", "user"}, {"content", "V"}},
+                         {{"role", "assistant"}, {"content", "two"}}, {{"role", "user"}, {"content", "not answered"}}};
+  const auto summary = built(scratch, Json{{"chat", messages}}.dump() + "\n", {.messages = "chat"});
   const Shown found = shown(summary.train.shards[0]);
   CHECK(found.all == "<|system|>\nS\n<|user|>\nU\n<|assistant|>\none#\n<|user|>\nV\n<|assistant|>\ntwo#");
   CHECK(found.targets == "one#two#");

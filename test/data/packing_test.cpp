@@ -7,7 +7,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
@@ -15,6 +14,7 @@
 #include "data/inspect.h"
 #include "data/loader.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
@@ -74,7 +74,7 @@ std::vector<std::string> texts_of(const std::vector<int64_t>& lengths) {
 BuildSummary packed(const Scratch& scratch, const std::vector<std::string>& texts, int64_t context,
                     int64_t shard_tokens = 1 << 26) {
   std::string lines;
-  for (const std::string& words : texts) lines += nlohmann::json{{"text", words}}.dump() + "\n";
+  for (const std::string& words : texts) lines += Json{{"text", words}}.dump() + "\n";
   write_text(scratch / "in.jsonl", lines);
   BuildOptions options{.inputs = {scratch / "in.jsonl"}, .validation_inputs = {}, .output = scratch / "out"};
   options.tokens_per_shard = shard_tokens, options.pack_context = context, options.replace = true;

@@ -7,12 +7,12 @@
 #include <array>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "data/build.h"
 #include "data/import.h"
 #include "data/text_file.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/data/damage.h"
@@ -43,7 +43,7 @@ std::string text_at(const DocumentSource& source, const std::string& all) {
   if (source.line == DocumentSource::kWholeFile) return all;
   const auto begin = static_cast<size_t>(source.offset);
   CHECK(std::count(all.begin(), all.begin() + source.offset, '\n') == source.line - 1);
-  return nlohmann::json::parse(all.substr(begin, all.find('\n', begin) - begin)).at("text");
+  return Json::parse(all.substr(begin, all.find('\n', begin) - begin)).at("text");
 }
 
 std::string lines_of(int64_t documents, uint64_t key) {
@@ -52,7 +52,7 @@ std::string lines_of(int64_t documents, uint64_t key) {
     const auto number = static_cast<uint64_t>(i);
     if (philox64(key, number) % 5 == 0) lines += "  \n";  // a line that is no document
     const std::string text = std::string(philox64(key + 1, number) % 300, 'a') + " \xc3\xa9\n" + std::to_string(i);
-    lines += nlohmann::json{{"other", i}, {"text", text}}.dump() + "\n";
+    lines += Json{{"other", i}, {"text", text}}.dump() + "\n";
   }
   return lines;
 }

@@ -73,7 +73,9 @@ TEST_CASE("questions are read in five shapes") {
 
 TEST_CASE("a malformed question is told with its line and what is missing") {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"{", "is not JSON"},
+      {"{",
+       "is not JSON: [json.exception.parse_error.101] parse error at line 1, column 2: syntax error while parsing object key - "
+       "unexpected end of input; expected string literal"},
       {"[1]", "is no JSON object"},
       {R"({"text": "a"})", "has none of the fields 'context', 'endings', 'question' and 'goal' that tell which shape it has"},
       {R"({"context": 1, "choices": ["a", "b"], "answer": 0})", "field 'context' is no string"},

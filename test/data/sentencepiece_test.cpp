@@ -1,4 +1,3 @@
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "data/build.h"
@@ -6,6 +5,7 @@
 #include "data/tokenizer_sentencepiece.h"
 #include "data/utf8.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
@@ -67,7 +67,7 @@ std::string piece(const std::string& written, uint8_t kind, const std::string& s
 }
 const std::string kPieces = piece("<unk>", 2) + piece("</s>", 3) + piece("a", 1) + piece("\xe2\x96\x81", 1);
 
-std::string refusal(const std::string& bytes) {
+std::string refusal_of_model(const std::string& bytes) {
   try {
     parsed(bytes);
     return "accepted";
@@ -81,7 +81,7 @@ std::string refusal(const std::string& bytes) {
 TEST_CASE("SentencePiece's models give the ids and texts of its own library") {
   for (const std::string name : {"llama2", "unigram"}) {
     const auto tokenizer = golden(name);
-    const auto cases = nlohmann::json::parse(read_text(std::string(TRIREME_SOURCE) + "/test/data/goldens/" + name + "_cases.json"));
+    const auto cases = Json::parse(read_text(std::string(TRIREME_SOURCE) + "/test/data/goldens/" + name + "_cases.json"));
     REQUIRE(cases.size() > 140);
     for (const auto& entry : cases) {
       if (entry.contains("unit")) {
@@ -210,23 +210,26 @@ TEST_CASE("damaged SentencePiece models are refused, or are models") {
 }
 
 TEST_CASE("what is no SentencePiece model, or of a kind that is not read, is refused by name") {
-  CHECK(refusal(kPieces) == "accepted");
-  CHECK_THAT(refusal(""), ContainsSubstring("m.model: is no SentencePiece model"));
-  CHECK_THAT(refusal("{\"model\": 1}"), ContainsSubstring("is no SentencePiece model"));
-  CHECK_THAT(refusal(kPieces + "\n\xff"), ContainsSubstring("damaged"));
-  CHECK_THAT(refusal(kPieces + number_field(1, 1)), ContainsSubstring("field 1 is of another kind"));
-  CHECK_THAT(refusal(piece("<unk>", 2) + piece("a", 1)),
+  CHECK(refusal_of_model(kPieces) == "accepted");
+  CHECK_THAT(refusal_of_model(""), ContainsSubstring("m.model: is no SentencePiece model"));
+  CHECK_THAT(refusal_of_model("{\"model\": 1}"), ContainsSubstring("is no SentencePiece model"));
+  CHECK_THAT(refusal_of_model(kPieces + "\n\xff"), ContainsSubstring("damaged"));
+  CHECK_THAT(refusal_of_model(kPieces + number_field(1, 1)), ContainsSubstring("field 1 is of another kind"));
+  CHECK_THAT(refusal_of_model(piece("<unk>", 2) + piece("a", 1)),
              ContainsSubstring("no control symbol '</s>'") && ContainsSubstring("eos_id"));
-  CHECK_THAT(refusal(kPieces + piece("b", 1, std::string("\0\0\xc0\x7f", 4))), ContainsSubstring("piece 4 has a score of nan"));
-  CHECK_THAT(refusal(kPieces + piece("b", 9)), ContainsSubstring("piece 4 is of kind 9"));
-  CHECK_THAT(refusal(kPieces + piece("\xff", 1)), ContainsSubstring("piece 4 is no text"));
-  CHECK_THAT(refusal(kPieces + piece("a", 1)), ContainsSubstring("m.model: SentencePiece cannot use it"));
-  CHECK_THAT(refusal(kPieces + piece("<0xZZ>", 6)), ContainsSubstring("'<0xZZ>' is no byte"));
-  CHECK_THAT(refusal(kPieces + bytes_field(2, number_field(3, 3))), ContainsSubstring("model_type is word"));
-  CHECK_THAT(refusal(kPieces + bytes_field(2, number_field(24, 1))), ContainsSubstring("treat_whitespace_as_suffix"));
-  CHECK_THAT(refusal(kPieces + bytes_field(3, number_field(5, 0))), ContainsSubstring("escape_whitespaces"));
-  CHECK_THAT(refusal(kPieces + bytes_field(5, bytes_field(2, "rules"))), ContainsSubstring("denormalizer_spec"));
+  CHECK_THAT(refusal_of_model(kPieces + piece("b", 1, std::string("\0\0\xc0\x7f", 4))),
+             ContainsSubstring("piece 4 has a score of nan"));
+  CHECK_THAT(refusal_of_model(kPieces + piece("b", 9)), ContainsSubstring("piece 4 is of kind 9"));
+  CHECK_THAT(refusal_of_model(kPieces + piece("\xff", 1)), ContainsSubstring("piece 4 is no text"));
+  CHECK_THAT(refusal_of_model(kPieces + piece("a", 1)), ContainsSubstring("m.model: SentencePiece cannot use it"));
+  CHECK_THAT(refusal_of_model(kPieces + piece("<0xZZ>", 6)), ContainsSubstring("'<0xZZ>' is no byte"));
+  CHECK_THAT(refusal_of_model(kPieces + bytes_field(2, number_field(3, 3))), ContainsSubstring("model_type is word"));
+  CHECK_THAT(refusal_of_model(kPieces + bytes_field(2, number_field(24, 1))), ContainsSubstring("treat_whitespace_as_suffix"));
+  CHECK_THAT(refusal_of_model(kPieces + bytes_field(3, number_field(5, 0))), ContainsSubstring("escape_whitespaces"));
+  CHECK_THAT(refusal_of_model(kPieces + bytes_field(5, bytes_field(2, "rules"))), ContainsSubstring("denormalizer_spec"));
   const std::string outside = std::string{0, 4, 0, 0} + std::string(1022, '\xff') + std::string(4, '\0');
-  CHECK_THAT(refusal(kPieces + bytes_field(3, bytes_field(2, outside))), ContainsSubstring("rules of normalisation are damaged"));
-  CHECK_THAT(refusal(kPieces + bytes_field(3, bytes_field(2, "abc"))), ContainsSubstring("rules of normalisation are damaged"));
+  CHECK_THAT(refusal_of_model(kPieces + bytes_field(3, bytes_field(2, outside))),
+             ContainsSubstring("rules of normalisation are damaged"));
+  CHECK_THAT(refusal_of_model(kPieces + bytes_field(3, bytes_field(2, "abc"))),
+             ContainsSubstring("rules of normalisation are damaged"));
 }

@@ -1,9 +1,9 @@
 // Special tokens beside the end of a document: asked for in training, written into tokenizer.json, never made from text.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "data/tokenizer_train.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
@@ -45,7 +45,7 @@ TEST_CASE("tokenizer.json marks special tokens so, and they read back") {
   write_text(scratch / "text", kText);
   const Bpe bpe = train_with_special(scratch / "text", {"<|user|>", "</s>"});
   save_tokenizer_json(bpe, scratch / "tokenizer.json");
-  const auto json = nlohmann::json::parse(read_text(scratch / "tokenizer.json"));
+  const auto json = Json::parse(read_text(scratch / "tokenizer.json"));
   const std::vector<std::string> written{kEndOfText, "<|user|>", "</s>"};
   REQUIRE(json["added_tokens"].size() == written.size());
   for (size_t i = 0; i < written.size(); ++i) {
@@ -89,7 +89,7 @@ TEST_CASE("what cannot be a special token is refused before anything is read") {
 TEST_CASE("of more text than the limit a sample is learnt from, and how much of how much is told") {
   const Scratch scratch;
   std::string lines;
-  for (int i = 0; i < 4000; ++i) lines += nlohmann::json{{"text", std::to_string(i) + " " + kText}}.dump() + "\n";
+  for (int i = 0; i < 4000; ++i) lines += Json{{"text", std::to_string(i) + " " + kText}}.dump() + "\n";
   write_text(scratch / "a.jsonl", lines);
   const auto train = [&](int64_t limit) {
     return train_tokenizer({.inputs = {scratch / "a.jsonl"}, .vocab = 300, .text_limit = limit}, [](const TokenizerProgress&) {});

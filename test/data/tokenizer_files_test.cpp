@@ -1,11 +1,10 @@
 // A tokenizer's files: which kind they are of, and what those beside them say.
 #include "data/tokenizer_files.h"
 
-#include <nlohmann/json.hpp>
-
 #include "data/text_file.h"
 #include "data/tokenizer_bpe.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
@@ -13,9 +12,16 @@ using namespace trireme;
 
 namespace {
 
-using Json = nlohmann::json;
-
 const std::string kGoldens = std::string(TRIREME_SOURCE) + "/test/data/goldens/";
+
+// Members of objects are replaced one by one, all else as a whole.
+void replace_in(Json& json, const Json& by) {
+  for (const auto& [name, value] : by.members())
+    if (value.is_object() && json[name].is_object())
+      replace_in(json[name], value);
+    else
+      json[name] = value;
+}
 
 std::string refusal_of(const std::string& path) {
   try {
@@ -122,7 +128,7 @@ TEST_CASE("a tokenizer.json made of a SentencePiece model is refused for that mo
     if (there) write_text(scratch / "tokenizer.model", "");
     for (const auto& [sign, change] : changes) {
       Json tokenizer = good;
-      tokenizer.merge_patch(change);
+      replace_in(tokenizer, change);
       write_text(path, tokenizer.dump());
       CHECK_THAT(refusal_of(path), ContainsSubstring(path + ": is a SentencePiece model in another form (" + sign + ")") &&
                                        ContainsSubstring(there ? "give " + (scratch / "tokenizer.model") + ", which lies beside it"
@@ -180,7 +186,7 @@ TEST_CASE("a vocab.json without an end of documents, or whose merges are not its
 TEST_CASE("ids may have gaps, which nothing is encoded to and which decode to nothing") {
   Json tokenizer = Json::parse(read_text(kGoldens + "gpt2.json"));
   const auto moved = [](int32_t id) { return id < 100 ? id + 3 : id * 2; };
-  for (auto& id : tokenizer["model"]["vocab"]) id = moved(id.get<int32_t>());
+  for (auto& [token, id] : tokenizer["model"]["vocab"].members()) id = moved(id.get<int32_t>());
   tokenizer["added_tokens"][0]["id"] = 1100;
   tokenizer["model"]["vocab"][kEndOfText] = 1100;
   const Bpe bpe = parse_tokenizer_json(tokenizer.dump(), "t.json");

@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "data/tokenizer_bpe.h"
@@ -12,6 +11,7 @@
 #include "data/unicode.h"
 #include "data/utf8.h"
 #include "kernels/check.h"
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
@@ -180,7 +180,7 @@ TEST_CASE("training counts every merge as the definition does") {
 TEST_CASE("the trained vocabulary does not depend on the number of threads") {
   const Scratch scratch;
   std::string lines;
-  for (uint64_t i = 0; i < 300; ++i) lines += nlohmann::json{{"text", random_bytes(i, 80, 20) + " " + kSample}}.dump() + "\n";
+  for (uint64_t i = 0; i < 300; ++i) lines += Json{{"text", random_bytes(i, 80, 20) + " " + kSample}}.dump() + "\n";
   write_text(scratch / "a.jsonl", lines);
   const auto train_with = [&](int threads) {
     omp_set_num_threads(threads);
@@ -236,7 +236,7 @@ TEST_CASE("Hugging Face's tokenizers and tiktoken give the same tokens, by each 
                                    std::pair("qwen2", "qwen2.json"), std::pair("r50k", "r50k.tiktoken@r50k"),
                                    std::pair("cl100k", "cl100k.tiktoken@cl100k"), std::pair("o200k", "o200k.tiktoken@o200k")}) {
     const auto tokenizer = open_tokenizer(goldens + file);
-    const auto cases = nlohmann::json::parse(read_text(goldens + name + "_cases.json"));
+    const auto cases = Json::parse(read_text(goldens + name + "_cases.json"));
     REQUIRE(cases.size() > 100);
     for (const auto& entry : cases) {
       const auto text = entry["text"].get<std::string>();

@@ -4,17 +4,16 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "kernels/json.h"
 
 namespace trireme {
 namespace {
 
-using nlohmann::json;
-
 // Sets each key that the JSON object has.
 struct FromJson {
-  const json& object;
+  const Json& object;
   size_t used = 0;
 
   template <class Field, class... Rest>
@@ -45,16 +44,16 @@ Golden read_golden(const std::string& source, const std::string& name) {
   if (bytes.size() < 8) throw std::runtime_error("golden " + name + " is missing");
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), 8);
-  const json header = json::parse(bytes.substr(8, length));
+  const Json header = Json::parse(bytes.substr(8, length));
 
   Golden golden;
-  const json config = json::parse(header["__metadata__"]["config"].get<std::string>());
+  const Json config = Json::parse(header["__metadata__"]["config"].get<std::string>());
   FromJson walk{config};
   golden.model.visit(walk);
   if (walk.used != config.size()) throw std::runtime_error("golden " + name + " has config keys we do not know");
   golden.model.resolve();
-  golden.optimizer = json::parse(header["__metadata__"]["optimizer"].get<std::string>()).get<std::map<std::string, double>>();
-  for (const auto& [key, entry] : header.items()) {
+  golden.optimizer = Json::parse(header["__metadata__"]["optimizer"].get<std::string>()).get<std::map<std::string, double>>();
+  for (const auto& [key, entry] : header.members()) {
     if (key == "__metadata__") continue;
     GoldenTensor& tensor = golden.tensors[key];
     tensor.shape = entry["shape"].get<std::vector<int64_t>>();

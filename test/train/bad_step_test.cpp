@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "kernels/finite.h"
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
 #include "train/history.h"
@@ -74,10 +75,9 @@ std::vector<std::string> with(std::vector<std::string> settings, const std::vect
 }
 
 // Lines of steps and evaluations, but for this step's.
-std::vector<nlohmann::json> without(std::vector<nlohmann::json> lines, int64_t first, int64_t last) {
-  std::erase_if(lines, [&](const nlohmann::json& line) {
-    return line.contains("loss") && first <= line.at("step") && line.at("step") <= last;
-  });
+std::vector<Json> without(std::vector<Json> lines, int64_t first, int64_t last) {
+  std::erase_if(lines,
+                [&](const Json& line) { return line.contains("loss") && first <= line.at("step") && line.at("step") <= last; });
   return lines;
 }
 

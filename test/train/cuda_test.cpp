@@ -5,8 +5,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
 
@@ -123,16 +123,16 @@ TEST_CASE("a run on the emulated GPU keeps how it does its products, and says wh
   CHECK(first.find("tried in") != std::string::npos);
   CHECK(first.find("model.vocab = 257: products with the classifier are faster in multiples of 64; 320 has room") !=
         std::string::npos);
-  auto kept = nlohmann::json::parse(std::ifstream(file));
+  auto kept = Json::parse(read_text(file));
   CHECK(kept.at("products").size() > 5);
-  for (auto& algorithm : kept.at("products")) algorithm = "two";
+  for (auto& [product, algorithm] : kept.at("products").members()) algorithm = "two";
   std::ofstream(file) << kept.dump();
   CHECK(go_on("2").find("tried in") == std::string::npos);
-  CHECK(nlohmann::json::parse(std::ifstream(file)) == kept);
+  CHECK(Json::parse(read_text(file)) == kept);
   kept.at("machine") = "another GPU";
   std::ofstream(file) << kept.dump();
   CHECK(go_on("3").find("kernels.json is of another GPU") != std::string::npos);
-  CHECK(nlohmann::json::parse(std::ifstream(file)).at("machine") != "another GPU");
+  CHECK(Json::parse(read_text(file)).at("machine") != "another GPU");
 }
 
 // In short runs: the emulation takes a second for a step of four ranks.
@@ -205,7 +205,7 @@ TEST_CASE("a step is measured on the emulated GPU, op by op", "[unsanitized]") {
   INFO(bench.out << bench.err);
   REQUIRE(bench.code == 0);
   CHECK(bench.out.find("emulated GPU") != std::string::npos);
-  const auto told = nlohmann::json::parse(read_text(place.scratch / "step.json"));
+  const auto told = Json::parse(read_text(place.scratch / "step.json"));
   CHECK(told.at("tokens") == 16);
   double inside = 0;
   for (const auto& op : told.at("ops")) {

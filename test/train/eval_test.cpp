@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "kernels/json.h"
 #include "model/decoder.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
@@ -11,8 +12,6 @@
 
 namespace trireme {
 namespace {
-
-using Json = nlohmann::json;
 
 // What `trireme eval` finds with these words behind it.
 Json eval(const Workplace& place, const std::vector<std::string>& words, int ranks = 1) {

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "kernels/json.h"
 #include "kernels/ops/fill.h"
 #include "kernels/philox.h"
 #include "parallel/agree.h"
@@ -173,7 +174,7 @@ TEST_CASE("a run of which one rank is stopped names it, ends every process with 
   CHECK(ended.code == 71);
   CHECK(took < 20);
   CHECK_THAT(ended.err, ContainsSubstring("hang: rank 1 on ") && ContainsSubstring("is stopped by a signal"));
-  const nlohmann::json exit = nlohmann::json::parse(place.run("stopped", "exit.json"));
+  const Json exit = Json::parse(place.run("stopped", "exit.json"));
   CHECK(exit.at("code") == 71);
   CHECK(exit.at("rank") == 1);
   for (int wait = 0; wait < 30 && any_alive(ranks); ++wait) usleep(100000);
@@ -202,7 +203,7 @@ TEST_CASE("nodes tell each other of their ranks, and one verdict names the rank 
         stopped.size() == 1 ? "hang: rank " + std::to_string(stopped.front()) + " on " : "; node 1 tells nothing";
     CHECK_THAT(ended.err, ContainsSubstring(wanted));
     CHECK(ended.err.find("hang: ", ended.err.find("hang: ") + 1) == std::string::npos);  // told once
-    const nlohmann::json exit = nlohmann::json::parse(place.run(name, "exit.json"));
+    const Json exit = Json::parse(place.run(name, "exit.json"));
     CHECK(exit.at("code") == 71);
     if (stopped.size() == 1) CHECK(exit.at("rank") == stopped.front());
     for (int wait = 0; wait < 30 && any_alive(ranks); ++wait) usleep(100000);
@@ -331,7 +332,7 @@ void check_patience(double seconds) {
   std::vector<double> steps;
   std::istringstream lines(place.run("held", "metrics.jsonl"));
   for (std::string line; std::getline(lines, line);)
-    if (const nlohmann::json entry = nlohmann::json::parse(line); entry.contains("step_ms")) steps.push_back(entry["step_ms"]);
+    if (const Json entry = Json::parse(line); entry.contains("step_ms")) steps.push_back(entry["step_ms"]);
   std::sort(steps.begin(), steps.end());
   REQUIRE(steps.size() > 100);
   const double usual = steps[steps.size() / 2], worst = steps.back();

@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
@@ -89,7 +90,7 @@ void check_preemptions(int64_t count) {
     const Ended ended = process.wait();
     INFO("preemption " << i << ": signal " << signal << (launcher ? " to mpirun" : " to a rank") << "\n" << ended.err);
     REQUIRE(ended.code == 75);
-    const nlohmann::json exit = nlohmann::json::parse(place.run(name, "exit.json"));
+    const Json exit = Json::parse(place.run(name, "exit.json"));
     REQUIRE(exit.at("code") == 75);
     REQUIRE(exit.at("step") == place.metrics(name).back().at("step"));
     const Ended listed = run_trireme(place.scratch.path(), {"checkpoint", "list", "runs/" + name});

@@ -1,4 +1,5 @@
 // The examples in scripts/: mpirun with a hostfile, and Slurm where it is installed.
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
 
@@ -55,7 +56,7 @@ void check_steps_of_slurm(int64_t count) {
     INFO("step of srun " << i);
     const std::string name = "stop-" + std::to_string(i);
     REQUIRE_THAT(ended.out, ContainsSubstring("ended " + std::to_string(i) + ": 75\n"));
-    const nlohmann::json exit = nlohmann::json::parse(place.run(name, "exit.json"));
+    const Json exit = Json::parse(place.run(name, "exit.json"));
     REQUIRE(exit.at("code") == 75);
     REQUIRE(exit.at("step") == place.metrics(name).back().at("step"));
     const Ended listed = run_trireme(place.scratch.path(), {"checkpoint", "list", "runs/" + name});

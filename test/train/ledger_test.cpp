@@ -3,14 +3,13 @@
 #include <filesystem>
 #include <sstream>
 
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
 
 namespace trireme {
 namespace {
-
-using Json = nlohmann::json;
 
 // Documents of letters, a line each; those whose number is in `other` say something else, of the same length.
 std::string write_lines(const Scratch& scratch, const std::string& name, uint64_t key, const std::vector<int>& other = {}) {
@@ -34,9 +33,9 @@ checkpoint: {every: 3, keep: 2}
 train: {name: tiny, steps: 6, batch: 4, microbatch: 1, lr: 0.01, warmup: 2, eval_every: 0}
 )";
 
-struct Place {
+struct LedgerPlace {
   Scratch scratch;
-  Place() { write_text(scratch / "config.yaml", kConfig); }
+  LedgerPlace() { write_text(scratch / "config.yaml", kConfig); }
   void build(const std::string& lines, const std::string& output) const {
     succeed(run({"data", "build", lines, "--output", output, "--tokenizer", "bytes"}));
   }
@@ -68,7 +67,7 @@ struct Place {
 }  // namespace
 
 TEST_CASE("a run tells the documents of its steps, also of those in front of a change of data") {
-  const Place place;
+  const LedgerPlace place;
   place.build(write_lines(place.scratch, "a.jsonl", 1), "a");
   place.build(write_lines(place.scratch, "b.jsonl", 5), "b");
   succeed(place.train({}));
@@ -117,7 +116,7 @@ TEST_CASE("a run tells the documents of its steps, also of those in front of a c
 }
 
 TEST_CASE("what excluded documents say changes no loss, no gradient and no weight") {
-  const Place place;
+  const LedgerPlace place;
   const std::vector<int> left_out{3, 4, 17, 30, 31, 32, 55};
   place.build(write_lines(place.scratch, "a.jsonl", 1), "a");
   place.build(write_lines(place.scratch, "b.jsonl", 1, left_out), "b");
@@ -160,7 +159,7 @@ TEST_CASE("what excluded documents say changes no loss, no gradient and no weigh
 }
 
 TEST_CASE("steps without a target are steps, and data that changes is refused until it is allowed") {
-  const Place place;
+  const LedgerPlace place;
   place.build(write_lines(place.scratch, "a.jsonl", 1), "a");
   succeed(place.run({"data", "exclude", "a", "--output", "all.mask", "--match", "[a-p]+", "--tokenizer", "bytes"}));
   succeed(place.train({"train.name=nothing", "data.exclude=all.mask"}));

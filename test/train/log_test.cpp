@@ -14,9 +14,9 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "train/replace_file.h"
 
@@ -137,10 +137,10 @@ SaveRecord save_record(int64_t step) {
 }
 
 // metrics.jsonl without what is measured.
-std::vector<nlohmann::json> facts_of(const std::filesystem::path& path) {
-  std::vector<nlohmann::json> objects;
+std::vector<Json> facts_of(const std::filesystem::path& path) {
+  std::vector<Json> objects;
   for (const std::string& line : lines_of(read(path))) {
-    nlohmann::json object = nlohmann::json::parse(line);
+    Json object = Json::parse(line);
     for (const char* measured : {"step_ms", "data_ms", "tokens_per_second", "mfu", "seconds"}) object.erase(measured);
     objects.push_back(object);
   }
@@ -195,9 +195,9 @@ TEST_CASE("losses and norms in metrics.jsonl read back as the same floats") {
     }
     REQUIRE(std::bit_cast<uint32_t>(read_loss) == bits);
     REQUIRE(std::bit_cast<uint32_t>(read_norm) == ~bits);
-    REQUIRE(static_cast<float>(nlohmann::json::parse(line)["loss"].get<double>()) == loss);  // through a double, as most readers do
+    REQUIRE(static_cast<float>(Json::parse(line)["loss"].get<double>()) == loss);  // through a double, as most readers do
   }
-  const nlohmann::json lr = nlohmann::json::parse(json_line(StepRecord{.lr = 0.1 + 0.2}));
+  const Json lr = Json::parse(json_line(StepRecord{.lr = 0.1 + 0.2}));
   CHECK(lr["lr"].get<double>() == 0.1 + 0.2);
 }
 
@@ -210,8 +210,7 @@ TEST_CASE("metrics lines hold the documented keys in their order, and null for w
   CHECK(json_line(save_record(3)) ==
         "{\"step\": 3, \"saved_bytes\": 3145728, \"saved_seconds\": 0.500, \"write_gb_per_second\": 0.013, "
         "\"save_stall_ms\": 1.500, \"tier\": \"disk\"}\n");
-  const nlohmann::json object =
-      nlohmann::json::parse(json_line(StepRecord{.step = 1, .loss = kNan, .grad_norm = -INFINITY, .mfu = kNan}));
+  const Json object = Json::parse(json_line(StepRecord{.step = 1, .loss = kNan, .grad_norm = -INFINITY, .mfu = kNan}));
   CHECK(object["loss"].is_null());
   CHECK(object["grad_norm"].is_null());
   CHECK(object["mfu"].is_null());
@@ -277,7 +276,7 @@ TEST_CASE("a fresh run begins metrics.jsonl anew, and a resume without the file 
 TEST_CASE("exit.json holds code, cause, rank, host, step and message, whatever the message holds") {
   const Directory directory("exit");
   write_exit(directory.path, ExitCode::data, "DataError", 3, 17, "a \"bad\"\nfile \xff \\");
-  const nlohmann::json exit = nlohmann::json::parse(read(directory.path / "exit.json"));
+  const Json exit = Json::parse(read(directory.path / "exit.json"));
   CHECK(exit["code"] == 3);
   CHECK(exit["cause"] == "DataError");
   CHECK(exit["rank"] == 3);

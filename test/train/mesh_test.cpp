@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
@@ -105,7 +106,7 @@ TEST_CASE("a run continues on another number of replicas, sharded or not") {
     steps += 5;
   }
   const auto whole = place.metrics("whole"), parts = place.metrics("parts");
-  const auto losses = [](const std::vector<nlohmann::json>& metrics) {
+  const auto losses = [](const std::vector<Json>& metrics) {
     std::vector<double> found;
     for (const auto& line : metrics)
       if (line.contains("loss")) found.push_back(line.at("loss"));
@@ -134,7 +135,7 @@ TEST_CASE("with invariant numerics a run goes from mesh to mesh to the bits of o
     succeed(place.train(settings("moved", "20", {"parallel.tp=4", "parallel.sequence=false"}), 4));
     // Steps, losses and gradient norms; a run that ends evaluates once more.
     const auto steps = [&, dtype = std::string(dtype)](const std::string& name) {
-      std::vector<nlohmann::json> lines;
+      std::vector<Json> lines;
       for (const auto& line : place.metrics(name + "-" + dtype))
         if (line.contains("loss") || line.at("step") == 10 || line.at("step") == 20) lines.push_back(line);
       return lines;
@@ -197,7 +198,7 @@ TEST_CASE("ten steps, save, resume, ten steps equal twenty steps, to the bit on 
   half("whole", "20");
   half("halves", "10");
   half("halves", "20");
-  std::vector<nlohmann::json> whole = place.metrics("whole"), halves = place.metrics("halves");
+  std::vector<Json> whole = place.metrics("whole"), halves = place.metrics("halves");
   CHECK(whole == halves);
   CHECK(place.differ("whole", "halves") == 0);
 }
@@ -217,7 +218,7 @@ TEST_CASE("one rank that is asked to stop stops all, with a save and exit code 7
     const Ended ended = process.wait();
     INFO(ended.err << ended.out);
     CHECK(ended.code == 75);
-    CHECK(nlohmann::json::parse(place.run(name, "exit.json")).at("code") == 75);
+    CHECK(Json::parse(place.run(name, "exit.json")).at("code") == 75);
     CHECK(place.lines(name) < 300);
     succeed(place.train(settings(name), 2));
     CHECK(place.metrics(name) == place.metrics("whole"));

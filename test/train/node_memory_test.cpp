@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
 
@@ -112,7 +113,7 @@ std::string kill_with_one_step(const Workplace& place, const std::string& name, 
 // Changes one bit of the first tensor that lies in this file of a checkpoint.
 void damage(const std::string& checkpoint, const std::string& name) {
   std::ifstream in(checkpoint + "/manifest.json");
-  const nlohmann::json manifest = nlohmann::json::parse(in).at("manifest");
+  const Json manifest = Json::parse(in).at("manifest");
   for (const auto& tensor : manifest.at("tensors"))
     for (const auto& piece : tensor.at("pieces")) {
       if (manifest.at("files").at(piece.at("file").get<size_t>()).at("name") != name) continue;

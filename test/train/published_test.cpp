@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "checkpoint/safetensors.h"
+#include "kernels/json.h"
 #include "test/catch.h"
 #include "test/reference/golden.h"
 #include "test/train/workplace.h"
@@ -218,14 +219,14 @@ TEST_CASE("a vocabulary and its merges are exported as a tokenizer.json, ranks n
     succeed(ended);
     return ended.err;
   };
-  const auto whole = nlohmann::json::parse(read_text(goldens + "gpt2.json"));
+  const auto whole = Json::parse(read_text(goldens + "gpt2.json"));
   write_text(place.scratch / "vocab.json", whole["model"]["vocab"].dump());
   std::string merges;
   for (const auto& merge : whole["model"]["merges"])
     merges += merge[0].get<std::string>() + " " + merge[1].get<std::string>() + "\n";
   write_text(place.scratch / "merges.txt", merges);
   CHECK(exported("vocab.json").empty());
-  const auto written = nlohmann::json::parse(read_text(out + "/tokenizer.json"));
+  const auto written = Json::parse(read_text(out + "/tokenizer.json"));
   for (const char* key : {"vocab", "merges"}) CHECK(written["model"][key].size() == whole["model"][key].size());
   const std::string text = "Where are 12 rowers, and\n\ttheir oars?";
   const Ended ids = run_trireme(".", {"tokenizer", "encode", out + "/tokenizer.json", text});
@@ -322,8 +323,8 @@ TEST_CASE("weights of another model are refused with every key that differs, on 
 
 TEST_CASE("what a published config says and is not computed here is refused by name") {
   const Scratch scratch;
-  const auto refusal = [&](const std::string& layout, const nlohmann::json& change) -> std::string {
-    nlohmann::json config = nlohmann::json::parse(read_text(golden_of(layout) + "/config.json"));
+  const auto refusal = [&](const std::string& layout, const Json& change) -> std::string {
+    Json config = Json::parse(read_text(golden_of(layout) + "/config.json"));
     config.update(change);
     std::ofstream(scratch / "config.json") << config;
     try {
@@ -333,7 +334,6 @@ TEST_CASE("what a published config says and is not computed here is refused by n
       return e.what();
     }
   };
-  using Json = nlohmann::json;
   const std::tuple<const char*, Json, const char*> cases[] = {
       {"llama", {{"model_type", "mamba"}}, "model_type: 'mamba' is not read here"},
       {"llama", {{"model_type", 7}}, "model_type: must be a text"},

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
@@ -55,9 +56,9 @@ TEST_CASE("a run that is asked to stop saves, exits with 75 and continues to the
     const Ended ended = first.wait();
     INFO(ended.err);
     CHECK(ended.code == 75);
-    CHECK(nlohmann::json::parse(place.run(name, "exit.json")).at("code") == 75);
+    CHECK(Json::parse(place.run(name, "exit.json")).at("code") == 75);
     succeed(place.train({"train.steps=150", "train.name=" + name}));
-    CHECK(nlohmann::json::parse(place.run(name, "exit.json")).at("code") == 0);
+    CHECK(Json::parse(place.run(name, "exit.json")).at("code") == 0);
     CHECK(place.metrics(name) == place.metrics("whole"));
     CHECK(place.differ("whole", name) == 0);
   }

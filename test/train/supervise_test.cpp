@@ -10,6 +10,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
@@ -31,10 +32,10 @@ std::vector<std::string> words_of(const std::string& line) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-std::vector<nlohmann::json> attempts_of(const Workplace& place) {
-  std::vector<nlohmann::json> attempts;
+std::vector<Json> attempts_of(const Workplace& place) {
+  std::vector<Json> attempts;
   std::istringstream in(place.run("tiny", "attempts.jsonl"));
-  for (std::string line; std::getline(in, line);) attempts.push_back(nlohmann::json::parse(line));
+  for (std::string line; std::getline(in, line);) attempts.push_back(Json::parse(line));
   return attempts;
 }
 
@@ -121,7 +122,7 @@ TEST_CASE("a supervised run that is killed again and again ends with the bits of
   CHECK(kills == 3);
   CHECK(place.metrics("tiny") == place.metrics("whole"));
   CHECK(place.differ("whole", "tiny") == 0);
-  const std::vector<nlohmann::json> attempts = attempts_of(place);
+  const std::vector<Json> attempts = attempts_of(place);
   REQUIRE(attempts.size() == 4);
   for (size_t i = 0; i < 3; ++i) CHECK(attempts[i].at("code") == 137);
   CHECK(attempts.back().at("code") == 0);
@@ -164,7 +165,7 @@ TEST_CASE("a supervised run that is asked to stop saves and ends with 75, and a 
     for (int wait = 0; wait < 300 && any_alive(ranks); ++wait) usleep(10000);
     CHECK_FALSE(any_alive(ranks));
     if (signal == SIGKILL) continue;
-    const nlohmann::json exit = nlohmann::json::parse(place.run("tiny", "exit.json"));
+    const Json exit = Json::parse(place.run("tiny", "exit.json"));
     CHECK(exit.at("code") == 75);
     CHECK(exit.at("step") == place.metrics("tiny").back().at("step"));
     REQUIRE_FALSE(attempts_of(place).empty());

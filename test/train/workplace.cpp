@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
 
@@ -62,11 +63,11 @@ int64_t Workplace::lines(const std::string& name) const {
   return count;
 }
 
-std::vector<nlohmann::json> Workplace::metrics(const std::string& name) const {
-  std::vector<nlohmann::json> objects;
+std::vector<Json> Workplace::metrics(const std::string& name) const {
+  std::vector<Json> objects;
   std::istringstream in(run(name, "metrics.jsonl"));
   for (std::string line; std::getline(in, line);) {
-    nlohmann::json object = nlohmann::json::parse(line);
+    Json object = Json::parse(line);
     if (object.contains("saved_bytes")) continue;
     for (const char* key : {"step_ms", "data_ms", "tokens_per_second", "mfu", "seconds"}) object.erase(key);
     objects.push_back(object);

@@ -1,10 +1,10 @@
 // A place to train in: a corpus of known entropy, a small config, and the runs made from them.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "kernels/json.h"
 #include "test/data/scratch.h"
 #include "test/train/process.h"
 
@@ -24,8 +24,8 @@ struct Workplace {
   Ended train(const std::vector<std::string>& settings, int ranks = 1) const;  // several ranks: under mpirun
 
   std::string run(const std::string& name, const std::string& file) const;
-  int64_t lines(const std::string& name) const;                        // of metrics.jsonl
-  std::vector<nlohmann::json> metrics(const std::string& name) const;  // metrics.jsonl without what depends on the clock
+  int64_t lines(const std::string& name) const;              // of metrics.jsonl
+  std::vector<Json> metrics(const std::string& name) const;  // metrics.jsonl without what depends on the clock
   // What `checkpoint diff` says of the last checkpoints of two runs: exit code 0 when every weight and moment has the same bits.
   int differ(const std::string& a, const std::string& b) const;
 };

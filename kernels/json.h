@@ -1,0 +1,203 @@
+// Json: a JSON value. Parsing and writing are nlohmann/json's, in json.cpp alone: its header costs every file that includes it
+// several seconds to compile.
+//
+//     const Json entry = Json::parse(line);                       // JsonError: where and why it is not JSON
+//     if (const Json* text = entry.find("text")) use(text->get<std::string>());
+//     Json out{{"step", 12}, {"losses", losses}};                 // a list of pairs that begin with a string is an object
+//     say(out.dump());
+//
+// An object keeps its members sorted by name, and remembers the order in which they came. Reading a value as what it is not, or a
+// member that is missing, throws JsonError.
+#pragma once
+
+#include <compare>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace trireme {
+
+struct JsonError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct JsonLimits {
+  int depth = 1000;           // of values within values; more is refused
+  bool unique_names = false;  // an object that names a member twice is refused; otherwise the last one counts
+};
+
+struct JsonStyle {
+  int indent = -1;      // spaces for each level; -1: one line
+  bool sorted = false;  // members by name; otherwise in the order in which they came
+  bool ascii = false;   // \u escapes for all other characters
+  bool strict = false;  // JsonError for text that is not UTF-8; otherwise U+FFFD replaces it
+};
+
+template <class T>
+concept JsonNumber = std::is_arithmetic_v<T> && !std::same_as<T, bool>;
+
+class Json {
+ public:
+  using Array = std::vector<Json>;
+  using Object = std::map<std::string, Json, std::less<>>;
+
+  Json() = default;  // null
+  Json(std::nullptr_t) {}
+  Json(std::same_as<bool> auto value) : value_(value) {}
+  Json(std::signed_integral auto value) : value_(static_cast<int64_t>(value)) {}
+  Json(std::unsigned_integral auto value) requires(!std::same_as<decltype(value), bool>) : value_(static_cast<uint64_t>(value)) {}
+  Json(std::floating_point auto value) : value_(static_cast<double>(value)) {}
+  Json(std::string value);
+  Json(std::string_view value) : Json(std::string(value)) {}
+  Json(const char* value) : Json(std::string(value)) {}
+  Json(Array items);
+  // An object if every item is a pair that begins with a string, otherwise an array.
+  Json(std::initializer_list<Json> items);
+  template <class T>
+  Json(const std::vector<T>& items) : Json(Array(items.begin(), items.end())) {}
+  template <class T>
+  Json(const std::map<std::string, T>& members) : Json(object()) {
+    for (const auto& [name, value] : members) (*this)[name] = value;
+  }
+  Json(const Json& other);
+  Json(Json&& other) noexcept : value_(std::exchange(other.value_, nullptr)), place_(other.place_) {}
+  Json& operator=(Json other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+
+  static Json array() { return Json(Array()); }
+  static Json array(std::initializer_list<Json> items) { return Json(Array(items)); }
+  static Json object();
+
+  static Json parse(std::string_view text, const JsonLimits& limits = {});
+  static Json parse(std::istream& in, const JsonLimits& limits = {});
+  // Null for what is not JSON.
+  static Json parse_or_null(std::string_view text);
+  static Json parse_or_null(std::istream& in);
+
+  std::string dump(const JsonStyle& style = {}) const;
+
+  bool is_null() const { return kind() == Kind::null; }
+  bool is_boolean() const { return kind() == Kind::boolean; }
+  bool is_string() const { return kind() == Kind::string; }
+  bool is_array() const { return kind() == Kind::array; }
+  bool is_object() const { return kind() == Kind::object; }
+  bool is_number() const { return is_integer() || kind() == Kind::real; }
+  bool is_integer() const { return kind() == Kind::integer || kind() == Kind::natural; }
+  bool is_natural() const;  // an integer, 0 or above
+
+  // A number as any other, a boolean, a string, an array as a vector, an object as a map of strings.
+  template <class T>
+  T get() const {
+    T value{};
+    read(value);
+    return value;
+  }
+  template <class T>
+  requires(!std::same_as<T, Json> && !std::is_pointer_v<T> && !std::same_as<T, char> && !std::same_as<T, std::string_view> &&
+           !std::same_as<T, std::initializer_list<char>>)  // what else a string could be assigned from
+  operator T() const {
+    return get<T>();
+  }
+  const std::string& string() const;
+  std::string& string();
+  const Array& items() const;
+  Array& items();
+  const Object& members() const;
+  Object& members();
+  std::vector<const Object::value_type*> members_in_order(bool sorted) const;
+
+  // Items of an array or members of an object; otherwise 0 for null, 1 for a value.
+  size_t size() const;
+  bool empty() const { return size() == 0; }
+
+  // Members. Null becomes an object when one is added.
+  const Json* find(std::string_view name) const;  // nullptr: there is none, or this is no object
+  Json* find(std::string_view name);
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+  const Json& at(std::string_view name) const;
+  Json& at(std::string_view name);
+  const Json& operator[](std::string_view name) const { return at(name); }
+  Json& operator[](std::string_view name);
+  bool add(std::string_view name, Json value);  // false: there is one of this name
+  void erase(std::string_view name);
+  void update(const Json& other);  // takes over all members
+  Json value(std::string_view name, Json otherwise) const;
+
+  // Items. Null becomes an array when one is added.
+  const Json& at(std::integral auto index) const { return item(static_cast<size_t>(index)); }
+  const Json& operator[](std::integral auto index) const { return item(static_cast<size_t>(index)); }
+  Json& operator[](std::integral auto index) { return const_cast<Json&>(item(static_cast<size_t>(index))); }
+  void push_back(Json item);
+  const Json& front() const { return item(0); }
+  const Json& back() const { return item(size() - 1); }
+  Array::const_iterator begin() const { return items().begin(); }
+  Array::const_iterator end() const { return items().end(); }
+  Array::iterator begin() { return items().begin(); }
+  Array::iterator end() { return items().end(); }
+
+  // Numbers are compared by value, whatever their type; other values have no order.
+  friend bool operator==(const Json& a, const Json& b) { return equal(a, b); }
+  friend bool operator==(const Json& a, const std::string& b) { return a.is_string() && a.string() == b; }
+  friend bool operator==(const Json& a, const char* b) { return a.is_string() && a.string() == b; }
+  friend bool operator==(const Json& a, std::same_as<bool> auto b) { return a.is_boolean() && a.as_boolean() == b; }
+  friend bool operator==(const Json& a, JsonNumber auto b) { return equal(a, Json(b)); }
+  friend bool operator==(const Json& a, std::nullptr_t) { return a.is_null(); }
+  friend std::partial_ordering operator<=>(const Json& a, const Json& b) { return order(a, b); }
+  friend std::partial_ordering operator<=>(const Json& a, JsonNumber auto b) { return order(a, Json(b)); }
+  friend std::ostream& operator<<(std::ostream& out, const Json& json);
+
+ private:
+  enum class Kind : uint8_t { null, boolean, integer, natural, real, string, array, object };
+
+  static bool equal(const Json& a, const Json& b);
+  static std::partial_ordering order(const Json& a, const Json& b);
+  [[noreturn]] void is_no(const char* wanted) const;
+  const Json& item(size_t index) const;
+
+  int64_t as_integer() const;
+  uint64_t as_natural() const;
+  double as_real() const;
+  bool as_boolean() const;
+
+  void read(Json& to) const { to = *this; }
+  void read(bool& to) const { to = as_boolean(); }
+  void read(JsonNumber auto& to) const {
+    using T = std::remove_reference_t<decltype(to)>;
+    if constexpr (std::floating_point<T>)
+      to = static_cast<T>(as_real());
+    else if constexpr (std::signed_integral<T>)
+      to = static_cast<T>(as_integer());
+    else
+      to = static_cast<T>(as_natural());
+  }
+  void read(std::string& to) const { to = string(); }
+  template <class T>
+  void read(std::vector<T>& to) const {
+    for (const Json& item : items()) to.push_back(item.get<T>());
+  }
+  template <class T>
+  void read(std::map<std::string, T>& to) const {
+    for (const auto& [name, value] : members()) to.emplace(name, value.template get<T>());
+  }
+
+  Kind kind() const { return static_cast<Kind>(value_.index()); }
+
+  std::variant<std::nullptr_t, bool, int64_t, uint64_t, double, std::unique_ptr<std::string>, std::unique_ptr<Array>,
+               std::unique_ptr<Object>>
+      value_;           // in the order of Kind
+  uint32_t place_ = 0;  // among the members of the object that holds it: an assignment does not change it
+};
+
+}  // namespace trireme
