@@ -1,14 +1,14 @@
 # What people do here. CMake compiles, scripts/ sets up and runs; this file only joins them.
 #   make          compile everything into build/
 #   make train    set up, compile, train the quickstart model     make train ARGS="--set train.steps=200"
-#   make test     set up, compile, all tests, then again with address, undefined-behaviour and thread sanitizers
-#   make unit     all tests, without sanitizers
-#   make soak     what takes long: every mesh of up to eight ranks, every place where a disk can fail
+#   make test     set up, compile, all tests: ten minutes on two cores
+#   make sanitize set up, the tests again with address, undefined-behaviour and thread sanitizers: a quarter of an hour
+#   make soak     what takes long or wants a quiet machine: every mesh of up to eight ranks, every place where a disk can fail
 #   make fuzz     our parsers under libFuzzer, each for FUZZ_SECONDS
 #   make bench    speed of the kernels and of a training step on this machine
 #   make bundle   the program with its libraries in one archive for machines without them; checked in a bare root where root may
-#   make check    format, include arrows, warnings                make format   rewrites the sources
-.PHONY: build train test unit soak fuzz bench bundle check format clean
+#   make check    format, include arrows, warnings as errors      make format   rewrites the sources
+.PHONY: build train test sanitize soak fuzz bench bundle check format clean
 .DEFAULT_GOAL := build
 
 jobs    := $(shell nproc)
@@ -20,13 +20,14 @@ format  := $(shell command -v clang-format-14 || { clang-format --version 2> /de
 build: build/build.ninja
 	cmake --build build
 
-# Where a change is only checked, of the GPUs' machine code one kind is made: the bundle and scripts/kernel_registers.sh make all.
+# Where a change is only checked, warnings are errors, and of the GPUs' machine code one kind is made: the bundle and
+# scripts/kernel_registers.sh make all.
 build/build.ninja:
-	cmake -S . -B build -G Ninja $(if $(CI),-DCMAKE_CUDA_ARCHITECTURES=90a-real)
+	cmake -S . -B build -G Ninja $(if $(CI),-DTRIREME_WERROR=ON -DCMAKE_CUDA_ARCHITECTURES=90a-real)
 build/asan/build.ninja:
-	cmake -S . -B build/asan -G Ninja -DTRIREME_SANITIZE=address,undefined -DTRIREME_UNITY=ON
+	cmake -S . -B build/asan -G Ninja -DTRIREME_SANITIZE=address,undefined
 build/tsan/build.ninja:
-	cmake -S . -B build/tsan -G Ninja -DTRIREME_SANITIZE=thread -DTRIREME_UNITY=ON
+	cmake -S . -B build/tsan -G Ninja -DTRIREME_SANITIZE=thread
 
 train:
 	@scripts/setup.sh
@@ -34,18 +35,20 @@ train:
 	cmake --build build --target trireme
 	@scripts/quickstart.sh $(ARGS)
 
-# The three builds' tests run as one list, so that ctest's last line speaks for all of them.
 test:
 	@scripts/setup.sh
-	@$(MAKE) --no-print-directory build build/asan/build.ninja build/tsan/build.ninja
+	@$(MAKE) --no-print-directory build
+	$(ctest) build
+
+# The two builds' tests run as one list, so that ctest's last line speaks for both.
+sanitize:
+	@scripts/setup.sh
+	@$(MAKE) --no-print-directory build/asan/build.ninja build/tsan/build.ninja
 	cmake --build build/asan --target tests
 	cmake --build build/tsan --target tests
-	@mkdir -p build/tests
-	@echo 'subdirs("$(CURDIR)/build" "$(CURDIR)/build/asan" "$(CURDIR)/build/tsan")' > build/tests/CTestTestfile.cmake
-	$(ctest) build/tests
-
-unit: build
-	$(ctest) build
+	@mkdir -p build/sanitized
+	@echo 'subdirs("$(CURDIR)/build/asan" "$(CURDIR)/build/tsan")' > build/sanitized/CTestTestfile.cmake
+	$(ctest) build/sanitized
 
 soak: build
 	OMP_WAIT_POLICY=passive build/test/test_checkpoint "[soak]"
@@ -54,7 +57,7 @@ soak: build
 # FUZZ_SECONDS of each target; what it finds stays in build/fuzz/found, what widens its coverage in build/fuzz/corpus.
 FUZZ_SECONDS ?= 60
 fuzz:
-	@test -f build/fuzz/build.ninja || cmake -S . -B build/fuzz -G Ninja -DTRIREME_SANITIZE=address,undefined -DTRIREME_UNITY=ON -DTRIREME_FUZZ=ON -DBUILD_TESTING=OFF
+	@test -f build/fuzz/build.ninja || cmake -S . -B build/fuzz -G Ninja -DTRIREME_SANITIZE=address,undefined -DTRIREME_FUZZ=ON -DBUILD_TESTING=OFF
 	cmake --build build/fuzz
 	scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS)
 	@test -f build/coverage/build.ninja || cmake -S . -B build/coverage -G Ninja -DTRIREME_FUZZ=ON -DTRIREME_COVERAGE=ON -DTRIREME_CUDA=OFF -DBUILD_TESTING=OFF
@@ -69,7 +72,9 @@ bundle:
 	scripts/make_bundle.sh
 	@if [ "$$(id -u)" = 0 ]; then scripts/bundle_check.sh; else echo "bundle: not checked: scripts/bundle_check.sh needs root"; fi
 
-check: build
+check:
+	cmake -S . -B build -G Ninja -DTRIREME_WERROR=ON
+	cmake --build build
 ifeq ($(format),)
 	@echo "check: formatting not checked: clang-format 14 is not here"
 else

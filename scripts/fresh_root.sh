@@ -1,14 +1,26 @@
 #!/usr/bin/env bash
 # Proves that a stock system and a clone are enough: makes a fresh root of a distribution, clones this checkout's HEAD into it, and
 # runs there what a newcomer runs. Prints the last lines and the time of each.
-#   scripts/fresh_root.sh [bookworm|trixie|noble] [TARGET...]      targets of make; without: train test
+#   scripts/fresh_root.sh [bookworm|trixie|noble] [TARGET...]                 targets of make; without: train test
+#   scripts/fresh_root.sh bookworm|trixie|noble [--keep] --command COMMAND    another command; --keep: in the root as it was left
 # Needs root, debootstrap and 4 GB under $TRIREME_ROOTS (default /var/tmp/trireme-roots). The base system is kept there as a tar
 # file; the root itself, NAME/, is made anew each time and left for a look. The mirror is $TRIREME_MIRROR, or the one apt uses here.
 set -euo pipefail
 
 suite=${1:-trixie}
-targets=("${@:2}")
-[ ${#targets[@]} -gt 0 ] || targets=(train test)
+shift || true
+keep=
+command=
+targets=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --keep) keep=yes ;;
+    --command) command=${2:?--command needs a command} && shift ;;
+    *) targets+=("$1") ;;
+  esac
+  shift
+done
+[ -n "$command" ] || [ ${#targets[@]} -gt 0 ] || targets=(train test)
 roots=${TRIREME_ROOTS:-/var/tmp/trireme-roots}
 root=$roots/$suite
 checkout=$(cd "$(dirname "$0")/.." && pwd)
@@ -71,12 +83,16 @@ timed() {
 }
 
 mkdir -p "$roots"
-[ -e "$root.tar" ] || make_base
-rm -rf "$root"
-mkdir "$root"
-tar -C "$root" -xf "$root.tar"
-carry_network
-git clone --quiet "$checkout" "$root/root/trireme"
-
-timed 'scripts/setup.sh' setup  # first by itself: a stock system has no make
+if [ -z "$keep" ] || [ ! -e "$root/root/trireme" ]; then
+  [ -e "$root.tar" ] || make_base
+  rm -rf "$root"
+  mkdir "$root"
+  tar -C "$root" -xf "$root.tar"
+  carry_network
+  git clone --quiet "$checkout" "$root/root/trireme"
+  timed 'scripts/setup.sh' setup  # first by itself: a stock system has no make
+else
+  git -C "$root/root/trireme" pull --quiet --ff-only
+fi
+[ -z "$command" ] || TAIL=80 timed "$command"
 for target in "${targets[@]}"; do timed "make $target" "$target"; done

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Compiles the program for many processors with many compilers, and runs it for processors that this machine is not.
+#   scripts/check_builds.sh                    every compiler found here, for each -march below; then x86-64-v2 under qemu
+#   scripts/check_builds.sh --install          the same, after installing every g++ and clang that the distribution offers (root)
+#   scripts/check_builds.sh --slice            kernels/ and data/ for x86-64-v2 and -v4 with this g++, warnings as errors: CI's part
+#   scripts/check_builds.sh --emulate          x86-64-v2: kernels' tests and a tiny training under qemu
+#   scripts/check_builds.sh --aarch64          cross-compile for Arm, then the same under qemu; installs arm64 libraries (root)
+#   scripts/check_builds.sh --roots [SUITE..]  all of the above in fresh roots of bookworm, trixie and noble (root, debootstrap)
+# Prints one row of a Markdown table for each build: compiler, -march, seconds, warnings, result. Logs: build/builds/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+builds=build/builds
+marches=${TRIREME_MARCHES:-x86-64-v2 x86-64-v3 x86-64-v4 znver4 sapphirerapids native}
+failed=0
+
+row() { printf '| %s | %s | %s | %s | %s |\n' "$@"; }
+heading() { row compiler -march seconds warnings result && row --- --- --- --- ---; }
+
+version_of() { "$1" --version | sed -nE '1s/.* ([0-9]+\.[0-9]+\.[0-9]+).*/\1/p'; }
+
+# build NAME COMPILER MARCH TARGETS [OPTION...]: configures and compiles build/builds/NAME and prints its row.
+build() {
+  local name=$1 compiler=$2 march=$3 targets=$4 log=$builds/$1.log begin=$SECONDS result=ok
+  shift 4
+  # shellcheck disable=SC2086  # a list of targets
+  { cmake -S . -B "$builds/$name" -G Ninja -DTRIREME_ARCH="$march" -DTRIREME_CUDA=OFF -DTRIREME_UNITY=OFF -DCMAKE_CXX_COMPILER="$compiler" "$@" &&
+    cmake --build "$builds/$name" --target $targets -- -k 0; } > "$log" 2>&1 || { result="fails: $log"; failed=1; }
+  row "$(basename "$compiler") $(version_of "$compiler")" "$march" $((SECONDS - begin)) "$(grep -c 'warning:' "$log" || true)" "$result"
+  [ "$result" = ok ]
+}
+
+compilers() {
+  local version
+  for version in 12 13 14 15; do command -v "g++-$version" || true; done
+  for version in 16 17 18 19 20; do command -v "clang++-$version" || true; done
+}
+
+install_compilers() {
+  local packages=() version
+  for version in 12 13 14 15; do has_package "g++-$version" && packages+=("g++-$version"); done
+  for version in 16 17 18 19 20; do has_package "clang-$version" && packages+=("clang-$version" "libomp-$version-dev"); done
+  install "${packages[@]}"
+}
+has_package() { apt-cache show "$1" > /dev/null 2>&1; }
+install() { DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends --quiet "$@" > "$builds/apt.log" 2>&1 || { tail "$builds/apt.log" >&2; return 1; }; }
+
+# Each compiler for each -march: the whole program.
+check_matrix() {
+  local compiler march
+  heading
+  for compiler in $(compilers); do
+    for march in $marches; do
+      # An older compiler may not know a newer processor.
+      if ! echo | "$compiler" -march="$march" -x c++ -fsyntax-only - 2> /dev/null; then
+        row "$(basename "$compiler") $(version_of "$compiler")" "$march" 0 0 "not known to this compiler"
+        continue
+      fi
+      build "$(basename "$compiler")-$march" "$compiler" "$march" trireme || true
+      rm -rf "${builds:?}/$(basename "$compiler")-$march"
+    done
+  done
+}
+
+check_slice() {
+  local march
+  heading
+  for march in x86-64-v2 x86-64-v4; do build "slice-$march" "$(command -v g++)" "$march" 'kernels data' -DTRIREME_WERROR=ON -DBUILD_TESTING=OFF || true; done
+}
+
+# train_tiny COMMAND...: the program, perhaps behind an emulator, makes shards, trains four steps, goes on for two and verifies.
+train_tiny() {
+  local place trireme=("$@")
+  place=$(mktemp -d)
+  (
+    cd "$place"
+    head -c 60000 "$OLDPWD/kernels/json.cpp" "$OLDPWD/ARCHITECTURE.md" "$OLDPWD/README.md" > train.txt
+    head -c 20000 "$OLDPWD/CONTRIBUTING.md" > held.txt
+    cat > tiny.yaml << 'YAML'
+model: {family: llama, layers: 2, width: 64, heads: 2, vocab: 257, context: 64}
+kernels: {dtype: bf16}
+data: {train: [shards/train-00000.h5], validation: [shards/validation-00000.h5], tokenizer: bytes}
+train: {name: tiny, steps: 4, batch: 4, microbatch: 2, warmup: 1, eval_every: 0, eval_sequences: 4}
+YAML
+    "${trireme[@]}" data build train.txt --validation-input held.txt --output shards --tokenizer bytes
+    "${trireme[@]}" train tiny.yaml
+    "${trireme[@]}" train tiny.yaml --set train.steps=6
+    "${trireme[@]}" checkpoint verify runs/tiny
+  ) > "$builds/train.log" 2>&1 || { tail -n 20 "$builds/train.log" >&2; return 1; }
+  grep -E '^ *(step +)?6\b|whole|verified' "$builds/train.log" | tail -n 2
+  rm -rf "$place"
+}
+
+# run_emulated EMULATOR BUILD: the kernels' tests and a tiny training of a build for another processor.
+run_emulated() {
+  local begin=$SECONDS emulator=$1 tree=$PWD/$builds/$2
+  # shellcheck disable=SC2086  # the emulator has options
+  OMP_NUM_THREADS=2 $emulator "$tree/test/test_kernels" '~[unsanitized]' > "$builds/kernels.log" 2>&1 || { tail -n 30 "$builds/kernels.log" >&2; failed=1; }
+  echo "$emulator: kernels: $(tail -n 2 "$builds/kernels.log" | tr -d '\n'), $((SECONDS - begin)) s"
+  begin=$SECONDS
+  # shellcheck disable=SC2086
+  if OMP_NUM_THREADS=2 train_tiny $emulator "$tree/trireme"; then echo "$emulator: data build, train, resume, verify: ok, $((SECONDS - begin)) s"; else failed=1; fi
+}
+
+check_x86_64_v2() {
+  command -v qemu-x86_64 > /dev/null || command -v qemu-x86_64-static > /dev/null || install qemu-user-static || install qemu-user
+  heading
+  build emulated-v2 "$(command -v g++)" x86-64-v2 'trireme test_kernels' || return 0
+  run_emulated "$(command -v qemu-x86_64-static || command -v qemu-x86_64) -cpu Nehalem" emulated-v2  # it has x86-64-v2 and no more
+}
+
+# Arm's libraries beside this machine's: needs root, and a root of its own, since some packages exclude those of this machine.
+check_aarch64() {
+  dpkg --add-architecture arm64
+  apt-get update --quiet > /dev/null
+  install qemu-user-static || install qemu-user
+  install g++-aarch64-linux-gnu $(arm_libraries)
+  heading
+  build aarch64 "$(command -v aarch64-linux-gnu-g++)" armv8.2-a 'trireme test_kernels' -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64.cmake" || return 0
+  run_emulated "$(command -v qemu-aarch64-static || command -v qemu-aarch64)" aarch64
+}
+arm_libraries() {
+  sed -nE 's/^(command|header) +[^ ]+ +(lib[^ ]+-dev|catch2) .*/\2:arm64/p' scripts/setup.sh | grep -vE 'libcli11-dev|nlohmann' | sort -u
+}
+
+check_roots() {
+  local suites=("$@") suite
+  [ ${#suites[@]} -gt 0 ] || suites=(bookworm trixie noble)
+  for suite in "${suites[@]}"; do
+    scripts/fresh_root.sh "$suite" --command 'scripts/check_builds.sh --install'
+    scripts/fresh_root.sh "$suite" --keep --command 'scripts/check_builds.sh --aarch64'
+  done
+}
+
+mkdir -p "$builds"
+case ${1:-} in
+  '') check_matrix && check_x86_64_v2 ;;
+  --install) install_compilers && check_matrix && check_x86_64_v2 ;;
+  --slice) check_slice ;;
+  --emulate) check_x86_64_v2 ;;
+  --aarch64) check_aarch64 ;;
+  --roots) check_roots "${@:2}" ;;
+  *) sed -n '2,9s/^# //p' "$0"; exit 2 ;;
+esac
+exit "$failed"
