@@ -40,6 +40,7 @@ struct FreeDeleter {
 struct Machine {
   std::mutex mutex;  // one grid at a time
   std::vector<std::unique_ptr<Thread>> threads;
+  std::vector<unsigned> at_work;  // of each warp, the lanes that are neither in a warp's op nor ended
   std::unique_ptr<std::byte, FreeDeleter> shared;
   size_t shared_bytes = 0;  // with its guard
   size_t size = 0;          // threads of the block
@@ -89,11 +90,12 @@ void run_thread(void*) {
     m.problem = error.what();
   }
   m.threads[m.current]->wait = Wait::ended;
+  m.at_work[m.current / kWarp] &= ~(1u << m.current % kWarp);
 }
 
 bool same_site(const Thread& a, const Thread& b) {
-  return a.site.line() == b.site.line() && a.site.column() == b.site.column() &&
-         std::strcmp(a.site.file_name(), b.site.file_name()) == 0;
+  const char *in_a = a.site.file_name(), *in_b = b.site.file_name();
+  return a.site.line() == b.site.line() && a.site.column() == b.site.column() && (in_a == in_b || std::strcmp(in_a, in_b) == 0);
 }
 
 // When no thread can go on: those of the barrier do, where all that have not ended are there. Returns whether they do.
@@ -147,6 +149,7 @@ bool run_those_who_can(Machine& m, const std::vector<size_t>& order) {
 
 void run_block(Machine& m) {
   const std::vector<size_t> order = in_order(m, m.size);
+  m.at_work.assign((m.size + kWarp - 1) / kWarp, ~0u);
   for (size_t i = 0; i < m.size; ++i) {
     Thread& t = *m.threads[i];
     const auto n = static_cast<unsigned>(i);
@@ -220,6 +223,9 @@ void with_warp(unsigned mask, const char* op, void* mine, void (*apply)(Lanes, c
     throw GridError(std::string(op) + ": " + what + ": " + where(t) + ", " + where(other));
   };
   if ((mask >> (m.current - base) & 1) == 0) fail(t, "the lane is not in its own mask");
+  unsigned& at_work = m.at_work[base / kWarp];
+  at_work &= ~(1u << (m.current - base));
+  if (base + kWarp <= m.size && (at_work & mask) != 0) return t.fiber.pause();  // the last to come does the work
   void* lanes[kWarp] = {};
   for (size_t lane = 0; lane < kWarp; ++lane) {
     if ((mask >> lane & 1) == 0) continue;
@@ -227,12 +233,13 @@ void with_warp(unsigned mask, const char* op, void* mine, void (*apply)(Lanes, c
     const Thread& other = *m.threads[base + lane];
     if (other.wait == Wait::ended || (other.wait == Wait::warp && other.mask == mask && !same_site(other, t)))
       fail(other, "the lanes are not together");
-    if (other.wait != Wait::warp || other.mask != mask) return t.fiber.pause();  // the last to come does the work
+    if (other.wait != Wait::warp || other.mask != mask) return t.fiber.pause();
     lanes[lane] = other.mine;
   }
   apply(lanes, context);
   for (size_t lane = 0; lane < kWarp; ++lane)
     if ((mask >> lane & 1) != 0) m.threads[base + lane]->wait = Wait::nothing;
+  at_work |= mask;
 }
 
 }  // namespace trireme::emulation

@@ -3,8 +3,10 @@
 // algorithms, which do the same.
 #include "kernels/cuda/products.cuh"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "kernels/ops/matmul.h"
 
@@ -37,22 +39,34 @@ double gelu_slope(double x) {
   return (1 + t) / 2 + x / 2 * (1 - t * t) * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
 }
 
-double element(const Product& p, int64_t i, int64_t j) {
-  double sum = 0;
+// A matrix of rows x cols, row by row; `transposed`: it lies column by column.
+std::vector<double> unpacked(const void* x, Dtype dtype, int64_t rows, int64_t cols, bool transposed) {
+  std::vector<double> all(static_cast<size_t>(rows * cols));
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j)
+      all[static_cast<size_t>(i * cols + j)] = read(x, dtype, transposed ? j * rows + i : i * cols + j);
+  return all;
+}
+
+// A row of a times b, each sum in the order of k.
+void multiply_row(const Product& p, const double* a, const double* b, double* sums) {
+  std::fill_n(sums, p.n, 0.0);
   for (int64_t k = 0; k < p.k; ++k)
-    sum +=
-        read(p.a, p.of_a, p.transpose_a ? k * p.m + i : i * p.k + k) * read(p.b, p.of_b, p.transpose_b ? j * p.k + k : k * p.n + j);
-  if (p.a_scale != nullptr) sum *= static_cast<double>(*p.a_scale) * *p.b_scale;
-  if (p.bias != nullptr) sum += read(p.bias, p.of_bias, j);
-  return p.accumulate ? sum + read(p.c, p.of_c, i * p.n + j) : sum;
+    for (int64_t j = 0; j < p.n; ++j) sums[j] += a[k] * b[k * p.n + j];
 }
 
 void compute(const Product& p) {
+  const std::vector<double> a = unpacked(p.a, p.of_a, p.m, p.k, p.transpose_a), b = unpacked(p.b, p.of_b, p.k, p.n, p.transpose_b);
 #pragma omp parallel for schedule(static) if (p.m * p.n * p.k > 100000)
   for (int64_t i = 0; i < p.m; ++i) {
+    std::vector<double> row(static_cast<size_t>(p.n));
+    multiply_row(p, a.data() + i * p.k, b.data(), row.data());
     for (int64_t j = 0; j < p.n; ++j) {
       const int64_t at = i * p.n + j;
-      double x = element(p, i, j);
+      double x = row[static_cast<size_t>(j)];
+      if (p.a_scale != nullptr) x *= static_cast<double>(*p.a_scale) * *p.b_scale;
+      if (p.bias != nullptr) x += read(p.bias, p.of_bias, j);
+      if (p.accumulate) x += read(p.c, p.of_c, at);
       if (p.pre_activation != nullptr) write(p.pre_activation, p.of_c, at, x), x = gelu(x);
       if (p.gelu_input != nullptr) x *= gelu_slope(read(p.gelu_input, p.of_c, at));
       write(p.c, p.of_c, at, x);
