@@ -130,6 +130,8 @@ class Json {
   Json& at(std::string_view name);
   const Json& operator[](std::string_view name) const { return at(name); }
   Json& operator[](std::string_view name);
+  const Json& operator[](const char* name) const { return at(name); }
+  Json& operator[](const char* name) { return (*this)[std::string_view(name)]; }
   bool add(std::string_view name, Json value);  // false: there is one of this name
   void erase(std::string_view name);
   void update(const Json& other);  // takes over all members

@@ -14,7 +14,7 @@ std::pair<std::string, int> output_of(const std::string& command) {
 
 std::string mpirun(int ranks, const std::string& tests) {
   return "ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-         "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none "
+         "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_pml=ob1 "
          "mpirun --oversubscribe -n " +
          std::to_string(ranks) + " " + std::filesystem::read_symlink("/proc/self/exe").string() + " '" + tests + "'";
 }
