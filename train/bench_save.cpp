@@ -109,8 +109,7 @@ struct Round {
 class Bench {
  public:
   Bench(const RunConfig& config, Run& run, const std::string& directory)
-      : config_(config),
-        run_(run),
+      : run_(run),
         random_(config),
         directory_(directory),
         checkpoints_(with_disk_alone(config.checkpoint), directory),
@@ -196,7 +195,6 @@ class Bench {
     }
   }
 
-  const RunConfig& config_;
   Run& run_;
   RandomBatch random_;
   std::string directory_;

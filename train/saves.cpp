@@ -45,7 +45,6 @@ CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards
 Saves::Saves(const RunConfig& config, Run& run, const History& history, Checkpoints& checkpoints, std::optional<RunLog>& log,
              Journal& journal)
     : config_(config),
-      run_(run),
       history_(history),
       checkpoints_(checkpoints),
       log_(log),

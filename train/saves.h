@@ -50,7 +50,6 @@ class Saves {
   void failed(const CheckpointError& error);
 
   const RunConfig& config_;
-  Run& run_;
   const History& history_;
   Checkpoints& checkpoints_;
   std::optional<RunLog>& log_;

@@ -132,13 +132,12 @@ std::optional<HangBoard> board_of(const Journal& journal, const Mesh& mesh, cons
   return std::optional<HangBoard>(std::in_place, path, node, static_cast<int64_t>(leaders.size()));
 }
 
-Watchdog::Orders watch_orders(const RunConfig& config, const World& world, const Where& where,
-                              const std::optional<HangBoard>& board) {
+Watchdog::Orders watch_orders(const RunConfig& config, const Where& where, const std::optional<HangBoard>& board) {
   return {.patience = config.train.hang_after,
           .board = board ? &*board : nullptr,
           .warn = [](const std::string& line) { complain("warning: steps wait for a disk: " + line); },
           .tell =
-              [&world, &where](const Verdict& verdict, const std::string& stack) {
+              [&where](const Verdict& verdict, const std::string& stack) {
                 const std::string line = "hang: " + verdict.line + (stack.empty() ? "" : "; it is in " + stack);
                 complain(line);
                 if (where.owned)
@@ -174,7 +173,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   mesh.keep(journal);
   const Nodes nodes(world, config.parallel.two_level ? config.parallel.node_ranks : 0);
   const std::optional<HangBoard> board = board_of(journal, mesh, where.directory);
-  Watchdog watchdog(journal, world.rank(), watch_orders(config, world, where, board));
+  Watchdog watchdog(journal, world.rank(), watch_orders(config, where, board));
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size(), kept_in_memory(plan, nodes, mesh.all()));
   if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
