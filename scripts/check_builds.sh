@@ -122,7 +122,7 @@ check_aarch64() {
   run_emulated "$(command -v qemu-aarch64-static || command -v qemu-aarch64)" aarch64
 }
 arm_libraries() {
-  sed -nE 's/^(command|header) +[^ ]+ +(lib[^ ]+-dev|catch2) .*/\2:arm64/p' scripts/setup.sh | grep -vE 'libcli11-dev|nlohmann' | sort -u
+  sed -nE 's/^(command|header) +[^ ]+ +(lib[^ ]+-dev) .*/\2:arm64/p' scripts/setup.sh | grep -vE 'libcli11-dev|nlohmann' | sort -u
 }
 
 check_roots() {
