@@ -15,6 +15,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/store.h"
+#include "kernels/clock.h"
 #include "kernels/device.h"
 #include "parallel/agree.h"
 
@@ -47,10 +48,6 @@ SaveResult result_of(const std::string& words) {
   SaveResult result;
   std::istringstream(words) >> result.bytes >> result.seconds >> result.write_seconds >> result.digest;
   return result;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 template <class Result>
@@ -232,7 +229,7 @@ void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void(
                          .state = std::move(state),
                          .id = id,
                          .staged = (tier == Tier::disk ? directory_ : memory_->directory()) + "/" + staging_name(step, id),
-                         .start = std::chrono::steady_clock::now(),
+                         .start = Clock::now(),
                          .part = {},
                          .merged = {},
                          .commit = {},

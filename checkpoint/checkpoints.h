@@ -15,7 +15,6 @@
 // ranks only to copy files between nodes' memories.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <future>
 #include <map>
@@ -30,6 +29,7 @@
 #include "checkpoint/lease.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/memory_tier.h"
+#include "kernels/clock.h"
 #include "parallel/comm.h"
 #include "parallel/nodes.h"
 #include "parallel/split.h"
@@ -142,7 +142,7 @@ class Checkpoints {
     Tier tier;
     CheckpointState state;
     std::string id, staged;
-    std::chrono::steady_clock::time_point start;
+    Clock::time_point start;
     std::future<Part> part;           // this rank's
     std::future<std::string> merged;  // rank 0's for other ranks that commit: the manifest
     std::future<void> commit;         // of ranks that commit

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -10,6 +9,7 @@
 #include "data/build_journal.h"
 #include "data/encode_pipeline.h"
 #include "kernels/check.h"
+#include "kernels/clock.h"
 #include "kernels/digest.h"
 #include "kernels/philox.h"
 
@@ -18,7 +18,6 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 bool held_out(const Passage& first, double fraction) {
   return unit(philox64(stream_key(0, "validation"), digest(first.text))) < fraction;
@@ -122,7 +121,7 @@ class Build {
     encode_documents(documents, tokenizer_, [&](const EncodedBatch& batch) {
       for (size_t i = 0; i < batch.passages.size(); ++i) add(batch.passages[i], batch.tokens[i], batch.trained[i]);
       journal_.at = batch.end;
-      if (!journal_.key.empty() && std::chrono::duration<double>(Clock::now() - kept_).count() >= options_.keep_every) keep();
+      if (!journal_.key.empty() && seconds_since(kept_) >= options_.keep_every) keep();
       progress_({batch.bytes_read, documents.bytes_total(), summary_.train.documents + summary_.validation.documents,
                  summary_.train.tokens + summary_.validation.tokens});
     });

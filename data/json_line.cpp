@@ -9,11 +9,6 @@ namespace trireme {
 
 namespace {
 
-// What is wrong with a line.
-struct BadLine {
-  std::string problem;
-};
-
 std::string& string_in(Json& object, const std::string& field) {
   const auto found = object.find(field);
   if (found == nullptr) throw BadLine{"has no field '" + field + "'"};

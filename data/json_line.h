@@ -30,6 +30,11 @@ struct LinePart {
   bool ends_turn = false;  // an end_of_document belongs to it, though the document goes on
 };
 
+// Thrown within a line's reading.
+struct BadLine {
+  std::string problem;
+};
+
 struct ParsedLine {
   std::vector<LinePart> parts;  // none: no document
   std::string problem;          // or what is wrong with the line

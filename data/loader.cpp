@@ -1,10 +1,10 @@
 #include "data/loader.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "kernels/check.h"
+#include "kernels/clock.h"
 
 namespace trireme {
 
@@ -135,9 +135,9 @@ Batch Loader::next() {
   Rows* rows = find(Rows::ready, step_);
   double waited = 0;
   if (rows == nullptr) {
-    const auto asked = std::chrono::steady_clock::now();
+    const auto asked = Clock::now();
     read_.wait(lock, [&] { return (rows = find(Rows::ready, step_)) != nullptr; });
-    waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - asked).count();
+    waited = seconds_since(asked);
   }
   if (rows->error) std::rethrow_exception(rows->error);
   if (Rows* const before = find(Rows::held)) before->state = Rows::free;

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <sstream>
 
+#include "data/json_line.h"
 #include "data/text_file.h"
 #include "kernels/check.h"
 #include "kernels/json.h"
@@ -14,11 +15,6 @@ namespace {
 
 constexpr size_t kProblemsTold = 20;
 constexpr const char* kWhite = " \t\n\r\f\v";
-
-// What is wrong with a line.
-struct BadLine {
-  std::string what;
-};
 
 const Json& field(const Json& object, const char* name) {
   const auto found = object.find(name);
@@ -198,7 +194,7 @@ std::vector<Question> read_questions(const std::string& path) {
       questions.push_back(parse_question(line));
       questions.back().line = number;
     } catch (const BadLine& problem) {
-      if (++bad <= kProblemsTold) problems += text(bad > 1 ? "\n" : "", path, ":", number, ": ", problem.what);
+      if (++bad <= kProblemsTold) problems += text(bad > 1 ? "\n" : "", path, ":", number, ": ", problem.problem);
     }
   }
   if (bad > kProblemsTold) problems += text("\n... and ", bad - kProblemsTold, " more problems");

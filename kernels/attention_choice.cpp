@@ -1,11 +1,11 @@
 #include "kernels/attention_choice.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <limits>
 
+#include "kernels/clock.h"
 #include "kernels/copy.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/ops/attention.h"
@@ -13,8 +13,6 @@
 
 namespace trireme {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // An attention of random numbers, by either kernels.
 class Trial {
@@ -119,7 +117,7 @@ double time_attention(Device& device, const AttentionProblem& shape, bool fused)
     const auto begin = Clock::now();
     for (int i = 0; i < kAhead; ++i) trial.run(fused);
     trial.finish();
-    return std::chrono::duration<double>(Clock::now() - begin).count() / kAhead;
+    return seconds_since(begin) / kAhead;
   };
   round();
   double best = std::numeric_limits<double>::infinity();

@@ -1,7 +1,6 @@
 #include "kernels/product_trial.h"
 
-#include <chrono>
-
+#include "kernels/clock.h"
 #include "kernels/ops/fill.h"
 #include "kernels/ops/quantize.h"
 
@@ -72,10 +71,10 @@ Tensor ProductTrial::quantized(Dtype dtype, std::initializer_list<int64_t> shape
 double ProductTrial::seconds(double least_seconds) const {
   Stream& stream = device_.compute();
   const auto time = [&](int count) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     for (int i = 0; i < count; ++i) run(stream, product_);
     stream.finish();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return seconds_since(begin);
   };
   const double first = time(1);
   const int ahead = stream.place() == Place::cuda && first < kShort ? kAhead : 1;

@@ -2,8 +2,9 @@
 
 #include <omp.h>
 
-#include <chrono>
 #include <cstring>
+
+#include "kernels/clock.h"
 
 namespace trireme {
 
@@ -11,9 +12,9 @@ namespace {
 
 template <class F>
 double seconds(const F& f) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
 // Calls f(begin, size) for one part of [0, bytes) per thread: a thread copies the pages it touched first, near to its core.

@@ -7,9 +7,9 @@
 // gradients are f32. Outputs never alias inputs unless the op says so. A field without a default is required.
 #pragma once
 
-#include <chrono>
 #include <source_location>
 
+#include "kernels/clock.h"
 #include "kernels/stream.h"
 #include "kernels/tensor.h"
 
@@ -97,9 +97,9 @@ void run(Stream& stream, const Op& op, std::source_location at = std::source_loc
     return launch(stream.cuda(), op);
   }
   stream.execute([op, bytes, cpu = stream.cpu(), tally = stream.tally()] {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     launch(cpu, op);
-    count(tally, Op::name, op, bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    count(tally, Op::name, op, bytes, seconds_since(begin));
   });
 }
 

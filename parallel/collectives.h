@@ -6,6 +6,7 @@
 // gathered or scattered to another place is copied.
 #pragma once
 
+#include "kernels/clock.h"
 #include "kernels/run.h"
 #include "parallel/comm.h"
 
@@ -156,9 +157,9 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
   stream.execute([&comm, op, counted, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane()] {
     if (lane != nullptr) lane->dawdle();
     const JournalSpan span = entered(comm, op);
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     launch(comm, cpu, op);
-    counted(tally, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    counted(tally, seconds_since(begin));
   });
 }
 

@@ -6,18 +6,19 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 #include <type_traits>
+
+#include "kernels/clock.h"
 
 namespace trireme {
 namespace {
 
 constexpr size_t kThreads = 16, kGroups = 16;
 
-int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+int64_t now() { return Clock::now().time_since_epoch().count(); }
 
 template <size_t n>
 void put(std::array<char, n>& to, const char* from) {

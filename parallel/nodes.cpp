@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMessage = 64 << 20;  // bytes of one of MPI's messages at most
+constexpr int64_t kPart = 64 << 20;  // bytes of one of MPI's messages at most
 
 }  // namespace
 
@@ -33,8 +33,8 @@ Nodes::Nodes(const World& world, int64_t pretended) {
 
 void Nodes::send(int64_t to, const void* bytes, int64_t count) const {
   std::vector<MPI_Request> request(1);
-  for (int64_t done = 0; done < count; done += kMessage) {
-    ok(MPI_Isend(static_cast<const char*>(bytes) + done, count_of(std::min(kMessage, count - done)), MPI_BYTE, static_cast<int>(to),
+  for (int64_t done = 0; done < count; done += kPart) {
+    ok(MPI_Isend(static_cast<const char*>(bytes) + done, count_of(std::min(kPart, count - done)), MPI_BYTE, static_cast<int>(to),
                  kTag, handle(messages_), request.data()));
     wait_all(request);
   }
@@ -42,9 +42,9 @@ void Nodes::send(int64_t to, const void* bytes, int64_t count) const {
 
 void Nodes::receive(int64_t from, void* bytes, int64_t count) const {
   std::vector<MPI_Request> request(1);
-  for (int64_t done = 0; done < count; done += kMessage) {
-    ok(MPI_Irecv(static_cast<char*>(bytes) + done, count_of(std::min(kMessage, count - done)), MPI_BYTE, static_cast<int>(from),
-                 kTag, handle(messages_), request.data()));
+  for (int64_t done = 0; done < count; done += kPart) {
+    ok(MPI_Irecv(static_cast<char*>(bytes) + done, count_of(std::min(kPart, count - done)), MPI_BYTE, static_cast<int>(from), kTag,
+                 handle(messages_), request.data()));
     wait_all(request);
   }
 }

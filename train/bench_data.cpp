@@ -9,6 +9,7 @@
 
 #include "data/loader.h"
 #include "data/order.h"
+#include "kernels/clock.h"
 #include "train/bench_table.h"
 #include "train/commands.h"
 #include "train/human.h"
@@ -36,7 +37,7 @@ void forget(const std::vector<std::string>& paths) {
 
 double read_plainly(const std::vector<std::string>& paths) {
   std::vector<char> bytes(kAtOnce);
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   for (const std::string& path : paths) {
     const File file = File::open_to_read(path);
     for (int64_t at = 0, size = file.size(); at < size; at += kAtOnce) file.read_at(bytes.data(), std::min(kAtOnce, size - at), at);
@@ -73,7 +74,7 @@ double read_plainly_shuffled(const std::vector<std::string>& paths, int64_t piec
     ends.push_back(files.back().size() / piece + (ends.empty() ? 0 : ends.back()));
   }
   constexpr int64_t at_once = 64;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   divide((ends.back() + at_once - 1) / at_once, threads, [&](int64_t part) {
     std::vector<char> bytes(static_cast<size_t>(piece));
     for (int64_t i = part * at_once; i < std::min(ends.back(), (part + 1) * at_once); ++i) {
@@ -87,7 +88,7 @@ double read_plainly_shuffled(const std::vector<std::string>& paths, int64_t piec
 
 // Checked and widened.
 double read_shards(const std::vector<std::string>& paths, int threads) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   for (const std::string& path : paths) {
     const ShardReader shard(path);
     divide((shard.tokens() + kTokensAtOnce - 1) / kTokensAtOnce, threads, [&](int64_t part) {
@@ -103,7 +104,7 @@ double read_shards(const std::vector<std::string>& paths, int threads) {
 double read_batches(const std::vector<std::string>& paths, const BenchOptions& options) {
   const Corpus corpus(paths, options.context, false);
   const int64_t batch = std::min(options.batch, corpus.samples());
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   Loader loader(corpus, {.context = options.context, .batch = batch, .seed = 1, .document_mask = true, .restart_positions = false});
   for (int64_t step = 0; step < corpus.samples() / batch; ++step) loader.next();
   return seconds_since(begin);

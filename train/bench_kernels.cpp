@@ -1,7 +1,7 @@
 // trireme bench kernels: time, rate, and the share of what this machine can do at best, measured in the same run.
-#include <chrono>
 #include <vector>
 
+#include "kernels/clock.h"
 #include "kernels/copy.h"
 #include "kernels/memory.h"
 #include "kernels/ops/adamw.h"
@@ -23,8 +23,6 @@
 
 namespace trireme {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // One op on memory of its own, with what it moves and computes.
 class KernelBench {

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/clock.h"
 #include "kernels/memory.h"
 #include "train/bench_table.h"
 #include "train/commands.h"
@@ -30,8 +30,6 @@
 
 namespace trireme {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kTransfer = 4 << 20;  // bytes of one O_DIRECT write
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/clock.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/json.h"
 #include "kernels/ops/adamw.h"
@@ -49,7 +50,7 @@ Measured measure_steps(Run& run, const Batch& batch, const Ceilings& best, doubl
   const auto next = [&] {
     begin_step(run, batch, step);
     end_step(run, step++ - 1);
-    return std::chrono::steady_clock::now();
+    return Clock::now();
   };
   next();
   auto last = next();

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "kernels/clock.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/philox.h"
 #include "train/human.h"
 #include "train/log.h"
 
 namespace trireme {
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

@@ -1,18 +1,17 @@
 // What the benchmarks share: the clock, the table's rows, what this machine can do at best, a batch of random tokens.
 #pragma once
 
-#include <chrono>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "data/loader.h"
+#include "kernels/clock.h"
 #include "kernels/rates.h"
 #include "train/config.h"
 
 namespace trireme {
 
-double seconds_since(std::chrono::steady_clock::time_point begin);
 double median(std::vector<double> values);
 
 // A line as printf makes it.

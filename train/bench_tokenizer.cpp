@@ -6,6 +6,7 @@
 #include "checkpoint/digest.h"
 #include "data/documents.h"
 #include "data/tokenizer.h"
+#include "kernels/clock.h"
 #include "kernels/device.h"
 #include "train/bench_table.h"
 #include "train/commands.h"
@@ -30,7 +31,7 @@ struct Seconds {
 Seconds timed(int64_t rounds, const std::function<void()>& work) {
   std::vector<double> seconds;
   for (int64_t i = 0; i <= rounds; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     work();
     seconds.push_back(seconds_since(begin));
   }

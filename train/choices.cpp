@@ -1,13 +1,13 @@
 #include "train/choices.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
 #include <set>
 
 #include "data/documents.h"
+#include "kernels/clock.h"
 #include "parallel/agree.h"
 #include "train/human.h"
 
@@ -122,9 +122,9 @@ std::vector<double> ChoiceTask::likelihoods(Run& run, const Progressed& progress
 }
 
 ChoiceScore ChoiceTask::score(Run& run, const Progressed& progressed) const {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   ChoiceScore score = score_choices(questions_, likelihoods(run, progressed));
-  score.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  score.seconds = seconds_since(begin);
   return score;
 }
 

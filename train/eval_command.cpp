@@ -1,6 +1,5 @@
 // trireme eval: a trained model on shards, text and questions of multiple choice.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -9,6 +8,7 @@
 
 #include "checkpoint/reader.h"
 #include "checkpoint/store.h"
+#include "kernels/clock.h"
 #include "kernels/json.h"
 #include "parallel/agree.h"
 #include "train/choices.h"
@@ -158,9 +158,9 @@ class Evaluator {
 
   Json of_choices(const ChoiceTask& task) {
     EvalProgress progress(run_, task.name(), task.sequences());
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     const std::vector<double> likelihoods = task.likelihoods(run_, progress.told());
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = seconds_since(begin);
     progress.finish();
     const ChoiceScore score = score_choices(task.questions(), likelihoods);
     tell(std::string(text(task.name(), ": ", told(score), ", ", score.questions, " questions, ")) + human_seconds(seconds));

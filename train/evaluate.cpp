@@ -1,11 +1,11 @@
 #include "train/evaluate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numbers>
 #include <numeric>
 #include <vector>
 
+#include "kernels/clock.h"
 #include "kernels/copy.h"
 #include "parallel/agree.h"
 
@@ -42,7 +42,7 @@ class PassOfSequences {
 };
 
 Evaluation evaluate_sequences(Run& run, const Sequences& sequences, double tokens_per_byte, const Progressed& progressed) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   const auto count = static_cast<size_t>(sequences.count);
   std::vector<double> losses(count, 0.0), seen(count, 0.0);
   const auto tell = [&](int64_t sequence, std::span<const int32_t> targets, std::span<const float> of_targets) {
@@ -58,7 +58,7 @@ Evaluation evaluate_sequences(Run& run, const Sequences& sequences, double token
           .bits_per_byte = loss / std::numbers::ln2 * tokens_per_byte,
           .targets = static_cast<int64_t>(targets),
           .bytes = targets / tokens_per_byte,
-          .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+          .seconds = seconds_since(begin)};
 }
 
 template <class Samples>

@@ -1,10 +1,10 @@
 #include "train/kernel_choices.h"
 
-#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 
+#include "kernels/clock.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/json.h"
 #include "model/shards.h"
@@ -41,10 +41,10 @@ KernelChoices choose_mine(const RunConfig& config, const Plan& plan, Device& dev
   KernelChoices mine;
   const AttentionKernels wanted = config.kernels.attention;
   if (config.kernels.autotune) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     const ChosenProducts products = choose_products(device, dtype_of(config.kernels.dtype), plan.products, kept.products);
     mine.products = products.choices;
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = seconds_since(begin);
     if (products.tried > 0) notes.push_back(note_of(products, seconds));
     if (wanted == AttentionKernels::automatic) mine.attention = kept.attention;
   }

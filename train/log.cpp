@@ -10,13 +10,13 @@
 #include <cmath>
 #include <ctime>
 
+#include "kernels/clock.h"
 #include "train/replace_file.h"
 
 namespace trireme {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr std::string_view kEraseLine = "\r\x1b[K";
@@ -139,8 +139,6 @@ std::string count_of(const Progress& progress, ProgressBar::Format format) {
 std::string rate_of(const Progress& progress, ProgressBar::Format format, double seconds) {
   return seconds > 0 ? format(static_cast<double>(progress.done) / seconds) + "/s" : "";
 }
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/clock.h"
 #include "train/human.h"
 #include "train/metrics.h"
 
@@ -49,7 +50,6 @@ inline constexpr std::chrono::milliseconds kRedrawPeriod{100};  // between two d
 // Tells when something may happen again: at most once per period.
 class Throttle {
  public:
-  using Clock = std::chrono::steady_clock;
   explicit Throttle(Clock::duration period) : period_(period) {}
   bool due(Clock::time_point now);  // true starts a new period; the first call is due
 
@@ -76,7 +76,7 @@ class ProgressBar {
   Format format_;
   StatusLine line_;
   Throttle throttle_;
-  std::chrono::steady_clock::time_point start_;
+  Clock::time_point start_;
   int64_t next_line_ = 0;  // the count from which a plain line is due
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/clock.h"
 #include "parallel/agree.h"
 #include "train/find_fault.h"
 #include "train/replicas.h"
@@ -14,8 +15,6 @@
 
 namespace trireme {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kMostBad = 10;  // steps in a row that are no update, before the run gives up or, where they are numbers, gives in
 

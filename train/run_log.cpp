@@ -5,19 +5,14 @@
 #include <cmath>
 #include <mutex>
 
+#include "kernels/clock.h"
 #include "train/log.h"
 #include "train/replace_file.h"
 #include "train/report.h"
 
 namespace trireme {
 
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-}  // namespace
+namespace {}  // namespace
 
 struct RunLog::State {
   State(const std::string& directory, const std::string& title, int64_t total_steps, int64_t resume_step, int64_t log_every);

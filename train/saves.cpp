@@ -2,17 +2,19 @@
 
 #include <utility>
 
+#include "kernels/clock.h"
+
 namespace trireme {
 namespace {
 
 // Adds the time of a scope, in which steps wait.
 class Stall {
  public:
-  Stall(Journal& journal, double& seconds) : journal_(journal), seconds_(seconds), start_(std::chrono::steady_clock::now()) {
+  Stall(Journal& journal, double& seconds) : journal_(journal), seconds_(seconds), start_(Clock::now()) {
     journal_.doing("saving");
   }
   ~Stall() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    seconds_ += seconds_since(start_);
     journal_.doing("training");
   }
   Stall(const Stall&) = delete;
@@ -21,7 +23,7 @@ class Stall {
  private:
   Journal& journal_;
   double& seconds_;
-  std::chrono::steady_clock::time_point start_;
+  Clock::time_point start_;
 };
 
 }  // namespace
@@ -72,9 +74,9 @@ void Saves::start(int64_t step, Tier tier) {
   end();
   stall_ = 0;
   const Stall stall(journal_, stall_);
-  const auto before = std::chrono::steady_clock::now();
+  const auto before = Clock::now();
   copy_.fetch();
-  snapshot_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+  snapshot_ = seconds_since(before);
   checkpoints_.begin(
       step_ = step, state_of(config_, copy_.shards(), step, history_), [this] { copy_.wait(); }, tier);
 }

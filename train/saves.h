@@ -1,10 +1,10 @@
 // Saves: when the state of a run is copied, written and committed, and what is told of it.
 #pragma once
 
-#include <chrono>
 #include <optional>
 
 #include "checkpoint/checkpoints.h"
+#include "kernels/clock.h"
 #include "train/history.h"
 #include "train/host_state.h"
 #include "train/log.h"
@@ -42,7 +42,6 @@ class Saves {
   const SaveTimes& last() const { return last_; }  // that succeeded
 
  private:
-  using Clock = std::chrono::steady_clock;
   void start(int64_t step, Tier tier);
   template <class Call>
   void hear(Call call);

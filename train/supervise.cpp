@@ -18,6 +18,7 @@
 
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/reader.h"
+#include "kernels/clock.h"
 #include "kernels/json.h"
 #include "parallel/world.h"
 #include "train/config.h"
@@ -27,8 +28,6 @@
 
 namespace trireme {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t kLoop = 3;  // attempts that end alike, without a new checkpoint, are a crash loop
 constexpr double kLongestDelay = 60;
@@ -165,7 +164,7 @@ Attempt run_once(const LaunchedTraining& training, const std::string& run, int64
   const pid_t child = start(training.words);
   require(child > 0, text("cannot start ", training.words.front(), ": ", strerror(errno)));
   attempt.code = exit_code_of(child, training.by_mpirun);
-  attempt.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  attempt.seconds = seconds_since(begin);
   if (identity_of(exit) != before) read_exit(exit, attempt);
   attempt.last_checkpoint = newest_checkpoint(run);
   return attempt;

@@ -9,12 +9,11 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/clock.h"
 #include "train/stack.h"
 
 namespace trireme {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kRound{100};
 constexpr size_t kSteps = 200;                                    // whose times are remembered
@@ -22,8 +21,6 @@ constexpr size_t kEnough = 5;                                     // to know wha
 constexpr int64_t kNobody = std::numeric_limits<int32_t>::max();  // accused where none can be told
 constexpr double kPaused = 1;     // seconds that a round may take before the whole process must have been stopped
 constexpr double kForOthers = 2;  // seconds more that ranks wait which need not speak; and for the culprit's stack
-
-double since(Clock::time_point moment) { return std::chrono::duration<double>(Clock::now() - moment).count(); }
 
 bool ended(const RankReport& r) { return r.state == 'Z' || r.state == 'X'; }
 bool speechless(const RankReport& r) { return ended(r) || r.state == 'T' || r.state == 't'; }
@@ -80,14 +77,14 @@ void Watchdog::watch() {
   bool warned = false;
   while (sleep()) {
     if (journal_.accused() >= 0) return judge_all();
-    const bool paused = since(round) > kPaused;
+    const bool paused = seconds_since(round) > kPaused;
     round = Clock::now();
     if (const int64_t now = journal_.moves(); now != moves || paused) {
       moves = now, moved = round, warned = false;
       if (std::exchange(told_, false)) orders_.board->take_back();
       continue;
     }
-    if (const double silent = since(moved), limit = this->limit(); silent >= limit && decide(silent, limit, warned))
+    if (const double silent = seconds_since(moved), limit = this->limit(); silent >= limit && decide(silent, limit, warned))
       return judge_all();
   }
 }
@@ -154,7 +151,7 @@ void Watchdog::judge_all() {
     journal_.confess(stack.empty() ? "no answer" : stack);
   }
   const bool can_answer = at != ranks.end() && !speechless(*at);
-  for (const auto begin = Clock::now(); can_answer && journal_.confession(culprit).empty() && since(begin) < kForOthers;)
+  for (const auto begin = Clock::now(); can_answer && journal_.confession(culprit).empty() && seconds_since(begin) < kForOthers;)
     std::this_thread::sleep_for(kRound / 5);
   if (speaks && speaks_for_all(culprit)) {
     if (orders_.tell) orders_.tell(verdict, journal_.confession(culprit));

@@ -14,7 +14,7 @@ using namespace trireme;
 
 namespace {
 
-const auto kSilent = [](const BuildProgress&) {};
+const auto kUntold = [](const BuildProgress&) {};
 
 struct Imported {
   std::vector<int32_t> tokens;
@@ -23,7 +23,7 @@ struct Imported {
 
 Imported imported(const ImportOptions& options) {
   const auto tokenizer = make_byte_tokenizer();
-  const SplitSummary summary = import_shards(options, *tokenizer, kSilent);
+  const SplitSummary summary = import_shards(options, *tokenizer, kUntold);
   Imported all;
   for (const std::string& path : summary.shards) {
     const ShardReader shard(path);

@@ -1,4 +1,4 @@
-// A directory of a test's own, gone at the end of the scope.
+// A directory of a test's own, gone at the end of the scope; texts in files.
 #pragma once
 
 #include <unistd.h>
@@ -39,4 +39,10 @@ inline std::string read_text(const std::string& path) {
   std::ostringstream words;
   words << in.rdbuf();
   return words.str();
+}
+
+inline size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
 }

@@ -20,7 +20,7 @@ std::vector<int32_t> random_tokens(size_t count, uint64_t vocab) {
   return tokens;
 }
 
-const ShardFacts kFacts{.tokenizer = "bytes", .vocab = 257, .end_of_document = 256, .text_bytes = 1234};
+const ShardFacts kByteFacts{.tokenizer = "bytes", .vocab = 257, .end_of_document = 256, .text_bytes = 1234};
 
 }  // namespace
 
@@ -29,7 +29,7 @@ TEST_CASE("a shard gives back what was written, in 16 and in 32 bits") {
   const std::string path = scratch / "a.h5";
   const int64_t vocab = GENERATE(int64_t{257}, int64_t{65536}, int64_t{65537}, int64_t{2000000000});
   const size_t count = GENERATE(size_t{1}, size_t{7}, size_t{100001});
-  ShardFacts facts = kFacts;
+  ShardFacts facts = kByteFacts;
   facts.vocab = vocab;
   const auto tokens = random_tokens(count, static_cast<uint64_t>(vocab));
   std::vector<int64_t> starts;
@@ -59,7 +59,7 @@ TEST_CASE("a shard gives back what was written, in 16 and in 32 bits") {
 
 TEST_CASE("a shard without tokens or documents is sound") {
   const Scratch scratch;
-  write_shard(scratch / "a.h5", kFacts, {}, {});
+  write_shard(scratch / "a.h5", kByteFacts, {}, {});
   const ShardReader shard(scratch / "a.h5");
   CHECK(shard.tokens() == 0);
   shard.verify();
@@ -68,7 +68,7 @@ TEST_CASE("a shard without tokens or documents is sound") {
 TEST_CASE("equal content gives equal digests, other content others") {
   const Scratch scratch;
   const auto digest = [&](const std::string& name, std::vector<int32_t> tokens, int64_t start) {
-    write_shard(scratch / name, kFacts, tokens, std::vector<int64_t>{start});
+    write_shard(scratch / name, kByteFacts, tokens, std::vector<int64_t>{start});
     return ShardReader(scratch / name).digest();
   };
   const uint64_t one = digest("a.h5", {1, 2, 3}, 0);
@@ -79,7 +79,7 @@ TEST_CASE("equal content gives equal digests, other content others") {
 
 TEST_CASE("HDF5's own tools open a shard") {
   const Scratch scratch;
-  write_shard(scratch / "a.h5", kFacts, std::vector<int32_t>{5, 6, 256}, std::vector<int64_t>{0});
+  write_shard(scratch / "a.h5", kByteFacts, std::vector<int32_t>{5, 6, 256}, std::vector<int64_t>{0});
   if (!has_h5dump()) return;
   REQUIRE(std::system(("h5dump " + scratch / "a.h5" + " > " + scratch / "out").c_str()) == 0);
   CHECK_THAT(read_text(scratch / "out"), ContainsSubstring("(0): 5, 6, 256"));
@@ -89,7 +89,7 @@ TEST_CASE("HDF5's own tools open a shard") {
 TEST_CASE("a flipped bit anywhere in a shard is found, and so is any truncation") {
   const Scratch scratch;
   const std::string path = scratch / "a.h5";
-  write_shard(path, kFacts, random_tokens(300, 257), std::vector<int64_t>{0, 10, 200});
+  write_shard(path, kByteFacts, random_tokens(300, 257), std::vector<int64_t>{0, 10, 200});
   const std::string sound = read_text(path);
   CHECK(unnoticed_flips(path) == 0);
   ShardReader(path).verify();
@@ -105,7 +105,7 @@ TEST_CASE("a damaged page is found when it is first read, and only then") {
   const Scratch scratch;
   const std::string path = scratch / "a.h5";
   const auto tokens = random_tokens(100000, 257);
-  write_shard(path, kFacts, tokens, std::vector<int64_t>{0});
+  write_shard(path, kByteFacts, tokens, std::vector<int64_t>{0});
   std::string bytes = read_text(path);
   const Hdf5Layout layout = read_hdf5_layout(path);
   bytes[static_cast<size_t>(layout.datasets[2].offset) + 150000] ^= 1;  // datasets by name: tokens is the last

@@ -42,7 +42,7 @@ struct Shards {
   }
 };
 
-LoaderOptions options_of(int replica, int replicas, int64_t microbatch) {
+LoaderOptions where_options(int replica, int replicas, int64_t microbatch) {
   return {.context = 6,
           .batch = 8,
           .microbatch = microbatch,
@@ -73,9 +73,9 @@ TEST_CASE("the documents of a step are those whose tokens the loaders hand out")
   const Mixture mixture(shards.sources, {0.6, 0.4});
   for (const auto& [replicas, microbatch] : {std::pair(1, 0), {2, 0}, {2, 2}, {4, 1}}) {
     CAPTURE(replicas, microbatch);
-    Where where(mixture, options_of(0, replicas, microbatch));
+    Where where(mixture, where_options(0, replicas, microbatch));
     std::vector<std::unique_ptr<Loader>> loaders;
-    for (int r = 0; r < replicas; ++r) loaders.push_back(std::make_unique<Loader>(mixture, options_of(r, replicas, microbatch)));
+    for (int r = 0; r < replicas; ++r) loaders.push_back(std::make_unique<Loader>(mixture, where_options(r, replicas, microbatch)));
     std::set<int64_t> epochs;
     int64_t documents = 0;
     for (int64_t step = 0; step < 12; ++step) {  // of 96 samples, in sources of 17 and 14
@@ -112,7 +112,7 @@ TEST_CASE("the documents of a step are those whose tokens the loaders hand out")
 
 TEST_CASE("the steps that read a document are those whose lists hold it") {
   const Shards shards;
-  Where where(Mixture(shards.sources, {0.6, 0.4}), options_of(0, 1, 0));
+  Where where(Mixture(shards.sources, {0.6, 0.4}), where_options(0, 1, 0));
   std::map<DocumentName, std::vector<int64_t>> listed;
   for (int64_t step = 0; step < 15; ++step)
     for (const WhereRow& row : where.step(step))
@@ -135,7 +135,7 @@ TEST_CASE("where shards do not tell sources, documents have numbers alone") {
   write_shard(scratch / "a.h5", {.tokenizer = "counting", .vocab = 100, .end_of_document = 0, .text_bytes = 9},
               std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}, std::vector<int64_t>{4});
   const Corpus corpus({scratch / "a.h5"}, 6, false);
-  LoaderOptions options = options_of(0, 1, 0);
+  LoaderOptions options = where_options(0, 1, 0);
   options.batch = 1;
   Where where(corpus, options);
   const WhereRow row = where.step(0).front();

@@ -25,15 +25,15 @@ std::filesystem::path scratch() {
 }
 
 // A file of these bytes, gone at the end of the test.
-struct File {
+struct ConfigFile {
   std::string path;
-  explicit File(const std::string& bytes) : path(scratch() / "x.yaml") { std::ofstream(path, std::ios::binary) << bytes; }
-  ~File() { std::filesystem::remove_all(scratch()); }
+  explicit ConfigFile(const std::string& bytes) : path(scratch() / "x.yaml") { std::ofstream(path, std::ios::binary) << bytes; }
+  ~ConfigFile() { std::filesystem::remove_all(scratch()); }
 };
 
 // What reading complains about, with "x.yaml" for the path; "" when it does not.
 std::string complaint(const std::string& bytes, const std::vector<std::string>& overrides = {}, Purpose purpose = Purpose::plan) {
-  const File file(bytes);
+  const ConfigFile file(bytes);
   try {
     read_config(file.path, overrides, purpose);
     return "";
@@ -45,7 +45,7 @@ std::string complaint(const std::string& bytes, const std::vector<std::string>& 
 }
 
 RunConfig read(const std::string& bytes, const std::vector<std::string>& overrides = {}) {
-  const File file(bytes);
+  const ConfigFile file(bytes);
   return read_config(file.path, overrides, Purpose::plan);
 }
 
@@ -328,7 +328,7 @@ TEST_CASE("a file of nothing but mistakes gets a bounded answer") {
 }
 
 TEST_CASE("a file that is not there is named, with the one that was meant") {
-  const File file("model:\n");
+  const ConfigFile file("model:\n");
   const auto folder = scratch().string();
   CHECK_THROWS_WITH(read_config(folder + "/y.yaml", {}),
                     folder + "/y.yaml: cannot be read: No such file or directory; did you mean " + file.path + "?");

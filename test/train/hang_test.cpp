@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "kernels/clock.h"
 #include "kernels/json.h"
 #include "kernels/ops/fill.h"
 #include "kernels/philox.h"
@@ -25,10 +26,6 @@
 
 namespace trireme {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point moment) { return std::chrono::duration<double>(Clock::now() - moment).count(); }
 
 // The rank in which something goes wrong: 1, unless the environment says otherwise.
 int64_t culprit() {
@@ -44,7 +41,9 @@ void out_of_step(const std::function<void(const Mesh&, Stream&, Tensor, Journal&
   Mesh mesh(world, {});
   mesh.keep(journal);
   std::atomic<Clock::time_point> wrong_since{Clock::now()};
-  const auto tell = [&](const std::string& line) { complain(std::string(text("told after ", since(wrong_since), " s: ", line))); };
+  const auto tell = [&](const std::string& line) {
+    complain(std::string(text("told after ", seconds_since(wrong_since), " s: ", line)));
+  };
   Watchdog watchdog(journal, world.rank(),
                     {.patience = 0.5,
                      .warn = [&](const std::string& line) { tell("warning: " + line); },
@@ -68,7 +67,7 @@ void out_of_step(const std::function<void(const Mesh&, Stream&, Tensor, Journal&
 TEST_CASE("hang: a rank loops for ever", "[.launched]") {
   out_of_step([](const Mesh& mesh, Stream& compute, Tensor x, Journal&) {
     const auto begin = Clock::now();
-    while (mesh.dp().rank() == culprit() && since(begin) < 60) x.as<float>()[0] += 1;
+    while (mesh.dp().rank() == culprit() && seconds_since(begin) < 60) x.as<float>()[0] += 1;
     run(mesh.dp(), compute, AllReduce{.x = x});
   });
 }
@@ -150,7 +149,7 @@ TEST_CASE("ranks of which one hangs end with 71, and the one that did it is name
     CHECK_THAT(ended.err, ContainsSubstring(c.where) && !ContainsSubstring("nothing was noticed"));
     CHECK(ended.err.find("verdict: ", at + 1) == std::string::npos);
     CHECK(first_told(ended.err, c.culprit) < 5);
-    CHECK(since(begin) < 15);
+    CHECK(seconds_since(begin) < 15);
   }
 }
 
@@ -169,7 +168,7 @@ TEST_CASE("a run of which one rank is stopped names it, ends every process with 
   const auto begin = Clock::now();
   kill(ranks.at(1), SIGSTOP);
   const Ended ended = process.wait();
-  const double took = since(begin);
+  const double took = seconds_since(begin);
   INFO(ended.err);
   CHECK(ended.code == 71);
   CHECK(took < 20);
@@ -285,7 +284,7 @@ TEST_CASE("two hundred hangs, each with the right rank named in time", "[.][soak
       kill(ranks.at(rank), SIGSTOP);
       ended = process.wait();
     }
-    const double took = since(begin);
+    const double took = seconds_since(begin);
     slowest[kind] = std::max(slowest[kind], took);
     INFO(ended.err);
     REQUIRE(ended.code == 71);
@@ -314,7 +313,7 @@ void check_patience(double seconds) {
   REQUIRE(ranks.size() == 4);
   uint64_t stops = 0;
   double longest = 0;
-  for (const auto begin = Clock::now(); since(begin) < seconds && process.running(); ++stops) {
+  for (const auto begin = Clock::now(); seconds_since(begin) < seconds && process.running(); ++stops) {
     const double chance = static_cast<double>(philox64(41, stops) % 10000) / 10000;
     const double held = 0.01 * std::pow(300, chance);  // each tenfold as often as the others
     const pid_t rank = ranks.at(static_cast<int>(philox64(42, stops) % 4));
@@ -365,10 +364,10 @@ TEST_CASE("a hundred deaths each of a rank, its launcher and its supervisor", "[
     const auto begin = Clock::now();
     i % 3 == 0 ? void(kill(ranks.at(static_cast<int>(dice / 7 % 4)), SIGKILL)) : process.signal(SIGKILL);
     process.wait();
-    while (any_alive(ranks) && since(begin) < 10) usleep(1000);
-    slowest = std::max(slowest, since(begin));
+    while (any_alive(ranks) && seconds_since(begin) < 10) usleep(1000);
+    slowest = std::max(slowest, seconds_since(begin));
     INFO("death " << i);
-    REQUIRE(since(begin) < 3);
+    REQUIRE(seconds_since(begin) < 3);
   }
   WARN("300 deaths, the slowest end of all processes in " << slowest << " s");
 }
@@ -382,8 +381,8 @@ TEST_CASE("no rank stays behind when its launcher is killed", "[unsanitized]") {
   process.signal(SIGKILL);
   process.wait();
   const auto begin = Clock::now();
-  while (any_alive(ranks) && since(begin) < 10) usleep(1000);
-  CHECK(since(begin) < 3);
+  while (any_alive(ranks) && seconds_since(begin) < 10) usleep(1000);
+  CHECK(seconds_since(begin) < 3);
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include "data/tokenizer_train.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
+#include "test/train/golden.h"
 #include "train/published.h"
 #include "train/sources.h"
 
@@ -15,8 +16,6 @@ namespace trireme {
 namespace {
 
 using Values = std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>>;  // shape and elements, by name
-
-std::string golden_of(const std::string& layout) { return std::string(TRIREME_SOURCE) + "/test/train/goldens/" + layout; }
 
 int64_t size_of(const std::vector<int64_t>& shape) {
   int64_t size = 1;

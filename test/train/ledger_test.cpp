@@ -25,7 +25,7 @@ std::string write_lines(const Scratch& scratch, const std::string& name, uint64_
   return name;
 }
 
-const char* const kConfig = R"(
+const char* const kLedgerConfig = R"(
 kernels: {dtype: f32, threads: 1}
 model: {family: llama, layers: 1, width: 32, heads: 2, vocab: 257, context: 32, document_mask: true}
 data: {train: [a/train-00000.h5], tokenizer: bytes}
@@ -35,7 +35,7 @@ train: {name: tiny, steps: 6, batch: 4, microbatch: 1, lr: 0.01, warmup: 2, eval
 
 struct LedgerPlace {
   Scratch scratch;
-  LedgerPlace() { write_text(scratch / "config.yaml", kConfig); }
+  LedgerPlace() { write_text(scratch / "config.yaml", kLedgerConfig); }
   void build(const std::string& lines, const std::string& output) const {
     succeed(run({"data", "build", lines, "--output", output, "--tokenizer", "bytes"}));
   }

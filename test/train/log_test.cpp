@@ -16,33 +16,16 @@
 #include <limits>
 #include <thread>
 
+#include "kernels/clock.h"
 #include "kernels/json.h"
 #include "test/catch.h"
+#include "test/data/scratch.h"
 #include "train/replace_file.h"
 
 using namespace trireme;
 using namespace std::chrono_literals;
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-struct Directory {
-  explicit Directory(const std::string& name)
-      : path(std::filesystem::temp_directory_path() / ("trireme-" + name + std::to_string(getpid()))) {
-    std::filesystem::remove_all(path);
-    std::filesystem::create_directories(path);
-  }
-  ~Directory() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -52,12 +35,6 @@ std::vector<std::string> lines_of(const std::string& text) {
     begin = end + 1;
   }
   return lines;
-}
-
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
-  return count;
 }
 
 // Puts a file in the place of a standard stream while it lives.
@@ -84,7 +61,7 @@ std::string written_by(int stream, const Work& work) {
     work();
   }
   close(file);
-  const std::string text = read(path);
+  const std::string text = read_text(path);
   std::filesystem::remove(path);
   return text;
 }
@@ -139,7 +116,7 @@ SaveRecord save_record(int64_t step) {
 // metrics.jsonl without what is measured.
 std::vector<Json> facts_of(const std::filesystem::path& path) {
   std::vector<Json> objects;
-  for (const std::string& line : lines_of(read(path))) {
+  for (const std::string& line : lines_of(read_text(path))) {
     Json object = Json::parse(line);
     for (const char* measured : {"step_ms", "data_ms", "tokens_per_second", "mfu", "seconds"}) object.erase(measured);
     objects.push_back(object);
@@ -160,7 +137,7 @@ TEST_CASE("numbers are printed as people read them") {
   CHECK(human_count(405e9) == "405B");
   CHECK(human_count(999999) == "1.00M");
   CHECK(human_count(-1500) == "-1.50k");
-  CHECK(human_count(kNan) == "nan");
+  CHECK(human_count(NAN) == "nan");
   CHECK(human_bytes(0) == "0 B");
   CHECK(human_bytes(1023) == "1023 B");
   CHECK(human_bytes(1536) == "1.50 KiB");
@@ -210,27 +187,27 @@ TEST_CASE("metrics lines hold the documented keys in their order, and null for w
   CHECK(json_line(save_record(3)) ==
         "{\"step\": 3, \"saved_bytes\": 3145728, \"saved_seconds\": 0.500, \"write_gb_per_second\": 0.013, "
         "\"save_stall_ms\": 1.500, \"tier\": \"disk\"}\n");
-  const Json object = Json::parse(json_line(StepRecord{.step = 1, .loss = kNan, .grad_norm = -INFINITY, .mfu = kNan}));
+  const Json object = Json::parse(json_line(StepRecord{.step = 1, .loss = NAN, .grad_norm = -INFINITY, .mfu = NAN}));
   CHECK(object["loss"].is_null());
   CHECK(object["grad_norm"].is_null());
   CHECK(object["mfu"].is_null());
 }
 
 TEST_CASE("a resumed metrics.jsonl keeps the lines up to its step and drops later and torn ones") {
-  const Directory directory("resume");
-  const std::filesystem::path path = directory.path / "metrics.jsonl";
+  const Scratch directory;
+  const std::filesystem::path path = directory / "metrics.jsonl";
   const ChoicesRecord asked{.step = 2, .name = "a \"b\"", .accuracy = 0.25, .normalised = 1.0 / 3, .questions = 12};
   const std::string kept =
-      json_line(step_record(1)) + json_line(step_record(2, kNan)) + json_line(eval_record(2)) + json_line(asked);
+      json_line(step_record(1)) + json_line(step_record(2, NAN)) + json_line(eval_record(2)) + json_line(asked);
   const std::string later = json_line(step_record(3)) + json_line(eval_record(3)) + json_line(step_record(4));
   const std::string last = json_line(step_record(5));
   for (size_t torn = 0; torn <= last.size(); torn += 7) {
-    write(path, kept + later + last.substr(0, torn));
+    write_text(path, kept + later + last.substr(0, torn));
     std::vector<int64_t> steps, evals;
     std::vector<double> losses;
     std::string answers;
     {
-      MetricsFile file(directory.path, 2,
+      MetricsFile file(directory.path(), 2,
                        {.step = [&](const StepRecord& r) { steps.push_back(r.step), losses.push_back(r.loss); },
                         .eval = [&](const EvalRecord& r) { evals.push_back(r.step); },
                         .choices = [&](const ChoicesRecord& r) { answers += json_line(r); }});
@@ -239,70 +216,70 @@ TEST_CASE("a resumed metrics.jsonl keeps the lines up to its step and drops late
       CHECK(file.append(json_line(step_record(3, 1.5))));
       CHECK(file.sync());
     }
-    CHECK(read(path) == kept + json_line(step_record(3, 1.5)));
+    CHECK(read_text(path) == kept + json_line(step_record(3, 1.5)));
     CHECK(steps == std::vector<int64_t>{1, 2});
     CHECK(evals == std::vector<int64_t>{2});
     CHECK(losses[0] == 2.5);
     CHECK(std::isnan(losses[1]));
   }
-  CHECK_FALSE(std::filesystem::exists(directory.path / "metrics.jsonl.tmp"));
+  CHECK_FALSE(std::filesystem::exists(directory / "metrics.jsonl.tmp"));
 }
 
 TEST_CASE("a whole last line without its newline is kept, and garbage is not") {
-  const Directory directory("garbage");
-  const std::filesystem::path path = directory.path / "metrics.jsonl";
+  const Scratch directory;
+  const std::filesystem::path path = directory / "metrics.jsonl";
   const std::string garbage = "\n[1]\n{\"step\": \"1\"}\n{\"step\": -3, \"loss\": 1}\n\xff\xfe\n" + std::string(10, '\0') + "\n" +
                               std::string(100000, '[') + "\n{\"step\": 99999999999999999999}\n";
   std::string whole = json_line(step_record(1));
   whole.pop_back();
-  write(path, garbage + whole);
-  { MetricsFile file(directory.path, 1, {}); }
-  CHECK(read(path) == json_line(step_record(1)));
+  write_text(path, garbage + whole);
+  { MetricsFile file(directory.path(), 1, {}); }
+  CHECK(read_text(path) == json_line(step_record(1)));
 }
 
 TEST_CASE("a fresh run begins metrics.jsonl anew, and a resume without the file begins it too") {
-  const Directory directory("fresh");
-  const std::filesystem::path path = directory.path / "metrics.jsonl";
-  write(path, json_line(step_record(1)));
-  { MetricsFile file(directory.path, -1, {}); }
-  CHECK(read(path).empty());
+  const Scratch directory;
+  const std::filesystem::path path = directory / "metrics.jsonl";
+  write_text(path, json_line(step_record(1)));
+  { MetricsFile file(directory.path(), -1, {}); }
+  CHECK(read_text(path).empty());
   std::filesystem::remove(path);
-  { MetricsFile file(directory.path, 10, {}); }
-  CHECK(read(path).empty());
-  CHECK_THROWS_AS(MetricsFile(directory.path / "absent", -1, {}), Error);
-  CHECK_THROWS_AS(MetricsFile(directory.path / "absent", 3, {}), Error);
+  { MetricsFile file(directory.path(), 10, {}); }
+  CHECK(read_text(path).empty());
+  CHECK_THROWS_AS(MetricsFile(directory / "absent", -1, {}), Error);
+  CHECK_THROWS_AS(MetricsFile(directory / "absent", 3, {}), Error);
 }
 
 TEST_CASE("exit.json holds code, cause, rank, host, step and message, whatever the message holds") {
-  const Directory directory("exit");
-  write_exit(directory.path, ExitCode::data, "DataError", 3, 17, "a \"bad\"\nfile \xff \\");
-  const Json exit = Json::parse(read(directory.path / "exit.json"));
+  const Scratch directory;
+  write_exit(directory.path(), ExitCode::data, "DataError", 3, 17, "a \"bad\"\nfile \xff \\");
+  const Json exit = Json::parse(read_text(directory / "exit.json"));
   CHECK(exit["code"] == 3);
   CHECK(exit["cause"] == "DataError");
   CHECK(exit["rank"] == 3);
   CHECK(exit["step"] == 17);
   CHECK(exit["host"].is_string());
   CHECK_THAT(exit["message"].get<std::string>(), ContainsSubstring("a \"bad\"\nfile "));
-  CHECK_FALSE(std::filesystem::exists(directory.path / "exit.json.tmp"));
-  const std::string said = written_by(STDERR_FILENO, [&] { write_exit(directory.path / "absent", ExitCode::done, "", 0, -1, ""); });
+  CHECK_FALSE(std::filesystem::exists(directory / "exit.json.tmp"));
+  const std::string said = written_by(STDERR_FILENO, [&] { write_exit(directory / "absent", ExitCode::done, "", 0, -1, ""); });
   CHECK_THAT(said, ContainsSubstring("cannot write"));
 }
 
 TEST_CASE("a refused write leaves the old file whole") {
-  const Directory directory("replace");
-  const std::string path = directory.path / "file";
+  const Scratch directory;
+  const std::string path = directory / "file";
   CHECK(replace_file(path, "old"));
   CHECK(replace_file_durably(path, "new"));
-  CHECK(read(path) == "new");
+  CHECK(read_text(path) == "new");
   std::filesystem::create_directories(path + ".tmp");  // stands in the way of the temporary file
   CHECK_FALSE(replace_file(path, "newer"));
   CHECK_FALSE(replace_file_durably(path, "newer"));
-  CHECK(read(path) == "new");
+  CHECK(read_text(path) == "new");
 }
 
 TEST_CASE("a throttle lets the first through and then one per period") {
   Throttle throttle(100ms);
-  const Throttle::Clock::time_point start = Throttle::Clock::now();
+  const Clock::time_point start = Clock::now();
   int passed = 0;
   for (int ms = 0; ms < 1000; ++ms) passed += throttle.due(start + std::chrono::milliseconds(ms)) ? 1 : 0;
   CHECK(passed == 10);
@@ -377,9 +354,9 @@ TEST_CASE("a progress bar elsewhere is silent for quick work, but for its last l
 }
 
 TEST_CASE("a run's log has the first, every log_every-th and the last step") {
-  const Directory directory("runlog");
+  const Scratch directory;
   const std::string said = written_by(STDOUT_FILENO, [&] {
-    RunLog log(directory.path, "test", 25, -1, 10);
+    RunLog log(directory.path(), "test", 25, -1, 10);
     log.facts({{"device", "none"}});
     for (int64_t step = 1; step <= 25; ++step) {
       log.step(step_record(step));
@@ -399,17 +376,17 @@ TEST_CASE("a run's log has the first, every log_every-th and the last step") {
   CHECK(lines[6] == "a note");
   CHECK(lines[7].starts_with(
       "finished 25 steps, 25k tokens in 812ms: loss 2.5000, best validation loss 2.2500, 1.1250 bits per byte at step 20; "));
-  const std::vector<std::string> kept = lines_of(read(directory.path / "log.txt"));
+  const std::vector<std::string> kept = lines_of(read_text(directory / "log.txt"));
   REQUIRE(kept.size() == lines.size());
   for (size_t i = 0; i < kept.size(); ++i) CHECK(kept[i].substr(kept[i].find("Z  ") + 3) == lines[i]);
-  CHECK(lines_of(read(directory.path / "metrics.jsonl")).size() == 27);
-  CHECK_THAT(read(directory.path / "report.html"), ContainsSubstring("class=\"status finished\""));
+  CHECK(lines_of(read_text(directory / "metrics.jsonl")).size() == 27);
+  CHECK_THAT(read_text(directory / "report.html"), ContainsSubstring("class=\"status finished\""));
 }
 
 TEST_CASE("a run in a terminal keeps its line below the notes") {
-  const Directory directory("terminal");
+  const Scratch directory;
   const std::string shown = shown_by(120, [&] {
-    RunLog log(directory.path, "test", 1000, -1, 10);
+    RunLog log(directory.path(), "test", 1000, -1, 10);
     for (int64_t step = 1; step <= 1000; ++step) log.step(step_record(step));
     log.eval(eval_record(1000));
     log.finish();
@@ -420,11 +397,11 @@ TEST_CASE("a run in a terminal keeps its line below the notes") {
   REQUIRE(eval != std::string::npos);
   CHECK(shown.find("val 2.2500", shown.find('\n', eval)) != std::string::npos);  // the line returned, with the new loss
   CHECK(shown.ends_with("report.html\r\n"));
-  CHECK(lines_of(read(directory.path / "log.txt")).size() == 103);
+  CHECK(lines_of(read_text(directory / "log.txt")).size() == 103);
 }
 
 TEST_CASE("the metrics of a killed and resumed run equal the undisturbed run's") {
-  const Directory straight("straight"), killed("killed");
+  const Scratch straight, killed;
   const auto train = [](const std::filesystem::path& path, int64_t from, int64_t to) {
     RunLog log(path, "test", 30, from > 0 ? from : -1, 100);
     for (int64_t step = from + 1; step <= to; ++step) {
@@ -435,30 +412,30 @@ TEST_CASE("the metrics of a killed and resumed run equal the undisturbed run's")
     }
   };
   written_by(STDOUT_FILENO, [&] {
-    train(straight.path, 0, 30);
-    train(killed.path, 0, 17);
-    write(killed.path / "metrics.jsonl", read(killed.path / "metrics.jsonl") + "{\"step\": 18, \"lo");  // the kill
-    train(killed.path, 10, 23);
-    train(killed.path, 20, 30);
+    train(straight.path(), 0, 30);
+    train(killed.path(), 0, 17);
+    write_text(killed / "metrics.jsonl", read_text(killed / "metrics.jsonl") + "{\"step\": 18, \"lo");  // the kill
+    train(killed.path(), 10, 23);
+    train(killed.path(), 20, 30);
   });
-  CHECK(facts_of(killed.path / "metrics.jsonl") == facts_of(straight.path / "metrics.jsonl"));
-  CHECK(facts_of(straight.path / "metrics.jsonl").size() == 33);
-  CHECK_THAT(read(killed.path / "log.txt"), ContainsSubstring("metrics.jsonl: 8 torn lines or lines after step 10 dropped"));
-  CHECK_THAT(read(killed.path / "report.html"), ContainsSubstring("<dd>30</dd>"));
+  CHECK(facts_of(killed / "metrics.jsonl") == facts_of(straight / "metrics.jsonl"));
+  CHECK(facts_of(straight / "metrics.jsonl").size() == 33);
+  CHECK_THAT(read_text(killed / "log.txt"), ContainsSubstring("metrics.jsonl: 8 torn lines or lines after step 10 dropped"));
+  CHECK_THAT(read_text(killed / "report.html"), ContainsSubstring("<dd>30</dd>"));
 }
 
 TEST_CASE("a resumed run's report has the points from before") {
-  const Directory directory("points");
+  const Scratch directory;
   written_by(STDOUT_FILENO, [&] {
     {
-      RunLog log(directory.path, "test", 100, -1, 100);
+      RunLog log(directory.path(), "test", 100, -1, 100);
       for (int64_t step = 1; step <= 50; ++step) log.step(step_record(step, 3.25));
       log.eval(eval_record(50));
     }
-    RunLog log(directory.path, "test", 100, 50, 100);
+    RunLog log(directory.path(), "test", 100, 50, 100);
     log.step(step_record(51));
   });
-  const std::string page = read(directory.path / "report.html");
+  const std::string page = read_text(directory / "report.html");
   CHECK_THAT(page, ContainsSubstring("\"x\":[1,2,3,4,5,6,7,8"));
   CHECK_THAT(page, ContainsSubstring("49,50,51]"));
   CHECK_THAT(page, ContainsSubstring("best validation"));
@@ -466,24 +443,24 @@ TEST_CASE("a resumed run's report has the points from before") {
 
 TEST_CASE("a full disk is told once and does not stop the run") {
   if (!std::filesystem::exists("/dev/full")) return;
-  const Directory directory("full");
-  std::filesystem::create_symlink("/dev/full", directory.path / "metrics.jsonl");
+  const Scratch directory;
+  std::filesystem::create_symlink("/dev/full", directory / "metrics.jsonl");
   std::string warned;
   written_by(STDOUT_FILENO, [&] {
     warned = written_by(STDERR_FILENO, [&] {
-      RunLog log(directory.path, "test", 3, -1, 1);
+      RunLog log(directory.path(), "test", 3, -1, 1);
       for (int64_t step = 1; step <= 3; ++step) log.step(step_record(step));
       log.finish();
     });
   });
   CHECK(count_of(warned, "warning") == 1);
-  CHECK(lines_of(read(directory.path / "log.txt")).size() == 4);
+  CHECK(lines_of(read_text(directory / "log.txt")).size() == 4);
 }
 
 TEST_CASE("notes may come from another thread than the steps") {
-  const Directory directory("threads");
+  const Scratch directory;
   written_by(STDOUT_FILENO, [&] {
-    RunLog log(directory.path, "test", 500, -1, 50);
+    RunLog log(directory.path(), "test", 500, -1, 50);
     std::thread other([&] {
       for (int i = 0; i < 100; ++i) log.note("note " + std::to_string(i));
     });
@@ -491,5 +468,5 @@ TEST_CASE("notes may come from another thread than the steps") {
     other.join();
     log.finish();
   });
-  CHECK(lines_of(read(directory.path / "log.txt")).size() == 11 + 100 + 1);
+  CHECK(lines_of(read_text(directory / "log.txt")).size() == 11 + 100 + 1);
 }

@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-const Mesh kAlone;
+const Mesh kOneRank;
 
 RunConfig of_bytes(const std::string& model, int64_t context, int64_t batch) {
   RunConfig config = tiny(model);
@@ -30,7 +30,7 @@ struct Stepping {
   RunConfig config;
   Device device{Place::cpu, read_cpu_facts()};
   Run run;
-  explicit Stepping(const RunConfig& wanted) : config(wanted), run(config, kAlone, device, make_plan(config, kAlone).sizes) {
+  explicit Stepping(const RunConfig& wanted) : config(wanted), run(config, kOneRank, device, make_plan(config, kOneRank).sizes) {
     run.optimizer.initialise(device.compute(), 0.1, config.model.layers);
   }
 };

@@ -11,6 +11,7 @@
 #include "kernels/json.h"
 #include "test/catch.h"
 #include "test/reference/golden.h"
+#include "test/train/golden.h"
 #include "test/train/workplace.h"
 #include "train/init_from.h"
 #include "train/resume.h"
@@ -21,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const char* const kLayouts[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
-
-std::string golden_of(const std::string& layout) { return std::string(TRIREME_SOURCE) + "/test/train/goldens/" + layout; }
 
 std::vector<float> floats_of(const PublishedWeights& weights, const std::string& name) {
   int64_t count = 1;

@@ -13,34 +13,12 @@
 #include <thread>
 
 #include "test/catch.h"
+#include "test/data/scratch.h"
 #include "train/chart.h"
 
 using namespace trireme;
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-struct Directory {
-  explicit Directory(const std::string& name)
-      : path(std::filesystem::temp_directory_path() / ("trireme-" + name + std::to_string(getpid()))) {
-    std::filesystem::remove_all(path);
-    std::filesystem::create_directories(path);
-  }
-  ~Directory() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
-  return count;
-}
 
 // The first thing that is wrong with the page's tags; empty when each one closes in order.
 std::string first_flaw(const std::string& html) {
@@ -174,7 +152,7 @@ TEST_CASE("smoothing leaves a straight line alone, to its very ends, and reduces
 TEST_CASE("values that are not finite leave gaps in the curve, and are counted") {
   Series series;
   for (int64_t x = 0; x < 10; ++x)
-    series.add(x, x == 4 || x == 5 ? kNan : x == 8 ? std::numeric_limits<double>::infinity() : 1.0 + static_cast<double>(x));
+    series.add(x, x == 4 || x == 5 ? NAN : x == 8 ? std::numeric_limits<double>::infinity() : 1.0 + static_cast<double>(x));
   CHECK(series.gaps() == 3);
   const Chart chart{.title = "t", .unit = "u", .curves = {{.name = "c", .color = "train", .look = Look::line, .series = &series}}};
   const std::string html = render_chart(chart, 9);
@@ -188,7 +166,7 @@ TEST_CASE("values that are not finite leave gaps in the curve, and are counted")
   CHECK(count_of(html, "null") == 3);
 
   Series nothing;
-  nothing.add(1, kNan);
+  nothing.add(1, NAN);
   const Chart empty{
       .title = "t", .unit = "u", .curves = {{.name = "c", .color = "train", .look = Look::noisy, .series = &nothing}}};
   const std::string page = render_chart(empty, 1);
@@ -199,7 +177,7 @@ TEST_CASE("values that are not finite leave gaps in the curve, and are counted")
 
 TEST_CASE("gaps survive when bins merge") {
   Series series(8);
-  for (int64_t x = 0; x < 1000; ++x) series.add(x, x == 500 ? kNan : 1.0);
+  for (int64_t x = 0; x < 1000; ++x) series.add(x, x == 500 ? NAN : 1.0);
   int64_t gaps = 0, count = 0;
   for (const Series::Bin& bin : series.bins()) gaps += bin.gaps, count += bin.count;
   CHECK(gaps == 1);
@@ -259,19 +237,19 @@ TEST_CASE("best, last and elapsed figures follow the records") {
   CHECK(data.tokens == 200 * 64);
   CHECK(data.elapsed == Approx(200 * 0.010 + 4));
   CHECK(data.best.step > 50);
-  data.add(EvalRecord{.step = 201, .val_loss = 0.5, .bits_per_byte = kNan});
-  data.add(EvalRecord{.step = 202, .val_loss = kNan, .bits_per_byte = kNan});
-  data.add(EvalRecord{.step = 203, .val_loss = 0.6, .bits_per_byte = kNan});
+  data.add(EvalRecord{.step = 201, .val_loss = 0.5, .bits_per_byte = NAN});
+  data.add(EvalRecord{.step = 202, .val_loss = NAN, .bits_per_byte = NAN});
+  data.add(EvalRecord{.step = 203, .val_loss = 0.6, .bits_per_byte = NAN});
   CHECK(data.best.step == 201);
   CHECK(data.bits_per_byte.bins().size() == 4);
 }
 
 TEST_CASE("the report's thread rewrites the page while records arrive, and the last page has them all") {
-  const Directory directory("report");
-  std::ofstream(directory.path / "config.yaml") << "a: <1>\n";
+  const Scratch directory;
+  std::ofstream(directory / "config.yaml") << "a: <1>\n";
   {
-    Report report(directory.path, data_of(0, 3000), std::chrono::milliseconds(2));
-    CHECK(first_flaw(read(report.path())) == "");
+    Report report(directory.path(), data_of(0, 3000), std::chrono::milliseconds(2));
+    CHECK(first_flaw(read_text(report.path())) == "");
     report.facts({{"parameters", "6M"}});
     std::set<std::string> pages;
     for (int64_t step = 1; step <= 3000; ++step) {
@@ -281,26 +259,26 @@ TEST_CASE("the report's thread rewrites the page while records arrive, and the l
       if (step % 30 == 0) {
         report.add(EvalRecord{.step = step, .val_loss = 3, .bits_per_byte = 1, .val_tokens = 1, .seconds = 0.1});
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        const std::string page = read(report.path());
+        const std::string page = read_text(report.path());
         REQUIRE(page.ends_with("</html>\n"));  // never a part of a page
         pages.insert(page);
       }
     }
     CHECK(pages.size() > 2);
     report.finish();
-    const std::string page = read(report.path());
+    const std::string page = read_text(report.path());
     CHECK(first_flaw(page) == "");
     CHECK(page.find("class=\"status finished\"") != std::string::npos);
     CHECK(page.find("<dd>3,000</dd>") != std::string::npos);
     CHECK(page.find("a: &lt;1&gt;") != std::string::npos);
     CHECK(page.find("6M") != std::string::npos);
   }
-  CHECK_FALSE(std::filesystem::exists(directory.path / "report.html.tmp"));
+  CHECK_FALSE(std::filesystem::exists(directory / "report.html.tmp"));
 }
 
 TEST_CASE("a run that ends before its last step is told as stopped") {
-  const Directory directory("stopped");
-  { Report report(directory.path, data_of(7, 10)); }
-  const std::string page = read(directory.path / "report.html");
+  const Scratch directory;
+  { Report report(directory.path(), data_of(7, 10)); }
+  const std::string page = read_text(directory / "report.html");
   CHECK(page.find("class=\"status stopped\"") != std::string::npos);
 }

@@ -1,0 +1,12 @@
+// The clock that nobody sets, and the seconds since one of its moments.
+#pragma once
+
+#include <chrono>
+
+namespace trireme {
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+}  // namespace trireme
