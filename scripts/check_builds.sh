@@ -24,7 +24,7 @@ build() {
   local name=$1 compiler=$2 march=$3 targets=$4 log=$builds/$1.log begin=$SECONDS result=ok
   shift 4
   # shellcheck disable=SC2086  # a list of targets
-  { cmake -S . -B "$builds/$name" -G Ninja -DTRIREME_ARCH="$march" -DTRIREME_CUDA=OFF -DTRIREME_UNITY=OFF -DCMAKE_CXX_COMPILER="$compiler" "$@" &&
+  { cmake -S . -B "$builds/$name" -G Ninja -DTRIREME_ARCH="$march" -DTRIREME_CUDA=OFF -DCMAKE_CXX_COMPILER="$compiler" "$@" &&
     cmake --build "$builds/$name" --target $targets -- -k 0; } > "$log" 2>&1 || { result="fails: $log"; failed=1; }
   row "$(basename "$compiler") $(version_of "$compiler")" "$march" $((SECONDS - begin)) "$(grep -c 'warning:' "$log" || true)" "$result"
   [ "$result" = ok ]
@@ -66,8 +66,8 @@ check_matrix() {
 check_slice() {
   local options=(-DTRIREME_WERROR=ON -DBUILD_TESTING=OFF)
   heading
-  build slice-v2 "$(command -v g++)" x86-64-v2 'kernels data' "${options[@]}" || true
-  build slice-v4 "$(command -v g++)" x86-64-v4 'kernels data' "${options[@]}" -DTRIREME_UNITY=ON || true
+  build slice-v2 "$(command -v g++)" x86-64-v2 'kernels data' "${options[@]}" -DTRIREME_UNITY=OFF || true
+  build slice-v4 "$(command -v g++)" x86-64-v4 'kernels data' "${options[@]}" || true
 }
 
 # train_tiny COMMAND...: the program, perhaps behind an emulator, makes shards, trains four steps, goes on for two and verifies.
@@ -104,25 +104,40 @@ run_emulated() {
   if OMP_NUM_THREADS=2 train_tiny $emulator "$tree/trireme"; then echo "$emulator: data build, train, resume, verify: ok, $((SECONDS - begin)) s"; else failed=1; fi
 }
 
-check_x86_64_v2() {
-  command -v qemu-x86_64 > /dev/null || command -v qemu-x86_64-static > /dev/null || install qemu-user-static || install qemu-user
-  heading
-  build emulated-v2 "$(command -v g++)" x86-64-v2 'trireme test_kernels' || return 0
-  run_emulated "$(command -v qemu-x86_64-static || command -v qemu-x86_64) -cpu Nehalem" emulated-v2  # it has x86-64-v2 and no more
+# find_emulator PROCESSOR: sets emulator.
+find_emulator() {
+  command -v "qemu-$1-static" > /dev/null || command -v "qemu-$1" > /dev/null || install qemu-user-static || install qemu-user
+  emulator=$(command -v "qemu-$1-static" || command -v "qemu-$1")
 }
 
-# Arm's libraries beside this machine's: needs root, and a root of its own, since some packages exclude those of this machine.
-check_aarch64() {
-  dpkg --add-architecture arm64
-  apt-get update --quiet > /dev/null
-  install qemu-user-static || install qemu-user
-  install g++-aarch64-linux-gnu $(arm_libraries)
+check_x86_64_v2() {
+  find_emulator x86_64
   heading
-  build aarch64 "$(command -v aarch64-linux-gnu-g++)" armv8.2-a 'trireme test_kernels' -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64.cmake" || return 0
-  run_emulated "$(command -v qemu-aarch64-static || command -v qemu-aarch64)" aarch64
+  build emulated-v2 "$(command -v g++)" x86-64-v2 'trireme test_kernels' || return 0
+  run_emulated "$emulator -cpu Nehalem" emulated-v2  # it has x86-64-v2 and no more
 }
-arm_libraries() {
-  sed -nE 's/^(command|header) +[^ ]+ +(lib[^ ]+-dev) .*/\2:arm64/p' scripts/setup.sh | grep -vE 'libcli11-dev|nlohmann' | sort -u
+
+# Arm's libraries lie in a folder of their own, $TRIREME_ARM_ROOT: beside this machine's some packages exclude each other.
+check_aarch64() {
+  local root=${TRIREME_ARM_ROOT:-/var/tmp/trireme-roots/arm64}
+  install g++-12-aarch64-linux-gnu debootstrap
+  find_emulator aarch64
+  [ -e "$root/complete" ] || make_arm_root "$root"
+  heading
+  build aarch64 "$(command -v aarch64-linux-gnu-g++-12)" armv8.2-a 'trireme test_kernels' -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64.cmake" -DCMAKE_SYSROOT="$root" || return 0
+  run_emulated "$emulator -L $root" aarch64
+}
+
+# Packages of Debian 12, unpacked and not installed: its Catch2 is headers alone, and its libraries are older than any compiler here.
+make_arm_root() {
+  local root=$1 package libraries
+  libraries=$(sed -nE 's/^(command|header) +[^ ]+ +((lib|zlib|catch2|nlohmann)[^ ]*) .*/\2/p' scripts/setup.sh | sort -u | paste -sd,)
+  rm -rf "$root"
+  mkdir -p "$root"
+  debootstrap --arch=arm64 --foreign --variant=minbase --include="$libraries,libc6-dev,libstdc++-12-dev" bookworm "$root" \
+    "${TRIREME_MIRROR:-http://deb.debian.org/debian}" > "$builds/arm-root.log" 2>&1
+  for package in "$root"/var/cache/apt/archives/*.deb; do dpkg-deb --fsys-tarfile "$package" | tar -C "$root" -x --keep-directory-symlink; done
+  touch "$root/complete"
 }
 
 check_roots() {
