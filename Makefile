@@ -40,14 +40,14 @@ test:
 	@$(MAKE) --no-print-directory build
 	$(ctest) build
 
-# The two builds' tests run as one list, so that ctest's last line speaks for both.
+# The two builds' tests run as one list, the longest first, so that ctest's last line speaks for both.
 sanitize:
 	@scripts/setup.sh
 	@$(MAKE) --no-print-directory build/asan/build.ninja build/tsan/build.ninja
 	cmake --build build/asan --target tests
 	cmake --build build/tsan --target tests
 	@mkdir -p build/sanitized
-	@echo 'subdirs("$(CURDIR)/build/asan" "$(CURDIR)/build/tsan")' > build/sanitized/CTestTestfile.cmake
+	@echo 'subdirs("$(CURDIR)/build/tsan" "$(CURDIR)/build/asan")' > build/sanitized/CTestTestfile.cmake
 	$(ctest) build/sanitized
 
 soak: build

@@ -7,6 +7,7 @@
 #include "kernels/json.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
+#include "test/sanitized.h"
 
 using namespace trireme;
 
@@ -39,8 +40,9 @@ TEST_CASE("four threads that read, encode and write make the shards of one") {
   const Scratch scratch;
   std::filesystem::create_directory(scratch / "in");
   std::string text, lines;
-  while (text.size() < 9'000'000) text += "int value_" + std::to_string(text.size() * 7919) + " = 42;\n";
-  while (lines.size() < 5'000'000) lines += Json{{"text", "line " + std::to_string(lines.size())}}.dump() + "\n";
+  while (text.size() < (kSanitized ? 4'500'000 : 9'000'000)) text += "int value_" + std::to_string(text.size() * 7919) + " = 42;\n";
+  while (lines.size() < (kSanitized ? 2'500'000 : 5'000'000))
+    lines += Json{{"text", "line " + std::to_string(lines.size())}}.dump() + "\n";
   write_text(scratch / "in/a.txt", text);
   write_text(scratch / "in/b.jsonl", lines + "{\n");
   std::unique_ptr<Tokenizer> tokenizer;
@@ -71,7 +73,7 @@ TEST_CASE("a failure of one of the threads ends the others, and the first docume
   BuildOptions options = from(scratch, "out");
   options.documents.skip_bad = false;
   const auto bytes = make_byte_tokenizer();
-  for (int i = 0; i < 5; ++i)
+  for (int i = 0; i < (kSanitized ? 2 : 5); ++i)
     CHECK_THROWS_WITH(build_shards(options, *bytes, [](const BuildProgress&) {}),
                       ContainsSubstring("a.jsonl:300001: has no field 'text'"));
 }

@@ -15,6 +15,7 @@
 #include "data/order.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
+#include "test/sanitized.h"
 
 using namespace trireme;
 
@@ -65,7 +66,7 @@ TEST_CASE("in every window of a thousand samples each source has its share to wi
   CHECK(farthest(Turns({1, 1, 3000}), {1, 1, 3000}, 1000) < 1 + rounding);
   std::mt19937 chance(3);
   double most = 0, of_hundred = 0;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < (kSanitized ? 3 : 12); ++i) {
     std::vector<double> weights;
     for (size_t k = 3 + chance() % 6; k > 0; --k) weights.push_back(0.01 + std::uniform_real_distribution(0.0, 1.0)(chance));
     const Turns turns(weights);

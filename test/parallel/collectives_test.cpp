@@ -11,6 +11,7 @@
 #include "parallel/mesh.h"
 #include "test/catch.h"
 #include "test/parallel/launch.h"
+#include "test/sanitized.h"
 
 using namespace trireme;
 using test::mpirun;
@@ -193,8 +194,7 @@ TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
 }
 
 TEST_CASE("collectives move and sum what they say, on one to six ranks, in nodes and not") {
-  const bool sanitized = !std::string_view(TRIREME_SANITIZE).empty();
-  for (const int ranks : sanitized ? std::vector{4} : std::vector{1, 2, 3, 4, 6}) {
+  for (const int ranks : kSanitized ? std::vector{4} : std::vector{1, 2, 3, 4, 6}) {
     const auto [out, status] = output_of(mpirun(ranks, "collectives on the ranks*"));
     INFO(out);
     CHECK(status == 0);

@@ -123,7 +123,7 @@ TEST_CASE("no schedule waits forever, and its bubble is the formula's", "[unsani
   CHECK(shapes > 7000);
 }
 
-TEST_CASE("the zero-bubble schedule idles less than 1f1b") {
+TEST_CASE("the zero-bubble schedule idles less than 1f1b", "[unsanitized]") {
   for (int64_t p = 2; p <= 16; ++p)
     for (int64_t m = 2; m <= 64; ++m) {
       const PipelineShape shape{.stages = p, .microbatches = m};

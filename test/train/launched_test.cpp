@@ -12,6 +12,7 @@
 #include "parallel/collectives.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
+#include "test/sanitized.h"
 #include "test/train/process.h"
 #include "train/evaluate.h"
 #include "train/log.h"
@@ -260,8 +261,7 @@ TEST_CASE("the order checker tells of each wait that a step could lack", "[.laun
 }
 
 TEST_CASE("no wait between lanes is missing in a step or an evaluation") {
-  const bool sanitized = !std::string_view(TRIREME_SANITIZE).empty();  // each rank takes ten times as long then
-  for (const int ranks : sanitized ? std::vector{2} : std::vector{2, 4})
+  for (const int ranks : kSanitized ? std::vector{2} : std::vector{2, 4})
     check_launched("steps and evaluations of several ranks*", ranks);
 }
 TEST_CASE("a wait that is missing in a step is told") { check_launched("the order checker tells of each*", 2); }

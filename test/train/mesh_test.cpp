@@ -11,6 +11,7 @@
 #include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
+#include "test/sanitized.h"
 #include "test/train/workplace.h"
 
 namespace trireme {
@@ -121,6 +122,7 @@ TEST_CASE("a run continues on another number of replicas, sharded or not") {
 TEST_CASE("with invariant numerics a run goes from mesh to mesh to the bits of one rank") {
   const Workplace place;
   for (const auto& [dtype, rounding] : {std::pair("f32", "nearest"), std::pair("bf16", "stochastic")}) {
+    if (kSanitized && rounding == std::string("nearest")) continue;
     const auto settings = [&](const std::string& name, const std::string& steps, std::vector<std::string> mesh) {
       mesh.insert(mesh.end(),
                   {"train.name=" + name + "-" + dtype, "train.steps=" + steps, "train.microbatch=1", "train.schedule=constant",

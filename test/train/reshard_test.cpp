@@ -10,6 +10,7 @@
 #include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/checkpoint/state.h"
+#include "test/sanitized.h"
 #include "train/saves.h"
 #include "train/step.h"
 
@@ -180,9 +181,8 @@ Resharded check_pairs(size_t stride) {
 }  // namespace
 
 TEST_CASE("some meshes read what others wrote, there and back, to the bit") {
-  const bool sanitized = !std::string_view(TRIREME_SANITIZE).empty();  // a pair takes thirty times as long then
-  const Resharded found = check_pairs(sanitized ? 4 * 211 : 211);
-  CHECK(found.pairs >= (sanitized ? 3 : 13));
+  const Resharded found = check_pairs(kSanitized ? 4 * 211 : 211);
+  CHECK(found.pairs >= (kSanitized ? 3 : 13));
   CHECK(found.without_rows > 0);
 }
 

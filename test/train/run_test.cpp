@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-TEST_CASE("a small model learns a Markov source to within 2 % of its entropy") {
+TEST_CASE("a small model learns a Markov source to within 2 % of its entropy", "[unsanitized]") {
   const Workplace place;
   succeed(place.train({"train.steps=300", "train.batch=16", "train.microbatch=16", "train.eval_sequences=0", "train.eval_every=0",
                        "checkpoint.every=0"}));
