@@ -31,41 +31,36 @@ build() {
   [ "$result" = ok ]
 }
 
-# Those of $TRIREME_COMPILERS, or every one that is new enough.
+# Every one that is new enough.
 versions() { printf 'g++-%s\n' 12 13 14 15 16 && printf 'clang++-%s\n' {16..24}; }
-compilers() {
-  local name
-  for name in ${TRIREME_COMPILERS:-$(versions)}; do command -v "$name" || true; done
-}
 
-install_compilers() {
-  local packages=() name version
-  for name in ${TRIREME_COMPILERS:-$(versions)}; do
-    version=${name##*-}
-    if [ "$name" = "g++-$version" ]; then
-      has_package "$name" && packages+=("$name")
-    else
-      has_package "clang-$version" && packages+=("clang-$version" "libomp-$version-dev")
-    fi
-  done
-  install "${packages[@]}"
+# One at a time: the OpenMP runtimes of clangs exclude each other.
+install_compiler() {
+  local version=${1##*-} packages=("$1")
+  if [ "$1" = "clang++-$version" ]; then packages=("clang-$version" "libomp-$version-dev"); fi
+  has_package "${packages[0]}" && install "${packages[@]}"
 }
 has_package() { apt-cache show "$1" > /dev/null 2>&1; }
 install() { DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends --quiet "$@" > "$builds/apt.log" 2>&1 || { tail "$builds/apt.log" >&2; return 1; }; }
 
-# Each compiler for each -march: the whole program.
+# Each compiler for each -march: the whole program. With an argument, compilers that are not here are installed.
 check_matrix() {
-  local compiler march
+  local name march
   heading
-  for compiler in $(compilers); do
+  for name in ${TRIREME_COMPILERS:-$(versions)}; do
+    if [ -n "${1:-}" ] && ! install_compiler "$name" 2> /dev/null; then
+      ! has_package "${name/clang++/clang}" || row "$name" - 0 0 "cannot be installed with its OpenMP"
+      continue
+    fi
+    command -v "$name" > /dev/null || continue
     for march in $marches; do
       # An older compiler may not know a newer processor.
-      if ! echo | "$compiler" -march="$march" -x c++ -fsyntax-only - 2> /dev/null; then
-        row "$(basename "$compiler") $(version_of "$compiler")" "$march" 0 0 "not known to this compiler"
+      if ! echo | "$name" -march="$march" -x c++ -fsyntax-only - 2> /dev/null; then
+        row "$name $(version_of "$name")" "$march" 0 0 "not known to this compiler"
         continue
       fi
-      build "$(basename "$compiler")-$march" "$compiler" "$march" trireme || true
-      rm -rf "${builds:?}/$(basename "$compiler")-$march"
+      build "$name-$march" "$name" "$march" trireme || true
+      rm -rf "${builds:?}/$name-$march"
     done
   done
 }
@@ -161,7 +156,7 @@ check_roots() {
 mkdir -p "$builds"
 case ${1:-} in
   '') check_matrix && check_x86_64_v2 ;;
-  --install) install_compilers && check_matrix && check_x86_64_v2 ;;
+  --install) check_matrix install && check_x86_64_v2 ;;
   --slice) check_slice ;;
   --emulate) check_x86_64_v2 ;;
   --aarch64) check_aarch64 ;;
