@@ -248,7 +248,9 @@ int64_t elements_of(const std::vector<Patch>& patches) {
 
 uint64_t digest_of(const std::vector<Patch>& patches) {
   std::atomic<uint64_t> sum = 0;
-  for (const auto& [shard, box] : patches) {
+  for (const Patch& patch : patches) {  // no structured binding: with OpenMP, clang 18 lets no lambda capture one
+    const NamedShard* const shard = patch.shard;
+    const Box& box = patch.box;
     const Dtype dtype = shard->local.dtype();
     const int64_t unit = bytes_of(dtype);
     const auto* bytes = static_cast<const std::byte*>(shard->local.data());

@@ -210,11 +210,13 @@ void multiply_8_bits(const Cpu& cpu, const Matmul& op) {
   const auto room_of = [](const Tensor& t) { return aligned(static_cast<size_t>(t.bytes())); };
   std::byte* memory = cpu.workspace->reserve(room_of(wide.a) + room_of(wide.b) + room_of(wide.c) + room(product));
   for (Tensor* t : {&wide.a, &wide.b, &wide.c}) *t = wide_as(*t, t->dtype(), memory), memory += room_of(*t);
-  for (const auto& [to, from] : {std::pair(wide.a, op.a), std::pair(wide.b, op.b)})
+  const auto widen_into = [&](const Tensor& to, const Tensor& from) {
     with_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
       from.dtype() == Dtype::e4m3 ? widen<T, E4m3>(to, from) : widen<T, E5m2>(to, from);
     });
+  };
+  widen_into(wide.a, op.a), widen_into(wide.b, op.b);
   multiply(wide, product, memory);
   scale_sums(op, wide.c.as<float>());
 }
