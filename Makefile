@@ -40,7 +40,7 @@ test:
 	@$(MAKE) --no-print-directory build
 	$(ctest) build
 
-# The two builds' tests run as one list, the longest first, so that ctest's last line speaks for both.
+# The two builds' tests run as one list, the longest test first, so that ctest's last line speaks for both.
 sanitize:
 	@scripts/setup.sh
 	@$(MAKE) --no-print-directory build/asan/build.ninja build/tsan/build.ninja

@@ -30,7 +30,7 @@ struct LinePart {
   bool ends_turn = false;  // an end_of_document belongs to it, though the document goes on
 };
 
-// Thrown within a line's reading.
+// A problem in a line; thrown while the line is read.
 struct BadLine {
   std::string problem;
 };

@@ -1,4 +1,4 @@
-// The clock that nobody sets, and the seconds since one of its moments.
+// The steady clock, and the seconds since one of its moments.
 #pragma once
 
 #include <chrono>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/clock.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/philox.h"
 #include "train/human.h"

@@ -1,4 +1,4 @@
-// What the benchmarks share: the clock, the table's rows, what this machine can do at best, a batch of random tokens.
+// What the benchmarks share: the table's rows, what this machine can do at best, a batch of random tokens.
 #pragma once
 
 #include <cstdio>
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "data/loader.h"
-#include "kernels/clock.h"
 #include "kernels/rates.h"
 #include "train/config.h"
 

@@ -12,8 +12,6 @@
 
 namespace trireme {
 
-namespace {}  // namespace
-
 struct RunLog::State {
   State(const std::string& directory, const std::string& title, int64_t total_steps, int64_t resume_step, int64_t log_every);
   ~State() { close(text); }

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <string_view>
 #include <vector>
 
 #include "kernels/device.h"

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 
 #include "test/reference/place.h"
+#include "test/sanitized.h"
 
 namespace trireme {
 namespace {
@@ -15,7 +15,7 @@ void ok(cudaError_t status) { require(status == cudaSuccess, text(cudaGetErrorSt
 }  // namespace
 
 Place tested_place() { return Place::cuda; }
-bool thorough() { return std::string_view(TRIREME_SANITIZE).empty(); }
+bool thorough() { return !kSanitized; }
 
 bool multiplies_8_bits() {
   cudaDeviceProp properties{};

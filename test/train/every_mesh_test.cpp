@@ -2,7 +2,6 @@
 // says.
 #include <cstring>
 #include <filesystem>
-#include <string_view>
 
 #include "parallel/agree.h"
 #include "test/catch.h"

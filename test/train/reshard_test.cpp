@@ -3,7 +3,6 @@
 #include <deque>
 #include <map>
 #include <set>
-#include <string_view>
 
 #include "checkpoint/shards.h"
 #include "checkpoint/store.h"
