@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "checkpoint/memory_tier.h"
 #include "kernels/json.h"
 #include "kernels/philox.h"
 #include "test/catch.h"
@@ -99,7 +100,7 @@ TEST_CASE("a run that is killed goes on from what it has saved in memory, to the
     return;
   }
   const Workplace place;
-  const std::vector<std::string> settings{"train.steps=400", "checkpoint.every=0", "checkpoint.memory_every=3",
+  const std::vector<std::string> settings{"train.steps=800", "checkpoint.every=0", "checkpoint.memory_every=3",
                                           "train.eval_every=0"};
   const auto named = [&](const std::string& name) {
     auto all = settings;
@@ -108,7 +109,9 @@ TEST_CASE("a run that is killed goes on from what it has saved in memory, to the
   };
   succeed(place.train(named("whole")));
   Process first(place.scratch.path(), Workplace::arguments(named("killed")));
-  while (first.running() && place.lines("killed") < 60) usleep(500);
+  // Saves go on behind the steps: on a busy machine the first is not there for a long time.
+  const std::string run = place.scratch / "runs/killed";
+  while (first.running() && (place.lines("killed") < 60 || newest_in_memory(run) < 0)) usleep(500);
   first.signal(SIGKILL);
   CHECK(first.wait().code == 128 + SIGKILL);
   const Ended second = place.train(named("killed"));
