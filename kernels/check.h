@@ -5,35 +5,57 @@
 // One catch in main turns them into a line on stderr and an exit code; nothing else in the program catches to ignore.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <source_location>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <tuple>
+#include <type_traits>
+#include <utility>
 
 namespace trireme {
 
 enum class ExitCode : int { done = 0, usage = 2, data = 3, checkpoint = 4, internal = 70, hang = 71, numerics = 72, stopped = 75 };
 
-// Pieces of a message, joined only when somebody reads it. Holds references: use it inside one full expression.
-template <class... Parts>
-class Text {
+// A piece of a message: a reference to what will be written.
+class MessagePart {
  public:
-  explicit Text(const Parts&... parts) : parts_(parts...) {}
-  operator std::string() const {
-    std::ostringstream out;
-    std::apply([&](const auto&... part) { (void)(out << ... << part); }, parts_);
-    return std::move(out).str();
-  }
+  MessagePart(const char* words)
+      : value_(words), write_([](std::ostream& out, const void* value) { out << static_cast<const char*>(value); }) {}
+  template <class Value>
+  requires(!std::is_convertible_v<const Value&, const char*>) MessagePart(const Value& value)
+      : value_(&value), write_([](std::ostream& out, const void* it) { out << *static_cast<const Value*>(it); }) {}
+  void write(std::ostream& out) const { write_(out, value_); }
 
  private:
-  std::tuple<const Parts&...> parts_;
+  const void* value_;
+  void (*write_)(std::ostream&, const void*);
+};
+
+// Messages are rare: their code is small, and out of the way.
+[[gnu::noinline, gnu::cold]] inline std::string joined(const MessagePart* parts, size_t count) {
+  std::ostringstream out;
+  for (size_t i = 0; i < count; ++i) parts[i].write(out);
+  return std::move(out).str();
+}
+
+// Parts of a message, joined only when somebody reads it. Holds references: use it inside one full expression. Its type says how
+// many there are and not what they are, so that few such types are compiled.
+template <size_t kCount>
+class Text {
+ public:
+  explicit Text(const std::array<MessagePart, kCount>& parts) : parts_(parts) {}
+  operator std::string() const { return joined(parts_.data(), kCount); }
+
+ private:
+  std::array<MessagePart, kCount> parts_;
 };
 
 template <class... Parts>
-Text<Parts...> text(const Parts&... parts) {
-  return Text<Parts...>(parts...);
+Text<sizeof...(Parts)> text(const Parts&... parts) {
+  return Text<sizeof...(Parts)>({MessagePart(parts)...});
 }
 
 class Error : public std::runtime_error {
@@ -67,8 +89,8 @@ struct Stopped : Error {
 };
 
 // For what must hold inside the program; the user's mistakes are ConfigError and DataError.
-template <class... Parts>
-void require(bool holds, const Text<Parts...>& message, std::source_location at = std::source_location::current()) {
+template <size_t kCount>
+void require(bool holds, const Text<kCount>& message, std::source_location at = std::source_location::current()) {
   if (!holds) [[unlikely]]
     throw Error(static_cast<std::string>(message), at);
 }
