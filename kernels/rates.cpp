@@ -29,7 +29,7 @@ void on_parts(int64_t bytes, const F& f) {
 }
 
 // On a GPU work is handed over ahead of its execution: so many at once hide what that takes.
-constexpr int kAhead = 20;
+constexpr int kRoundsAhead = 20;
 
 }  // namespace
 
@@ -38,11 +38,11 @@ double copy_bandwidth(Device& device, int64_t bytes) {
   if (device.place() == Place::cuda) {
     Stream& stream = device.compute();
     const auto copies = [&] {
-      for (int i = 0; i < kAhead; ++i) copy_bytes(*stream.cuda().lane, to.data(), from.data(), bytes);
+      for (int i = 0; i < kRoundsAhead; ++i) copy_bytes(*stream.cuda().lane, to.data(), from.data(), bytes);
       stream.finish();
     };
     copies();
-    return 2 * static_cast<double>(bytes) * kAhead / seconds(copies) * 1e-9;
+    return 2 * static_cast<double>(bytes) * kRoundsAhead / seconds(copies) * 1e-9;
   }
   on_parts(bytes, [&](int64_t begin, size_t size) {  // untouched pages would all be one page of zeros
     std::memset(from.data() + begin, 1, size);

@@ -59,7 +59,7 @@ __device__ void for_elements(int64_t begin, int64_t end, const Body& body) {
 }
 
 // parts[b] = the sum of squares of block b's chunks.
-__global__ void parts_of_squares(double* parts, const SquaresRow* rows, int64_t count, int64_t chunks) {
+__global__ void squares_of_chunks(double* parts, const SquaresRow* rows, int64_t count, int64_t chunks) {
   auto& partial = block_shared<double[32]>();
   double sum = 0;
   for_chunks(rows, count, chunks, [&](const SquaresRow& row, int64_t begin, int64_t end) {
@@ -108,13 +108,13 @@ __global__ void round_weights(const AdamWRow* rows, int64_t count, int64_t chunk
   });
 }
 
-struct Factors {
+struct AdamWFactors {
   float beta1, beta2, eps, clip;
 };
 
 template <bool kStochastic>
 __global__ void adamw(const AdamWRow* rows, int64_t count, int64_t chunks, const float* squared_norm, const float* schedule,
-                      const float* loss, Factors f) {
+                      const float* loss, AdamWFactors f) {
   const float norm = sqrtf(*squared_norm), lr = schedule[0], mean_correction = schedule[1], spread_correction = schedule[2];
   const int64_t step = AdamWSchedule::step_of(schedule);
   const bool passes = AdamWSchedule::limits_of(schedule).pass(*squared_norm, loss == nullptr ? 0 : *loss);
@@ -179,7 +179,7 @@ void launch(const Cuda& cuda, const SquaredNorm& op) {
   for (const Tensor& x : op.xs) n += x.size(), chunks += chunks_of(x.size());
   const int64_t count = parts_of(n);
   auto* parts = static_cast<double*>(scratch(cuda, count * 8));
-  start(cuda, grid_of_parts(count), parts_of_squares, parts, static_cast<const SquaresRow*>(op.table.data()), op.table.dim(0),
+  start(cuda, grid_of_parts(count), squares_of_chunks, parts, static_cast<const SquaresRow*>(op.table.data()), op.table.dim(0),
         chunks);
   start(cuda, grid_of_parts(1), total_of_squares, op.total.as<float>(), parts, count);
 }
@@ -205,7 +205,7 @@ const AdamWRow* rows_of(const Tensor& table) { return static_cast<const AdamWRow
 
 void launch(const Cuda& cuda, const AdamW& op) {
   const Chunks chunks(op.parts);
-  const Factors factors{.beta1 = op.beta1, .beta2 = op.beta2, .eps = op.eps, .clip = op.clip};
+  const AdamWFactors factors{.beta1 = op.beta1, .beta2 = op.beta2, .eps = op.eps, .clip = op.clip};
   start(cuda, chunks.grid, op.rounding == Rounding::stochastic ? adamw<true> : adamw<false>, rows_of(op.table), op.table.dim(0),
         chunks.count, op.squared_norm.as<float>(), op.schedule.as<float>(), op.loss ? op.loss.as<float>() : nullptr, factors);
 }

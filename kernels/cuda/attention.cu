@@ -35,14 +35,14 @@ __device__ void load_tile(Tile tile, const T* x, int64_t b, int64_t first, int64
   }
 }
 
-struct Lane {
+struct WarpLane {
   int lane = static_cast<int>(threadIdx.x % 32), first = static_cast<int>(threadIdx.x / 32) * kRows;  // the warp's first row
 };
 
-__device__ float* weights_of(int tiles, int64_t size, Lane at) { return tile_number(tiles, size).data + at.first * 33; }
+__device__ float* weights_of(int tiles, int64_t size, WarpLane at) { return tile_number(tiles, size).data + at.first * 33; }
 
 // to[r] = the warp's row r of a times the lane's row of b.
-__device__ void dots(float (&to)[kRows], Tile a, Tile b, Lane at, int64_t size) {
+__device__ void dots(float (&to)[kRows], Tile a, Tile b, WarpLane at, int64_t size) {
   for (float& sum : to) sum = 0;
   const float* mine = b.row(at.lane);
   for (int64_t d = 0; d < size; ++d)
@@ -52,7 +52,7 @@ __device__ void dots(float (&to)[kRows], Tile a, Tile b, Lane at, int64_t size) 
 
 // sums[r][.] += the sum over lanes of weight[r] times the lane's row of b; a lane has every 32nd column. `told` is the warp's place
 // for weights: [kRows, 33].
-__device__ void add_weighted(float (&sums)[kRows][kColumns], const float (&weight)[kRows], Tile b, float* told, Lane at,
+__device__ void add_weighted(float (&sums)[kRows][kColumns], const float (&weight)[kRows], Tile b, float* told, WarpLane at,
                              int64_t size) {
   __syncwarp();
   for (int r = 0; r < kRows; ++r) told[r * 33 + at.lane] = weight[r];
@@ -68,15 +68,15 @@ __device__ void add_weighted(float (&sums)[kRows][kColumns], const float (&weigh
 }
 
 template <class T>
-__device__ void store_row(T* to, const float (&from)[kColumns], float factor, Lane at, int64_t size) {
+__device__ void store_row(T* to, const float (&from)[kColumns], float factor, WarpLane at, int64_t size) {
 #pragma unroll
   for (int j = 0; j < kColumns; ++j)
     if (at.lane + 32 * j < size) to[at.lane + 32 * j] = rounded<T>(from[j] * factor);
 }
 
 template <class T>
-__global__ void forward(T* out, float* lse, const T* q, const T* k, const T* v, AttentionSizes s) {
-  const Lane at;
+__global__ void attention_forward(T* out, float* lse, const T* q, const T* k, const T* v, AttentionSizes s) {
+  const WarpLane at;
   const int64_t first = int64_t{blockIdx.x} * kTile, h = blockIdx.y, b = blockIdx.z, shared = h * s.shared / s.heads;
   const Tile queries = tile_number(0, s.size), keys = tile_number(1, s.size), values = tile_number(2, s.size);
   load_tile(queries, q, b, first, s.queries, h, s.heads, s.size);
@@ -129,15 +129,15 @@ __global__ void row_products(float* delta, const T* dout, const T* out, int64_t 
 }
 
 template <class T>
-struct Backward {
+struct AttentionGradients {
   T *dq, *dk, *dv;
   const T *dout, *q, *k, *v;
   const float *lse, *delta;
 };
 
 template <class T>
-__global__ void backward_queries(Backward<T> op, AttentionSizes s) {
-  const Lane at;
+__global__ void attention_backward_queries(AttentionGradients<T> op, AttentionSizes s) {
+  const WarpLane at;
   const int64_t first = int64_t{blockIdx.x} * kTile, h = blockIdx.y, b = blockIdx.z, shared = h * s.shared / s.heads;
   const Tile queries = tile_number(0, s.size), douts = tile_number(1, s.size);
   const Tile keys = tile_number(2, s.size), values = tile_number(3, s.size);
@@ -168,8 +168,8 @@ __global__ void backward_queries(Backward<T> op, AttentionSizes s) {
 }
 
 template <class T>
-__global__ void backward_keys(Backward<T> op, AttentionSizes s) {
-  const Lane at;
+__global__ void attention_backward_keys(AttentionGradients<T> op, AttentionSizes s) {
+  const WarpLane at;
   const int64_t first = int64_t{blockIdx.x} * kTile, shared = blockIdx.y, b = blockIdx.z, group = s.heads / s.shared;
   const Tile keys = tile_number(0, s.size), values = tile_number(1, s.size);
   const Tile queries = tile_number(2, s.size), douts = tile_number(3, s.size);
@@ -254,7 +254,7 @@ void launch(const Cuda& cuda, const AttentionForward& op) {
   const Grid grid = tiles_grid(op.q, s.heads, 3);
   with_dtype(op.q.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    start(cuda, grid, forward<T>, op.out.as<T>(), op.lse.as<float>(), op.q.as<T>(), op.k.as<T>(), op.v.as<T>(), s);
+    start(cuda, grid, attention_forward<T>, op.out.as<T>(), op.lse.as<float>(), op.q.as<T>(), op.k.as<T>(), op.v.as<T>(), s);
   });
 }
 
@@ -266,20 +266,20 @@ void launch(const Cuda& cuda, const AttentionBackward& op) {
   auto* delta = static_cast<float*>(scratch(cuda, rows * 4));
   with_dtype(op.q.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const Backward<T> b{.dq = op.dq.as<T>(),
-                        .dk = op.dk.as<T>(),
-                        .dv = op.dv.as<T>(),
-                        .dout = op.dout.as<T>(),
-                        .q = op.q.as<T>(),
-                        .k = op.k.as<T>(),
-                        .v = op.v.as<T>(),
-                        .lse = op.lse.as<float>(),
-                        .delta = delta};
+    const AttentionGradients<T> b{.dq = op.dq.as<T>(),
+                                  .dk = op.dk.as<T>(),
+                                  .dv = op.dv.as<T>(),
+                                  .dout = op.dout.as<T>(),
+                                  .q = op.q.as<T>(),
+                                  .k = op.k.as<T>(),
+                                  .v = op.v.as<T>(),
+                                  .lse = op.lse.as<float>(),
+                                  .delta = delta};
     start(cuda, {.blocks = (rows + kWarps - 1) / kWarps, .threads = 32 * kWarps}, row_products<T>, delta, b.dout, op.out.as<T>(),
           rows, s.queries, s.heads, s.size);
     if (fits_tensor_cores(op)) return attention_on_tensor_cores(cuda, op, s, delta);
-    start(cuda, tiles_grid(op.q, s.heads, 4), backward_queries<T>, b, s);
-    start(cuda, tiles_grid(op.q, s.shared, 4), backward_keys<T>, b, s);
+    start(cuda, tiles_grid(op.q, s.heads, 4), attention_backward_queries<T>, b, s);
+    start(cuda, tiles_grid(op.q, s.shared, 4), attention_backward_keys<T>, b, s);
   });
 }
 

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-struct Backward {
+struct AttentionGradientsSm80 {
   Bf16 *dq, *dk, *dv;
   const Bf16 *dout, *q, *k, *v;
   const float *lse, *delta;  // [B, H, T]; delta = dout . out
@@ -21,7 +21,7 @@ struct QueryMemory {
 
 // A block for 64 queries of one head, each warp 16 of them.
 template <int kSize>
-__global__ void __launch_bounds__(32 * kTileWarps) backward_queries(Backward op, AttentionSizes s) {
+__global__ void __launch_bounds__(32 * kTileWarps) attention_backward_queries_sm80(AttentionGradientsSm80 op, AttentionSizes s) {
   auto& memory = block_shared<QueryMemory<kSize>>();
   const int warp = static_cast<int>(threadIdx.x / 32), g = static_cast<int>(threadIdx.x % 32 / 4),
             t = static_cast<int>(threadIdx.x % 4);
@@ -101,8 +101,8 @@ struct KeyMemory {
 
 // Tile `tile` of the queries of head h.
 template <int kSize>
-__device__ void fetch_queries(KeyMemory<kSize>& memory, int stage, const Backward& op, const AttentionSizes& s, int64_t b,
-                              int64_t h, int64_t tile, int64_t first) {
+__device__ void fetch_queries(KeyMemory<kSize>& memory, int stage, const AttentionGradientsSm80& op, const AttentionSizes& s,
+                              int64_t b, int64_t h, int64_t tile, int64_t first) {
   const int64_t rows = (b * s.queries * s.heads + h) * kSize;
   fetch<kSize, kQueries<kSize>>(memory.queries[stage], op.q + rows, s.heads * kSize, tile, s.queries);
   fetch<kSize, kQueries<kSize>>(memory.douts[stage], op.dout + rows, s.heads * kSize, tile, s.queries);
@@ -118,7 +118,7 @@ __device__ void fetch_queries(KeyMemory<kSize>& memory, int stage, const Backwar
 
 // A block for 64 keys of one key-value head, each warp 16 of them. Products are transposed: a row is a key.
 template <int kSize>
-__global__ void __launch_bounds__(32 * kTileWarps) backward_keys(Backward op, AttentionSizes s) {
+__global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(AttentionGradientsSm80 op, AttentionSizes s) {
   auto& memory = block_shared<KeyMemory<kSize>>();
   const int warp = static_cast<int>(threadIdx.x / 32), g = static_cast<int>(threadIdx.x % 32 / 4),
             t = static_cast<int>(threadIdx.x % 4);
@@ -181,29 +181,29 @@ __global__ void __launch_bounds__(32 * kTileWarps) backward_keys(Backward op, At
 }
 
 template <int kSize>
-void launch_backward(const Cuda& cuda, const Backward& b, const AttentionSizes& s, int64_t batch) {
+void launch_backward(const Cuda& cuda, const AttentionGradientsSm80& b, const AttentionSizes& s, int64_t batch) {
   Grid grid{.blocks = (s.queries + kTileRows - 1) / kTileRows,
             .threads = 32 * kTileWarps,
             .shared = sizeof(QueryMemory<kSize>),
             .blocks_y = s.heads,
             .blocks_z = batch};
-  start(cuda, grid, backward_queries<kSize>, b, s);
+  start(cuda, grid, attention_backward_queries_sm80<kSize>, b, s);
   grid.shared = sizeof(KeyMemory<kSize>), grid.blocks_y = s.shared;
-  start(cuda, grid, backward_keys<kSize>, b, s);
+  start(cuda, grid, attention_backward_keys_sm80<kSize>, b, s);
 }
 
 }  // namespace
 
 void attention_on_tensor_cores(const Cuda& cuda, const AttentionBackward& op, const AttentionSizes& sizes, const float* delta) {
-  const Backward b{.dq = op.dq.as<Bf16>(),
-                   .dk = op.dk.as<Bf16>(),
-                   .dv = op.dv.as<Bf16>(),
-                   .dout = op.dout.as<Bf16>(),
-                   .q = op.q.as<Bf16>(),
-                   .k = op.k.as<Bf16>(),
-                   .v = op.v.as<Bf16>(),
-                   .lse = op.lse.as<float>(),
-                   .delta = delta};
+  const AttentionGradientsSm80 b{.dq = op.dq.as<Bf16>(),
+                                 .dk = op.dk.as<Bf16>(),
+                                 .dv = op.dv.as<Bf16>(),
+                                 .dout = op.dout.as<Bf16>(),
+                                 .q = op.q.as<Bf16>(),
+                                 .k = op.k.as<Bf16>(),
+                                 .v = op.v.as<Bf16>(),
+                                 .lse = op.lse.as<float>(),
+                                 .delta = delta};
   sizes.size == 64 ? launch_backward<64>(cuda, b, sizes, op.q.dim(0)) : launch_backward<128>(cuda, b, sizes, op.q.dim(0));
 }
 

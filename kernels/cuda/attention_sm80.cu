@@ -14,7 +14,7 @@ struct Memory {
 
 template <int kSize>
 __global__ void __launch_bounds__(32 * kTileWarps)
-    forward(Bf16* out, float* lse, const Bf16* q, const Bf16* k, const Bf16* v, AttentionSizes s) {
+    attention_forward_sm80(Bf16* out, float* lse, const Bf16* q, const Bf16* k, const Bf16* v, AttentionSizes s) {
   auto& memory = block_shared<Memory<kSize>>();
   const int warp = static_cast<int>(threadIdx.x / 32), g = static_cast<int>(threadIdx.x % 32 / 4),
             t = static_cast<int>(threadIdx.x % 4);
@@ -118,7 +118,8 @@ void launch_forward(const Cuda& cuda, const AttentionForward& op, const Attentio
                   .shared = sizeof(Memory<kSize>),
                   .blocks_y = s.heads,
                   .blocks_z = op.q.dim(0)};
-  start(cuda, grid, forward<kSize>, op.out.as<Bf16>(), op.lse.as<float>(), op.q.as<Bf16>(), op.k.as<Bf16>(), op.v.as<Bf16>(), s);
+  start(cuda, grid, attention_forward_sm80<kSize>, op.out.as<Bf16>(), op.lse.as<float>(), op.q.as<Bf16>(), op.k.as<Bf16>(),
+        op.v.as<Bf16>(), s);
 }
 
 bool fits(const Tensor& q) { return q.dtype() == Dtype::bf16 && (q.dim(3) == 64 || q.dim(3) == 128); }

@@ -44,7 +44,7 @@ __device__ TopAndSum over_block(TopAndSum mine, Partial& partial) {
 struct Row {
   uint32_t cols, classes, first;
 };
-struct Factors {
+struct LossFactors {
   float z_loss, scale;
 };
 
@@ -102,7 +102,7 @@ __device__ TopAndSum of_row(const T* row, uint32_t classes, Partial& partial) {
 
 template <class T, int kN>
 __global__ void __launch_bounds__(kMostThreads, 2)
-    forward(float* loss, float* lse, const T* logits, const int32_t* targets, Row r, float z_loss) {
+    cross_entropy_forward(float* loss, float* lse, const T* logits, const int32_t* targets, Row r, float z_loss) {
   const int64_t n = blockIdx.x;
   const int32_t target = targets[n];
   if (target >= static_cast<int64_t>(r.classes)) __trap();
@@ -166,7 +166,7 @@ __device__ void clear_row(T* row, uint32_t cols) {
 
 // From the row's end to its beginning. Each thread writes what it alone has read: dlogits may be logits.
 template <int kN, class D, class T>
-__device__ void backward_row(D* dlogits, const T* logits, float lse, uint32_t target, Row r, Factors f) {
+__device__ void backward_row(D* dlogits, const T* logits, float lse, uint32_t target, Row r, LossFactors f) {
   const float factor = f.scale * (1 + 2 * f.z_loss * lse);
   for (uint32_t end = (r.cols + tile_cols() - 1) / tile_cols() * tile_cols(); end > 0; end -= tile_cols()) {
     const uint32_t tile = end - tile_cols(), c = first_column<kN>(tile);
@@ -190,14 +190,14 @@ __device__ void backward_row(D* dlogits, const T* logits, float lse, uint32_t ta
 
 template <class D, class T, int kN>
 __global__ void __launch_bounds__(kMostThreads, 2)
-    backward(D* dlogits, const T* logits, const float* lse, const int32_t* targets, Row r, Factors f) {
+    cross_entropy_backward(D* dlogits, const T* logits, const float* lse, const int32_t* targets, Row r, LossFactors f) {
   const int64_t n = blockIdx.x, at = n * r.cols;
   if (targets[n] < 0) return clear_row<kN>(dlogits + at, r.cols);
   backward_row<kN>(dlogits + at, logits + at, lse[n], targets[n] - r.first, r, f);
 }
 
 template <class T, int kN>
-__global__ void __launch_bounds__(kMostThreads, 2) in_place(float* loss, T* logits, const int32_t* targets, Row r, Factors f) {
+__global__ void __launch_bounds__(kMostThreads, 2) in_place(float* loss, T* logits, const int32_t* targets, Row r, LossFactors f) {
   const int64_t n = blockIdx.x;
   const int32_t target = targets[n];
   if (target >= static_cast<int64_t>(r.classes)) __trap();
@@ -239,8 +239,8 @@ void with_logits(const Tensor& logits, const Tensor& dlogits, const F& f) {
 void launch(const Cuda& cuda, const CrossEntropyForward& op) {
   with_logits(op.logits, {}, [&](auto zero, auto pack) {
     using T = decltype(zero);
-    start(cuda, rows_grid(op.logits, sizeof(Partial)), forward<T, pack>, op.loss.as<float>(), op.lse.as<float>(), op.logits.as<T>(),
-          op.targets.as<int32_t>(), row_of(op.logits), op.z_loss);
+    start(cuda, rows_grid(op.logits, sizeof(Partial)), cross_entropy_forward<T, pack>, op.loss.as<float>(), op.lse.as<float>(),
+          op.logits.as<T>(), op.targets.as<int32_t>(), row_of(op.logits), op.z_loss);
   });
 }
 
@@ -271,8 +271,8 @@ void launch(const Cuda& cuda, const CrossEntropyBackward& op) {
   with_logits(op.logits, op.dlogits, [&](auto zero, auto pack) {
     using T = decltype(zero);
     const auto into = [&]<class D>(D) {
-      start(cuda, rows_grid(op.logits, 0), backward<D, T, pack>, op.dlogits.as<D>(), op.logits.as<T>(), op.lse.as<float>(),
-            op.targets.as<int32_t>(), row, Factors{.z_loss = op.z_loss, .scale = op.scale});
+      start(cuda, rows_grid(op.logits, 0), cross_entropy_backward<D, T, pack>, op.dlogits.as<D>(), op.logits.as<T>(),
+            op.lse.as<float>(), op.targets.as<int32_t>(), row, LossFactors{.z_loss = op.z_loss, .scale = op.scale});
     };
     op.dlogits.dtype() == Dtype::bf16 ? into(Bf16{}) : into(T{});
   });
@@ -282,7 +282,7 @@ void launch(const Cuda& cuda, const CrossEntropyInPlace& op) {
   with_logits(op.logits, {}, [&](auto zero, auto pack) {
     using T = decltype(zero);
     start(cuda, rows_grid(op.logits, sizeof(Partial)), in_place<T, pack>, op.loss.as<float>(), op.logits.as<T>(),
-          op.targets.as<int32_t>(), row_of(op.logits), Factors{.z_loss = op.z_loss, .scale = op.scale});
+          op.targets.as<int32_t>(), row_of(op.logits), LossFactors{.z_loss = op.z_loss, .scale = op.scale});
   });
 }
 

@@ -20,8 +20,8 @@ struct Rows {
 };
 
 template <class T, int kN>
-__global__ void forward(T* x, const T* table, Rows tokens, const T* position_table, Rows positions, int64_t n, int64_t cols,
-                        bool join) {
+__global__ void embedding_forward(T* x, const T* table, Rows tokens, const T* position_table, Rows positions, int64_t n,
+                                  int64_t cols, bool join) {
   for_packs<kN>(n, [&](auto count, int64_t i) {
     const int64_t row = i / cols, c = i % cols, token = tokens.of(row);
     if (join && token < 0) return;
@@ -107,7 +107,7 @@ Rows rows_of(const Tensor& indices, const Tensor& table, bool shard = false, int
   return {.index = indices.as<int32_t>(), .first = first, .count = table.dim(0), .shard = shard};
 }
 
-void backward(const Cuda& cuda, const Tensor& dtable, const Rows& rows, const Tensor& dx) {
+void embedding_backward(const Cuda& cuda, const Tensor& dtable, const Rows& rows, const Tensor& dx) {
   const int64_t n = dx.rows(), cols = dx.cols();
   auto* counts = static_cast<int*>(scratch(cuda, (2 * rows.count + 1 + 2 * n) * 4));
   int *begins = counts + rows.count, *places = begins + rows.count + 1, *sorted = places + n;
@@ -135,15 +135,15 @@ void launch(const Cuda& cuda, const EmbeddingForward& op) {
     using T = decltype(zero);
     const int64_t n = op.x.size(), cols = op.x.cols();
     with_packs(cols % kPack == 0 && in_packs({op.x, op.table, op.position_table}), [&](auto pack) {
-      start(cuda, grid_for_packs(n, pack), forward<T, pack>, op.x.as<T>(), op.table.as<T>(), tokens,
+      start(cuda, grid_for_packs(n, pack), embedding_forward<T, pack>, op.x.as<T>(), op.table.as<T>(), tokens,
             op.position_table ? op.position_table.as<T>() : nullptr, positions, n, cols, op.join);
     });
   });
 }
 
 void launch(const Cuda& cuda, const EmbeddingBackward& op) {
-  backward(cuda, op.dtable, rows_of(op.tokens, op.dtable, op.shard, op.first), op.dx);
-  if (op.dposition_table) backward(cuda, op.dposition_table, rows_of(op.positions, op.dposition_table), op.dx);
+  embedding_backward(cuda, op.dtable, rows_of(op.tokens, op.dtable, op.shard, op.first), op.dx);
+  if (op.dposition_table) embedding_backward(cuda, op.dposition_table, rows_of(op.positions, op.dposition_table), op.dx);
 }
 
 }  // namespace trireme

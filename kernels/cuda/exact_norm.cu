@@ -25,7 +25,7 @@ __device__ bool usable(float top) { return top != 0 && isfinite(top); }
 __device__ int exponent_above(float top) { return ilogbf(top) + 1; }
 
 // halves[2 b], halves[2 b + 1] = the sums of part b's upper and lower halves.
-__global__ void parts_of_squares(long long* halves, const float* x, const float* top, int64_t n, int64_t length) {
+__global__ void exact_parts_of_squares(long long* halves, const float* x, const float* top, int64_t n, int64_t length) {
   auto& partial = block_shared<long long[2][32]>();
   constexpr auto kUnit = static_cast<double>(int64_t{1} << kHalf);
   const double scale = usable(*top) ? ldexp(1.0, -exponent_above(*top)) : 0.0;
@@ -76,7 +76,7 @@ void launch(const Cuda& cuda, const ExactSquares& op) {
   if (n == 0) return;
   const int64_t length = std::clamp<int64_t>((n + 1023) / 1024, 4096, kMostOfPart), parts = (n + length - 1) / length;
   auto* halves = static_cast<long long*>(scratch(cuda, 2 * parts * 8));
-  start(cuda, {.blocks = parts, .threads = kThreads, .shared = sizeof(long long[2][32])}, parts_of_squares, halves,
+  start(cuda, {.blocks = parts, .threads = kThreads, .shared = sizeof(long long[2][32])}, exact_parts_of_squares, halves,
         op.x.as<float>(), op.top.as<float>(), n, length);
   start(cuda, {.blocks = 1, .threads = 1}, add_to_limbs, op.limbs.as<float>(), halves, op.top.as<float>(), parts);
 }

@@ -18,7 +18,7 @@ __device__ float slope(float x) {
 }
 
 template <class T, int kN>
-__global__ void forward(T* y, const T* x, int64_t n) {
+__global__ void gelu_forward(T* y, const T* x, int64_t n) {
   for_packs<kN>(n, [&](auto count, int64_t i) {
     float v[count];
     load<count>(v, x + i);
@@ -28,7 +28,7 @@ __global__ void forward(T* y, const T* x, int64_t n) {
 }
 
 template <class T, int kN>
-__global__ void backward(T* dx, const T* dy, const T* x, int64_t n) {
+__global__ void gelu_backward(T* dx, const T* dy, const T* x, int64_t n) {
   for_packs<kN>(n, [&](auto count, int64_t i) {
     float v[count], g[count];
     load<count>(v, x + i);
@@ -45,7 +45,7 @@ void launch(const Cuda& cuda, const GeluForward& op) {
     using T = decltype(zero);
     const int64_t n = op.x.size();
     with_packs(in_packs({op.y, op.x}),
-               [&](auto pack) { start(cuda, grid_for_packs(n, pack), forward<T, pack>, op.y.as<T>(), op.x.as<T>(), n); });
+               [&](auto pack) { start(cuda, grid_for_packs(n, pack), gelu_forward<T, pack>, op.y.as<T>(), op.x.as<T>(), n); });
   });
 }
 
@@ -54,7 +54,7 @@ void launch(const Cuda& cuda, const GeluBackward& op) {
     using T = decltype(zero);
     const int64_t n = op.x.size();
     with_packs(in_packs({op.dx, op.dy, op.x}), [&](auto pack) {
-      start(cuda, grid_for_packs(n, pack), backward<T, pack>, op.dx.as<T>(), op.dy.as<T>(), op.x.as<T>(), n);
+      start(cuda, grid_for_packs(n, pack), gelu_backward<T, pack>, op.dx.as<T>(), op.dy.as<T>(), op.x.as<T>(), n);
     });
   });
 }

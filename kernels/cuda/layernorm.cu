@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 template <class T>
-struct Forward {
+struct LayerNormOperands {
   T *y, *sum;
   float *mean, *inv_std;
   const T *x, *gain, *bias, *residual;
@@ -17,7 +17,7 @@ struct Forward {
 };
 
 template <class T, int kN, int kPacks>
-__global__ void forward(Forward<T> op, int warps) {
+__global__ void layernorm_forward(LayerNormOperands<T> op, int warps) {
   const RowPlace place = row_place(warps);
   const int64_t at = place.row * op.cols, cols = place.row < op.rows ? op.cols : 0;
   const auto count = static_cast<float>(op.cols);
@@ -48,7 +48,7 @@ __global__ void forward(Forward<T> op, int warps) {
 }
 
 template <class T>
-struct Backward {
+struct LayerNormGradients {
   T* dx;
   float* parts;  // [2, slots, C]: of dgain, of dbias
   const T *dy, *x, *gain, *dsum;
@@ -57,7 +57,7 @@ struct Backward {
 };
 
 template <class T, int kN, int kPacks>
-__global__ void backward(Backward<T> op, int warps) {
+__global__ void layernorm_backward(LayerNormGradients<T> op, int warps) {
   const RowPlace place = row_place(warps);
   const auto count = static_cast<float>(op.cols);
   float gain[kPacks][kN], dgain[kPacks][kN] = {}, dbias[kPacks][kN] = {};
@@ -98,20 +98,20 @@ void launch(const Cuda& cuda, const LayerNormForward& op) {
   if (op.x.size() == 0) return;
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const Forward<T> f{.y = op.y.as<T>(),
-                       .sum = op.sum ? op.sum.as<T>() : nullptr,
-                       .mean = op.mean.as<float>(),
-                       .inv_std = op.inv_std.as<float>(),
-                       .x = op.x.as<T>(),
-                       .gain = op.gain.as<T>(),
-                       .bias = op.bias.as<T>(),
-                       .residual = op.residual ? op.residual.as<T>() : nullptr,
-                       .rows = op.x.rows(),
-                       .cols = op.x.cols(),
-                       .eps = op.eps};
+    const LayerNormOperands<T> f{.y = op.y.as<T>(),
+                                 .sum = op.sum ? op.sum.as<T>() : nullptr,
+                                 .mean = op.mean.as<float>(),
+                                 .inv_std = op.inv_std.as<float>(),
+                                 .x = op.x.as<T>(),
+                                 .gain = op.gain.as<T>(),
+                                 .bias = op.bias.as<T>(),
+                                 .residual = op.residual ? op.residual.as<T>() : nullptr,
+                                 .rows = op.x.rows(),
+                                 .cols = op.x.cols(),
+                                 .eps = op.eps};
     with_row_packs(f.cols, in_packs({op.y, op.sum, op.x, op.gain, op.bias, op.residual}), [&](auto pack, auto packs) {
       const RowGrid g = row_grid(f.rows, (f.cols + pack - 1) / pack, packs, f.rows);
-      start(cuda, g.grid, forward<T, pack, packs>, f, g.warps);
+      start(cuda, g.grid, layernorm_forward<T, pack, packs>, f, g.warps);
     });
   });
 }
@@ -120,20 +120,20 @@ void launch(const Cuda& cuda, const LayerNormBackward& op) {
   if (op.x.size() == 0) return;
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    Backward<T> b{.dx = op.dx.as<T>(),
-                  .parts = nullptr,
-                  .dy = op.dy.as<T>(),
-                  .x = op.x.as<T>(),
-                  .gain = op.gain.as<T>(),
-                  .dsum = op.dsum ? op.dsum.as<T>() : nullptr,
-                  .mean = op.mean.as<float>(),
-                  .inv_std = op.inv_std.as<float>(),
-                  .rows = op.x.rows(),
-                  .cols = op.x.cols()};
+    LayerNormGradients<T> b{.dx = op.dx.as<T>(),
+                            .parts = nullptr,
+                            .dy = op.dy.as<T>(),
+                            .x = op.x.as<T>(),
+                            .gain = op.gain.as<T>(),
+                            .dsum = op.dsum ? op.dsum.as<T>() : nullptr,
+                            .mean = op.mean.as<float>(),
+                            .inv_std = op.inv_std.as<float>(),
+                            .rows = op.x.rows(),
+                            .cols = op.x.cols()};
     with_row_packs(b.cols, in_packs({op.dx, op.dy, op.x, op.gain, op.dsum}), [&](auto pack, auto packs) {
       const RowGrid g = row_grid(b.rows, (b.cols + pack - 1) / pack, packs, 2 * multiprocessors());
       b.parts = static_cast<float*>(scratch(cuda, 2 * g.slots * b.cols * 4));
-      start(cuda, g.grid, backward<T, pack, packs>, b, g.warps);
+      start(cuda, g.grid, layernorm_backward<T, pack, packs>, b, g.warps);
       sum_columns(cuda, op.dgain.as<float>(), b.parts, g.slots, b.cols, g.slots, true);
       sum_columns(cuda, op.dbias.as<float>(), b.parts + g.slots * b.cols, g.slots, b.cols, g.slots, true);
     });

@@ -6,10 +6,10 @@
 namespace trireme {
 namespace {
 
-constexpr int kRows = 128, kCols = 64;   // of a tile: 128 bytes of a row of bf16 x, and of one of the transposed
-constexpr int kHigh = 4, kWide = kPack;  // of them, a thread's
-constexpr int kAcross = kCols / kWide;   // threads beside each other
-static_assert(kRows / kHigh * kAcross == kThreads);
+constexpr int kTileRows = 128, kTileCols = 64;  // of a tile: 128 bytes of a row of bf16 x, and of one of the transposed
+constexpr int kHigh = 4, kWide = kPack;         // of them, a thread's
+constexpr int kAcross = kTileCols / kWide;      // threads beside each other
+static_assert(kTileRows / kHigh * kAcross == kThreads);
 
 // The largest of the block's threads, on each of them.
 __device__ uint32_t block_max(uint32_t x, uint32_t* partial) {
@@ -32,9 +32,9 @@ __global__ void __launch_bounds__(kThreads) largest_magnitudes(uint32_t* parts, 
   if (threadIdx.x == 0) parts[blockIdx.x] = most;
 }
 
-struct Tile {
+struct QuantizedTile {
   uint32_t partial[kThreads / 32];
-  uint32_t words[kCols][kRows / kHigh + 1];  // four rows of a column each
+  uint32_t words[kTileCols][kTileRows / kHigh + 1];  // four rows of a column each
 };
 
 // What the second kernel is given. y or transposed may be absent.
@@ -69,7 +69,7 @@ __device__ uint64_t rounded_row(const float (&v)[kWide], float inverse) {
 }
 
 template <bool kPacked, class Y, class X>
-__device__ void store_row(const Problem<Y, X>& p, uint64_t bytes, int64_t n, int64_t c) {
+__device__ void store_rounded_row(const Problem<Y, X>& p, uint64_t bytes, int64_t n, int64_t c) {
   if (n >= p.rows) return;
   if constexpr (kPacked) {
     if (c < p.cols) *reinterpret_cast<uint64_t*>(p.y + n * p.cols + c) = bytes;
@@ -80,7 +80,7 @@ __device__ void store_row(const Problem<Y, X>& p, uint64_t bytes, int64_t n, int
 
 // Column c of the tile, from row `first` of it: 16 of its rows.
 template <bool kPacked, class Y, class X>
-__device__ void store_column(const Problem<Y, X>& p, const Tile& tile, int64_t row, int64_t col, int first, int c) {
+__device__ void store_column(const Problem<Y, X>& p, const QuantizedTile& tile, int64_t row, int64_t col, int first, int c) {
   if (col >= p.cols) return;
   Y* to = p.transposed + col * p.rows + row;
   if constexpr (kPacked) {
@@ -97,10 +97,10 @@ __device__ void store_column(const Problem<Y, X>& p, const Tile& tile, int64_t r
 // A tile a block. Reads n elements, writes n bytes for each of y and transposed.
 template <class Y, class X, bool kPacked>
 __global__ void __launch_bounds__(kThreads) quantize(Problem<Y, X> p) {
-  auto& tile = block_shared<Tile>();
+  auto& tile = block_shared<QuantizedTile>();
   const int me = static_cast<int>(threadIdx.x), column = me % kAcross * kWide, line = me / kAcross;
   // x is on its way while the scale is made.
-  const int64_t top = int64_t{blockIdx.y} * kRows, left = int64_t{blockIdx.x} * kCols;
+  const int64_t top = int64_t{blockIdx.y} * kTileRows, left = int64_t{blockIdx.x} * kTileCols;
   float v[kHigh][kWide];
 #pragma unroll
   for (int i = 0; i < kHigh; ++i) load_row<kPacked>(v[i], p, top + line * kHigh + i, left + column);
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) quantize(Problem<Y, X> p) {
   for (int i = 0; i < kHigh; ++i) {
     const int64_t n = top + line * kHigh + i;
     rows[i] = rounded_row<Y>(v[i], s.inverse);
-    if (p.y != nullptr) store_row<kPacked>(p, rows[i], n, left + column);
+    if (p.y != nullptr) store_rounded_row<kPacked>(p, rows[i], n, left + column);
   }
   if (p.transposed == nullptr) return;
 #pragma unroll
@@ -125,9 +125,9 @@ __global__ void __launch_bounds__(kThreads) quantize(Problem<Y, X> p) {
   }
   __syncthreads();
   // Neighbouring threads write one column's neighbouring rows.
-  constexpr int kEach = kRows / 16;
+  constexpr int kEach = kTileRows / 16;
 #pragma unroll
-  for (int i = me; i < kCols * kEach; i += kThreads) {
+  for (int i = me; i < kTileCols * kEach; i += kThreads) {
     const int c = i / kEach, first = i % kEach * 16;
     store_column<kPacked>(p, tile, top + first, left + c, first, c);
   }
@@ -150,10 +150,10 @@ void quantize_tensor(const Cuda& cuda, const Quantize& op) {
                         .rows = op.x.rows(),
                         .cols = op.x.cols()};
   const bool packed = in_packs({op.x, op.y, op.transposed}) && p.cols % kWide == 0 && p.rows % 16 == 0;
-  const Grid tiles{.blocks = std::max<int64_t>(1, (p.cols + kCols - 1) / kCols),
+  const Grid tiles{.blocks = std::max<int64_t>(1, (p.cols + kTileCols - 1) / kTileCols),
                    .threads = kThreads,
-                   .shared = sizeof(Tile),
-                   .blocks_y = std::max<int64_t>(1, (p.rows + kRows - 1) / kRows)};
+                   .shared = sizeof(QuantizedTile),
+                   .blocks_y = std::max<int64_t>(1, (p.rows + kTileRows - 1) / kTileRows)};
   packed ? start(cuda, tiles, quantize<Y, X, true>, p) : start(cuda, tiles, quantize<Y, X, false>, p);
 }
 

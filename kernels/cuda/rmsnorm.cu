@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 template <class T>
-struct Forward {
+struct RmsNormOperands {
   T *y, *sum;
   float* inv_rms;
   const T *x, *gain, *residual;
@@ -17,7 +17,7 @@ struct Forward {
 };
 
 template <class T, int kN, int kPacks>
-__global__ void forward(Forward<T> op, int warps) {
+__global__ void rmsnorm_forward(RmsNormOperands<T> op, int warps) {
   const RowPlace place = row_place(warps);
   const int64_t at = place.row * op.cols, cols = place.row < op.rows ? op.cols : 0;
   float v[kPacks][kN], squares = 0;
@@ -42,7 +42,7 @@ __global__ void forward(Forward<T> op, int warps) {
 }
 
 template <class T>
-struct Backward {
+struct RmsNormGradients {
   T* dx;
   float* parts;  // [slots, C]
   const T *dy, *x, *gain, *dsum;
@@ -51,7 +51,7 @@ struct Backward {
 };
 
 template <class T, int kN, int kPacks>
-__global__ void backward(Backward<T> op, int warps) {
+__global__ void rmsnorm_backward(RmsNormGradients<T> op, int warps) {
   const RowPlace place = row_place(warps);
   float gain[kPacks][kN], dgain[kPacks][kN] = {};
   for_row<kN, kPacks>(place, op.cols, [&](int p, int64_t c) { load<kN>(gain[p], op.gain + c); });
@@ -86,18 +86,18 @@ void launch(const Cuda& cuda, const RmsNormForward& op) {
   if (op.x.size() == 0) return;
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const Forward<T> f{.y = op.y.as<T>(),
-                       .sum = op.sum ? op.sum.as<T>() : nullptr,
-                       .inv_rms = op.inv_rms.as<float>(),
-                       .x = op.x.as<T>(),
-                       .gain = op.gain.as<T>(),
-                       .residual = op.residual ? op.residual.as<T>() : nullptr,
-                       .rows = op.x.rows(),
-                       .cols = op.x.cols(),
-                       .eps = op.eps};
+    const RmsNormOperands<T> f{.y = op.y.as<T>(),
+                               .sum = op.sum ? op.sum.as<T>() : nullptr,
+                               .inv_rms = op.inv_rms.as<float>(),
+                               .x = op.x.as<T>(),
+                               .gain = op.gain.as<T>(),
+                               .residual = op.residual ? op.residual.as<T>() : nullptr,
+                               .rows = op.x.rows(),
+                               .cols = op.x.cols(),
+                               .eps = op.eps};
     with_row_packs(f.cols, in_packs({op.y, op.sum, op.x, op.gain, op.residual}), [&](auto pack, auto packs) {
       const RowGrid g = row_grid(f.rows, (f.cols + pack - 1) / pack, packs, f.rows);
-      start(cuda, g.grid, forward<T, pack, packs>, f, g.warps);
+      start(cuda, g.grid, rmsnorm_forward<T, pack, packs>, f, g.warps);
     });
   });
 }
@@ -106,19 +106,19 @@ void launch(const Cuda& cuda, const RmsNormBackward& op) {
   if (op.x.size() == 0) return;
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    Backward<T> b{.dx = op.dx.as<T>(),
-                  .parts = nullptr,
-                  .dy = op.dy.as<T>(),
-                  .x = op.x.as<T>(),
-                  .gain = op.gain.as<T>(),
-                  .dsum = op.dsum ? op.dsum.as<T>() : nullptr,
-                  .inv_rms = op.inv_rms.as<float>(),
-                  .rows = op.x.rows(),
-                  .cols = op.x.cols()};
+    RmsNormGradients<T> b{.dx = op.dx.as<T>(),
+                          .parts = nullptr,
+                          .dy = op.dy.as<T>(),
+                          .x = op.x.as<T>(),
+                          .gain = op.gain.as<T>(),
+                          .dsum = op.dsum ? op.dsum.as<T>() : nullptr,
+                          .inv_rms = op.inv_rms.as<float>(),
+                          .rows = op.x.rows(),
+                          .cols = op.x.cols()};
     with_row_packs(b.cols, in_packs({op.dx, op.dy, op.x, op.gain, op.dsum}), [&](auto pack, auto packs) {
       const RowGrid g = row_grid(b.rows, (b.cols + pack - 1) / pack, packs, 2 * multiprocessors());
       b.parts = static_cast<float*>(scratch(cuda, g.slots * b.cols * 4));
-      start(cuda, g.grid, backward<T, pack, packs>, b, g.warps);
+      start(cuda, g.grid, rmsnorm_backward<T, pack, packs>, b, g.warps);
       sum_columns(cuda, op.dgain.as<float>(), b.parts, g.slots, b.cols, g.slots, true);
     });
   });

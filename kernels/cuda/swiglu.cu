@@ -9,7 +9,7 @@ __device__ float sigmoid(float z) { return 1 / (1 + __expf(-z)); }
 
 // Rows have `width` elements, a multiple of kN: packs do not cross rows.
 template <class T, int kN>
-__global__ void forward(T* y, const T* x, int64_t n, int64_t width) {
+__global__ void swiglu_forward(T* y, const T* x, int64_t n, int64_t width) {
   for_packs<kN>(n, [&](auto count, int64_t i) {
     const T* const gate = x + i + i / width * width;
     float z[count], up[count];
@@ -21,7 +21,7 @@ __global__ void forward(T* y, const T* x, int64_t n, int64_t width) {
 }
 
 template <class T, int kN>
-__global__ void backward(T* dx, const T* dy, const T* x, int64_t n, int64_t width) {
+__global__ void swiglu_backward(T* dx, const T* dy, const T* x, int64_t n, int64_t width) {
   for_packs<kN>(n, [&](auto count, int64_t i) {
     const int64_t gate = i + i / width * width;
     float z[count], up[count], g[count];
@@ -46,8 +46,9 @@ void launch(const Cuda& cuda, const SwiGluForward& op) {
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t n = op.y.size(), width = op.y.cols();
-    with_packs(in_row_packs(width, {op.y, op.x}),
-               [&](auto pack) { start(cuda, grid_for_packs(n, pack), forward<T, pack>, op.y.as<T>(), op.x.as<T>(), n, width); });
+    with_packs(in_row_packs(width, {op.y, op.x}), [&](auto pack) {
+      start(cuda, grid_for_packs(n, pack), swiglu_forward<T, pack>, op.y.as<T>(), op.x.as<T>(), n, width);
+    });
   });
 }
 
@@ -56,7 +57,7 @@ void launch(const Cuda& cuda, const SwiGluBackward& op) {
     using T = decltype(zero);
     const int64_t n = op.dy.size(), width = op.dy.cols();
     with_packs(in_row_packs(width, {op.dx, op.dy, op.x}), [&](auto pack) {
-      start(cuda, grid_for_packs(n, pack), backward<T, pack>, op.dx.as<T>(), op.dy.as<T>(), op.x.as<T>(), n, width);
+      start(cuda, grid_for_packs(n, pack), swiglu_backward<T, pack>, op.dx.as<T>(), op.dy.as<T>(), op.x.as<T>(), n, width);
     });
   });
 }

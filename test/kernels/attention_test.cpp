@@ -14,12 +14,12 @@ using reference::AttentionShape;
 namespace {
 
 // One attention on real tensors: q, k, v and dout are random, the rest is what the ops made of them.
-struct Case {
+struct AttentionCase {
   AttentionShape shape;
   Dtype dtype;
   HostTensor q, k, v, dout, out, lse, dq, dk, dv, starts;
 
-  Case(const AttentionShape& s, Dtype type, double stddev = 1)
+  AttentionCase(const AttentionShape& s, Dtype type, double stddev = 1)
       : shape(s),
         dtype(type),
         q(random_tensor(type, {s.rows, s.queries, s.heads, s.head_size}, 1, stddev)),
@@ -98,7 +98,7 @@ double error_of_difference(const HostTensor& got, const Doubles& wanted, const A
 
 void check(const AttentionShape& shape, Dtype dtype, Device& device) {
   INFO(name_of(shape, dtype));
-  Case c(shape, dtype);
+  AttentionCase c(shape, dtype);
   c.forward(device);
   const reference::AttentionResult wanted = reference::attention(shape, c.q.values(), c.k.values(), c.v.values());
   CHECK(error_of(c.out, wanted.out) <= forward_bound(dtype));
@@ -179,14 +179,14 @@ TEST_CASE("attention by a library's fused kernels agrees with its reference") {
         AttentionProblem problem{.rows = 2, .tokens = t, .heads = 4, .kv_heads = kv_heads, .head_size = 64, .window = window};
         if (device.place() != Place::cuda || !fused_refusal(problem).empty() || (!thorough() && t != 64)) continue;
         device.attention().clear();
-        Case ours(shape, Dtype::bf16);
+        AttentionCase ours(shape, Dtype::bf16);
         ours.forward(device), ours.backward(device);
         device.attention()[problem.words()] = "cudnn";
         problem.backward = true;
         if (fused_refusal(problem).empty()) device.attention()[problem.words()] = "cudnn";
         check(shape, Dtype::bf16, device);
-        Case fused(shape, Dtype::bf16), again(shape, Dtype::bf16);
-        for (Case* c : {&fused, &again}) c->forward(device), c->backward(device);
+        AttentionCase fused(shape, Dtype::bf16), again(shape, Dtype::bf16);
+        for (AttentionCase* c : {&fused, &again}) c->forward(device), c->backward(device);
         CHECK((fused.out == again.out && fused.dq == again.dq && fused.dk == again.dk && fused.dv == again.dv));
         differed |= !(fused.lse == ours.lse) && !(fused.dk == ours.dk);
         // What no library is asked to do.
@@ -229,12 +229,12 @@ TEST_CASE("attention gives the same bits twice and for any number of threads") {
     for (const int64_t t : {1, 200}) {
       const AttentionShape shape{
           .rows = 1, .queries = t, .keys = t, .heads = 6, .kv_heads = 3, .head_size = size, .document_start = documents(1, t, t)};
-      Case first(shape, dtype);
+      AttentionCase first(shape, dtype);
       first.forward(device);
       first.backward(device);
       for (const int count : thorough() ? std::vector{1, 2, 3, 3} : std::vector{3}) {
         const Threads threads(count);
-        Case again(shape, dtype);
+        AttentionCase again(shape, dtype);
         again.forward(device);
         again.backward(device);
         CHECK((again.out == first.out && again.lse == first.lse));
@@ -256,11 +256,11 @@ TEST_CASE("keys and values that a query does not see never reach it, nor their g
                            .head_size = 24,
                            .window = 50,
                            .document_start = documents(2, queries, keys)};
-      Case before(shape, dtype);
+      AttentionCase before(shape, dtype);
       before.forward(device);
       bool other = false;  // the change is seen by whoever may see it
       for (int64_t t = 0; t < queries; t += 1 + queries / 9) {
-        Case after = before;
+        AttentionCase after = before;
         for (int64_t row = 0; row < 2; ++row)
           for (int64_t key = 0; key < keys; ++key)
             for (int64_t i = 0; i < 2 * 24 && !shape.sees(row, t, key); ++i)
@@ -277,7 +277,7 @@ TEST_CASE("keys and values that a query does not see never reach it, nor their g
     }
   // A query's gradient reaches no key that it does not see.
   AttentionShape shape{.rows = 1, .queries = 130, .keys = 130, .heads = 2, .kv_heads = 1, .head_size = 24, .window = 30};
-  Case c(shape, Dtype::f32);
+  AttentionCase c(shape, Dtype::f32);
   c.forward(device);
   for (int64_t i = 0; i < c.dout.size(); ++i)
     if (i / 48 != 100) c.dout.set(i, 0);
@@ -292,10 +292,10 @@ TEST_CASE("keys and values that a query does not see never reach it, nor their g
 TEST_CASE("attention overwrites whatever its outputs held") {
   Device device(tested_place());
   const AttentionShape shape{.rows = 1, .queries = 70, .keys = 70, .heads = 2, .kv_heads = 1, .head_size = 20, .window = 3};
-  Case clean(shape, Dtype::bf16), dirty(shape, Dtype::bf16);
+  AttentionCase clean(shape, Dtype::bf16), dirty(shape, Dtype::bf16);
   for (HostTensor* x : {&dirty.out, &dirty.lse, &dirty.dq, &dirty.dk, &dirty.dv})
     for (int64_t i = 0; i < x->size(); ++i) x->set(i, NAN);
-  for (Case* c : {&clean, &dirty}) c->forward(device), c->backward(device);
+  for (AttentionCase* c : {&clean, &dirty}) c->forward(device), c->backward(device);
   CHECK((clean.out == dirty.out && clean.lse == dirty.lse && clean.dq == dirty.dq && clean.dk == dirty.dk && clean.dv == dirty.dv));
 }
 
@@ -304,7 +304,7 @@ TEST_CASE("attention stays exact where scores are huge, and lets a NaN through")
   for (const auto& [t, size] : {std::pair(1, 16), std::pair(70, 16), std::pair(70, 64)}) {
     // Scores of about 1e4: each query's softmax is nearly one key.
     const AttentionShape shape{.rows = 1, .queries = t, .keys = t, .heads = 2, .kv_heads = 2, .head_size = size, .scale = 1};
-    Case c(shape, Dtype::bf16, 50);
+    AttentionCase c(shape, Dtype::bf16, 50);
     c.forward(device);
     c.backward(device);
     const reference::AttentionResult wanted = reference::attention(shape, c.q.values(), c.k.values(), c.v.values());
@@ -322,7 +322,8 @@ TEST_CASE("attention over a long row needs memory in proportion to its length") 
   Device device(tested_place());
   const Threads threads(2);
   const int64_t length = thorough() ? 8192 : 2048;
-  Case c({.rows = 1, .queries = length, .keys = length, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 128}, Dtype::bf16);
+  AttentionCase c({.rows = 1, .queries = length, .keys = length, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 128},
+                  Dtype::bf16);
   c.forward(device);
   c.backward(device);
   CHECK(device.workspace_bytes() < 2 * 6 * length * 16 * 4);
@@ -336,7 +337,7 @@ TEST_CASE("attention over a long row needs memory in proportion to its length") 
 TEST_CASE("attention refuses shapes that do not fit and documents from the future") {
   Device device(tested_place());
   const auto refused = [&](const AttentionShape& s) {
-    Case c(s, Dtype::f32);
+    AttentionCase c(s, Dtype::f32);
     CHECK_THROWS_AS(c.forward(device), Error);
   };
   refused({.rows = 1, .queries = 5, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8});
@@ -344,10 +345,10 @@ TEST_CASE("attention refuses shapes that do not fit and documents from the futur
   if (tested_place() != Place::cpu) return;  // elsewhere values are not looked at beforehand
   refused({.rows = 1, .queries = 2, .keys = 2, .heads = 1, .kv_heads = 1, .head_size = 8, .document_start = {0, 2}});
   refused({.rows = 1, .queries = 2, .keys = 2, .heads = 1, .kv_heads = 1, .head_size = 8, .document_start = {-1, 0}});
-  Case c({.rows = 1, .queries = 4, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);
+  AttentionCase c({.rows = 1, .queries = 4, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);
   c.k = HostTensor(Dtype::bf16, {1, 4, 2, 8});
   CHECK_THROWS_AS(c.forward(device), Error);
-  Case longer({.rows = 1, .queries = 3, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);
+  AttentionCase longer({.rows = 1, .queries = 3, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);
   longer.forward(device);
   CHECK_THROWS_AS(longer.backward(device), Error);
 }
@@ -355,7 +356,7 @@ TEST_CASE("attention refuses shapes that do not fit and documents from the futur
 TEST_CASE("attention of no rows and of no queries does nothing") {
   Device device(tested_place());
   for (const int64_t rows : {0, 2}) {
-    Case c({.rows = rows, .queries = 0, .keys = 0, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);
+    AttentionCase c({.rows = rows, .queries = 0, .keys = 0, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);
     c.forward(device);
     c.backward(device);
     CHECK(c.out.size() == 0);

@@ -13,10 +13,10 @@ using namespace trireme;
 namespace {
 
 // Logits of a row, targets of which every fifth is ignored, and what the ops make of them.
-struct Case {
+struct CrossEntropyCase {
   HostTensor logits, targets, loss, lse;
 
-  Case(int64_t rows, int64_t classes, Dtype dtype = Dtype::f32)
+  CrossEntropyCase(int64_t rows, int64_t classes, Dtype dtype = Dtype::f32)
       : logits(random_tensor(dtype, {rows, classes}, 1, 3)),
         targets(random_integers({rows}, 2, 0, classes)),
         loss(random_tensor(Dtype::f32, {rows}, 3)),
@@ -54,7 +54,7 @@ TEST_CASE("cross entropy matches its double reference, ignored rows are exactly 
     for (const int64_t classes : {1, 7, 64, 100, 257, 1032, 9001}) {
       CAPTURE(rows, classes, z_loss, of_logits);
       if (rows * classes > 200000) continue;
-      Case c(rows, classes, of_logits);
+      CrossEntropyCase c(rows, classes, of_logits);
       c.forward(device, z_loss);
       const std::vector<int64_t> targets = integers(c.targets);
       const reference::CrossEntropy wanted = reference::cross_entropy(c.logits.values(), targets, z_loss);
@@ -78,7 +78,7 @@ TEST_CASE("cross entropy matches its double reference, ignored rows are exactly 
 TEST_CASE("cross entropy's gradient may write over the logits, and a NaN in an ignored row stays there") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  Case c(17, 257, dtype);
+  CrossEntropyCase c(17, 257, dtype);
   c.logits.set(257 + 5, NAN);
   c.forward(device, 1e-3f);
   HostTensor dlogits(dtype, {17, 257});
@@ -96,7 +96,7 @@ TEST_CASE("cross entropy in place has the bits of forward and of backward after 
   for (const int64_t rows : {1, 3, 17})
     for (const int64_t classes : {1, 7, 64, 257, 1032, 9001}) {
       CAPTURE(rows, classes, z_loss, dtype);
-      Case c(rows, classes, dtype), at_once(rows, classes, dtype);
+      CrossEntropyCase c(rows, classes, dtype), at_once(rows, classes, dtype);
       if (rows > 1) c.logits.set(classes, NAN), at_once.logits.set(classes, NAN);  // of an ignored row
       c.forward(device, z_loss);
       HostTensor dlogits = random_tensor(dtype, {rows, classes}, 5);
@@ -135,7 +135,7 @@ TEST_CASE("an infinite logit makes the loss NaN, whichever way it is computed") 
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   for (const int64_t classes : {7, 600}) {
-    Case c(1, classes, dtype);
+    CrossEntropyCase c(1, classes, dtype);
     c.logits.set(classes - 2, INFINITY);
     c.targets.set(0, 3);
     c.forward(device, 0);
@@ -148,14 +148,14 @@ TEST_CASE("an infinite logit makes the loss NaN, whichever way it is computed") 
 TEST_CASE("cross entropy gives the same bits twice and for any number of threads, over a vocabulary of 50257") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  Case first(5, 50257, dtype);
+  CrossEntropyCase first(5, 50257, dtype);
   first.forward(device, 1e-4f);
   HostTensor gradient(Dtype::bf16, {5, 50257});
   first.backward(device, gradient, 1e-4f, 1);
   CHECK(close(first.loss, reference::cross_entropy(first.logits.values(), integers(first.targets), 1e-4f).loss, 1e-6));
   for (const int count : {1, 2, 3}) {
     const Threads threads(count);
-    Case again(5, 50257, dtype);
+    CrossEntropyCase again(5, 50257, dtype);
     again.forward(device, 1e-4f);
     HostTensor other(Dtype::bf16, {5, 50257});
     again.backward(device, other, 1e-4f, 1);
@@ -175,7 +175,7 @@ TEST_CASE("cross entropy's reference backward agrees with finite differences") {
 
 TEST_CASE("cross entropy refuses targets beyond the classes and shapes that do not fit, and does nothing with no rows") {
   Device device(tested_place()), none(Place::none);
-  Case c(3, 7);
+  CrossEntropyCase c(3, 7);
   c.targets.set(2, 7);
   if (tested_place() == Place::cpu) {  // elsewhere values are not looked at beforehand
     CHECK_THROWS_AS(c.forward(device, 0), Error);
@@ -186,12 +186,12 @@ TEST_CASE("cross entropy refuses targets beyond the classes and shapes that do n
   CHECK_THROWS_AS(c.forward(device, 0), Error);
   c.targets = HostTensor(Dtype::i32, {4});
   CHECK_THROWS_AS(c.forward(device, 0), Error);
-  Case half(3, 7, Dtype::bf16);
+  CrossEntropyCase half(3, 7, Dtype::bf16);
   CHECK_THROWS_WITH(half.backward(device, HostTensor(Dtype::f32, {3, 7}), 0, 1), ContainsSubstring("logits bf16[3, 7]"));
   half.logits = HostTensor(Dtype::i32, {3, 7});
   CHECK_THROWS_AS(half.forward(device, 0), Error);
   CHECK_THROWS_AS(half.in_place(device, 0, 1), Error);
-  Case empty(0, 7);
+  CrossEntropyCase empty(0, 7);
   empty.forward(device, 0);
   empty.backward(device, empty.logits, 0, 1);
   empty.in_place(device, 0, 1);
@@ -211,7 +211,7 @@ TEST_CASE("cross entropy in shards of the classes, the last ones padded, is that
     for (const int64_t classes : {8, 61, 257, 5000}) {
       CAPTURE(shards, classes, dtype);
       constexpr int64_t kRows = 17;
-      const Case c(kRows, classes, dtype);
+      const CrossEntropyCase c(kRows, classes, dtype);
       const std::vector<int64_t> targets = integers(c.targets);
       const int64_t cols = (classes + shards - 1) / shards;
       std::vector<HostTensor> logits;

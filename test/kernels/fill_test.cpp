@@ -14,14 +14,14 @@ using namespace trireme;
 
 namespace {
 
-const std::vector<int64_t> kSizes{1, 3, 17, 63, 100, 257, 8191, 8193, 50001};
+const std::vector<int64_t> kFillSizes{1, 3, 17, 63, 100, 257, 8191, 8193, 50001};
 
 }  // namespace
 
 TEST_CASE("fill writes its value everywhere and nowhere else") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kFillSizes) {
     HostTensor x = random_tensor(dtype, {n + 2, 1}, 1);
     const double first = x[0], last = x[n + 1];
     run(device.compute(), Fill{.x = x.tensor().slice(1, n + 1), .value = 1.1f});
@@ -55,7 +55,7 @@ TEST_CASE("a cast rounds to nearest even and keeps infinities and NaN") {
 TEST_CASE("a cast agrees with the scalar rounding at every size, to and from either dtype") {
   Device device(tested_place());
   const Dtype from = GENERATE(Dtype::f32, Dtype::bf16), into = GENERATE(Dtype::f32, Dtype::bf16);
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kFillSizes) {
     const HostTensor x = random_tensor(from, {n}, 2);
     HostTensor y(into, {n});
     run(device.compute(), Cast{.y = y, .x = x});
@@ -66,7 +66,7 @@ TEST_CASE("a cast agrees with the scalar rounding at every size, to and from eit
 TEST_CASE("add rounds the sum once and may write over an operand") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kFillSizes) {
     HostTensor a = random_tensor(dtype, {n}, 3), b = random_tensor(dtype, {n}, 4), y(dtype, {n});
     Doubles wanted;
     for (int64_t i = 0; i < n; ++i) wanted.push_back(static_cast<float>(a[i]) + static_cast<float>(b[i]));
@@ -80,7 +80,7 @@ TEST_CASE("add rounds the sum once and may write over an operand") {
 
 TEST_CASE("sum adds to its total, to the last bit the same with any number of threads") {
   Device device(tested_place());
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kFillSizes) {
     const HostTensor x = random_tensor(Dtype::f32, {n}, 5);
     std::vector<HostTensor> totals;
     for (const int count : {1, 2, 3}) {

@@ -11,7 +11,7 @@ using namespace trireme;
 
 namespace {
 
-const std::vector<int64_t> kSizes{1, 3, 17, 63, 100, 257, 40001};
+const std::vector<int64_t> kGeluSizes{1, 3, 17, 63, 100, 257, 40001};
 
 // f32: a few roundings. bf16: one rounding of the result, inputs being exact.
 double bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 8 * rounding(dtype); }
@@ -21,7 +21,7 @@ double bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype)
 TEST_CASE("gelu matches its double reference") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kGeluSizes) {
     const HostTensor x = random_tensor(dtype, {n}, 1, 2);
     HostTensor y(dtype, {n}), again(dtype, {n});
     run(device.compute(), GeluForward{.y = y, .x = x});
@@ -34,7 +34,7 @@ TEST_CASE("gelu matches its double reference") {
 TEST_CASE("gelu's backward matches its double reference, also when it writes over dy or x") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kGeluSizes) {
     const HostTensor x = random_tensor(dtype, {n}, 2, 2);
     HostTensor dy = random_tensor(dtype, {n}, 3), dx = random_tensor(dtype, {n}, 4);
     run(device.compute(), GeluBackward{.dx = dx, .dy = dy, .x = x});

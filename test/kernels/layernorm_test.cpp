@@ -1,9 +1,8 @@
 #include "kernels/ops/layernorm.h"
 
-#include <cmath>
-
 #include "kernels/device.h"
 #include "test/catch.h"
+#include "test/kernels/norms.h"
 #include "test/reference/compare.h"
 #include "test/reference/layernorm.h"
 
@@ -11,23 +10,8 @@ using namespace trireme;
 
 namespace {
 
-constexpr float kEps = 1e-5f;
-
 // A few roundings of f32 on sums of up to some hundred terms; in bf16 only the last rounding counts.
-double bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 2e-6; }
-
-Doubles added(Doubles a, const Doubles& b) {
-  for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
-  return a;
-}
-
-// dx is a difference that may cancel: its error is held against what is subtracted, dy * gain * inverse, too.
-bool within(const HostTensor& dx, const Doubles& wanted, const HostTensor& inverse, Dtype dtype) {
-  const int64_t cols = dx.size() / inverse.size();
-  for (int64_t i = 0; i < dx.size(); ++i)
-    if (!(std::abs(dx[i] - wanted[i]) <= rounding(dtype) * std::abs(wanted[i]) + 3e-6 * inverse[i / cols])) return false;
-  return true;
-}
+double layernorm_bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 2e-6; }
 
 }  // namespace
 
@@ -41,8 +25,8 @@ TEST_CASE("layernorm matches its double reference, with and without a residual")
       const HostTensor gain = random_tensor(dtype, {cols}, 3), bias = random_tensor(dtype, {cols}, 4);
       HostTensor y(dtype, {rows, cols}), mean(Dtype::f32, {rows}), inv_std(Dtype::f32, {rows}), sum(dtype, {rows, cols}), again = y;
       const auto holds = [&](const HostTensor& of) {
-        const reference::LayerNorm wanted = reference::layernorm(of.values(), gain.values(), bias.values(), kEps);
-        return close(y, wanted.y, bound(dtype)) && close(mean, wanted.mean, 1e-5) && close(inv_std, wanted.inv_std, 1e-6);
+        const reference::LayerNorm wanted = reference::layernorm(of.values(), gain.values(), bias.values(), kNormEps);
+        return close(y, wanted.y, layernorm_bound(dtype)) && close(mean, wanted.mean, 1e-5) && close(inv_std, wanted.inv_std, 1e-6);
       };
       run(device.compute(), LayerNormForward{.y = y, .mean = mean, .inv_std = inv_std, .x = x, .gain = gain, .bias = bias});
       REQUIRE(holds(x));
@@ -54,7 +38,7 @@ TEST_CASE("layernorm matches its double reference, with and without a residual")
                              .gain = gain,
                              .bias = bias,
                              .residual = residual,
-                             .eps = kEps};
+                             .eps = kNormEps};
       run(device.compute(), fused);
       for (int64_t i = 0; i < sum.size(); ++i) {
         HostTensor rounded(dtype, {1}, {static_cast<float>(x[i]) + static_cast<float>(residual[i])});
@@ -76,9 +60,9 @@ TEST_CASE("layernorm's backward matches its double reference, adds to dgain and 
       const HostTensor x = random_tensor(dtype, {rows, cols}, 1, 3), gain = random_tensor(dtype, {cols}, 2);
       HostTensor dy = random_tensor(dtype, {rows, cols}, 3), dsum = random_tensor(dtype, {rows, cols}, 4);
       const reference::LayerNorm forward =
-          reference::layernorm(x.values(), gain.values(), Doubles(static_cast<size_t>(cols)), kEps);
+          reference::layernorm(x.values(), gain.values(), Doubles(static_cast<size_t>(cols)), kNormEps);
       const HostTensor mean(Dtype::f32, {rows}, forward.mean), inv_std(Dtype::f32, {rows}, forward.inv_std);
-      const reference::LayerNormGradients wanted = reference::layernorm_backward(dy.values(), x.values(), gain.values(), kEps);
+      const reference::LayerNormGradients wanted = reference::layernorm_backward(dy.values(), x.values(), gain.values(), kNormEps);
       HostTensor dx(dtype, {rows, cols}), dgain = random_tensor(Dtype::f32, {cols}, 5),
                                           dbias = random_tensor(Dtype::f32, {cols}, 6);
       const HostTensor dgain_before = dgain, dbias_before = dbias;
@@ -143,7 +127,7 @@ TEST_CASE("layernorm keeps its digits where the mean is large, and a constant ro
   HostTensor x(Dtype::f32, {2, 4}, {10000, 10001, 10002, 10003, 7, 7, 7, 7}), gain(Dtype::f32, {4}, {1, 1, 1, 1}),
       bias(Dtype::f32, {4}, {1, 2, 3, 4}), y(Dtype::f32, {2, 4}), mean(Dtype::f32, {2}), inv_std(Dtype::f32, {2});
   run(device.compute(), LayerNormForward{.y = y, .mean = mean, .inv_std = inv_std, .x = x, .gain = gain, .bias = bias});
-  CHECK(close(y, reference::layernorm(x.values(), gain.values(), bias.values(), kEps).y, 1e-6));
+  CHECK(close(y, reference::layernorm(x.values(), gain.values(), bias.values(), kNormEps).y, 1e-6));
   CHECK(Doubles{y[4], y[5], y[6], y[7]} == bias.values());
 }
 

@@ -13,8 +13,8 @@ using namespace trireme;
 
 namespace {
 
-const std::vector<reference::Product> kShapes{{1, 1, 1},     {1, 257, 63},   {3, 17, 100}, {17, 3, 1},
-                                              {63, 100, 17}, {100, 63, 257}, {257, 129, 3}};
+const std::vector<reference::Product> kMatmulShapes{{1, 1, 1},     {1, 257, 63},   {3, 17, 100}, {17, 3, 1},
+                                                    {63, 100, 17}, {100, 63, 257}, {257, 129, 3}};
 
 // A device of its own: a CPU that multiplies bf16 itself or is treated as one that does not. Without AVX-512, oneDNN has no
 // products of bf16 at all.
@@ -53,7 +53,7 @@ double bound(const reference::Product& s, Dtype out) {
 TEST_CASE("a product matches its double reference in every layout, dtype and way of multiplying") {
   const bool bf16_products = GENERATE(true, false), transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
   OwnLane lane(bf16_products);
-  for (reference::Product s : kShapes) {
+  for (reference::Product s : kMatmulShapes) {
     s.transpose_a = transpose_a, s.transpose_b = transpose_b;
     for (const auto& [in, out] : {std::pair{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::bf16, Dtype::f32}}) {
       INFO(s.m << " " << s.n << " " << s.k << " " << name_of(in) << " " << name_of(out));
@@ -76,7 +76,7 @@ TEST_CASE("a product matches its double reference in every layout, dtype and way
 TEST_CASE("an accumulating product adds to what c holds") {
   const bool bf16_products = GENERATE(true, false), transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
   OwnLane lane(bf16_products);
-  for (reference::Product s : kShapes) {
+  for (reference::Product s : kMatmulShapes) {
     s.transpose_a = transpose_a, s.transpose_b = transpose_b;
     for (const auto& [in, out] : {std::pair{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::f32}, {Dtype::bf16, Dtype::bf16}}) {
       INFO(s.m << " " << s.n << " " << s.k << " " << name_of(in) << " " << name_of(out));
@@ -95,7 +95,7 @@ TEST_CASE("an accumulating product adds to what c holds") {
 TEST_CASE("a product takes gelu along, its gradient, or the sums of its operand's rows") {
   const auto& [in, out] = GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}}));
   OwnLane lane(true);
-  std::vector<reference::Product> shapes = kShapes;
+  std::vector<reference::Product> shapes = kMatmulShapes;
   shapes.insert(shapes.end(), {{16, 24, 40}, {100, 64, 63}});  // the emulation's library takes along what has an even n
   for (reference::Product s : shapes) {
     INFO(s.m << " " << s.n << " " << s.k << " " << name_of(in));

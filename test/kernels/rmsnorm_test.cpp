@@ -1,9 +1,8 @@
 #include "kernels/ops/rmsnorm.h"
 
-#include <cmath>
-
 #include "kernels/device.h"
 #include "test/catch.h"
+#include "test/kernels/norms.h"
 #include "test/reference/compare.h"
 #include "test/reference/rmsnorm.h"
 
@@ -11,29 +10,14 @@ using namespace trireme;
 
 namespace {
 
-constexpr float kEps = 1e-5f;
-
 // A few roundings of f32 on sums of up to some hundred terms; in bf16 only the last rounding counts.
-double bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 1e-6; }
+double rmsnorm_bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 1e-6; }
 
 // x + residual as the op promises it: the f32 sum, rounded once more to the dtype.
 HostTensor sum_of(const HostTensor& x, const HostTensor& residual, Dtype dtype, int64_t rows, int64_t cols) {
   HostTensor sum(dtype, {rows, cols});
   for (int64_t i = 0; i < sum.size(); ++i) sum.set(i, static_cast<float>(x[i]) + static_cast<float>(residual[i]));
   return sum;
-}
-
-Doubles added(Doubles a, const Doubles& b) {
-  for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
-  return a;
-}
-
-// dx is a difference that may cancel: its error is held against what is subtracted, dy * gain * inverse, too.
-bool within(const HostTensor& dx, const Doubles& wanted, const HostTensor& inverse, Dtype dtype) {
-  const int64_t cols = dx.size() / inverse.size();
-  for (int64_t i = 0; i < dx.size(); ++i)
-    if (!(std::abs(dx[i] - wanted[i]) <= rounding(dtype) * std::abs(wanted[i]) + 3e-6 * inverse[i / cols])) return false;
-  return true;
 }
 
 }  // namespace
@@ -47,15 +31,15 @@ TEST_CASE("rmsnorm matches its double reference, with and without a residual") {
       const HostTensor x = random_tensor(dtype, {rows, cols}, 1, 3), residual = random_tensor(dtype, {rows, cols}, 2);
       const HostTensor gain = random_tensor(dtype, {cols}, 3);
       HostTensor y(dtype, {rows, cols}), inv_rms(Dtype::f32, {rows}), sum(dtype, {rows, cols}), again = y;
-      run(device.compute(), RmsNormForward{.y = y, .inv_rms = inv_rms, .x = x, .gain = gain, .eps = kEps});
-      reference::RmsNorm wanted = reference::rmsnorm(x.values(), gain.values(), kEps);
-      REQUIRE(close(y, wanted.y, bound(dtype)));
+      run(device.compute(), RmsNormForward{.y = y, .inv_rms = inv_rms, .x = x, .gain = gain, .eps = kNormEps});
+      reference::RmsNorm wanted = reference::rmsnorm(x.values(), gain.values(), kNormEps);
+      REQUIRE(close(y, wanted.y, rmsnorm_bound(dtype)));
       REQUIRE(close(inv_rms, wanted.inv_rms, 1e-6));
 
       run(device.compute(), RmsNormForward{.y = y, .inv_rms = inv_rms, .sum = sum, .x = x, .gain = gain, .residual = residual});
       REQUIRE(sum == sum_of(x, residual, dtype, rows, cols));
-      wanted = reference::rmsnorm(sum.values(), gain.values(), kEps);
-      REQUIRE(close(y, wanted.y, bound(dtype)));
+      wanted = reference::rmsnorm(sum.values(), gain.values(), kNormEps);
+      REQUIRE(close(y, wanted.y, rmsnorm_bound(dtype)));
       REQUIRE(close(inv_rms, wanted.inv_rms, 1e-6));
       run(device.compute(), RmsNormForward{.y = again, .inv_rms = inv_rms, .sum = sum, .x = x, .gain = gain, .residual = residual});
       REQUIRE(again == y);
@@ -70,8 +54,8 @@ TEST_CASE("rmsnorm's backward matches its double reference, adds to dgain, and m
       CAPTURE(name_of(dtype), rows, cols);
       const HostTensor x = random_tensor(dtype, {rows, cols}, 1, 3), gain = random_tensor(dtype, {cols}, 2);
       HostTensor dy = random_tensor(dtype, {rows, cols}, 3), dsum = random_tensor(dtype, {rows, cols}, 4);
-      const HostTensor inv_rms(Dtype::f32, {rows}, reference::rmsnorm(x.values(), gain.values(), kEps).inv_rms);
-      const reference::RmsNormGradients wanted = reference::rmsnorm_backward(dy.values(), x.values(), gain.values(), kEps);
+      const HostTensor inv_rms(Dtype::f32, {rows}, reference::rmsnorm(x.values(), gain.values(), kNormEps).inv_rms);
+      const reference::RmsNormGradients wanted = reference::rmsnorm_backward(dy.values(), x.values(), gain.values(), kNormEps);
       HostTensor dx(dtype, {rows, cols}), dgain = random_tensor(Dtype::f32, {cols}, 5);
       const HostTensor before = dgain;
       const auto backward = [&](const HostTensor& to, const Tensor& other) {

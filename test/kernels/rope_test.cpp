@@ -11,21 +11,22 @@ using namespace trireme;
 
 namespace {
 
-struct Shape {
+struct RopeShape {
   int64_t rows, heads, shared, size, places;
 };
-const std::vector<Shape> kShapes{{1, 1, 1, 2, 1}, {3, 3, 1, 6, 17}, {17, 4, 2, 34, 100}, {63, 6, 3, 64, 257}, {100, 2, 2, 126, 63}};
+const std::vector<RopeShape> kRopeShapes{
+    {1, 1, 1, 2, 1}, {3, 3, 1, 6, 17}, {17, 4, 2, 34, 100}, {63, 6, 3, 64, 257}, {100, 2, 2, 126, 63}};
 
-double bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 4 * rounding(dtype); }
+double rope_bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 4 * rounding(dtype); }
 
-HostTensor table_of(const Shape& s) {
+HostTensor table_of(const RopeShape& s) {
   return HostTensor(Dtype::f32, {s.places, s.size / 2, 2}, reference::Rope{.theta = 500}.table(s.places, s.size));
 }
 
 // A fused projection and the parts it is split into.
 struct Heads {
   HostTensor qkv, q, k, v;
-  Heads(const Shape& s, Dtype dtype)
+  Heads(const RopeShape& s, Dtype dtype)
       : qkv(random_tensor(dtype, {s.rows, (s.heads + 2 * s.shared) * s.size}, 1)),
         q(random_tensor(dtype, {s.rows, s.heads, s.size}, 2)),
         k(random_tensor(dtype, {s.rows, s.shared, s.size}, 3)),
@@ -40,7 +41,7 @@ TEST_CASE("the rope table matches its double reference, plain and with Llama 3.1
       GENERATE(reference::Rope{}, reference::Rope{.theta = 1e6},
                reference::Rope{.theta = 500000, .factor = 8, .low_factor = 1, .high_factor = 4, .original_context = 8192},
                reference::Rope{.theta = 500, .factor = 32, .low_factor = 1, .high_factor = 4, .original_context = 60});
-  for (const Shape& s : kShapes) {
+  for (const RopeShape& s : kRopeShapes) {
     HostTensor table(Dtype::f32, {s.places, s.size / 2, 2});
     run(device.compute(), RopeTable{.table = table,
                                     .theta = rope.theta,
@@ -68,7 +69,7 @@ TEST_CASE("Llama 3.1's scaling keeps short waves, stretches long ones and mixes 
 TEST_CASE("splitting heads moves every element and turns q and k") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  for (const Shape& s : kShapes) {
+  for (const RopeShape& s : kRopeShapes) {
     Heads h(s, dtype);
     const HostTensor table = table_of(s), positions = random_integers({s.rows}, 5, 0, s.places);
     const int64_t q = s.heads * s.size, kv = s.shared * s.size, cols = q + 2 * kv;
@@ -81,8 +82,8 @@ TEST_CASE("splitting heads moves every element and turns q and k") {
     REQUIRE(h.v.values() == reference::columns(all, cols, q + kv, cols));
 
     run(device.compute(), SplitHeadsForward{.q = h.q, .k = h.k, .v = h.v, .qkv = h.qkv, .positions = positions, .table = table});
-    REQUIRE(close(h.q, reference::rotate(wanted_q, s.size, integers(positions), table.values()), bound(dtype)));
-    REQUIRE(close(h.k, reference::rotate(wanted_k, s.size, integers(positions), table.values()), bound(dtype)));
+    REQUIRE(close(h.q, reference::rotate(wanted_q, s.size, integers(positions), table.values()), rope_bound(dtype)));
+    REQUIRE(close(h.k, reference::rotate(wanted_k, s.size, integers(positions), table.values()), rope_bound(dtype)));
     REQUIRE(h.v.values() == reference::columns(all, cols, q + kv, cols));
   }
 }
@@ -90,7 +91,7 @@ TEST_CASE("splitting heads moves every element and turns q and k") {
 TEST_CASE("the way back joins the heads' gradients and turns them back") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  for (const Shape& s : kShapes) {
+  for (const RopeShape& s : kRopeShapes) {
     Heads h(s, dtype);
     const HostTensor table = table_of(s), positions = random_integers({s.rows}, 5, 0, s.places);
     const int64_t q = s.heads * s.size, kv = s.shared * s.size, cols = q + 2 * kv;
@@ -106,8 +107,8 @@ TEST_CASE("the way back joins the heads' gradients and turns them back") {
     const auto back = [&](const HostTensor& t) {
       return reference::rotate(t.values(), s.size, integers(positions), table.values(), true);
     };
-    REQUIRE(close(part(0, q), back(h.q), bound(dtype)));
-    REQUIRE(close(part(q, q + kv), back(h.k), bound(dtype)));
+    REQUIRE(close(part(0, q), back(h.q), rope_bound(dtype)));
+    REQUIRE(close(part(q, q + kv), back(h.k), rope_bound(dtype)));
     REQUIRE(part(q + kv, cols) == h.v.values());
   }
 }
@@ -115,16 +116,16 @@ TEST_CASE("the way back joins the heads' gradients and turns them back") {
 TEST_CASE("rotate turns in place as the split does, and backward undoes it") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  for (const Shape& s : kShapes) {
+  for (const RopeShape& s : kRopeShapes) {
     const HostTensor before = random_tensor(dtype, {s.rows, s.heads, s.size}, 6), table = table_of(s);
     const HostTensor positions = random_integers({s.rows}, 7, 0, s.places);
     HostTensor x = before, again = before;
     run(device.compute(), Rotate{.x = x, .positions = positions, .table = table});
     run(device.compute(), Rotate{.x = again, .positions = positions, .table = table});
-    REQUIRE(close(x, reference::rotate(before.values(), s.size, integers(positions), table.values()), bound(dtype)));
+    REQUIRE(close(x, reference::rotate(before.values(), s.size, integers(positions), table.values()), rope_bound(dtype)));
     REQUIRE(x == again);
     run(device.compute(), Rotate{.x = x, .positions = positions, .table = table, .backward = true});
-    REQUIRE(close(x, before.values(), 3 * bound(dtype)));
+    REQUIRE(close(x, before.values(), 3 * rope_bound(dtype)));
   }
 }
 

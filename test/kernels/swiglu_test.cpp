@@ -9,20 +9,20 @@ using namespace trireme;
 
 namespace {
 
-const std::vector<std::pair<int64_t, int64_t>> kShapes{{1, 1}, {3, 17}, {17, 63}, {100, 257}, {257, 100}, {1, 40001}};
+const std::vector<std::pair<int64_t, int64_t>> kSwigluShapes{{1, 1}, {3, 17}, {17, 63}, {100, 257}, {257, 100}, {1, 40001}};
 
-double bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 8 * rounding(dtype); }
+double swiglu_bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 8 * rounding(dtype); }
 
 }  // namespace
 
 TEST_CASE("swiglu matches its double reference") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  for (const auto& [rows, width] : kShapes) {
+  for (const auto& [rows, width] : kSwigluShapes) {
     const HostTensor x = random_tensor(dtype, {rows, 2 * width}, 1, 2);
     HostTensor y(dtype, {rows, width}), again(dtype, {rows, width});
     run(device.compute(), SwiGluForward{.y = y, .x = x});
-    REQUIRE(close(y, reference::swiglu(x.values(), width), bound(dtype)));
+    REQUIRE(close(y, reference::swiglu(x.values(), width), swiglu_bound(dtype)));
     run(device.compute(), SwiGluForward{.y = again, .x = x});
     REQUIRE(y == again);
   }
@@ -31,11 +31,11 @@ TEST_CASE("swiglu matches its double reference") {
 TEST_CASE("swiglu's backward matches its double reference, also when it writes over x") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
-  for (const auto& [rows, width] : kShapes) {
+  for (const auto& [rows, width] : kSwigluShapes) {
     HostTensor x = random_tensor(dtype, {rows, 2 * width}, 2, 2), dx = random_tensor(dtype, {rows, 2 * width}, 3);
     const HostTensor dy = random_tensor(dtype, {rows, width}, 4);
     run(device.compute(), SwiGluBackward{.dx = dx, .dy = dy, .x = x});
-    REQUIRE(close(dx, reference::swiglu_backward(dy.values(), x.values(), width), bound(dtype)));
+    REQUIRE(close(dx, reference::swiglu_backward(dy.values(), x.values(), width), swiglu_bound(dtype)));
     run(device.compute(), SwiGluBackward{.dx = x, .dy = dy, .x = x});
     REQUIRE(dx == x);
   }
