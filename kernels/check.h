@@ -19,7 +19,7 @@ namespace trireme {
 
 enum class ExitCode : int { done = 0, usage = 2, data = 3, checkpoint = 4, internal = 70, hang = 71, numerics = 72, stopped = 75 };
 
-// A piece of a message: a reference to what will be written.
+// A part of a message: a reference to what will be written.
 class MessagePart {
  public:
   MessagePart(const char* words)

@@ -279,15 +279,15 @@ TEST_CASE("a gradient norm that is not finite changes nothing but the gradient, 
 TEST_CASE("a norm or loss above its limit, infinite or no number, is no update") {
   Device device(tested_place());
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  struct AdamWCase {
+  struct Case {
     float squared_norm, loss;
     StepLimits limits;
     bool updates;
   };
-  for (const AdamWCase& c : {AdamWCase{4, 2, {}, true}, AdamWCase{4, 2, {.squared_norm = 4, .loss = 2}, true},
-                             AdamWCase{4.001f, 2, {.squared_norm = 4}, false}, AdamWCase{4, 2.001f, {.loss = 2}, false},
-                             AdamWCase{4, inf, {}, false}, AdamWCase{4, nan, {}, false}, AdamWCase{inf, 2, {}, false},
-                             AdamWCase{nan, 2, {}, false}, AdamWCase{0, 0, {.squared_norm = -1, .loss = -1}, false}}) {
+  for (const Case& c :
+       {Case{4, 2, {}, true}, Case{4, 2, {.squared_norm = 4, .loss = 2}, true}, Case{4.001f, 2, {.squared_norm = 4}, false},
+        Case{4, 2.001f, {.loss = 2}, false}, Case{4, inf, {}, false}, Case{4, nan, {}, false}, Case{inf, 2, {}, false},
+        Case{nan, 2, {}, false}, Case{0, 0, {.squared_norm = -1, .loss = -1}, false}}) {
     CAPTURE(c.squared_norm, c.loss, c.limits.squared_norm, c.limits.loss);
     State s(100);
     Lists lists(device, {s.part()});
