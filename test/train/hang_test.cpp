@@ -300,20 +300,23 @@ TEST_CASE("two hundred hangs, each with the right rank named in time", "[.][soak
 
 namespace {
 
-// Four ranks for so many seconds, of which now one, now another is held up, mostly for some of its steps' time, at most for three
-// seconds of the five that `train.hang_after` asks for: nothing must be told of it.
+// Four ranks for so many seconds, longer where they are slow, of which now one, now another is held up, mostly for some of its
+// steps' time, at most for three seconds of the five that `train.hang_after` asks for: nothing must be told of it.
 void check_patience(double seconds) {
+  constexpr int64_t kBefore = 30, kHeld = 30;  // lines of steps that nothing disturbs, and after them
   const Workplace place;
   Process process(place.scratch.path(),
                   Workplace::arguments({"train.steps=1000000000", "train.microbatch=1", "parallel.tp=2", "train.eval_every=0",
                                         "checkpoint.every=500", "train.name=held"}),
                   4);
-  while (process.running() && place.lines("held") < 30) usleep(1000);
+  while (process.running() && place.lines("held") < kBefore) usleep(1000);
   const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
   REQUIRE(ranks.size() == 4);
   uint64_t stops = 0;
   double longest = 0;
-  for (const auto begin = Clock::now(); seconds_since(begin) < seconds && process.running(); ++stops) {
+  const auto begin = Clock::now();
+  const auto enough = [&] { return seconds_since(begin) >= seconds && place.lines("held") >= kBefore + kHeld; };
+  for (; process.running() && !enough(); ++stops) {
     const double chance = static_cast<double>(philox64(41, stops) % 10000) / 10000;
     const double held = 0.01 * std::pow(300, chance);  // each tenfold as often as the others
     const pid_t rank = ranks.at(static_cast<int>(philox64(42, stops) % 4));
@@ -333,9 +336,9 @@ void check_patience(double seconds) {
   for (std::string line; std::getline(lines, line);)
     if (const Json entry = Json::parse(line); entry.contains("step_ms")) steps.push_back(entry["step_ms"]);
   std::sort(steps.begin(), steps.end());
-  REQUIRE(steps.size() > 100);
+  REQUIRE(!steps.empty());
   const double usual = steps[steps.size() / 2], worst = steps.back();
-  CHECK(worst > 10 * usual);
+  CHECK(worst > 500 * longest);  // in milliseconds: a step took at least half of the longest time that a rank was held up
   WARN(steps.size() << " steps, half of them within " << usual << " ms, the longest " << worst << " ms; " << stops
                     << " times a rank was held up, at most for " << longest << " s: no alarm");
 }
