@@ -8,7 +8,6 @@
 #include "test/data/scratch.h"
 
 using namespace trireme;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -52,7 +51,7 @@ TEST_CASE("lines of JSON are documents by the name of their file, or in a plain 
   const Read list = read_documents(scratch / "list.json");
   CHECK(list.texts.empty());
   REQUIRE(list.problems.size() == 1);
-  CHECK_THAT(list.problems[0], Contains("list.json: is one JSON list") && Contains("jq"));
+  CHECK_THAT(list.problems[0], ContainsSubstring("list.json: is one JSON list") && ContainsSubstring("jq"));
   write_text(scratch / "chat.json",
              "{\"messages\": [{\"role\": \"user\", \"content\": \"hello\"}, {\"role\": \"assistant\", \"content\": \"hi\"}]}\n");
   CHECK(read_documents(scratch / "chat.json", {.messages = "messages"}).problems.empty());
@@ -65,7 +64,7 @@ TEST_CASE("files that hold no text say what to do with them") {
     write_text(scratch / name, "PAR1 \xff\xfe");
     const Read read = read_documents(scratch / name);
     REQUIRE(read.problems.size() == 1);
-    CHECK_THAT(read.problems[0], Contains(name) && Contains(remedy));
+    CHECK_THAT(read.problems[0], ContainsSubstring(name) && ContainsSubstring(remedy));
   }
 }
 
@@ -87,7 +86,7 @@ TEST_CASE("a build that a bad document has ended goes on where it was when such 
   const auto resumed = [&] { went_on = true; };
   const BuildSummary whole = build("whole", true, resumed);
   CHECK(whole.skipped == 1);
-  CHECK_THROWS_WITH(build("out", false, resumed), Contains("b.jsonl:2") && Contains("--on-error skip"));
+  CHECK_THROWS_WITH(build("out", false, resumed), ContainsSubstring("b.jsonl:2") && ContainsSubstring("--on-error skip"));
   CHECK_FALSE(went_on);
   CHECK(build("out", true, resumed).skipped == 1);
   CHECK(went_on);
@@ -100,6 +99,6 @@ TEST_CASE("a build that a bad document has ended goes on where it was when such 
   };
   CHECK_THROWS_AS(build_shards(options, *bytes, behind_the_bad_line), Stop);
   went_on = false;
-  CHECK_THROWS_WITH(build("half", false, resumed), Contains("b.jsonl:2"));
+  CHECK_THROWS_WITH(build("half", false, resumed), ContainsSubstring("b.jsonl:2"));
   CHECK_FALSE(went_on);
 }
