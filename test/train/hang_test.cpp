@@ -336,7 +336,7 @@ void check_patience(double seconds) {
   for (std::string line; std::getline(lines, line);)
     if (const Json entry = Json::parse(line); entry.contains("step_ms")) steps.push_back(entry["step_ms"]);
   std::sort(steps.begin(), steps.end());
-  REQUIRE(!steps.empty());
+  REQUIRE(std::ssize(steps) > kBefore);  // they got on
   const double usual = steps[steps.size() / 2], worst = steps.back();
   CHECK(worst > 500 * longest);  // in milliseconds: a step took at least half of the longest time that a rank was held up
   WARN(steps.size() << " steps, half of them within " << usual << " ms, the longest " << worst << " ms; " << stops
