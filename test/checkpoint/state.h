@@ -43,7 +43,12 @@ class OwnedState {
         byte = static_cast<std::byte>(x >> 56);
       }
   }
-  std::vector<std::vector<std::byte>> bytes() const { return {memory_.begin(), memory_.end()}; }
+  // As strings: the library compares those at once, and vectors element by element.
+  std::vector<std::string> bytes() const {
+    std::vector<std::string> all;
+    for (const std::vector<std::byte>& bytes : memory_) all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return all;
+  }
 
   CheckpointState state;
 

@@ -10,6 +10,7 @@
 
 #include "kernels/json.h"
 #include "test/catch.h"
+#include "test/sanitized.h"
 #include "test/train/workplace.h"
 
 namespace trireme {
@@ -19,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<std::string> nodes_of_two(const std::string& name, int64_t every = 0) {
-  return {"train.steps=120",
-          "train.batch=12",
+  return {kSanitized ? "train.steps=60" : "train.steps=120",
+          kSanitized ? "train.batch=4" : "train.batch=12",
           "train.microbatch=1",
           "train.eval_every=0",
           "parallel.two_level=true",
@@ -98,7 +99,7 @@ auto after_lines(const Workplace& place, const std::string& name, int64_t lines)
 // their commits, so that one has a newer step whole, all is done again.
 std::string kill_with_one_step(const Workplace& place, const std::string& name, int nodes) {
   for (int attempt = 0; attempt < 10; ++attempt) {
-    train_and_kill(place, nodes_of_two(name), 2 * nodes, after_lines(place, name, 50));
+    train_and_kill(place, nodes_of_two(name), 2 * nodes, after_lines(place, name, kSanitized ? 20 : 50));
     const std::string step = newest_of_all(place, name, nodes);
     bool alike = true;
     for (int node = 0; node < nodes; ++node) alike = alike && newest(memory_of(place, name, node)) == step;
