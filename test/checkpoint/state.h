@@ -43,7 +43,7 @@ class OwnedState {
         byte = static_cast<std::byte>(x >> 56);
       }
   }
-  // As strings: the library compares those at once, and vectors element by element.
+  // Strings compare with one memcmp; unoptimised vectors compare one element at a time.
   std::vector<std::string> bytes() const {
     std::vector<std::string> all;
     for (const std::vector<std::byte>& bytes : memory_) all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());

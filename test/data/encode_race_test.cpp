@@ -40,8 +40,8 @@ TEST_CASE("four threads that read, encode and write make the shards of one") {
   const Scratch scratch;
   std::filesystem::create_directory(scratch / "in");
   std::string text, lines;
-  while (text.size() < (kSanitized ? 2'500'000 : 9'000'000)) text += "int value_" + std::to_string(text.size() * 7919) + " = 42;\n";
-  while (lines.size() < (kSanitized ? 1'500'000 : 5'000'000))
+  while (text.size() < (kSanitized ? 4'500'000 : 9'000'000)) text += "int value_" + std::to_string(text.size() * 7919) + " = 42;\n";
+  while (lines.size() < (kSanitized ? 2'500'000 : 5'000'000))
     lines += Json{{"text", "line " + std::to_string(lines.size())}}.dump() + "\n";
   write_text(scratch / "in/a.txt", text);
   write_text(scratch / "in/b.jsonl", lines + "{\n");

@@ -99,7 +99,8 @@ auto after_lines(const Workplace& place, const std::string& name, int64_t lines)
 // their commits, so that one has a newer step whole, all is done again.
 std::string kill_with_one_step(const Workplace& place, const std::string& name, int nodes) {
   for (int attempt = 0; attempt < 10; ++attempt) {
-    train_and_kill(place, nodes_of_two(name), 2 * nodes, after_lines(place, name, kSanitized ? 20 : 50));
+    train_and_kill(place, nodes_of_two(name), 2 * nodes,
+                   [&] { return place.lines(name) >= (kSanitized ? 20 : 50) && !newest_of_all(place, name, nodes).empty(); });
     const std::string step = newest_of_all(place, name, nodes);
     bool alike = true;
     for (int node = 0; node < nodes; ++node) alike = alike && newest(memory_of(place, name, node)) == step;

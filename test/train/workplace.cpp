@@ -10,8 +10,7 @@
 namespace trireme {
 namespace {
 
-// Each letter has four successors, of probabilities 1/2, 1/4, 1/8 and 1/8. Random numbers are what unoptimised tests wait for: each
-// gives three bits to twenty letters.
+// Each letter has four successors, of probabilities 1/2, 1/4, 1/8 and 1/8. One random number serves twenty letters, 3 bits each.
 std::string markov_text(size_t length, uint64_t seed) {
   char successor[16][4];
   for (int state = 0; state < 16; ++state)
