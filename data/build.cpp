@@ -118,13 +118,14 @@ class Build {
     how.tokenizer = &tokenizer_;
     Documents documents(lists_[static_cast<size_t>(journal_.list)], how);
     documents.go_on_from(journal_.at);
-    encode_documents(documents, tokenizer_, [&](const EncodedBatch& batch) {
+    const auto take = [&](const EncodedBatch& batch) {
       for (size_t i = 0; i < batch.passages.size(); ++i) add(batch.passages[i], batch.tokens[i], batch.trained[i]);
       journal_.at = batch.end;
       if (!journal_.key.empty() && seconds_since(kept_) >= options_.keep_every) keep();
       progress_({batch.bytes_read, documents.bytes_total(), summary_.train.documents + summary_.validation.documents,
                  summary_.train.tokens + summary_.validation.tokens});
-    });
+    };
+    encode_documents(documents, tokenizer_, take, options_.batch_bytes);
   }
 
   void add(const Passage& passage, const std::vector<int32_t>& tokens, const std::vector<uint8_t>& trained) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/documents.h"
+#include "data/encode_pipeline.h"
 #include "data/shard.h"
 #include "data/split_writer.h"
 #include "data/tokenizer.h"
@@ -23,6 +24,7 @@ struct BuildOptions {
   bool replace = false;                // the shards that the output directory holds
   double keep_every = 30;              // seconds between states from which the same build goes on after a kill
   int64_t pack_context = 0;            // documents are packed into rows of so many tokens (packing.h); 0: they are not
+  int64_t batch_bytes = kBatchBytes;   // of text that are read together; the shards do not depend on it
 };
 
 struct BuildProgress {

@@ -13,15 +13,15 @@ namespace trireme {
 
 namespace {
 
-constexpr int64_t kBatch = 4 << 20;      // bytes of text that are read together
-constexpr int64_t kRun = 64 << 10;       // and of those encoded by one thread in a go
+constexpr int64_t kRun = 64 << 10;       // bytes of text that one thread encodes in a go
 constexpr size_t kReadAhead = 2;         // batches that wait to be encoded
 constexpr size_t kBatchesForEachOf = 8;  // that are held, and one more for each thread
 
 class Pipeline {
  public:
-  Pipeline(Documents& documents, const Tokenizer& tokenizer, const std::function<void(const EncodedBatch&)>& take, size_t threads)
-      : documents_(documents), tokenizer_(tokenizer), take_(take), most_(kBatchesForEachOf + threads) {}
+  Pipeline(Documents& documents, const Tokenizer& tokenizer, const std::function<void(const EncodedBatch&)>& take,
+           int64_t batch_bytes, size_t threads)
+      : documents_(documents), tokenizer_(tokenizer), take_(take), batch_bytes_(batch_bytes), most_(kBatchesForEachOf + threads) {}
 
   void work() {
     std::unique_lock lock(mutex_);
@@ -82,7 +82,7 @@ class Pipeline {
     lock.unlock();
     auto batch = std::make_unique<Batch>();
     EncodedBatch& whole = batch->whole;
-    whole.passages = documents_.read(kBatch);
+    whole.passages = documents_.read(batch_bytes_);
     whole.tokens.resize(whole.passages.size());
     whole.trained.resize(whole.passages.size());
     whole.end = documents_.position();
@@ -130,6 +130,7 @@ class Pipeline {
   Documents& documents_;
   const Tokenizer& tokenizer_;
   const std::function<void(const EncodedBatch&)>& take_;
+  const int64_t batch_bytes_;
   const size_t most_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -140,9 +141,10 @@ class Pipeline {
 
 }  // namespace
 
-void encode_documents(Documents& documents, const Tokenizer& tokenizer, const std::function<void(const EncodedBatch&)>& take) {
+void encode_documents(Documents& documents, const Tokenizer& tokenizer, const std::function<void(const EncodedBatch&)>& take,
+                      int64_t batch_bytes) {
   const auto threads = static_cast<size_t>(threads_here());
-  Pipeline pipeline(documents, tokenizer, take, threads);
+  Pipeline pipeline(documents, tokenizer, take, batch_bytes, threads);
   {
     std::vector<std::jthread> others;
     while (others.size() + 1 < threads) others.emplace_back([&] { pipeline.work(); });

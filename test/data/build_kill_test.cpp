@@ -40,10 +40,10 @@ void write_inputs(const Scratch& scratch) {
   fs::create_directories(scratch / "in");
   for (int file = 0; file < 4; ++file) {
     std::string text, lines = "{\"text\": \xe4\xbd}\n";  // what is told of it is kept, too
-    while (text.size() < 3'000'000) text += "int value_" + std::to_string(chance()) + " = 42;\n";
-    while (lines.size() < 3'000'000) {
+    while (text.size() < 750'000) text += "int value_" + std::to_string(chance()) + " = 42;\n";
+    while (lines.size() < 750'000) {
       lines += Json{{"text", "line " + std::to_string(chance()) + std::string(chance() % 300, 'x')}}.dump() + "\n";
-      if (chance() % 5000 == 0) lines += "{\"text\": 3}\n";
+      if (chance() % 1250 == 0) lines += "{\"text\": 3}\n";
     }
     write_text(scratch / ("in/" + std::to_string(file) + "a.txt"), text);
     write_text(scratch / ("in/" + std::to_string(file) + "b.jsonl"), lines);
@@ -59,11 +59,11 @@ void write_packed_inputs(const Scratch& scratch) {
   fs::create_directories(scratch / "in");
   for (int file = 0; file < 4; ++file) {
     std::string lines;
-    while (lines.size() < 1'000'000) {
+    while (lines.size() < 250'000) {
       std::string text;
       for (size_t n = chance() % 200; n > 0; --n) text += words[chance() % words.size()];
       lines += Json{{"text", text}}.dump() + "\n";
-      if (chance() % 500 == 0) lines += "{\"text\": 3}\n";
+      if (chance() % 125 == 0) lines += "{\"text\": 3}\n";
     }
     write_text(scratch / ("in/" + std::to_string(file) + ".jsonl.gz"), gzipped(lines));
     write_text(scratch / ("in/" + std::to_string(file) + ".jsonl.zst"), zstd_packed(lines.substr(lines.size() / 2)));
@@ -75,8 +75,9 @@ BuildOptions options_for(const Scratch& scratch, const std::string& output) {
           .validation_inputs = {},
           .validation_fraction = 0.2,
           .output = scratch / output,
-          .tokens_per_shard = 700'001,
-          .keep_every = 0};
+          .tokens_per_shard = 175'001,
+          .keep_every = 0,
+          .batch_bytes = 1 << 20};  // six of them, as of much more text otherwise
 }
 
 void check_same(const BuildSummary& a, const BuildSummary& b) {
@@ -165,7 +166,8 @@ TEST_CASE("so does one of packed lines by byte-pair encoding, into rows", "[unsa
   write_packed_inputs(scratch);
   const auto tokenizer = open_tokenizer(std::string(TRIREME_SOURCE) + "/test/data/goldens/qwen2.json");
   BuildOptions options = options_for(scratch, "whole");
-  options.tokens_per_shard = 50'001;
+  options.tokens_per_shard = 12'501;
+  options.batch_bytes = 256 << 10;
   options.pack_context = 256;
   check_killed(scratch, *tokenizer, options, 10, 3);
 }
@@ -196,7 +198,7 @@ TEST_CASE("a build goes on from each of its states, and not from one of other in
     const auto progress = [&](const BuildProgress& now) { first = first < 0 ? now.bytes_read : first; };
     if (n == 8) {
       BuildOptions other = options;
-      other.tokens_per_shard = 700'002;
+      other.tokens_per_shard = 175'002;
       build_shards(other, *bytes, kNobody, [&] { went_on = true; });
       CHECK_FALSE(went_on);
       continue;
@@ -243,7 +245,7 @@ TEST_CASE("shards that are half renamed are no corpus, and the same build goes o
   const BuildSummary whole = build_shards(options_for(scratch, "whole"), *bytes, kNobody);
   const auto shards = contents_of(scratch / "whole");
   BuildOptions others = options_for(scratch, "out");
-  others.tokens_per_shard = 300'000;
+  others.tokens_per_shard = 75'000;
   BuildJournal journal;
   struct Stop {};
   CHECK_THROWS_AS(build_shards(options_for(scratch, "stopped"), *bytes, [](const BuildProgress&) { throw Stop(); }), Stop);

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kSteps = 20;
+constexpr auto kSteps = static_cast<size_t>(kTinySteps);
 
 double difference(const std::vector<float>& a, const std::vector<float>& b) {
   double most = 0;

@@ -16,7 +16,7 @@ RunConfig tiny(const std::string& model) {
   m.layers = 8, m.width = 32, m.heads = 8, m.head_size = 4, m.ffn = 32, m.vocab = 61, m.context = 16;
   if (m.family == Family::llama) m.kv_heads = 2, m.qk_norm = m.tied, m.qkv_bias = !m.tied, m.z_loss = 1e-3;
   m.init_std = 0.1;
-  config.train.batch = kTinyBatch, config.train.microbatch = 1, config.train.steps = 20;
+  config.train.batch = kTinyBatch, config.train.microbatch = 1, config.train.steps = kTinySteps;
   config.train.lr = 3e-3, config.train.warmup = 3, config.train.clip = 0.5;
   config.resolve();
   return config;

@@ -4,14 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "test/sanitized.h"
 #include "train/step.h"
 
 namespace trireme {
 
 inline constexpr int64_t kTinyBatch = 8;
+inline constexpr int64_t kTinySteps = kSanitized ? 5 : 20;  // each takes the same ways through memory, but for the first
 
 // "gpt2", "llama" or "llama, untied": their parts divide by 8, but for the vocabulary. GPT-2, tied; Llama with grouped heads,
-// QK-norm or biases. Twenty steps of 8 microbatches of one row.
+// QK-norm or biases. kTinySteps of 8 microbatches of one row.
 RunConfig tiny(const std::string& model);
 
 struct Trajectory {
