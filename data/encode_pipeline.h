@@ -22,8 +22,8 @@ struct EncodedBatch {
 
 constexpr int64_t kBatchBytes = 4 << 20;
 
-// From where the documents stand to their end. A batch is what begins within batch_bytes of text. take() is called for one batch at
-// a time. The first failure is thrown when all threads have stopped.
+// From where the documents stand to their end. A batch holds passages of about batch_bytes of text. take() is called for one batch
+// at a time. The first failure is thrown when all threads have stopped.
 void encode_documents(Documents& documents, const Tokenizer& tokenizer, const std::function<void(const EncodedBatch&)>& take,
                       int64_t batch_bytes = kBatchBytes);
 

@@ -77,7 +77,7 @@ BuildOptions options_for(const Scratch& scratch, const std::string& output) {
           .output = scratch / output,
           .tokens_per_shard = 175'001,
           .keep_every = 0,
-          .batch_bytes = 1 << 20};  // six of them, as of much more text otherwise
+          .batch_bytes = 1 << 20};  // six or so: each is a state to go on from
 }
 
 void check_same(const BuildSummary& a, const BuildSummary& b) {

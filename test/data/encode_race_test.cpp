@@ -13,9 +13,6 @@ using namespace trireme;
 
 namespace {
 
-// Several batches in any case: of less text where each byte takes long.
-constexpr bool kSmall = kSanitized;
-
 // Puts the number of threads back.
 class Threads {
  public:
@@ -33,9 +30,9 @@ BuildOptions from(const Scratch& scratch, const std::string& output) {
           .validation_inputs = {},
           .validation_fraction = 0.1,
           .output = scratch / output,
-          .tokens_per_shard = kSmall ? 30'000 : 300'000,
+          .tokens_per_shard = kSanitized ? 30'000 : 300'000,
           .keep_every = 0,
-          .batch_bytes = kSmall ? 128 << 10 : kBatchBytes};
+          .batch_bytes = kSanitized ? 128 << 10 : kBatchBytes};
 }
 
 }  // namespace
@@ -44,8 +41,8 @@ TEST_CASE("four threads that read, encode and write make the shards of one") {
   const Scratch scratch;
   std::filesystem::create_directory(scratch / "in");
   std::string text, lines;
-  while (text.size() < (kSmall ? 900'000 : 9'000'000)) text += "int value_" + std::to_string(text.size() * 7919) + " = 42;\n";
-  while (lines.size() < (kSmall ? 500'000 : 5'000'000))
+  while (text.size() < (kSanitized ? 900'000 : 9'000'000)) text += "int value_" + std::to_string(text.size() * 7919) + " = 42;\n";
+  while (lines.size() < (kSanitized ? 500'000 : 5'000'000))
     lines += Json{{"text", "line " + std::to_string(lines.size())}}.dump() + "\n";
   write_text(scratch / "in/a.txt", text);
   write_text(scratch / "in/b.jsonl", lines + "{\n");
@@ -70,7 +67,7 @@ TEST_CASE("four threads that read, encode and write make the shards of one") {
 TEST_CASE("a failure of one of the threads ends the others, and the first document that cannot be read is the one told") {
   const Scratch scratch;
   std::filesystem::create_directory(scratch / "in");
-  const int bad = kSmall ? 30'000 : 300'000;
+  const int bad = kSanitized ? 30'000 : 300'000;
   std::string lines;
   for (int i = 0; i < bad / 3 * 4; ++i) lines += i == bad || i == bad / 6 * 7 ? "{}\n" : "{\"text\": \"line\"}\n";
   write_text(scratch / "in/a.jsonl", lines);
@@ -78,7 +75,7 @@ TEST_CASE("a failure of one of the threads ends the others, and the first docume
   BuildOptions options = from(scratch, "out");
   options.documents.skip_bad = false;
   const auto bytes = make_byte_tokenizer();
-  for (int i = 0; i < (kSmall ? 3 : 5); ++i)
+  for (int i = 0; i < (kSanitized ? 3 : 5); ++i)
     CHECK_THROWS_WITH(build_shards(options, *bytes, [](const BuildProgress&) {}),
                       ContainsSubstring("a.jsonl:" + std::to_string(bad + 1) + ": has no field 'text'"));
 }

@@ -194,7 +194,7 @@ TEST_CASE("with invariant numerics emulated GPUs compute the same bits on every 
   for (const std::string name : {"fp8-tp2-pp2", "fp8-dp2-zero3"}) same("fp8", name);
 }
 
-TEST_CASE("a step is measured on the emulated GPU, op by op", "[unsanitized]") {
+TEST_CASE("a step is measured on the emulated GPU, op by op", "[unsanitized][alone]") {
   if (!emulated()) return;
   const Workplace place;
   const Ended bench = Process(place.scratch.path(),
