@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/fused_attention.cuh"
+#include "kernels/cuda/fused_attention.h"
 
 namespace trireme {
 namespace {

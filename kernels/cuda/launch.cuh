@@ -5,23 +5,11 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <source_location>
 
 #include "kernels/cuda/hardware.cuh"
-#include "kernels/stream.h"
+#include "kernels/cuda/host.h"
 
 namespace trireme {
-
-// Error with CUDA's message, at the caller's line, unless the call succeeded.
-inline void ok(cudaError_t status, std::source_location at = std::source_location::current()) {
-  if (status != cudaSuccess) throw Error(std::string("CUDA: ") + cudaGetErrorString(status), at);
-}
-
-inline cudaStream_t stream_of(const Cuda& cuda) { return stream_of(*cuda.lane); }
-inline void* scratch(const Cuda& cuda, int64_t bytes) { return scratch(*cuda.lane, bytes); }
-
-// Multiprocessors of the GPU: grids that walk their work take a few blocks for each.
-int multiprocessors();
 
 struct Grid {
   int64_t blocks;

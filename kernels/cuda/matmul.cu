@@ -1,5 +1,5 @@
 // A product with what it takes along, in one go where the library offers that, else by the ops that follow it.
-#include "kernels/cuda/products.cuh"
+#include "kernels/cuda/products.h"
 #include "kernels/ops/fill.h"
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/matmul.h"

@@ -1,6 +1,6 @@
 // The emulated library of fused attention: sums in double, rounded once. Contexts that are no multiple of 8 it refuses, as any such
 // library has shapes that it refuses.
-#include "kernels/cuda/fused_attention.cuh"
+#include "kernels/cuda/fused_attention.h"
 
 #include <cmath>
 #include <vector>

@@ -1,7 +1,7 @@
 // The emulated matrix products: sums in double, rounded once. It takes nothing along where n is odd, multiplies numbers of 8 bits
 // only in dims of 16 and at addresses of 16 bytes, without GELU, and adds biases of c's dtype, as the real one, and knows two
 // algorithms, which do the same.
-#include "kernels/cuda/products.cuh"
+#include "kernels/cuda/products.h"
 
 #include <algorithm>
 #include <cmath>

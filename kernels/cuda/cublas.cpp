@@ -11,7 +11,7 @@
 #include <mutex>
 #include <optional>
 
-#include "kernels/cuda/products.cuh"
+#include "kernels/cuda/products.h"
 #include "kernels/library.h"
 #include "kernels/ops/matmul.h"
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <mutex>
 
-#include "kernels/cuda/cudnn_graph.cuh"
-#include "kernels/cuda/fused_attention.cuh"
+#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/fused_attention.h"
 #include "kernels/cuda_facts.h"
 
 namespace trireme {

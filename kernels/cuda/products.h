@@ -1,10 +1,10 @@
-// Matrix products by cuBLASLt, behind this one function: cublas.cu has it; the emulation computes it in double.
+// Matrix products by cuBLASLt, behind this one function: cublas.cpp has it; the emulation computes it in double.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/host.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
-// In place of cudnn.cu in a build without cuDNN's header.
-#include "kernels/cuda/fused_attention.cuh"
+// In place of cudnn.cpp in a build without cuDNN's header.
+#include "kernels/cuda/fused_attention.h"
 #include "kernels/cuda_facts.h"
 
 namespace trireme {

@@ -1,8 +1,8 @@
-// Attention by fused kernels that a library brings: cuDNN's in cudnn.cu; none in cudnn_absent.cu; the emulation computes it in
+// Attention by fused kernels that a library brings: cuDNN's in cudnn.cpp; none in cudnn_absent.cpp; the emulation computes it in
 // double. Whether there is one, and whether it takes a shape: fused_attention_facts(), fused_refusal().
 #pragma once
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/host.h"
 #include "kernels/ops/attention.h"
 
 namespace trireme {
