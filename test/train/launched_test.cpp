@@ -170,7 +170,7 @@ TEST_CASE("slow collectives hide behind backward", "[.launched]") {
   // backward takes two thirds of its time.
   const double collectives = static_cast<double>(stepper.run.stage.units().size()) + 1;
   CHECK(collectives > 26);
-  stepper.check_hidden(0.25, collectives, 0.1 * collectives, 12);
+  stepper.check_hidden(0.25, collectives, 0.1 * collectives, 4);
 }
 
 TEST_CASE("slow gathers of weights hide behind the blocks before", "[.launched]") {
@@ -188,11 +188,11 @@ TEST_CASE("slow gathers of weights hide behind the blocks before", "[.launched]"
 }
 
 // How a machine shares its cores and memory among two ranks differs from start to start, and only ever adds: one of some starts is
-// to show that delays hide.
+// to show that delays hide. Two of three starts do within two pairs of steps; those that do not seldom do later.
 void check_overlap(const char* test) {
   std::string told;
   bool hidden = false;
-  for (int start = 0; start < 6 && !hidden; ++start) {
+  for (int start = 0; start < 12 && !hidden; ++start) {
     const Ended ended = run_test(test, 2);
     hidden = passed(ended);
     told += ended.out + ended.err;
