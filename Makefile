@@ -1,8 +1,8 @@
 # What people do here. CMake compiles, scripts/ sets up and runs; this file only joins them.
 #   make          compile everything into build/
 #   make train    set up, compile, train the quickstart model     make train ARGS="--set train.steps=200"
-#   make test     set up, compile, all tests: 10 to 15 minutes on two cores
-#   make sanitize set up, the tests again with address, undefined-behaviour and thread sanitizers: about 20 minutes
+#   make test     set up, compile, all tests: 7 to 11 minutes on two cores
+#   make sanitize set up, the tests again with address, undefined-behaviour and thread sanitizers: 10 to 14 minutes
 #   make soak     what takes long or wants a quiet machine: every mesh of up to eight ranks, every place where a disk can fail
 #   make fuzz     our parsers under libFuzzer, each for FUZZ_SECONDS
 #   make bench    speed of the kernels and of a training step on this machine
