@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "data/hdf5_file.h"
+#include "data/file.h"
 
 namespace trireme {
 

@@ -8,6 +8,7 @@
 
 #include "data/build_journal.h"
 #include "data/encode_pipeline.h"
+#include "data/file.h"
 #include "kernels/check.h"
 #include "kernels/clock.h"
 #include "kernels/digest.h"

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <set>
 
-#include "data/hdf5_file.h"
+#include "data/file.h"
 #include "data/shard.h"
 #include "kernels/check.h"
 #include "kernels/json.h"

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "data/exclusion.h"
+#include "data/file.h"
 #include "data/provenance.h"
 #include "kernels/check.h"
 

@@ -5,6 +5,7 @@
 
 #include "data/build_journal.h"
 #include "data/documents.h"
+#include "data/file.h"
 #include "kernels/check.h"
 
 namespace trireme {

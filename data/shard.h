@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "data/file.h"
 #include "data/shard_header.h"
 
 namespace trireme {

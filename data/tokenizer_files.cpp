@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "data/hdf5_file.h"
+#include "data/file.h"
 #include "kernels/check.h"
 #include "kernels/json.h"
 

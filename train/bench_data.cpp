@@ -7,6 +7,7 @@
 #include <functional>
 #include <thread>
 
+#include "data/file.h"
 #include "data/loader.h"
 #include "data/order.h"
 #include "kernels/clock.h"

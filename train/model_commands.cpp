@@ -8,6 +8,7 @@
 
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
+#include "data/file.h"
 #include "data/tokenizer_files.h"
 #include "data/tokenizer_sentencepiece.h"
 #include "kernels/json.h"

@@ -14,7 +14,7 @@
 #include "data/build.h"
 #include "data/build_journal.h"
 #include "data/corpus.h"
-#include "data/hdf5_file.h"
+#include "data/file.h"
 #include "kernels/json.h"
 #include "test/catch.h"
 #include "test/data/packed.h"

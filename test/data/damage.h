@@ -1,6 +1,7 @@
 // Damage done to a shard, one bit at a time.
 #pragma once
 
+#include "data/file.h"
 #include "data/shard.h"
 #include "kernels/check.h"
 #include "kernels/philox.h"

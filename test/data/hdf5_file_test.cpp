@@ -1,3 +1,4 @@
+#include "data/file.h"
 #include "data/hdf5_file.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+#include "data/file.h"
 #include "data/loader.h"
 
 #include <fcntl.h>

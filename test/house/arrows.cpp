@@ -21,7 +21,7 @@ const std::vector<Row> kRows{
     {"parallel", {"kernels"}},
     {"data", {"kernels"}},
     {"model", {"kernels", "parallel"}},
-    {"checkpoint", {"kernels", "parallel", "data/hdf5_file.h"}},
+    {"checkpoint", {"kernels", "parallel", "data/file.h", "data/hdf5_file.h"}},
     {"train", {"kernels", "parallel", "data", "model", "checkpoint"}},
     {"reference", {"kernels", "model/config.h"}},  // test/reference/, linked into every room's tests
     {"house", {"kernels"}},                        // test/house/
