@@ -20,7 +20,6 @@
 #include "train/published.h"
 #include "train/replace_file.h"
 #include "train/resume.h"
-#include "train/saves.h"
 #include "train/start.h"
 
 namespace trireme {

@@ -6,7 +6,6 @@
 #include "kernels/finite.h"
 #include "parallel/agree.h"
 #include "train/host_state.h"
-#include "train/saves.h"
 
 namespace trireme {
 namespace {

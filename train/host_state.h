@@ -6,8 +6,13 @@
 
 #include "kernels/mailbox.h"
 #include "parallel/split.h"
+#include "train/step.h"
 
 namespace trireme {
+
+// Of each part of the state the one on this rank that is to be saved, or all that this rank holds.
+enum class Shards { once, all };
+std::vector<NamedShard> state_shards(const Run& run, Shards which);
 
 enum class Copies { where_needed, always };  // where needed: of a GPU
 

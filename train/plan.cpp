@@ -9,8 +9,8 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/matmul.h"
 #include "parallel/timeline.h"
+#include "train/host_state.h"
 #include "train/human.h"
-#include "train/saves.h"
 
 namespace trireme {
 namespace {

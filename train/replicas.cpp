@@ -9,7 +9,6 @@
 #include "checkpoint/digest.h"
 #include "parallel/agree.h"
 #include "train/host_state.h"
-#include "train/saves.h"
 
 namespace trireme {
 namespace {

@@ -28,11 +28,6 @@ class Stall {
 
 }  // namespace
 
-std::vector<NamedShard> state_shards(const Run& run, Shards which) {
-  const bool another_has_it = which == Shards::once && run.mesh.replica() > 0 && run.buckets.parts() == 1;
-  return another_has_it ? std::vector<NamedShard>{} : run.optimizer.shards(which == Shards::once);
-}
-
 CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const History& history) {
   const int64_t sequences = step * config.train.batch;
   CheckpointState state{

@@ -59,9 +59,6 @@ class Saves {
   SaveTimes last_{};
 };
 
-// Of each part of the state the one on this rank that is to be saved, or all that this rank holds.
-enum class Shards { once, all };
-std::vector<NamedShard> state_shards(const Run& run, Shards which);
 // With these tensors, after `step` steps of this history.
 CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const History& history);
 

@@ -10,7 +10,7 @@
 #include "test/catch.h"
 #include "test/checkpoint/state.h"
 #include "test/sanitized.h"
-#include "train/saves.h"
+#include "train/host_state.h"
 #include "train/step.h"
 
 namespace trireme {
