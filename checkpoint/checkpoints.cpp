@@ -11,11 +11,11 @@
 #include <sstream>
 #include <utility>
 
+#include "base/clock.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/store.h"
-#include "kernels/clock.h"
 #include "kernels/device.h"
 #include "parallel/agree.h"
 

@@ -23,13 +23,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "checkpoint/archive.h"
 #include "checkpoint/config.h"
 #include "checkpoint/io.h"
 #include "checkpoint/lease.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/memory_tier.h"
-#include "kernels/clock.h"
 #include "parallel/comm.h"
 #include "parallel/nodes.h"
 #include "parallel/split.h"

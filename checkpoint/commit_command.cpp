@@ -12,7 +12,7 @@
 #include <fstream>
 #include <utility>
 
-#include "kernels/check.h"
+#include "base/check.h"
 #include "parallel/world.h"
 
 namespace trireme {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/digest.h"
+#include "base/digest.h"
 #include "kernels/tensor.h"
 
 namespace trireme {

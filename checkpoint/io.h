@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/hdf5_file.h"
-#include "kernels/check.h"
+#include "base/check.h"
+#include "data/shard/hdf5_file.h"
 
 namespace trireme {
 

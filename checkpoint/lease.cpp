@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "kernels/check.h"
+#include "base/check.h"
 
 namespace trireme {
 

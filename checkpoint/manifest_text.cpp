@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/json.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/manifest.h"
-#include "kernels/json.h"
 
 namespace trireme {
 

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/check.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/store.h"
-#include "kernels/check.h"
 
 namespace trireme {
 

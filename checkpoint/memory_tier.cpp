@@ -14,11 +14,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/memory_directory.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/store.h"
-#include "kernels/check.h"
 #include "parallel/agree.h"
 
 namespace trireme {

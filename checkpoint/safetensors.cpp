@@ -8,8 +8,8 @@
 #include <fstream>
 #include <set>
 
-#include "kernels/check.h"
-#include "kernels/json.h"
+#include "base/check.h"
+#include "base/json.h"
 #include "kernels/tensor.h"
 
 namespace trireme {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "data/file.h"
+#include "base/file.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 // The `data:` section: token shards and their tokenizer.
 #pragma once
 
-#include "kernels/key.h"
+#include "base/key.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 // The `kernels:` section: where and in which numbers a step is computed.
 #pragma once
 
-#include "kernels/key.h"
+#include "base/key.h"
 #include "kernels/tensor.h"
 
 namespace trireme {

@@ -6,8 +6,8 @@
 
 #include <bit>
 
-#include "kernels/key.h"
-#include "kernels/philox.h"
+#include "base/key.h"
+#include "base/philox.h"
 #include "kernels/tensor.h"
 
 namespace trireme {

@@ -9,7 +9,7 @@
 
 #include <source_location>
 
-#include "kernels/clock.h"
+#include "base/clock.h"
 #include "kernels/stream.h"
 #include "kernels/tensor.h"
 

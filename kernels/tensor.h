@@ -11,7 +11,7 @@
 #include <source_location>
 #include <string>
 
-#include "kernels/check.h"
+#include "base/check.h"
 #include "kernels/float8.h"
 
 namespace trireme {

@@ -1,7 +1,7 @@
 // The `model:` section: which transformer.
 #pragma once
 
-#include "kernels/key.h"
+#include "base/key.h"
 
 namespace trireme {
 

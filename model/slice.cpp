@@ -1,6 +1,6 @@
 #include "model/slice.h"
 
-#include "kernels/check.h"
+#include "base/check.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 // gathered or scattered to another place is copied.
 #pragma once
 
-#include "kernels/clock.h"
+#include "base/clock.h"
 #include "kernels/run.h"
 #include "parallel/comm.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/key.h"
+#include "base/key.h"
 
 namespace trireme {
 

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <type_traits>
 
-#include "kernels/clock.h"
+#include "base/clock.h"
 
 namespace trireme {
 namespace {

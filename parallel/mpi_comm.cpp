@@ -10,7 +10,7 @@
 #include <thread>
 #include <type_traits>
 
-#include "kernels/check.h"
+#include "base/check.h"
 #include "parallel/gpu_group.h"
 
 namespace trireme {

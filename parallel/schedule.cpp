@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/check.h"
+#include "base/check.h"
 
 namespace trireme {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <map>
 
-#include "kernels/check.h"
+#include "base/check.h"
 
 namespace trireme {
 

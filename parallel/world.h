@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/check.h"
+#include "base/check.h"
 
 namespace trireme {
 

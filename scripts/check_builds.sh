@@ -2,7 +2,7 @@
 # Compiles the program for many processors with many compilers, and runs it for processors that this machine is not.
 #   scripts/check_builds.sh                    every compiler found here, for each -march below; then x86-64-v2 under qemu
 #   scripts/check_builds.sh --install          the same, after installing every g++ and clang that the distribution offers (root)
-#   scripts/check_builds.sh --slice            kernels/ and data/ for x86-64-v2 and -v4 with this g++, warnings as errors: CI's part
+#   scripts/check_builds.sh --slice            base/, kernels/ and data/ for x86-64-v2 and -v4 with this g++, warnings as errors: CI's part
 #   scripts/check_builds.sh --emulate          x86-64-v2: kernels' tests and a tiny training under qemu
 #   scripts/check_builds.sh --aarch64          cross-compile for Arm, then the same under qemu; installs arm64 libraries (root)
 #   scripts/check_builds.sh --roots [SUITE..]  all but --slice in fresh roots of bookworm, trixie and noble (root, debootstrap)
@@ -70,8 +70,8 @@ check_matrix() {
 check_slice() {
   local options=(-DTRIREME_WERROR=ON -DBUILD_TESTING=OFF)
   heading
-  build slice-v2 "$(command -v g++)" x86-64-v2 'kernels data' "${options[@]}" || true
-  build slice-v4 "$(command -v g++)" x86-64-v4 'kernels data' "${options[@]}" || true
+  build slice-v2 "$(command -v g++)" x86-64-v2 'base kernels data' "${options[@]}" || true
+  build slice-v4 "$(command -v g++)" x86-64-v4 'base kernels data' "${options[@]}" || true
 }
 
 # train_tiny COMMAND...: the program, perhaps behind an emulator, makes shards, trains four steps, goes on for two and verifies.
@@ -80,7 +80,7 @@ train_tiny() {
   place=$(mktemp -d)
   (
     cd "$place"
-    head -c 60000 "$OLDPWD/kernels/json.cpp" "$OLDPWD/ARCHITECTURE.md" "$OLDPWD/README.md" > train.txt
+    head -c 60000 "$OLDPWD/base/json.cpp" "$OLDPWD/ARCHITECTURE.md" "$OLDPWD/README.md" > train.txt
     head -c 20000 "$OLDPWD/CONTRIBUTING.md" > held.txt
     cat > tiny.yaml << 'YAML'
 model: {family: llama, layers: 2, width: 64, heads: 2, vocab: 257, context: 64}

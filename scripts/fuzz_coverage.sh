@@ -4,8 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1 corpus=$2
-parsers="train/yaml train/config train/keys train/step_ranges data/hdf5_file data/shard data/tokenizer_json data/tokenizer_tiktoken data/tokenizer_bpe
-  data/sentencepiece_model data/tokenizer_sentencepiece
+parsers="train/config/yaml train/config/config train/config/keys train/config/step_ranges data/shard/hdf5_file data/shard/shard
+  data/tokenizer/tokenizer_json data/tokenizer/tokenizer_tiktoken data/tokenizer/tokenizer_bpe data/tokenizer/sentencepiece_model
+  data/tokenizer/tokenizer_sentencepiece
   checkpoint/manifest checkpoint/manifest_text checkpoint/shards_read checkpoint/store checkpoint/reader"
 find "$build" -name '*.gcda' -delete
 for program in "$build"/test/fuzz/*_fuzz; do

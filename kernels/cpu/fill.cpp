@@ -1,7 +1,7 @@
 #include "kernels/ops/fill.h"
 
+#include "base/philox.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/philox.h"
 
 namespace trireme {
 

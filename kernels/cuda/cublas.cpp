@@ -11,8 +11,8 @@
 #include <mutex>
 #include <optional>
 
+#include "base/library.h"
 #include "kernels/cuda/products.h"
-#include "kernels/library.h"
 #include "kernels/ops/matmul.h"
 
 namespace trireme {

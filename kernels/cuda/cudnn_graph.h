@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/check.h"
-#include "kernels/library.h"
+#include "base/check.h"
+#include "base/library.h"
 
 namespace trireme {
 

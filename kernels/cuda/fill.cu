@@ -1,8 +1,8 @@
 // Elementwise kernels read and write each element once; sums over columns walk the rows of a strip of columns in order.
+#include "base/philox.h"
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/sums.cuh"
 #include "kernels/ops/fill.h"
-#include "kernels/philox.h"
 
 namespace trireme {
 namespace {

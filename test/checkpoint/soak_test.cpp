@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/philox.h"
 #include "checkpoint/reader.h"
-#include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/checkpoint/state.h"
 

@@ -1,10 +1,10 @@
 // Damage done to a shard, one bit at a time.
 #pragma once
 
-#include "data/file.h"
-#include "data/shard.h"
-#include "kernels/check.h"
-#include "kernels/philox.h"
+#include "base/check.h"
+#include "base/file.h"
+#include "base/philox.h"
+#include "data/shard/shard.h"
 #include "test/data/scratch.h"
 
 // Of all bytes how many have a bit whose flip verify() does not notice: one bit of each is tried. The file is whole before and

@@ -1,7 +1,7 @@
 // Products by the algorithm that was tried and found the fastest, or that a run has kept. The emulated library knows two, "one" and
 // "two", and none that takes something along where n is odd.
 #include "kernels/device.h"
-#include "kernels/product_choice.h"
+#include "kernels/tune/product_choice.h"
 #include "test/catch.h"
 
 namespace trireme {

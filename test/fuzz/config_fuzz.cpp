@@ -1,6 +1,6 @@
 // YAML of a config. What is accepted means the same when it was written and read again.
 #include "test/fuzz/fuzz.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 using namespace trireme;
 

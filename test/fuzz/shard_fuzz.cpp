@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.h"
 #include "checkpoint/digest.h"
-#include "data/hdf5_file.h"
-#include "data/shard.h"
-#include "kernels/check.h"
+#include "data/shard/hdf5_file.h"
+#include "data/shard/shard.h"
 #include "test/fuzz/fuzz.h"
 
 using namespace trireme;

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "kernels/check.h"
+#include "base/check.h"
 
 namespace trireme::house {
 namespace {

@@ -15,7 +15,7 @@ struct Source {
   std::string text;
 };
 
-constexpr std::array<std::string_view, 6> kRoomNames{"kernels", "parallel", "data", "model", "checkpoint", "train"};
+constexpr std::array<std::string_view, 7> kRoomNames{"base", "kernels", "parallel", "data", "model", "checkpoint", "train"};
 
 // All C++ and CUDA sources below `root` that belong to the house, the rooms' and test's, sorted by path.
 std::vector<Source> read_house(const std::string& root);

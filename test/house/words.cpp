@@ -17,8 +17,8 @@ struct Refusal {
 const std::vector<Refusal> kRefusals{
     {{"cout", "cerr", "clog", "printf(", "fprintf(", "puts(", "fputs(", "putchar(", "perror(", "stdout", "stderr", "STDOUT_FILENO",
       "STDERR_FILENO"},
-     "train/log.cpp",
-     "only train/log.cpp speaks"},
+     "train/telemetry/log.cpp",
+     "only train/telemetry/log.cpp speaks"},
     {{"getenv", "secure_getenv", "setenv", "putenv", "environ"},
      "parallel/world.cpp",
      "only parallel/world.cpp reads the environment"},
@@ -32,8 +32,8 @@ struct Switch {
   string_view path, word;
 };
 constexpr std::array<Switch, 6> kSwitches{{{"kernels/cpu/matmul.cpp", "DNNL_VERSION"},
-                                           {"data/tokenizer_words.cpp", "PCRE2_CODE_UNIT_WIDTH"},
-                                           {"data/text_pattern.cpp", "PCRE2_CODE_UNIT_WIDTH"},
+                                           {"data/tokenizer/tokenizer_words.cpp", "PCRE2_CODE_UNIT_WIDTH"},
+                                           {"data/text/text_pattern.cpp", "PCRE2_CODE_UNIT_WIDTH"},
                                            {"test/catch.h", "__has_include"},
                                            {"test/emulation/include/cuda_runtime.h", ""},
                                            {"test/runner.cpp", "CATCH_CONFIG_RUNNER"}}};

@@ -4,8 +4,8 @@
 #include <functional>
 #include <limits>
 
+#include "base/philox.h"
 #include "kernels/device.h"
-#include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/reference/compare.h"
 #include "test/reference/fill.h"

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/philox.h"
 #include "kernels/device.h"
-#include "kernels/philox.h"
 #include "test/catch.h"
 #include "test/reference/compare.h"
 #include "test/reference/quantize.h"

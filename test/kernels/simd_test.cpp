@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/philox.h"
+#include "base/philox.h"
 #include "test/catch.h"
 #include "test/reference/compare.h"
 

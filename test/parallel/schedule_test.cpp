@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "kernels/check.h"
+#include "base/check.h"
 #include "parallel/timeline.h"
 #include "test/catch.h"
 

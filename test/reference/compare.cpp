@@ -9,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/philox.h"
+#include "base/philox.h"
 #include "test/reference/place.h"
 
 namespace trireme {

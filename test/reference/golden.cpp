@@ -6,7 +6,7 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "kernels/json.h"
+#include "base/json.h"
 
 namespace trireme {
 namespace {

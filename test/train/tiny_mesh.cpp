@@ -1,9 +1,9 @@
 #include "test/train/tiny_mesh.h"
 
-#include "kernels/philox.h"
+#include "base/philox.h"
 #include "test/catch.h"
-#include "train/log.h"
-#include "train/plan.h"
+#include "train/step/plan.h"
+#include "train/telemetry/log.h"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "test/sanitized.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 namespace trireme {
 

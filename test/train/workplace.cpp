@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "kernels/json.h"
-#include "kernels/philox.h"
+#include "base/json.h"
+#include "base/philox.h"
 #include "test/catch.h"
 
 namespace trireme {

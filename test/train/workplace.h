@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/json.h"
+#include "base/json.h"
 #include "test/data/scratch.h"
 #include "test/train/process.h"
 

@@ -1,0 +1,63 @@
+#include "base/replace_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+namespace trireme {
+
+namespace {
+
+bool sync_directory_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const int file = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool fine = fsync(file) == 0;
+  close(file);
+  return fine;
+}
+
+bool write_file(const std::string& path, std::string_view text, bool sync) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) return false;
+  bool fine = write_all(file, text) && (!sync || fsync(file) == 0);
+  fine = close(file) == 0 && fine;
+  return fine;
+}
+
+bool put_in_place(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) == 0) return true;
+  unlink(from.c_str());
+  return false;
+}
+
+}  // namespace
+
+bool write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+bool replace_file(const std::string& path, std::string_view text) {
+  const std::string temporary = path + ".tmp";
+  if (write_file(temporary, text, false)) return put_in_place(temporary, path);
+  unlink(temporary.c_str());
+  return false;
+}
+
+bool replace_file_durably(const std::string& path, std::string_view text) {
+  const std::string temporary = path + ".tmp";
+  if (write_file(temporary, text, true)) return put_in_place(temporary, path) && sync_directory_of(path);
+  unlink(temporary.c_str());
+  return false;
+}
+
+}  // namespace trireme

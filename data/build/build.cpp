@@ -1,0 +1,188 @@
+#include "data/build/build.h"
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/philox.h"
+#include "data/build/build_journal.h"
+#include "data/build/encode_pipeline.h"
+
+namespace trireme {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool held_out(const Passage& first, double fraction) {
+  return unit(philox64(stream_key(0, "validation"), digest(first.text))) < fraction;
+}
+
+std::vector<std::string> without(std::vector<std::string> files, const std::vector<std::string>& others) {
+  std::set<fs::path> same;
+  for (const std::string& file : others) same.insert(fs::weakly_canonical(file));
+  std::erase_if(files, [&](const std::string& file) { return same.contains(fs::weakly_canonical(file)); });
+  return files;
+}
+
+// Made by this build or an earlier one.
+bool is_shard_of(const std::string& file, const std::string& output) {
+  const std::string name = fs::path(file).filename().string();
+  const bool named = name.starts_with("train-") || name.starts_with("validation-");
+  return named && (name.ends_with(".h5") || name.ends_with(".h5.tmp")) &&
+         fs::weakly_canonical(file).parent_path() == fs::weakly_canonical(output);
+}
+
+void check(const BuildOptions& options) {
+  if (options.validation_fraction < 0 || options.validation_fraction >= 1)
+    throw ConfigError(text("validation fraction ", options.validation_fraction, ": at least 0 and below 1"));
+  if (options.validation_fraction > 0 && !options.validation_inputs.empty())
+    throw ConfigError("validation inputs and a validation fraction are two ways to say one thing: give one");
+  check_shard_tokens(options.tokens_per_shard, options.pack_context);
+}
+
+// Of all that the shards depend on; empty: of standard input, which cannot be read again.
+std::string key_of(const BuildOptions& options, const std::vector<std::vector<std::string>>& lists, const Tokenizer& tokenizer) {
+  std::string all = text("1\n", tokenizer.fingerprint(), "\n", std::bit_cast<uint64_t>(options.validation_fraction), "\n",
+                         options.tokens_per_shard, "\n", options.documents.field, "\n", options.documents.prompt, "\n",
+                         options.documents.response, "\n", options.documents.messages, "\n", options.pack_context, "\n");
+  for (const std::vector<std::string>& list : lists) {
+    for (const std::string& file : list) {
+      if (file == kStandardInput) return {};
+      std::error_code unreadable;  // told when the file's turn comes
+      all += text(file, "\n", fs::file_size(file, unreadable), "\n",
+                  fs::last_write_time(file, unreadable).time_since_epoch().count(), "\n");
+    }
+    all += "\n";
+  }
+  return text(digest(all));
+}
+
+class Build {
+ public:
+  Build(const BuildOptions& options, const Tokenizer& tokenizer, const std::function<void(const BuildProgress&)>& progress)
+      : options_(options),
+        tokenizer_(tokenizer),
+        progress_(progress),
+        train_(options.output, "train", tokenizer, options.tokens_per_shard, summary_.train, options.pack_context),
+        validation_(options.output, "validation", tokenizer, options.tokens_per_shard, summary_.validation, options.pack_context) {
+    const auto validation = list_files(options.validation_inputs);
+    lists_ = {without(list_files(options.inputs), validation), validation};
+    for (auto& list : lists_)  // the output may lie among the inputs
+      std::erase_if(list, [&](const std::string& file) { return is_shard_of(file, options.output); });
+    journal_.key = key_of(options, lists_, tokenizer);
+  }
+
+  BuildSummary make(const std::function<void()>& resumed) {
+    const std::vector<std::string> splits{"train", "validation"};
+    const auto ours = [&](const std::optional<BuildJournal>& other) {
+      const bool lost_none = other && other->problems.count == 0;
+      return other && !journal_.key.empty() && other->key == journal_.key && (options_.documents.skip_bad || lost_none);
+    };
+    make_directory(options_.output);
+    const DirectoryLock lock(options_.output);
+    if (const auto whole = finish_renaming(options_.output); ours(whole)) {
+      summary_.train = summary_of(options_.output, whole->splits.at(0));
+      summary_.validation = summary_of(options_.output, whole->splits.at(1));
+      journal_.problems = whole->problems;
+      return told();
+    }
+    refuse_shards(options_.output, splits, options_.replace);
+    if (const auto begun = BuildJournal::load(options_.output);
+        ours(begun) && train_.can_go_on_from(begun->splits.at(0)) && validation_.can_go_on_from(begun->splits.at(1))) {
+      take_over(*begun);
+      if (resumed) resumed();
+    } else {
+      BuildJournal::remove(options_.output);
+      remove_unfinished(options_.output, splits);
+    }
+    for (; journal_.list < std::ssize(lists_); ++journal_.list, journal_.at = {}) read_list();
+    finish();
+    return told();
+  }
+
+ private:
+  void take_over(const BuildJournal& other) {
+    journal_ = other;
+    train_.go_on_from(other.splits.at(0));
+    validation_.go_on_from(other.splits.at(1));
+  }
+
+  void read_list() {
+    DocumentOptions how = options_.documents;
+    how.tokenizer = &tokenizer_;
+    Documents documents(lists_[static_cast<size_t>(journal_.list)], how);
+    documents.go_on_from(journal_.at);
+    const auto take = [&](const EncodedBatch& batch) {
+      for (size_t i = 0; i < batch.passages.size(); ++i) add(batch.passages[i], batch.tokens[i], batch.trained[i]);
+      journal_.at = batch.end;
+      if (!journal_.key.empty() && seconds_since(kept_) >= options_.keep_every) keep();
+      progress_({batch.bytes_read, documents.bytes_total(), summary_.train.documents + summary_.validation.documents,
+                 summary_.train.tokens + summary_.validation.tokens});
+    };
+    encode_documents(documents, tokenizer_, take, options_.batch_bytes);
+  }
+
+  void add(const Passage& passage, const std::vector<int32_t>& tokens, const std::vector<uint8_t>& trained) {
+    if (!passage.problem.empty() && !options_.documents.skip_bad)
+      throw DataError(passage.problem + " (--on-error skip goes on without such documents, from what is done)");
+    if (!passage.problem.empty()) return journal_.problems.add(passage.problem, options_.documents);
+    if (passage.text.empty()) return;
+    if (passage.starts) journal_.held_out = journal_.list == 1 || held_out(passage, options_.validation_fraction);
+    (journal_.held_out ? validation_ : train_).add(tokens, trained, passage.starts, passage.ends, passage.source);
+  }
+
+  // The state from which the same build goes on.
+  void keep() {
+    const std::vector<SplitState> before = std::move(journal_.splits);
+    journal_.splits = {train_.keep(), validation_.keep()};
+    journal_.save(options_.output);
+    if (!before.empty()) train_.drop(before[0]), validation_.drop(before[1]);
+    kept_ = Clock::now();
+  }
+
+  void finish() {
+    train_.finish();
+    validation_.finish();
+    const std::string from = options_.inputs.empty() ? "no inputs" : options_.inputs.front();
+    if (summary_.train.tokens == 0)
+      throw DataError(text(from, ": no document is left for training (", journal_.problems.count, " skipped, ",
+                           summary_.validation.documents, " held out)"));
+    if (summary_.validation.tokens == 0 && (options_.validation_fraction > 0 || !options_.validation_inputs.empty()))
+      throw DataError(text(from, ": none of ", summary_.train.documents, " documents is held out for validation: hold out a ",
+                           "larger fraction, or name validation inputs"));
+    journal_.splits = {train_.keep(), validation_.keep()};
+    journal_.commit(options_.output);
+  }
+
+  BuildSummary told() {
+    summary_.skipped = journal_.problems.count;
+    summary_.problems = journal_.problems.first;
+    return std::move(summary_);
+  }
+
+  const BuildOptions& options_;
+  const Tokenizer& tokenizer_;
+  const std::function<void(const BuildProgress&)>& progress_;
+  BuildSummary summary_;
+  SplitWriter train_, validation_;
+  std::vector<std::vector<std::string>> lists_;
+  BuildJournal journal_;
+  Clock::time_point kept_ = Clock::now();
+};
+
+}  // namespace
+
+BuildSummary build_shards(const BuildOptions& options, const Tokenizer& tokenizer,
+                          const std::function<void(const BuildProgress&)>& progress, const std::function<void()>& resumed) {
+  check(options);
+  return Build(options, tokenizer, progress).make(resumed);
+}
+
+}  // namespace trireme

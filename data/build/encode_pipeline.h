@@ -1,0 +1,30 @@
+// Documents read, encoded and handed on in their order by all threads: each does what is due next, so that none waits while there
+// is work, and what is held in memory is bounded.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "data/documents/documents.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace trireme {
+
+struct EncodedBatch {
+  std::vector<Passage> passages;             // parsed; of a problem or without text, some
+  std::vector<std::vector<int32_t>> tokens;  // of each
+  // Of each one's tokens, and of the end_of_document behind them, 1, or 0 where they are no targets; empty: all are.
+  std::vector<std::vector<uint8_t>> trained;
+  Documents::Position end;  // behind it
+  int64_t bytes_read;       // of the files, up to there
+};
+
+constexpr int64_t kBatchBytes = 4 << 20;
+
+// From where the documents stand to their end. A batch holds passages of about batch_bytes of text. take() is called for one batch
+// at a time. The first failure is thrown when all threads have stopped.
+void encode_documents(Documents& documents, const Tokenizer& tokenizer, const std::function<void(const EncodedBatch&)>& take,
+                      int64_t batch_bytes = kBatchBytes);
+
+}  // namespace trireme

@@ -1,0 +1,116 @@
+#include "data/build/import.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/build/build_journal.h"
+#include "data/documents/documents.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr int64_t kAtOnce = 1 << 20;  // tokens
+
+constexpr int32_t kLlama3Begin = 128000, kLlama3End = 128001;
+
+void import_file(const std::string& path, const ImportOptions& options, const Tokenizer& tokenizer, SplitWriter& writer,
+                 const std::function<void(int64_t bytes)>& read) {
+  TokenFile file(path, options.format);
+  const std::vector<int64_t>* const starts = file.document_starts();
+  const int32_t end = tokenizer.end_of_document();
+  const int32_t begin = options.begin < 0 && file.of_llama3() && end == kLlama3End ? kLlama3Begin : options.begin;
+  size_t next_start = 0;
+  int64_t at = 0;
+  bool behind_end = true;
+  for (auto tokens = file.next(kAtOnce); !tokens.empty(); tokens = file.next(kAtOnce)) {
+    for (const int32_t token : tokens) {
+      if (token >= tokenizer.vocab_size())
+        throw DataError(text(path, ": token ", at, " is ", token, ", the tokenizer has ", tokenizer.vocab_size(), " entries"));
+      const bool start = starts != nullptr ? next_start < starts->size() && (*starts)[next_start] == at
+                         : begin >= 0      ? token == begin || at == 0
+                                           : behind_end && !(token == end && at == 0);
+      if (start) {
+        writer.begin_document({.file = path, .offset = at, .line = DocumentSource::kTokens});
+        ++next_start;
+      }
+      behind_end = token == end;
+      writer.push({&token, 1});
+      ++at;
+    }
+    read(file.bytes_read());
+  }
+}
+
+// Megatron's .bin of its .idx.
+std::string bin_of(const std::string& index) { return index.substr(0, index.size() - 3) + "bin"; }
+
+bool has_index(const std::string& file) {
+  return file.ends_with(".bin") && std::filesystem::exists(file.substr(0, file.size() - 3) + "idx");
+}
+
+std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
+  std::vector<std::string> all;
+  for (const std::string& input : inputs) {
+    std::vector<std::string> files = list_files({input});
+    if (std::filesystem::is_directory(input)) {
+      const bool megatron = std::ranges::any_of(files, has_index);
+      std::erase_if(files, [&](const std::string& file) {
+        return megatron ? !has_index(file) : !file.ends_with(".bin") && !file.ends_with(".npy");
+      });
+      if (files.empty()) throw DataError(input + ": no .bin and no .npy under this directory");
+      const auto named = [&](const char* part) {
+        return std::ranges::any_of(files, [&](const std::string& file) {
+          return std::filesystem::path(file).filename().string().find(part) != std::string::npos;
+        });
+      };
+      if (named("train") && named("val"))
+        throw DataError(input + ": holds files of train and of val: name them by patterns, such as " + input + "/*train*");
+    }
+    for (const std::string& file : files) {
+      const std::string tokens = file.ends_with(".idx") ? bin_of(file) : file;
+      if (std::ranges::find(all, tokens) == all.end()) all.push_back(tokens);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+SplitSummary import_shards(const ImportOptions& options, const Tokenizer& tokenizer,
+                           const std::function<void(const BuildProgress&)>& progress) {
+  check_shard_tokens(options.tokens_per_shard);
+  if (options.begin >= tokenizer.vocab_size())
+    throw ConfigError(text("documents begin with ", options.begin, ": the tokenizer has ", tokenizer.vocab_size(), " entries"));
+  const std::vector<std::string> files = files_of(options.inputs);
+  make_directory(options.output);
+  const DirectoryLock lock(options.output);
+  finish_renaming(options.output);
+  refuse_shards(options.output, {options.split}, options.replace);
+  BuildJournal::remove(options.output);
+  remove_unfinished(options.output, {options.split});
+  SplitSummary summary;
+  SplitWriter writer(options.output, options.split, tokenizer, options.tokens_per_shard, summary);
+  int64_t done = 0, total = 0;
+  for (const std::string& file : files) {
+    std::error_code unreadable;  // told when the file's turn comes
+    const auto size = std::filesystem::file_size(file, unreadable);
+    if (!unreadable) total += static_cast<int64_t>(size);
+  }
+  for (const std::string& file : files) {
+    import_file(file, options, tokenizer, writer, [&](int64_t bytes) {
+      progress({done + bytes, total, summary.documents, summary.tokens});
+    });
+    std::error_code gone;
+    if (const auto size = std::filesystem::file_size(file, gone); !gone) done += static_cast<int64_t>(size);
+  }
+  writer.finish();
+  if (summary.tokens == 0) throw DataError(options.inputs.front() + ": holds no tokens");
+  const BuildJournal journal{.splits = {writer.keep()}};
+  journal.commit(options.output);
+  return summary;
+}
+
+}  // namespace trireme

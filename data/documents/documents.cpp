@@ -1,0 +1,343 @@
+#include "data/documents/documents.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <unordered_set>
+
+#include "base/check.h"
+#include "base/utf8.h"
+#include "data/tokenizer/tokenizer_words.h"
+
+namespace trireme {
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int64_t kChunk = 4 << 20;
+
+std::vector<std::string> matches(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  return paths;
+}
+
+std::vector<std::string> files_under(const std::string& directory, const std::string& suffix) {
+  std::vector<std::string> files;
+  for (auto it = fs::recursive_directory_iterator(directory, fs::directory_options::skip_permission_denied);
+       it != fs::recursive_directory_iterator(); ++it) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with('.')) {
+      if (it->is_directory()) it.disable_recursion_pending();
+    } else if (it->is_regular_file() && name.ends_with(suffix)) {
+      files.push_back(it->path().string());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::string& suffix) {
+  std::vector<std::string> files;
+  std::unordered_set<std::string> seen;
+  for (const std::string& input : inputs) {
+    const bool pattern = !fs::exists(input) && input.find_first_of("*?[") != std::string::npos;
+    std::vector<std::string> found;
+    if (input == kStandardInput) found.push_back(input);
+    for (const std::string& path : pattern ? matches(input) : std::vector<std::string>{input}) {
+      std::error_code problem;
+      if (fs::is_directory(path, problem)) {
+        const auto inside = files_under(path, suffix);
+        found.insert(found.end(), inside.begin(), inside.end());
+      } else if (fs::exists(path, problem)) {
+        found.push_back(path);
+      }
+    }
+    if (found.empty()) {
+      const bool empty = fs::is_directory(input);
+      throw DataError(input + ": " +
+                      (empty     ? "no " + (suffix.empty() ? "files" : "*" + suffix) + " under this directory"
+                       : pattern ? "no file matches this pattern"
+                                 : "no such file or directory"));
+    }
+    for (std::string& path : found)
+      if (seen.insert(path).second) files.push_back(std::move(path));
+  }
+  return files;
+}
+
+namespace {
+
+// With U+FFFD in place of what is not UTF-8, which the journal of a build, JSON, could not keep.
+std::string made_utf8(std::string_view bytes) {
+  std::string valid;
+  while (!bytes.empty()) {
+    const size_t length = utf8_prefix(bytes);
+    valid += bytes.substr(0, length);
+    bytes.remove_prefix(length);
+    if (bytes.empty()) break;
+    valid += "\xef\xbf\xbd";
+    bytes.remove_prefix(1);
+  }
+  return valid;
+}
+
+}  // namespace
+
+void Problems::add(const std::string& problem, const DocumentOptions& options) {
+  if (!options.skip_bad) throw DataError(problem);
+  ++count;
+  if (first.size() < kKept) first.push_back(made_utf8(problem));
+}
+
+size_t Documents::cut(std::string_view text) const {
+  for (const size_t limit : {kUsualPassage, kLongestPassage}) {
+    if (text.size() <= limit) return text.size();
+    const size_t place =
+        options_.tokenizer != nullptr ? options_.tokenizer->last_cut(text, limit) : last_cut_between_words(text, limit);
+    if (place > 0) return place;
+  }
+  return start_of_character(text, kLongestPassage);
+}
+
+namespace {
+
+bool is_lines_by_name(const std::string& path) {
+  const std::string name = unpacked_name(path);
+  return name.ends_with(".jsonl") || name.ends_with(".ndjson") || (name != path && name.ends_with(".json"));
+}
+
+// What else a file may be that is no text.
+std::string not_text(const std::string& path, int64_t line) {
+  if (path.ends_with(".parquet"))
+    return path + ": is Parquet: write its rows as .jsonl first, as scripts/fetch_fineweb_edu.py does";
+  const bool of_tokens = path.ends_with(".npy") || path.ends_with(".bin") || path.ends_with(".idx");
+  return text(path, ":", line, ": is not UTF-8", of_tokens ? "; if it holds tokens, `trireme data import` takes it" : "");
+}
+
+}  // namespace
+
+// A plain .json may hold lines, too: then the first begins an object that has the field.
+bool Documents::looks_like_lines() {
+  if (!file_->path().ends_with(".json")) return false;
+  fill();
+  const std::string_view begin(pending_);
+  const size_t first = std::min(begin.find_first_not_of(" \t\r\n"), begin.size());
+  const std::string_view line = begin.substr(first, begin.find('\n', first) - first);
+  const std::string& field = !options_.messages.empty() ? options_.messages
+                             : !options_.prompt.empty() ? options_.prompt
+                                                        : options_.field;
+  const std::string key = '"' + field + '"';
+  const bool record = line.starts_with('{') && line.find(key) != std::string_view::npos;
+  const bool list = begin.substr(first).starts_with('[') && begin.find(key) != std::string_view::npos;
+  if (list) throw DataError(file_->path() + ": is one JSON list: make a line of each element, for instance by `jq -c '.[]'`");
+  if (file_->rewinds()) {
+    file_->rewind();
+    ended_ = false;
+    pending_.clear();
+  }
+  return record;
+}
+
+Documents::Documents(std::vector<std::string> files, DocumentOptions options)
+    : files_(std::move(files)), options_(std::move(options)) {
+  for (const std::string& file : files_) {
+    std::error_code unreadable;  // told when the file's turn comes
+    const auto size = fs::file_size(file, unreadable);
+    if (!unreadable) bytes_total_ += static_cast<int64_t>(size);
+  }
+  if (std::ranges::find(files_, kStandardInput) != files_.end()) bytes_total_ = 0;
+}
+
+void Documents::close() {
+  if (file_) bytes_read_ += file_->size();
+  file_.reset();
+}
+
+// The next file that can be read, if there is one.
+bool Documents::open_next(std::vector<Passage>& passages) {
+  while (next_file_ < files_.size()) {
+    const std::string& path = files_[next_file_++];
+    try {
+      file_ = path == kStandardInput ? TextFile::standard_input(options_.stdin_name) : TextFile(path);
+      begun_ = ended_ = false;
+      line_ = passages_ = 0;
+      taken_ = 0;
+      dropped_ = 0;
+      pending_.clear();
+      json_lines_ = is_lines_by_name(file_->path()) || looks_like_lines();
+      if (!json_lines_ && options_.has_prompts())
+        throw DataError(file_->path() + ": is no .jsonl, of which prompts and responses are read");
+      if (!json_lines_ && file_->rewinds()) check_utf8();
+      return true;
+    } catch (const DataError& problem) {
+      close();
+      passages.emplace_back().problem = problem.what();
+    }
+  }
+  return false;
+}
+
+// Of the whole file, before its first part is handed out.
+void Documents::check_utf8() {
+  int64_t lines = 1;
+  bool in_memory = false;  // all of it
+  for (bool first = true; fill(); first = false) {
+    in_memory = first && ended_;
+    const size_t good = utf8_prefix(pending_);
+    lines += std::count(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(good), '\n');
+    const size_t left = pending_.size() - good;
+    if (left > 3 || (left > 0 && ended_)) throw DataError(not_text(file_->path(), lines));
+    taken_ = good;
+  }
+  if (taken_ < pending_.size()) throw DataError(not_text(file_->path(), lines));
+  taken_ = 0;
+  dropped_ = 0;
+  if (in_memory) return;
+  file_->rewind();
+  ended_ = false;
+  pending_.clear();
+}
+
+// Reads another chunk after dropping what was taken; false at the end of the file.
+bool Documents::fill() {
+  if (ended_) return false;
+  pending_.erase(0, taken_);
+  dropped_ += static_cast<int64_t>(taken_);
+  taken_ = 0;
+  const size_t before = pending_.size();
+  pending_.resize(before + static_cast<size_t>(kChunk));
+  const int64_t count = file_->read(pending_.data() + before, kChunk);
+  pending_.resize(before + static_cast<size_t>(count));
+  ended_ = file_->ended();
+  return count > 0;
+}
+
+bool Documents::read_passage(std::vector<Passage>& passages) {
+  const bool starts = !begun_;
+  begun_ = true;
+  while (pending_.size() - taken_ <= kLongestPassage && fill()) {
+  }
+  const std::string_view rest = std::string_view(pending_).substr(taken_);
+  if (rest.empty()) return false;
+  const size_t length = cut(rest);
+  // Standard input could not be checked before; what came of it in front is gone already.
+  if (!file_->rewinds() && utf8_prefix(rest.substr(0, length)) != length) throw DataError(file_->path() + ": is not UTF-8");
+  passages.push_back({.text = std::string(rest.substr(0, length)),
+                      .starts = starts,
+                      .ends = length == rest.size(),
+                      .source = {.file = file_->path()}});
+  taken_ += length;
+  return true;
+}
+
+// The next line; false at the end of the file.
+bool Documents::take_line(Passage& line) {
+  size_t searched = taken_;
+  size_t end = pending_.find('\n', searched);
+  while (end == std::string::npos && pending_.size() - taken_ <= kLongestLine) {
+    searched = pending_.size() - taken_;  // fill() moves what is left to the front
+    if (!fill()) break;
+    end = pending_.find('\n', searched);
+  }
+  if (taken_ == pending_.size()) return false;
+  line.json = true;
+  line.source.file = file_->path();
+  line.source.offset = dropped_ + static_cast<int64_t>(taken_);
+  line.source.line = ++line_;
+  line.problem.clear();
+  if (end == std::string::npos && pending_.size() - taken_ > kLongestLine) {
+    drop_line(line);
+    return true;
+  }
+  const size_t stop = end == std::string::npos ? pending_.size() : end;
+  line.text = pending_.substr(taken_, stop - taken_);
+  taken_ = std::min(stop + 1, pending_.size());
+  return true;
+}
+
+// One that is too long, up to its end.
+void Documents::drop_line(Passage& line) {
+  line.problem = text(file_->path(), ":", line_, ": longer than ", kLongestLine, " bytes");
+  size_t end = std::string::npos;
+  do {
+    taken_ = pending_.size();
+    if (!fill()) break;
+    end = pending_.find('\n');
+  } while (end == std::string::npos);
+  taken_ = end == std::string::npos ? pending_.size() : end + 1;
+}
+
+// The next line that is not empty; false at the end of the file.
+bool Documents::read_line(std::vector<Passage>& passages) {
+  try {
+    for (Passage line; take_line(line);) {
+      if (line.problem.empty() && line.text.find_first_not_of(" \t\r") == std::string::npos) continue;
+      passages.push_back(std::move(line));
+      return true;
+    }
+  } catch (const DataError& problem) {  // what is packed is damaged: the lines in front of it hold
+    passages.emplace_back().problem = problem.what();
+  }
+  return false;
+}
+
+std::vector<Passage> Documents::read(int64_t bytes) {
+  std::vector<Passage> passages;
+  const int64_t enough = text_read_ + bytes;
+  while (passages.empty() || text_read_ < enough) {
+    if (!file_ && !open_next(passages)) break;
+    const size_t before = passages.size();
+    const bool more = json_lines_ ? read_line(passages) : read_passage(passages);
+    for (size_t i = before; i < passages.size(); ++i, ++passages_) text_read_ += static_cast<int64_t>(passages[i].text.size());
+    if (!more) close();
+  }
+  return passages;
+}
+
+void Documents::parse(Passage& passage) const {
+  if (!passage.json || !passage.problem.empty()) return;
+  ParsedLine parsed = parse_line(passage.text, options_);
+  if (!parsed.problem.empty()) passage.problem = text(passage.source.file, ":", passage.source.line, ": ", parsed.problem);
+  passage.json = false;
+  if (options_.has_prompts()) passage.parts = parsed.parts;
+  passage.text = parsed.parts.empty() ? "" : std::move(parsed.parts.front().text);
+}
+
+std::vector<Passage> Documents::next(int64_t bytes) {
+  std::vector<Passage> good;
+  while (good.empty()) {
+    std::vector<Passage> passages = read(bytes);
+    if (passages.empty()) break;
+#pragma omp parallel for schedule(dynamic, 16)
+    for (size_t i = 0; i < passages.size(); ++i) parse(passages[i]);
+    for (Passage& passage : passages) {
+      if (!passage.problem.empty())
+        problems_.add(passage.problem, options_);
+      else if (!passage.text.empty())
+        good.push_back(std::move(passage));
+    }
+  }
+  return good;
+}
+
+void Documents::go_on_from(const Position& position) {
+  for (; next_file_ < std::min(position.file, files_.size()); ++next_file_) {
+    std::error_code unreadable;
+    const auto size = fs::file_size(files_[next_file_], unreadable);
+    if (!unreadable) bytes_read_ += static_cast<int64_t>(size);
+  }
+  while (this->position() != position) {
+    const Position here = this->position();
+    if (read(1).empty() || this->position().file != position.file || here.passages > position.passages)
+      throw DataError(text(files_[std::min(position.file, files_.size() - 1)],
+                           ": has changed since the build began: ends in front of ", "passage ", position.passages));
+  }
+}
+
+}  // namespace trireme

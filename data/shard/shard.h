@@ -1,0 +1,124 @@
+// Token shards: HDF5 files that hold a stretch of the token stream of a corpus, and prove it.
+//
+// The file: a user block of 4 KiB with our own header (text lines: facts, where the datasets lie, digests), behind it a plain HDF5
+// file with the datasets `tokens` (u16 where the vocabulary fits, else u32), `document_starts` (i64, indices into tokens,
+// increasing) and `page_digests` (u64, XXH3 of each 64 KiB of the tokens' bytes), others behind them where a shard has more to tell
+// (provenance.h), and the facts once more as attributes for HDF5's tools. Reading needs the header and pread alone; libhdf5 sees
+// the file only in verify(), after every byte of it has matched a digest.
+//
+// Parts that a shard may have, each with lines of its own at the end of the header: a `loss_mask` (u8, bits: loss_mask.h), the
+// digests of whose 4 KiB follow those of the tokens in page_digests; and rows, in which its documents are packed (packing.h).
+//
+// What is wrong with a file is a DataError that names it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "data/shard/shard_header.h"
+
+namespace trireme {
+
+// A dataset of one dim that not every shard has, under a digest of its own.
+struct ShardDataset {
+  std::string name;
+  Hdf5Type type;
+  std::span<const std::byte> bytes;
+};
+
+// What only some shards have.
+struct ShardParts {
+  std::span<const uint8_t> trained = {};  // of each token 1, or 0 where it is no target; none: all are
+  int64_t trained_bytes = 0;              // with them: the targets decode to so many bytes
+  int64_t row = 0;                        // packed, with `trained`: no document lies in two rows of so many tokens; 0: not packed
+  std::vector<ShardDataset> more = {};
+};
+
+// Writes `path`; to sync it and to commit_file is the caller's. Tokens are in [0, vocab); starts increase strictly and are in [0,
+// tokens).
+void write_shard(const std::string& path, const ShardFacts& facts, std::span<const int32_t> tokens,
+                 std::span<const int64_t> document_starts, const ShardParts& parts = {});
+
+// Of a directory whose shards are getting their names (build_journal.h): they are not read then, as some may be another corpus's.
+inline constexpr const char* kRenamingNote = ".renaming.json";
+
+class ShardReader {
+ public:
+  // Checks the header, the document starts and the page digests; reads no tokens.
+  explicit ShardReader(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  const ShardFacts& facts() const { return header_.facts; }
+  int64_t tokens() const { return header_.tokens; }
+  int64_t file_bytes() const { return header_.file_bytes; }
+  std::span<const int64_t> document_starts() const { return starts_; }
+  // Of a document of this number: its tokens, [begin, end). -1: those in front of the first, of a document that another shard
+  // begins.
+  struct TokenRange {
+    int64_t begin, end;
+    int64_t count() const { return end - begin; }
+    bool operator==(const TokenRange&) const = default;
+  };
+  TokenRange document(int64_t number) const;
+  TokenRange content(int64_t number) const;           // likewise, without what fills a packed row behind its last piece
+  int64_t document_at(int64_t token) const;           // the number of the document that holds it
+  int64_t first_document() const;                     // 0, or -1 where there are such tokens
+  uint64_t digest() const { return header_.digest; }  // of the whole content, without the file's name
+  bool has_loss_mask() const { return header_.loss_mask.has_value(); }
+  int64_t trained_tokens() const;                          // that are targets: all without a loss mask
+  int64_t trained_bytes() const;                           // they decode to so many
+  int64_t row() const { return header_.row.value_or(0); }  // 0: documents are not packed in rows
+
+  // tokens[begin, begin + out.size()). A page is checked against its digest when it is first touched, each token against the
+  // vocabulary always. From several threads at once, if wanted.
+  void read(int64_t begin, std::span<int32_t> out) const;
+
+  // Tokens [begin, end), or what the loss mask says of them, will be read soon: the disk may begin to bring their pages. Waits for
+  // none of them, though for room in the disk's queue where that is full.
+  void advise(int64_t begin, int64_t end) const;
+  void advise_trained(int64_t begin, int64_t end) const;
+
+  // The bytes of such a dataset of write_shard's `more`, checked against their digest; nullopt: the shard has none of that name.
+  std::optional<std::vector<std::byte>> read_more(std::string_view name, Hdf5Type type) const;
+
+  // Of tokens [begin, begin + out.size()): 1 where one is a target, else 0. Checked as tokens are.
+  void read_trained(int64_t begin, std::span<uint8_t> out) const;
+  int64_t count_trained(int64_t begin, int64_t end) const;  // of tokens [begin, end)
+
+  // Reads every byte of the file: digests, tokens, and that libhdf5 finds in it what the header says.
+  void verify() const;
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const;
+  // A dataset under page digests.
+  struct Paged {
+    const char* name;
+    int64_t offset, bytes, page, first_page, tokens_per_page;  // page: bytes
+  };
+  Paged paged_tokens() const;
+  Paged paged_mask() const;
+  void check_rows() const;
+  struct alignas(8) PageBuffer : std::array<std::byte, kTokenPage> {};
+  const std::byte* read_page(const Paged& data, int64_t begin, int64_t end, PageBuffer& buffer) const;
+  void advise_pages(const Paged& data, int64_t begin, int64_t end) const;
+  std::vector<uint8_t> read_mask(int64_t begin, int64_t end) const;
+  std::vector<std::byte> read_whole(const ShardHeader::More& more) const;
+  void check_rest() const;
+  void check_container() const;
+
+  File file_;
+  ShardHeader header_{};
+  std::vector<int64_t> starts_;
+  std::vector<uint64_t> pages_;
+  enum class PageState : uint8_t { fresh, advised, checked };
+  std::unique_ptr<std::atomic<PageState>[]> states_;
+};
+
+}  // namespace trireme

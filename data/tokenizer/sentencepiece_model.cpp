@@ -1,0 +1,302 @@
+#include "data/tokenizer/sentencepiece_model.h"
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "base/utf8.h"
+#include "data/tokenizer/tokenizer_files.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr int64_t kLargestModel = 64 << 20;
+
+// Protocol buffers: numbered fields, each a number or bytes.
+struct Field {
+  uint64_t number, value;  // value: of numbers, those of 4 bytes as their bits
+  std::string_view bytes, whole;
+  enum class Wire { number = 0, eight_bytes = 1, bytes = 2, four_bytes = 5 } wire;
+};
+
+class Fields {
+ public:
+  Fields(std::string_view bytes, const std::string& name) : rest_(bytes), name_(name) {}
+
+  // False at the end.
+  bool next(Field& field) {
+    if (rest_.empty()) return false;
+    const std::string_view from = rest_;
+    const uint64_t tag = varint();
+    field = {.number = tag >> 3, .value = 0, .bytes = {}, .whole = {}, .wire = static_cast<Field::Wire>(tag & 7)};
+    switch (field.wire) {
+      case Field::Wire::number:
+        field.value = varint();
+        break;
+      case Field::Wire::eight_bytes:
+        take(8);
+        break;
+      case Field::Wire::four_bytes: {
+        uint32_t bits = 0;
+        std::memcpy(&bits, take(4).data(), 4);
+        field.value = bits;
+        break;
+      }
+      case Field::Wire::bytes:
+        field.bytes = take(varint());
+        break;
+      default:
+        damaged();
+    }
+    if (field.number == 0) damaged();
+    field.whole = from.substr(0, from.size() - rest_.size());
+    return true;
+  }
+
+ private:
+  [[noreturn]] void damaged() const { throw DataError(name_ + ": is no SentencePiece model, or a damaged one"); }
+  std::string_view take(uint64_t count) {
+    if (count > rest_.size()) damaged();
+    const std::string_view taken = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return taken;
+  }
+  uint64_t varint() {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<uint8_t>(take(1).front());
+      value |= static_cast<uint64_t>(byte & 127) << shift;
+      if (byte < 128) return value;
+    }
+    damaged();
+  }
+
+  std::string_view rest_;
+  const std::string& name_;
+};
+
+// A field as what it must be; DataError for another kind of it.
+class Meaning {
+ public:
+  Meaning(const Field& field, const std::string& name) : field_(field), name_(name) {}
+  std::string text() const { return std::string(must(Field::Wire::bytes).bytes); }
+  std::string_view message() const { return must(Field::Wire::bytes).bytes; }
+  uint64_t number() const { return must(Field::Wire::number).value; }
+  bool truth() const { return number() != 0; }
+  float real() const { return std::bit_cast<float>(static_cast<uint32_t>(must(Field::Wire::four_bytes).value)); }
+
+ private:
+  const Field& must(Field::Wire wire) const {
+    if (field_.wire != wire)
+      throw DataError(trireme::text(name_, ": is no SentencePiece model: its field ", field_.number, " is of another kind"));
+    return field_;
+  }
+  const Field& field_;
+  const std::string& name_;
+};
+
+// Of "<0x0A>".
+std::optional<uint8_t> parse_byte(const std::string& piece) {
+  unsigned value = 256;
+  if (piece.size() == 6) std::from_chars(piece.data() + 3, piece.data() + 5, value, 16);
+  if (value > 255) return std::nullopt;
+  return static_cast<uint8_t>(value);
+}
+
+SentencePieceModel::Piece parse_piece(std::string_view message, size_t id, const std::string& name) {
+  SentencePieceModel::Piece piece;
+  uint64_t kind = 1;
+  float score = 0;
+  Fields fields(message, name);
+  for (Field field; fields.next(field);) {
+    const Meaning meaning(field, name);
+    if (field.number == 1) piece.text = meaning.text();
+    if (field.number == 2) score = meaning.real();
+    if (field.number == 3) kind = meaning.number();
+  }
+  if (piece.text.empty() || piece.text.find('\0') != std::string::npos || utf8_prefix(piece.text) != piece.text.size())
+    throw DataError(text(name, ": piece ", id, " is no text"));
+  if (!std::isfinite(score)) throw DataError(text(name, ": piece ", id, " has a score of ", score));
+  piece.score = score;
+  if (kind < 1 || kind > 6) throw DataError(text(name, ": piece ", id, " is of kind ", kind, ", which is not known"));
+  piece.kind = static_cast<SentencePieceModel::Kind>(kind);
+  if (piece.kind == SentencePieceModel::Kind::byte && !parse_byte(piece.text))
+    throw DataError(text(name, ": '", piece.text, "' is no byte such as <0x0A>"));
+  return piece;
+}
+
+void parse_trainer(std::string_view message, SentencePieceModel& model, const std::string& name) {
+  Fields fields(message, name);
+  for (Field field; fields.next(field);) {
+    const Meaning meaning(field, name);
+    if (field.number == 3 && meaning.number() != 1 && meaning.number() != 2)
+      throw DataError(text(name, ": its model_type is ",
+                           meaning.number() == 3   ? "word"
+                           : meaning.number() == 4 ? "char"
+                                                   : "unknown",
+                           "; SentencePiece models are read of unigram and bpe"));
+    if (field.number == 3) model.unigram = meaning.number() == 1;
+    if (field.number == 24 && meaning.truth())
+      throw DataError(name + ": treats a space as the end of a word (treat_whitespace_as_suffix), which is not read here");
+    if (field.number == 35) model.byte_fallback = meaning.truth();
+    if (field.number == 44) model.unknown_written = meaning.text();
+    if (field.number == 47) model.end_piece = meaning.text();
+  }
+}
+
+void parse_normalizer(std::string_view message, SentencePieceModel& model, const std::string& name) {
+  Fields fields(message, name);
+  for (Field field; fields.next(field);) {
+    const Meaning meaning(field, name);
+    if (field.number == 2) model.characters = meaning.text();
+    if (field.number == 3) model.dummy_prefix = meaning.truth();
+    if (field.number == 4) model.collapse = meaning.truth();
+    if (field.number == 5 && !meaning.truth())
+      throw DataError(name + ": keeps spaces as they are in its pieces (escape_whitespaces: false), which is not read here");
+  }
+}
+
+void refuse_denormalizer(std::string_view message, const std::string& name) {
+  SentencePieceModel decoding;
+  parse_normalizer(message, decoding, name);
+  if (!decoding.characters.empty()) throw DataError(name + ": has rules for decoding (denormalizer_spec), which are not read here");
+}
+
+}  // namespace
+
+SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::string& name) {
+  SentencePieceModel model;
+  model.digest = digest(bytes);
+  Fields fields(bytes, name);
+  for (Field field; fields.next(field);) {
+    const Meaning meaning(field, name);
+    if (field.number == 1) model.pieces.push_back(parse_piece(meaning.message(), model.pieces.size(), name));
+    if (field.number == 2) parse_trainer(meaning.message(), model, name);
+    if (field.number == 3) parse_normalizer(meaning.message(), model, name);
+    if (field.number == 5) refuse_denormalizer(meaning.message(), name);
+    if (field.number <= 3) model.serialized += field.whole;
+  }
+  if (model.pieces.empty()) throw DataError(name + ": is no SentencePiece model: it has no pieces");
+  return model;
+}
+
+SentencePieceModel read_sentencepiece_model(const std::string& path) {
+  return parse_sentencepiece_model(read_tokenizer_file(path, kLargestModel, "a SentencePiece model"), path);
+}
+
+uint8_t byte_of(const SentencePieceModel::Piece& piece) { return parse_byte(piece.text).value(); }
+
+std::string with_spaces(std::string_view piece) {
+  std::string written(piece);
+  for (size_t i = 0; (i = written.find(SentencePieceModel::kSpace, i)) != std::string::npos; ++i)
+    written.replace(i, SentencePieceModel::kSpace.size(), " ");
+  return written;
+}
+
+namespace {
+
+// The rules' table is a trie in an array (Yata's double array as Darts-clone lays it out), by which a key's bytes lead to the place
+// of its replacement among strings that end in zero.
+class Rules {
+ public:
+  // DataError unless every way through the table stays in it and ends in the strings.
+  Rules(const std::string& bytes, const std::string& name) {
+    uint32_t size = 0;
+    if (bytes.size() >= 4) std::memcpy(&size, bytes.data(), 4);
+    if (size % 1024 != 0 || size == 0 || size >= bytes.size() - 4 || bytes.back() != '\0') fail(name);
+    units_.resize(size / 4);
+    std::memcpy(units_.data(), bytes.data() + 4, size);
+    strings_ = std::string_view(bytes).substr(4 + size);
+    walk(name);
+  }
+  bool inside(uint8_t c) const { return inside_[c]; }  // of some key, behind its first byte
+  bool leads(uint8_t c) const { return leads_[c]; }    // begins a longer one
+  bool has(uint8_t c) const { return single_[c].data() != nullptr; }
+  std::string_view single(uint8_t c) const { return single_[c]; }  // what the key of this byte alone becomes
+
+ private:
+  [[noreturn]] static void fail(const std::string& name) { throw DataError(name + ": its rules of normalisation are damaged"); }
+  static bool is_end(uint32_t unit) { return (unit >> 8 & 1) != 0; }
+  static uint32_t offset(uint32_t unit) { return (unit >> 10) << ((unit & 1u << 9) >> 6); }
+  static uint32_t label(uint32_t unit) { return unit & (1u << 31 | 0xff); }
+
+  void walk(const std::string& name) {
+    std::vector<bool> seen(units_.size());
+    std::vector<uint32_t> open;
+    const auto visit = [&](uint32_t node) {
+      if (node >= units_.size()) fail(name);  // of its 256 followers, which differ in their last byte, all are in the table, then
+      if (!seen[node]) open.push_back(node);
+      seen[node] = true;
+    };
+    const uint32_t root = offset(units_[0]);
+    std::array<uint32_t, 256> starts{};  // behind the first byte
+    visit(root);
+    while (!open.empty()) {
+      const uint32_t node = open.back();
+      open.pop_back();
+      for (uint32_t c = 0; c < 256; ++c) {
+        const uint32_t follower = node ^ c, unit = units_[follower];
+        if (label(unit) != c) continue;
+        const uint32_t next = follower ^ offset(unit);
+        visit(next);
+        if (node != root) inside_[c] = true;
+        if (node == root) starts[c] = next;
+        if (!is_end(unit)) continue;
+        const uint32_t place = units_[next] & ~(1u << 31);
+        if (place >= strings_.size()) fail(name);
+        if (node == root) single_[c] = strings_.data() + place;
+      }
+    }
+    for (size_t c = 0; c < leads_.size(); ++c)
+      for (uint32_t second = 1; second < 256 && starts[c] != 0; ++second)
+        if (label(units_[starts[c] ^ second]) == second) leads_[c] = true;
+  }
+
+  std::vector<uint32_t> units_;
+  std::string_view strings_;
+  std::array<bool, 256> inside_{}, leads_{};
+  std::array<std::string_view, 256> single_{};
+};
+
+}  // namespace
+
+void SentencePieceCuts::read_rules(const std::string& bytes, const std::string& name) {
+  if (bytes.empty()) return;
+  const Rules rules(bytes, name);
+  for (size_t c = 0; c < becomes_.size(); ++c) {
+    const auto byte = static_cast<uint8_t>(c);
+    leads_[c] = rules.leads(byte);
+    if (rules.has(byte)) becomes_[c] = rules.single(byte).size() == 1 ? rules.single(byte).front() : kOther;
+    if (rules.inside(byte) || (becomes_[c] & 0x80) != 0) becomes_[c] = kOther;
+  }
+}
+
+SentencePieceCuts::SentencePieceCuts(const SentencePieceModel& model, const std::string& name) {
+  using Kind = SentencePieceModel::Kind;
+  for (size_t c = 0; c < becomes_.size(); ++c) becomes_[c] = static_cast<char>(c);
+  read_rules(model.characters, name);
+  std::array<std::array<bool, 128>, 128> together{};
+  std::array<bool, 128> known{}, defined{};  // defined: what else is a space begins a symbol of the user's
+  for (const SentencePieceModel::Piece& piece : model.pieces) {
+    if (piece.kind != Kind::normal && piece.kind != Kind::user_defined && piece.kind != Kind::unused) continue;
+    const std::string written = with_spaces(piece.text);
+    if (piece.kind == Kind::user_defined && is_space(piece.text.front())) defined[of(piece.text.front())] = true;
+    for (size_t i = 1; i < written.size(); ++i)
+      if (((written[i - 1] | written[i]) & 0x80) == 0) together[of(written[i - 1])][of(written[i])] = true;
+    if (written.size() == 1 && (written[0] & 0x80) == 0 && piece.kind != Kind::unused) known[of(written[0])] = true;
+  }
+  for (size_t left = 0; left < 128; ++left)
+    for (size_t right = 0; right < 128; ++right) {
+      const char first = becomes_[left], second = becomes_[right];
+      safe_[left][right] = first != kOther && second != kOther && first != ' ' && !together[of(first)][of(second)] &&
+                           !together[left][right] && !defined[right] &&
+                           (model.byte_fallback || known[of(first)] || known[of(second)]);
+    }
+}
+
+}  // namespace trireme

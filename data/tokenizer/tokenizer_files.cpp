@@ -1,0 +1,123 @@
+#include "data/tokenizer/tokenizer_files.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <sstream>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/json.h"
+
+namespace trireme {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kLargestTokenizerJson = 256 << 20;
+
+bool names_model(std::string_view path) { return path.ends_with(".model"); }
+bool names_ranks(std::string_view path) { return path.ends_with(".tiktoken"); }
+
+// A token in base64, a space and a digit: no protobuf begins so.
+bool begins_with_rank(const std::string& path) {
+  const File file = File::open_to_read(path);
+  std::string start(static_cast<size_t>(std::min<int64_t>(file.size(), 4096)), '\0');
+  file.read_at(start.data(), std::ssize(start), 0);
+  const size_t space = start.find(' ');
+  return space != start.npos && space + 1 < start.size() && std::isdigit(static_cast<uint8_t>(start[space + 1])) != 0 &&
+         std::all_of(start.begin(), start.begin() + static_cast<ptrdiff_t>(space), [](char c) { return c > ' ' && c < 0x7f; });
+}
+
+// "": `path` is not called as a vocabulary, or its merges are not there.
+std::string merges_beside(const std::string& path) {
+  constexpr std::string_view kVocabulary = "vocab.json";
+  std::string name = fs::path(path).filename().string();
+  if (!name.ends_with(kVocabulary)) return "";
+  name.replace(name.size() - kVocabulary.size(), kVocabulary.size(), "merges.txt");
+  const std::string merges = beside(path, name);
+  return fs::exists(merges) ? merges : "";
+}
+
+// Lines of two tokens, the first of which may be a comment.
+Json read_merge_lines(const std::string& path) {
+  std::istringstream lines(read_tokenizer_file(path, kLargestTokenizerJson, "merges"));
+  Json merges = Json::array();
+  bool first = true;
+  for (std::string line; std::getline(lines, line); first = false) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty() && !(first && line.starts_with("#version"))) merges.push_back(line);
+  }
+  return merges;
+}
+
+}  // namespace
+
+TokenizerName parse_tokenizer_name(const std::string& name) {
+  if (name == "bytes") return {TokenizerKind::bytes, "", ""};
+  const size_t mark = name.rfind('@');
+  const std::string path = name.substr(0, mark);
+  if (mark != name.npos && (names_ranks(path) || names_model(path))) return {TokenizerKind::ranks, path, name.substr(mark + 1)};
+  if (names_ranks(name) || (names_model(name) && begins_with_rank(name))) return {TokenizerKind::ranks, name, ""};
+  if (names_model(name)) return {TokenizerKind::sentencepiece, name, ""};
+  if (fs::is_directory(name))
+    throw DataError(name + ": is a directory: name the tokenizer.json, tokenizer.model or vocab.json in it");
+  return {merges_beside(name).empty() ? TokenizerKind::tokenizer_json : TokenizerKind::vocabulary, name, ""};
+}
+
+std::string read_tokenizer_file(const std::string& path, int64_t most, const char* what) {
+  const File file = File::open_to_read(path);
+  const int64_t size = file.size();
+  if (size > most) throw DataError(text(path, ": ", size, " bytes are too many for ", what));
+  std::string bytes(static_cast<size_t>(size), '\0');
+  file.read_at(bytes.data(), size, 0);
+  return bytes;
+}
+
+std::string beside(const std::string& path, const std::string& name) { return fs::path(path).replace_filename(name).string(); }
+
+std::string eos_token_beside(const std::string& path) {
+  const std::string config = beside(path, "tokenizer_config.json");
+  if (!fs::exists(config)) return "";
+  const auto said = Json::parse_or_null(read_tokenizer_file(config, kLargestTokenizerJson, "a tokenizer_config.json"));
+  if (!said.is_object()) throw DataError(config + ": is no JSON object");
+  const auto eos = said.find("eos_token");
+  if (eos == nullptr || eos->is_null()) return "";
+  const auto& written = eos->is_object() && eos->contains("content") ? (*eos)["content"] : *eos;
+  if (!written.is_string()) throw DataError(config + ": eos_token must be text, or an object with \"content\"");
+  return written.get<std::string>();
+}
+
+Bpe read_tokenizer_json(const std::string& path) {
+  const std::string pieces = beside(path, "tokenizer.model");
+  return parse_tokenizer_json(read_tokenizer_file(path, kLargestTokenizerJson, "a tokenizer.json"), path,
+                              {.eos_token = eos_token_beside(path), .sentencepiece = fs::exists(pieces) ? pieces : ""});
+}
+
+Bpe read_vocabulary(const std::string& path) {
+  const Json vocab = Json::parse_or_null(read_tokenizer_file(path, kLargestTokenizerJson, "a vocab.json"));
+  if (!vocab.is_object()) throw DataError(path + ": is no JSON object of tokens and their ids");
+  const std::string said = eos_token_beside(path), end = !said.empty() && vocab.contains(said) ? said : kEndOfText;
+  if (!vocab.contains(end))
+    throw DataError(
+        text(path, ": has no token ", kEndOfText,
+             " to end documents with: name the one that does as {\"eos_token\": \"...\"} in a tokenizer_config.json beside "
+             "it, or give the tokenizer.json of the same tokenizer"));
+  const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+  const Json same{{"added_tokens", {{{"content", end}, {"id", vocab[end]}, {"special", true}}}},
+                  {"pre_tokenizer", byte_level},
+                  {"decoder", byte_level},
+                  {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", read_merge_lines(merges_beside(path))}}}};
+  return parse_tokenizer_json(same.dump(), path, {.eos_token = end});
+}
+
+void save_tokenizer_json(const Bpe& bpe, const std::string& path) {
+  const std::string json = tokenizer_json(bpe), temporary = path + ".tmp";
+  File file = File::create(temporary);
+  file.write_at(json.data(), static_cast<int64_t>(json.size()), 0);
+  file.sync();
+  commit_file(temporary, path);
+}
+
+}  // namespace trireme

@@ -1,0 +1,36 @@
+// Tokenizers as they lie on disk: which kind a file is of, and what its neighbours say.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/tokenizer/tokenizer_bpe.h"
+
+namespace trireme {
+
+enum class TokenizerKind { bytes, tokenizer_json, vocabulary, sentencepiece, ranks };
+
+struct TokenizerName {
+  TokenizerKind kind;
+  std::string path, encoding;  // encoding: of ranks, behind @; "": not said
+};
+
+// What open_tokenizer takes, taken apart. A .model is SentencePiece's, or ranks as Llama 3's, by its first bytes: DataError where
+// it cannot be read.
+TokenizerName parse_tokenizer_name(const std::string& name);
+
+// All of a file; DataError where it has more than `most` bytes, too many for `what`.
+std::string read_tokenizer_file(const std::string& path, int64_t most, const char* what);
+
+// The path of `name` in the directory of `path`.
+std::string beside(const std::string& path, const std::string& name);
+
+// What a tokenizer_config.json beside `path` calls eos_token, as text or as an object with "content"; "" where nothing does.
+// DataError when it is no such file.
+std::string eos_token_beside(const std::string& path);
+
+// A vocab.json or NAME-vocab.json of a byte-level BPE and the merges.txt or NAME-merges.txt beside it, as GPT-2's, whose pattern
+// cuts words: all that is special is the end of documents, eos_token_beside or kEndOfText. DataError.
+Bpe read_vocabulary(const std::string& path);
+
+}  // namespace trireme

@@ -1,0 +1,161 @@
+#include "kernels/tune/attention_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "base/clock.h"
+#include "kernels/copy.h"
+#include "kernels/cuda_facts.h"
+#include "kernels/ops/attention.h"
+#include "kernels/tune/product_trial.h"
+
+namespace trireme {
+namespace {
+
+// An attention of random numbers, by either kernels.
+class Trial {
+ public:
+  Trial(Device& device, const AttentionProblem& shape)
+      : device_(device), shape_(shape), before_(device.attention()), arena_(device, bytes(shape), "choice of attention's kernels") {
+    const int64_t b = shape.rows, t = shape.tokens, h = shape.heads, k = shape.kv_heads, d = shape.head_size;
+    for (Tensor* x : {&q_, &dout_, &out_, &dq_}) *x = arena_.take(Dtype::bf16, {b, t, h, d});
+    for (Tensor* x : {&k_, &v_, &dk_, &dv_}) *x = arena_.take(Dtype::bf16, {b, t, k, d});
+    lse_ = arena_.take(Dtype::f32, {b, h, t});
+    uint64_t key = 1;
+    for (const Tensor& x : {q_, k_, v_, dout_}) fill_random(device.compute(), arena_, x, 1, key++);
+    attend(false);
+  }
+  ~Trial() { device_.attention() = before_; }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  void run(bool fused) { shape_.backward ? attend_backward(fused) : attend(fused); }
+  void finish() { device_.compute().finish(); }
+
+  // What the op writes, in f32.
+  std::vector<std::vector<float>> results(bool fused) {
+    run(fused);
+    std::vector<std::vector<float>> all;
+    for (const Tensor& x : shape_.backward ? std::vector{dq_, dk_, dv_} : std::vector{out_, lse_}) all.push_back(read(x));
+    return all;
+  }
+
+ private:
+  static int64_t bytes(const AttentionProblem& s) {
+    return s.rows * s.tokens * (8 * (s.heads + s.kv_heads) * s.head_size + 4 * s.heads) + kRandomBytes + 12 * Arena::kAlign;
+  }
+
+  void use(bool backward, bool fused) {
+    AttentionProblem shape = shape_;
+    shape.backward = backward;
+    device_.attention() = {{shape.words(), fused ? "cudnn" : "ours"}};
+  }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(shape_.head_size)); }
+  void attend(bool fused) {
+    use(false, fused);
+    trireme::run(device_.compute(),
+                 AttentionForward{.out = out_, .lse = lse_, .q = q_, .k = k_, .v = v_, .window = shape_.window, .scale = scale()});
+  }
+  void attend_backward(bool fused) {
+    use(true, fused);
+    trireme::run(device_.compute(), AttentionBackward{.dq = dq_,
+                                                      .dk = dk_,
+                                                      .dv = dv_,
+                                                      .dout = dout_,
+                                                      .out = out_,
+                                                      .lse = lse_,
+                                                      .q = q_,
+                                                      .k = k_,
+                                                      .v = v_,
+                                                      .window = shape_.window,
+                                                      .scale = scale()});
+  }
+
+  std::vector<float> read(const Tensor& x) {
+    std::vector<std::byte> bytes(static_cast<size_t>(x.bytes()));
+    copy(device_.compute(), Tensor(bytes.data(), x.dtype(), Place::cpu, {x.size()}), x.view({x.size()}));
+    finish();
+    std::vector<float> values(static_cast<size_t>(x.size()));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = x.dtype() == Dtype::bf16 ? static_cast<float>(reinterpret_cast<const Bf16*>(bytes.data())[i])
+                                           : reinterpret_cast<const float*>(bytes.data())[i];
+    return values;
+  }
+
+  Device& device_;
+  const AttentionProblem shape_;
+  const AttentionChoices before_;
+  Arena arena_;
+  Tensor q_, dout_, out_, dq_, k_, v_, dk_, dv_, lse_;
+};
+
+// Rounding to bf16 and sums in another order move a value by some hundredths of the largest; a mask, scale or head that is
+// another's by as much as the largest itself.
+bool close(const std::vector<float>& a, const std::vector<float>& b) {
+  float largest = 0, apart = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) return false;
+    largest = std::max(largest, std::abs(b[i])), apart = std::max(apart, std::abs(a[i] - b[i]));
+  }
+  return apart <= 0.05f * largest;
+}
+
+std::string milliseconds(double seconds) {
+  char line[40];
+  std::snprintf(line, sizeof line, "%.3f ms", 1e3 * seconds);
+  return line;
+}
+
+}  // namespace
+
+double time_attention(Device& device, const AttentionProblem& shape, bool fused) {
+  Trial trial(device, shape);
+  constexpr int kAhead = 10;  // handed over at once, which hides what that takes
+  const auto round = [&] {
+    const auto begin = Clock::now();
+    for (int i = 0; i < kAhead; ++i) trial.run(fused);
+    trial.finish();
+    return seconds_since(begin) / kAhead;
+  };
+  round();
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 5; ++i) best = std::min(best, round());
+  return best;
+}
+
+bool fused_agrees(Device& device, const AttentionProblem& shape) {
+  Trial trial(device, shape);
+  const auto ours = trial.results(false), once = trial.results(true);
+  bool agrees = true;
+  for (int i = 0; i < 3; ++i) agrees = agrees && trial.results(true) == once;
+  for (size_t i = 0; i < ours.size(); ++i) agrees = agrees && close(once[i], ours[i]);
+  return agrees;
+}
+
+ChosenAttention choose_attention(Device& device, AttentionKernels wanted, const std::vector<AttentionProblem>& shapes,
+                                 const AttentionTimer& time) {
+  ChosenAttention chosen;
+  const bool none = device.place() != Place::cuda || wanted == AttentionKernels::ours;
+  if (none || (wanted == AttentionKernels::automatic && !fused_attention_facts().found)) return chosen;
+  const auto choose = [&](const AttentionProblem& shape, const char* kernels, const std::string& why) {
+    chosen.choices[shape.words()] = kernels;
+    chosen.reasons.push_back(shape.words() + ": " + kernels + ", " + why);
+  };
+  for (const AttentionProblem& shape : shapes) {
+    if (const std::string refusal = fused_refusal(shape); !refusal.empty()) {
+      choose(shape, "ours", refusal);
+    } else if (!fused_agrees(device, shape)) {
+      choose(shape, "ours", "the results of cuDNN's differ from ours, or from one time to the next");
+    } else if (wanted == AttentionKernels::cudnn) {
+      choose(shape, "cudnn", "as kernels.attention says");
+    } else {
+      const double fused = time(device, shape, true), ours = time(device, shape, false);
+      choose(shape, fused < ours ? "cudnn" : "ours", milliseconds(fused) + " by cuDNN, " + milliseconds(ours) + " by ours");
+    }
+  }
+  return chosen;
+}
+
+}  // namespace trireme

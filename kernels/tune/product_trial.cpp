@@ -1,0 +1,89 @@
+#include "kernels/tune/product_trial.h"
+
+#include "base/clock.h"
+#include "kernels/ops/fill.h"
+#include "kernels/ops/quantize.h"
+
+namespace trireme {
+namespace {
+
+// On a GPU work is handed over ahead of its execution: so many at once hide what that takes, where a product is short.
+constexpr int kAhead = 20;
+constexpr double kShort = 2e-3;  // seconds
+
+int64_t bytes_for(Dtype dtype, const ProductShape& s) {
+  const int64_t results = s.pre_activation || s.gelu_input ? 2 : 1;
+  return (s.m * s.k + s.k * s.n + s.n) * (bytes_of(dtype) + (s.bits8 ? 1 : 0)) + results * s.m * s.n * bytes_of(s.result(dtype)) +
+         4 * s.m + kRandomBytes + 10 * Arena::kAlign;
+}
+
+}  // namespace
+
+void fill_random(Stream& stream, Arena& arena, const Tensor& x, float stddev, uint64_t key) {
+  const Frame frame(arena);
+  const int64_t n = std::min(x.size(), kRandomBytes / 4);
+  const Tensor wide = arena.take(Dtype::f32, {n}), all = x.view({x.size()});
+  for (int64_t at = 0; at < x.size(); at += n) {
+    const int64_t length = std::min(n, x.size() - at);
+    run(stream, FillNormal{.x = wide, .stddev = stddev, .key = key, .first = at});
+    run(stream, Cast{.y = all.slice(at, at + length), .x = wide.slice(0, length)});
+  }
+}
+
+ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& s)
+    : device_(device), arena_(device, bytes_for(dtype, s), "a product to measure") {
+  const Dtype out = s.result(dtype);
+  product_ = {.c = arena_.take(out, {s.m, s.n}),
+              .a = {},
+              .b = {},
+              .transpose_a = s.transpose_a,
+              .transpose_b = s.transpose_b,
+              .accumulate = s.accumulate};
+  if (s.bits8) {
+    product_.a = quantized(*s.bits8, {s.m, s.k}, product_.a_scale);
+    product_.b = quantized(Dtype::e4m3, {s.n, s.k}, product_.b_scale);
+  } else {
+    product_.a = s.transpose_a ? random(dtype, {s.k, s.m}) : random(dtype, {s.m, s.k});
+    product_.b = s.transpose_b ? random(dtype, {s.n, s.k}) : random(dtype, {s.k, s.n});
+  }
+  if (s.bias) product_.bias = random(dtype, {s.n});
+  if (s.pre_activation) product_.pre_activation = arena_.take(out, {s.m, s.n});
+  if (s.gelu_input) product_.gelu_input = random(out, {s.m, s.n});
+  if (s.sums) product_.sums = arena_.take(Dtype::f32, {s.m});
+}
+
+Tensor ProductTrial::random(Dtype dtype, std::initializer_list<int64_t> shape) {
+  const Tensor t = arena_.take(dtype, shape);
+  fill_random(device_.compute(), arena_, t, 0.5f, 7);
+  return t;
+}
+
+Tensor ProductTrial::quantized(Dtype dtype, std::initializer_list<int64_t> shape, Tensor& scale) {
+  const Tensor t = arena_.take(dtype, shape);
+  scale = arena_.take(Dtype::f32, {1});
+  const Frame frame(arena_);
+  const Tensor x = arena_.take(Dtype::bf16, shape);
+  fill_random(device_.compute(), arena_, x, 0.5f, 7);
+  run(device_.compute(), Quantize{.scale = scale, .x = x, .y = t});
+  return t;
+}
+
+double ProductTrial::seconds(double least_seconds) const {
+  Stream& stream = device_.compute();
+  const auto time = [&](int count) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < count; ++i) run(stream, product_);
+    stream.finish();
+    return seconds_since(begin);
+  };
+  const double first = time(1);
+  const int ahead = stream.place() == Place::cuda && first < kShort ? kAhead : 1;
+  double best = std::numeric_limits<double>::infinity(), total = 0;
+  for (int rounds = 0; rounds < 3 || total < least_seconds; ++rounds) {
+    const double seconds = time(ahead);
+    best = std::min(best, seconds / ahead), total += seconds;
+  }
+  return best;
+}
+
+}  // namespace trireme

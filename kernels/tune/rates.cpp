@@ -1,0 +1,70 @@
+#include "kernels/tune/rates.h"
+
+#include <omp.h>
+
+#include <cstring>
+
+#include "base/clock.h"
+
+namespace trireme {
+
+namespace {
+
+template <class F>
+double seconds(const F& f) {
+  const auto begin = Clock::now();
+  f();
+  return seconds_since(begin);
+}
+
+// Calls f(begin, size) for one part of [0, bytes) per thread: a thread copies the pages it touched first, near to its core.
+template <class F>
+void on_parts(int64_t bytes, const F& f) {
+#pragma omp parallel
+  {
+    const int64_t threads = omp_get_num_threads(), i = omp_get_thread_num();
+    const int64_t begin = bytes * i / threads, end = bytes * (i + 1) / threads;
+    f(begin, static_cast<size_t>(end - begin));
+  }
+}
+
+// On a GPU work is handed over ahead of its execution: so many at once hide what that takes.
+constexpr int kRoundsAhead = 20;
+
+}  // namespace
+
+double copy_bandwidth(Device& device, int64_t bytes) {
+  Buffer from(device, bytes, "copy rate"), to(device, bytes, "copy rate");
+  if (device.place() == Place::cuda) {
+    Stream& stream = device.compute();
+    const auto copies = [&] {
+      for (int i = 0; i < kRoundsAhead; ++i) copy_bytes(*stream.cuda().lane, to.data(), from.data(), bytes);
+      stream.finish();
+    };
+    copies();
+    return 2 * static_cast<double>(bytes) * kRoundsAhead / seconds(copies) * 1e-9;
+  }
+  on_parts(bytes, [&](int64_t begin, size_t size) {  // untouched pages would all be one page of zeros
+    std::memset(from.data() + begin, 1, size);
+    std::memset(to.data() + begin, 2, size);
+  });
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 11; ++i) {
+    const double time = seconds(
+        [&] { on_parts(bytes, [&](int64_t begin, size_t size) { std::memcpy(to.data() + begin, from.data() + begin, size); }); });
+    if (i > 0) best = std::min(best, time);
+  }
+  return 2 * static_cast<double>(bytes) / best * 1e-9;
+}
+
+double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, double least_seconds) {
+  double flops = 0, time = 0;
+  for (const ProductShape& s : shapes) {
+    const double count = static_cast<double>(s.count);
+    flops += count * s.flops();
+    time += count * ProductTrial(device, dtype, s).seconds(least_seconds);
+  }
+  return time > 0 ? flops / time * 1e-9 : 0;
+}
+
+}  // namespace trireme

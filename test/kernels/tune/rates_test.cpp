@@ -1,0 +1,23 @@
+#include "kernels/tune/rates.h"
+
+#include "test/catch.h"
+
+using namespace trireme;
+
+TEST_CASE("the copy rate of this machine is between a slow disk's and a fast GPU's") {
+  Device device(Place::cpu);
+  const double rate = copy_bandwidth(device, int64_t{1} << 24);
+  CHECK(rate > 0.1);
+  CHECK(rate < 10000);
+  CHECK(device.ledger().bytes() == 0);
+}
+
+TEST_CASE("the product rate of this machine is measured over all shapes together") {
+  Device device(Place::cpu, read_cpu_facts());
+  const ProductShape small{.m = 64, .n = 64, .k = 64}, thin{.m = 1, .n = 512, .k = 512, .transpose_b = true, .count = 3};
+  const double both = product_rate(device, Dtype::f32, {small, thin});
+  CHECK(both > 0.01);
+  CHECK(both < 1e6);
+  CHECK(product_rate(device, Dtype::bf16, {{.m = 64, .n = 33, .k = 17, .transpose_a = true, .accumulate = true}}) > 0);
+  CHECK(product_rate(device, Dtype::f32, {}) == 0);
+}

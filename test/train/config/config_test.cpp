@@ -1,0 +1,479 @@
+// Reading and writing the configuration: every key, every kind of mistake, all of them at once.
+#include "train/config/config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "base/check.h"
+#include "test/catch.h"
+#include "train/config/keys.h"
+
+using namespace trireme;
+
+namespace {
+
+std::filesystem::path scratch() {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("trireme-config-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+// A file of these bytes, gone at the end of the test.
+struct ConfigFile {
+  std::string path;
+  explicit ConfigFile(const std::string& bytes) : path(scratch() / "x.yaml") { std::ofstream(path, std::ios::binary) << bytes; }
+  ~ConfigFile() { std::filesystem::remove_all(scratch()); }
+};
+
+// What reading complains about, with "x.yaml" for the path; "" when it does not.
+std::string complaint(const std::string& bytes, const std::vector<std::string>& overrides = {}, Purpose purpose = Purpose::plan) {
+  const ConfigFile file(bytes);
+  try {
+    read_config(file.path, overrides, purpose);
+    return "";
+  } catch (const ConfigError& e) {
+    std::string message = e.what();
+    for (size_t i; (i = message.find(file.path)) != std::string::npos;) message.replace(i, file.path.size(), "x.yaml");
+    return message;
+  }
+}
+
+RunConfig read(const std::string& bytes, const std::vector<std::string>& overrides = {}) {
+  const ConfigFile file(bytes);
+  return read_config(file.path, overrides, Purpose::plan);
+}
+
+std::string repeated(const std::string& part, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += part;
+  return all;
+}
+
+// Other texts that the key takes: one that differs from its default.
+std::string another_value(const Key& key) {
+  if (key.type == "true or false") return key.value == "true" ? "false" : "true";
+  if (key.type == "a text") return "something: else # \"here\"";
+  if (key.type == "a list of paths") return "a dir/b.h5,c";
+  if (key.type.starts_with("a list of steps")) return "7-9";
+  if (key.type.starts_with("a list of numbers")) return "0.25";
+  if (key.type.starts_with("a whole number")) return key.value == "2" ? "3" : "2";
+  if (key.type.starts_with("a number")) return key.value == "1.5" ? "1.75" : key.type.ends_with("0 to 1") ? "0.625" : "1.5";
+  return key.value == key.type.substr(0, key.value.size()) ? key.type.substr(key.type.rfind(' ') + 1)
+                                                           : key.type.substr(0, key.type.find_first_of(", "));
+}
+
+}  // namespace
+
+TEST_CASE("an empty section and comments leave the defaults") {
+  const RunConfig config = read("# nothing\nmodel:\n  # layers: 3\ntrain: {}\n");
+  CHECK(config.model.layers == RunConfig().model.layers);
+  CHECK(config.model.kv_heads == config.model.heads);  // resolved
+  CHECK(config.microbatch_rows(1) == config.train.batch);
+  CHECK(config.microbatch_rows(2) == config.train.batch / 2);
+}
+
+TEST_CASE("values of every kind are read from the file") {
+  const RunConfig config = read(
+      "kernels: {device: cpu, dtype: \"f32\", logits: auto, threads: 3}\n"
+      "model:\n"
+      "  family: gpt2\n"
+      "  layers: 1e1  # exact, so it is a whole number\n"
+      "  width: 1.28e2\n"
+      "  tied: false\n"
+      "  theta: 5e5\n"
+      "  init_std: .02\n"
+      "data:\n"
+      "  train: [a.h5, \"b, c.h5\", 7]\n"
+      "  validation: one.h5\n"
+      "  tokenizer: bytes\n"
+      "train: {name: true, seed: 9223372036854775807, schedule: 'wsd'}\n");
+  CHECK(config.kernels.device == DeviceChoice::cpu);
+  CHECK(config.kernels.dtype == StepDtype::f32);
+  CHECK(config.kernels.threads == 3);
+  CHECK(config.model.family == Family::gpt2);
+  CHECK(config.model.layers == 10);
+  CHECK(config.model.width == 128);
+  CHECK_FALSE(config.model.tied);
+  CHECK(config.model.theta == 500000.0);
+  CHECK(config.model.init_std == 0.02);
+  CHECK(config.data.train == std::vector<std::string>{"a.h5", "b, c.h5", "7"});
+  CHECK(config.data.validation == std::vector<std::string>{"one.h5"});
+  CHECK(config.train.name == "true");
+  CHECK(config.train.seed == std::numeric_limits<int64_t>::max());
+  CHECK(config.train.schedule == LrSchedule::wsd);
+}
+
+TEST_CASE("logits have the step's numbers on a GPU and f32 on the CPU, unless told") {
+  const auto of = [](const std::string& keys) { return read("kernels: {" + keys + "}\n").kernels.logits_dtype(); };
+  CHECK(of("dtype: bf16") == Dtype::f32);
+  CHECK(of("dtype: bf16, device: cuda") == Dtype::bf16);
+  CHECK(of("dtype: f32, device: cuda") == Dtype::f32);
+  CHECK(of("dtype: bf16, device: cuda, logits: f32") == Dtype::f32);
+  CHECK(of("dtype: bf16, logits: bf16") == Dtype::bf16);
+}
+
+TEST_CASE("overrides win over the file, and the last over those before") {
+  const RunConfig config = read("model:\n  layers: 3\n", {"model.layers=4", "model.layers=5", "train.name=a=b", "data.train=a,b c",
+                                                          "data.validation=[x, \"y, z\"]", "data.tokenizer="});
+  CHECK(config.model.layers == 5);
+  CHECK(config.train.name == "a=b");
+  CHECK(config.data.train == std::vector<std::string>{"a", "b c"});
+  CHECK(config.data.validation == std::vector<std::string>{"x", "y, z"});
+  CHECK(config.data.tokenizer.empty());
+  CHECK(read("data:\n  train: [a]\n", {"data.train="}).data.train.empty());
+}
+
+TEST_CASE("every mistake is one line that names the place, the value and the remedy") {
+  struct Case {
+    std::string file;
+    std::vector<std::string> overrides;
+    std::string line;
+  };
+  const std::vector<Case> cases = {
+      // the file as a whole
+      {"", {}, "x.yaml: is empty; the sections are kernels, parallel, model, data, checkpoint, train"},
+      {"# only a comment\n", {}, "x.yaml: is empty; the sections are kernels, parallel, model, data, checkpoint, train"},
+      {"just words\n", {}, "x.yaml:1: must hold sections (kernels, parallel, model, data, checkpoint, train)"},
+      {"- model\n- data\n", {}, "x.yaml:1: must hold sections (kernels, parallel, model, data, checkpoint, train)"},
+      {std::string("model:\n  layers: 3\0\n", 20), {}, "x.yaml:2: holds control characters; is this a text file?"},
+      {"\x89PNG\x01", {}, "x.yaml:1: holds control characters; is this a text file?"},
+      {"model:\n\tlayers: 3\n", {}, "x.yaml:2: is indented with a tab; YAML wants spaces"},
+      {"model:\n  \tlayers: 3\n", {}, "x.yaml:2: is indented with a tab; YAML wants spaces"},
+      {repeated("# 64 bytes of comment ..........................................\n", 17000),
+       {},
+       "x.yaml: is larger than 1 MiB; a config is a few lines of YAML"},
+      {repeated("[", 100000), {}, "x.yaml:1: nested too deeply; a config has sections, keys and lists"},
+      {repeated("{a: ", 100000), {}, "x.yaml:1: nested too deeply; a config has sections, keys and lists"},
+      {repeated("- ", 100000), {}, "x.yaml:1: nested too deeply; a config has sections, keys and lists"},
+      {"model: &m\n  layers: 3\ntrain: *m\n", {}, "x.yaml:1: anchors (&) are not used in a config"},
+      {"model:\n  layers: !!int 3\n", {}, "x.yaml:2: tags (!) are not used in a config"},
+      {"model:\n  layers: 3\n---\nmodel:\n", {}, "x.yaml:3: a second document begins; a config is one document"},
+      // sections
+      {"modle:\n  layers: 3\n", {}, "x.yaml:1: modle: unknown section; did you mean model?"},
+      {"optimizer:\n  lr: 3\n",
+       {},
+       "x.yaml:1: optimizer: unknown section; there are kernels, parallel, model, data, checkpoint, train"},
+      {"model: 7\n", {}, "x.yaml:1: model: must hold keys, indented below it"},
+      {"model: [7]\n", {}, "x.yaml:1: model: must hold keys, indented below it"},
+      {"model:\n  layers: 3\ntrain:\n  steps: 200\nmodel:\n  layers: 4\n", {}, "x.yaml:5: model: stands twice, first in line 1"},
+      {"[model]: 3\n", {}, "x.yaml:1: a name is missing before ':'"},
+      // keys
+      {"model:\n  layer: 3\n", {}, "x.yaml:2: model.layer: unknown key; did you mean model.layers?"},
+      {"model:\n  haeds: 3\n", {}, "x.yaml:2: model.haeds: unknown key; did you mean model.heads?"},
+      {"model:\n  lr: 3\n", {}, "x.yaml:2: model.lr: unknown key; did you mean train.lr?"},
+      {"checkpoint:\n  dropout: 3\n",
+       {},
+       "x.yaml:2: checkpoint.dropout: unknown key; checkpoint has every, keep, keep_every, memory_every, async, writers, command"},
+      {"model:\n  layers: 3\n  layers: 4\n", {}, "x.yaml:3: model.layers: stands twice, first in line 2"},
+      {"model:\n  layers:\n", {}, "x.yaml:2: model.layers: has no value"},
+      {"model:\n  layers: ~\n", {}, "x.yaml:2: model.layers: has no value"},
+      {"model:\n  layers: {a: 3}\n", {}, "x.yaml:2: model.layers: holds keys of its own; it must be one value"},
+      // values
+      {"model:\n  layers: three\n", {}, "x.yaml:2: model.layers = three: must be a whole number, 1 to 100000"},
+      {"model:\n  layers: 0\n", {}, "x.yaml:2: model.layers = 0: must be a whole number, 1 to 100000"},
+      {"model:\n  layers: -3\n", {}, "x.yaml:2: model.layers = -3: must be a whole number, 1 to 100000"},
+      {"model:\n  layers: 3.5\n", {}, "x.yaml:2: model.layers = 3.5: must be a whole number, 1 to 100000"},
+      {"model:\n  layers: \"3\"\n", {}, "x.yaml:2: model.layers = \"3\": must be a whole number, 1 to 100000"},
+      {"model:\n  layers: [3]\n", {}, "x.yaml:2: model.layers = [3]: must be a whole number, 1 to 100000"},
+      {"model:\n  layers: 1_000\n", {}, "x.yaml:2: model.layers = 1_000: must be a whole number, 1 to 100000"},
+      {"model:\n  layers: 0x10\n", {}, "x.yaml:2: model.layers = 0x10: must be a whole number, 1 to 100000"},
+      {"model:\n  layers: 010\n", {}, "x.yaml:2: model.layers = 010: must be a whole number, 1 to 100000"},
+      {"model:\n  layers: 3 4\n", {}, "x.yaml:2: model.layers = 3 4: must be a whole number, 1 to 100000"},
+      {"train:\n  seed: 9223372036854775808\n",
+       {},
+       "x.yaml:2: train.seed = 9223372036854775808: must be a whole number, at least 0"},
+      {"train:\n  seed: 1e300\n", {}, "x.yaml:2: train.seed = 1e300: must be a whole number, at least 0"},
+      {"train:\n  lr: 0\n", {}, "x.yaml:2: train.lr = 0: must be a number, above 0"},
+      {"train:\n  lr: nan\n", {}, "x.yaml:2: train.lr = nan: must be a number, above 0"},
+      {"train:\n  lr: .inf\n", {}, "x.yaml:2: train.lr = .inf: must be a number, above 0"},
+      {"train:\n  lr: -inf\n", {}, "x.yaml:2: train.lr = -inf: must be a number, above 0"},
+      {"train:\n  lr: 1e999\n", {}, "x.yaml:2: train.lr = 1e999: must be a number, above 0"},
+      {"train:\n  lr: 1e-3x\n", {}, "x.yaml:2: train.lr = 1e-3x: must be a number, above 0"},
+      {"train:\n  min_lr: 1.5\n", {}, "x.yaml:2: train.min_lr = 1.5: must be a number, 0 to 1"},
+      {"train:\n  beta1: 1\n", {}, "x.yaml:2: train.beta1 = 1: must be below 1"},
+      {"model:\n  tied: yes\n", {}, "x.yaml:2: model.tied = yes: must be true or false"},
+      {"model:\n  tied: 1\n", {}, "x.yaml:2: model.tied = 1: must be true or false"},
+      {"train:\n  schedule: cosin\n", {}, "x.yaml:2: train.schedule = cosin: must be constant, linear, cosine or wsd"},
+      {"kernels:\n  dtype: fp16\n", {}, "x.yaml:2: kernels.dtype = fp16: must be f32 or bf16"},
+      {"kernels:\n  logits: f64\n", {}, "x.yaml:2: kernels.logits = f64: must be auto, f32 or bf16"},
+      {"kernels:\n  dtype: f32\n  logits: bf16\n",
+       {},
+       "x.yaml:3: kernels.logits = bf16: must be f32 or auto with kernels.dtype = f32"},
+      {"kernels:\n  dtype: f32\n  matmul: fp8\n",
+       {},
+       "x.yaml:3: kernels.matmul = fp8: must be auto with kernels.dtype = f32, whose products are of f32; or set kernels.dtype = "
+       "bf16"},
+      {"kernels: {matmul: fp8}\nmodel: {width: 96, heads: 4, ffn: 72, context: 6, layers: 2}\ntrain: {microbatch: 2}\n",
+       {"kernels.bf16_layers=1"},
+       "x.yaml:2: model.ffn = 72: with kernels.matmul = fp8 the hidden width (72) must be a multiple of 16; or set that to auto\n"
+       "x.yaml:2: model.context = 6: with kernels.matmul = fp8 the tokens of a microbatch (12) must be a multiple of 16; or set "
+       "that "
+       "to auto\n"
+       "--set kernels.bf16_layers=1: leaves none of the 2 layers to kernels.matmul = fp8"},
+      {"kernels:\n  attention: flash\n", {}, "x.yaml:2: kernels.attention = flash: must be auto, ours or cudnn"},
+      {"kernels:\n  attention: cudnn\n",
+       {},
+       "x.yaml:2: kernels.attention = cudnn: is for GPUs: set kernels.device to cuda, or kernels.attention to auto"},
+      {"kernels: {attention: cudnn, device: cuda}\n", {}, ""},
+      {"train:\n  name: [a, b]\n", {}, "x.yaml:2: train.name = [a, b]: must be a text"},
+      {"train:\n  name: a/b\n",
+       {},
+       "x.yaml:2: train.name = a/b: must be the name of a directory, without '/' and of at most 200 bytes"},
+      {"train:\n  name: ..\n",
+       {},
+       "x.yaml:2: train.name = ..: must be the name of a directory, without '/' and of at most 200 bytes"},
+      {"data:\n  train: [a, [b]]\n", {}, "x.yaml:2: data.train: an element must be one value"},
+      {"data:\n  train: [a, \"\"]\n", {}, "x.yaml:2: data.train = [a, ]: must be a list of paths"},
+      // keys that do not go together
+      {"model:\n  width: 100\n  heads: 8\n", {}, "x.yaml:2: model.width = 100: must be a multiple of model.heads = 8"},
+      {"model:\n  width: 4\n  heads: 8\n", {}, "x.yaml:2: model.width = 4: must be at least model.heads = 8"},
+      {"model:\n  heads: 4\n  kv_heads: 3\n", {}, "x.yaml:3: model.kv_heads = 3: must divide model.heads = 4"},
+      {"model:\n  heads: 4\n  width: 20\n",
+       {},
+       "x.yaml: model.head_size = 5 (not set): must be even, since RoPE turns pairs; by default it is model.width / model.heads"},
+      {"model:\n  family: gpt2\n  qk_norm: true\n", {}, "x.yaml:3: model.qk_norm = true: belongs to model.family = llama"},
+      {"kernels:\n  dtype: f32\ntrain:\n  rounding: stochastic\n",
+       {},
+       "x.yaml:4: train.rounding = stochastic: must be nearest with kernels.dtype = f32, whose weights are the masters; or set "
+       "kernels.dtype = bf16"},
+      {"train:\n  offload: optimizer\n",
+       {},
+       "x.yaml:2: train.offload = optimizer: must be none with kernels.device = auto, whose memory is the host's; or set "
+       "kernels.device = cuda"},
+      {"train:\n  offload: all\n", {}, "x.yaml:2: train.offload = all: must be none or optimizer"},
+      {"train:\n  rounding: up\n", {}, "x.yaml:2: train.rounding = up: must be nearest or stochastic"},
+      {"train:\n  steps: 50\n", {}, "x.yaml: train.warmup = 100 (not set): must not exceed train.steps = 50"},
+      {"train:\n  batch: 12\n  microbatch: 5\n", {}, "x.yaml:3: train.microbatch = 5: must divide train.batch / parallel.dp = 12"},
+      {"train:\n  batch: 4\n  microbatch: 8\n", {}, "x.yaml:3: train.microbatch = 8: must divide train.batch / parallel.dp = 4"},
+      {"train:\n  steps: 1e12\n  batch: 1e6\n",
+       {},
+       "x.yaml:2: train.steps = 1e12: times train.batch times model.context is more tokens than 63 bits count"},
+      {"parallel:\n  cp: 2\n",
+       {},
+       "x.yaml:2: parallel.cp = 2: context parallelism does not exist yet: must be 1; parallel.tp with parallel.sequence splits "
+       "rows"},
+      {"parallel:\n  ep: 2\n", {}, "x.yaml:2: parallel.ep = 2: there are no experts yet: must be 1"},
+      {"parallel:\n  tp: 3\nmodel:\n  ffn: 768\n", {}, "x.yaml:2: parallel.tp = 3: must divide model.heads = 4"},
+      {"parallel:\n  pp: 7\n", {}, "x.yaml:2: parallel.pp = 7: must not exceed model.layers = 6"},
+      {"parallel:\n  chunks: 2\n", {}, "x.yaml:2: parallel.chunks = 2: belongs to parallel.schedule = interleaved"},
+      {"parallel:\n  dp: 3\ntrain:\n  batch: 4\n", {}, "x.yaml:4: train.batch = 4: must be a multiple of parallel.dp = 3"},
+      // overrides
+      {"model:\n", {"model.heads=seven"}, "--set model.heads=seven: must be a whole number, 1 to 1048576"},
+      {"model:\n", {"model.heads=3"}, "x.yaml: model.width = 256 (not set): must be a multiple of model.heads = 3"},
+      {"model:\n", {"model.kv_heads=3"}, "--set model.kv_heads=3: must divide model.heads = 4"},
+      {"model:\n", {"model.heads="}, "--set model.heads=: must be a whole number, 1 to 1048576"},
+      {"model:\n", {"model.heads"}, "--set model.heads: must be section.key=value; did you mean model.heads?"},
+      {"model:\n", {"layers=3"}, "--set layers=3: must be section.key=value; did you mean model.layers?"},
+      {"model:\n", {"layers=3.5"}, "--set layers=3.5: must be section.key=value; did you mean model.layers?"},
+      {"model:\n", {""}, "--set : must be section.key=value"},
+      {"model:\n", {"=."}, "--set =.: must be section.key=value"},
+      {"model:\n", {"modell.layers=3"}, "--set modell.layers=3: unknown section; did you mean model?"},
+      {"model:\n", {"model.layrs=3"}, "--set model.layrs=3: unknown key; did you mean model.layers?"},
+      {"model:\n", {"data.train=a,,b"}, "--set data.train=a,,b: must be a list of paths"},
+      {"model:\n", {"train.name=\xff"}, "--set train.name=\xff: must be a text"},
+  };
+  for (const Case& c : cases) {
+    INFO("file:\n" << c.file.substr(0, 300) << "\noverrides: " << (c.overrides.empty() ? "" : c.overrides[0]));
+    CHECK(complaint(c.file, c.overrides) == c.line);
+  }
+}
+
+TEST_CASE("what is no YAML is told with its place") {
+  for (const std::string bad :
+       {"model: {layers: 3\n", "model:\n  layers: 3\n width: 4\n", "model:\n  layers: [3\n", "model:\n  - 3\n  layers: 3\n",
+        "model:\n  name: 'a' b\n", "model:\n  layers: @3\n", "}\n", "model:\n  a: \"\\q\"\n"}) {
+    INFO(bad);
+    const std::string line = complaint(bad);
+    CHECK(line.starts_with("x.yaml:"));
+    CHECK(std::isdigit(line[7]));
+    CHECK_THAT(line, ContainsSubstring(": is no YAML: "));
+    CHECK(std::ranges::count(line, '\n') == 0);
+  }
+  CHECK_THAT(complaint("model:\n", {"data.train=[a"}),
+             ContainsSubstring("--set data.train=[a:1:") && ContainsSubstring(": is no YAML: "));
+}
+
+TEST_CASE("all mistakes are told at once, those of the file and those of the command line") {
+  CHECK(complaint("modle:\nmodel:\n  layers: x\n  haeds: 3\ntrain:\n  warmup: 2000\n", {"train.lr=-1", "nothing"}) ==
+        "x.yaml:1: modle: unknown section; did you mean model?\n"
+        "x.yaml:3: model.layers = x: must be a whole number, 1 to 100000\n"
+        "x.yaml:4: model.haeds: unknown key; did you mean model.heads?\n"
+        "--set train.lr=-1: must be a number, above 0\n"
+        "--set nothing: must be section.key=value\n"
+        "x.yaml:6: train.warmup = 2000: must not exceed train.steps = 1000");
+}
+
+TEST_CASE("an unreadable file does not hide what is wrong with the overrides") {
+  CHECK_THAT(complaint("model: [", {"train.lr=-1"}),
+             ContainsSubstring("is no YAML: ") && ContainsSubstring("\n--set train.lr=-1: must be a number, above 0"));
+}
+
+TEST_CASE("what follows only from a refused value is not told") {
+  CHECK(complaint("model:\n  width: 252\n  heads: zehn\n") == "x.yaml:3: model.heads = zehn: must be a whole number, 1 to 1048576");
+  CHECK(complaint("model:\n  width: 250\n  head: 10\n") == "x.yaml:3: model.head: unknown key; did you mean model.heads?");
+}
+
+TEST_CASE("a file of nothing but mistakes gets a bounded answer") {
+  std::string file = "model:\n";
+  for (int i = 0; i < 1000; ++i) file += "  unknown" + std::to_string(i) + ": 3\n";
+  const std::string message = complaint(file);
+  CHECK(std::ranges::count(message, '\n') == 50);
+  CHECK_THAT(message, ContainsSubstring("\n... and 950 more problems"));
+}
+
+TEST_CASE("a file that is not there is named, with the one that was meant") {
+  const ConfigFile file("model:\n");
+  const auto folder = scratch().string();
+  CHECK_THROWS_WITH(read_config(folder + "/y.yaml", {}),
+                    folder + "/y.yaml: cannot be read: No such file or directory; did you mean " + file.path + "?");
+  CHECK_THROWS_WITH(read_config("/no/such/place", {}), "/no/such/place: cannot be read: No such file or directory");
+  CHECK_THROWS_WITH(read_config(folder, {}), folder + ": is a directory; name a YAML file");
+  CHECK_THROWS_WITH(read_config("", {}), ContainsSubstring("cannot be read"));
+}
+
+TEST_CASE("training needs data, a plan does not") {
+  CHECK(complaint("model:\n", {}, Purpose::train) ==
+        "x.yaml: data.train = [] (not set): names no token shards; make some with 'trireme data build'");
+  CHECK(complaint("data:\n  train: [a]\n", {}, Purpose::train) == "");
+  CHECK(complaint("model:\n", {}, Purpose::plan) == "");
+}
+
+TEST_CASE("every key is set by --set, read back from the written file, told by differences and explained by the help") {
+  const std::string help = config_help();
+  const RunConfig before = read("train:\n  warmup: 0\n");
+  for (const Key& key : list_keys({})) {
+    INFO(key.full());
+    CHECK_THAT(help, ContainsSubstring("  " + key.full() + " = " + key.value + "  (" + key.type + ")\n      " + key.help + "\n"));
+    CHECK_FALSE(key.help.empty());
+    RunConfig config;
+    const std::string other = another_value(key);
+    REQUIRE(set_key(config, key.section, key.name, {.texts = {other}}) == "");
+    const auto changed = differences({}, config);
+    REQUIRE(changed.size() == 1);
+    CHECK(changed[0].starts_with(key.full() + ": " + key.value + " -> "));
+
+    // Through --set, where resolve() and check() follow: other keys may follow it, or refuse it as this version must.
+    RunConfig overridden;
+    try {
+      overridden = read("train:\n  warmup: 0\n", {key.full() + "=" + other});
+    } catch (const ConfigError& e) {
+      CHECK_THAT(std::string(e.what()),
+                 ContainsSubstring("--set " + key.full() + "=" + other + ": ") || ContainsSubstring(key.full() + " = "));
+      continue;
+    }
+    const auto told = differences(before, overridden);
+    CHECK(std::ranges::any_of(
+        told, [&](const std::string& line) { return line.starts_with(key.full() + ": ") || key.full() == "train.warmup"; }));
+    CHECK_THAT(to_yaml(overridden), ContainsSubstring("\n  " + key.name + ": "));
+    CHECK(differences(overridden, read(to_yaml(overridden))).empty());
+  }
+}
+
+TEST_CASE("the written file gives every number its bits and every text its bytes back") {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 200; ++i) {
+    RunConfig config;
+    config.resolve();
+    const auto positive = [&] {
+      for (;;) {
+        const double value = std::bit_cast<double>(random() & 0x7fffffffffffffff);
+        if (std::isfinite(value) && value > 0) return value;
+      }
+    };
+    config.train.lr = positive();
+    config.train.eps = positive();
+    config.model.theta = positive();
+    config.train.clip = i % 2 ? positive() : -0.0;
+    config.train.seed = static_cast<int64_t>(random() >> 1);
+    const std::vector<std::string> texts = {"",
+                                            " ",
+                                            "~",
+                                            "null",
+                                            "true",
+                                            "7",
+                                            "a: b # c",
+                                            "\"q\" \\ 'p'",
+                                            "\x01\x1f\x7f\t\n\r",
+                                            "é 漢 \xf0\x9f\x9a\xa3",
+                                            "- x",
+                                            "{a}",
+                                            "[b]",
+                                            "&c",
+                                            "*d",
+                                            "!e",
+                                            "%f",
+                                            "@g",
+                                            "`h",
+                                            "line\\nline",
+                                            "\xc2\x85\xe2\x80\xa8\xef\xbb\xbf"};
+    config.data.tokenizer = texts[random() % texts.size()];
+    config.train.runs = "x" + texts[random() % texts.size()];
+    for (size_t n = random() % 4; n > 0; --n) config.data.train.push_back("p" + texts[random() % texts.size()]);
+    const RunConfig back = read(to_yaml(config));
+    REQUIRE(differences(config, back).empty());
+    REQUIRE(std::bit_cast<uint64_t>(back.train.lr) == std::bit_cast<uint64_t>(config.train.lr));
+    REQUIRE(std::bit_cast<uint64_t>(back.train.clip) == std::bit_cast<uint64_t>(config.train.clip));
+    REQUIRE(back.data.train == config.data.train);
+    REQUIRE(back.data.tokenizer == config.data.tokenizer);
+  }
+}
+
+TEST_CASE("damaged files are refused or read, never more") {
+  std::ifstream whole(TRIREME_SOURCE "/configs/llama3-8b.yaml");
+  const std::string good{std::istreambuf_iterator<char>(whole), {}};
+  REQUIRE(good.size() > 500);
+  std::mt19937_64 random(11);
+  const std::string marks = "{}[]:,-&*!|>'\"%@`#?\\ \n\t~<.0";
+  int refused = 0;
+  for (int i = 0; i < 250; ++i) {
+    std::string bad = good;
+    for (int edits = 1 + static_cast<int>(random() % 4); edits > 0; --edits) {
+      const size_t at = random() % bad.size();
+      switch (random() % 4) {
+        case 0:
+          bad[at] = static_cast<char>(random());
+          break;
+        case 1:
+          bad.insert(at, 1, marks[random() % marks.size()]);
+          break;
+        case 2:
+          bad.erase(at, 1 + random() % 20);
+          break;
+        default:
+          bad.insert(at, bad.substr(random() % bad.size(), random() % 40));
+      }
+    }
+    refused += !complaint(bad).empty();
+  }
+  CHECK(refused > 100);
+}
+
+TEST_CASE("every file in configs/ is read, resolves, and says all it needs for training") {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TRIREME_SOURCE "/configs")) {
+    INFO(entry.path());
+    ++count;
+    REQUIRE(entry.path().extension() == ".yaml");
+    const RunConfig config = read_config(entry.path(), {}, Purpose::train);
+    CHECK(config.train.name == entry.path().stem());
+    CHECK(config.model.head_size > 0);
+    CHECK(differences(config, read(to_yaml(config))).empty());
+  }
+  CHECK(count >= 12);
+}
+
+TEST_CASE("the nearest word is found, and no word when none is near") {
+  const std::vector<std::string> words = {"layers", "width", "heads", "kv_heads"};
+  CHECK(nearest("layer", words) == "layers");
+  CHECK(nearest("haeds", words) == "heads");
+  CHECK(nearest("kvheads", words) == "kv_heads");
+  CHECK(nearest("dropout", words) == "");
+  CHECK(nearest("", words) == "");
+  CHECK(nearest(std::string(1000000, 'x'), words) == "");
+}

@@ -1,0 +1,204 @@
+// The plan of every config that ships: sizes as published, counted without taking memory.
+#include "train/step/plan.h"
+
+#include "test/catch.h"
+#include "train/run/nearest.h"
+#include "train/step/lr.h"
+
+namespace trireme {
+namespace {
+
+Plan plan_of(const std::string& name) {
+  return make_plan(read_config(std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml", {}, Purpose::plan), Mesh());
+}
+
+int64_t group(const Plan& plan, const std::string& name) {
+  for (const ParameterGroup& g : plan.groups)
+    if (g.name == name) return g.count;
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("the plan counts the parameters that the models' authors published") {
+  const std::pair<const char*, int64_t> published[] = {
+      {"gpt2-124m", 124439808},      {"gpt2-355m", 354823168},  {"gpt2-774m", 774030080},  {"gpt2-1558m", 1557611200},
+      {"llama3-1b", 1235814400},     {"llama3-3b", 3212749824}, {"llama3-8b", 8030261248}, {"llama3-70b", 70553706496},
+      {"llama3-405b", 405853388800}, {"qwen3-0.6b", 596049920},
+  };
+  for (const auto& [name, parameters] : published) {
+    INFO(name);
+    CHECK(plan_of(name).parameters == parameters);
+  }
+}
+
+TEST_CASE("the small configs plan, too") {
+  CHECK(plan_of("quickstart").parameters > 4000000);
+  CHECK(plan_of("shakespeare-char").parameters > 10000000);
+}
+
+TEST_CASE("a plan's FLOPs are six per product parameter and token, and twelve times the causal pairs of attention") {
+  const Plan plan = plan_of("gpt2-124m");
+  const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml", {}, Purpose::plan);
+  const int64_t norms_and_biases = group(plan, "norms") + config.model.layers * (9 * config.model.width);
+  const int64_t positions = config.model.context * config.model.width;
+  const double products = static_cast<double>(plan.parameters - norms_and_biases - positions);
+  CHECK(plan.product_flops == Approx(6 * products * static_cast<double>(plan.tokens)).epsilon(1e-9));
+  const double t = static_cast<double>(config.model.context);
+  CHECK(plan.attention_flops == Approx(12.0 * static_cast<double>(config.model.layers * config.model.width) * (t + 1) / 2 *
+                                       static_cast<double>(plan.tokens))
+                                    .epsilon(1e-9));
+}
+
+TEST_CASE("the products that a plan lists are those that a step computes, with what they take along") {
+  for (const char* name : {"gpt2-124m", "llama3-1b", "qwen3-0.6b", "quickstart"})
+    for (const char* device : {"cpu", "cuda"})
+      for (const auto& [recompute, matmul] : {std::pair("none", "auto"), {"selective", "auto"}, {"none", "fp8"}}) {
+        INFO(name << " " << device << " " << recompute << " " << matmul);
+        const Plan plan = make_plan(read_config(std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml",
+                                                {"kernels.device=" + std::string(device), "train.microbatch=2", "train.batch=6",
+                                                 "train.recompute=" + std::string(recompute),
+                                                 "kernels.matmul=" + std::string(matmul), "kernels.bf16_layers=1"},
+                                                Purpose::plan),
+                                    Mesh());
+        const OpCount walked = plan.step.at("matmul");
+        int64_t calls = 0;
+        double bytes = 0;
+        for (const ProductShape& p : plan.products) {
+          const auto of = [](int64_t elements, Dtype dtype) { return static_cast<double>(elements * bytes_of(dtype)); };
+          const Dtype in = Dtype::bf16, out = p.result(in);
+          double once =
+              of(p.m * p.k + p.k * p.n, p.bits8.value_or(in)) + (p.bits8 ? 8 : 0) + (p.accumulate ? 2 : 1) * of(p.m * p.n, out);
+          if (p.bias) once += of(p.n, in);
+          if (p.pre_activation || p.gelu_input) once += of(p.m * p.n, out);
+          if (p.sums) once += 2 * of(p.m, Dtype::f32);
+          calls += p.count, bytes += once * static_cast<double>(p.count);
+        }
+        CHECK(std::ranges::any_of(plan.products, [](const ProductShape& p) { return p.bits8.has_value(); }) ==
+              (matmul == std::string("fp8")));
+        CHECK(calls == walked.calls);
+        CHECK(bytes == Approx(walked.bytes).epsilon(1e-12));
+      }
+}
+
+TEST_CASE("with replicas, a rank's plan computes its part, holds its part, and sends each gradient once around") {
+  RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml", {"train.microbatch=4", "parallel.zero=0"},
+                                 Purpose::plan);
+  const Plan one = make_plan(config, Mesh()), eighth = make_plan(config, Mesh(3, 8, config.parallel));
+  CHECK(one.traffic.empty());
+  CHECK(eighth.sizes.total() == one.sizes.total());
+  CHECK(eighth.product_flops == Approx(one.product_flops / 8).epsilon(1e-12));
+  REQUIRE(eighth.traffic.size() == 1);
+  const OpCount& sent = eighth.traffic.at("all_reduce dp");
+  CHECK(sent.calls == config.model.layers + 3 + 1);  // blocks, tokens, positions, head, and the loss
+  CHECK(sent.bytes == 2 * 7.0 / 8 * static_cast<double>(one.sizes.gradients + 4));
+
+  // ZeRO 1: the same traffic in f32 gradients down and bf16 weights up, an eighth of the optimizer's state.
+  config.parallel.zero = 1;
+  const Plan sharded = make_plan(config, Mesh(3, 8, config.parallel));
+  CHECK(sharded.sizes.activations == one.sizes.activations);
+  CHECK(static_cast<double>(sharded.sizes.optimizer) == Approx(static_cast<double>(one.sizes.optimizer) / 8).epsilon(0.001));
+  CHECK(sharded.traffic.at("reduce_scatter dp").calls == config.model.layers + 3);
+  CHECK(sharded.traffic.at("reduce_scatter dp").bytes == 7.0 / 8 * static_cast<double>(sharded.sizes.gradients));
+  CHECK(sharded.traffic.at("all_gather dp").bytes == 7.0 / 8 * static_cast<double>(sharded.sizes.weights));
+  CHECK(sharded.traffic.at("all_reduce dp").calls == 2);  // the loss and the gradient norm
+
+  // Half of it, with ZeRO 2 for each microbatch, where gradients travel as bf16; what fills memory on the way does not travel.
+  config.parallel.zero = 2, config.parallel.reduce = ReduceDtype::bf16;
+  const Plan narrow = make_plan(config, Mesh(3, 8, config.parallel));
+  const auto microbatches = static_cast<double>(config.train.batch / 8 / config.train.microbatch);
+  CHECK(narrow.traffic.at("reduce_scatter dp").bytes == sharded.traffic.at("reduce_scatter dp").bytes / 2 * microbatches);
+  for (const auto& [name, count] : narrow.traffic) CHECK_THAT(name, ContainsSubstring(" dp"));
+}
+
+TEST_CASE("with ZeRO 3 a rank holds its share of weights, gradients and optimizer state, within 5 %") {
+  for (const char* name : {"gpt2-124m", "llama3-1b", "llama3-8b"})
+    for (const int64_t dp : {2, 8, 64}) {
+      const std::string file = std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml";
+      RunConfig config = read_config(file, {"train.microbatch=1", "parallel.zero=3"}, Purpose::mesh);
+      if (config.train.batch % dp != 0) continue;
+      const auto held = [](const Plan& plan) {
+        return static_cast<double>(plan.sizes.weights + plan.sizes.gradients + plan.sizes.optimizer);
+      };
+      const Plan one = make_plan(config, Mesh()), share = make_plan(config, Mesh(dp - 1, dp, config.parallel));
+      CAPTURE(name, dp);
+      CHECK(held(share) == Approx(held(one) / static_cast<double>(dp)).epsilon(0.05));
+    }
+}
+
+TEST_CASE("the published mesh of Llama 3 405B fits into the memory of its GPUs") {
+  // Grattafiori et al. 2024, table 4: 16384 GPUs of 80 GB, tp 8, pp 16, dp 128, 16 sequences of 8192 tokens a replica, no
+  // recomputation of activations; one layer less on the first and the last stage.
+  const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-405b.yaml",
+                                       {"parallel.tp=8", "parallel.pp=16", "parallel.zero=2"}, Purpose::mesh);
+  const std::vector<Plan> stages = stage_plans(config, 16384);
+  REQUIRE(stages.size() == 16);
+  for (const Plan& plan : stages) {
+    CHECK(plan.replicas == 128);
+    CHECK(plan.microbatches == 16);
+    CHECK(plan.sizes.total() < 80e9);
+  }
+  CHECK(static_cast<double>(most_bytes(stages)) > 0.8 * 80e9);
+  const auto layers = [](const Plan& plan) { return plan.step.at("attention").calls / plan.microbatches; };
+  CHECK(layers(stages[0]) == 7);
+  CHECK(layers(stages[1]) == 8);
+  CHECK(layers(stages[15]) == 7);
+}
+
+TEST_CASE("a plan lists every product of the step") {
+  for (const char* name : {"gpt2-124m", "quickstart", "qwen3-0.6b"}) {
+    const Plan plan = plan_of(name);
+    double flops = 0;
+    for (const ProductShape& p : plan.products) flops += 2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.count);
+    INFO(name);
+    CHECK(flops == Approx(plan.product_flops).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("weights, gradients and optimizer state of a plan follow from its parameters") {
+  const Plan plan = plan_of("llama3-8b");
+  const double n = static_cast<double>(plan.parameters);
+  CHECK(static_cast<double>(plan.sizes.weights) == Approx(2 * n).epsilon(1e-4));
+  CHECK(static_cast<double>(plan.sizes.gradients) == Approx(4 * n).epsilon(1e-4));
+  CHECK(static_cast<double>(plan.sizes.optimizer) == Approx(12 * n).epsilon(1e-4));
+}
+
+TEST_CASE("a plan counts what is offloaded to pinned memory of the host apart") {
+  RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml", {"kernels.device=cuda"}, Purpose::plan);
+  const Plan here = make_plan(config, Mesh());
+  config.train.offload = Offload::optimizer;
+  const Plan there = make_plan(config, Mesh());
+  CHECK(there.sizes.total() == here.sizes.total());
+  CHECK(static_cast<double>(there.pinned) == Approx(12 * static_cast<double>(here.parameters)).epsilon(1e-4));
+  CHECK(there.device_bytes() == here.device_bytes() - there.pinned);
+  CHECK(most_bytes({there}) == there.device_bytes());
+  CHECK_THAT(plan_table(config, {there}), ContainsSubstring("total of the GPU") && ContainsSubstring("total pinned on the host") &&
+                                              ContainsSubstring(std::string(text(there.pinned, " bytes"))));
+  CHECK_THAT(plan_json(config, {there}), ContainsSubstring(std::string(text("\"pinned_host\": ", there.pinned))));
+}
+
+TEST_CASE("a plan updates all tensors at once") {
+  const Plan plan = plan_of("gpt2-124m");
+  for (const char* op : {"adamw_schedule", "squared_norm", "adamw"}) CHECK(plan.step.at(op).calls == 1);
+}
+
+TEST_CASE("learning rates follow their schedules") {
+  TrainConfig config;
+  config.lr = 1, config.min_lr = 0.1, config.steps = 100, config.warmup = 10, config.cooldown = 0.2;
+  for (const LrSchedule schedule : {LrSchedule::constant, LrSchedule::linear, LrSchedule::cosine, LrSchedule::wsd}) {
+    config.schedule = schedule;
+    CHECK(learning_rate(config, 0) == Approx(0.1));
+    CHECK(learning_rate(config, 9) == Approx(1));
+    CHECK(learning_rate(config, 99) == Approx(schedule == LrSchedule::constant ? 1 : 0.1));
+    for (int64_t step = 10; step < 99; ++step) CHECK(learning_rate(config, step + 1) <= learning_rate(config, step));
+  }
+  config.schedule = LrSchedule::linear;
+  CHECK(learning_rate(config, 54) == Approx(0.55));
+  config.schedule = LrSchedule::cosine;
+  CHECK(learning_rate(config, 54) == Approx(0.55));
+  config.schedule = LrSchedule::wsd;
+  CHECK(learning_rate(config, 79) == Approx(1));
+  CHECK(learning_rate(config, 89) == Approx(0.55));
+}
+
+}  // namespace trireme

@@ -1,0 +1,276 @@
+// trireme bench save: what a save costs the steps of a config, beside what this machine's memory and disk can do, in the same run.
+//
+// A round takes steps beside which a save is written and as many without one, in turns, so that a machine that slows down does so
+// for both; a save alone; and as many bytes by memcpy and by plain O_DIRECT writes, one after the other. The interval of what a
+// save costs is Student's, of the rounds' differences (Student, "The probable error of a mean", 1908).
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/human.h"
+#include "kernels/memory.h"
+#include "train/cli/bench_table.h"
+#include "train/cli/commands.h"
+#include "train/health/signals.h"
+#include "train/run/kernel_choices.h"
+#include "train/run/saves.h"
+#include "train/step/plan.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kTransfer = 4 << 20;  // bytes of one O_DIRECT write
+
+template <class Call>
+double seconds_of(Call call) {
+  const auto begin = Clock::now();
+  call();
+  return seconds_since(begin);
+}
+
+// A mean, and how far from it the true one may be: 19 times in 20 it is no further.
+struct Estimate {
+  double mean, margin;
+};
+
+Estimate estimate(const std::vector<double>& values) {
+  constexpr double kQuantiles[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201,
+                                   2.179,  2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};  // 0.975, from 1 degree on
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double v : values) squares += (v - mean) * (v - mean);
+  const size_t degrees = values.size() - 1;
+  const double quantile = degrees <= std::size(kQuantiles) ? kQuantiles[degrees - 1] : 1.96 + 2.5 / static_cast<double>(degrees);
+  return {.mean = mean, .margin = quantile * std::sqrt(squares / (n - 1) / n)};
+}
+
+// A directory that goes with its contents, beside those of runs: on their disk.
+class Scratch {
+ public:
+  explicit Scratch(const RunConfig& config)
+      : path_(config.train.runs + "/." + config.train.name + "-bench-save-" + std::to_string(getpid())) {
+    std::error_code error;
+    std::filesystem::create_directories(path_, error);
+    if (error) throw ConfigError(text("cannot make ", path_, ": ", error.message(), ": set train.runs to where runs are written"));
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Seconds to write `bytes` bytes (a multiple of kTransfer) of page-aligned memory to a file and have them on disk; nullopt where
+// the file system wants its cache.
+std::optional<double> write_directly(const std::string& path, const std::byte* memory, int64_t bytes) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0666);
+  bool done = fd >= 0;
+  errno = done ? 0 : errno;
+  const double seconds = seconds_of([&] {
+    for (int64_t at = 0; done && at < bytes; at += kTransfer) done = pwrite(fd, memory + at, kTransfer, at) == kTransfer;
+    done = done && fsync(fd) == 0;
+  });
+  const int reason = errno;
+  if (fd >= 0) close(fd);
+  unlink(path.c_str());
+  if (!done && reason != EINVAL) throw CheckpointError(text("cannot write ", path, ": ", strerror(reason == 0 ? EIO : reason)));
+  return done ? std::optional(seconds) : std::nullopt;
+}
+
+struct Round {
+  double plain, beside;  // seconds of the same number of steps, without a save and with one
+  SaveTimes saved;       // beside steps
+  SaveTimes alone;
+  double memcpy;                 // of a rank's state, by one thread
+  std::optional<double> direct;  // of as many bytes
+};
+
+// All that a round works on.
+class Bench {
+ public:
+  Bench(const RunConfig& config, Run& run, const std::string& directory)
+      : run_(run),
+        random_(config),
+        directory_(directory),
+        checkpoints_(with_disk_alone(config.checkpoint), directory),
+        saves_(config, run, history_, checkpoints_, log_, journal_),
+        shards_(state_shards(run, Shards::all)),
+        bytes_((bytes_of(shards_) + kTransfer - 1) / kTransfer * kTransfer),
+        other_(map_memory(bytes_, "bench save")) {
+    std::memset(other_, 1, static_cast<size_t>(bytes_));
+  }
+  ~Bench() { unmap_memory(other_, bytes_); }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  // Finds how many steps a round takes: those of a save, and two more.
+  void warm_up() {
+    step();
+    run_.device.freeze();
+    step();
+    const double seconds = seconds_of([&] { step(); });
+    copy_state();  // memory is there from its first use on
+    saves_.begin(done_);
+    do step_beside_save();
+    while (checkpoints_.saving());
+    steps_ = 2 + static_cast<int64_t>(saved().result.seconds / seconds);
+  }
+
+  Round round(int number) {
+    Round r{};
+    step();  // a state that was saved is not written again
+    const auto plain = [&] { r.plain = seconds_of([&] { plain_steps(); }); };
+    if (number % 2 == 0) plain();
+    r.beside = seconds_of([&] {
+      saves_.begin(done_);
+      for (int64_t i = 0; i < steps_; ++i) step_beside_save();
+      saves_.end();
+    });
+    r.saved = saved();
+    if (number % 2 == 1) plain();
+    step();
+    const auto direct = [&] { r.direct = write_directly(directory_ + "/direct", other_, bytes_); };
+    if (number % 4 < 2) direct();
+    saves_.save_at_last(done_);
+    r.alone = saved();
+    if (number % 4 >= 2) direct();
+    r.memcpy = seconds_of([&] { copy_state(); });
+    return r;
+  }
+
+  int64_t steps() const { return steps_; }
+  bool copies() const { return run_.device.place() == Place::cpu; }  // from memory that memcpy reaches
+  int64_t bytes() const { return bytes_; }                           // of a round's direct writes
+
+ private:
+  static CheckpointConfig with_disk_alone(CheckpointConfig section) {
+    section.memory_every = 0;
+    section.command = "";
+    return section;
+  }
+
+  void step() {
+    const StepResult result = train_step(run_, random_.batch, done_++);
+    history_.saw(done_, result);
+  }
+  void plain_steps() {
+    for (int64_t i = 0; i < steps_; ++i) step();
+  }
+  // The save that has just ended. CheckpointError if it did not succeed, which Saves tells a log alone.
+  const SaveTimes& saved() {
+    const int64_t step = saves_.last().result.step;
+    if (saves_.last().result.bytes == 0 || step == std::exchange(measured_, step))
+      throw CheckpointError("a save to " + directory_ + " failed: is there room for some states of the run?");
+    return saves_.last();
+  }
+  void step_beside_save() {
+    step();
+    if (!saves_.busy()) saves_.advance();
+  }
+  void copy_state() {
+    std::byte* to = other_;
+    for (const NamedShard& shard : shards_) {
+      if (shard.local.place() == Place::cpu) std::memcpy(to, shard.local.data(), static_cast<size_t>(shard.local.bytes()));
+      to += shard.local.bytes();
+    }
+  }
+
+  Run& run_;
+  RandomBatch random_;
+  std::string directory_;
+  History history_{0};
+  std::optional<RunLog> log_;
+  Journal journal_{0};
+  Checkpoints checkpoints_;
+  Saves saves_;
+  std::vector<NamedShard> shards_;
+  int64_t bytes_;
+  std::byte* other_;
+  int64_t done_ = 0, steps_ = 1, measured_ = -1;
+};
+
+template <class Value>
+std::vector<double> column(const std::vector<Round>& rounds, Value value) {
+  std::vector<double> values;
+  for (const Round& round : rounds) values.push_back(value(round));
+  return values;
+}
+
+void tell(const RunConfig& config, const std::vector<Round>& rounds, const Bench& bench) {
+  const auto middle = [&](auto value) { return median(column(rounds, value)); };
+  const auto bytes = static_cast<double>(rounds.front().alone.result.bytes);
+  const double copied = middle([](const Round& r) { return r.memcpy; });
+  const double snapshot = middle([](const Round& r) { return r.saved.snapshot; });
+  say(row("state           %s", human_bytes(bytes).c_str()));
+  if (bench.copies()) {
+    say(row("memcpy          %10.1f ms by one thread: %.1f GB/s", copied * 1e3, bytes / copied / 1e9));
+    say(row("snapshot        %10.1f ms: %.2f of that memcpy", snapshot * 1e3, snapshot / copied));
+  } else {
+    say(row("snapshot        %10.1f ms to hand the copy to the GPU", snapshot * 1e3));
+  }
+  if (std::ranges::all_of(rounds, [](const Round& r) { return r.direct.has_value(); })) {
+    const auto direct_bytes = static_cast<double>(bench.bytes());
+    const double direct = middle([](const Round& r) { return *r.direct; });
+    say(row("O_DIRECT        %10.2f GB/s: plain writes of %ld MiB", direct_bytes / direct / 1e9,
+            static_cast<long>(kTransfer >> 20)));
+    const double share = middle([&](const Round& r) { return bytes / direct_bytes * *r.direct / r.alone.result.write_seconds; });
+    say(row("a save alone    %10.2f GB/s: %.0f %% of that",
+            bytes / middle([](const Round& r) { return r.alone.result.write_seconds; }) / 1e9, 100 * share));
+  } else {
+    say(row("a save alone    %10.2f GB/s; this file system does not write past its cache",
+            bytes / middle([](const Round& r) { return r.alone.result.write_seconds; }) / 1e9));
+  }
+  say(row("                %10.2f s until it is committed", middle([](const Round& r) { return r.alone.result.seconds; })));
+  say(row("beside steps    %10.2f s until it is committed", middle([](const Round& r) { return r.saved.result.seconds; })));
+  say(row("steps wait      %10.1f ms", 1e3 * middle([](const Round& r) { return r.saved.stall; })));
+  const double step = middle([&](const Round& r) { return r.plain / static_cast<double>(bench.steps()); });
+  say(row("step            %10.1f ms", step * 1e3));
+  const Estimate cost = estimate(column(rounds, [](const Round& r) { return r.beside - r.plain; }));
+  say(row("a save costs    %10.1f ms, give or take %.1f (95 %%, %zu rounds of %ld steps with and without)", cost.mean * 1e3,
+          cost.margin * 1e3, rounds.size(), static_cast<long>(bench.steps())));
+  const int64_t every = config.checkpoint.every > 0 ? config.checkpoint.every : 100;
+  const double share = 100 / step / static_cast<double>(every);
+  say(row("every %ld steps  %9.2f %% of the time, %.2f to %.2f", static_cast<long>(every), share * cost.mean,
+          share * (cost.mean - cost.margin), share * (cost.mean + cost.margin)));
+}
+
+}  // namespace
+
+ExitCode run_bench_save(const BenchOptions& options) {
+  watch_signals();  // the directory is to go also when somebody has seen enough
+  const RunConfig config = read_config(options.config, options.set, Purpose::plan);
+  Device device = open_device(config.kernels, 1);
+  const Mesh mesh(0, 1, config.parallel);
+  const Plan plan = make_plan(config, mesh);
+  const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, "");
+  Run run(config, mesh, device, plan.sizes);
+  run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
+  const Scratch scratch(config);
+  Bench bench(config, run, scratch.path());
+  bench.warm_up();
+  std::vector<Round> rounds;
+  for (int i = 0; i < options.rounds && stop_signal() == 0; ++i) rounds.push_back(bench.round(i));
+  if (rounds.size() < 2) return ExitCode::stopped;
+  tell(config, rounds, bench);
+  return stop_signal() == 0 ? ExitCode::done : ExitCode::stopped;
+}
+
+}  // namespace trireme

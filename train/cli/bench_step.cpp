@@ -1,0 +1,158 @@
+// trireme bench step: one training step, op by op, and its time over the floor that this machine's rates, measured in the same run,
+// leave it.
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/human.h"
+#include "base/json.h"
+#include "kernels/cuda_facts.h"
+#include "kernels/ops/adamw.h"
+#include "kernels/ops/matmul.h"
+#include "train/cli/bench_table.h"
+#include "train/cli/commands.h"
+#include "train/run/kernel_choices.h"
+#include "train/step/plan.h"
+#include "train/step/step.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+namespace {
+
+// What was measured.
+struct Measured {
+  Ceilings best;
+  double attention;           // GFLOP/s: of attention's products, which are never of 8 bits
+  std::vector<double> times;  // of steps, seconds
+  Tally ops;                  // of one step, on average
+  double step() const { return median(times); }
+  // The time of an op at the best: its FLOPs at the rate of products, or its bytes at that of a copy.
+  double floor(const std::string& name, const OpCount& op) const {
+    if (op.flops == 0) return op.bytes / best.copy / 1e9;
+    return op.flops / (name == Matmul::name ? best.products : attention) / 1e9;
+  }
+  double floor() const {
+    double seconds = 0;
+    for (const auto& [name, op] : ops) seconds += floor(name, op);
+    return seconds;
+  }
+};
+
+// Steps first alone, one always on its way as in training; then a few op by op, which a clock around each op slows down.
+Measured measure_steps(Run& run, const Batch& batch, const Ceilings& best, double attention) {
+  Measured m{.best = best, .attention = attention, .times = {}, .ops = {}};
+  int64_t step = 0;
+  begin_step(run, batch, step++);
+  run.device.freeze();
+  const auto next = [&] {
+    begin_step(run, batch, step);
+    end_step(run, step++ - 1);
+    return Clock::now();
+  };
+  next();
+  auto last = next();
+  for (const auto begin = last; m.times.size() < 3 || (seconds_since(begin) < 8 && m.times.size() < 50);) {
+    const auto now = next();
+    m.times.push_back(std::chrono::duration<double>(now - std::exchange(last, now)).count());
+  }
+  end_step(run, step - 1);
+  constexpr int kRounds = 3;
+  run.device.measure(true);
+  for (int round = 0; round < kRounds; ++round) train_step(run, batch, step++);
+  m.ops = run.device.tally();
+  for (auto& [name, op] : m.ops) op.calls /= kRounds, op.flops /= kRounds, op.bytes /= kRounds, op.seconds /= kRounds;
+  return m;
+}
+
+void tell_ops(const Measured& m) {
+  std::vector<std::pair<std::string, OpCount>> ops(m.ops.begin(), m.ops.end());
+  std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  say(row("%-24s %7s %10s %7s %9s %9s  %s", "op", "calls", "ms", "share", "GB/s", "GFLOP/s", "time over floor"));
+  double inside = 0;
+  for (const auto& [name, op] : ops) {
+    inside += op.seconds;
+    say(row("%-24s %7ld %10.2f %6.1f%% %9.1f %9.0f  %.2f", name.c_str(), static_cast<long>(op.calls), op.seconds * 1e3,
+            100 * op.seconds / m.step(), op.bytes / op.seconds / 1e9, op.flops / op.seconds / 1e9, op.seconds / m.floor(name, op)));
+  }
+  say(row("%-24s %7s %10.2f %6.1f%%", "between ops", "", (m.step() - inside) * 1e3, 100 * (1 - inside / m.step())));
+}
+
+void write_json(const std::string& path, const RunConfig& config, const Plan& plan, const Device& device, const Measured& m) {
+  Json out;
+  out["name"] = config.train.name;
+  out["device"] = device.place() == Place::cuda ? cuda_facts().device : device.cpu().name;
+  out["dtype"] = name_of(config.kernels.dtype);
+  out["matmul"] = name_of(config.kernels.matmul);
+  out["parameters"] = plan.parameters;
+  out["tokens"] = plan.tokens;
+  out["batch"] = config.train.batch;
+  out["microbatch"] = config.microbatch_rows(1);
+  const ModelConfig& model = config.model;
+  out["model"] = {{"family", name_of(model.family)}, {"layers", model.layers},       {"width", model.width}, {"heads", model.heads},
+                  {"kv_heads", model.kv_heads},      {"head_size", model.head_size}, {"ffn", model.ffn},     {"vocab", model.vocab},
+                  {"context", model.context},        {"tied", model.tied},           {"theta", model.theta}};
+  out["step_seconds"] = m.times;
+  out["tokens_per_second"] = static_cast<double>(plan.tokens) / m.step();
+  double of_8_bits = 0;
+  for (const ProductShape& p : plan.products) of_8_bits += p.bits8 ? p.flops() * static_cast<double>(p.count) : 0;
+  out["fp8_product_flops"] = of_8_bits;
+  out["model_flops"] = plan.model_flops();
+  out["model_flops_per_second"] = plan.model_flops() / m.step();
+  out["floor_seconds"] = m.floor();
+  out["copy_bytes_per_second"] = m.best.copy * 1e9;
+  out["product_flops_per_second"] = m.best.products * 1e9;
+  for (const auto& [name, op] : m.ops)
+    out["ops"].push_back({{"name", name}, {"calls", op.calls}, {"seconds", op.seconds}, {"bytes", op.bytes}, {"flops", op.flops}});
+  if (!(std::ofstream(path) << out.dump({.indent = 2}) << "\n").flush())
+    throw ConfigError("--json " + path + ": cannot be written");
+}
+
+}  // namespace
+
+ExitCode run_bench_step(const BenchOptions& options) {
+  const RunConfig config = read_config(options.config, options.set, Purpose::plan);
+  Device device = open_device(config.kernels, 1);
+  const Mesh mesh(0, 1, config.parallel);
+  const Plan plan = make_plan(config, mesh);
+  const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, "");
+  const Ceilings best = measure_ceilings(device, dtype_of(config.kernels.dtype), plan.products);
+  introduce(device, best, "products of this step's shapes alone");
+  std::vector<ProductShape> not_of_8_bits = plan.products;
+  std::erase_if(not_of_8_bits, [](const ProductShape& p) { return p.bits8.has_value(); });
+  const bool fp8 = not_of_8_bits.size() < plan.products.size();
+  const double wide = fp8 ? product_rate(device, dtype_of(config.kernels.dtype), not_of_8_bits) : best.products;
+  if (fp8) say(row("products in bf16 alone %.0f GFLOP/s", wide));
+  for (const std::string& note : kernels.notes) say(note);
+
+  Run run(config, mesh, device, plan.sizes);
+  run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
+  const RandomBatch random(config);
+  const Measured m = measure_steps(run, random.batch, best, wide > 0 ? wide : best.products);
+  tell_ops(m);
+
+  const OpCount adamw = m.ops.at(AdamW::name), norm = m.ops.at(SquaredNorm::name);
+  const double seconds = m.step(), products = plan.product_flops / best.products / 1e9;
+  const double optimizer = (adamw.bytes + norm.bytes) / best.copy / 1e9, floor = products + optimizer;
+  say("");
+  say(row("%s: %s parameters, %ld tokens a step in microbatches of %ld x %ld, %s", config.train.name.c_str(),
+          human_count(static_cast<double>(plan.parameters)).c_str(), static_cast<long>(plan.tokens),
+          static_cast<long>(run.stage.shape().rows), static_cast<long>(config.model.context),
+          (std::string(name_of(config.kernels.dtype)) + (fp8 ? ", products with weights in fp8" : "")).c_str()));
+  say(row("step          %10.1f ms, median of %zu (%.1f to %.1f)", seconds * 1e3, m.times.size(),
+          *std::min_element(m.times.begin(), m.times.end()) * 1e3, *std::max_element(m.times.begin(), m.times.end()) * 1e3));
+  say(row("floor         %10.1f ms: products %.1f + optimizer's bytes %.1f; every op at its best %.1f", floor * 1e3, products * 1e3,
+          optimizer * 1e3, m.floor() * 1e3));
+  say(row("time / floor  %10.2f", seconds / floor));
+  say(row("tokens/s      %10.0f", static_cast<double>(plan.tokens) / seconds));
+  say(row("products      %10.1f %% of the rate of products alone (product FLOPs / step time)", 100 * products / seconds));
+  say(row("MFU           %10.1f %% of that rate: %sFLOP/s (products and causal attention, forward and twice that backward)",
+          100 * plan.model_flops() / seconds / best.products / 1e9, human_si(plan.model_flops() / seconds).c_str()));
+  say(row("AdamW         %10.1f %% of the copy bandwidth", 100 * adamw.bytes / adamw.seconds / best.copy / 1e9));
+  if (!options.json.empty()) write_json(options.json, config, plan, device, m);
+  return ExitCode::done;
+}
+
+}  // namespace trireme

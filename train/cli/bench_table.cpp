@@ -1,0 +1,46 @@
+#include "train/cli/bench_table.h"
+
+#include <algorithm>
+
+#include "base/human.h"
+#include "base/philox.h"
+#include "kernels/cuda_facts.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes) {
+  return {.copy = copy_bandwidth(device), .products = product_rate(device, dtype, shapes)};
+}
+
+void introduce(const Device& device, const Ceilings& best, const char* of) {
+  if (device.place() == Place::cuda)
+    say(cuda_facts().device);
+  else
+    say(row("%s, %d threads, bf16 products: %s", device.cpu().name.c_str(), device.threads(), device.cpu().bf16_path().c_str()));
+  say(row("copy %.1f GB/s (read and written), %s %.0f GFLOP/s, both measured now", best.copy, of, best.products));
+  say("");
+}
+
+RandomBatch::RandomBatch(const RunConfig& config) {
+  const int64_t rows = config.train.batch, context = config.model.context;
+  for (auto& field : ids_) field.assign(static_cast<size_t>(rows * context), 0);
+  for (size_t i = 0; i < ids_[0].size(); ++i) {
+    ids_[0][i] = static_cast<int32_t>(philox64(1, i) % static_cast<uint64_t>(config.model.vocab));
+    ids_[1][i] = static_cast<int32_t>(philox64(2, i) % static_cast<uint64_t>(config.model.vocab));
+    ids_[2][i] = static_cast<int32_t>(static_cast<int64_t>(i) % context);
+  }
+  const auto tensor = [&](std::vector<int32_t>& field) { return Tensor(field.data(), Dtype::i32, Place::cpu, {rows, context}); };
+  batch = {.tokens = tensor(ids_[0]),
+           .targets = tensor(ids_[1]),
+           .positions = tensor(ids_[2]),
+           .document_start = tensor(ids_[3]),
+           .valid = rows * context};
+}
+
+}  // namespace trireme

@@ -1,0 +1,253 @@
+// trireme eval: a trained model on shards, text and questions of multiple choice.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/replace_file.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/store.h"
+#include "parallel/agree.h"
+#include "train/cli/commands.h"
+#include "train/eval/choices.h"
+#include "train/hub/published.h"
+#include "train/run/kernel_choices.h"
+#include "train/run/resume.h"
+#include "train/run/start.h"
+#include "train/step/host_state.h"
+#include "train/step/plan.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where the weights come from: a checkpoint's directory, or "": train.init_from, of the config or the directory itself.
+struct WeightSource {
+  RunConfig config;
+  std::string checkpoint;
+};
+
+// A published model as it is. Its context is cut to what passes of usual size hold; --set model.context takes all of it.
+WeightSource published_weights_of(const EvalOptions& options) {
+  RunConfig config;
+  config.model = read_published_config(options.from + "/config.json");
+  config.model.context = std::min<int64_t>(config.model.context, 2048);
+  config.train.init_from = options.from;
+  config.data.tokenizer = published_tokenizer(options.from);
+  return {parse_config(options.from, to_yaml(config), options.set, Purpose::mesh), ""};
+}
+
+WeightSource find_weights(const EvalOptions& options) {
+  std::string from = options.from;
+  if (fs::exists(from + "/config.json") && list_checkpoints(from).empty() && options.step < 0) return published_weights_of(options);
+  if (fs::is_regular_file(from)) {
+    RunConfig config = read_config(from, options.set, Purpose::mesh);
+    from = config.train.runs + "/" + config.train.name;
+    if (list_checkpoints(from).empty()) {
+      if (config.train.init_from.empty())
+        throw ConfigError(options.from + ": " + from + " holds no checkpoints, and there is no train.init_from");
+      if (options.step >= 0) throw ConfigError(text("--step ", options.step, ": ", from, " holds no checkpoints"));
+      return {config, ""};
+    }
+  }
+  if (options.step >= 0) from = checkpoints_of(from) + "/" + step_name(options.step);
+  const CheckpointReader checkpoint(from);
+  return {parse_config(checkpoint.directory(), checkpoint.manifest().config, options.set, Purpose::mesh), checkpoint.directory()};
+}
+
+// Passes of as many rows as training's, or of some 16,000 tokens, on a mesh that these ranks can be. The number of ranks changes
+// neither. Backward never comes, so that little of a pass need be kept.
+RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std::string>& set) {
+  ParallelConfig& p = config.parallel;
+  const bool meant = std::ranges::any_of(set, [](const std::string& s) { return s.starts_with("parallel."); });
+  if (p.exact()) p.max_tp = p.shards();
+  if (!meant) {
+    p.dp = 0, p.two_level = false, p.node_ranks = 0;
+    if (ranks % (p.pp * p.tp) != 0) p.pp = p.tp = 1;
+  }
+  if (p.schedule == Schedule::zero_bubble) p.schedule = Schedule::one_f_one_b;
+  TrainConfig& t = config.train;
+  t.recompute = Recompute::full;
+  t.offload = Offload::none;
+  if (t.microbatch == 0) t.microbatch = std::clamp<int64_t>((16 << 10) / config.model.context, 1, t.batch);
+  const int64_t replicas = p.dp > 0 ? p.dp : std::max<int64_t>(1, ranks / (p.pp * p.tp));
+  t.batch = t.microbatch * replicas * p.pp;
+  return config;
+}
+
+// A progress line of rank 0's alone.
+class EvalProgress {
+ public:
+  EvalProgress(const Run& run, const std::string& label, int64_t total) {
+    if (run.mesh.first()) bar_.emplace(label, total);
+  }
+  Progressed told() {
+    return [this](int64_t done) { bar_ ? bar_->update(done) : void(); };
+  }
+  void finish() { bar_ ? bar_->finish() : void(); }
+
+ private:
+  std::optional<ProgressBar> bar_;
+};
+
+class Evaluator {
+ public:
+  Evaluator(const EvalOptions& options, Run& run) : options_(options), run_(run), model_(run.config.model) {
+    overlap_ = options.overlap < 0 ? model_.context / 2 : options.overlap;
+    if (overlap_ >= model_.context)
+      throw ConfigError(text("--overlap ", overlap_, ": must be below model.context = ", model_.context));
+    const std::string& path = run.config.data.tokenizer;
+    if (path.empty() && !(options.texts.empty() && options.choices.empty()))
+      throw ConfigError(options.from +
+                        ": its config names no data.tokenizer, which text and choices need: --set data.tokenizer=PATH");
+    if (path.empty()) return;
+    tokenizer_ = open_tokenizer(path);
+    if (tokenizer_->vocab_size() > model_.vocab)
+      throw DataError(text(path, ": has ", tokenizer_->vocab_size(), " entries, the model ", model_.vocab));
+  }
+
+  // What can be wrong with the inputs is told before the first of them is computed.
+  void open() {
+    const int64_t context = model_.context;
+    if (!options_.shards.empty()) {
+      corpus_.emplace(options_.shards, context, true, overlap_);
+      if (corpus_->vocab() > model_.vocab)
+        throw DataError(text(options_.shards.front(), ": its tokens come from a vocabulary of ", corpus_->vocab(),
+                             ", the model's is ", model_.vocab));
+      if (tokenizer_) corpus_->expect_tokenizer(*tokenizer_);
+    }
+    if (!options_.choices.empty()) tasks_ = open_choice_tasks(options_.choices, *tokenizer_, model_);
+    if (!options_.texts.empty()) stream_.emplace(options_.texts, options_.field, *tokenizer_, context, overlap_);
+  }
+
+  Json evaluate_all() {
+    Json found;
+    if (corpus_) found["shards"] = of_text(*corpus_, "shards");
+    if (stream_) found["text"] = of_text(*stream_, "text");
+    for (const ChoiceTask& task : tasks_) found["choices"].push_back(of_choices(task));
+    return found;
+  }
+
+ private:
+  void tell(const std::string& line) const {
+    if (run_.mesh.first()) say(line);
+  }
+
+  template <class Samples>
+  Json of_text(const Samples& samples, const std::string& label) {
+    const int64_t count = options_.sequences > 0 ? std::min(options_.sequences, samples.samples()) : samples.samples();
+    EvalProgress progress(run_, label, count);
+    const Evaluation e = evaluate(run_, samples, count, progress.told());
+    progress.finish();
+    const double perplexity = std::exp(e.loss), rate = static_cast<double>(e.targets) / e.seconds;
+    tell(label + ": loss " + fixed(e.loss, 4) + " nats per token, perplexity " + significant(perplexity, 5) + ", " +
+         fixed(e.bits_per_byte, 4) + " bits per byte");
+    tell(std::string(text("  ", e.targets, " tokens, ", std::llround(e.bytes), " bytes, overlap ", overlap_, "; ")) +
+         human_seconds(e.seconds) + ", " + human_count(rate) + " tok/s");
+    return {{"loss", e.loss},      {"perplexity", perplexity},       {"bits_per_byte", e.bits_per_byte},
+            {"tokens", e.targets}, {"bytes", std::llround(e.bytes)}, {"sequences", count},
+            {"overlap", overlap_}, {"seconds", e.seconds},           {"tokens_per_second", rate}};
+  }
+
+  Json of_choices(const ChoiceTask& task) {
+    EvalProgress progress(run_, task.name(), task.sequences());
+    const auto begin = Clock::now();
+    const std::vector<double> likelihoods = task.likelihoods(run_, progress.told());
+    const double seconds = seconds_since(begin);
+    progress.finish();
+    const ChoiceScore score = score_choices(task.questions(), likelihoods);
+    tell(std::string(text(task.name(), ": ", told(score), ", ", score.questions, " questions, ")) + human_seconds(seconds));
+    Json by_question;
+    for (auto next = likelihoods.begin(); const Question& question : task.questions()) {
+      const auto end = next + std::ssize(question.choices);
+      by_question.push_back(std::vector<double>(std::exchange(next, end), end));
+    }
+    return {{"name", task.name()},
+            {"acc", score.accuracy},
+            {"acc_stderr", score.accuracy_error},
+            {"acc_norm", score.normalised},
+            {"acc_norm_stderr", score.normalised_error},
+            {"chance", score.chance},
+            {"questions", score.questions},
+            {"seconds", seconds},
+            {"log_likelihoods", by_question}};
+  }
+
+  const EvalOptions& options_;
+  Run& run_;
+  const ModelConfig& model_;
+  int64_t overlap_ = 0;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<Corpus> corpus_;
+  std::optional<TextStream> stream_;
+  std::vector<ChoiceTask> tasks_;
+};
+
+// Returns the step whose weights they are.
+int64_t load_weights(const WeightSource& source, Run& run) {
+  if (source.checkpoint.empty()) return initialise(source.config, run), 0;
+  const CheckpointReader checkpoint(source.checkpoint);
+  std::vector<NamedShard> shards = state_shards(run, Shards::all);
+  std::erase_if(shards, [](const NamedShard& shard) { return shard.name.starts_with("adam_"); });
+  HostState host(run.device, std::move(shards), Copies::where_needed);
+  checkpoint.read(host.shards());
+  host.store();
+  run.optimizer.refresh(run.device.compute(), checkpoint.manifest().step);
+  if (run.mesh.first()) say(std::string(text("weights of ", source.checkpoint, ", step ", checkpoint.manifest().step)));
+  return checkpoint.manifest().step;
+}
+
+void evaluate_on(const EvalOptions& options, const WeightSource& source, World& world) {
+  const RunConfig& config = source.config;
+  Device device = open_device(config.kernels, world.core_sharers(), world.local_rank());
+  Mesh mesh(world, config.parallel);
+  const Plan plan = make_plan(config, mesh);
+  if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
+  const std::string directory = source.checkpoint.empty() ? config.train.runs + "/" + config.train.name
+                                                          : fs::path(source.checkpoint).parent_path().parent_path().string();
+  choose_kernels(config, plan, mesh, device, directory);
+  Run run(config, mesh, device, plan.sizes);
+  Evaluator evaluator(options, run);
+  evaluator.open();
+  const int64_t step = load_weights(source, run);
+  Json found{{"weights", source.checkpoint.empty() ? config.train.init_from : source.checkpoint}, {"step", step}};
+  found.update(evaluator.evaluate_all());
+  run.buckets.finish();
+  if (!mesh.first() || options.json.empty()) return;
+  if (!replace_file(options.json, found.dump({.indent = 2}) + "\n"))
+    throw ConfigError("--json " + options.json + ": cannot be written");
+}
+
+}  // namespace
+
+ExitCode run_eval(const EvalOptions& options) {
+  if (options.shards.empty() && options.texts.empty() && options.choices.empty())
+    throw ConfigError("trireme eval: needs --shards, --text or --choices");
+  World world;
+  const Comm all("all", 0, world.rank(), world.launched());
+  std::string checkpoint;
+  const std::optional<RunConfig> config = agree_on_config(all, [&] {
+    WeightSource source = find_weights(options);
+    checkpoint = source.checkpoint;
+    RunConfig meant = for_evaluation(std::move(source.config), world.size(), options.set);
+    require_mesh(meant, world.size(), 0);
+    return meant;
+  });
+  if (!config) return ExitCode::usage;  // rank 0 has said why
+  const WeightSource source{*config, broadcast(all, checkpoint)};
+  try {
+    evaluate_on(options, source, world);
+  } catch (const std::exception& error) {
+    if (world.size() > 1) end_all_ranks(world, *config, error);
+    throw;
+  }
+  return ExitCode::done;
+}
+
+}  // namespace trireme

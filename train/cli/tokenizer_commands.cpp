@@ -1,0 +1,162 @@
+// trireme tokenizer train, encode, decode.
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "base/json.h"
+#include "data/build/tokenizer_train.h"
+#include "data/documents/documents.h"
+#include "data/text/text_file.h"
+#include "train/cli/commands.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+namespace {
+
+// Two bars, one after the other: the text is read, then pairs are merged.
+class TrainingBars {
+ public:
+  void update(const TokenizerProgress& progress) {
+    if (progress.entries == 0) {
+      if (!reading_) reading_.emplace("reading", progress.bytes_total, human_bytes);
+      reading_->update(progress.bytes_read);
+      return;
+    }
+    if (!merging_) {
+      if (reading_) reading_->finish();
+      merging_.emplace("merging", progress.vocab);
+    }
+    merging_->update(progress.entries);
+  }
+  void finish() {
+    if (merging_) merging_->finish();
+  }
+
+ private:
+  std::optional<ProgressBar> reading_, merging_;
+};
+
+// The texts of the files that `options` names, of which `use` is also told where they stand.
+void each_text(const TokenizerTextOptions& options,
+               const std::function<void(std::string_view text, const std::string& where)>& use) {
+  constexpr int64_t kPart = 1 << 20;
+  const bool lines = options.lines || options.json_lines;
+  for (const std::string& name : options.files.empty() ? std::vector{std::string(kStandardInput)} : options.files) {
+    TextFile file = name == kStandardInput ? TextFile::standard_input("stdin") : TextFile(name);
+    std::string rest;
+    for (int64_t number = 1; !file.ended();) {
+      const size_t had = rest.size();
+      rest.resize(had + kPart);
+      rest.resize(had + static_cast<size_t>(file.read(rest.data() + had, kPart)));
+      size_t from = 0;
+      for (size_t end = lines ? rest.find('\n', had) : rest.npos; end != rest.npos; end = rest.find('\n', from)) {
+        use(std::string_view(rest).substr(from, end - from), text(file.path(), ":", number++));
+        from = end + 1;
+      }
+      rest.erase(0, from);
+      if (file.ended() && !(lines && rest.empty())) use(rest, lines ? text(file.path(), ":", number) : std::string(file.path()));
+    }
+  }
+}
+
+void say_ids(const Tokenizer& tokenizer, std::string_view words) {
+  std::string line;
+  for (const int32_t token : tokenizer.encode(words)) line += (line.empty() ? "" : " ") + std::to_string(token);
+  say(line);
+}
+
+int32_t parse_id(std::string_view word, const std::string& where) {
+  int32_t id = -1;
+  const char* end = word.data() + word.size();
+  const auto [stop, status] = std::from_chars(word.data(), end, id);
+  if (status != std::errc() || stop != end || id < 0)
+    throw ConfigError(text(where, "token id '", word, "': must be a whole number, at least 0"));
+  return id;
+}
+
+std::vector<int32_t> parse_ids(std::string_view words, const std::string& where) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  std::vector<int32_t> ids;
+  for (size_t at = words.find_first_not_of(kSpaces); at != words.npos; at = words.find_first_not_of(kSpaces, at)) {
+    const size_t end = std::min(words.find_first_of(kSpaces, at), words.size());
+    ids.push_back(parse_id(words.substr(at, end - at), where + ": "));
+    at = end;
+  }
+  return ids;
+}
+
+void refuse_files_beside_texts(const TokenizerTextOptions& options, const std::string& given) {
+  const char* option = !options.files.empty() ? "--file"
+                       : options.lines        ? "--lines"
+                       : options.json_lines   ? "--json-lines"
+                                              : nullptr;
+  if (!options.given.empty() && option != nullptr)
+    throw ConfigError(text(given, " are given, which ", option, " does not go with"));
+}
+
+}  // namespace
+
+ExitCode run_tokenizer_train(const TokenizerTrainOptions& options) {
+  if (!options.replace && std::filesystem::exists(options.output))
+    throw ConfigError(options.output + ": is there already; --replace replaces it");
+  const std::optional<int64_t> limit = parse_bytes(options.text_limit);
+  if (!limit) throw ConfigError("--text-limit " + options.text_limit + ": must be a size such as 1GiB");
+  TrainingBars bars;
+  TokenizerTraining training{
+      .inputs = options.inputs, .vocab = options.vocab, .pattern = options.pattern, .documents = {.field = options.field}};
+  training.text_limit = *limit;
+  training.special = options.special;
+  const TokenizerResult result = train_tokenizer(training, [&](const TokenizerProgress& progress) { bars.update(progress); });
+  bars.finish();
+  for (const std::string& problem : result.problems) complain(problem);
+  if (result.skipped > 0) complain(std::string(text(result.skipped, " documents were left out")));
+  save_tokenizer_json(result.bpe, options.output);
+  const auto entries = static_cast<int64_t>(result.bpe.tokens.size());
+  const bool sampled = result.text_bytes < result.all_text_bytes;
+  const std::string of = sampled ? " of " + human_bytes(static_cast<double>(result.all_text_bytes)) : "";
+  say(std::string(text(options.output, ": ", entries, " entries from ", human_bytes(static_cast<double>(result.text_bytes)), of,
+                       " of text in ", result.documents, " documents, ", result.distinct_words, " distinct words")));
+  if (sampled) complain("this was an even sample of the documents, for --text-limit " + options.text_limit);
+  if (entries < options.vocab)
+    complain(std::string(
+        text("the text gave ", entries, " entries of the ", options.vocab, " wanted: it has no more pairs that repeat")));
+  return ExitCode::done;
+}
+
+ExitCode run_tokenizer_encode(const TokenizerTextOptions& options) {
+  refuse_files_beside_texts(options, "texts");
+  const std::vector<std::string>& texts = options.given;
+  const auto tokenizer = open_tokenizer(options.tokenizer);
+  for (const std::string& words : texts) say_ids(*tokenizer, words);
+  std::error_code none;
+  if (texts.size() == 1 && std::filesystem::is_regular_file(texts[0], none))
+    complain(std::string(text("these are the ids of the text '", texts[0], "'; those of the file are given by --file ", texts[0])));
+  if (!texts.empty()) return ExitCode::done;
+  each_text(options, [&](std::string_view words, const std::string& where) {
+    if (!options.json_lines) return say_ids(*tokenizer, words);
+    const Json value = Json::parse_or_null(words);
+    if (!value.is_string()) throw DataError(where + ": is no JSON string");
+    say_ids(*tokenizer, value.string());
+  });
+  return ExitCode::done;
+}
+
+ExitCode run_tokenizer_decode(const TokenizerTextOptions& options) {
+  refuse_files_beside_texts(options, "ids");
+  const auto tokenizer = open_tokenizer(options.tokenizer);
+  if (!options.given.empty()) {
+    std::vector<int32_t> tokens;
+    for (const std::string& id : options.given) tokens.push_back(parse_id(id, ""));
+    say(tokenizer->decode(tokens));
+    return ExitCode::done;
+  }
+  each_text(options, [&](std::string_view words, const std::string& where) {
+    const std::string decoded = tokenizer->decode(parse_ids(words, where));
+    say(options.json_lines ? Json(decoded).dump() : decoded);
+  });
+  return ExitCode::done;
+}
+
+}  // namespace trireme

@@ -1,0 +1,265 @@
+// The `train:` section, and RunConfig: the whole configuration, read from a YAML file and written back.
+#pragma once
+
+#include <algorithm>
+
+#include "checkpoint/config.h"
+#include "data/config.h"
+#include "data/loader/turns.h"
+#include "kernels/config.h"
+#include "kernels/rounding.h"
+#include "model/shards.h"
+#include "parallel/config.h"
+#include "train/config/step_ranges.h"
+
+namespace trireme {
+
+enum class LrSchedule { constant, linear, cosine, wsd };
+
+template <>
+struct Names<LrSchedule> {
+  static constexpr std::array<std::string_view, 4> words{"constant", "linear", "cosine", "wsd"};
+};
+
+enum class Offload { none, optimizer };
+
+template <>
+struct Names<Offload> {
+  static constexpr std::array<std::string_view, 2> words{"none", "optimizer"};
+};
+
+// What becomes of a step whose loss or gradients are not finite, or stand out.
+enum class BadStep { skip, rollback, stop };
+
+template <>
+struct Names<BadStep> {
+  static constexpr std::array<std::string_view, 3> words{"skip", "rollback", "stop"};
+};
+
+struct TrainConfig {
+  std::string name = "run", runs = "runs", init_from;
+  int64_t steps = 1000, batch = 16, microbatch = 0, seed = 1;
+  double lr = 1e-3, min_lr = 0.1;
+  int64_t warmup = 100;
+  LrSchedule schedule = LrSchedule::cosine;
+  double cooldown = 0.2;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1, clip = 1.0;
+  BadStep on_bad_step = BadStep::skip;
+  double spike_sigmas = 0;
+  StepRanges leave_out{};
+  Rounding rounding = Rounding::nearest;
+  int64_t eval_every = 100, eval_sequences = 0, log_every = 1, compare_every = 1000;
+  double eval_overlap = 0, hang_after = 5;
+  std::vector<std::string> eval_choices{};
+  Recompute recompute = Recompute::none;
+  Offload offload = Offload::none;
+
+  void visit(auto& keys) {
+    keys("name", name, "the run directory is runs/NAME");
+    keys("runs", runs, "directory of run directories");
+    keys("init_from", init_from,
+         "a directory of published weights (config.json, safetensors) that a run without checkpoints begins with: GPT-2, Llama, "
+         "Mistral, Qwen2, Qwen3; none: fresh weights");
+    keys("steps", steps, "optimizer steps", between(1, 1e12));
+    keys("batch", batch, "sequences of one optimizer step, over all replicas", between(1, 1e9));
+    keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch",
+         between(0, 1e9));
+    keys("recompute", recompute,
+         "what backward computes again to save memory: norms and activation functions (gpt2 on a GPU: to other last bits), or all "
+         "of a "
+         "block");
+    keys("offload", offload, "what a GPU works on in pinned memory of the host: the optimizer's masters and moments");
+    keys("seed", seed, "of the initial weights and of the data order", at_least(0));
+    keys("lr", lr, "peak learning rate", above(0));
+    keys("min_lr", min_lr, "final learning rate, as a fraction of lr", between(0, 1));
+    keys("warmup", warmup, "steps from 0 to lr", at_least(0));
+    keys("schedule", schedule, "after the warm-up; wsd: constant, then a linear cooldown");
+    keys("cooldown", cooldown, "wsd: the last fraction of all steps", between(0, 1));
+    keys("beta1", beta1, "AdamW's decay of the first moment", between(0, 1));
+    keys("beta2", beta2, "AdamW's decay of the second moment", between(0, 1));
+    keys("eps", eps, "AdamW's epsilon", above(0));
+    keys("decay", decay, "decoupled weight decay; none on weights of one dim", at_least(0));
+    keys("clip", clip, "largest global gradient norm; 0: no clipping", at_least(0));
+    keys("on_bad_step", on_bad_step,
+         "what becomes of a step whose loss or gradients are not finite or a spike: its update is left out; or the newest "
+         "checkpoint "
+         "is loaded and all steps since then are left out; or the run ends");
+    keys("spike_sigmas", spike_sigmas,
+         "standard deviations above its running mean at which a loss or gradient norm is a spike; 0: no number is", at_least(0));
+    keys("leave_out", leave_out, "steps whose batches are passed over, without an update");
+    keys("rounding", rounding, "of the f32 masters to the step's bf16 weights; stochastic: up or down, on average to the master");
+    keys("eval_every", eval_every, "steps between evaluations; 0: only at the end", at_least(0));
+    keys("eval_sequences", eval_sequences, "validation sequences of one evaluation; 0: all", at_least(0));
+    keys("eval_overlap", eval_overlap, "share of a validation sequence that repeats the one before, to predict the rest from more",
+         between(0, 1));
+    keys("eval_choices", eval_choices,
+         "files of multiple-choice questions that each evaluation answers, too: JSON lines as `trireme eval --choices` takes them");
+    keys("hang_after", hang_after,
+         "seconds, or three of the slowest of recent steps, after which ranks that get on no more end, the culprit named; 0: never",
+         at_least(0));
+    keys("compare_every", compare_every,
+         "steps between comparisons of what replicas hold alike, by which a machine that errs in silence is found; 0: never",
+         at_least(0));
+    keys("log_every", log_every, "steps between lines in log.txt", at_least(1));
+  }
+
+  // What does not go together, as (key, message) for each problem.
+  void check(auto&& report) const {
+    if (name.empty() || name == "." || name == ".." || name.find_first_of("/\n") != std::string::npos || name.size() > 200)
+      report("name", "must be the name of a directory, without '/' and of at most 200 bytes");
+    if (runs.empty()) report("runs", "must name a directory");
+    if (warmup > steps) report("warmup", "must not exceed train.steps = " + std::to_string(steps));
+    if (beta1 >= 1) report("beta1", "must be below 1");
+    if (beta2 >= 1) report("beta2", "must be below 1");
+    if (eval_overlap >= 1) report("eval_overlap", "must be below 1");
+  }
+};
+
+// What a config is read for. A plan, a bench or a list needs no data; what the number of ranks decides may be checked with it,
+// later.
+enum class Purpose { plan, mesh, train };
+
+struct RunConfig {
+  KernelsConfig kernels;
+  ParallelConfig parallel;
+  ModelConfig model;
+  DataConfig data;
+  CheckpointConfig checkpoint;
+  TrainConfig train;
+
+  // Walks the sections in the order of the rooms: section("kernels", kernels), ...
+  void visit(auto& section) {
+    section("kernels", kernels);
+    section("parallel", parallel);
+    section("model", model);
+    section("data", data);
+    section("checkpoint", checkpoint);
+    section("train", train);
+  }
+
+  // Fills in what follows from other keys. parallel.dp and train.microbatch may stay 0 (automatic): they follow from the ranks of a
+  // start.
+  void resolve() { model.resolve(); }
+
+  // The sequences of one forward pass on one of so many replicas.
+  int64_t microbatch_rows(int64_t replicas) const {
+    return train.microbatch > 0 ? train.microbatch : std::max<int64_t>(train.batch / replicas, 1);
+  }
+
+  // What does not go with so many replicas.
+  void check_replicas(int64_t replicas, auto&& report) const {
+    const int64_t rows = microbatch_rows(replicas), of_replica = train.batch / replicas;
+    const auto by = [](const char* key, int64_t value) { return std::string(key) + " = " + std::to_string(value); };
+    if (train.batch % replicas != 0) return report("train.batch", "must be a multiple of " + by("parallel.dp", replicas));
+    if (of_replica % rows != 0) return report("train.microbatch", "must divide " + by("train.batch / parallel.dp", of_replica));
+    if (parallel.stage_schedule() == Schedule::interleaved && of_replica / rows % parallel.pp != 0)
+      report("parallel.schedule", "interleaved needs microbatches (train.batch / parallel.dp / train.microbatch = " +
+                                      std::to_string(of_replica / rows) + ") in groups of " + by("parallel.pp", parallel.pp));
+    if (parallel.sequence && rows * model.context % parallel.tp != 0 && model.heads % parallel.tp == 0)
+      report("parallel.sequence", "splits the " + std::to_string(rows * model.context) +
+                                      " tokens of a microbatch: must be a multiple of " + by("parallel.tp", parallel.tp) +
+                                      ", or false");
+    if (parallel.exact() && rows * model.context % parallel.shards() != 0)
+      report("parallel.numerics", "invariant sums the " + std::to_string(rows * model.context) +
+                                      " tokens of a microbatch in parts: must be a multiple of " +
+                                      std::to_string(parallel.shards()));
+  }
+
+  // What does not go together of the model and the mesh.
+  void check_mesh(auto&& report) const {
+    const int64_t shards = parallel.shards(), pieces = parallel.pp * parallel.stage_chunks();
+    const std::string key = shards > parallel.tp ? "parallel.max_tp" : "parallel.tp";
+    const auto by = [](const char* name, int64_t value) { return std::string(name) + " = " + std::to_string(value); };
+    if (model.heads % shards != 0)
+      report(key, "must divide " + by("model.heads", model.heads));
+    else if (model.kv_heads % shards != 0 && shards % model.kv_heads != 0)
+      report(key, "must divide " + by("model.kv_heads", model.kv_heads) + " or be a multiple of it");
+    if (model.ffn % shards != 0) report(key, "must divide " + by("model.ffn", model.ffn));
+    if (model.vocab < shards) report(key, "must not exceed " + by("model.vocab", model.vocab));
+    if (model.layers < pieces)
+      report("parallel.pp", (pieces > parallel.pp ? "times " + by("parallel.chunks", parallel.stage_chunks()) + " must" : "must") +
+                                " not exceed " + by("model.layers", model.layers));
+    if (train.recompute != Recompute::none && parallel.stage_schedule() == Schedule::zero_bubble)
+      report("train.recompute", "must be none with parallel.schedule = zero_bubble, whose backward comes in halves");
+    if (parallel.exact() && train.microbatch == 0)
+      report("train.microbatch",
+             "must be set with parallel.numerics = invariant: what a pass computes at once is to be the same on "
+             "every mesh");
+  }
+
+  // Products of 8 bits have dims of 16: those of a shard's weights, and the rows of a pass.
+  void check_fp8(int64_t replicas, auto&& report) const {
+    if (kernels.matmul != MatmulDtype::fp8) return;
+    const int64_t shards = parallel.shards(), rows = microbatch_rows(replicas) * model.context;
+    const ModelConfig shard = shard_config(model, shards);
+    const auto in_16 = [&](const std::string& key, const std::string& what, int64_t size) {
+      if (size % 16 != 0)
+        report(key, "with kernels.matmul = fp8 " + what + " (" + std::to_string(size) +
+                        ") must be a multiple of 16; or set that to auto");
+    };
+    const std::string each = shards > 1 ? " of a shard" : "";
+    in_16("model.width", "the width", model.width);
+    in_16("model.heads", "heads times head_size" + each, shard.q_width());
+    in_16("model.kv_heads", "queries, keys and values" + each, shard.q_width() + 2 * shard.kv_width());
+    in_16("model.ffn", "the hidden width" + each, model.ffn / shards);
+    in_16("model.context", "the tokens of a microbatch", rows);
+    if (2 * kernels.bf16_layers >= model.layers)
+      report("kernels.bf16_layers", "leaves none of the " + std::to_string(model.layers) + " layers to kernels.matmul = fp8");
+  }
+
+  // What does not go together, after resolve(): report("train.warmup", "must not exceed train.steps = 10") for each problem.
+  void check(Purpose purpose, auto&& report) const {
+    kernels.check([&](const std::string& key, const std::string& problem) { report("kernels." + key, problem); });
+    model.check([&](const std::string& key, const std::string& problem) { report("model." + key, problem); });
+    if (purpose != Purpose::mesh)
+      parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });
+    train.check([&](const std::string& key, const std::string& problem) { report("train." + key, problem); });
+    if (purpose != Purpose::mesh) check_mesh(report);
+    // Whether the microbatches of a replica come in groups is known with parallel.dp.
+    if (purpose != Purpose::mesh && (parallel.dp > 0 || parallel.stage_schedule() != Schedule::interleaved))
+      check_replicas(std::max<int64_t>(parallel.dp, 1), report);
+    if (static_cast<double>(train.steps) * static_cast<double>(train.batch) * static_cast<double>(model.context) > 9e18)
+      report("train.steps", "times train.batch times model.context is more tokens than 63 bits count");
+    if (purpose != Purpose::mesh) check_fp8(std::max<int64_t>(parallel.dp, 1), report);
+    if (train.rounding == Rounding::stochastic && kernels.dtype == StepDtype::f32)
+      report("train.rounding",
+             "must be nearest with kernels.dtype = f32, whose weights are the masters; or set kernels.dtype = bf16");
+    if (train.offload != Offload::none && kernels.device != DeviceChoice::cuda)
+      report("train.offload", "must be none with kernels.device = " + std::string(name_of(kernels.device)) +
+                                  ", whose memory is the host's; or set kernels.device = cuda");
+    if (purpose == Purpose::train && !data.exclude.empty() && !model.document_mask)
+      report("data.exclude",
+             "needs model.document_mask = true: without it the documents behind an excluded one would still see it");
+    if (purpose == Purpose::train && data.train.empty())
+      report("data.train", "names no token shards; make some with 'trireme data build'");
+    try {
+      if (!data.weights.empty()) Turns{data.weights};
+    } catch (const ConfigError& e) {
+      report("data.weights", e.what());
+    }
+    if (!train.eval_choices.empty() && data.tokenizer.empty())
+      report("train.eval_choices", "needs data.tokenizer, by which questions become tokens");
+    if (purpose == Purpose::train && !data.weights.empty() && data.weights.size() != data.train.size())
+      report("data.weights", "must be as many numbers as data.train has entries, " + std::to_string(data.train.size()));
+  }
+};
+
+// Reads the file, applies the overrides ("section.key=value") in order (the last of a key wins) and resolves what follows from
+// other keys. A list in an override is written a,b or [a, b].
+// ConfigError holds one line for every problem of both: "configs/x.yaml:12: model.heads = 7: ..." or "--set model.heads=7: ...".
+RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides, Purpose purpose = Purpose::train);
+
+// The config in a text that to_yaml wrote, as a checkpoint holds it; `name` stands in messages. ConfigError like read_config.
+RunConfig parse_config(const std::string& name, const std::string& yaml, const std::vector<std::string>& overrides = {},
+                       Purpose purpose = Purpose::plan);
+
+// The whole config, every key; reading it back gives the same bits.
+std::string to_yaml(const RunConfig& config);
+
+// Every key with its type, limits, default and meaning, section by section.
+std::string config_help();
+
+// "model.layers: 6 -> 12" for each key whose value differs from a to b.
+std::vector<std::string> differences(const RunConfig& a, const RunConfig& b);
+
+}  // namespace trireme

@@ -1,0 +1,264 @@
+#include "train/config/keys.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+namespace trireme {
+namespace {
+
+// Calls f(section, name, field, help, limit) for every key.
+template <class F>
+void for_each_key(RunConfig& config, F f) {
+  auto each_section = [&](const std::string& section, auto& room) {
+    auto each_key = [&](const std::string& name, auto& field, const std::string& help, Limit limit = {}) {
+      f(section, name, field, help, limit);
+    };
+    room.visit(each_key);
+  };
+  config.visit(each_section);
+}
+
+std::string printed(double value) {
+  char digits[32];
+  return {digits,
+          std::to_chars(digits, digits + sizeof digits, value).ptr};  // the shortest text that reads back as the same double
+}
+
+std::string printed(bool value) { return value ? "true" : "false"; }
+std::string printed(int64_t value) { return std::to_string(value); }
+std::string printed(const std::string& value) { return quoted(value); }
+
+std::string printed(const std::vector<std::string>& values) {
+  std::string line;
+  for (const std::string& value : values) line += (line.empty() ? "" : ", ") + quoted(value);
+  return "[" + line + "]";
+}
+
+std::string printed(const std::vector<double>& values) {
+  std::string line;
+  for (const double value : values) line += (line.empty() ? "" : ", ") + printed(value);
+  return "[" + line + "]";
+}
+
+std::string printed(const StepRanges& ranges) {
+  std::string line;
+  for (const StepRange& range : ranges) line += (line.empty() ? "" : ", ") + to_text(range);
+  return "[" + line + "]";
+}
+
+template <class Enum>
+std::string printed(Enum value) {
+  return std::string(name_of(value));
+}
+
+std::string within(const Limit& limit) {
+  const bool low = std::isfinite(limit.lowest), high = std::isfinite(limit.highest);
+  const auto number = [](double v) {
+    return v == std::floor(v) && std::abs(v) < 1e15 ? printed(static_cast<int64_t>(v)) : printed(v);
+  };
+  if (low && high)
+    return (limit.open ? ", above " : ", ") + number(limit.lowest) + (limit.open ? " and at most " : " to ") +
+           number(limit.highest);
+  if (low) return (limit.open ? ", above " : ", at least ") + number(limit.lowest);
+  return high ? ", at most " + number(limit.highest) : "";
+}
+
+bool inside(double value, const Limit& limit) {
+  return value <= limit.highest && (limit.open ? value > limit.lowest : value >= limit.lowest);
+}
+
+std::string type_of(bool, const Limit&) { return "true or false"; }
+std::string type_of(int64_t, const Limit& limit) { return "a whole number" + within(limit); }
+std::string type_of(double, const Limit& limit) { return "a number" + within(limit); }
+std::string type_of(const std::string&, const Limit&) { return "a text"; }
+std::string type_of(const std::vector<std::string>&, const Limit&) { return "a list of paths"; }
+std::string type_of(const std::vector<double>&, const Limit& limit) { return "a list of numbers" + within(limit); }
+std::string type_of(const StepRanges&, const Limit&) { return "a list of steps and ranges of steps, such as [7, 100-120]"; }
+
+template <class Enum>
+std::string type_of(Enum, const Limit&) {
+  const auto& words = Names<Enum>::words;
+  std::string line(words[0]);
+  for (size_t i = 1; i < words.size(); ++i) line += (i + 1 < words.size() ? ", " : " or ") + std::string(words[i]);
+  return line;
+}
+
+// The whole text as a number in decimal notation, no sign but '-', no leading zeros: 010 would be 8 to some readers of YAML.
+template <class Number>
+bool parse_number(const std::string& text, Number& value) {
+  const size_t first = text.starts_with('-') ? 1 : 0;
+  if (first >= text.size() || !(text[first] == '.' || (text[first] >= '0' && text[first] <= '9'))) return false;
+  if (text[first] == '0' && first + 1 < text.size() && text[first + 1] >= '0' && text[first + 1] <= '9') return false;
+  const char* end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  return status == std::errc() && stop == end;
+}
+
+// Each parse() returns whether it took the value; a refused value leaves the field as it was.
+bool parse(const Written& value, const Limit&, bool& field) {
+  if (value.list || value.quoted || (value.texts[0] != "true" && value.texts[0] != "false")) return false;
+  field = value.texts[0] == "true";
+  return true;
+}
+
+bool parse(const Written& value, const Limit& limit, double& field) {
+  double number = 0;
+  if (value.list || value.quoted || !parse_number(value.texts[0], number) || !std::isfinite(number) || !inside(number, limit))
+    return false;
+  field = number;
+  return true;
+}
+
+// 1e6 is a whole number too, where a double holds it exactly.
+bool parse(const Written& value, const Limit& limit, int64_t& field) {
+  if (value.list || value.quoted) return false;
+  int64_t number = 0;
+  if (!parse_number(value.texts[0], number)) {
+    constexpr double kExact = 9007199254740992;  // 2^53
+    double real = 0;
+    if (!parse_number(value.texts[0], real) || real != std::floor(real) || std::abs(real) > kExact) return false;
+    number = static_cast<int64_t>(real);
+  }
+  if (!inside(static_cast<double>(number), limit)) return false;
+  field = number;
+  return true;
+}
+
+// Well-formed UTF-8 without NUL: what a YAML file can hold.
+bool is_text(const std::string& bytes) {
+  for (size_t i = 0; i < bytes.size();) {
+    const auto lead = static_cast<unsigned char>(bytes[i]);
+    const int length = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+    if (lead == 0 || length == 0 || i + length > bytes.size()) return false;
+    uint32_t code = length == 1 ? lead : lead & (0x7f >> length);
+    for (int j = 1; j < length; ++j) {
+      const auto next = static_cast<unsigned char>(bytes[i + j]);
+      if (next >> 6 != 2) return false;
+      code = code << 6 | (next & 0x3f);
+    }
+    constexpr uint32_t kLowest[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (code < kLowest[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
+    i += length;
+  }
+  return true;
+}
+
+bool parse(const Written& value, const Limit&, std::string& field) {
+  if (value.list || !is_text(value.texts[0])) return false;
+  field = value.texts[0];
+  return true;
+}
+
+bool parse(const Written& value, const Limit&, std::vector<std::string>& field) {
+  if (!std::ranges::all_of(value.texts, [](const std::string& path) { return !path.empty() && is_text(path); })) return false;
+  field = value.texts;
+  return true;
+}
+
+bool parse(const Written& value, const Limit& limit, std::vector<double>& field) {
+  std::vector<double> numbers;
+  for (const std::string& text : value.texts)
+    if (!parse({.texts = {text}, .list = false, .quoted = value.quoted}, limit, numbers.emplace_back())) return false;
+  field = numbers;
+  return true;
+}
+
+bool parse(const Written& value, const Limit&, StepRanges& field) {
+  StepRanges ranges;
+  for (const std::string& text : value.texts) {
+    const std::optional<StepRange> range = parse_step_range(text);
+    if (!range) return false;
+    ranges.push_back(*range);
+  }
+  field = ranges;
+  return true;
+}
+
+template <class Enum>
+bool parse(const Written& value, const Limit&, Enum& field) {
+  const auto& words = Names<Enum>::words;
+  const auto word = std::ranges::find(words, value.list ? "" : value.texts[0]);
+  if (word == words.end()) return false;
+  field = static_cast<Enum>(word - words.begin());
+  return true;
+}
+
+// Insertions, deletions, replacements and swaps of neighbours that lead from a to b.
+int edit_distance(const std::string& a, const std::string& b) {
+  std::vector<int> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before = last;
+    last = row;
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
+std::vector<Key> list_keys(const RunConfig& config) {
+  RunConfig copy = config;  // visit() hands out references that may be written
+  std::vector<Key> keys;
+  for_each_key(
+      copy, [&](const std::string& section, const std::string& name, auto& field, const std::string& help, const Limit& limit) {
+        keys.push_back({.section = section, .name = name, .value = printed(field), .type = type_of(field, limit), .help = help});
+      });
+  return keys;
+}
+
+std::string set_key(RunConfig& config, const std::string& section, const std::string& name, const Written& value) {
+  std::string problem = "is no key";
+  for_each_key(config, [&](const std::string& s, const std::string& n, auto& field, const std::string&, const Limit& limit) {
+    if (s == section && n == name) problem = parse(value, limit, field) ? "" : "must be " + type_of(field, limit);
+  });
+  return problem;
+}
+
+std::string shown(const Written& value) {
+  std::string line;
+  for (const std::string& text : value.texts) line += (line.empty() ? "" : ", ") + text;
+  std::string safe;
+  for (const char c : line) safe += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  if (safe.size() > 60) {
+    size_t end = 57;
+    while (end > 0 && (static_cast<unsigned char>(safe[end]) & 0xc0) == 0x80) --end;  // not inside a character
+    safe = safe.substr(0, end) + "...";
+  }
+  if (value.list) return "[" + safe + "]";
+  return value.quoted ? '"' + safe + '"' : safe;
+}
+
+std::string quoted(const std::string& text) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += std::string("\\") + c;
+    else if (byte < 0x20 || byte == 0x7f)
+      out += std::string("\\x") + kHex[byte >> 4] + kHex[byte & 15];
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
+  if (word.size() > 100) return "";
+  std::string best;
+  int best_distance = std::max<int>(1, static_cast<int>(word.size()) / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const int distance = edit_distance(word, candidate);
+    if (distance < best_distance) best = candidate, best_distance = distance;
+  }
+  return best;
+}
+
+}  // namespace trireme

@@ -1,0 +1,64 @@
+#include "train/eval/generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/philox.h"
+
+namespace trireme {
+
+int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index) {
+  const auto vocab = std::min(logits.size(), static_cast<size_t>(sampling.vocab));
+  require(vocab > 0, text("no token to choose from"));
+  std::vector<int32_t> order(vocab);
+  std::iota(order.begin(), order.end(), 0);
+  const auto likelier = [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] != logits[static_cast<size_t>(b)]
+               ? logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]
+               : a < b;
+  };
+  if (sampling.temperature <= 0) return *std::min_element(order.begin(), order.end(), likelier);
+
+  std::sort(order.begin(), order.end(), likelier);
+  if (sampling.top_k > 0) order.resize(std::min(order.size(), static_cast<size_t>(sampling.top_k)));
+  std::vector<double> weight(order.size());
+  const double best = logits[static_cast<size_t>(order[0])];
+  for (size_t i = 0; i < order.size(); ++i)
+    weight[i] = std::exp((logits[static_cast<size_t>(order[i])] - best) / sampling.temperature);
+  double total = std::accumulate(weight.begin(), weight.end(), 0.0);
+  size_t kept = 0;
+  for (double sum = 0; kept < order.size() && sum < sampling.top_p * total;) sum += weight[kept++];
+  kept = std::max<size_t>(1, kept);
+  total = std::accumulate(weight.begin(), weight.begin() + static_cast<std::ptrdiff_t>(kept), 0.0);
+  double left = unit(philox64(stream_key(sampling.seed, "sample"), static_cast<uint64_t>(index))) * total;
+  for (size_t i = 0; i + 1 < kept; ++i)
+    if ((left -= weight[i]) < 0) return order[i];
+  return order[kept - 1];
+}
+
+void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> history, const Sampling& sampling,
+              const std::function<bool(int32_t)>& emit) {
+  require(!history.empty(), text("an empty prompt"));
+  const auto keep = [&](int64_t most) {
+    if (static_cast<int64_t>(history.size()) > most) history.erase(history.begin(), history.end() - most);
+  };
+  decoder.clear();
+  keep(std::max<int64_t>(1, decoder.capacity() / 2));
+  decoder.feed(stream, history);
+  for (int64_t index = 0; index < sampling.tokens; ++index) {
+    const int32_t token =
+        choose_token({decoder.logits().as<float>(), static_cast<size_t>(decoder.logits().cols())}, sampling, index);
+    history.push_back(token);
+    if (!emit(token)) return;
+    if (decoder.length() == decoder.capacity()) {
+      decoder.clear();
+      keep(std::max<int64_t>(1, decoder.capacity() / 2));
+      decoder.feed(stream, history);
+    } else {
+      decoder.feed(stream, {&history.back(), 1});
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,113 @@
+#include "train/health/hang_board.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <utility>
+
+#include "base/replace_file.h"
+
+namespace trireme {
+namespace {
+
+constexpr auto kFormat = "trireme hang 1";
+constexpr size_t kMost = 4096;  // of whatever a text says that there are so many of
+
+template <size_t kSize>
+void put(std::array<char, kSize>& to, const std::string& word) {
+  to.fill('\0');
+  std::copy_n(word.data(), std::min(word.size(), kSize - 1), to.data());
+}
+
+// Names as one word each: of an axis "tp part" with another sign for the space.
+std::string as_word(std::string name) {
+  std::ranges::replace(name, ' ', '~');
+  return name.empty() ? "-" : name;
+}
+std::string as_name(std::string word) {
+  std::ranges::replace(word, '~', ' ');
+  return word == "-" ? "" : word;
+}
+
+}  // namespace
+
+HangBoard::HangBoard(std::string directory, int64_t node, int64_t nodes)
+    : directory_(std::move(directory)), node_(node), nodes_(nodes) {}
+
+std::string HangBoard::path(int64_t node) const { return directory_ + "/node-" + std::to_string(node); }
+
+void HangBoard::tell(const std::vector<RankReport>& ranks) const {
+  std::error_code error;
+  std::filesystem::create_directories(directory_, error);
+  replace_file(path(node_), to_text(ranks));
+}
+
+void HangBoard::take_back() const {
+  std::error_code error;
+  std::filesystem::remove(path(node_), error);
+  std::filesystem::remove(directory_, error);  // where it is empty
+}
+
+std::vector<std::vector<RankReport>> HangBoard::read() const {
+  std::vector<std::vector<RankReport>> told;
+  for (int64_t node = 0; node < nodes_; ++node) {
+    std::ifstream in(path(node), std::ios::binary);
+    told.push_back(reports_in({std::istreambuf_iterator<char>(in), {}}));
+  }
+  return told;
+}
+
+void sweep_hang_boards(const std::string& run_directory, const std::string& keep) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(run_directory, error))
+    if (entry.path().filename().string().starts_with("hang-") && entry.path() != keep)
+      std::filesystem::remove_all(entry.path(), error);
+}
+
+std::string to_text(const std::vector<RankReport>& ranks) {
+  std::ostringstream out;
+  out << kFormat << ' ' << ranks.size() << '\n';
+  for (const RankReport& r : ranks) {
+    out << r.rank << ' ' << r.process << ' ' << (r.host.empty() ? "?" : r.host) << ' ' << r.state << ' ' << r.step << ' ' << r.part
+        << ' ' << r.silent << ' ' << r.entries.size() << ' ' << r.entered.size() << ' ' << r.doing << '\n';
+    for (const JournalEntry& e : r.entries)
+      out << as_word(e.what.data()) << ' ' << as_word(e.along.data()) << ' ' << e.group.first << ' ' << e.group.stride << ' '
+          << e.group.count << ' ' << e.peer << ' ' << e.number << ' ' << e.bytes << ' ' << e.since << ' ' << e.thread << ' '
+          << e.inside << '\n';
+    for (const auto& [key, count] : r.entered) out << key << ' ' << count << '\n';
+  }
+  out << "end\n";
+  return out.str();
+}
+
+std::vector<RankReport> reports_in(const std::string& text) {
+  std::istringstream in(text);
+  std::string format(std::char_traits<char>::length(kFormat), ' '), word, along;
+  size_t ranks = 0;
+  if (!in.read(format.data(), static_cast<std::streamsize>(format.size())) || format != kFormat || !(in >> ranks) || ranks > kMost)
+    return {};
+  std::vector<RankReport> reports(ranks);
+  for (RankReport& r : reports) {
+    size_t entries = 0, entered = 0;
+    if (!(in >> r.rank >> r.process >> r.host >> r.state >> r.step >> r.part >> r.silent >> entries >> entered) ||
+        entries > kMost || entered > kMost)
+      return {};
+    in.ignore(1);
+    std::getline(in, r.doing);
+    r.entries.resize(entries);
+    for (JournalEntry& e : r.entries) {
+      in >> word >> along >> e.group.first >> e.group.stride >> e.group.count >> e.peer >> e.number >> e.bytes >> e.since >>
+          e.thread >> e.inside;
+      put(e.what, as_name(word)), put(e.along, as_name(along));
+    }
+    for (size_t i = 0; i < entered; ++i) {
+      uint64_t key = 0;
+      in >> key >> r.entered[key];
+    }
+  }
+  return in >> word && word == "end" ? reports : std::vector<RankReport>{};
+}
+
+}  // namespace trireme

@@ -1,0 +1,146 @@
+#include "train/hub/init_from.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "checkpoint/safetensors.h"
+#include "parallel/agree.h"
+#include "train/hub/published.h"
+
+namespace trireme {
+
+namespace {
+
+// One line for each key of the model that the published weights would not be right for.
+std::string mismatches(const RunConfig& config, const ModelConfig& published) {
+  RunConfig wanted = config;
+  wanted.model = published;
+  const ModelConfig& model = config.model;
+  // What training may choose.
+  wanted.model.init_std = model.init_std;
+  wanted.model.z_loss = model.z_loss;
+  wanted.model.document_mask = model.document_mask;
+  wanted.model.restart_positions = model.restart_positions;
+  if (model.vocab >= published.vocab) wanted.model.vocab = model.vocab;
+  if (model.family == Family::llama || model.context <= published.context) wanted.model.context = model.context;
+  const auto sees_all = [&](int64_t window) { return window == 0 || window >= model.context; };
+  if (sees_all(model.window) && sees_all(published.window)) wanted.model.window = model.window;
+  std::string lines;
+  for (const std::string& difference : differences(wanted, config)) lines += difference + "\n";
+  return lines;
+}
+
+// The published tensors, by names with and without the prefix that some files leave out.
+class Source {
+ public:
+  Source(const std::string& path, const std::function<void()>& moved) : files_(path, moved) {
+    for (const std::string& name : files_.names()) left_.insert(name);
+  }
+
+  // Checks that `weight`, as the published config makes it, is there.
+  void expect(const WholeWeight& weight) {
+    const std::string name = find(weight.place.name);
+    const std::vector<int64_t> wanted = published_shape(weight), there = files_.find(name)->shape;
+    left_.erase(name);
+    if (there != wanted)
+      throw DataError(text(files_.path(), ": ", name, " is of ", shape_of(there), ", its config.json makes it ", shape_of(wanted)));
+  }
+  // What no weight has asked for.
+  void expect_nothing_else(bool tied) const {
+    for (const std::string& name : left_) {
+      const bool buffer =
+          name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq");
+      if (!buffer && !(tied && name == "lm_head.weight"))
+        throw DataError(files_.path() + ": holds " + name + ", which is no part of the model that its config.json tells of");
+    }
+  }
+
+  // The part of a weight that `shard` holds; rows beyond the published table are left.
+  void read(const WholeWeight& weight, const NamedShard& shard) const {
+    const std::string name = find(weight.place.name);
+    auto* const to = shard.local.as<float>();
+    const int64_t row = shard.offset[0], first = weight.place.first + row;
+    if (shard.local.size() == 0) return;
+    if (shard.local.dims() == 1) return files_.read(name, first, shard.local.size(), to);
+    const int64_t column = shard.offset[1], cols = shard.local.dim(1);
+    if (weight.place.transposed) {
+      const int64_t block = std::max<int64_t>(1, kBlock / weight.place.all);
+      std::vector<float> whole(static_cast<size_t>(std::min(block, cols) * weight.place.all));
+      for (int64_t c = 0; c < cols; c += block) {
+        const int64_t some = std::min(block, cols - c);
+        files_.read(name, (column + c) * weight.place.all, some * weight.place.all, whole.data());
+        for (int64_t i = 0; i < some; ++i)
+          for (int64_t r = 0; r < shard.local.dim(0); ++r)
+            to[r * cols + c + i] = whole[static_cast<size_t>(i * weight.place.all + first + r)];
+      }
+      return;
+    }
+    const int64_t all_cols = weight.shape[1], there = files_.find(name)->shape[0];
+    const int64_t rows = std::clamp<int64_t>(there - first, 0, shard.local.dim(0));
+    if (cols == all_cols) return files_.read(name, first * cols, rows * cols, to);
+    const int64_t block = std::max<int64_t>(1, kBlock / all_cols);
+    std::vector<float> whole(static_cast<size_t>(std::min(block, rows) * all_cols));
+    for (int64_t r = 0; r < rows; r += block) {
+      const int64_t some = std::min(block, rows - r);
+      files_.read(name, (first + r) * all_cols, some * all_cols, whole.data());
+      for (int64_t i = 0; i < some; ++i) std::copy_n(whole.data() + i * all_cols + column, cols, to + (r + i) * cols);
+    }
+  }
+
+ private:
+  static constexpr int64_t kBlock = 2 << 20;  // elements that are read at a time where only some of them are wanted
+
+  static std::string shape_of(const std::vector<int64_t>& shape) {
+    std::string sizes;
+    for (const int64_t size : shape) sizes += (sizes.empty() ? "" : " x ") + std::to_string(size);
+    return sizes;
+  }
+  std::string find(const std::string& name) const {
+    if (files_.find(name) != nullptr) return name;
+    for (const std::string prefix : {"transformer.", "model."})
+      if (name.starts_with(prefix) && files_.find(name.substr(prefix.size())) != nullptr) return name.substr(prefix.size());
+    throw DataError(files_.path() + ": holds no " + name);
+  }
+
+  PublishedWeights files_;
+  std::set<std::string> left_;
+};
+
+void read_shards(const RunConfig& config, const std::vector<NamedShard>& shards, const std::function<void()>& moved) {
+  const std::string& from = config.train.init_from;
+  const ModelConfig published = read_published_config(from + "/config.json");
+  const std::string wrong = mismatches(config, published);
+  if (!wrong.empty())
+    throw ConfigError(wrong + "train.init_from: these keys are not those of " + from + "; `trireme model config " + from +
+                      "` prints a model: section that is");
+  Source source(from, moved);
+  for (const WholeWeight& weight : published_weights(published)) source.expect(weight);
+  std::map<std::string, WholeWeight> weights;
+  for (const WholeWeight& weight : published_weights(config.model)) weights.emplace(weight.name, weight);
+  source.expect_nothing_else(config.model.tied);
+  for (const NamedShard& shard : shards)
+    if (const auto weight = weights.find(shard.name); weight != weights.end()) source.read(weight->second, shard);
+}
+
+}  // namespace
+
+void init_from(const RunConfig& config, const std::vector<NamedShard>& shards, const Comm& ranks,
+               const std::function<void()>& moved) {
+  std::string problem;
+  bool in_config = false;
+  try {
+    read_shards(config, shards, moved);
+  } catch (const ConfigError& e) {
+    problem = e.what(), in_config = true;
+  } catch (const std::exception& e) {
+    problem = e.what();
+  }
+  const std::string first = first_problem(ranks, problem);
+  const bool of_config = largest(ranks, in_config ? 1 : 0) > 0;
+  if (first.empty()) return;
+  if (of_config) throw ConfigError(first);
+  throw DataError(first);
+}
+
+}  // namespace trireme

@@ -1,0 +1,118 @@
+#include "train/run/find_fault.h"
+
+#include <utility>
+#include <vector>
+
+#include "kernels/finite.h"
+#include "parallel/agree.h"
+#include "train/step/host_state.h"
+
+namespace trireme {
+namespace {
+
+// In the order in which causes come before their effects.
+enum Kind : int64_t { in_state, in_forward, in_loss, in_gradient, nowhere };
+
+// This rank's first finding.
+class Search {
+ public:
+  explicit Search(Run& run) : run_(run), layers_(run.config.model.layers) {}
+
+  bool over() const { return kind_ != nowhere; }
+
+  void look_at_state() {
+    for (const NamedShard& shard : state_shards(run_, Shards::once))
+      if (!over() && !finite(shard.local)) found(in_state, 0, "its own " + shard.name);
+  }
+  // What a forward has left.
+  void look_at_streams(const Action& action) {
+    int64_t place = 0;
+    for (const auto& [maker, stream] : run_.stage.streams(run_.pipeline.seat(action))) {
+      ++place;
+      if (over() || finite(stream)) continue;
+      const int64_t first = run_.stage.piece(action.chunk).begin;
+      if (maker.empty())  // the stage before has made it, and tells of it
+        found(in_forward, 4 * first + 1, "what the stage before sent");
+      else
+        found(in_forward, 4 * first + 2 + place,
+              microbatch(action.microbatch) + "what " + maker + " added to the stream" + shared());
+    }
+  }
+  void look_at_loss(int64_t number) {
+    if (!over() && !finite(run_.loss)) found(in_loss, 0, microbatch(number) + "the loss");
+  }
+  // Before they leave.
+  void look_at_gradients(size_t unit) {
+    const UnitId& id = run_.stage.units()[unit].id;
+    const bool embeds = id.kind == UnitKind::table || id.kind == UnitKind::positions;
+    const int64_t place = id.kind == UnitKind::block ? layers_ - id.layer : embeds ? layers_ + 1 : 0;  // backwards
+    for (const Parameter& parameter : run_.stage.parameters())
+      if (!over() && parameter.unit == unit && !finite(parameter.gradient))
+        found(in_gradient, place, microbatch(run_.microbatch) + "the gradient of " + parameter.spec.name);
+  }
+
+  // On rank 0 of all ranks' the first.
+  std::string first_of_all() const {
+    const int64_t before = 1'000'000 * microbatch_ + place_;
+    std::string found;
+    int64_t first = nowhere, first_before = 0;  // what is found nowhere is not before that
+    for (const std::string& told : gather(run_.mesh.all(), std::to_string(kind_) + " " + std::to_string(before) + " " + text_)) {
+      const size_t space = told.find(' '), second = told.find(' ', space + 1);
+      const int64_t kind = std::stoll(told), at = std::stoll(told.substr(space + 1));
+      if (std::pair(kind, at) < std::pair(first, first_before)) first = kind, first_before = at, found = told.substr(second + 1);
+    }
+    return found;
+  }
+
+ private:
+  std::string microbatch(int64_t number) {
+    microbatch_ = number;
+    return "microbatch " + std::to_string(number) + ": ";
+  }
+  // The stream is a sum over a tp group's ranks.
+  std::string shared() const { return run_.mesh.tp().size() > 1 ? " (here or on another rank of its tp group)" : ""; }
+  void found(Kind kind, int64_t place, const std::string& what) {
+    kind_ = kind, place_ = place, text_ = run_.mesh.told() + ": " + what;
+  }
+  bool finite(const Tensor& x) { return !x || x.size() == 0 || first_not_finite(on_host(run_.device, x, bytes_)) < 0; }
+
+  Run& run_;
+  const int64_t layers_;
+  Kind kind_ = nowhere;
+  int64_t microbatch_ = 0, place_ = 0;
+  std::string text_;
+  std::vector<std::byte> bytes_;
+};
+
+// The hooks of a step with what is called before or after them, as long as the scope.
+class Watched {
+ public:
+  Watched(Run& run, Search& search) : run_(run), passing_(run.passing), completing_(run.completing) {
+    run.passing.left = run.completing.left = [&search](size_t unit) { search.look_at_gradients(unit); };
+    run.after = [&search](const Action& action) {
+      if (action.kind == ActionKind::forward) search.look_at_streams(action);
+      if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input) search.look_at_loss(action.microbatch);
+    };
+  }
+  ~Watched() { run_.passing = passing_, run_.completing = completing_, run_.after = {}; }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+ private:
+  Run& run_;
+  UnitHooks passing_, completing_;
+};
+
+}  // namespace
+
+std::string find_fault(Run& run, const Batch& batch, int64_t step) {
+  Search search(run);
+  search.look_at_state();
+  {
+    const Watched watched(run, search);
+    rehearse_step(run, batch, step);
+  }
+  return search.first_of_all();
+}
+
+}  // namespace trireme

@@ -1,0 +1,112 @@
+#include "train/run/history.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace trireme {
+namespace {
+
+constexpr double kKept = 0.98;    // of the weight of what came before, at each update
+constexpr int64_t kFirst = 32;    // updates before anything can stand out
+constexpr int64_t kBehind = 2;    // steps
+constexpr double kLeast = 0.005;  // of the mean: the least that a standard deviation counts
+
+int64_t bits_of(double x) { return std::bit_cast<int64_t>(x); }
+double of_bits(int64_t bits) { return std::bit_cast<double>(bits); }
+
+float as_limit(double x) { return static_cast<float>(std::min(x, static_cast<double>(StepLimits::kLargest))); }
+
+}  // namespace
+
+void History::Usual::enter(double x, int64_t count) {
+  const double weight = std::max(1 - kKept, 1.0 / static_cast<double>(count)), apart = x - mean;
+  mean += weight * apart;
+  variance = (1 - weight) * (variance + weight * apart * apart);
+}
+
+double History::Usual::highest(double sigmas) const {
+  return mean + sigmas * std::max(std::sqrt(variance), kLeast * std::abs(mean));
+}
+
+StepLimits History::limits(int64_t step) {
+  for (; !waiting_.empty() && waiting_.front().step <= step - kBehind; waiting_.pop_front()) {
+    ++entered_;
+    loss_.enter(waiting_.front().loss, entered_);
+    norm_.enter(waiting_.front().norm, entered_);
+  }
+  if (sigmas_ == 0 || entered_ < kFirst) return {};
+  const double norm = norm_.highest(sigmas_);
+  return {.squared_norm = as_limit(norm * norm), .loss = as_limit(loss_.highest(sigmas_))};
+}
+
+void History::saw(int64_t step, const StepResult& result) {
+  const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+  not_finite_ = finite ? 0 : not_finite_ + 1;
+  refused_ = result.updated ? 0 : refused_ + 1;
+  if (!result.updated) return;
+  ++updates_;
+  waiting_.push_back({.step = step, .loss = result.loss, .norm = result.grad_norm});
+}
+
+void History::go_back_to(const History& then) {
+  const int64_t refused = refused_, not_finite = not_finite_;
+  *this = then;
+  refused_ = refused, not_finite_ = not_finite;
+}
+
+void History::forget() {
+  entered_ = refused_ = 0;
+  loss_ = norm_ = {};
+}
+
+std::string History::told(const StepResult& result) {
+  const auto held = [](const char* name, float value, float limit) {
+    return std::string(text(name, " ", value, limit < StepLimits::kLargest ? std::string(text(" (at most ", limit, ")")) : ""));
+  };
+  const float norm =
+      result.limits.squared_norm < StepLimits::kLargest ? std::sqrt(result.limits.squared_norm) : StepLimits::kLargest;
+  return held("loss", result.loss, result.limits.loss) + ", " + held("gradient norm", result.grad_norm, norm);
+}
+
+void History::store(std::map<std::string, int64_t>& counters) const {
+  counters["updates"] = updates_;
+  counters["history/entered"] = entered_;
+  counters["history/refused"] = refused_;
+  counters["history/not_finite"] = not_finite_;
+  for (const auto& [name, usual] : {std::pair("history/loss", loss_), std::pair("history/norm", norm_)}) {
+    counters[std::string(name) + "/mean"] = bits_of(usual.mean);
+    counters[std::string(name) + "/variance"] = bits_of(usual.variance);
+  }
+  for (size_t i = 0; i < waiting_.size(); ++i) {
+    const std::string name = "history/waiting/" + std::to_string(i);
+    counters[name + "/step"] = waiting_[i].step;
+    counters[name + "/loss"] = bits_of(waiting_[i].loss);
+    counters[name + "/norm"] = bits_of(waiting_[i].norm);
+  }
+}
+
+void History::load(const std::map<std::string, int64_t>& counters, int64_t steps) {
+  *this = History(sigmas_);
+  const auto get = [&](const std::string& name) {
+    const auto found = counters.find(name);
+    return found == counters.end() ? 0 : found->second;
+  };
+  updates_ = counters.contains("updates") ? get("updates") : steps;
+  entered_ = get("history/entered");
+  refused_ = get("history/refused");
+  not_finite_ = get("history/not_finite");
+  for (const auto& [name, usual] : {std::pair("history/loss", &loss_), std::pair("history/norm", &norm_)}) {
+    usual->mean = of_bits(get(std::string(name) + "/mean"));
+    usual->variance = of_bits(get(std::string(name) + "/variance"));
+  }
+  for (size_t i = 0;; ++i) {
+    const std::string name = "history/waiting/" + std::to_string(i);
+    if (!counters.contains(name + "/step")) return;
+    waiting_.push_back({.step = get(name + "/step"),
+                        .loss = static_cast<float>(of_bits(get(name + "/loss"))),
+                        .norm = static_cast<float>(of_bits(get(name + "/norm")))});
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,58 @@
+// What steps have done so far: how many were updates, and which losses and gradient norms are usual. Kept in checkpoints.
+//
+// Means and variances are exponentially weighted (West, "Updating mean and variance estimates: an improved method", 1979), over
+// about fifty updates. What a step may have at most follows from the steps up to the last but one, whose results are known on
+// every device when the step begins; what did not become an update does not enter.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+
+#include "train/step/step.h"
+
+namespace trireme {
+
+class History {
+ public:
+  explicit History(double spike_sigmas) : sigmas_(spike_sigmas) {}
+
+  int64_t updates() const { return updates_; }
+  // Of step number `step`, counted from 1: to be asked for each in turn.
+  StepLimits limits(int64_t step);
+  // Step number `step` was an update, or was none.
+  void saw(int64_t step, const StepResult& result);
+  // Steps in a row up to the last one seen that were no update, or not finite.
+  int64_t refused() const { return refused_; }
+  int64_t not_finite() const { return not_finite_; }
+  // What is usual is not known any more.
+  void forget();
+  // "loss 9.1 above 3.3, norm 2 below 7": what a finite result did against its limits.
+  static std::string told(const StepResult& result);
+
+  // The state of an earlier step goes on, `then`: its history, but for how many were refused in a row since.
+  void go_back_to(const History& then);
+
+  // As counters of a checkpoint, and from them. A checkpoint without them had an update in each of its `steps`.
+  void store(std::map<std::string, int64_t>& counters) const;
+  void load(const std::map<std::string, int64_t>& counters, int64_t steps);
+
+ private:
+  struct Usual {
+    double mean = 0, variance = 0;
+    void enter(double x, int64_t count);
+    double highest(double sigmas) const;
+  };
+  struct Seen {
+    int64_t step;
+    float loss, norm;
+  };
+
+  double sigmas_;
+  int64_t updates_ = 0, entered_ = 0, refused_ = 0, not_finite_ = 0;
+  Usual loss_, norm_;
+  std::deque<Seen> waiting_;  // of the last two steps, not entered yet
+};
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+// What a run has tried on its GPU and keeps in RUN/kernels.json: by which of several ways it does what. The last bits of a step
+// depend on it, so that a resumed run takes what the run began with, unless GPU or library are others.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/tune/attention_choice.h"
+#include "kernels/tune/product_choice.h"
+#include "parallel/mesh.h"
+#include "train/config/config.h"
+#include "train/step/plan.h"
+
+namespace trireme {
+
+struct KernelChoices {
+  std::string machine{};  // GPU and libraries that they are of
+  ProductChoices products{};
+  AttentionChoices attention{};
+};
+
+// The file's text, and back; what cannot be read is no choice.
+std::string to_json(const KernelChoices& choices);
+KernelChoices kernel_choices(const std::string& json);
+
+// All ranks together, before the run takes its memory: what is kept in `directory`, the first rank's word for all, and of what is
+// not kept the fastest. From here on the device does it so. Anywhere but on a GPU, and where results are to be the same on every
+// mesh, nothing is chosen.
+struct ChosenKernels {
+  std::string json{};                // for keep_choices()
+  std::vector<std::string> notes{};  // for people: what was tried
+};
+ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Mesh& mesh, Device& device,
+                             const std::string& directory);
+// Of the first rank, who may write into the run.
+void keep_choices(const ChosenKernels& chosen, const std::string& directory);
+
+}  // namespace trireme

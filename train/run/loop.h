@@ -1,0 +1,44 @@
+// The loop of a run: step, log, evaluate, save, until the last step or a signal; and what becomes of a bad step.
+#pragma once
+
+#include <optional>
+
+#include "checkpoint/checkpoints.h"
+#include "data/loader/corpus.h"
+#include "data/loader/loader.h"
+#include "train/eval/choices.h"
+#include "train/health/watchdog.h"
+#include "train/run/history.h"
+#include "train/run/resume.h"
+#include "train/run/saves.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+
+// Everything that the loop talks to, next to the Run itself.
+struct Session {
+  const RunConfig& config;
+  const ResumeChoice& resume;
+  Run& run;
+  Loader& loader;
+  const std::optional<Corpus>& validation;
+  const std::vector<ChoiceTask>& choices;
+  Checkpoints& checkpoints;
+  Saves& saves;
+  History& history;
+  Journal& journal;
+  Watchdog& watchdog;
+  std::optional<RunLog>& log;  // rank 0's
+  double flops;                // of the model, a step, on average over the ranks
+  double peak;                 // FLOP/s of products, measured
+
+  void note(const std::string& line) const {
+    if (log) log->note(line);
+  }
+};
+
+// Goes on behind `step` finished steps, which it counts. ExitCode::done or ::stopped. NumericsError when a bad step is to end the
+// run, or ten that are not finite follow each other.
+ExitCode loop(Session& session, int64_t& step);
+
+}  // namespace trireme

@@ -1,0 +1,116 @@
+#include "train/run/nearest.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/human.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kMostPlanned = 200;  // candidates whose memory is counted before the search gives up
+
+std::string joined(const std::string& lines, const std::string& line) { return lines + (lines.empty() ? "" : "\n") + line; }
+
+// All that does not divide, for one number of ranks.
+std::string division_problems(const RunConfig& config, int64_t ranks) {
+  std::string problems;
+  const auto report = [&](const std::string& key, const std::string& problem) {
+    problems = joined(problems, key + ": " + problem + ", on " + std::to_string(ranks) + " ranks");
+  };
+  config.parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });
+  config.check_mesh(report);
+  try {
+    const int64_t replicas = mesh_sizes(ranks, config.parallel).dp;
+    config.check_replicas(replicas, report);
+    config.check_fp8(replicas, report);
+  } catch (const ConfigError& error) {
+    problems = joined(problems, error.what());
+  }
+  return problems;
+}
+
+struct Candidate {
+  RunConfig config;
+  double distance;  // from what was asked: steps of a factor two, those of tp and the microbatch counting most
+  std::string settings;
+};
+
+double steps(int64_t from, int64_t to) {
+  return std::abs(std::log2(static_cast<double>(std::max<int64_t>(to, 1)) / static_cast<double>(std::max<int64_t>(from, 1))));
+}
+
+std::vector<int64_t> divisors(int64_t n, int64_t most) {
+  std::vector<int64_t> found;
+  for (int64_t d = 1; d <= std::min(n, most); ++d)
+    if (n % d == 0) found.push_back(d);
+  return found;
+}
+
+std::vector<Candidate> candidates(const RunConfig& config, int64_t ranks) {
+  std::vector<Candidate> all;
+  const ParallelConfig& asked = config.parallel;
+  for (const int64_t tp : divisors(ranks, config.model.heads))
+    for (const int64_t pp : divisors(ranks / tp, config.model.layers))
+      for (int64_t zero = 0; zero <= 3; ++zero)
+        for (const int64_t microbatch : {config.train.microbatch, int64_t{1}}) {
+          Candidate one{.config = config, .distance = 0, .settings = ""};
+          ParallelConfig& p = one.config.parallel;
+          p.dp = ranks / tp / pp, p.pp = pp, p.tp = tp, p.cp = p.ep = 1, p.zero = zero;
+          one.config.train.microbatch = microbatch;
+          const auto changed = [&](const char* key, int64_t from, int64_t to, double weight) {
+            if (from == to) return;
+            one.distance += weight * std::max(0.5, steps(from, to));
+            one.settings += text(one.settings.empty() ? "" : " ", "--set ", key, "=", to);
+          };
+          changed("parallel.pp", asked.pp, pp, 1);
+          changed("parallel.tp", asked.tp, tp, 1.25);
+          changed("parallel.cp", asked.cp, 1, 0.1);
+          changed("parallel.ep", asked.ep, 1, 0.1);
+          if (asked.dp != 0) changed("parallel.dp", asked.dp, p.dp, 0.1);
+          if (zero != asked.zero)
+            changed("parallel.zero", asked.zero, zero, 0.3 * std::abs(static_cast<double>(zero - asked.zero)));
+          changed("train.microbatch", config.train.microbatch, microbatch, 1.5);
+          if (division_problems(one.config, ranks).empty()) all.push_back(std::move(one));
+        }
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.distance < b.distance; });
+  return all;
+}
+
+}  // namespace
+
+std::vector<Plan> stage_plans(const RunConfig& config, int64_t ranks) {
+  const MeshSizes mesh = mesh_sizes(ranks, config.parallel);
+  std::vector<Plan> plans;
+  for (int64_t stage = 0; stage < mesh.pp; ++stage)
+    plans.push_back(make_plan(config, Mesh(stage * mesh.cp * mesh.tp, ranks, config.parallel)));
+  return plans;
+}
+
+int64_t most_bytes(const std::vector<Plan>& stages) {
+  int64_t most = 0;
+  for (const Plan& plan : stages) most = std::max(most, plan.device_bytes());
+  return most;
+}
+
+std::string mesh_problems(const RunConfig& config, int64_t ranks, int64_t memory) {
+  std::string problems = division_problems(config, ranks);
+  if (!problems.empty() || memory == 0) return problems;
+  const int64_t needed = most_bytes(stage_plans(config, ranks));
+  if (needed <= memory) return "";
+  return text("a rank needs ", human_bytes(static_cast<double>(needed)), ", more than --memory ",
+              human_bytes(static_cast<double>(memory)));
+}
+
+std::optional<std::string> nearest_mesh(const RunConfig& config, int64_t ranks, int64_t memory) {
+  size_t planned = 0;
+  for (const Candidate& one : candidates(config, ranks)) {
+    if (memory > 0 && ++planned > kMostPlanned) return std::nullopt;
+    if (memory > 0 && most_bytes(stage_plans(one.config, ranks)) > memory) continue;
+    return one.settings;
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme

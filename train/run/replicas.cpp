@@ -1,0 +1,102 @@
+#include "train/run/replicas.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/digest.h"
+#include "parallel/agree.h"
+#include "train/step/host_state.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kNamed = 3;  // tensors, at most
+
+using Digests = std::vector<std::pair<std::string, uint64_t>>;
+
+Digests digests_of(Run& run) {
+  std::vector<std::byte> bytes;
+  Digests digests;
+  const auto add = [&](const std::string& name, const Tensor& x) {
+    digests.emplace_back(name, digest(on_host(run.device, x, bytes).data(), x.bytes()));
+  };
+  if (run.stage.shape().holding.weights) {
+    for (size_t unit = 0; unit < run.stage.units().size(); ++unit) run.traffic.read(unit);
+    for (const Parameter& parameter : run.stage.parameters()) add(parameter.spec.name, parameter.weight);
+  }
+  if (run.buckets.parts() > 1) return digests;
+  for (const NamedShard& shard : state_shards(run, Shards::all)) add("the optimizer's " + shard.name, shard.local);
+  return digests;
+}
+
+std::string written(const std::string& who, const Digests& digests) {
+  std::string lines = who;
+  for (const auto& [name, value] : digests) lines += "\n" + hex(value) + " " + name;
+  return lines;
+}
+
+struct Replica {
+  std::string who;
+  std::vector<std::string> lines;  // "DIGEST NAME", in one order on all
+};
+
+Replica parsed(const std::string& text) {
+  std::istringstream in(text);
+  Replica replica;
+  std::getline(in, replica.who);
+  for (std::string line; std::getline(in, line);) replica.lines.push_back(line);
+  return replica;
+}
+
+// The ranks that differ in tensor number i from what most hold; all of them, if none are the most.
+std::vector<size_t> odd_ones(const std::vector<Replica>& replicas, size_t i) {
+  std::map<std::string, size_t> count;
+  for (const Replica& replica : replicas) ++count[replica.lines[i]];
+  const auto most = std::max_element(count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const bool majority = 2 * most->second > replicas.size();
+  std::vector<size_t> odd;
+  for (size_t r = 0; r < replicas.size() && count.size() > 1; ++r)
+    if (!majority || replicas[r].lines[i] != most->first) odd.push_back(r);
+  return odd;
+}
+
+std::string told(const std::vector<Replica>& replicas) {
+  std::map<std::vector<size_t>, std::vector<std::string>> tensors;  // by who is odd
+  for (size_t i = 0; i < replicas.front().lines.size(); ++i)
+    if (const std::vector<size_t> odd = odd_ones(replicas, i); !odd.empty())
+      tensors[odd].push_back(replicas.front().lines[i].substr(17));
+  std::string all;
+  for (const auto& [odd, names] : tensors) {
+    std::string line;
+    for (const size_t r : odd) line += (line.empty() ? "" : " and ") + replicas[r].who;
+    line += odd.size() == 1 ? " differs from the other replicas in " : " differ in ";
+    for (size_t i = 0; i < std::min(kNamed, names.size()); ++i) line += (i == 0 ? "" : ", ") + names[i];
+    if (names.size() > kNamed) line += " and " + std::to_string(names.size() - kNamed) + " more tensors";
+    all += (all.empty() ? "" : "; ") + line;
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string compare_replicas(Run& run) {
+  const Comm& dp = run.mesh.dp();
+  const Digests digests = digests_of(run);
+  const std::string lines = written(run.mesh.told(), digests);
+  const size_t begin = run.mesh.told().size();
+  const auto all = static_cast<int64_t>(digest(lines.data() + begin, static_cast<int64_t>(lines.size() - begin)) >> 2);
+  const std::vector<int64_t> ends = largest(dp, {all, -all});  // equal on all replicas: the largest is the smallest
+  const bool differ = ends[0] != -ends[1];
+  if (largest(run.mesh.all(), differ) == 0) return "";
+  std::vector<Replica> replicas;
+  for (const std::string& text : gather(dp, differ ? lines : "")) replicas.push_back(parsed(text));
+  std::string found;
+  for (const std::string& group : gather(run.mesh.all(), differ && dp.rank() == 0 ? told(replicas) : ""))
+    if (!group.empty()) found += (found.empty() ? "" : "; ") + group;
+  return broadcast(run.mesh.all(), found);
+}
+
+}  // namespace trireme

@@ -1,0 +1,35 @@
+// What a run goes on from: whether a checkpoint continues it, or quietly another one; and its state.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoints.h"
+#include "parallel/journal.h"
+#include "train/config/config.h"
+#include "train/run/history.h"
+
+namespace trireme {
+
+struct ResumeChoice {
+  std::string from =
+      "auto";  // auto: the run's newest valid checkpoint, if any; never: refuse to find one; else a directory to start from
+  bool allow_changes = false;  // continue although keys differ that change what is computed
+};
+
+// Compares the config with the one saved in a checkpoint. Returns a line for every key that differs. ConfigError, naming them all,
+// when keys differ that change which model or which data order is trained (model.*, data.train, data.weights, data.tokenizer,
+// train.batch, train.seed, train.rounding, kernels.dtype), unless `allow` is given.
+std::vector<std::string> compare_for_resume(const RunConfig& config, const std::string& saved, bool allow);
+
+// Fresh weights, or those that train.init_from says. `moved` is called when some of a file was read. All ranks call it.
+void initialise(
+    const RunConfig& config, Run& run, const std::function<void()>& moved = [] {});
+
+// Weights, moments and history from the checkpoint that `resume` says, or fresh ones. Returns the finished steps. All ranks call
+// it.
+int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, History& history,
+                Journal& journal);
+
+}  // namespace trireme

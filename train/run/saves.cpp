@@ -1,0 +1,121 @@
+#include "train/run/saves.h"
+
+#include <utility>
+
+#include "base/clock.h"
+
+namespace trireme {
+namespace {
+
+// Adds the time of a scope, in which steps wait.
+class Stall {
+ public:
+  Stall(Journal& journal, double& seconds) : journal_(journal), seconds_(seconds), start_(Clock::now()) {
+    journal_.doing("saving");
+  }
+  ~Stall() {
+    seconds_ += seconds_since(start_);
+    journal_.doing("training");
+  }
+  Stall(const Stall&) = delete;
+  Stall& operator=(const Stall&) = delete;
+
+ private:
+  Journal& journal_;
+  double& seconds_;
+  Clock::time_point start_;
+};
+
+}  // namespace
+
+CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const History& history) {
+  const int64_t sequences = step * config.train.batch;
+  CheckpointState state{
+      .shards = std::move(shards),
+      .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
+      .config = to_yaml(config),
+      .finite = true};
+  history.store(state.counters);
+  return state;
+}
+
+Saves::Saves(const RunConfig& config, Run& run, const History& history, Checkpoints& checkpoints, std::optional<RunLog>& log,
+             Journal& journal)
+    : config_(config),
+      history_(history),
+      checkpoints_(checkpoints),
+      log_(log),
+      journal_(journal),
+      copy_(run.device, state_shards(run, Shards::once), config.checkpoint.async ? Copies::always : Copies::where_needed) {
+  if (log_) checkpoints_.before_commit([&log] { log->sync(); });
+}
+
+void Saves::begin(int64_t step, Tier tier) {
+  start(step, tier);
+  if (!config_.checkpoint.async) end();
+}
+
+void Saves::save_at_last(int64_t step) {
+  start(step, Tier::disk);
+  SaveResult result;
+  {
+    const Stall stall(journal_, stall_);
+    result = checkpoints_.end();
+  }
+  ended(result);
+}
+
+void Saves::start(int64_t step, Tier tier) {
+  end();
+  stall_ = 0;
+  const Stall stall(journal_, stall_);
+  const auto before = Clock::now();
+  copy_.fetch();
+  snapshot_ = seconds_since(before);
+  checkpoints_.begin(
+      step_ = step, state_of(config_, copy_.shards(), step, history_), [this] { copy_.wait(); }, tier);
+}
+
+void Saves::advance() {
+  hear([&] { return checkpoints_.advance(); });
+}
+
+void Saves::end() {
+  hear([&] { return std::optional(checkpoints_.end()); });
+}
+
+// Of the save under way, if there is one; the steps wait meanwhile.
+template <class Call>
+void Saves::hear(Call call) {
+  if (!checkpoints_.saving()) return;
+  std::optional<SaveResult> result;
+  try {
+    const Stall stall(journal_, stall_);
+    result = call();
+  } catch (const CheckpointError& error) {
+    failed(error);
+  }
+  if (result) ended(*result);
+}
+
+void Saves::ended(const SaveResult& result) {
+  if (result.tier == Tier::disk) saved_ = result.step;
+  last_ = {.result = result, .snapshot = snapshot_, .stall = stall_};
+  if (!log_) return;
+  for (const std::string& warning : checkpoints_.take_warnings()) log_->note(warning);
+  log_->saved({.step = result.step,
+               .bytes = result.bytes,
+               .seconds = result.seconds,
+               .write_seconds = result.write_seconds,
+               .stall_ms = 1e3 * stall_,
+               .in_memory = result.tier == Tier::memory});
+}
+
+// The previous checkpoint is intact.
+void Saves::failed(const CheckpointError& error) {
+  if (!log_) return;
+  for (const std::string& warning : checkpoints_.take_warnings()) log_->note(warning);
+  log_->note(std::string("warning: no checkpoint of step ") + std::to_string(step_) + ": " + error.what());
+}
+
+}  // namespace trireme

@@ -1,0 +1,65 @@
+// Saves: when the state of a run is copied, written and committed, and what is told of it.
+#pragma once
+
+#include <optional>
+
+#include "base/clock.h"
+#include "checkpoint/checkpoints.h"
+#include "train/run/history.h"
+#include "train/step/host_state.h"
+#include "train/step/step.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+
+// How a save went, and what it cost the steps.
+struct SaveTimes {
+  SaveResult result;
+  double snapshot;  // seconds for the copy of the state; on a GPU, to hand it over
+  double stall;     // seconds that steps waited in all, of which the copy is one part
+};
+
+class Saves {
+ public:
+  // Takes the memory of the copy, unless checkpoint.async is false. What it is given outlives it; `log` is rank 0's. The journal
+  // hears when steps wait for a disk.
+  Saves(const RunConfig& config, Run& run, const History& history, Checkpoints& checkpoints, std::optional<RunLog>& log,
+        Journal& journal);
+  ~Saves() { checkpoints_.abandon(); }  // its threads read the copy
+  Saves(const Saves&) = delete;
+  Saves& operator=(const Saves&) = delete;
+
+  // All ranks, after `step` finished steps and none on its way: the state is copied, and its save begun. One that is under way ends
+  // first. Without checkpoint.async, the save has ended. A save that fails is told, and training goes on: the one before is intact.
+  void begin(int64_t step, Tier tier = Tier::disk);
+  // The same, to its end, and it must succeed: CheckpointError.
+  void save_at_last(int64_t step);
+  bool busy() const { return checkpoints_.busy(); }  // see Checkpoints
+  void advance();                                    // all ranks, when none of them is busy
+  void end();                                        // no save is under way any more
+
+  int64_t saved() const { return saved_; }         // the step of the last save that was committed to disk; -1: none
+  const SaveTimes& last() const { return last_; }  // that succeeded
+
+ private:
+  void start(int64_t step, Tier tier);
+  template <class Call>
+  void hear(Call call);
+  void ended(const SaveResult& result);
+  void failed(const CheckpointError& error);
+
+  const RunConfig& config_;
+  const History& history_;
+  Checkpoints& checkpoints_;
+  std::optional<RunLog>& log_;
+  Journal& journal_;
+  HostState copy_;
+  int64_t step_ = -1, saved_ = -1;
+  double snapshot_ = 0, stall_ = 0;  // of the save under way: see SaveTimes
+  SaveTimes last_{};
+};
+
+// With these tensors, after `step` steps of this history.
+CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const History& history);
+
+}  // namespace trireme

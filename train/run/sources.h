@@ -1,0 +1,26 @@
+// What a run reads: its corpora, and what is told of them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/loader/mixture.h"
+#include "train/config/config.h"
+
+namespace trireme {
+
+// With the vocabulary and the tokenizer that the config says.
+Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool held_out,
+                   const Tokenizer* tokenizer);
+// What the run trains on: all of data.train, or each entry for itself where they have weights; `opened` hears of each of these.
+std::vector<Corpus> open_sources(const RunConfig& config, const Tokenizer* tokenizer, const std::function<void()>& opened = {});
+// Leaves out the documents that data.exclude names. Returns a line for each of its files.
+std::vector<std::string> exclude_documents(const RunConfig& config, std::vector<Corpus>& sources);
+// Of a run that begins with published weights: a warning when the shards were made with another tokenizer than is published with
+// them.
+std::vector<std::string> doubt_tokenizer(const RunConfig& config, const Corpus& corpus);
+// A line for each of several sources.
+std::vector<std::string> describe_sources(const RunConfig& config, const Mixture& mixture);
+
+}  // namespace trireme

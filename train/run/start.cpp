@@ -1,0 +1,56 @@
+#include "train/run/start.h"
+
+#include <chrono>
+#include <thread>
+
+#include "parallel/agree.h"
+#include "parallel/mesh.h"
+#include "train/run/nearest.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+
+void require_mesh(const RunConfig& config, int64_t ranks, int64_t memory) {
+  const std::string problems = mesh_problems(config, ranks, memory);
+  if (problems.empty()) return;
+  const std::optional<std::string> nearest = nearest_mesh(config, ranks, memory);
+  const std::string some = std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+  throw ConfigError(
+      problems + "; " +
+      (nearest ? "the nearest that can be on " + some + ": " + *nearest : "no mesh of " + some + " can run this config"));
+}
+
+std::optional<RunConfig> agree_on_config(const Comm& all, const std::function<RunConfig()>& read) {
+  if (all.size() == 1) return read();
+  if (all.rank() > 0) {
+    const std::string yaml = broadcast(all, "");
+    return yaml.empty() ? std::nullopt : std::optional(parse_config("rank 0's config", yaml));
+  }
+  try {
+    const RunConfig config = read();
+    broadcast(all, to_yaml(config));
+    return config;
+  } catch (const ConfigError& error) {
+    complain(error.what());  // before another rank ends: launchers then end all
+    broadcast(all, "");
+    return std::nullopt;
+  } catch (...) {
+    broadcast(all, "");
+    throw;
+  }
+}
+
+ExitCode code_of(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  return known != nullptr ? known->code() : ExitCode::internal;
+}
+
+void end_all_ranks(const World& world, const RunConfig& config, const std::exception& error, const std::function<void()>& leave) {
+  constexpr std::chrono::milliseconds kPatience{2000};  // in which an error that rank 0 met reaches the others
+  if (world.rank() > 0) std::this_thread::sleep_for(kPatience);
+  if (leave) leave();
+  complain(std::string(text("[", Mesh(world.rank(), world.size(), config.parallel).told(), "] ", error.what())));
+  world.abort(code_of(error));
+}
+
+}  // namespace trireme

@@ -1,0 +1,98 @@
+#include "train/step/host_state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/copy.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kAlign = 4096;  // of each copy
+constexpr int64_t kBlock = 4 << 20;
+
+int64_t room_for(const NamedShard& shard) { return (shard.local.bytes() + kAlign - 1) / kAlign * kAlign; }
+
+Tensor shaped_like(const Tensor& t, void* data) {
+  if (t.dims() == 1) return Tensor(data, t.dtype(), Place::cpu, {t.dim(0)});
+  require(t.dims() == 2, text("a shard of ", t, " in host memory"));
+  return Tensor(data, t.dtype(), Place::cpu, {t.dim(0), t.dim(1)});
+}
+
+// A system that has not as much memory as it promised says so now, not at the first save.
+void touch(std::byte* memory, int64_t bytes) {
+#pragma omp parallel for schedule(static)
+  for (int64_t at = 0; at < bytes; at += 4096) *static_cast<volatile std::byte*>(memory + at) = std::byte{0};
+}
+
+// By all threads, as the compute lane of Place::cpu works.
+void copy_blocks(const Tensor& to, const Tensor& from) {
+  const int64_t bytes = from.bytes(), blocks = (bytes + kBlock - 1) / kBlock;
+#pragma omp parallel for schedule(static) if (blocks > 1)
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t begin = i * kBlock;
+    std::memcpy(static_cast<std::byte*>(to.data()) + begin, static_cast<const std::byte*>(from.data()) + begin,
+                static_cast<size_t>(std::min(kBlock, bytes - begin)));
+  }
+}
+
+}  // namespace
+
+std::vector<NamedShard> state_shards(const Run& run, Shards which) {
+  const bool another_has_it = which == Shards::once && run.mesh.replica() > 0 && run.buckets.parts() == 1;
+  return another_has_it ? std::vector<NamedShard>{} : run.optimizer.shards(which == Shards::once);
+}
+
+int64_t bytes_of(const std::vector<NamedShard>& shards) {
+  int64_t bytes = 0;
+  for (const NamedShard& shard : shards) bytes += room_for(shard);
+  return bytes;
+}
+
+Tensor on_host(Device& device, const Tensor& x, std::vector<std::byte>& memory) {
+  Tensor here = x;
+  if (device.place() == Place::cuda) {
+    memory.resize(static_cast<size_t>(x.bytes()));
+    here = Tensor(memory.data(), x.dtype(), Place::cpu, {x.size()});
+    copy(device.compute(), here, x.view({x.size()}));
+  }
+  device.compute().finish();
+  return here;
+}
+
+HostState::HostState(Device& device, std::vector<NamedShard> shards, Copies copies)
+    : device_(device), device_shards_(std::move(shards)), host_(device_shards_) {
+  if (copies == Copies::where_needed && device.place() != Place::cuda) return;
+  memory_.emplace(device, bytes_of(host_));
+  if (device.place() == Place::cpu) touch(memory_->data(), bytes_of(host_));
+  std::byte* at = memory_->data();
+  for (NamedShard& shard : host_) {
+    const int64_t room = room_for(shard);
+    shard.local = shaped_like(shard.local, at);
+    at += room;
+  }
+}
+
+void HostState::fetch() {
+  if (!memory_) return;
+  Stream& stream = device_.compute();
+  for (size_t i = 0; i < host_.size(); ++i) {
+    if (device_.place() == Place::cpu)
+      copy_blocks(host_[i].local, device_shards_[i].local);
+    else
+      copy(stream, host_[i].local, device_shards_[i].local);
+  }
+  memory_->posted(stream);
+}
+
+void HostState::wait() const {
+  if (memory_) memory_->wait();
+}
+
+void HostState::store() {
+  if (!memory_) return;
+  for (size_t i = 0; i < host_.size(); ++i) copy(device_.compute(), device_shards_[i].local, host_[i].local);
+  device_.compute().finish();
+}
+
+}  // namespace trireme

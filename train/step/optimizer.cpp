@@ -1,0 +1,243 @@
+#include "train/step/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/philox.h"
+#include "kernels/ops/exact_norm.h"
+#include "kernels/ops/fill.h"
+#include "parallel/collectives.h"
+
+namespace trireme {
+
+Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, UnitTraffic& traffic, Arenas& arenas)
+    : config_(config), mesh_(mesh), stage_(stage), traffic_(traffic) {
+  const Holding& holding = stage.shape().holding;
+  for (const Unit& unit : stage.units()) {
+    State& state = states_.emplace_back();
+    if (unit.guest()) continue;
+    const auto take = [&] { return arenas.optimizer.take(Dtype::f32, {unit.weights_part.size()}); };
+    state.weight = unit.weights_part;
+    state.gradient = unit.gradients_part;
+    state.master = state.weight.dtype() == Dtype::f32 ? state.weight : take();
+    state.m = take(), state.v = take();
+  }
+  for (const Parameter& parameter : stage.parameters()) {
+    const int64_t part = states_[parameter.unit].weight.size();
+    const int64_t begin = holding.part * part, end = begin + part;  // of the part, in the unit
+    const int64_t first = std::max(begin, parameter.begin), last = std::min(end, parameter.begin + parameter.spec.size());
+    if (first < last)
+      segments_.push_back({.parameter = &parameter, .first = first - parameter.begin, .at = first - begin, .count = last - first});
+  }
+  list_counted();
+  list_parts();
+  const auto rows = [](const auto& list) { return static_cast<int64_t>(list.size()); };
+  norm_table_ = arenas.temporaries.take(Dtype::i32, {rows(counted_), SquaredNorm::kRow});
+  part_table_ = arenas.temporaries.take(Dtype::i32, {rows(parts_), AdamW::kRow});
+  schedule_ = arenas.temporaries.take(Dtype::f32, {AdamWSchedule::kSize});
+  squared_norm_ = arenas.temporaries.take(Dtype::f32, {1});
+  if (!stage.shape().tensor.exact) return;
+  top_ = arenas.temporaries.take(Dtype::f32, {1});
+  limbs_ = arenas.temporaries.take(Dtype::f32, {kLimbs});
+}
+
+// What counts once in the norm; neighbours in memory together, since the gaps between weights are zero.
+void Optimizer::list_counted() {
+  struct Counted {
+    size_t unit;
+    int64_t begin, end;
+  };
+  std::vector<Counted> ranges;
+  bool open = false;  // the last one may go on
+  for_each_piece([&](const PieceRange& piece) {
+    const size_t unit = piece.segment->parameter->unit;
+    if (!piece.copy && open && ranges.back().unit == unit)
+      ranges.back().end = piece.end;
+    else if (!piece.copy)
+      ranges.push_back({.unit = unit, .begin = piece.begin, .end = piece.end});
+    open = !piece.copy;
+  });
+  for (const Counted& range : ranges) counted_.push_back(states_[range.unit].gradient.slice(range.begin, range.end));
+}
+
+void Optimizer::list_part(const Segment& s, int64_t begin, int64_t end, const WholeTensor& whole) {
+  const State& state = states_[s.parameter->unit];
+  const auto part = [&](const Tensor& t) { return t.slice(begin, end); };
+  parts_.push_back({.weight = state.weight.dtype() == Dtype::f32 ? Tensor{} : part(state.weight),
+                    .master = part(state.master),
+                    .m = part(state.m),
+                    .v = part(state.v),
+                    .grad = part(state.gradient),
+                    .decay = s.parameter->spec.decays() ? static_cast<float>(config_.decay) : 0.0f,
+                    .whole = whole});
+}
+
+// Pieces, each rounded as the whole model's, and the padding behind them.
+void Optimizer::list_parts() {
+  for_each_piece([&](const PieceRange& piece) {
+    list_part(*piece.segment, piece.begin, piece.end, whole_of(piece, "rounding of " + piece.name));
+  });
+  for (const Segment& s : segments_) {
+    const WeightSpec& spec = s.parameter->spec;
+    int64_t rows = 0;
+    for (const WeightPiece& piece : spec.all_pieces()) rows += piece.rows;
+    const int64_t padding = std::max(rows * (spec.size() / spec.shape[0]), s.first), end = s.first + s.count;
+    if (padding < end) list_part(s, s.at + padding - s.first, s.at + s.count, {});
+  }
+}
+
+template <class Then>
+void Optimizer::for_each_piece(Then then) const {
+  for (const Segment& s : segments_) {
+    const WeightSpec& spec = s.parameter->spec;
+    const bool matrix = spec.shape.size() == 2, everywhere = spec.shared != Shared::no && mesh_.tp().rank() > 0;
+    const int64_t cols = matrix ? spec.shape[1] : 1;
+    int64_t begin = 0;  // of the piece, in the parameter
+    for (const WeightPiece& piece : spec.all_pieces()) {
+      const int64_t end = begin + piece.rows * cols, first = std::max(begin, s.first), last = std::min(end, s.first + s.count);
+      PieceRange range{.segment = &s,
+                       .name = spec.name + piece.name,
+                       .shape = {piece.rows},
+                       .offset = {piece.first},
+                       .whole = {piece.all},
+                       .first = first - begin,
+                       .begin = s.at + first - s.first,
+                       .end = s.at + last - s.first,
+                       .copy = piece.copy || everywhere};
+      if (matrix) {
+        range.shape.push_back(cols);
+        range.offset.push_back(spec.first_col);
+        range.whole.push_back(spec.all_cols > 0 ? spec.all_cols : cols);
+      }
+      if (first < last) then(range);
+      begin = end;
+    }
+  }
+}
+
+// A stream of random numbers, one for each element of the whole model's tensor.
+WholeTensor Optimizer::whole_of(const PieceRange& piece, const std::string& stream) const {
+  const int64_t stride = piece.whole.back(), matrix = piece.offset.size() == 2;
+  return {.key = stream_key(static_cast<uint64_t>(config_.seed), stream),
+          .first = piece.first,
+          .origin = matrix ? piece.offset[0] * stride + piece.offset[1] : piece.offset[0],
+          .cols = piece.shape.back(),
+          .stride = stride};
+}
+
+void Optimizer::initialise(Stream& stream, double init_std, int64_t layers) {
+  const auto deviation = [&](Init init) {
+    if (init == Init::residual) return init_std / std::sqrt(2.0 * static_cast<double>(layers));
+    return init == Init::position ? init_std / 2 : init_std;
+  };
+  for (const State& state : states_)
+    for (const Tensor& t : {state.master, state.m, state.v})
+      if (t) run(stream, Fill{.x = t});
+  for_each_piece([&](const PieceRange& piece) {
+    const Parameter& parameter = *piece.segment->parameter;
+    const Tensor x = states_[parameter.unit].master.slice(piece.begin, piece.end);
+    const Init init = parameter.spec.init;
+    if (init == Init::one) run(stream, Fill{.x = x, .value = 1});
+    if (init == Init::zero || init == Init::one) return;
+    const WholeTensor whole = whole_of(piece, piece.name);
+    run(stream, FillNormal{.x = x,
+                           .stddev = static_cast<float>(deviation(init)),
+                           .key = whole.key,
+                           .first = whole.first,
+                           .origin = whole.origin,
+                           .cols = whole.cols,
+                           .stride = whole.stride});
+  });
+  refresh(stream, 0);
+}
+
+void Optimizer::refresh(Stream& stream, int64_t steps) {
+  run(stream, SquaredNormTable{.table = norm_table_, .xs = counted_});
+  run(stream, AdamWTable{.table = part_table_, .parts = parts_});
+  if (config_.rounding == Rounding::stochastic) run(stream, RoundWeights{.parts = parts_, .table = part_table_, .step = steps});
+  for (const State& state : states_)
+    if (config_.rounding == Rounding::nearest && state.weight && state.weight.dtype() != Dtype::f32)
+      run(stream, Cast{.y = state.weight, .x = state.master});
+  for (const Unit& unit : stage_.units()) {
+    run(stream, Fill{.x = unit.gradients});
+    run(stream, Fill{.x = unit.gradients_part});
+  }
+  traffic_.spread();
+}
+
+// Over the replicas' parts, the tensors' shards and the stages.
+void Optimizer::sum_squares(Stream& stream) {
+  const auto combine = [&](const Tensor& x, AllReduce::Kind kind) {
+    const bool parts = stage_.shape().holding.parts > 1;
+    for (const Comm* comm : {&mesh_.dp(), &mesh_.tp(), &mesh_.pp()})
+      if (comm->size() > 1 && (comm != &mesh_.dp() || parts)) run(*comm, stream, AllReduce{.x = x, .kind = kind});
+  };
+  if (!limbs_) {
+    run(stream, SquaredNorm{.total = squared_norm_, .xs = counted_, .table = norm_table_});
+    return combine(squared_norm_, AllReduce::Kind::sum);
+  }
+  run(stream, Fill{.x = top_});
+  run(stream, Fill{.x = limbs_});
+  for (const Tensor& gradient : counted_) run(stream, LargestMagnitude{.top = top_, .x = gradient});
+  combine(top_, AllReduce::Kind::max);
+  for (const Tensor& gradient : counted_) run(stream, ExactSquares{.limbs = limbs_, .x = gradient, .top = top_});
+  combine(limbs_, AllReduce::Kind::sum);
+  run(stream, SumOfSquares{.total = squared_norm_, .limbs = limbs_, .top = top_});
+}
+
+void Optimizer::schedule(Stream& stream, double lr, int64_t step, const StepLimits& limits) {
+  run(stream, AdamWSchedule{.schedule = schedule_,
+                            .lr = static_cast<float>(lr),
+                            .beta1 = static_cast<float>(config_.beta1),
+                            .beta2 = static_cast<float>(config_.beta2),
+                            .step = step,
+                            .limits = limits});
+}
+
+void Optimizer::stand_still(Stream& stream, int64_t step) {
+  if (config_.rounding != Rounding::stochastic) return;
+  run(stream, RoundWeights{.parts = parts_, .table = part_table_, .step = step});
+  traffic_.spread();
+}
+
+void Optimizer::update(Stream& stream, const Tensor& loss) {
+  sum_squares(stream);
+  run(stream, AdamW{.parts = parts_,
+                    .table = part_table_,
+                    .squared_norm = squared_norm_,
+                    .schedule = schedule_,
+                    .loss = loss,
+                    .beta1 = static_cast<float>(config_.beta1),
+                    .beta2 = static_cast<float>(config_.beta2),
+                    .eps = static_cast<float>(config_.eps),
+                    .clip = static_cast<float>(config_.clip),
+                    .rounding = config_.rounding});
+  // AdamW has zeroed what it read.
+  const Holding& holding = stage_.shape().holding;
+  for (const Unit& unit : stage_.units()) {
+    if (holding.gradients && (holding.parts > 1 || unit.guest())) run(stream, Fill{.x = unit.gradients});
+    if (!holding.gradients && unit.guest()) run(stream, Fill{.x = unit.gradients_part});
+  }
+  traffic_.spread();
+}
+
+std::vector<NamedShard> Optimizer::shards(bool once) const {
+  std::vector<NamedShard> shards;
+  const auto list = [&](const std::string& prefix, Tensor State::*which) {
+    for_each_piece([&](const PieceRange& piece) {
+      if (once && piece.copy) return;
+      const Tensor local = (states_[piece.segment->parameter->unit].*which).slice(piece.begin, piece.end);
+      for (NamedShard& shard : flat_shards(prefix + piece.name, piece.shape, piece.first, local)) {
+        shard.global_shape = piece.whole;
+        for (size_t d = 0; d < piece.offset.size(); ++d) shard.offset[d] += piece.offset[d];
+        shards.push_back(std::move(shard));
+      }
+    });
+  };
+  list("", &State::master);
+  list("adam_m/", &State::m);
+  list("adam_v/", &State::v);
+  return shards;
+}
+
+}  // namespace trireme

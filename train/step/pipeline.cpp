@@ -1,0 +1,91 @@
+#include "train/step/pipeline.h"
+
+#include "parallel/collectives.h"
+
+namespace trireme {
+namespace {
+
+bool is_forward(const Action& action) { return action.kind == ActionKind::forward; }
+// The part of backward that takes and gives a gradient of the stream.
+bool is_backward(const Action& action) { return action.kind == ActionKind::backward || action.kind == ActionKind::backward_input; }
+
+}  // namespace
+
+Pipeline::Pipeline(const Comm& pp, Device& device, const Stage& stage)
+    : pp_(pp), device_(device), stage_(stage), slots_(static_cast<size_t>(stage.shape().slots)) {}
+
+Seat Pipeline::seat(const Action& action) const {
+  return {.chunk = action.chunk, .slot = action.slot, .head = action.microbatch % stage_.shape().heads};
+}
+
+bool Pipeline::receives(const Action& a) const {
+  const ModelPiece& piece = stage_.piece(a.chunk);
+  return (is_forward(a) && !piece.first) || (is_backward(a) && !piece.last);
+}
+
+bool Pipeline::sends(const Action& a) const {
+  const ModelPiece& piece = stage_.piece(a.chunk);
+  return (is_forward(a) && !piece.last) || (is_backward(a) && !piece.first);
+}
+
+void Pipeline::begin(const std::vector<Action>& actions) {
+  actions_ = &actions;
+  arrived_.assign(actions.size(), {});
+  posted_[0] = posted_[1] = 0;
+}
+
+// Whether action `wanted` may receive although only actions up to i are done: a forward needs its slot, which no action in between
+// may use; a backward needs its own forward to have left.
+bool Pipeline::free_for(size_t wanted, size_t i) const {
+  for (size_t between = i; between < wanted; ++between)
+    if ((*actions_)[between].slot == (*actions_)[wanted].slot) return false;
+  return true;
+}
+
+// Posts the receives of one direction, in order, as far as there is a place for them before action i.
+void Pipeline::post(Lane lane, ActionKind kind, size_t i) {
+  const bool forward = kind == ActionKind::forward;
+  size_t& next = posted_[forward ? 0 : 1];
+  for (; next < actions_->size(); ++next) {
+    const Action& a = (*actions_)[next];
+    if (is_forward(a) != forward || !receives(a)) continue;
+    if (!free_for(next, i)) return;
+    Stream& stream = device_.pipe(lane);
+    const int64_t size = pp_.size(), peer = (pp_.rank() + (forward ? size - 1 : 1)) % size;
+    stream.wait(device_.compute().record());                  // whatever used the slot before has been computed
+    stream.wait(forward ? slot(a).sent_back : slot(a).sent);  // and has left
+    run(pp_, stream,
+        Receive{.x = forward ? stage_.incoming(a.slot) : stage_.outgoing(a.slot),
+                .peer = peer,
+                .channel = forward ? Channel::forward : Channel::backward});
+    arrived_[next] = stream.record();
+  }
+}
+
+void Pipeline::before(size_t i) {
+  if (pp_.size() == 1) return;
+  post(forward_in, ActionKind::forward, i);
+  post(backward_in, ActionKind::backward, i);
+  Stream& compute = device_.compute();
+  const Action& a = (*actions_)[i];
+  if (receives(a)) compute.wait(arrived_[i]);
+  if (!is_forward(a)) return;
+  compute.wait(slot(a).sent);       // the slot's stream of an earlier pass is written over
+  compute.wait(slot(a).sent_back);  // and its gradient
+}
+
+void Pipeline::after(size_t i) {
+  const Action& a = (*actions_)[i];
+  if (pp_.size() == 1 || !sends(a)) return;
+  const bool forward = is_forward(a);
+  Stream& stream = device_.pipe(forward ? forward_out : backward_out);
+  stream.wait(device_.compute().record());  // it is sent once it is computed
+  const int64_t size = pp_.size(), peer = (pp_.rank() + (forward ? 1 : size - 1)) % size;
+  run(pp_, stream,
+      Send{.x = forward ? stage_.outgoing(a.slot) : stage_.incoming(a.slot),
+           .peer = peer,
+           .channel = forward ? Channel::forward : Channel::backward});
+  (forward ? slot(a).sent : slot(a).sent_back) = stream.record();
+}
+
+}  // namespace trireme

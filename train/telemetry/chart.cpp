@@ -1,0 +1,302 @@
+#include "train/telemetry/chart.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/human.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr double kWidth = 1000, kHeight = 400;  // of the SVG's own units
+constexpr int kDigits = 5;                      // of values in the readout
+
+struct Range {
+  double low, high;
+};
+
+// From data to the SVG's units.
+struct Scale {
+  Range x, y;
+  double across(double value) const { return (value - x.low) / (x.high - x.low) * kWidth; }
+  double down(double value) const { return (1 - (value - y.low) / (y.high - y.low)) * kHeight; }
+};
+
+void append_point(std::string& path, char command, double x, double y) {
+  std::array<char, 32> buffer;
+  path += command;
+  const double far = 4 * kHeight;  // what lies further outside the picture is cut off anyway
+  path.append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), x, std::chars_format::fixed, 1).ptr);
+  path += ' ';
+  y = std::clamp(y, -far, far);
+  path.append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), y, std::chars_format::fixed, 1).ptr);
+}
+
+// A path that starts anew after every gap.
+class Pen {
+ public:
+  explicit Pen(const Scale& scale) : scale_(scale) {}
+  void to(double x, double y) {
+    append_point(path_, down_ ? 'L' : 'M', scale_.across(x), scale_.down(y));
+    if (!down_) path_ += "h0";  // a point between two gaps shows as a dot
+    down_ = true;
+  }
+  void lift() { down_ = false; }
+  const std::string& path() const { return path_; }
+
+ private:
+  const Scale& scale_;
+  std::string path_;
+  bool down_ = false;
+};
+
+// Each bin's extremes in their order: what a pixel column of the full curve would cover.
+std::string raw_path(const Series& series, const Scale& scale) {
+  Pen pen(scale);
+  for (const Series::Bin& bin : series.bins()) {
+    if (bin.count > 0) {
+      const bool min_first = bin.min_x <= bin.max_x;
+      if (bin.count > 1) pen.to(static_cast<double>(min_first ? bin.min_x : bin.max_x), min_first ? bin.min : bin.max);
+      pen.to(static_cast<double>(min_first ? bin.max_x : bin.min_x), min_first ? bin.max : bin.min);
+    }
+    if (bin.gaps > 0) pen.lift();
+  }
+  return pen.path();
+}
+
+double middle(const Series::Bin& bin) { return 0.5 * static_cast<double>(bin.first_x + bin.last_x); }
+
+std::string value_path(const Series& series, const std::vector<double>& values, const Scale& scale) {
+  Pen pen(scale);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Series::Bin& bin = series.bins()[i];
+    if (bin.count > 0) pen.to(middle(bin), values[i]);
+    if (bin.gaps > 0) pen.lift();
+  }
+  return pen.path();
+}
+
+std::string dots_path(const Series& series, const Scale& scale) {
+  Pen pen(scale);
+  for (const Series::Bin& bin : series.bins()) {
+    if (bin.count > 0) pen.to(middle(bin), bin.mean());
+    pen.lift();
+  }
+  return pen.path();
+}
+
+std::string gap_marks(const Series& series, const Scale& scale) {
+  std::string path;
+  for (const Series::Bin& bin : series.bins()) {
+    if (bin.gaps == 0) continue;
+    append_point(path, 'M', scale.across(middle(bin)), kHeight);
+    path += "v-14";
+  }
+  return path;
+}
+
+// The value that `rank` others lie below.
+double ranked(std::vector<double>& values, size_t rank) {
+  const auto at = values.begin() + static_cast<int64_t>(rank);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+// What the curves usually cover, with their usual noise: the first steps of a long run and spikes may leave the picture.
+Range vertical_range(const Chart& chart) {
+  std::vector<double> means, noise;
+  Range all{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
+  for (const Curve& curve : chart.curves) {
+    for (const Series::Bin& bin : curve.series->bins()) {
+      if (bin.count == 0) continue;
+      means.push_back(bin.mean());
+      noise.push_back(bin.max - bin.min);
+      all = {std::min(all.low, bin.min), std::max(all.high, bin.max)};
+    }
+  }
+  if (means.empty()) return {0, 1};
+  const size_t count = means.size(), rare = count / 50;
+  const double low = ranked(means, rare), high = ranked(means, count - 1 - rare);
+  const double span = high - low, usual_noise = 1.5 * ranked(noise, count / 4);
+  const double slack = std::max(0.35 * span, std::min(usual_noise, std::max(span, 0.25 * std::abs(high))));
+  Range range{std::max(all.low, low - slack), std::min(all.high, high + slack)};
+  if (chart.from_zero) range.low = std::min(range.low, 0.0);
+  double room = 0.05 * (range.high - range.low);
+  if (room <= 1e-9 * std::abs(range.high)) room = range.high != 0 ? 0.1 * std::abs(range.high) : 0.5;
+  return {range.low - (chart.from_zero && range.low == 0 ? 0 : room), range.high + room};
+}
+
+std::vector<double> display_values(const Curve& curve) {
+  const auto& bins = curve.series->bins();
+  if (curve.look == Look::noisy && bins.size() >= 20) return smoothed(bins, std::max(2.0, static_cast<double>(bins.size()) / 80));
+  std::vector<double> means;
+  for (const Series::Bin& bin : bins) means.push_back(bin.count > 0 ? bin.mean() : std::numeric_limits<double>::quiet_NaN());
+  return means;
+}
+
+std::string path_element(const std::string& classes, const std::string& path) {
+  return path.empty() ? "" : "<path class=\"" + classes + "\" d=\"" + path + "\"/>\n";
+}
+
+std::string curve_paths(const Curve& curve, const std::vector<double>& values, const Scale& scale) {
+  const Series& series = *curve.series;
+  const std::string line = "line " + curve.color, raw = "raw " + curve.color, dots = "dots " + curve.color;
+  switch (curve.look) {
+    case Look::line:
+      return path_element(line, raw_path(series, scale));
+    case Look::noisy:
+      return path_element(raw, raw_path(series, scale)) + path_element(line, value_path(series, values, scale));
+    case Look::points:
+      return path_element(line, value_path(series, values, scale)) + path_element(dots, dots_path(series, scale));
+  }
+  return {};
+}
+
+std::string percent(double part) { return fixed(100 * part, 2) + "%"; }
+
+std::string grid_lines(const std::vector<double>& x, const std::vector<double>& y, const Scale& scale) {
+  std::string lines;
+  for (const double value : y) append_point(lines, 'M', 0, scale.down(value)), lines += "h1000";
+  for (const double value : x) append_point(lines, 'M', scale.across(value), kHeight), lines += "v6";
+  return path_element("grid", lines);
+}
+
+std::string axis_labels(const std::vector<double>& x, const std::vector<double>& y, const Scale& scale) {
+  std::string labels;
+  const std::vector<std::string> across = tick_labels(x), down = tick_labels(y);
+  for (size_t i = 0; i < y.size(); ++i) {
+    labels += "<span class=\"y\" style=\"top:" + percent(scale.down(y[i]) / kHeight) + "\">" + down[i] + "</span>\n";
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    labels += "<span class=\"x\" style=\"left:" + percent(scale.across(x[i]) / kWidth) + "\">" + (x[i] == 0 ? "step " : "") +
+              across[i] + "</span>\n";
+  }
+  return labels;
+}
+
+std::string json_number(double value) { return std::isfinite(value) ? significant(value, kDigits) : "null"; }
+
+// What the page's script needs to tell the values at a step.
+std::string readout_data(const Chart& chart, const std::vector<std::vector<double>>& values, const Scale& scale) {
+  std::string json = "{\"x\":[" + json_number(scale.x.low) + "," + json_number(scale.x.high) + "],\"y\":[" +
+                     significant(scale.y.low, 9) + "," + significant(scale.y.high, 9) + "],\"curves\":[";
+  for (size_t i = 0; i < chart.curves.size(); ++i) {
+    const Curve& curve = chart.curves[i];
+    std::string x, y;
+    for (size_t j = 0; j < values[i].size(); ++j) {
+      x += (j > 0 ? "," : "") + std::to_string(curve.series->bins()[j].last_x);
+      y += (j > 0 ? "," : "") + json_number(values[i][j]);
+    }
+    json += (i > 0 ? "," : "") + ("{\"x\":[" + x + "],\"y\":[" + y + "]}");
+  }
+  return json + "]}";
+}
+
+// As the page's script prints them.
+std::string readable(double value) {
+  const double size = std::abs(value);
+  return size >= 1e4 ? human_count(value) : significant(value, size < 1e-2 ? 3 : 4);
+}
+
+// Names the curves where there are several, and tells their last values.
+std::string legend(const Chart& chart) {
+  std::string html;
+  for (const Curve& curve : chart.curves) {
+    const std::string name = chart.curves.size() > 1 ? "<i></i>" + html_escaped(curve.name) + " " : "";
+    html += "<span class=\"key " + curve.color + "\">" + name + "<b>" +
+            (curve.series->empty() ? "&ndash;" : readable(curve.series->last())) + "</b></span>\n";
+  }
+  return html;
+}
+
+std::string gap_note(const Chart& chart) {
+  int64_t gaps = 0;
+  for (const Curve& curve : chart.curves) gaps += curve.series->gaps();
+  return gaps == 0 ? "" : "<span class=\"bad\">" + std::to_string(gaps) + " not finite</span>\n";
+}
+
+}  // namespace
+
+std::string html_escaped(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+std::vector<double> nice_ticks(double low, double high, int count) {
+  const double rough = (high - low) / count, power = std::pow(10, std::floor(std::log10(rough))), lead = rough / power;
+  const double step = power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
+  std::vector<double> ticks;
+  const auto first = static_cast<int64_t>(std::ceil(low / step - 1e-6)),
+             last = static_cast<int64_t>(std::floor(high / step + 1e-6));
+  for (int64_t i = first; i <= last; ++i) ticks.push_back(static_cast<double>(i) * step);
+  return ticks;
+}
+
+std::vector<std::string> tick_labels(const std::vector<double>& ticks) {
+  double largest = 0;
+  for (const double tick : ticks) largest = std::max(largest, std::abs(tick));
+  double unit = 1;
+  std::string suffix;
+  if (largest >= 1e4) {
+    const auto thousands = std::min(static_cast<int>(std::log10(largest * 1.000001) / 3), 4);
+    unit = std::pow(1000, thousands);
+    suffix = std::string(" kMBT").substr(static_cast<size_t>(thousands), 1);
+  } else if (largest > 0 && largest < 0.01) {
+    const auto power = static_cast<int>(std::floor(std::log10(largest * 1.000001)));
+    unit = std::pow(10, power);
+    suffix = "e" + std::to_string(power);
+  }
+  const double step = ticks.size() > 1 ? (ticks[1] - ticks[0]) / unit : largest / unit;
+  const int decimals = step > 0 ? std::clamp(static_cast<int>(std::ceil(-std::log10(step * 1.000001))), 0, 12) : 0;
+  std::vector<std::string> labels;
+  for (const double tick : ticks) labels.push_back(tick == 0 ? "0" : fixed(tick / unit, decimals) + suffix);
+  return labels;
+}
+
+std::string render_chart(const Chart& chart, int64_t last_step) {
+  const Scale scale{.x = {0, static_cast<double>(std::max<int64_t>(last_step, 1))}, .y = vertical_range(chart)};
+  const bool empty =
+      std::all_of(chart.curves.begin(), chart.curves.end(), [](const Curve& curve) { return curve.series->empty(); });
+  std::vector<double> x = nice_ticks(scale.x.low, scale.x.high, 5), y = nice_ticks(scale.y.low, scale.y.high, 4);
+  std::erase_if(x, [](double step) { return step != std::round(step); });
+  if (empty) y.clear();  // there is no scale yet
+  std::string paths;
+  std::vector<std::vector<double>> values;
+  for (const Curve& curve : chart.curves) {
+    values.push_back(display_values(curve));
+    paths += curve_paths(curve, values.back(), scale) + path_element("gaps", gap_marks(*curve.series, scale));
+  }
+  return "<figure class=\"chart\">\n<figcaption><h2>" + html_escaped(chart.title) + "</h2><span class=\"unit\">" +
+         html_escaped(chart.unit) + "</span>\n<span class=\"keys\">\n" + gap_note(chart) + legend(chart) +
+         "</span></figcaption>\n<div class=\"plot\">\n<svg viewBox=\"0 0 1000 400\" preserveAspectRatio=\"none\" role=\"img\" "
+         "aria-label=\"" +
+         html_escaped(chart.title) + " over steps\">\n" + grid_lines(x, y, scale) + paths + "</svg>\n" + axis_labels(x, y, scale) +
+         "<script type=\"application/json\">" + readout_data(chart, values, scale) + "</script>\n</div>\n</figure>\n";
+}
+
+}  // namespace trireme

@@ -1,0 +1,39 @@
+// A chart of Series over steps, as HTML with an inline SVG that stretches to whatever room it gets.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/telemetry/series.h"
+
+namespace trireme {
+
+std::string html_escaped(std::string_view text);
+
+// Round numbers (1, 2 or 5 times a power of ten apart) inside [low, high], about `count` of them.
+std::vector<double> nice_ticks(double low, double high, int count);
+
+// Labels for ticks that share one unit: {0, 5000, 10000} -> {"0", "5k", "10k"}; {0, 0.0002} -> {"0", "2e-4"}.
+std::vector<std::string> tick_labels(const std::vector<double>& ticks);
+
+enum class Look { line, noisy, points };  // noisy: light raw line and a smoothed one over it
+
+struct Curve {
+  std::string name;   // in the legend and in the readout
+  std::string color;  // a CSS class: "train", "val"
+  Look look = Look::line;
+  const Series* series;
+};
+
+struct Chart {
+  std::string title, unit;
+  bool from_zero = false;  // the vertical axis begins at 0
+  std::vector<Curve> curves;
+};
+
+// The steps run from 0 to last_step. Gaps stay gaps; where there are any, they are counted and marked on the axis.
+std::string render_chart(const Chart& chart, int64_t last_step);
+
+}  // namespace trireme

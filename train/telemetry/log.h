@@ -1,0 +1,111 @@
+// The voice of the program: stdout, stderr, the line that lives at the bottom of a terminal, and the log of a run.
+//
+// Nothing else in the program writes to stdout or stderr. Lines carry no newline. Under several ranks, rank 0 speaks.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/human.h"
+#include "train/telemetry/metrics.h"
+
+namespace trireme {
+
+void say(std::string_view line);       // stdout; a live progress line gives way and returns with its next update
+void say_part(std::string_view part);  // stdout at once, without a newline: text that grows
+void complain(std::string_view line);  // stderr
+std::string utc_now();                 // "2026-02-03T04:05:06Z"
+bool is_terminal();                    // stdout is a terminal of known width (a launcher's pseudo-terminal is not)
+
+// What a progress line shows; a total of 0 is unknown.
+struct Progress {
+  std::string label;
+  int64_t done = 0, total = 0;
+  std::vector<std::string> details;  // to the right of the bar, the most important first
+};
+
+// One line of at most `width` columns: label, bar, percentage, details. What does not fit is left out, the last detail first.
+std::string progress_line(const Progress& progress, int width, bool unicode);
+
+// The line at the bottom of a terminal, redrawn in place; where stdout is no terminal it does not exist.
+class StatusLine {
+ public:
+  StatusLine();
+  bool possible() const { return terminal_; }
+  void draw(const Progress& progress);
+  void erase();
+  void leave();  // it stays, and what follows begins below it
+
+ private:
+  bool terminal_, unicode_, drawn_ = false;
+};
+
+inline constexpr std::chrono::milliseconds kRedrawPeriod{100};  // between two drawings of a progress line
+
+// Tells when something may happen again: at most once per period.
+class Throttle {
+ public:
+  explicit Throttle(Clock::duration period) : period_(period) {}
+  bool due(Clock::time_point now);  // true starts a new period; the first call is due
+
+ private:
+  Clock::duration period_;
+  Clock::time_point next_{};
+};
+
+// The progress of one long piece of work. In a terminal a line redrawn at most ten times a second; elsewhere a plain line at most
+// every three seconds and every tenth of the way.
+class ProgressBar {
+ public:
+  using Format = std::string (*)(double);
+  ProgressBar(std::string label, int64_t total, Format format = human_count);  // total 0: unknown; human_bytes for bytes
+  ~ProgressBar();                                                              // without finish(): the line is erased
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void update(int64_t done);  // cheap: may be called for every item; one thread at a time
+  void finish();              // leaves one line with the count, the time and the rate
+
+ private:
+  Progress progress_;
+  Format format_;
+  StatusLine line_;
+  Throttle throttle_;
+  Clock::time_point start_;
+  int64_t next_line_ = 0;  // the count from which a plain line is due
+};
+
+// The log of one run directory: metrics.jsonl, log.txt, report.html, and the progress line or plain lines on stdout.
+// Lines go to log.txt, and to stdout where it is no terminal, at the first step, at every log_every-th and at the last.
+// A full disk never stops the run: it is told once on stderr, and logging goes on when there is room.
+class RunLog {
+ public:
+  // The directory exists. resume_step: the step of the checkpoint that was restored, -1 for a fresh run. Error if it cannot be
+  // written.
+  RunLog(const std::string& directory, const std::string& title, int64_t total_steps, int64_t resume_step, int64_t log_every);
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+
+  // Rows of the report's table: {"parameters", "6.1M"}, {"device", "..."}, ... The report also shows directory/config.yaml.
+  void facts(std::vector<std::pair<std::string, std::string>> rows);
+
+  void step(const StepRecord& record);
+  void eval(const EvalRecord& record);
+  void choices(const ChoicesRecord& record, std::string_view told);  // `told`: its line for people
+  void note(std::string_view line);                                  // to stdout, and with the time to log.txt
+  void saved(const SaveRecord& record);                              // after a checkpoint is committed
+  void sync();                                                       // what was logged is on disk; from any thread
+  void finish();  // the last call of a run that ends in good order: tells the outcome
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,96 @@
+// runs/NAME/metrics.jsonl, one JSON object per line, and runs/NAME/exit.json.
+//
+// A training line holds step, loss, grad_norm, lr, tokens, step_ms, data_ms, tokens_per_second, mfu; an evaluation line step,
+// val_loss, bits_per_byte, val_tokens, seconds; a file of train.eval_choices step, choices (its name), acc, acc_stderr, acc_norm,
+// acc_norm_stderr, chance, questions, seconds; a committed save step, saved_bytes, saved_seconds, write_gb_per_second,
+// save_stall_ms, tier.
+// Of two runs with the same losses, lines of saves may stand elsewhere or be missing: when a save ends, is measured, too. A line is
+// written in one call: a kill leaves at most one torn line, the last. Losses and norms are floats and print so that they read back
+// as the same float; what is not finite prints as null. The file of a run that was killed and resumed equals the undisturbed run's
+// but for the measured times and rates, if the caller writes the lines of step s before it saves step s.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+
+namespace trireme {
+
+struct StepRecord {
+  int64_t step = 0;                // finished optimizer steps, from 1
+  double loss = 0, grad_norm = 0;  // float values
+  double lr = 0;
+  int64_t tokens = 0;                         // seen since the run's beginning
+  double step_ms = 0, tokens_per_second = 0;  // measured
+  double data_ms = 0;                         // of it, that the step waited for its batch to be read
+  double mfu = 0;                             // 0 to 1; NaN when the peak is unknown
+};
+
+struct EvalRecord {
+  int64_t step = 0;
+  double val_loss = 0;       // float value, nats per token
+  double bits_per_byte = 0;  // float value; NaN when unknown
+  int64_t val_tokens = 0;
+  double seconds = 0;  // measured
+};
+
+struct ChoicesRecord {  // see train/eval/choices.h
+  int64_t step = 0;
+  std::string name;
+  double accuracy = 0, accuracy_error = 0, normalised = 0, normalised_error = 0, chance = 0;
+  int64_t questions = 0;
+  double seconds = 0;  // measured
+};
+
+struct SaveRecord {
+  int64_t step = 0;          // whose state it is
+  int64_t bytes = 0;         // of all ranks
+  double seconds = 0;        // from the copy of the state to the commit
+  double write_seconds = 0;  // until all ranks' parts were on disk
+  double stall_ms = 0;       // that the steps waited for it
+  bool in_memory = false;    // not on disk
+};
+
+// Each with its newline.
+std::string json_line(const StepRecord& record);
+std::string json_line(const EvalRecord& record);
+std::string json_line(const ChoicesRecord& record);
+std::string json_line(const SaveRecord& record);
+
+// What a reader of earlier lines wants to hear.
+struct MetricsReader {
+  std::function<void(const StepRecord&)> step;
+  std::function<void(const EvalRecord&)> eval;
+  std::function<void(const ChoicesRecord&)> choices{};
+};
+
+class MetricsFile {
+ public:
+  // Opens directory/metrics.jsonl. resume_step -1 begins it anew; otherwise later lines and torn ones are dropped and the others
+  // read out. Error when the directory cannot be written.
+  MetricsFile(const std::string& directory, int64_t resume_step, const MetricsReader& earlier);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  // False when the disk refuses; nothing of the line is left then, and training may go on.
+  bool append(std::string_view line);
+  bool sync();  // to the disk itself
+
+  int64_t dropped() const { return dropped_; }  // lines left out at the resume
+
+ private:
+  int file_ = -1;
+  int64_t size_ = 0, dropped_ = 0;
+  bool torn_ = false;  // a part of a line stands after size_
+};
+
+// Writes directory/exit.json: {"code", "cause", "rank", "host", "step", "message"}, whole or not at all. Never throws: it is the
+// last act of a program that is ending for another reason; a failure is told on stderr. `step` -1: before the first.
+void write_exit(const std::string& directory, ExitCode code, const std::string& cause, int rank, int64_t step,
+                const std::string& message) noexcept;
+
+}  // namespace trireme
