@@ -10,7 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 namespace {

@@ -13,11 +13,11 @@
 
 #include "base/clock.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/directory_layout.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/shards.h"
-#include "checkpoint/store.h"
 #include "kernels/device.h"
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 
 namespace trireme {
 

@@ -24,12 +24,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "checkpoint/archive.h"
 #include "checkpoint/config.h"
 #include "checkpoint/io.h"
-#include "checkpoint/lease.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/memory_tier.h"
+#include "checkpoint/retention.h"
+#include "checkpoint/run_lock.h"
 #include "parallel/comm.h"
 #include "parallel/nodes.h"
 #include "parallel/split.h"
@@ -169,9 +169,9 @@ class Checkpoints {
   std::string directory_;  // RUN/checkpoints
   Io io_;
   const Comm& ranks_;
-  std::optional<Lease> lease_;  // rank 0's
-  int64_t last_on_disk_ = -1;   // the step of the last save to disk or restore from there
-  Archive archive_;             // rank 0 commits to it
+  std::optional<RunLock> lease_;  // rank 0's
+  int64_t last_on_disk_ = -1;     // the step of the last save to disk or restore from there
+  Retention archive_;             // rank 0 commits to it
   std::optional<MemoryTier> memory_;
   std::string run_id_;
   uint64_t restored_ = 0;  // the digest of the tensors of the last restore

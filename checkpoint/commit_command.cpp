@@ -12,7 +12,7 @@
 #include <fstream>
 #include <utility>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "parallel/world.h"
 
 namespace trireme {

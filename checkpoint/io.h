@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "data/shard/hdf5_file.h"
 
 namespace trireme {

@@ -46,7 +46,7 @@ void check_file(const FileEntry& file) {
 }
 
 void check_piece(const Manifest& manifest, const TensorEntry& tensor, const Piece& piece) {
-  const Box& box = piece.box;
+  const TensorRegion& box = piece.box;
   must(box.offset.size() == tensor.shape.size() && box.shape.size() == tensor.shape.size(), tensor.name,
        ": a piece of other dims than the tensor's");
   for (size_t d = 0; d < tensor.shape.size(); ++d)

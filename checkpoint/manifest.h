@@ -10,15 +10,15 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/box.h"
 #include "checkpoint/io.h"
+#include "checkpoint/tensor_region.h"
 #include "kernels/tensor.h"
 
 namespace trireme {
 
 struct Piece {
   int64_t file = 0;  // index into Manifest::files
-  Box box;           // of the global tensor; 1 to 4 dims
+  TensorRegion box;  // of the global tensor; 1 to 4 dims
   int64_t at = 0;    // byte offset in the file; row-major elements from there
   int64_t bytes = 0;
   int64_t first_page = 0;  // of this piece's digests in the file's page table

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "checkpoint/digest.h"
-#include "checkpoint/store.h"
+#include "checkpoint/directory_layout.h"
 
 namespace trireme {
 

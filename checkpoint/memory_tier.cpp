@@ -14,12 +14,12 @@
 #include <thread>
 #include <utility>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/directory_layout.h"
 #include "checkpoint/memory_directory.h"
 #include "checkpoint/shards.h"
-#include "checkpoint/store.h"
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 
 namespace trireme {
 

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/archive.h"
 #include "checkpoint/io.h"
-#include "checkpoint/lease.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/retention.h"
+#include "checkpoint/run_lock.h"
 #include "parallel/comm.h"
 #include "parallel/nodes.h"
 #include "parallel/split.h"
@@ -34,8 +34,8 @@ class MemoryTier {
   bool exists() const { return !directory_.empty(); }
   const std::string& directory() const { return directory_; }  // of this node
   // Of the rank that commits on its node, and sees to what is there.
-  Archive* archive() { return archive_ ? &*archive_ : nullptr; }
-  const Lease* lease() const { return lease_ ? &*lease_ : nullptr; }  // likewise
+  Retention* archive() { return archive_ ? &*archive_ : nullptr; }
+  const RunLock* lease() const { return lease_ ? &*lease_ : nullptr; }  // likewise
 
   // A step that some node has. Saves of one step that were cut off differently on two nodes are two of them.
   struct Step {
@@ -81,8 +81,8 @@ class MemoryTier {
   const Nodes& nodes_;
   const Comm& ranks_;
   std::string run_directory_, directory_;
-  std::optional<Lease> lease_;
-  std::optional<Archive> archive_;
+  std::optional<RunLock> lease_;
+  std::optional<Retention> archive_;
   std::vector<std::string> warnings_;
 };
 

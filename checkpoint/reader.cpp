@@ -2,8 +2,8 @@
 
 #include <set>
 
+#include "checkpoint/directory_layout.h"
 #include "checkpoint/shards.h"
-#include "checkpoint/store.h"
 
 namespace trireme {
 

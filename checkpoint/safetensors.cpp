@@ -8,7 +8,7 @@
 #include <fstream>
 #include <set>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "kernels/tensor.h"
 

@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-Box box_of(const NamedShard& shard);
+TensorRegion box_of(const NamedShard& shard);
 
 // What `shards` are, by name: shape, dtype and the digest of the elements that they hold (the whole tensor's, if they hold all of
 // it; shares of several ranks add up). No pieces yet. Throws Error for shards that are not on Place::cpu or leave their tensor.

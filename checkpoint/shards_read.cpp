@@ -97,7 +97,7 @@ void look_through(ShardFiles& files, const TensorEntry& tensor, const Piece& pie
 
 // Returns the elements' share in the tensor's digest.
 uint64_t verify_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece) {
-  const Box global = whole(tensor.shape);
+  const TensorRegion global = whole(tensor.shape);
   const int64_t unit = bytes_of(tensor.dtype);
   std::vector<uint64_t> shares(static_cast<size_t>(pages_of(piece.bytes)));
   look_through(files, tensor, piece, [&](size_t page, const std::byte* bytes, int64_t begin, int64_t count) {
@@ -162,7 +162,7 @@ class PieceReader {
 
 // Fills the part of `shard` that lies in `piece`: of a piece that is cut otherwise, only the pages that hold some of it are read.
 void read_part(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, const NamedShard& shard) {
-  const Box box = box_of(shard), common = intersect(piece.box, box);
+  const TensorRegion box = box_of(shard), common = intersect(piece.box, box);
   if (common.size() == 0) return;
   auto* to = static_cast<std::byte*>(shard.local.data());
   if (piece.box == box) return read_piece(files, tensor, piece, to);
@@ -220,7 +220,7 @@ Manifest only(const Manifest& manifest, Wanted wanted) {
 // A part of a tensor, in the memory of one shard that holds it.
 struct Patch {
   const NamedShard* shard;
-  Box box;
+  TensorRegion box;
 };
 
 // Disjoint patches that cover what the shards of one tensor hold together: a rank may hold several copies of an element, such as
@@ -228,14 +228,14 @@ struct Patch {
 std::vector<Patch> patches_of(const std::vector<const NamedShard*>& shards) {
   std::vector<Patch> patches;
   for (size_t i = 0; i < shards.size(); ++i) {
-    std::vector<Box> rest{box_of(*shards[i])};
+    std::vector<TensorRegion> rest{box_of(*shards[i])};
     for (size_t k = 0; k < i; ++k) {
-      std::vector<Box> left;
-      for (const Box& box : rest)
-        for (Box& part : subtract(box, box_of(*shards[k]))) left.push_back(std::move(part));
+      std::vector<TensorRegion> left;
+      for (const TensorRegion& box : rest)
+        for (TensorRegion& part : subtract(box, box_of(*shards[k]))) left.push_back(std::move(part));
       rest = std::move(left);
     }
-    for (Box& box : rest) patches.push_back({shards[i], std::move(box)});
+    for (TensorRegion& box : rest) patches.push_back({shards[i], std::move(box)});
   }
   return patches;
 }
@@ -250,11 +250,11 @@ uint64_t digest_of(const std::vector<Patch>& patches) {
   std::atomic<uint64_t> sum = 0;
   for (const Patch& patch : patches) {  // no structured binding: with OpenMP, clang 18 lets no lambda capture one
     const NamedShard* const shard = patch.shard;
-    const Box& box = patch.box;
+    const TensorRegion& box = patch.box;
     const Dtype dtype = shard->local.dtype();
     const int64_t unit = bytes_of(dtype);
     const auto* bytes = static_cast<const std::byte*>(shard->local.data());
-    const Box global = whole(shard->global_shape), held = box_of(*shard);
+    const TensorRegion global = whole(shard->global_shape), held = box_of(*shard);
     for_each_page(box.size() * unit, [&](int64_t, int64_t begin, int64_t count) {
       uint64_t share = 0;
       for_each_run(box, global, held, begin / unit, (begin + count) / unit, [&](int64_t first, int64_t local, int64_t n) {

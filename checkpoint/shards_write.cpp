@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "checkpoint/digest.h"
+#include "checkpoint/directory_layout.h"
 #include "checkpoint/shards.h"
-#include "checkpoint/store.h"
 #include "kernels/finite.h"
 
 namespace trireme {
@@ -67,7 +67,7 @@ struct Digests {
 };
 
 void digest_elements(const NamedShard& shard, int64_t page, Digests& digests) {
-  const Box global = whole(shard.global_shape), box = box_of(shard);
+  const TensorRegion global = whole(shard.global_shape), box = box_of(shard);
   const int64_t unit = bytes_of(shard.local.dtype()), begin = page * kPage, end = std::min(begin + kPage, shard.local.bytes());
   const auto* bytes = static_cast<const std::byte*>(shard.local.data());
   for_each_run(box, global, box, begin / unit, end / unit, [&](int64_t first, int64_t local, int64_t n) {
@@ -165,8 +165,8 @@ std::string shard_name(int rank) {
 
 }  // namespace
 
-Box box_of(const NamedShard& shard) {
-  Box box{.offset = shard.offset, .shape = {}};
+TensorRegion box_of(const NamedShard& shard) {
+  TensorRegion box{.offset = shard.offset, .shape = {}};
   for (int d = 0; d < shard.local.dims(); ++d) box.shape.push_back(shard.local.dim(d));
   return box;
 }

@@ -87,7 +87,7 @@ class Device {
   Tally& comm_tally() { return comm_tally_; }
   void measure(bool on);  // per-op times on a real place: for `trireme bench`
   // For tests: from here on, an op that touches what another lane's op has touched, without a wait between them, throws; see
-  // order.h. Copies of streams made before are not watched, nor is Place::none, where tensors have no memory.
+  // race_checker.h. Copies of streams made before are not watched, nor is Place::none, where tensors have no memory.
   void check_order(bool on);
   // From here on an allocation through this device throws.
   void freeze() { ledger_.freeze(); }

@@ -11,7 +11,7 @@
 #include "kernels/attention_problem.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/lane.h"
-#include "kernels/order.h"
+#include "kernels/race_checker.h"
 #include "kernels/tensor.h"
 
 namespace trireme {

@@ -11,7 +11,7 @@
 #include <source_location>
 #include <string>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "kernels/float8.h"
 
 namespace trireme {

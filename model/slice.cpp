@@ -1,6 +1,6 @@
 #include "model/slice.h"
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 

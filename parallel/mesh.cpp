@@ -1,7 +1,7 @@
 #include "parallel/mesh.h"
 
-#include "parallel/agree.h"
 #include "parallel/gpu_group.h"
+#include "parallel/host_collectives.h"
 
 namespace trireme {
 namespace {

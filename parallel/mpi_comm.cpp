@@ -10,7 +10,7 @@
 #include <thread>
 #include <type_traits>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "parallel/gpu_group.h"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-// MPI, for the files of this room that call it: world.cpp, mpi_comm.cpp, mpi.cpp, agree.cpp.
+// MPI, for the files of this room that call it: world.cpp, mpi_comm.cpp, mpi.cpp, host_collectives.cpp.
 #pragma once
 
 #include <mpi.h>

@@ -1,7 +1,7 @@
 // NCCL's functions, of the library that is there when the first of them is called.
 #include <nccl.h>
 
-#include "base/library.h"
+#include "base/shared_library.h"
 
 namespace {
 

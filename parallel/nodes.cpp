@@ -4,7 +4,7 @@
 #include <map>
 #include <sstream>
 
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 #include "parallel/mpi_comm.h"
 
 namespace trireme {

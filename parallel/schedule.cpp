@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <map>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 

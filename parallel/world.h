@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <set>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/philox.h"
 #include "data/build/build_journal.h"

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <set>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "data/shard/shard.h"

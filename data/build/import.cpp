@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "data/build/build_journal.h"
 #include "data/documents/documents.h"

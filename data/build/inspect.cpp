@@ -4,7 +4,7 @@
 #include <bit>
 #include <filesystem>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/utf8.h"
 #include "data/build/packing.h"
 #include "data/documents/documents.h"

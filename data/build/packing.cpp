@@ -4,7 +4,7 @@
 #include <bit>
 #include <numeric>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 

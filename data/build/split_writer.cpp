@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "data/shard/shard.h"
 
 namespace trireme {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 

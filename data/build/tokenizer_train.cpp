@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/philox.h"
 #include "base/utf8.h"
 #include "data/tokenizer/pair_map.h"

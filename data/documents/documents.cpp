@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <unordered_set>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/utf8.h"
 #include "data/tokenizer/tokenizer_words.h"
 

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <sstream>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "data/documents/json_line.h"
 #include "data/text/text_file.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/check.h"
 #include "base/digest.h"
+#include "base/error.h"
 #include "data/documents/documents.h"
 
 namespace trireme {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/check.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 namespace trireme {
 

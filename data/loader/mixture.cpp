@@ -1,7 +1,7 @@
 #include "data/loader/mixture.h"
 
-#include "base/check.h"
-#include "data/loader/order.h"
+#include "base/error.h"
+#include "data/loader/shuffle.h"
 
 namespace trireme {
 

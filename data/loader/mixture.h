@@ -1,4 +1,4 @@
-// Mixture: what a run trains on: one corpus, or several sources of which each has its share of the samples (turns.h).
+// Mixture: what a run trains on: one corpus, or several sources of which each has its share of the samples (mixture_schedule.h).
 //
 // Sample g of a run is sample permuted(key, n / samples, n % samples) of its source, n being the number of the source's samples
 // before it: each source is read whole, in another order, again and again, at its own pace. No index is stored.
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/loader/corpus.h"
-#include "data/loader/turns.h"
+#include "data/loader/mixture_schedule.h"
 
 namespace trireme {
 
@@ -32,11 +32,11 @@ class Mixture {
   int64_t number_of(const Sample& sample, uint64_t seed) const;  // at() backwards
   const Corpus& source(size_t i) const { return sources_[i]; }
   std::span<const Corpus> sources() const { return sources_; }
-  const Turns& turns() const { return turns_; }
+  const MixtureSchedule& turns() const { return turns_; }
 
  private:
   std::span<const Corpus> sources_;
-  Turns turns_;
+  MixtureSchedule turns_;
   bool padded_ = false;
 };
 

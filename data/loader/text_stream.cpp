@@ -1,6 +1,6 @@
 #include "data/loader/text_stream.h"
 
-#include "base/check.h"
+#include "base/error.h"
 #include "data/build/encode_pipeline.h"
 
 namespace trireme {

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "data/shard/exclusion.h"
 #include "data/shard/provenance.h"

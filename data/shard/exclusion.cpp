@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <sstream>
 
-#include "base/check.h"
 #include "base/digest.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "data/shard/provenance.h"
 

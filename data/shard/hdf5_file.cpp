@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/file.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "data/shard/shard.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 

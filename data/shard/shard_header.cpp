@@ -8,8 +8,8 @@
 #include <cstring>
 #include <memory>
 
-#include "base/check.h"
 #include "base/digest.h"
+#include "base/error.h"
 #include "data/shard/loss_mask.h"
 
 namespace trireme {

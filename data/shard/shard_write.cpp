@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "base/check.h"
 #include "base/digest.h"
+#include "base/error.h"
 #include "data/shard/loss_mask.h"
 #include "data/shard/shard.h"
 

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 

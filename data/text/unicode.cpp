@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/utf8.h"
 
 namespace trireme {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <optional>
 
-#include "base/check.h"
 #include "base/digest.h"
+#include "base/error.h"
 #include "base/utf8.h"
 #include "data/tokenizer/tokenizer_files.h"
 

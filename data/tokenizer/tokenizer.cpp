@@ -1,6 +1,6 @@
 #include "data/tokenizer/tokenizer.h"
 
-#include "base/check.h"
+#include "base/error.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "data/tokenizer/tokenizer_sentencepiece.h"
 #include "data/tokenizer/tokenizer_words.h"

@@ -10,8 +10,8 @@
 #include <thread>
 #include <unordered_map>
 
-#include "base/check.h"
 #include "base/digest.h"
+#include "base/error.h"
 #include "data/text/unicode.h"
 #include "data/tokenizer/pair_map.h"
 #include "data/tokenizer/tokenizer_words.h"

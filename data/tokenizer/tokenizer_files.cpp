@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "data/tokenizer/tokenizer_bpe.h"

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <optional>
 
-#include "base/check.h"
 #include "base/digest.h"
+#include "base/error.h"
 #include "data/tokenizer/unigram.h"
 #include "data/tokenizer/word_cache.h"
 

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <unordered_map>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "data/tokenizer/tokenizer_bpe.h"
 #include "data/tokenizer/tokenizer_files.h"
 

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/utf8.h"
 #include "data/text/unicode.h"
 #include "data/tokenizer/word_scanner.h"

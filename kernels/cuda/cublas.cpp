@@ -11,7 +11,7 @@
 #include <mutex>
 #include <optional>
 
-#include "base/library.h"
+#include "base/shared_library.h"
 #include "kernels/cuda/products.h"
 #include "kernels/ops/matmul.h"
 

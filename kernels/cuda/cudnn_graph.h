@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/check.h"
-#include "base/library.h"
+#include "base/error.h"
+#include "base/shared_library.h"
 
 namespace trireme {
 

@@ -7,10 +7,10 @@
 #include <array>
 #include <functional>
 
-#include "checkpoint/box.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/shards.h"
+#include "checkpoint/tensor_region.h"
 #include "test/catch.h"
 #include "test/checkpoint/state.h"
 #include "test/sanitized.h"
@@ -306,11 +306,12 @@ TEST_CASE("a checkpoint of a newer format ends the resume instead of falling bac
 }
 
 TEST_CASE("runs of a box lie where element by element arithmetic says") {
-  const Box a{{0, 1, 0, 2}, {4, 5, 3, 4}}, b{{1, 0, 0, 1}, {3, 6, 3, 5}};
-  for (const Box& inner : {Box{{1, 1, 0, 2}, {3, 5, 3, 4}}, Box{{2, 2, 1, 3}, {2, 3, 2, 2}}, Box{{1, 1, 0, 2}, {1, 1, 1, 1}}})
+  const TensorRegion a{{0, 1, 0, 2}, {4, 5, 3, 4}}, b{{1, 0, 0, 1}, {3, 6, 3, 5}};
+  for (const TensorRegion& inner : {TensorRegion{{1, 1, 0, 2}, {3, 5, 3, 4}}, TensorRegion{{2, 2, 1, 3}, {2, 3, 2, 2}},
+                                    TensorRegion{{1, 1, 0, 2}, {1, 1, 1, 1}}})
     for (const int64_t begin : {int64_t{0}, int64_t{1}, inner.size() / 2})
       for (const int64_t end : {begin, inner.size() / 2 + 1, inner.size()}) {
-        const auto index_in = [](const Box& box, const std::vector<int64_t>& point) {
+        const auto index_in = [](const TensorRegion& box, const std::vector<int64_t>& point) {
           int64_t index = 0;
           for (size_t d = 0; d < point.size(); ++d) index = index * box.shape[d] + point[d] - box.offset[d];
           return index;
@@ -333,20 +334,21 @@ TEST_CASE("runs of a box lie where element by element arithmetic says") {
 }
 
 TEST_CASE("what is left of a box without another is each of its other elements once") {
-  const Box a{{1, 0, 2}, {3, 4, 2}};
-  const auto holds = [](const Box& box, const std::array<int64_t, 3>& point) {
+  const TensorRegion a{{1, 0, 2}, {3, 4, 2}};
+  const auto holds = [](const TensorRegion& box, const std::array<int64_t, 3>& point) {
     for (size_t d = 0; d < 3; ++d)
       if (point[d] < box.offset[d] || point[d] >= box.offset[d] + box.shape[d]) return false;
     return true;
   };
-  for (const Box& b : {Box{{0, 0, 0}, {5, 5, 5}}, Box{{2, 1, 2}, {1, 2, 1}}, Box{{0, 3, 3}, {2, 3, 4}}, Box{{1, 0, 0}, {3, 4, 2}},
-                       Box{{2, 0, 2}, {1, 4, 2}}, Box{{1, 1, 3}, {0, 1, 1}}}) {
-    const std::vector<Box> parts = subtract(a, b);
+  for (const TensorRegion& b :
+       {TensorRegion{{0, 0, 0}, {5, 5, 5}}, TensorRegion{{2, 1, 2}, {1, 2, 1}}, TensorRegion{{0, 3, 3}, {2, 3, 4}},
+        TensorRegion{{1, 0, 0}, {3, 4, 2}}, TensorRegion{{2, 0, 2}, {1, 4, 2}}, TensorRegion{{1, 1, 3}, {0, 1, 1}}}) {
+    const std::vector<TensorRegion> parts = subtract(a, b);
     for (int64_t i = 0; i < 6; ++i)
       for (int64_t j = 0; j < 6; ++j)
         for (int64_t k = 0; k < 6; ++k) {
           const std::array<int64_t, 3> point{i, j, k};
-          const auto times = std::ranges::count_if(parts, [&](const Box& part) { return holds(part, point); });
+          const auto times = std::ranges::count_if(parts, [&](const TensorRegion& part) { return holds(part, point); });
           CHECK(times == (holds(a, point) && !holds(b, point)));
         }
   }

@@ -1,7 +1,7 @@
 // Damage done to a shard, one bit at a time.
 #pragma once
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/philox.h"
 #include "data/shard/shard.h"

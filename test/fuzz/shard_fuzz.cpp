@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "checkpoint/digest.h"
 #include "data/shard/hdf5_file.h"
 #include "data/shard/shard.h"

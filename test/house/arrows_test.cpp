@@ -68,7 +68,7 @@ TEST_CASE("the arrows of the table are allowed") {
                                                                     {"kernels/cpu/x.cpp", "kernels/ops/x.h"},
                                                                     {"kernels/ops/x.h", "kernels/run.h"},
                                                                     {"kernels/device.cpp", "kernels/device.h"},
-                                                                    {"base/x.cpp", "base/check.h"},
+                                                                    {"base/x.cpp", "base/error.h"},
                                                                     {"data/build/x.cpp", "data/shard/shard.h"},
                                                                     {"train/run/x.cpp", "train/run/loop.h"},
                                                                     {"train/run/x.cpp", "train/step/step.h"}}));
@@ -118,7 +118,7 @@ TEST_CASE("a foreign library is included by its host alone") {
 TEST_CASE("MPI stays in its room") {
   CHECK_THAT(arrows("train/run/trainer.cpp", "#include \"parallel/mpi_comm.h\"\n"),
              ContainsSubstring("belongs to parallel/ alone"));
-  CHECK(arrows("parallel/agree.cpp", "#include \"parallel/mpi_comm.h\"\n") == "");
+  CHECK(arrows("parallel/host_collectives.cpp", "#include \"parallel/mpi_comm.h\"\n") == "");
 }
 
 TEST_CASE("hosts include their library, and everybody the standard library") {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme::house {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "parallel/timeline.h"
 #include "test/catch.h"
 

@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/human.h"
+#include "base/number_format.h"
 #include "data/loader/loader.h"
-#include "data/loader/order.h"
+#include "data/loader/shuffle.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"
 #include "train/telemetry/log.h"

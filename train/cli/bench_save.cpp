@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/human.h"
+#include "base/number_format.h"
 #include "kernels/memory.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"
 #include "train/health/signals.h"
 #include "train/run/kernel_choices.h"
-#include "train/run/saves.h"
+#include "train/run/save_scheduler.h"
 #include "train/step/plan.h"
 #include "train/telemetry/log.h"
 
@@ -174,7 +174,7 @@ class Bench {
   void plain_steps() {
     for (int64_t i = 0; i < steps_; ++i) step();
   }
-  // The save that has just ended. CheckpointError if it did not succeed, which Saves tells a log alone.
+  // The save that has just ended. CheckpointError if it did not succeed, which SaveScheduler tells a log alone.
   const SaveTimes& saved() {
     const int64_t step = saves_.last().result.step;
     if (saves_.last().result.bytes == 0 || step == std::exchange(measured_, step))
@@ -196,11 +196,11 @@ class Bench {
   Run& run_;
   RandomBatch random_;
   std::string directory_;
-  History history_{0};
+  StepStatistics history_{0};
   std::optional<RunLog> log_;
   Journal journal_{0};
   Checkpoints checkpoints_;
-  Saves saves_;
+  SaveScheduler saves_;
   std::vector<NamedShard> shards_;
   int64_t bytes_;
   std::byte* other_;

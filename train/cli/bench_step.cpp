@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/human.h"
 #include "base/json.h"
+#include "base/number_format.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/matmul.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/human.h"
+#include "base/number_format.h"
 #include "base/philox.h"
 #include "kernels/cuda_facts.h"
 #include "train/telemetry/log.h"

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "base/clock.h"
-#include "base/human.h"
+#include "base/number_format.h"
 #include "checkpoint/digest.h"
 #include "data/documents/documents.h"
 #include "data/tokenizer/tokenizer.h"

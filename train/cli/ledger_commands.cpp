@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "data/build/inspect.h"
 #include "data/documents/documents.h"
-#include "data/loader/where.h"
+#include "data/loader/data_lookup.h"
 #include "kernels/device.h"
 #include "train/cli/commands.h"
 #include "train/run/data_record.h"

@@ -2,8 +2,8 @@
 #include <optional>
 
 #include "train/cli/commands.h"
-#include "train/run/nearest.h"
-#include "train/run/start.h"
+#include "train/run/launch_agreement.h"
+#include "train/run/mesh_suggestion.h"
 #include "train/run/trainer.h"
 #include "train/telemetry/log.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <sstream>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "train/config/keys.h"
 #include "train/config/yaml.h"
 

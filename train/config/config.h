@@ -5,7 +5,7 @@
 
 #include "checkpoint/config.h"
 #include "data/config.h"
-#include "data/loader/turns.h"
+#include "data/loader/mixture_schedule.h"
 #include "kernels/config.h"
 #include "kernels/rounding.h"
 #include "model/shards.h"
@@ -233,7 +233,7 @@ struct RunConfig {
     if (purpose == Purpose::train && data.train.empty())
       report("data.train", "names no token shards; make some with 'trireme data build'");
     try {
-      if (!data.weights.empty()) Turns{data.weights};
+      if (!data.weights.empty()) MixtureSchedule{data.weights};
     } catch (const ConfigError& e) {
       report("data.weights", e.what());
     }

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "train/config/keys.h"
 
 namespace trireme {

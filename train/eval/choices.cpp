@@ -7,9 +7,9 @@
 #include <set>
 
 #include "base/clock.h"
-#include "base/human.h"
+#include "base/number_format.h"
 #include "data/documents/documents.h"
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 
 namespace trireme {
 

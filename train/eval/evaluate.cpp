@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "kernels/copy.h"
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "checkpoint/safetensors.h"
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 #include "train/hub/published.h"
 
 namespace trireme {

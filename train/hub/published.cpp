@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "kernels/device.h"
 #include "model/stage.h"

@@ -9,7 +9,7 @@
 #include "base/replace_file.h"
 #include "kernels/cuda_facts.h"
 #include "model/shards.h"
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 
 namespace trireme {
 namespace {

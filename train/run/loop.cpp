@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 #include "train/health/signals.h"
-#include "train/run/find_fault.h"
-#include "train/run/replicas.h"
+#include "train/run/nan_search.h"
+#include "train/run/replica_check.h"
 
 namespace trireme {
 namespace {
@@ -125,7 +125,7 @@ class Steps {
     int64_t step, weights;  // the update whose weights it met
     StepResult result;
     int64_t refused, not_finite;  // steps in a row up to this one
-    std::string told() const { return std::string(text("step ", step, ": ", History::told(result))); }
+    std::string told() const { return std::string(text("step ", step, ": ", StepStatistics::told(result))); }
   };
 
   Batch next() {
@@ -152,7 +152,7 @@ class Steps {
     const double seconds = std::chrono::duration<double>(now - std::exchange(since_, now)).count();
     session_.watchdog.took(seconds);
     log_step(session_, ended_, result, seconds, waited_[static_cast<size_t>(ended_ % 2)]);
-    History& history = session_.history;
+    StepStatistics& history = session_.history;
     history.saw(ended_, result);
     if (result.updated)
       weights_ = ended_;
@@ -197,7 +197,7 @@ class Steps {
     session_.saves.end();
     ResumeChoice newest = session_.resume;
     if (session_.checkpoints.any()) newest.from = "auto";
-    History then = session_.history;
+    StepStatistics then = session_.history;
     weights_ = restore(session_.config, session_.run, session_.checkpoints, newest, then, session_.journal);
     session_.history.go_back_to(then);
     pass_over(rolled_back_ = begun_);

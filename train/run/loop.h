@@ -8,9 +8,9 @@
 #include "data/loader/loader.h"
 #include "train/eval/choices.h"
 #include "train/health/watchdog.h"
-#include "train/run/history.h"
 #include "train/run/resume.h"
-#include "train/run/saves.h"
+#include "train/run/save_scheduler.h"
+#include "train/run/step_statistics.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -24,8 +24,8 @@ struct Session {
   const std::optional<Corpus>& validation;
   const std::vector<ChoiceTask>& choices;
   Checkpoints& checkpoints;
-  Saves& saves;
-  History& history;
+  SaveScheduler& saves;
+  StepStatistics& history;
   Journal& journal;
   Watchdog& watchdog;
   std::optional<RunLog>& log;  // rank 0's

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "train/hub/init_from.h"
-#include "train/run/saves.h"
+#include "train/run/save_scheduler.h"
 #include "train/step/host_state.h"
 #include "train/telemetry/log.h"
 
@@ -54,7 +54,7 @@ void initialise(const RunConfig& config, Run& run, const std::function<void()>& 
   if (run.mesh.first()) say("weights from " + config.train.init_from);
 }
 
-int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, History& history,
+int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, StepStatistics& history,
                 Journal& journal) {
   std::optional<HostState> host(std::in_place, run.device, state_shards(run, Shards::all), Copies::where_needed);
   CheckpointState state = state_of(config, host->shards(), 0, history);

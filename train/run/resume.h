@@ -8,7 +8,7 @@
 #include "checkpoint/checkpoints.h"
 #include "parallel/journal.h"
 #include "train/config/config.h"
-#include "train/run/history.h"
+#include "train/run/step_statistics.h"
 
 namespace trireme {
 
@@ -29,7 +29,7 @@ void initialise(
 
 // Weights, moments and history from the checkpoint that `resume` says, or fresh ones. Returns the finished steps. All ranks call
 // it.
-int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, History& history,
+int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, StepStatistics& history,
                 Journal& journal);
 
 }  // namespace trireme

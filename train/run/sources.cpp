@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <map>
 
-#include "base/human.h"
+#include "base/number_format.h"
 #include "train/hub/published.h"
 
 namespace trireme {

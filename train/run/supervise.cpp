@@ -23,7 +23,7 @@
 #include "parallel/world.h"
 #include "train/config/config.h"
 #include "train/health/signals.h"
-#include "train/run/nearest.h"
+#include "train/run/mesh_suggestion.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {

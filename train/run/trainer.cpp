@@ -16,15 +16,15 @@
 #include "base/replace_file.h"
 #include "data/tokenizer/tokenizer.h"
 #include "kernels/cuda_facts.h"
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 #include "parallel/mesh.h"
 #include "parallel/nodes.h"
 #include "train/health/signals.h"
 #include "train/run/data_record.h"
 #include "train/run/kernel_choices.h"
+#include "train/run/launch_agreement.h"
 #include "train/run/loop.h"
 #include "train/run/sources.h"
-#include "train/run/start.h"
 #include "train/step/plan.h"
 
 namespace trireme {
@@ -202,7 +202,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
                           .document_mask = config.model.document_mask,
                           .restart_positions = config.model.restart_positions});
 
-  History history(config.train.spike_sigmas);
+  StepStatistics history(config.train.spike_sigmas);
   std::optional<RunLog> log;
   try {
     int64_t& step = where.step = restore(config, run, checkpoints, resume, history, journal);
@@ -220,7 +220,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
       if (!config.model.document_mask && std::ranges::any_of(sources, &Corpus::packed))
         log->note("warning: data.train: the documents are packed in rows, and with model.document_mask = false see one another");
     }
-    Saves saves(config, run, history, checkpoints, log, journal);
+    SaveScheduler saves(config, run, history, checkpoints, log, journal);
     Session session{.config = config,
                     .resume = resume,
                     .run = run,

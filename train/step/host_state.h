@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/mailbox.h"
+#include "kernels/staging_buffer.h"
 #include "parallel/split.h"
 #include "train/step/step.h"
 
@@ -30,7 +30,7 @@ class HostState {
  private:
   Device& device_;
   std::vector<NamedShard> device_shards_, host_;
-  std::optional<Mailbox> memory_;  // of the copies
+  std::optional<StagingBuffer> memory_;  // of the copies
 };
 
 // Of memory that copies of `shards` take.

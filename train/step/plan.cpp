@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "base/human.h"
 #include "base/json.h"
+#include "base/number_format.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/matmul.h"
 #include "parallel/timeline.h"

@@ -99,9 +99,9 @@ Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaS
   if (device.place() == Place::cuda) {
     const int64_t bytes = 4 * config.train.batch / mesh.replicas() * config.model.context * bytes_of(Dtype::i32);
     batch_.emplace(device, bytes, "a batch");
-    for (std::optional<Mailbox>& mailbox : batches_) mailbox.emplace(device, bytes);
+    for (std::optional<StagingBuffer>& mailbox : batches_) mailbox.emplace(device, bytes);
   }
-  for (std::optional<Mailbox>& mailbox : results_) mailbox.emplace(device, 2 * bytes_of(Dtype::f32));
+  for (std::optional<StagingBuffer>& mailbox : results_) mailbox.emplace(device, 2 * bytes_of(Dtype::f32));
   passing.read = [this](size_t unit) { traffic.read(unit); };
   passing.write = [this](size_t unit) {
     traffic.write(unit);
@@ -133,7 +133,7 @@ const std::vector<Action>& Run::actions(int64_t microbatches) {
 Batch Run::on_device(const Batch& batch) {
   if (!batch_) return batch;
   Batch there = batch;
-  Mailbox& mailbox = *batches_[static_cast<size_t>(batches_sent_++ % 2)];
+  StagingBuffer& mailbox = *batches_[static_cast<size_t>(batches_sent_++ % 2)];
   mailbox.wait();
   int64_t at = 0;
   for (Tensor Batch::*field : {&Batch::tokens, &Batch::targets, &Batch::positions, &Batch::document_start}) {
@@ -233,7 +233,7 @@ void begin_step(Run& r, const Batch& of_host, int64_t step, const StepLimits& li
   else if (!graph->replay())
     graph->record([&] { compute_step(r, batch); });
 
-  Mailbox& results = r.results(step);
+  StagingBuffer& results = r.results(step);
   const auto result = [&](int64_t i) {
     return Tensor(results.data() + 4 * i, Dtype::f32, compute.place() == Place::none ? Place::none : Place::cpu, {1});
   };
@@ -244,7 +244,7 @@ void begin_step(Run& r, const Batch& of_host, int64_t step, const StepLimits& li
 
 StepResult end_step(Run& r, int64_t step) {
   if (r.device.place() == Place::none) return {};
-  const Mailbox& results = r.results(step);
+  const StagingBuffer& results = r.results(step);
   results.wait();
   float loss = 0, squared_norm = 0;
   std::memcpy(&loss, results.data(), sizeof loss);

@@ -9,7 +9,7 @@
 
 #include "data/loader/loader.h"
 #include "kernels/graph.h"
-#include "kernels/mailbox.h"
+#include "kernels/staging_buffer.h"
 #include "parallel/buckets.h"
 #include "parallel/gpu_group.h"
 #include "parallel/mesh.h"
@@ -53,7 +53,7 @@ struct Run {
 
   StepLimits& limits(int64_t step) { return limits_[static_cast<size_t>(step % 2)]; }
   // Of the two steps that may be on their way: where the loss and the squared norm of the gradients arrive.
-  Mailbox& results(int64_t step) { return *results_[static_cast<size_t>(step % 2)]; }
+  StagingBuffer& results(int64_t step) { return *results_[static_cast<size_t>(step % 2)]; }
   // Where the next step is replayed as a whole, or is to be recorded: of batches with this many valid targets. nullptr: it is not.
   Graph* graph(int64_t valid);
 
@@ -62,7 +62,7 @@ struct Run {
 
   std::map<int64_t, std::vector<Action>> actions_;
   std::optional<Buffer> batch_;  // on a GPU: four tensors of a replica's ids
-  std::array<std::optional<Mailbox>, 2> batches_, results_;
+  std::array<std::optional<StagingBuffer>, 2> batches_, results_;
   std::array<StepLimits, 2> limits_;
   int64_t batches_sent_ = 0;
   std::map<int64_t, Graph> graphs_;  // by valid targets

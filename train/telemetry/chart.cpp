@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/human.h"
+#include "base/number_format.h"
 
 namespace trireme {
 
@@ -55,9 +55,9 @@ class Pen {
 };
 
 // Each bin's extremes in their order: what a pixel column of the full curve would cover.
-std::string raw_path(const Series& series, const Scale& scale) {
+std::string raw_path(const DownsampledCurve& series, const Scale& scale) {
   Pen pen(scale);
-  for (const Series::Bin& bin : series.bins()) {
+  for (const DownsampledCurve::Bin& bin : series.bins()) {
     if (bin.count > 0) {
       const bool min_first = bin.min_x <= bin.max_x;
       if (bin.count > 1) pen.to(static_cast<double>(min_first ? bin.min_x : bin.max_x), min_first ? bin.min : bin.max);
@@ -68,30 +68,30 @@ std::string raw_path(const Series& series, const Scale& scale) {
   return pen.path();
 }
 
-double middle(const Series::Bin& bin) { return 0.5 * static_cast<double>(bin.first_x + bin.last_x); }
+double middle(const DownsampledCurve::Bin& bin) { return 0.5 * static_cast<double>(bin.first_x + bin.last_x); }
 
-std::string value_path(const Series& series, const std::vector<double>& values, const Scale& scale) {
+std::string value_path(const DownsampledCurve& series, const std::vector<double>& values, const Scale& scale) {
   Pen pen(scale);
   for (size_t i = 0; i < values.size(); ++i) {
-    const Series::Bin& bin = series.bins()[i];
+    const DownsampledCurve::Bin& bin = series.bins()[i];
     if (bin.count > 0) pen.to(middle(bin), values[i]);
     if (bin.gaps > 0) pen.lift();
   }
   return pen.path();
 }
 
-std::string dots_path(const Series& series, const Scale& scale) {
+std::string dots_path(const DownsampledCurve& series, const Scale& scale) {
   Pen pen(scale);
-  for (const Series::Bin& bin : series.bins()) {
+  for (const DownsampledCurve::Bin& bin : series.bins()) {
     if (bin.count > 0) pen.to(middle(bin), bin.mean());
     pen.lift();
   }
   return pen.path();
 }
 
-std::string gap_marks(const Series& series, const Scale& scale) {
+std::string gap_marks(const DownsampledCurve& series, const Scale& scale) {
   std::string path;
-  for (const Series::Bin& bin : series.bins()) {
+  for (const DownsampledCurve::Bin& bin : series.bins()) {
     if (bin.gaps == 0) continue;
     append_point(path, 'M', scale.across(middle(bin)), kHeight);
     path += "v-14";
@@ -111,7 +111,7 @@ Range vertical_range(const Chart& chart) {
   std::vector<double> means, noise;
   Range all{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
   for (const Curve& curve : chart.curves) {
-    for (const Series::Bin& bin : curve.series->bins()) {
+    for (const DownsampledCurve::Bin& bin : curve.series->bins()) {
       if (bin.count == 0) continue;
       means.push_back(bin.mean());
       noise.push_back(bin.max - bin.min);
@@ -134,7 +134,8 @@ std::vector<double> display_values(const Curve& curve) {
   const auto& bins = curve.series->bins();
   if (curve.look == Look::noisy && bins.size() >= 20) return smoothed(bins, std::max(2.0, static_cast<double>(bins.size()) / 80));
   std::vector<double> means;
-  for (const Series::Bin& bin : bins) means.push_back(bin.count > 0 ? bin.mean() : std::numeric_limits<double>::quiet_NaN());
+  for (const DownsampledCurve::Bin& bin : bins)
+    means.push_back(bin.count > 0 ? bin.mean() : std::numeric_limits<double>::quiet_NaN());
   return means;
 }
 
@@ -143,7 +144,7 @@ std::string path_element(const std::string& classes, const std::string& path) {
 }
 
 std::string curve_paths(const Curve& curve, const std::vector<double>& values, const Scale& scale) {
-  const Series& series = *curve.series;
+  const DownsampledCurve& series = *curve.series;
   const std::string line = "line " + curve.color, raw = "raw " + curve.color, dots = "dots " + curve.color;
   switch (curve.look) {
     case Look::line:

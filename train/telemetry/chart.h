@@ -1,4 +1,4 @@
-// A chart of Series over steps, as HTML with an inline SVG that stretches to whatever room it gets.
+// A chart of DownsampledCurves over steps, as HTML with an inline SVG that stretches to whatever room it gets.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/telemetry/series.h"
+#include "train/telemetry/downsampled_curve.h"
 
 namespace trireme {
 
@@ -24,7 +24,7 @@ struct Curve {
   std::string name;   // in the legend and in the readout
   std::string color;  // a CSS class: "train", "val"
   Look look = Look::line;
-  const Series* series;
+  const DownsampledCurve* series;
 };
 
 struct Chart {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/human.h"
+#include "base/number_format.h"
 #include "train/telemetry/metrics.h"
 
 namespace trireme {

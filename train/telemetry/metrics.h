@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "train/telemetry/downsampled_curve.h"
 #include "train/telemetry/metrics.h"
-#include "train/telemetry/series.h"
 
 namespace trireme {
 
@@ -28,9 +28,9 @@ struct ReportData {
   double elapsed = 0, eta = 0;            // seconds
   double mfu = 0, tokens_per_second = 0;  // of the last step
   EvalRecord best;                        // step 0: none
-  Series loss, val_loss, bits_per_byte, lr, speed, grad_norm;
+  DownsampledCurve loss, val_loss, bits_per_byte, lr, speed, grad_norm;
   struct Shares {  // of questions that are answered rightly
-    Series accuracy, normalised;
+    DownsampledCurve accuracy, normalised;
   };
   std::map<std::string, Shares> choices;  // by file
 

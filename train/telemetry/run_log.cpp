@@ -95,7 +95,7 @@ double RunLog::State::eta() const {
 
 std::vector<std::string> RunLog::State::details() const {
   std::vector<std::string> fields{of_total(now.step, total), "loss " + fixed(now.loss, 4)};
-  const Series& val = report.data().val_loss;
+  const DownsampledCurve& val = report.data().val_loss;
   if (!val.empty()) fields.push_back("val " + fixed(val.last(), 4));
   fields.push_back(human_count(now.tokens_per_second) + " tok/s");
   if (now.step < total) fields.push_back("ETA " + human_seconds(eta()));

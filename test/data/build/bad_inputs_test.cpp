@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "data/build/build.h"
 #include "data/build/inspect.h"

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "data/build/inspect.h"
 #include "data/build/tokenizer_train.h"

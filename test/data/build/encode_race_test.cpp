@@ -1,6 +1,6 @@
 // Threads that read, encode and write side by side: for the thread sanitizer, too.
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "data/build/build.h"
 #include "data/build/tokenizer_train.h"

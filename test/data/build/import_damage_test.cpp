@@ -4,7 +4,7 @@
 #include <random>
 #include <set>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "data/build/import.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <random>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "data/loader/corpus.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"

@@ -1,7 +1,7 @@
 // What is told of shards: lengths and texts of documents.
 #include "data/build/inspect.h"
 
-#include "base/check.h"
+#include "base/error.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 

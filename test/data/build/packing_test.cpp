@@ -10,7 +10,7 @@
 #include <numeric>
 #include <set>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/philox.h"
 #include "data/build/build.h"

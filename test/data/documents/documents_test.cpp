@@ -1,7 +1,7 @@
 // What of a file is a document, and what is told of those that are none.
 #include "data/documents/documents.h"
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "data/build/build.h"
 #include "test/catch.h"

@@ -1,7 +1,7 @@
 // Questions of multiple choice: five shapes, every way to be malformed, and where a context ends and its continuation begins.
 #include "data/documents/questions.h"
 
-#include "base/check.h"
+#include "base/error.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <thread>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "data/loader/loader.h"
-#include "data/loader/order.h"
+#include "data/loader/shuffle.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 #include "test/sanitized.h"
@@ -23,13 +23,15 @@ namespace {
 
 // The largest difference between a source's samples in a window of `length` and its share of it, over all windows in some hundred
 // blocks from the first sample, and around the ends of the first periods and of a far one.
-double farthest(const Turns& turns, const std::vector<double>& weights, int64_t length) {
+double farthest(const MixtureSchedule& turns, const std::vector<double>& weights, int64_t length) {
   double sum = 0, most = 0;
   for (const double weight : weights) sum += weight;
-  for (const int64_t middle : {50 * Turns::kBlock, Turns::kPeriod, 2 * Turns::kPeriod, 1'000'003 * Turns::kPeriod}) {
-    const int64_t begin = middle - 50 * Turns::kBlock;
+  for (const int64_t middle : {50 * MixtureSchedule::kBlock, MixtureSchedule::kPeriod, 2 * MixtureSchedule::kPeriod,
+                               1'000'003 * MixtureSchedule::kPeriod}) {
+    const int64_t begin = middle - 50 * MixtureSchedule::kBlock;
     std::vector<uint8_t> sources;
-    for (int64_t n = begin; n < middle + 50 * Turns::kBlock; ++n) sources.push_back(static_cast<uint8_t>(turns.at(n).source));
+    for (int64_t n = begin; n < middle + 50 * MixtureSchedule::kBlock; ++n)
+      sources.push_back(static_cast<uint8_t>(turns.at(n).source));
     const auto window = static_cast<size_t>(length);
     for (size_t i = 0; i < weights.size(); ++i) {
       int64_t count = std::count(sources.begin(), sources.begin() + length, i);
@@ -56,20 +58,20 @@ std::string counting_shard(const Scratch& scratch, const std::string& name, int3
 }  // namespace
 
 TEST_CASE("in every window of a thousand samples each source has its share to within one") {
-  CHECK(farthest(Turns({0.7, 0.3}), {0.7, 0.3}, 1000) < 1e-6);
-  CHECK(farthest(Turns({0.7, 0.3}), {0.7, 0.3}, 10) < 1e-6);
-  CHECK(farthest(Turns({0.123, 0.377, 0.5}), {0.123, 0.377, 0.5}, 1000) < 1e-6);
-  CHECK(farthest(Turns({1}), {1}, 1000) == 0);
-  const double rounding = 1000.0 / Turns::kPeriod;
-  CHECK(farthest(Turns({1, M_PI}), {1, M_PI}, 1000) < 1 + rounding);
-  CHECK(farthest(Turns(std::vector(31, 1.0)), std::vector(31, 1.0), 1000) < 1 + rounding);
-  CHECK(farthest(Turns({1, 1, 3000}), {1, 1, 3000}, 1000) < 1 + rounding);
+  CHECK(farthest(MixtureSchedule({0.7, 0.3}), {0.7, 0.3}, 1000) < 1e-6);
+  CHECK(farthest(MixtureSchedule({0.7, 0.3}), {0.7, 0.3}, 10) < 1e-6);
+  CHECK(farthest(MixtureSchedule({0.123, 0.377, 0.5}), {0.123, 0.377, 0.5}, 1000) < 1e-6);
+  CHECK(farthest(MixtureSchedule({1}), {1}, 1000) == 0);
+  const double rounding = 1000.0 / MixtureSchedule::kPeriod;
+  CHECK(farthest(MixtureSchedule({1, M_PI}), {1, M_PI}, 1000) < 1 + rounding);
+  CHECK(farthest(MixtureSchedule(std::vector(31, 1.0)), std::vector(31, 1.0), 1000) < 1 + rounding);
+  CHECK(farthest(MixtureSchedule({1, 1, 3000}), {1, 1, 3000}, 1000) < 1 + rounding);
   std::mt19937 chance(3);
   double most = 0, of_hundred = 0;
   for (int i = 0; i < (kSanitized ? 3 : 12); ++i) {
     std::vector<double> weights;
     for (size_t k = 3 + chance() % 6; k > 0; --k) weights.push_back(0.01 + std::uniform_real_distribution(0.0, 1.0)(chance));
-    const Turns turns(weights);
+    const MixtureSchedule turns(weights);
     most = std::max(most, farthest(turns, weights, 1000));
     of_hundred = std::max(of_hundred, farthest(turns, weights, 100));
   }
@@ -85,9 +87,9 @@ TEST_CASE("the first samples of a mixture are its sources' in turn, each close t
                                              {0.5, 0.25, 0.125, 0.125},
                                              {97.0, 1.0, 1.0, 1.0},
                                              {std::sqrt(2), std::sqrt(3), std::sqrt(5), M_E, M_PI}}) {
-    const Turns turns(weights);
+    const MixtureSchedule turns(weights);
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-    for (const int64_t begin : {int64_t{0}, Turns::kPeriod - 50'000, 7 * Turns::kPeriod - 50'000}) {
+    for (const int64_t begin : {int64_t{0}, MixtureSchedule::kPeriod - 50'000, 7 * MixtureSchedule::kPeriod - 50'000}) {
       std::vector<int64_t> had;
       for (size_t i = 0; i < weights.size(); ++i) had.push_back(turns.count(i, begin));
       CHECK(std::accumulate(had.begin(), had.end(), int64_t{0}) == begin);
@@ -95,7 +97,7 @@ TEST_CASE("the first samples of a mixture are its sources' in turn, each close t
         const auto [source, number] = turns.at(n);
         REQUIRE(number == had[source]++);
         if (n % 997 == 0) REQUIRE(turns.count(source, n + 1) == had[source]);
-        const double rounding = static_cast<double>(n + 1) / Turns::kPeriod;
+        const double rounding = static_cast<double>(n + 1) / MixtureSchedule::kPeriod;
         for (size_t i = 0; i < had.size(); ++i)
           most = std::max(most, std::abs(static_cast<double>(had[i]) - weights[i] / sum * static_cast<double>(n + 1)) - rounding);
       }
@@ -106,7 +108,7 @@ TEST_CASE("the first samples of a mixture are its sources' in turn, each close t
 }
 
 TEST_CASE("far samples cost as little as near ones") {
-  const Turns turns({0.31, 0.59, 0.1});
+  const MixtureSchedule turns({0.31, 0.59, 0.1});
   const int64_t far = 1'000'000'000'000;
   const auto begin = std::chrono::steady_clock::now();
   int64_t sum = 0;
@@ -171,11 +173,11 @@ TEST_CASE(
 }
 
 TEST_CASE("mixtures that cannot be are refused") {
-  CHECK_THROWS_WITH(Turns({}), ContainsSubstring("no sources"));
-  CHECK_THROWS_WITH(Turns({1, 0}), ContainsSubstring("holds 0: must be above 0"));
-  CHECK_THROWS_WITH(Turns({1, -1}), ContainsSubstring("must be above 0"));
-  CHECK_THROWS_WITH(Turns({1, NAN}), ContainsSubstring("must be above 0"));
-  CHECK_THROWS_WITH(Turns({1, 1e-9}), ContainsSubstring("less than one sample in 4096000"));
+  CHECK_THROWS_WITH(MixtureSchedule({}), ContainsSubstring("no sources"));
+  CHECK_THROWS_WITH(MixtureSchedule({1, 0}), ContainsSubstring("holds 0: must be above 0"));
+  CHECK_THROWS_WITH(MixtureSchedule({1, -1}), ContainsSubstring("must be above 0"));
+  CHECK_THROWS_WITH(MixtureSchedule({1, NAN}), ContainsSubstring("must be above 0"));
+  CHECK_THROWS_WITH(MixtureSchedule({1, 1e-9}), ContainsSubstring("less than one sample in 4096000"));
   const Scratch scratch;
   std::vector<Corpus> sources;
   sources.emplace_back(std::vector{counting_shard(scratch, "a.h5", 0, 50)}, 4, false);

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "data/build/build.h"
 #include "data/loader/corpus.h"
 #include "test/catch.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/philox.h"
 #include "data/build/build.h"
 #include "data/loader/loader.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "kernels/tensor.h"
 #include "test/catch.h"

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/philox.h"
 #include "data/build/build.h"

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <map>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/philox.h"
 #include "data/build/build.h"

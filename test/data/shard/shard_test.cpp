@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/philox.h"
 #include "test/catch.h"
 #include "test/data/damage.h"

@@ -1,6 +1,6 @@
 #include <thread>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/philox.h"
 #include "base/utf8.h"

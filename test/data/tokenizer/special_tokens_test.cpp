@@ -1,7 +1,7 @@
 // Special tokens beside the end of a document: asked for in training, written into tokenizer.json, never made from text.
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "data/build/tokenizer_train.h"
 #include "test/catch.h"

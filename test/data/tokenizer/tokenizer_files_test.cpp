@@ -1,7 +1,7 @@
 // A tokenizer's files: which kind they are of, and what those beside them say.
 #include "data/tokenizer/tokenizer_files.h"
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "data/text/text_file.h"
 #include "data/tokenizer/tokenizer_bpe.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/philox.h"
 #include "base/utf8.h"

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <random>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "test/catch.h"
 #include "train/config/keys.h"
 

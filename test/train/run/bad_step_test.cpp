@@ -11,7 +11,7 @@
 #include "kernels/finite.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
-#include "train/run/history.h"
+#include "train/run/step_statistics.h"
 #include "train/run/trainer.h"
 
 namespace trireme {
@@ -286,18 +286,18 @@ TEST_CASE("numbers that are none are found, wherever they stand") {
 }
 
 TEST_CASE("what a step may have follows from the steps up to the last but one, and from a checkpoint's counters") {
-  History history(4);
+  StepStatistics history(4);
   std::map<std::string, int64_t> counters;
   for (int64_t step = 1; step <= 33; ++step) {
     CHECK(history.limits(step).loss == StepLimits::kLargest);
     history.saw(step, {.loss = 2 + 0.1f * static_cast<float>(step % 3 - 1), .grad_norm = 1, .lr = 0});
   }
-  const StepLimits limits = History(history).limits(35);
+  const StepLimits limits = StepStatistics(history).limits(35);
   CHECK(limits.loss > 2.2);
   CHECK(limits.loss < 2.5);
   CHECK(std::sqrt(limits.squared_norm) == Approx(1.02));
   history.saw(34, {.loss = 100, .grad_norm = 100, .lr = 0});  // not entered yet
-  History copy(4);
+  StepStatistics copy(4);
   history.store(counters);
   copy.load(counters, 0);
   CHECK(history.limits(35).loss == limits.loss);

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 #include "test/catch.h"
 #include "test/sanitized.h"
 #include "test/train/process.h"

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "base/philox.h"
+#include "checkpoint/directory_layout.h"
 #include "checkpoint/shards.h"
-#include "checkpoint/store.h"
 #include "test/catch.h"
 #include "test/checkpoint/state.h"
 #include "test/sanitized.h"

@@ -2,7 +2,7 @@
 #include "train/step/plan.h"
 
 #include "test/catch.h"
-#include "train/run/nearest.h"
+#include "train/run/mesh_suggestion.h"
 #include "train/step/lr.h"
 
 namespace trireme {

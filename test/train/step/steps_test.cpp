@@ -11,7 +11,7 @@
 #include "test/catch.h"
 #include "test/reference/golden.h"
 #include "test/reference/place.h"
-#include "train/run/find_fault.h"
+#include "train/run/nan_search.h"
 #include "train/step/plan.h"
 #include "train/step/step.h"
 

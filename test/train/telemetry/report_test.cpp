@@ -101,7 +101,7 @@ TEST_CASE("the page refreshes itself only while the run goes on") {
 }
 
 TEST_CASE("a series keeps extremes, counts and means in bounded memory") {
-  Series series(64);
+  DownsampledCurve series(64);
   double sum = 0;
   for (int64_t x = 1; x <= 100000; ++x) {
     const double y = x == 77777 ? 50.0 : x == 3 ? -50.0 : std::sin(static_cast<double>(x));
@@ -112,7 +112,7 @@ TEST_CASE("a series keeps extremes, counts and means in bounded memory") {
   CHECK(series.bins().size() > 32);
   double total = 0, lowest = 0, highest = 0;
   int64_t count = 0, lowest_x = 0, highest_x = 0, previous = 0;
-  for (const Series::Bin& bin : series.bins()) {
+  for (const DownsampledCurve::Bin& bin : series.bins()) {
     CHECK(bin.first_x == previous + 1);
     previous = bin.last_x;
     total += bin.sum;
@@ -131,7 +131,7 @@ TEST_CASE("a series keeps extremes, counts and means in bounded memory") {
 }
 
 TEST_CASE("a short series is kept point by point, and repeated steps share a bin") {
-  Series series;
+  DownsampledCurve series;
   for (const int64_t x : {0, 5, 7, 7, 1000000}) series.add(x, static_cast<double>(x));
   REQUIRE(series.bins().size() == 4);
   CHECK(series.bins()[2].count == 2);
@@ -139,7 +139,7 @@ TEST_CASE("a short series is kept point by point, and repeated steps share a bin
 }
 
 TEST_CASE("smoothing leaves a straight line alone, to its very ends, and reduces noise") {
-  Series line, noisy;
+  DownsampledCurve line, noisy;
   for (int64_t x = 0; x < 200; ++x) {
     line.add(x, 3 - 0.5 * static_cast<double>(x));
     noisy.add(x, x % 2 == 0 ? 1 : -1);
@@ -150,7 +150,7 @@ TEST_CASE("smoothing leaves a straight line alone, to its very ends, and reduces
 }
 
 TEST_CASE("values that are not finite leave gaps in the curve, and are counted") {
-  Series series;
+  DownsampledCurve series;
   for (int64_t x = 0; x < 10; ++x)
     series.add(x, x == 4 || x == 5 ? NAN : x == 8 ? std::numeric_limits<double>::infinity() : 1.0 + static_cast<double>(x));
   CHECK(series.gaps() == 3);
@@ -165,7 +165,7 @@ TEST_CASE("values that are not finite leave gaps in the curve, and are counted")
   CHECK(count_of(html, "3 not finite") == 1);
   CHECK(count_of(html, "null") == 3);
 
-  Series nothing;
+  DownsampledCurve nothing;
   nothing.add(1, NAN);
   const Chart empty{
       .title = "t", .unit = "u", .curves = {{.name = "c", .color = "train", .look = Look::noisy, .series = &nothing}}};
@@ -176,10 +176,10 @@ TEST_CASE("values that are not finite leave gaps in the curve, and are counted")
 }
 
 TEST_CASE("gaps survive when bins merge") {
-  Series series(8);
+  DownsampledCurve series(8);
   for (int64_t x = 0; x < 1000; ++x) series.add(x, x == 500 ? NAN : 1.0);
   int64_t gaps = 0, count = 0;
-  for (const Series::Bin& bin : series.bins()) gaps += bin.gaps, count += bin.count;
+  for (const DownsampledCurve::Bin& bin : series.bins()) gaps += bin.gaps, count += bin.count;
   CHECK(gaps == 1);
   CHECK(count == 999);
 }
@@ -208,7 +208,7 @@ TEST_CASE("tick labels share one unit and differ from each other") {
 }
 
 TEST_CASE("a spike or the first steps do not flatten the picture, and are still told under the pointer") {
-  Series series;
+  DownsampledCurve series;
   for (int64_t x = 1; x <= 1000; ++x) series.add(x, x == 400 ? 1e6 : 1 + 0.001 * static_cast<double>(x));
   const Chart chart{.title = "t", .unit = "u", .curves = {{.name = "c", .color = "train", .look = Look::line, .series = &series}}};
   const std::string html = render_chart(chart, 1000);

@@ -1,8 +1,8 @@
-#include "kernels/mailbox.h"
+#include "kernels/staging_buffer.h"
 
 namespace trireme {
 
-Mailbox::Mailbox(Device& device, int64_t bytes) {
+StagingBuffer::StagingBuffer(Device& device, int64_t bytes) {
   if (device.place() == Place::cuda) {
     pinned_.reset(allocate_pinned(bytes));
     mark_.reset(open_mark());
@@ -12,11 +12,11 @@ Mailbox::Mailbox(Device& device, int64_t bytes) {
   data_ = pinned_ ? pinned_.get() : plain_.get();
 }
 
-void Mailbox::posted(const Stream& stream) {
+void StagingBuffer::posted(const Stream& stream) {
   if (mark_) set_mark(*mark_, *stream.cuda().lane);
 }
 
-void Mailbox::wait() const {
+void StagingBuffer::wait() const {
   if (mark_) wait_for_mark(*mark_);
 }
 

@@ -1,5 +1,5 @@
 // A wait that was forgotten between two lanes is told, with both lines; the same code with the wait is not.
-#include "kernels/order.h"
+#include "kernels/race_checker.h"
 
 #include <array>
 #include <optional>
@@ -45,7 +45,7 @@ std::string told(Work work) {
   return {};
 }
 
-std::string line(At at) { return "order_test.cpp:" + std::to_string(at.line()); }
+std::string line(At at) { return "race_checker_test.cpp:" + std::to_string(at.line()); }
 
 }  // namespace
 
@@ -83,7 +83,7 @@ TEST_CASE("an op is refused before it runs, and the caller's line is the door's"
   run(l.a, one);  // the line after that
   const std::string message = told([&] { run(l.b, two); });
   const At after = At::current();
-  const auto number = [](unsigned n) { return "order_test.cpp:" + std::to_string(n) + ")"; };
+  const auto number = [](unsigned n) { return "race_checker_test.cpp:" + std::to_string(n) + ")"; };
   CHECK_THAT(message, ContainsSubstring(number(before.line() + 1)) && ContainsSubstring(number(after.line() - 1)));
   CHECK(l.memory[0] == 1);
 }

@@ -1,11 +1,11 @@
 // Which documents a step reads, against the rows that the loader hands out; and which steps read a document.
-#include "data/loader/where.h"
+#include "data/loader/data_lookup.h"
 
 #include <numeric>
 #include <set>
 
 #include "base/philox.h"
-#include "data/loader/order.h"
+#include "data/loader/shuffle.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 

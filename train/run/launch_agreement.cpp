@@ -1,11 +1,11 @@
-#include "train/run/start.h"
+#include "train/run/launch_agreement.h"
 
 #include <chrono>
 #include <thread>
 
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 #include "parallel/mesh.h"
-#include "train/run/nearest.h"
+#include "train/run/mesh_suggestion.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {

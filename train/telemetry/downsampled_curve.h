@@ -1,5 +1,5 @@
-// Series: a curve of any length in bounded memory. Neighbouring points share a bin once there are too many; each bin keeps its
-// extremes.
+// DownsampledCurve: a curve of any length in bounded memory. Neighbouring points share a bin once there are too many; each bin
+// keeps its extremes.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-class Series {
+class DownsampledCurve {
  public:
   struct Bin {
     int64_t first_x, last_x;  // of all points in it
@@ -18,7 +18,7 @@ class Series {
     double mean() const { return sum / static_cast<double>(count); }
   };
 
-  explicit Series(int64_t capacity = 1024) : capacity_(capacity) {}  // most bins
+  explicit DownsampledCurve(int64_t capacity = 1024) : capacity_(capacity) {}  // most bins
 
   void add(int64_t x, double y);  // x >= 0 and never decreasing; a y that is not finite leaves a gap
 
@@ -37,6 +37,6 @@ class Series {
 
 // The bins' means, smoothed: a line fitted around each by weights that fall off like a Gaussian of `sigma` bins, which follows
 // slopes to the very ends. NaN where a bin has no finite point.
-std::vector<double> smoothed(const std::vector<Series::Bin>& bins, double sigma);
+std::vector<double> smoothed(const std::vector<DownsampledCurve::Bin>& bins, double sigma);
 
 }  // namespace trireme

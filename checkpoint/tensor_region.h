@@ -1,5 +1,5 @@
-// Box: a rectangular part of a tensor's elements, in the tensor's global coordinates. Where pieces on disk and shards in memory
-// meet.
+// TensorRegion: a rectangular part of a tensor's elements, in the tensor's global coordinates. Where pieces on disk and shards in
+// memory meet.
 #pragma once
 
 #include <algorithm>
@@ -8,9 +8,9 @@
 
 namespace trireme {
 
-struct Box {
+struct TensorRegion {
   std::vector<int64_t> offset, shape;  // of the same length
-  bool operator==(const Box&) const = default;
+  bool operator==(const TensorRegion&) const = default;
 
   int64_t size() const {
     int64_t n = 1;
@@ -19,11 +19,13 @@ struct Box {
   }
 };
 
-inline Box whole(const std::vector<int64_t>& shape) { return {.offset = std::vector<int64_t>(shape.size(), 0), .shape = shape}; }
+inline TensorRegion whole(const std::vector<int64_t>& shape) {
+  return {.offset = std::vector<int64_t>(shape.size(), 0), .shape = shape};
+}
 
 // Of two boxes of as many dims; of size 0 when they do not meet.
-inline Box intersect(const Box& a, const Box& b) {
-  Box both = a;
+inline TensorRegion intersect(const TensorRegion& a, const TensorRegion& b) {
+  TensorRegion both = a;
   for (size_t d = 0; d < a.shape.size(); ++d) {
     const int64_t begin = std::max(a.offset[d], b.offset[d]);
     const int64_t end = std::min(a.offset[d] + a.shape[d], b.offset[d] + b.shape[d]);
@@ -34,14 +36,14 @@ inline Box intersect(const Box& a, const Box& b) {
 }
 
 // The part of `a` outside `b`, as disjoint boxes: at most two for each dim.
-inline std::vector<Box> subtract(const Box& a, const Box& b) {
-  const Box common = intersect(a, b);
+inline std::vector<TensorRegion> subtract(const TensorRegion& a, const TensorRegion& b) {
+  const TensorRegion common = intersect(a, b);
   if (common.size() == 0) return {a};
-  std::vector<Box> parts;
-  Box rest = a;
+  std::vector<TensorRegion> parts;
+  TensorRegion rest = a;
   const auto add = [&](size_t d, int64_t begin, int64_t end) {
     if (begin >= end) return;
-    Box part = rest;
+    TensorRegion part = rest;
     part.offset[d] = begin, part.shape[d] = end - begin;
     parts.push_back(part);
   };
@@ -56,7 +58,7 @@ inline std::vector<Box> subtract(const Box& a, const Box& b) {
 // Cuts elements [begin, end) of `inner`, counted row-major within it, into runs that lie contiguously in both `a` and `b` (each
 // stored row-major, each containing `inner`), and calls run(index in a, index in b, count) for each, in order.
 template <class Run>
-void for_each_run(const Box& inner, const Box& a, const Box& b, int64_t begin, int64_t end, Run run) {
+void for_each_run(const TensorRegion& inner, const TensorRegion& a, const TensorRegion& b, int64_t begin, int64_t end, Run run) {
   int last = static_cast<int>(inner.shape.size()) - 1;  // the dim along which a run lies; all dims behind it are taken whole
   int64_t length = inner.shape[static_cast<size_t>(last)];
   for (; last > 0; --last) {

@@ -1,4 +1,4 @@
-#include "train/telemetry/series.h"
+#include "train/telemetry/downsampled_curve.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,13 +7,13 @@ namespace trireme {
 
 namespace {
 
-Series::Bin bin_of(int64_t x, double y) {
+DownsampledCurve::Bin bin_of(int64_t x, double y) {
   if (!std::isfinite(y))
     return {.first_x = x, .last_x = x, .min_x = x, .max_x = x, .min = 0, .max = 0, .sum = 0, .count = 0, .gaps = 1};
   return {.first_x = x, .last_x = x, .min_x = x, .max_x = x, .min = y, .max = y, .sum = y, .count = 1, .gaps = 0};
 }
 
-void merge(Series::Bin& into, const Series::Bin& later) {
+void merge(DownsampledCurve::Bin& into, const DownsampledCurve::Bin& later) {
   if (later.count > 0) {
     if (into.count == 0 || later.min < into.min) into.min = later.min, into.min_x = later.min_x;
     if (into.count == 0 || later.max > into.max) into.max = later.max, into.max_x = later.max_x;
@@ -25,7 +25,7 @@ void merge(Series::Bin& into, const Series::Bin& later) {
 }
 
 // The weighted least-squares line through the neighbours of bin i, at bin i.
-double fitted(const std::vector<Series::Bin>& bins, int64_t i, int64_t reach, double sigma) {
+double fitted(const std::vector<DownsampledCurve::Bin>& bins, int64_t i, int64_t reach, double sigma) {
   double w0 = 0, w1 = 0, w2 = 0, y0 = 0, y1 = 0;
   const int64_t end = std::min<int64_t>(i + reach + 1, static_cast<int64_t>(bins.size()));
   for (int64_t j = std::max<int64_t>(i - reach, 0); j < end; ++j) {
@@ -40,7 +40,7 @@ double fitted(const std::vector<Series::Bin>& bins, int64_t i, int64_t reach, do
 
 }  // namespace
 
-void Series::add(int64_t x, double y) {
+void DownsampledCurve::add(int64_t x, double y) {
   const Bin point = bin_of(x, y);
   ++points_;
   if (point.count > 0) {
@@ -52,7 +52,7 @@ void Series::add(int64_t x, double y) {
   while (static_cast<int64_t>(bins_.size()) > capacity_) halve();
 }
 
-void Series::halve() {
+void DownsampledCurve::halve() {
   width_ *= 2;
   size_t kept = 0;
   for (size_t i = 1; i < bins_.size(); ++i) {
@@ -65,7 +65,7 @@ void Series::halve() {
   bins_.resize(kept + 1);
 }
 
-std::vector<double> smoothed(const std::vector<Series::Bin>& bins, double sigma) {
+std::vector<double> smoothed(const std::vector<DownsampledCurve::Bin>& bins, double sigma) {
   std::vector<double> result(bins.size(), std::numeric_limits<double>::quiet_NaN());
   const auto reach = static_cast<int64_t>(std::ceil(3 * sigma));
   for (size_t i = 0; i < bins.size(); ++i) {

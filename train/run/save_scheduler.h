@@ -1,11 +1,11 @@
-// Saves: when the state of a run is copied, written and committed, and what is told of it.
+// SaveScheduler: when the state of a run is copied, written and committed, and what is told of it.
 #pragma once
 
 #include <optional>
 
 #include "base/clock.h"
 #include "checkpoint/checkpoints.h"
-#include "train/run/history.h"
+#include "train/run/step_statistics.h"
 #include "train/step/host_state.h"
 #include "train/step/step.h"
 #include "train/telemetry/log.h"
@@ -19,15 +19,15 @@ struct SaveTimes {
   double stall;     // seconds that steps waited in all, of which the copy is one part
 };
 
-class Saves {
+class SaveScheduler {
  public:
   // Takes the memory of the copy, unless checkpoint.async is false. What it is given outlives it; `log` is rank 0's. The journal
   // hears when steps wait for a disk.
-  Saves(const RunConfig& config, Run& run, const History& history, Checkpoints& checkpoints, std::optional<RunLog>& log,
-        Journal& journal);
-  ~Saves() { checkpoints_.abandon(); }  // its threads read the copy
-  Saves(const Saves&) = delete;
-  Saves& operator=(const Saves&) = delete;
+  SaveScheduler(const RunConfig& config, Run& run, const StepStatistics& history, Checkpoints& checkpoints,
+                std::optional<RunLog>& log, Journal& journal);
+  ~SaveScheduler() { checkpoints_.abandon(); }  // its threads read the copy
+  SaveScheduler(const SaveScheduler&) = delete;
+  SaveScheduler& operator=(const SaveScheduler&) = delete;
 
   // All ranks, after `step` finished steps and none on its way: the state is copied, and its save begun. One that is under way ends
   // first. Without checkpoint.async, the save has ended. A save that fails is told, and training goes on: the one before is intact.
@@ -49,7 +49,7 @@ class Saves {
   void failed(const CheckpointError& error);
 
   const RunConfig& config_;
-  const History& history_;
+  const StepStatistics& history_;
   Checkpoints& checkpoints_;
   std::optional<RunLog>& log_;
   Journal& journal_;
@@ -60,6 +60,6 @@ class Saves {
 };
 
 // With these tensors, after `step` steps of this history.
-CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const History& history);
+CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const StepStatistics& history);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 
 #include "parallel/mpi_comm.h"
 

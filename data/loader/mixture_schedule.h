@@ -1,5 +1,5 @@
-// Turns: which source of a mixture each sample of a run comes from, and which of the source's own it is. A pure function of the
-// sample's number.
+// MixtureSchedule: which source of a mixture each sample of a run comes from, and which of the source's own it is. A pure function
+// of the sample's number.
 //
 // Samples come in blocks of a thousand. A source of weight w has the whole samples of 1000 w at the same places of every block,
 // spread evenly (Tijdeman, "The chairman assignment problem", 1980). What its share has beyond them it gets as one sample more in
@@ -15,12 +15,12 @@
 
 namespace trireme {
 
-class Turns {
+class MixtureSchedule {
  public:
   static constexpr int64_t kBlock = 1000, kBlocks = 4096, kPeriod = kBlock * kBlocks;
 
   // Weights above zero, of any sum. ConfigError for none, for others, and for one below a kPeriod-th of the sum.
-  explicit Turns(const std::vector<double>& weights);
+  explicit MixtureSchedule(const std::vector<double>& weights);
 
   struct Turn {
     size_t source;

@@ -1,5 +1,5 @@
-// Mailbox: memory of the host that a lane copies from, or to, while the host goes on. On a GPU it is pinned: a copy from any other
-// memory would have the host wait.
+// StagingBuffer: memory of the host that a lane copies from, or to, while the host goes on. On a GPU it is pinned: a copy from any
+// other memory would have the host wait.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace trireme {
 
-class Mailbox {
+class StagingBuffer {
  public:
-  Mailbox(Device& device, int64_t bytes);  // zeros, page-aligned
+  StagingBuffer(Device& device, int64_t bytes);  // zeros, page-aligned
 
   std::byte* data() const { return data_; }
   // The lane was handed copies from or to this memory.

@@ -1,8 +1,8 @@
-#include "kernels/order.h"
+#include "kernels/race_checker.h"
 
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 namespace {

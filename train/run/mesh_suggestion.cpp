@@ -1,10 +1,10 @@
-#include "train/run/nearest.h"
+#include "train/run/mesh_suggestion.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
-#include "base/human.h"
+#include "base/error.h"
+#include "base/number_format.h"
 
 namespace trireme {
 namespace {

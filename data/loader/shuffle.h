@@ -9,7 +9,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/philox.h"
 
 namespace trireme {

@@ -1,8 +1,8 @@
-#include "base/library.h"
+#include "base/shared_library.h"
 
 #include <dlfcn.h>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 

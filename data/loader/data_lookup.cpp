@@ -1,4 +1,4 @@
-#include "data/loader/where.h"
+#include "data/loader/data_lookup.h"
 
 #include <algorithm>
 

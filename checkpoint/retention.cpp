@@ -1,10 +1,10 @@
-#include "checkpoint/archive.h"
+#include "checkpoint/retention.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "checkpoint/directory_layout.h"
 #include "checkpoint/shards.h"
-#include "checkpoint/store.h"
 
 namespace trireme {
 
@@ -25,14 +25,14 @@ std::optional<int64_t> updates_of(const Manifest& manifest) {
 
 }  // namespace
 
-Archive::Archive(const Io& io, std::string directory, const CheckpointConfig& config, Holds holds)
+Retention::Retention(const Io& io, std::string directory, const CheckpointConfig& config, Holds holds)
     : io_(io),
       directory_(std::move(directory)),
       keep_(std::max<int64_t>(2, config.keep)),
       keep_every_(config.keep_every),
       holds_(holds) {}
 
-int64_t Archive::commit(const std::string& staged, const Manifest& manifest, const Lease& lease) {
+int64_t Retention::commit(const std::string& staged, const Manifest& manifest, const RunLock& lease) {
   const uint64_t tensors = tensors_digest(manifest.tensors);
   try {
     require_whole(manifest);
@@ -58,33 +58,33 @@ int64_t Archive::commit(const std::string& staged, const Manifest& manifest, con
   return bytes_in(manifest);
 }
 
-void Archive::after_commit(const std::string& command, const std::string& run_directory) {
+void Retention::after_commit(const std::string& command, const std::string& run_directory) {
   command_.emplace(command, run_directory + "/checkpoint_command.log", run_directory + "/checkpoint_command.done");
   const std::vector<int64_t> steps = steps_in(directory_);
   if (!steps.empty() && steps.back() > command_->last_done())
     command_->start(steps.back(), directory_ + "/" + step_name(steps.back()));
 }
 
-std::vector<std::string> Archive::take_warnings() {
+std::vector<std::string> Retention::take_warnings() {
   std::vector<std::string> warnings = std::exchange(warnings_, {});
   if (command_)
     for (std::string& warning : command_->take_warnings()) warnings.push_back(std::move(warning));
   return warnings;
 }
 
-void Archive::follows(const Manifest& restored) {
+void Retention::follows(const Manifest& restored) {
   last_step_ = restored.step;
   last_tensors_ = tensors_digest(restored.tensors);
   last_updates_ = updates_of(restored);
 }
 
 // Steps without an update leave the tensors as they were.
-bool Archive::may_not_be_equal(const Manifest& manifest) const {
+bool Retention::may_not_be_equal(const Manifest& manifest) const {
   const std::optional<int64_t> updates = updates_of(manifest);
   return !updates || updates != last_updates_;
 }
 
-bool Archive::already_there(const Manifest& manifest) {
+bool Retention::already_there(const Manifest& manifest) {
   // Of one that holds some files, another save may have left others.
   if (holds_ == Holds::some || !path_exists(directory_ + "/" + step_name(manifest.step))) return false;
   try {
@@ -95,7 +95,7 @@ bool Archive::already_there(const Manifest& manifest) {
   }
 }
 
-bool Archive::valid(int64_t step) {
+bool Retention::valid(int64_t step) {
   if (valid_.contains(step)) return true;
   const std::string path = directory_ + "/" + step_name(step);
   try {
@@ -111,7 +111,7 @@ bool Archive::valid(int64_t step) {
   return true;
 }
 
-void Archive::discard(const std::string& staged) {
+void Retention::discard(const std::string& staged) {
   try {
     remove_directory(io_, staged, kManifestName);
   } catch (const CheckpointError& error) {
@@ -119,7 +119,7 @@ void Archive::discard(const std::string& staged) {
   }
 }
 
-void Archive::retain(int64_t just_saved, const Lease& lease) {
+void Retention::retain(int64_t just_saved, const RunLock& lease) {
   try {
     const std::vector<int64_t> steps = steps_in(directory_);
     int64_t kept = 0;

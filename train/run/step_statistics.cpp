@@ -1,4 +1,4 @@
-#include "train/run/history.h"
+#include "train/run/step_statistics.h"
 
 #include <algorithm>
 #include <bit>
@@ -19,17 +19,17 @@ float as_limit(double x) { return static_cast<float>(std::min(x, static_cast<dou
 
 }  // namespace
 
-void History::Usual::enter(double x, int64_t count) {
+void StepStatistics::Usual::enter(double x, int64_t count) {
   const double weight = std::max(1 - kKept, 1.0 / static_cast<double>(count)), apart = x - mean;
   mean += weight * apart;
   variance = (1 - weight) * (variance + weight * apart * apart);
 }
 
-double History::Usual::highest(double sigmas) const {
+double StepStatistics::Usual::highest(double sigmas) const {
   return mean + sigmas * std::max(std::sqrt(variance), kLeast * std::abs(mean));
 }
 
-StepLimits History::limits(int64_t step) {
+StepLimits StepStatistics::limits(int64_t step) {
   for (; !waiting_.empty() && waiting_.front().step <= step - kBehind; waiting_.pop_front()) {
     ++entered_;
     loss_.enter(waiting_.front().loss, entered_);
@@ -40,7 +40,7 @@ StepLimits History::limits(int64_t step) {
   return {.squared_norm = as_limit(norm * norm), .loss = as_limit(loss_.highest(sigmas_))};
 }
 
-void History::saw(int64_t step, const StepResult& result) {
+void StepStatistics::saw(int64_t step, const StepResult& result) {
   const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   not_finite_ = finite ? 0 : not_finite_ + 1;
   refused_ = result.updated ? 0 : refused_ + 1;
@@ -49,18 +49,18 @@ void History::saw(int64_t step, const StepResult& result) {
   waiting_.push_back({.step = step, .loss = result.loss, .norm = result.grad_norm});
 }
 
-void History::go_back_to(const History& then) {
+void StepStatistics::go_back_to(const StepStatistics& then) {
   const int64_t refused = refused_, not_finite = not_finite_;
   *this = then;
   refused_ = refused, not_finite_ = not_finite;
 }
 
-void History::forget() {
+void StepStatistics::forget() {
   entered_ = refused_ = 0;
   loss_ = norm_ = {};
 }
 
-std::string History::told(const StepResult& result) {
+std::string StepStatistics::told(const StepResult& result) {
   const auto held = [](const char* name, float value, float limit) {
     return std::string(text(name, " ", value, limit < StepLimits::kLargest ? std::string(text(" (at most ", limit, ")")) : ""));
   };
@@ -69,7 +69,7 @@ std::string History::told(const StepResult& result) {
   return held("loss", result.loss, result.limits.loss) + ", " + held("gradient norm", result.grad_norm, norm);
 }
 
-void History::store(std::map<std::string, int64_t>& counters) const {
+void StepStatistics::store(std::map<std::string, int64_t>& counters) const {
   counters["updates"] = updates_;
   counters["history/entered"] = entered_;
   counters["history/refused"] = refused_;
@@ -86,8 +86,8 @@ void History::store(std::map<std::string, int64_t>& counters) const {
   }
 }
 
-void History::load(const std::map<std::string, int64_t>& counters, int64_t steps) {
-  *this = History(sigmas_);
+void StepStatistics::load(const std::map<std::string, int64_t>& counters, int64_t steps) {
+  *this = StepStatistics(sigmas_);
   const auto get = [&](const std::string& name) {
     const auto found = counters.find(name);
     return found == counters.end() ? 0 : found->second;

@@ -1,4 +1,4 @@
-#include "train/run/saves.h"
+#include "train/run/save_scheduler.h"
 
 #include <utility>
 
@@ -28,7 +28,7 @@ class Stall {
 
 }  // namespace
 
-CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const History& history) {
+CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const StepStatistics& history) {
   const int64_t sequences = step * config.train.batch;
   CheckpointState state{
       .shards = std::move(shards),
@@ -39,8 +39,8 @@ CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards
   return state;
 }
 
-Saves::Saves(const RunConfig& config, Run& run, const History& history, Checkpoints& checkpoints, std::optional<RunLog>& log,
-             Journal& journal)
+SaveScheduler::SaveScheduler(const RunConfig& config, Run& run, const StepStatistics& history, Checkpoints& checkpoints,
+                             std::optional<RunLog>& log, Journal& journal)
     : config_(config),
       history_(history),
       checkpoints_(checkpoints),
@@ -50,12 +50,12 @@ Saves::Saves(const RunConfig& config, Run& run, const History& history, Checkpoi
   if (log_) checkpoints_.before_commit([&log] { log->sync(); });
 }
 
-void Saves::begin(int64_t step, Tier tier) {
+void SaveScheduler::begin(int64_t step, Tier tier) {
   start(step, tier);
   if (!config_.checkpoint.async) end();
 }
 
-void Saves::save_at_last(int64_t step) {
+void SaveScheduler::save_at_last(int64_t step) {
   start(step, Tier::disk);
   SaveResult result;
   {
@@ -65,7 +65,7 @@ void Saves::save_at_last(int64_t step) {
   ended(result);
 }
 
-void Saves::start(int64_t step, Tier tier) {
+void SaveScheduler::start(int64_t step, Tier tier) {
   end();
   stall_ = 0;
   const Stall stall(journal_, stall_);
@@ -76,17 +76,17 @@ void Saves::start(int64_t step, Tier tier) {
       step_ = step, state_of(config_, copy_.shards(), step, history_), [this] { copy_.wait(); }, tier);
 }
 
-void Saves::advance() {
+void SaveScheduler::advance() {
   hear([&] { return checkpoints_.advance(); });
 }
 
-void Saves::end() {
+void SaveScheduler::end() {
   hear([&] { return std::optional(checkpoints_.end()); });
 }
 
 // Of the save under way, if there is one; the steps wait meanwhile.
 template <class Call>
-void Saves::hear(Call call) {
+void SaveScheduler::hear(Call call) {
   if (!checkpoints_.saving()) return;
   std::optional<SaveResult> result;
   try {
@@ -98,7 +98,7 @@ void Saves::hear(Call call) {
   if (result) ended(*result);
 }
 
-void Saves::ended(const SaveResult& result) {
+void SaveScheduler::ended(const SaveResult& result) {
   if (result.tier == Tier::disk) saved_ = result.step;
   last_ = {.result = result, .snapshot = snapshot_, .stall = stall_};
   if (!log_) return;
@@ -112,7 +112,7 @@ void Saves::ended(const SaveResult& result) {
 }
 
 // The previous checkpoint is intact.
-void Saves::failed(const CheckpointError& error) {
+void SaveScheduler::failed(const CheckpointError& error) {
   if (!log_) return;
   for (const std::string& warning : checkpoints_.take_warnings()) log_->note(warning);
   log_->note(std::string("warning: no checkpoint of step ") + std::to_string(step_) + ": " + error.what());

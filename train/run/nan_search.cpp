@@ -1,10 +1,10 @@
-#include "train/run/find_fault.h"
+#include "train/run/nan_search.h"
 
 #include <utility>
 #include <vector>
 
 #include "kernels/finite.h"
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 #include "train/step/host_state.h"
 
 namespace trireme {

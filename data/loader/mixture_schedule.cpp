@@ -1,10 +1,10 @@
-#include "data/loader/turns.h"
+#include "data/loader/mixture_schedule.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 
@@ -16,14 +16,14 @@ std::vector<int64_t> nearest_shares(const std::vector<double>& weights) {
   std::vector<int64_t> shares;
   std::vector<std::pair<double, size_t>> remainders;
   for (size_t i = 0; i < weights.size(); ++i) {
-    const double samples = weights[i] / sum * Turns::kPeriod;
+    const double samples = weights[i] / sum * MixtureSchedule::kPeriod;
     if (samples < 1)
-      throw ConfigError(text("holds ", weights[i], " of a sum of ", sum, ": less than one sample in ", Turns::kPeriod));
+      throw ConfigError(text("holds ", weights[i], " of a sum of ", sum, ": less than one sample in ", MixtureSchedule::kPeriod));
     shares.push_back(static_cast<int64_t>(samples + 1e-6));  // 0.3 is a little less than three tenths
     remainders.emplace_back(samples - static_cast<double>(shares.back()), i);
   }
   std::ranges::sort(remainders, std::greater());
-  const int64_t left = Turns::kPeriod - std::accumulate(shares.begin(), shares.end(), int64_t{0});
+  const int64_t left = MixtureSchedule::kPeriod - std::accumulate(shares.begin(), shares.end(), int64_t{0});
   require(left >= 0 && left <= std::ssize(shares), text(left, " samples of a mixture are nobody's"));
   for (size_t i = 0; i < static_cast<size_t>(left); ++i) ++shares[remainders[i].second];
   return shares;
@@ -59,7 +59,7 @@ std::vector<uint32_t> without(const std::vector<uint32_t>& these, const std::vec
 
 }  // namespace
 
-Turns::Turns(const std::vector<double>& weights) {
+MixtureSchedule::MixtureSchedule(const std::vector<double>& weights) {
   if (weights.empty()) throw ConfigError("a mixture of no sources");
   for (const double weight : weights)
     if (!(weight > 0) || !std::isfinite(weight)) throw ConfigError(text("holds ", weight, ": must be above 0"));
@@ -68,7 +68,7 @@ Turns::Turns(const std::vector<double>& weights) {
   choose();
 }
 
-void Turns::arrange() {
+void MixtureSchedule::arrange() {
   std::vector<int64_t> quotas;
   for (const int64_t share : shares_) quotas.push_back(share / kBlocks);
   const auto sources = static_cast<uint32_t>(quotas.size());
@@ -79,7 +79,7 @@ void Turns::arrange() {
     if (place == sources) place = seat++;
 }
 
-void Turns::choose() {
+void MixtureSchedule::choose() {
   constexpr int64_t kStride = 2531;  // odd, and about kBlocks over the golden ratio: the points of successive blocks lie far apart
   had_.assign(1, std::vector<uint32_t>(shares_.size()));
   std::vector<uint32_t> before, seats;  // those of the block before, sorted, and where they sit
@@ -103,14 +103,14 @@ void Turns::choose() {
     moves_.push_back(static_cast<size_t>(std::ranges::find(seats, source) - seats.begin()));
 }
 
-size_t Turns::moved(size_t seat, int64_t periods) const {
+size_t MixtureSchedule::moved(size_t seat, int64_t periods) const {
   int64_t cycle = 1;
   for (size_t at = moves_[seat]; at != seat; at = moves_[at]) ++cycle;
   for (int64_t i = periods % cycle; i > 0; --i) seat = moves_[seat];
   return seat;
 }
 
-Turns::Turn Turns::at(int64_t sample) const {
+MixtureSchedule::Turn MixtureSchedule::at(int64_t sample) const {
   if (shares_.size() == 1) return {0, sample};
   size_t source = order_[static_cast<size_t>(sample % kBlock)];
   if (source >= shares_.size()) {
@@ -123,7 +123,7 @@ Turns::Turn Turns::at(int64_t sample) const {
   return {source, count(source, sample)};
 }
 
-int64_t Turns::sample_of(const Turn& turn) const {
+int64_t MixtureSchedule::sample_of(const Turn& turn) const {
   // The last sample in front of which the source has had no more than `number`.
   int64_t low = turn.number / shares_[turn.source] * kPeriod, high = low + kPeriod;
   while (high - low > 1) {
@@ -133,7 +133,7 @@ int64_t Turns::sample_of(const Turn& turn) const {
   return low;
 }
 
-int64_t Turns::count(size_t source, int64_t samples) const {
+int64_t MixtureSchedule::count(size_t source, int64_t samples) const {
   const int64_t block = samples / kBlock;
   const auto in_period = static_cast<size_t>(block % kBlocks);
   const std::vector<uint32_t>& seated = seated_[in_period];

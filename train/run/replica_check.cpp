@@ -1,4 +1,4 @@
-#include "train/run/replicas.h"
+#include "train/run/replica_check.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoint/digest.h"
-#include "parallel/agree.h"
+#include "parallel/host_collectives.h"
 #include "train/step/host_state.h"
 
 namespace trireme {

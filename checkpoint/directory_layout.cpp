@@ -1,4 +1,4 @@
-#include "checkpoint/store.h"
+#include "checkpoint/directory_layout.h"
 
 #include <algorithm>
 #include <filesystem>

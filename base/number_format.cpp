@@ -1,4 +1,4 @@
-#include "base/human.h"
+#include "base/number_format.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "data/loader/order.h"
+#include "data/loader/shuffle.h"
 
 #include <algorithm>
 #include <numeric>

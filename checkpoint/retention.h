@@ -1,4 +1,4 @@
-// Archive: the checkpoints of a run in one directory. New ones are committed to it, old ones leave it. One thread at a time.
+// Retention: the checkpoints of a run in one directory. New ones are committed to it, old ones leave it. One thread at a time.
 #pragma once
 
 #include <functional>
@@ -10,26 +10,26 @@
 #include "checkpoint/commit_command.h"
 #include "checkpoint/config.h"
 #include "checkpoint/io.h"
-#include "checkpoint/lease.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/run_lock.h"
 
 namespace trireme {
 
 // All files of its checkpoints, or only some of each: of a node of several.
 enum class Holds { all, some };
 
-class Archive {
+class Retention {
  public:
   // What is kept: the newest `keep` that are valid, at least two, and each whose step is a multiple of `keep_every`, if that is
   // not 0. `io` outlives this.
-  Archive(const Io& io, std::string directory, const CheckpointConfig& config, Holds holds = Holds::all);
+  Retention(const Io& io, std::string directory, const CheckpointConfig& config, Holds holds = Holds::all);
 
   // Makes the checkpoint that `manifest` describes of the directory `staged`, in which its files are complete, on disk and re-read;
   // then deletes what is no longer kept. Returns the checkpoint's bytes; 0 when this very state of this step was already there.
   // `staged` is gone afterwards, also when it throws: CheckpointError when the disk refuses, when the lease is no longer ours, or
   // when no tensor has changed since an earlier step's save, although the counter "updates", if there is one, has; Error when the
   // manifest cannot be one.
-  int64_t commit(const std::string& staged, const Manifest& manifest, const Lease& lease);
+  int64_t commit(const std::string& staged, const Manifest& manifest, const RunLock& lease);
   void discard(const std::string& staged);
 
   // The state that the next save must differ from: of a restore.
@@ -49,7 +49,7 @@ class Archive {
   bool already_there(const Manifest& manifest);
   bool may_not_be_equal(const Manifest& manifest) const;
   bool valid(int64_t step);
-  void retain(int64_t just_saved, const Lease& lease);
+  void retain(int64_t just_saved, const RunLock& lease);
 
   const Io& io_;
   std::string directory_;

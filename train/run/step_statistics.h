@@ -14,9 +14,9 @@
 
 namespace trireme {
 
-class History {
+class StepStatistics {
  public:
-  explicit History(double spike_sigmas) : sigmas_(spike_sigmas) {}
+  explicit StepStatistics(double spike_sigmas) : sigmas_(spike_sigmas) {}
 
   int64_t updates() const { return updates_; }
   // Of step number `step`, counted from 1: to be asked for each in turn.
@@ -32,7 +32,7 @@ class History {
   static std::string told(const StepResult& result);
 
   // The state of an earlier step goes on, `then`: its history, but for how many were refused in a row since.
-  void go_back_to(const History& then);
+  void go_back_to(const StepStatistics& then);
 
   // As counters of a checkpoint, and from them. A checkpoint without them had an update in each of its `steps`.
   void store(std::map<std::string, int64_t>& counters) const;

@@ -1,4 +1,4 @@
-#include "checkpoint/lease.h"
+#include "checkpoint/run_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/check.h"
+#include "base/error.h"
 
 namespace trireme {
 
@@ -32,7 +32,7 @@ std::string describe_self() {
 
 }  // namespace
 
-Lease::Lease(const std::string& run_directory) : path_(run_directory + "/lock"), holder_(describe_self()) {
+RunLock::RunLock(const std::string& run_directory) : path_(run_directory + "/lock"), holder_(describe_self()) {
   std::error_code error;
   std::filesystem::create_directories(run_directory, error);
   if (error) throw ConfigError(text("cannot make the run directory ", run_directory, ": ", error.message()));
@@ -52,14 +52,14 @@ Lease::Lease(const std::string& run_directory) : path_(run_directory + "/lock"),
   if (!written) holder_.clear();  // a full disk: the lock itself still holds
 }
 
-void Lease::check() const {
+void RunLock::check() const {
   struct stat ours, there;
   const bool held = fd_ >= 0 && fstat(fd_, &ours) == 0 && stat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
                     ours.st_dev == there.st_dev && (holder_.empty() || read_holder(fd_) == holder_);
   if (!held) throw CheckpointError(text("the lease ", path_, " is no longer ours: nothing is committed or deleted"));
 }
 
-void Lease::release() noexcept {
+void RunLock::release() noexcept {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 
