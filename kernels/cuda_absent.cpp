@@ -1,19 +1,8 @@
-// In place of kernels/cuda/ in a build without CUDA.
+// In place of kernels/cuda/ in a build without CUDA; CMake adds the launch() of every op.
 #include "kernels/cuda_facts.h"
 #include "kernels/cuda_machine.h"
-#include "kernels/ops/adamw.h"
 #include "kernels/ops/attention.h"
-#include "kernels/ops/cross_entropy.h"
-#include "kernels/ops/embedding.h"
-#include "kernels/ops/exact_norm.h"
-#include "kernels/ops/fill.h"
-#include "kernels/ops/gelu.h"
-#include "kernels/ops/layernorm.h"
 #include "kernels/ops/matmul.h"
-#include "kernels/ops/quantize.h"
-#include "kernels/ops/rmsnorm.h"
-#include "kernels/ops/rope.h"
-#include "kernels/ops/swiglu.h"
 
 namespace trireme {
 namespace {
@@ -59,48 +48,5 @@ void copy_bytes(CudaLane&, void*, const void*, int64_t) { refuse(); }
 std::vector<std::string> product_algorithms(const Matmul&, int) { refuse(); }
 bool prefer_algorithm(const Matmul&, const std::string&) { refuse(); }
 std::string product_library() { refuse(); }
-
-void launch(const Cuda&, const SquaredNorm&) { refuse(); }
-void launch(const Cuda&, const SquaredNormTable&) { refuse(); }
-void launch(const Cuda&, const AdamWSchedule&) { refuse(); }
-void launch(const Cuda&, const AdamW&) { refuse(); }
-void launch(const Cuda&, const AdamWTable&) { refuse(); }
-void launch(const Cuda&, const RoundWeights&) { refuse(); }
-void launch(const Cuda&, const AttentionForward&) { refuse(); }
-void launch(const Cuda&, const AttentionBackward&) { refuse(); }
-void launch(const Cuda&, const CrossEntropyForward&) { refuse(); }
-void launch(const Cuda&, const ShardTop&) { refuse(); }
-void launch(const Cuda&, const ShardSums&) { refuse(); }
-void launch(const Cuda&, const ShardLoss&) { refuse(); }
-void launch(const Cuda&, const CrossEntropyBackward&) { refuse(); }
-void launch(const Cuda&, const CrossEntropyInPlace&) { refuse(); }
-void launch(const Cuda&, const EmbeddingForward&) { refuse(); }
-void launch(const Cuda&, const EmbeddingBackward&) { refuse(); }
-void launch(const Cuda&, const LargestMagnitude&) { refuse(); }
-void launch(const Cuda&, const ExactSquares&) { refuse(); }
-void launch(const Cuda&, const SumOfSquares&) { refuse(); }
-void launch(const Cuda&, const Fill&) { refuse(); }
-void launch(const Cuda&, const Cast&) { refuse(); }
-void launch(const Cuda&, const Add&) { refuse(); }
-void launch(const Cuda&, const SumParts&) { refuse(); }
-void launch(const Cuda&, const TreeAdd&) { refuse(); }
-void launch(const Cuda&, const TreeClose&) { refuse(); }
-void launch(const Cuda&, const SumInto&) { refuse(); }
-void launch(const Cuda&, const BiasBackward&) { refuse(); }
-void launch(const Cuda&, const FillNormal&) { refuse(); }
-void launch(const Cuda&, const GeluForward&) { refuse(); }
-void launch(const Cuda&, const GeluBackward&) { refuse(); }
-void launch(const Cuda&, const LayerNormForward&) { refuse(); }
-void launch(const Cuda&, const LayerNormBackward&) { refuse(); }
-void launch(const Cuda&, const Matmul&) { refuse(); }
-void launch(const Cuda&, const Quantize&) { refuse(); }
-void launch(const Cuda&, const RmsNormForward&) { refuse(); }
-void launch(const Cuda&, const RmsNormBackward&) { refuse(); }
-void launch(const Cuda&, const RopeTable&) { refuse(); }
-void launch(const Cuda&, const SplitHeadsForward&) { refuse(); }
-void launch(const Cuda&, const SplitHeadsBackward&) { refuse(); }
-void launch(const Cuda&, const Rotate&) { refuse(); }
-void launch(const Cuda&, const SwiGluForward&) { refuse(); }
-void launch(const Cuda&, const SwiGluBackward&) { refuse(); }
 
 }  // namespace trireme
