@@ -82,6 +82,23 @@ void compare_now(Session& s, int64_t step) {
            ": a processor or its memory errs. The same command goes on from the newest checkpoint; leave that machine out"));
 }
 
+// Steps that were no update and are not judged yet, of the rank that has most and of the one that has fewest.
+struct BadSteps {
+  int64_t most, fewest;
+};
+
+// What all ranks know alike before a step begins.
+struct Agreed {
+  int signal = 0;       // of a rank that was asked to stop; 0: none
+  bool saving = false;  // a rank is still at work on a save
+  BadSteps bad_steps{};
+};
+
+Agreed agree(Session& s, int64_t bad) {
+  const std::vector<int64_t> most = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), bad, -bad});
+  return {.signal = static_cast<int>(most[0]), .saving = most[1] != 0, .bad_steps = {.most = most[2], .fewest = -most[3]}};
+}
+
 // Steps handed over, of which on a GPU one is always on its way: the host reads the loss of a step when the next has begun.
 class Steps {
  public:
@@ -106,18 +123,18 @@ class Steps {
 
   // Steps that were no update and are not judged: to be agreed on by all ranks.
   int64_t bad() const { return static_cast<int64_t>(bad_.size()); }
-  // All ranks, with the most and the fewest of any. All have the same numbers, unless one of them errs.
-  void judge(int64_t most, int64_t fewest) {
-    if (most == 0) return;
+  // All ranks, with the counts of all. They are the same on each, unless one of them errs.
+  void judge(const BadSteps& bad_steps) {
+    if (bad_steps.most == 0) return;
     end_all();
-    if (most != fewest) disagree();
+    if (bad_steps.most != bad_steps.fewest) disagree();
     for (const Bad& bad : std::exchange(bad_, {})) judge(bad);
   }
   // The same, when the ranks have not agreed yet.
   void settle() {
     end_all();
-    const std::vector<int64_t> agreed = largest(session_.run.mesh.all(), {bad(), -bad()});
-    judge(agreed[0], -agreed[1]);
+    const std::vector<int64_t> most = largest(session_.run.mesh.all(), {bad(), -bad()});
+    judge({.most = most[0], .fewest = -most[1]});
   }
 
  private:
@@ -233,18 +250,17 @@ ExitCode loop(Session& s, int64_t& step) {
     s.note("already finished: train.steps = " + std::to_string(t.steps) +
            "; a larger train.steps goes on, another train.name begins anew");
   const int64_t restored = s.checkpoints.restored_from_disk() ? step : 0;  // of which nothing need be saved
-  // Of all ranks: a signal, if any, whether one is still at work on a save, and the most and fewest bad steps.
-  std::vector<int64_t> agreed;
+  Agreed agreed;
   Steps steps(s, step);
-  const auto agree = [&] {
-    agreed = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), steps.bad(), -steps.bad()});
-    return agreed[0] == 0;
+  const auto goes_on = [&] {
+    agreed = agree(s, steps.bad());
+    return agreed.signal == 0;
   };
   // What replicas hold alike, where it is saved by one of them alone.
   const bool checks_saves = t.compare_every > 0 && s.run.mesh.replicas() > 1 && s.run.buckets.parts() == 1;
-  while (steps.begun() < t.steps && agree()) {
-    if (agreed[1] == 0) s.saves.advance();
-    steps.judge(agreed[2], -agreed[3]);
+  while (steps.begun() < t.steps && goes_on()) {
+    if (!agreed.saving) s.saves.advance();
+    steps.judge(agreed.bad_steps);
     steps.begin();
     const bool last = steps.begun() == t.steps, save = last || s.checkpoints.due(steps.begun());
     const bool evaluates = last || (t.eval_every > 0 && steps.begun() % t.eval_every == 0);
@@ -267,7 +283,7 @@ ExitCode loop(Session& s, int64_t& step) {
   }
   if (step < t.steps) {
     const std::string after = step > 0 ? "after step " + std::to_string(step) + ", which is saved" : "before the first step";
-    s.note(std::string("stopped by signal (") + strsignal(static_cast<int>(agreed[0])) + ") " + after +
+    s.note(std::string("stopped by signal (") + strsignal(agreed.signal) + ") " + after +
            "; the same command continues");
     return ExitCode::stopped;
   }
