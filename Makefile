@@ -7,8 +7,9 @@
 #   make fuzz     our parsers under libFuzzer, each for FUZZ_SECONDS
 #   make bench    speed of the kernels and of a training step on this machine
 #   make bundle   the program with its libraries in one archive for machines without them; checked in a bare root where root may
+#   make index    each source file with what it holds
 #   make check    format, include arrows, warnings as errors      make format   rewrites the sources
-.PHONY: build train test sanitize soak fuzz bench bundle check format clean
+.PHONY: build train test sanitize soak fuzz bench bundle index check format clean
 .DEFAULT_GOAL := build
 
 jobs    := $(shell nproc)
@@ -72,13 +73,17 @@ bundle:
 	scripts/make_bundle.sh
 	@if [ "$$(id -u)" = 0 ]; then scripts/bundle_check.sh; else echo "bundle: not checked: scripts/bundle_check.sh needs root"; fi
 
+index:
+	@scripts/index.sh
+
 check:
 	cmake -S . -B build -G Ninja -DTRIREME_WERROR=ON
 	cmake --build build
 ifeq ($(format),)
 	@echo "check: formatting not checked: clang-format 14 is not here"
 else
-	$(format) --dry-run --Werror $(sources)
+	@echo "$(format) --dry-run --Werror: $(words $(sources)) files"
+	@$(format) --dry-run --Werror $(sources)
 endif
 	build/test/test_house
 
