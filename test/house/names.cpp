@@ -59,9 +59,19 @@ std::set<string> words_of_page(const string& page) {
   return words;
 }
 
-string stem_of(string_view path) {
+bool is_placeholder(string_view path) {  // `*.h`, `ops/x.h`
   const string_view name = path.substr(path.rfind('/') + 1);
-  return string(name.substr(0, name.find('.')));
+  return name.find('.') <= 1;
+}
+
+// The room of a file, and the inner room if it lies in one: "train/", "cli/".
+std::vector<string> rooms_of(string_view path) {
+  std::vector<string> rooms;
+  for (size_t end = path.find('/'); end != string_view::npos; end = path.find('/')) {
+    rooms.emplace_back(path.substr(0, end + 1));
+    path.remove_prefix(end + 1);
+  }
+  return rooms;
 }
 
 }  // namespace
@@ -91,24 +101,19 @@ Problems check_names(const std::vector<Source>& sources) {
 Problems check_page(const std::vector<Source>& sources, const string& page) {
   Problems problems;
   const std::set<string> words = words_of_page(page);
-  std::set<string> named, paths, stems;
-  for (const string& word : words) named.insert(stem_of(word));
+  std::set<string> rooms;
   for (const Source& source : sources) {
-    paths.insert(source.path);
-    stems.insert(source.path.substr(source.path.rfind('/') + 1));
     if (!is_room(room_of(source.path))) continue;
-    if (!named.contains(stem_of(source.path))) problems.push_back("ARCHITECTURE.md:1: " + source.path + " is not named");
-    const string room = string(room_of(source.path)) + "/";
-    if (!words.contains(room)) problems.push_back("ARCHITECTURE.md:1: the room " + room + " is not named");
+    for (string& room : rooms_of(source.path)) rooms.insert(std::move(room));
   }
+  for (const string& room : rooms)
+    if (!words.contains(room)) problems.push_back("ARCHITECTURE.md:1: the room " + room + " is not named");
   for (const string& word : words) {
     const bool source = word.ends_with(".h") || word.ends_with(".cpp") || word.ends_with(".cu") || word.ends_with(".cuh");
-    const bool there =
-        word.find('/') == string::npos
-            ? stems.contains(word)
-            : std::any_of(paths.begin(), paths.end(), [&](const string& p) { return p == word || p.ends_with("/" + word); });
-    const bool placeholder = stem_of(word).size() <= 1;  // `*.h`, `ops/x.h`
-    if (source && !there && !placeholder) problems.push_back("ARCHITECTURE.md:1: names " + word + ", which is not there");
+    if (!source || is_placeholder(word)) continue;
+    const auto is_it = [&](const Source& s) { return s.path == word || s.path.ends_with("/" + word); };
+    if (!std::any_of(sources.begin(), sources.end(), is_it))
+      problems.push_back("ARCHITECTURE.md:1: names " + word + ", which is not there");
   }
   return problems;
 }

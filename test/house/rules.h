@@ -18,7 +18,7 @@ Problems check_arrows(const std::vector<Source>& sources);
 Problems check_words(const std::vector<Source>& sources);
 // Files' names, headers' first lines, width of lines, names of tests.
 Problems check_names(const std::vector<Source>& sources);
-// ARCHITECTURE.md names every file of the rooms (with or without suffix, between backquotes), and none that is not there.
+// ARCHITECTURE.md names every room, inner ones too, and no file that is not there: between backquotes or in blocks of code.
 Problems check_page(const std::vector<Source>& sources, const std::string& page);
 
 }  // namespace trireme::house
