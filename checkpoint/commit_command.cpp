@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kPoll{20};
 constexpr int kInput = 0, kOutput = 1, kErrors = 2;  // of the command
 
 // "" or what posix_spawn and its kin have against it.
-std::string told(int error) { return error == 0 ? "" : strerror(error); }
+std::string reason_of(int error) { return error == 0 ? "" : strerror(error); }
 
 }  // namespace
 
@@ -108,13 +108,13 @@ std::string CommitCommand::run(const Job& job) {
   const int error = posix_spawn(&child, "/bin/sh", &files, &attributes, words, environment.data());
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
-  if (error != 0) return told(error);
+  if (error != 0) return reason_of(error);
 
   for (int status = 0;;) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child && WIFSIGNALED(status)) return text("ended by signal ", WTERMSIG(status));
     if (ended == child) return WEXITSTATUS(status) == 0 ? "" : std::string(text("exit code ", WEXITSTATUS(status)));
-    if (ended < 0 && errno != EINTR) return told(errno);
+    if (ended < 0 && errno != EINTR) return reason_of(errno);
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, kPoll, [&] { return closing_; })) return "left alone";
   }

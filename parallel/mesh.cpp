@@ -98,6 +98,8 @@ void Mesh::connect_gpus(Device& device) {
   dp_.connect_gpus(false, exact_), pp_.connect_gpus(true, exact_), tp_.connect_gpus(false, exact_);
 }
 
-std::string Mesh::told() const { return text("rank ", all_.rank(), " | dp ", dp_.rank(), " pp ", pp_.rank(), " tp ", tp_.rank()); }
+std::string Mesh::describe() const {
+  return text("rank ", all_.rank(), " | dp ", dp_.rank(), " pp ", pp_.rank(), " tp ", tp_.rank());
+}
 
 }  // namespace trireme

@@ -40,7 +40,7 @@ class Mesh {
   int64_t replica() const { return dp_.rank(); }
   int64_t replicas() const { return dp_.size(); }
   bool first() const { return all_.rank() == 0; }  // the rank that speaks for all
-  std::string told() const;                        // "rank 5 | dp 1 pp 0 tp 1"
+  std::string describe() const;                    // "rank 5 | dp 1 pp 0 tp 1"
 
  private:
   void check_gpus(double waited) const;

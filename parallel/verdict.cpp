@@ -16,7 +16,7 @@ std::string seconds_text(double seconds) {
   return buffer;
 }
 
-std::string told(const JournalEntry& entry) {
+std::string describe(const JournalEntry& entry) {
   std::string out = std::string(entry.what.data()) + " " + entry.along.data();
   if (entry.number > 0) out += " #" + std::to_string(entry.number);
   if (entry.peer >= 0) out += " with rank " + std::to_string(entry.peer);
@@ -56,7 +56,7 @@ class Judge {
       return {.rank = -1,
               .thread = 0,
               .line = "all ranks of " + ranks_.front().host + " wait for others, on another node: rank " +
-                      std::to_string(ranks_.front().rank) + " in " + told(*newest(ranks_.front(), true))};
+                      std::to_string(ranks_.front().rank) + " in " + describe(*newest(ranks_.front(), true))};
     return about(awaited(), "");
   }
 
@@ -113,7 +113,7 @@ class Judge {
       const auto most = std::max_element(members.begin(), members.end(), fewer);
       if (votes(*odd) < static_cast<int64_t>(members.size()))
         return {odd->first,
-                list({ranks_[most->first].rank}) + (votes(*most) > 1 ? " and others" : "") + " in " + told(*most->second)};
+                list({ranks_[most->first].rank}) + (votes(*most) > 1 ? " and others" : "") + " in " + describe(*most->second)};
     }
     return {ranks_.size(), ""};
   }
@@ -146,13 +146,13 @@ class Judge {
     else if (r.state == 'Z' || r.state == 'X')
       line += "is gone";
     else if (in != nullptr)
-      line += "is in " + told(*in);
+      line += "is in " + describe(*in);
     else
       line += r.state == 'D' ? "waits for a disk or a device" : "is busy with something else";
-    if (in != nullptr && line.find(told(*in)) == std::string::npos) line += ", in " + told(*in);
+    if (in != nullptr && line.find(describe(*in)) == std::string::npos) line += ", in " + describe(*in);
     line += ", silent for " + seconds_text(r.silent) + ", " + (r.doing.empty() ? "starting" : r.doing);
     if (r.step > 0) line += ", step " + std::to_string(r.step) + " part " + std::to_string(r.part);
-    if (in == nullptr && left != nullptr) line += ", last in " + told(*left);
+    if (in == nullptr && left != nullptr) line += ", last in " + describe(*left);
     if (in != nullptr) verdict.thread = in->thread;
     if (!others_do.empty()) line += "; " + others_do;
     std::vector<int64_t> waiting;
@@ -163,7 +163,7 @@ class Judge {
         if (wait == nullptr) wait = newest(ranks_[j], true);
       }
     if (wait != nullptr && others_do.empty())
-      line += "; " + list(waiting) + (waiting.size() == 1 ? " waits" : " wait") + " for it in " + told(*wait);
+      line += "; " + list(waiting) + (waiting.size() == 1 ? " waits" : " wait") + " for it in " + describe(*wait);
     return verdict;
   }
 

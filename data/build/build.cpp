@@ -91,7 +91,7 @@ class Build {
       summary_.train = summary_of(options_.output, whole->splits.at(0));
       summary_.validation = summary_of(options_.output, whole->splits.at(1));
       journal_.problems = whole->problems;
-      return told();
+      return summary();
     }
     refuse_shards(options_.output, splits, options_.replace);
     if (const auto begun = BuildJournal::load(options_.output);
@@ -104,7 +104,7 @@ class Build {
     }
     for (; journal_.list < std::ssize(lists_); ++journal_.list, journal_.at = {}) read_list();
     finish();
-    return told();
+    return summary();
   }
 
  private:
@@ -161,7 +161,7 @@ class Build {
     journal_.commit(options_.output);
   }
 
-  BuildSummary told() {
+  BuildSummary summary() {
     summary_.skipped = journal_.problems.count;
     summary_.problems = journal_.problems.first;
     return std::move(summary_);

@@ -36,7 +36,7 @@ struct Lanes {
 
 // What the checker says to it; empty where it says nothing.
 template <class Work>
-std::string told(Work work) {
+std::string complaint_of(Work work) {
   try {
     work();
   } catch (const Error& error) {
@@ -65,7 +65,7 @@ TEST_CASE("a forgotten wait is told with both lines, in each of the three hazard
       (l.*hazard.first)(l.a, x, first);
       if (waits) l.b.wait(l.a.record());
       const At second = At::current();
-      const std::string message = told([&] { (l.*hazard.second)(l.b, x, second); });
+      const std::string message = complaint_of([&] { (l.*hazard.second)(l.b, x, second); });
       INFO(message);
       if (waits) {
         CHECK(message.empty());
@@ -81,7 +81,7 @@ TEST_CASE("an op is refused before it runs, and the caller's line is the door's"
   const Fill one{.x = l.floats(0, 8), .value = 1}, two{.x = l.floats(0, 8), .value = 2};
   const At before = At::current();
   run(l.a, one);  // the line after that
-  const std::string message = told([&] { run(l.b, two); });
+  const std::string message = complaint_of([&] { run(l.b, two); });
   const At after = At::current();
   const auto number = [](unsigned n) { return "race_checker_test.cpp:" + std::to_string(n) + ")"; };
   CHECK_THAT(message, ContainsSubstring(number(before.line() + 1)) && ContainsSubstring(number(after.line() - 1)));
@@ -101,11 +101,12 @@ TEST_CASE("only bytes that both touch need an order") {
   l.write(l.a, l.floats(16, 32));
   l.write(l.b, l.floats(0, 16));
   l.read(l.b, l.floats(32, 48));
-  CHECK_THAT(told([&] { l.read(l.b, l.floats(31, 40)); }),
+  CHECK_THAT(complaint_of([&] { l.read(l.b, l.floats(31, 40)); }),
              ContainsSubstring("here bytes 0 to 4 of 36, there bytes 60 to 64 of 64"));
-  CHECK_THAT(told([&] { l.write(l.b, l.floats(8, 17)); }),
+  CHECK_THAT(complaint_of([&] { l.write(l.b, l.floats(8, 17)); }),
              ContainsSubstring("here bytes 32 to 36 of 36, there bytes 0 to 4 of 64"));
-  CHECK_THAT(told([&] { l.read(l.b, l.floats(20, 22)); }), ContainsSubstring("here bytes 0 to 8 of 8, there bytes 16 to 24 of 64"));
+  CHECK_THAT(complaint_of([&] { l.read(l.b, l.floats(20, 22)); }),
+             ContainsSubstring("here bytes 0 to 8 of 8, there bytes 16 to 24 of 64"));
 }
 
 TEST_CASE("a write inside of another's leaves the rest to that") {
@@ -114,12 +115,12 @@ TEST_CASE("a write inside of another's leaves the rest to that") {
   const Event a = l.a.record();
   l.b.wait(a);
   l.write(l.b, l.floats(16, 32));
-  CHECK_THAT(told([&] { l.read(l.c, l.floats(0, 16)); }), ContainsSubstring("the a lane's"));
+  CHECK_THAT(complaint_of([&] { l.read(l.c, l.floats(0, 16)); }), ContainsSubstring("the a lane's"));
   l.c.wait(a);
   l.read(l.c, l.floats(0, 16));
   l.read(l.c, l.floats(32, 48));
-  CHECK_THAT(told([&] { l.read(l.c, l.floats(0, 48)); }), ContainsSubstring("the b lane's"));
-  CHECK_THAT(told([&] { l.write(l.a, l.floats(31, 32)); }), ContainsSubstring("the b lane's"));
+  CHECK_THAT(complaint_of([&] { l.read(l.c, l.floats(0, 48)); }), ContainsSubstring("the b lane's"));
+  CHECK_THAT(complaint_of([&] { l.write(l.a, l.floats(31, 32)); }), ContainsSubstring("the b lane's"));
 }
 
 TEST_CASE("a write waits for every lane that has read") {
@@ -130,7 +131,7 @@ TEST_CASE("a write waits for every lane that has read") {
   l.b.wait(written), l.c.wait(written);
   l.read(l.b, x), l.read(l.c, x);
   l.a.wait(l.b.record());
-  CHECK_THAT(told([&] { l.write(l.a, x); }), ContainsSubstring("read by the c lane's cast"));
+  CHECK_THAT(complaint_of([&] { l.write(l.a, x); }), ContainsSubstring("read by the c lane's cast"));
   l.a.wait(l.c.record());
   l.write(l.a, x);
 }
@@ -140,10 +141,10 @@ TEST_CASE("of a lane's reads the last counts, and no other lane's is forgotten f
   const Tensor x = l.floats(0, 8);
   l.read(l.b, x), l.read(l.c, x), l.read(l.c, x);
   l.a.wait(l.c.record());
-  CHECK_THAT(told([&] { l.write(l.a, x); }), ContainsSubstring("read by the b lane's cast"));
+  CHECK_THAT(complaint_of([&] { l.write(l.a, x); }), ContainsSubstring("read by the b lane's cast"));
   l.a.wait(l.b.record());
   l.read(l.c, x);
-  CHECK_THAT(told([&] { l.write(l.a, x); }), ContainsSubstring("read by the c lane's cast"));
+  CHECK_THAT(complaint_of([&] { l.write(l.a, x); }), ContainsSubstring("read by the c lane's cast"));
 }
 
 TEST_CASE("order comes through a third lane, if that had waited when it was recorded") {
@@ -155,7 +156,7 @@ TEST_CASE("order comes through a third lane, if that had waited when it was reco
     l.b.wait(l.a.record());
     const Event after = l.b.record();
     l.c.wait(early ? before : after);
-    CHECK(told([&] { l.write(l.c, x); }).empty() == !early);
+    CHECK(complaint_of([&] { l.write(l.c, x); }).empty() == !early);
   }
 }
 
@@ -166,12 +167,12 @@ TEST_CASE("the wait for an event does not cover what its lane is handed later") 
   l.write(l.a, x);
   const Event after = l.a.record();
   l.b.wait(before);
-  CHECK_THAT(told([&] { l.read(l.b, x); }), ContainsSubstring("written by the a lane's"));
+  CHECK_THAT(complaint_of([&] { l.read(l.b, x); }), ContainsSubstring("written by the a lane's"));
   l.b.wait(after), l.b.wait(before);  // an older one takes nothing back
   l.read(l.b, x);
   l.write(l.c, l.floats(8, 16));
   l.b.wait({});
-  CHECK_FALSE(told([&] { l.read(l.b, l.floats(0, 16)); }).empty());
+  CHECK_FALSE(complaint_of([&] { l.read(l.b, l.floats(0, 16)); }).empty());
 }
 
 TEST_CASE("a device's lanes are checked, the inline one as if it ran beside the others") {
@@ -184,12 +185,12 @@ TEST_CASE("a device's lanes are checked, the inline one as if it ran beside the 
   device.check_order(true);
   Stream& comm = device.comm();
   run(compute, Fill{.x = x});
-  CHECK_THAT(told([&] { run(comm, Fill{.x = x}); }), ContainsSubstring("comm.wait(compute.record()) is missing"));
+  CHECK_THAT(complaint_of([&] { run(comm, Fill{.x = x}); }), ContainsSubstring("comm.wait(compute.record()) is missing"));
   comm.wait(compute.record());
   run(comm, Fill{.x = x, .value = 3});
-  CHECK_THAT(told([&] { run(compute, Fill{.x = x}); }), ContainsSubstring("compute.wait(comm.record()) is missing"));
+  CHECK_THAT(complaint_of([&] { run(compute, Fill{.x = x}); }), ContainsSubstring("compute.wait(comm.record()) is missing"));
   device.measure(true);  // gives the device another compute stream
-  CHECK_FALSE(told([&] { run(device.compute(), Fill{.x = x}); }).empty());
+  CHECK_FALSE(complaint_of([&] { run(device.compute(), Fill{.x = x}); }).empty());
   compute.wait(comm.record());
   run(compute, Fill{.x = x});
   device.check_order(false);
@@ -211,7 +212,7 @@ TEST_CASE("an event from before the checker was switched off covers nothing that
   device.check_order(true);
   run(device.compute(), Fill{.x = x});
   device.comm().wait(old);
-  CHECK_FALSE(told([&] { run(device.comm(), Fill{.x = x}); }).empty());
+  CHECK_FALSE(complaint_of([&] { run(device.comm(), Fill{.x = x}); }).empty());
 }
 
 TEST_CASE("memory that was given back has no past") {

@@ -33,7 +33,7 @@ void for_each_shape(const std::function<void(Schedule, const PipelineShape&)>& t
             then(schedule, shape);
 }
 
-std::string told(Schedule schedule, const PipelineShape& shape) {
+std::string describe(Schedule schedule, const PipelineShape& shape) {
   return text(name_of(schedule), ", p = ", shape.stages, ", m = ", shape.microbatches, ", v = ", shape.chunks);
 }
 
@@ -83,7 +83,7 @@ const Picture kPictures[] = {
 
 std::string drawn(const Picture& picture) {
   const Timeline timeline = simulate(all_stages(picture.schedule, picture.shape), picture.shape, {});
-  return timeline_svg(timeline, told(picture.schedule, picture.shape));
+  return timeline_svg(timeline, describe(picture.schedule, picture.shape));
 }
 
 std::string path_of(const Picture& picture) { return std::string(TRIREME_SOURCE "/docs/schedules/") + picture.file + ".svg"; }
@@ -103,7 +103,7 @@ TEST_CASE("a stage computes each action of each microbatch once, forward before 
       for (const auto& [key, kinds] : done)
         right &=
             kinds == wanted && 0 <= key.first && key.first < shape.microbatches && 0 <= key.second && key.second < shape.chunks;
-      if (!right) FAIL(told(schedule, shape));
+      if (!right) FAIL(describe(schedule, shape));
     }
   });
 }
@@ -116,7 +116,7 @@ TEST_CASE("no schedule waits forever, and its bubble is the formula's", "[unsani
       // With fewer microbatches than stages there are not enough weights' gradients to fill the zero bubble.
       if (schedule == Schedule::zero_bubble && shape.microbatches < shape.stages) continue;
       if (std::abs(timeline.bubble() - bubble_formula(schedule, shape, times)) > 1e-9)
-        FAIL(told(schedule, shape) << ": " << timeline.bubble() << ", not " << bubble_formula(schedule, shape, times));
+        FAIL(describe(schedule, shape) << ": " << timeline.bubble() << ", not " << bubble_formula(schedule, shape, times));
       ++shapes;
     }
   });
@@ -128,7 +128,8 @@ TEST_CASE("the zero-bubble schedule idles less than 1f1b", "[unsanitized]") {
     for (int64_t m = 2; m <= 64; ++m) {
       const PipelineShape shape{.stages = p, .microbatches = m};
       const double zero = simulate(all_stages(Schedule::zero_bubble, shape), shape, {}).bubble();
-      if (zero >= simulate(all_stages(Schedule::one_f_one_b, shape), shape, {}).bubble()) FAIL(told(Schedule::zero_bubble, shape));
+      if (zero >= simulate(all_stages(Schedule::one_f_one_b, shape), shape, {}).bubble())
+        FAIL(describe(Schedule::zero_bubble, shape));
     }
 }
 
@@ -136,7 +137,7 @@ TEST_CASE("messages between two stages are taken in the order in which they are 
   for_each_shape([](Schedule schedule, const PipelineShape& shape) {
     const auto stages = all_stages(schedule, shape);
     for (const bool forward : {true, false})
-      if (messages(stages, shape, forward, true) != messages(stages, shape, forward, false)) FAIL(told(schedule, shape));
+      if (messages(stages, shape, forward, true) != messages(stages, shape, forward, false)) FAIL(describe(schedule, shape));
   });
 }
 
@@ -169,15 +170,16 @@ TEST_CASE("a stage holds as many activations as theory says, each in a slot of i
     for (int64_t s = 0; s < shape.stages; ++s) {
       const auto actions = make_schedule(schedule, shape, s);
       if (slots_of(actions) != in_flight(schedule, shape, s))
-        FAIL(told(schedule, shape) << ", stage " << s << ": " << slots_of(actions) << ", not " << in_flight(schedule, shape, s));
+        FAIL(describe(schedule, shape) << ", stage " << s << ": " << slots_of(actions) << ", not "
+                                       << in_flight(schedule, shape, s));
       std::map<int64_t, std::pair<int64_t, int64_t>> held;  // slot -> (microbatch, chunk)
       for (const Action& a : actions) {
         const std::pair key(a.microbatch, a.chunk);
-        if (a.kind == ActionKind::forward ? held.contains(a.slot) : held.at(a.slot) != key) FAIL(told(schedule, shape));
+        if (a.kind == ActionKind::forward ? held.contains(a.slot) : held.at(a.slot) != key) FAIL(describe(schedule, shape));
         held[a.slot] = key;
         if (a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight) held.erase(a.slot);
       }
-      if (!held.empty()) FAIL(told(schedule, shape));
+      if (!held.empty()) FAIL(describe(schedule, shape));
     }
   });
 }

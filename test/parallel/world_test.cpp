@@ -88,7 +88,7 @@ TEST_CASE("started by a launcher as six ranks, each finds its place", "[.launche
   CHECK(mesh.pp().size() == 3);
   CHECK(mesh.dp().size() == 1);
   CHECK(mesh.all().size() == 6);
-  CHECK(mesh.told() == std::string(text("rank ", world.rank(), " | dp 0 pp ", world.rank() / 2, " tp ", world.rank() % 2)));
+  CHECK(mesh.describe() == std::string(text("rank ", world.rank(), " | dp 0 pp ", world.rank() / 2, " tp ", world.rank() % 2)));
 }
 
 TEST_CASE("mpirun with one rank and with six works") {
@@ -123,8 +123,8 @@ TEST_CASE("an imagined mesh gives each rank its place, tp fastest") {
   config.tp = 8, config.pp = 16;
   const Mesh mesh(16383, 16384, config);
   CHECK(mesh.dp().size() == 128);
-  CHECK(mesh.told() == "rank 16383 | dp 127 pp 15 tp 7");
-  CHECK(Mesh(8 * 5 + 3, 16384, config).told() == "rank 43 | dp 0 pp 5 tp 3");
+  CHECK(mesh.describe() == "rank 16383 | dp 127 pp 15 tp 7");
+  CHECK(Mesh(8 * 5 + 3, 16384, config).describe() == "rank 43 | dp 0 pp 5 tp 3");
   CHECK_THROWS_AS(Mesh(0, 100, config), ConfigError);
 }
 

@@ -71,7 +71,7 @@ Trajectory trajectory(const RunConfig& config, const Mesh& mesh) {
       found.losses.push_back(result.loss);
       found.norms.push_back(result.grad_norm);
     } catch (const std::exception& error) {
-      complain(std::string(text(mesh.told(), ": ", error.what())));  // now: what follows goes while lanes may work on it
+      complain(std::string(text(mesh.describe(), ": ", error.what())));  // now: what follows goes while lanes may work on it
       throw;
     }
   }

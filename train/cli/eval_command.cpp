@@ -87,7 +87,7 @@ class EvalProgress {
   EvalProgress(const Run& run, const std::string& label, int64_t total) {
     if (run.mesh.first()) bar_.emplace(label, total);
   }
-  Progressed told() {
+  Progressed reporter() {
     return [this](int64_t done) { bar_ ? bar_->update(done) : void(); };
   }
   void finish() { bar_ ? bar_->finish() : void(); }
@@ -143,7 +143,7 @@ class Evaluator {
   Json of_text(const Samples& samples, const std::string& label) {
     const int64_t count = options_.sequences > 0 ? std::min(options_.sequences, samples.samples()) : samples.samples();
     EvalProgress progress(run_, label, count);
-    const Evaluation e = evaluate(run_, samples, count, progress.told());
+    const Evaluation e = evaluate(run_, samples, count, progress.reporter());
     progress.finish();
     const double perplexity = std::exp(e.loss), rate = static_cast<double>(e.targets) / e.seconds;
     tell(label + ": loss " + fixed(e.loss, 4) + " nats per token, perplexity " + significant(perplexity, 5) + ", " +
@@ -158,11 +158,11 @@ class Evaluator {
   Json of_choices(const ChoiceTask& task) {
     EvalProgress progress(run_, task.name(), task.sequences());
     const auto begin = Clock::now();
-    const std::vector<double> likelihoods = task.likelihoods(run_, progress.told());
+    const std::vector<double> likelihoods = task.likelihoods(run_, progress.reporter());
     const double seconds = seconds_since(begin);
     progress.finish();
     const ChoiceScore score = score_choices(task.questions(), likelihoods);
-    tell(std::string(text(task.name(), ": ", told(score), ", ", score.questions, " questions, ")) + human_seconds(seconds));
+    tell(std::string(text(task.name(), ": ", describe(score), ", ", score.questions, " questions, ")) + human_seconds(seconds));
     Json by_question;
     for (auto next = likelihoods.begin(); const Question& question : task.questions()) {
       const auto end = next + std::ssize(question.choices);

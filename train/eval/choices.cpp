@@ -140,7 +140,7 @@ std::vector<ChoiceTask> open_choice_tasks(const std::vector<std::string>& files,
   return tasks;
 }
 
-std::string told(const ChoiceScore& score) {
+std::string describe(const ChoiceScore& score) {
   return "acc " + fixed(score.accuracy, 4) + " +- " + fixed(score.accuracy_error, 4) + ", acc_norm " + fixed(score.normalised, 4) +
          " +- " + fixed(score.normalised_error, 4) + " (chance " + fixed(score.chance, 4) + ")";
 }

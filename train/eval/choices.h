@@ -59,6 +59,6 @@ std::vector<ChoiceTask> open_choice_tasks(const std::vector<std::string>& files,
                                           const ModelConfig& model);
 
 // "acc 0.4123 +- 0.0049, acc_norm 0.5311 +- 0.0050 (chance 0.2500)"
-std::string told(const ChoiceScore& score);
+std::string describe(const ChoiceScore& score);
 
 }  // namespace trireme

@@ -49,7 +49,7 @@ void end_all_ranks(const World& world, const RunConfig& config, const std::excep
   constexpr std::chrono::milliseconds kPatience{2000};  // in which an error that rank 0 met reaches the others
   if (world.rank() > 0) std::this_thread::sleep_for(kPatience);
   if (leave) leave();
-  complain(std::string(text("[", Mesh(world.rank(), world.size(), config.parallel).told(), "] ", error.what())));
+  complain(std::string(text("[", Mesh(world.rank(), world.size(), config.parallel).describe(), "] ", error.what())));
   world.abort(code_of(error));
 }
 

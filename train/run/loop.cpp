@@ -68,7 +68,7 @@ void evaluate_now(Session& s, int64_t step) {
                     .chance = score.chance,
                     .questions = score.questions,
                     .seconds = score.seconds},
-                   told(score));
+                   describe(score));
   }
 }
 
@@ -142,7 +142,7 @@ class Steps {
     int64_t step, weights;  // the update whose weights it met
     StepResult result;
     int64_t refused, not_finite;  // steps in a row up to this one
-    std::string told() const { return std::string(text("step ", step, ": ", StepStatistics::told(result))); }
+    std::string describe() const { return std::string(text("step ", step, ": ", StepStatistics::describe(result))); }
   };
 
   Batch next() {
@@ -179,8 +179,8 @@ class Steps {
 
   // Of numbers that all ranks share.
   [[noreturn]] void disagree() {
-    std::string mine = session_.run.mesh.told() + " has no bad step";
-    if (!bad_.empty()) mine = session_.run.mesh.told() + " has " + bad_.back().told();
+    std::string mine = session_.run.mesh.describe() + " has no bad step";
+    if (!bad_.empty()) mine = session_.run.mesh.describe() + " has " + bad_.back().describe();
     std::string all;
     for (const std::string& told : gather(session_.run.mesh.all(), mine)) all += "\n" + told;
     throw Error("ranks do not agree on whether a step was an update: a processor or its memory errs" +
@@ -188,7 +188,7 @@ class Steps {
   }
 
   void judge(const Bad& bad) {
-    std::string what = bad.told();
+    std::string what = bad.describe();
     const bool finite = bad.not_finite == 0;
     if (!finite) what += ", first " + cause(bad.step);
     const BadStep wanted = session_.config.train.on_bad_step;
@@ -283,8 +283,7 @@ ExitCode loop(Session& s, int64_t& step) {
   }
   if (step < t.steps) {
     const std::string after = step > 0 ? "after step " + std::to_string(step) + ", which is saved" : "before the first step";
-    s.note(std::string("stopped by signal (") + strsignal(agreed.signal) + ") " + after +
-           "; the same command continues");
+    s.note(std::string("stopped by signal (") + strsignal(agreed.signal) + ") " + after + "; the same command continues");
     return ExitCode::stopped;
   }
   if (s.log) s.log->finish();

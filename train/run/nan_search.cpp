@@ -72,7 +72,7 @@ class Search {
   // The stream is a sum over a tp group's ranks.
   std::string shared() const { return run_.mesh.tp().size() > 1 ? " (here or on another rank of its tp group)" : ""; }
   void found(Kind kind, int64_t place, const std::string& what) {
-    kind_ = kind, place_ = place, text_ = run_.mesh.told() + ": " + what;
+    kind_ = kind, place_ = place, text_ = run_.mesh.describe() + ": " + what;
   }
   bool finite(const Tensor& x) { return !x || x.size() == 0 || first_not_finite(on_host(run_.device, x, bytes_)) < 0; }
 

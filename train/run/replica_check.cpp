@@ -63,7 +63,7 @@ std::vector<size_t> odd_ones(const std::vector<Replica>& replicas, size_t i) {
   return odd;
 }
 
-std::string told(const std::vector<Replica>& replicas) {
+std::string describe(const std::vector<Replica>& replicas) {
   std::map<std::vector<size_t>, std::vector<std::string>> tensors;  // by who is odd
   for (size_t i = 0; i < replicas.front().lines.size(); ++i)
     if (const std::vector<size_t> odd = odd_ones(replicas, i); !odd.empty())
@@ -85,8 +85,8 @@ std::string told(const std::vector<Replica>& replicas) {
 std::string compare_replicas(Run& run) {
   const Comm& dp = run.mesh.dp();
   const Digests digests = digests_of(run);
-  const std::string lines = written(run.mesh.told(), digests);
-  const size_t begin = run.mesh.told().size();
+  const std::string lines = written(run.mesh.describe(), digests);
+  const size_t begin = run.mesh.describe().size();
   const auto all = static_cast<int64_t>(digest(lines.data() + begin, static_cast<int64_t>(lines.size() - begin)) >> 2);
   const std::vector<int64_t> ends = largest(dp, {all, -all});  // equal on all replicas: the largest is the smallest
   const bool differ = ends[0] != -ends[1];
@@ -94,7 +94,7 @@ std::string compare_replicas(Run& run) {
   std::vector<Replica> replicas;
   for (const std::string& text : gather(dp, differ ? lines : "")) replicas.push_back(parsed(text));
   std::string found;
-  for (const std::string& group : gather(run.mesh.all(), differ && dp.rank() == 0 ? told(replicas) : ""))
+  for (const std::string& group : gather(run.mesh.all(), differ && dp.rank() == 0 ? describe(replicas) : ""))
     if (!group.empty()) found += (found.empty() ? "" : "; ") + group;
   return broadcast(run.mesh.all(), found);
 }

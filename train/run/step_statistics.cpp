@@ -60,7 +60,7 @@ void StepStatistics::forget() {
   loss_ = norm_ = {};
 }
 
-std::string StepStatistics::told(const StepResult& result) {
+std::string StepStatistics::describe(const StepResult& result) {
   const auto held = [](const char* name, float value, float limit) {
     return std::string(text(name, " ", value, limit < StepLimits::kLargest ? std::string(text(" (at most ", limit, ")")) : ""));
   };

@@ -29,7 +29,7 @@ class StepStatistics {
   // What is usual is not known any more.
   void forget();
   // "loss 9.1 above 3.3, norm 2 below 7": what a finite result did against its limits.
-  static std::string told(const StepResult& result);
+  static std::string describe(const StepResult& result);
 
   // The state of an earlier step goes on, `then`: its history, but for how many were refused in a row since.
   void go_back_to(const StepStatistics& then);

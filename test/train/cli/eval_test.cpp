@@ -133,7 +133,7 @@ TEST_CASE("scores count what is likeliest, and likeliest for its length, with th
   CHECK(score.normalised == 0.5);
   CHECK(score.accuracy_error == Approx(std::sqrt(0.25 / 3)));
   CHECK(score.chance == (0.5 + 0.5 + 0.25 + 0.5) / 4);
-  CHECK(told(score) == "acc 0.5000 +- 0.2887, acc_norm 0.5000 +- 0.2887 (chance 0.4375)");
+  CHECK(describe(score) == "acc 0.5000 +- 0.2887, acc_norm 0.5000 +- 0.2887 (chance 0.4375)");
 }
 
 TEST_CASE("choices that alone exceed the context are refused, each by its line") {

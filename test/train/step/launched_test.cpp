@@ -47,9 +47,9 @@ struct Stepper {
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;
 
-  std::string told() const {
+  std::string describe() const {
     const ParallelConfig& p = config.parallel;
-    return text(mesh.told(), ", ", name_of(p.schedule), ", zero ", p.zero, ", ", name_of(p.numerics), " numerics");
+    return text(mesh.describe(), ", ", name_of(p.schedule), ", zero ", p.zero, ", ", name_of(p.numerics), " numerics");
   }
 
   // What fails ends all ranks at once: memory must not go while lanes work on it, and no rank wait for another.
@@ -58,7 +58,7 @@ struct Stepper {
     try {
       work();
     } catch (const std::exception& error) {
-      complain(std::string(text(told(), ": ", error.what())));
+      complain(std::string(text(describe(), ": ", error.what())));
       world.abort(ExitCode::internal);
     }
   }
