@@ -110,7 +110,7 @@ class Device {
   Stream compute_;
   Workspace comm_workspace_{ledger_};
   struct SideLane {
-    std::optional<Lane> lane;
+    std::optional<CpuQueue> lane;
     OwnCudaLane cuda_lane;
     std::optional<Stream> stream;
   };

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "kernels/attention_problem.h"
+#include "kernels/cpu_queue.h"
 #include "kernels/cuda_machine.h"
-#include "kernels/lane.h"
 #include "kernels/race_checker.h"
 #include "kernels/tensor.h"
 
@@ -42,7 +42,7 @@ struct Cuda {
 
 // A moment of a stream: all that it was handed before.
 struct Event {
-  Lane* lane = nullptr;  // both absent: the moment has passed
+  CpuQueue* lane = nullptr;  // both absent: the moment has passed
   CudaLane* cuda = nullptr;
   uint64_t ticket = 0;  // of either
   OrderChecker::Moment moment{};
@@ -51,7 +51,7 @@ struct Event {
 class Stream {
  public:
   explicit Stream(Tally& tally) : place_(Place::none), tally_(&tally) {}
-  Stream(Cpu cpu, Tally* tally, Lane* lane = nullptr) : place_(Place::cpu), cpu_(cpu), tally_(tally), lane_(lane) {}
+  Stream(Cpu cpu, Tally* tally, CpuQueue* lane = nullptr) : place_(Place::cpu), cpu_(cpu), tally_(tally), lane_(lane) {}
 
   explicit Stream(Cuda cuda, Tally* tally) : place_(Place::cuda), cuda_(cuda), tally_(tally) {}
 
@@ -60,7 +60,7 @@ class Stream {
   const Cuda& cuda() const { return cuda_; }
   Tally* tally() const { return tally_; }
   void measure(Tally* tally) { tally_ = tally; }  // what it executes from here on
-  Lane* lane() const { return lane_; }
+  CpuQueue* lane() const { return lane_; }
 
   // Of tests: what this stream is handed from here on is checked, as work of this lane of the checker; nullptr: no longer.
   void check_order(OrderChecker* order, size_t lane) { order_ = order, order_lane_ = lane; }
@@ -101,7 +101,7 @@ class Stream {
   Cpu cpu_{};
   Cuda cuda_{};
   Tally* tally_;
-  Lane* lane_ = nullptr;
+  CpuQueue* lane_ = nullptr;
   OrderChecker* order_ = nullptr;
   size_t order_lane_ = 0;
 };

@@ -37,7 +37,7 @@ const std::map<string_view, int, std::less<>> kFloors{
     {"kernels/rounding.h", 2},
     {"kernels/finite.h", 2},
     {"kernels/cuda_facts.h", 1},
-    {"kernels/lane.h", 0},
+    {"kernels/cpu_queue.h", 0},
     {"kernels/cuda_machine.h", 0},
     {"kernels/copy.h", 3},
     {"kernels/race_checker.h", 1},

@@ -61,7 +61,7 @@ Trajectory trajectory(const RunConfig& config, const Mesh& mesh) {
   Device device(Place::cpu, read_cpu_facts());
   device.check_order(true);
   const Plan plan = make_plan(config, mesh);
-  Run run(config, mesh, device, plan.sizes);
+  TrainState run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
   Trajectory found;
   for (int64_t step = 0; step < config.train.steps; ++step) {

@@ -106,7 +106,7 @@ struct Round {
 // All that a round works on.
 class Bench {
  public:
-  Bench(const RunConfig& config, Run& run, const std::string& directory)
+  Bench(const RunConfig& config, TrainState& run, const std::string& directory)
       : run_(run),
         random_(config),
         directory_(directory),
@@ -193,7 +193,7 @@ class Bench {
     }
   }
 
-  Run& run_;
+  TrainState& run_;
   RandomBatch random_;
   std::string directory_;
   StepStatistics history_{0};
@@ -261,7 +261,7 @@ ExitCode run_bench_save(const BenchOptions& options) {
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);
   const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, "");
-  Run run(config, mesh, device, plan.sizes);
+  TrainState run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
   const Scratch scratch(config);
   Bench bench(config, run, scratch.path());

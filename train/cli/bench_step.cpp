@@ -42,7 +42,7 @@ struct Measured {
 };
 
 // Steps first alone, one always on its way as in training; then a few op by op, which a clock around each op slows down.
-Measured measure_steps(Run& run, const Batch& batch, const Ceilings& best, double attention) {
+Measured measure_steps(TrainState& run, const Batch& batch, const Ceilings& best, double attention) {
   Measured m{.best = best, .attention = attention, .times = {}, .ops = {}};
   int64_t step = 0;
   begin_step(run, batch, step++);
@@ -127,7 +127,7 @@ ExitCode run_bench_step(const BenchOptions& options) {
   if (fp8) say(row("products in bf16 alone %.0f GFLOP/s", wide));
   for (const std::string& note : kernels.notes) say(note);
 
-  Run run(config, mesh, device, plan.sizes);
+  TrainState run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
   const RandomBatch random(config);
   const Measured m = measure_steps(run, random.batch, best, wide > 0 ? wide : best.products);

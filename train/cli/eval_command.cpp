@@ -84,7 +84,7 @@ RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std:
 // A progress line of rank 0's alone.
 class EvalProgress {
  public:
-  EvalProgress(const Run& run, const std::string& label, int64_t total) {
+  EvalProgress(const TrainState& run, const std::string& label, int64_t total) {
     if (run.mesh.first()) bar_.emplace(label, total);
   }
   Progressed reporter() {
@@ -98,7 +98,7 @@ class EvalProgress {
 
 class Evaluator {
  public:
-  Evaluator(const EvalOptions& options, Run& run) : options_(options), run_(run), model_(run.config.model) {
+  Evaluator(const EvalOptions& options, TrainState& run) : options_(options), run_(run), model_(run.config.model) {
     overlap_ = options.overlap < 0 ? model_.context / 2 : options.overlap;
     if (overlap_ >= model_.context)
       throw ConfigError(text("--overlap ", overlap_, ": must be below model.context = ", model_.context));
@@ -180,7 +180,7 @@ class Evaluator {
   }
 
   const EvalOptions& options_;
-  Run& run_;
+  TrainState& run_;
   const ModelConfig& model_;
   int64_t overlap_ = 0;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -190,7 +190,7 @@ class Evaluator {
 };
 
 // Returns the step whose weights they are.
-int64_t load_weights(const WeightSource& source, Run& run) {
+int64_t load_weights(const WeightSource& source, TrainState& run) {
   if (source.checkpoint.empty()) return initialise(source.config, run), 0;
   const CheckpointReader checkpoint(source.checkpoint);
   std::vector<NamedShard> shards = state_shards(run, Shards::all);
@@ -212,7 +212,7 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
   const std::string directory = source.checkpoint.empty() ? config.train.runs + "/" + config.train.name
                                                           : fs::path(source.checkpoint).parent_path().parent_path().string();
   choose_kernels(config, plan, mesh, device, directory);
-  Run run(config, mesh, device, plan.sizes);
+  TrainState run(config, mesh, device, plan.sizes);
   Evaluator evaluator(options, run);
   evaluator.open();
   const int64_t step = load_weights(source, run);

@@ -105,7 +105,7 @@ void ChoiceTask::read(int64_t sequence, const SampleRow& row) const {
   place(context_ - at);
 }
 
-std::vector<double> ChoiceTask::likelihoods(Run& run, const Progressed& progressed) const {
+std::vector<double> ChoiceTask::likelihoods(TrainState& run, const Progressed& progressed) const {
   std::vector<double> found(items_.size(), 0.0);
   const auto tell = [&](int64_t sequence, std::span<const int32_t>, std::span<const float> losses) {
     for (const size_t number : rows_[static_cast<size_t>(sequence)]) {
@@ -121,7 +121,7 @@ std::vector<double> ChoiceTask::likelihoods(Run& run, const Progressed& progress
   return found;
 }
 
-ChoiceScore ChoiceTask::score(Run& run, const Progressed& progressed) const {
+ChoiceScore ChoiceTask::score(TrainState& run, const Progressed& progressed) const {
   const auto begin = Clock::now();
   ChoiceScore score = score_choices(questions_, likelihoods(run, progressed));
   score.seconds = seconds_since(begin);

@@ -35,8 +35,8 @@ class ChoiceTask {
   int64_t sequences() const { return static_cast<int64_t>(rows_.size()); }
 
   // All ranks together; each gets all of them.
-  std::vector<double> likelihoods(Run& run, const Progressed& progressed = {}) const;
-  ChoiceScore score(Run& run, const Progressed& progressed = {}) const;
+  std::vector<double> likelihoods(TrainState& run, const Progressed& progressed = {}) const;
+  ChoiceScore score(TrainState& run, const Progressed& progressed = {}) const;
 
  private:
   struct Item {  // a choice behind its context

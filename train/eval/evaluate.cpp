@@ -41,7 +41,7 @@ class PassOfSequences {
   std::vector<int32_t> ids_;
 };
 
-Evaluation evaluate_sequences(Run& run, const Sequences& sequences, double tokens_per_byte, const Progressed& progressed) {
+Evaluation evaluate_sequences(TrainState& run, const Sequences& sequences, double tokens_per_byte, const Progressed& progressed) {
   const auto begin = Clock::now();
   const auto count = static_cast<size_t>(sequences.count);
   std::vector<double> losses(count, 0.0), seen(count, 0.0);
@@ -62,7 +62,7 @@ Evaluation evaluate_sequences(Run& run, const Sequences& sequences, double token
 }
 
 template <class Samples>
-Evaluation evaluate_samples(Run& run, const Samples& samples, int64_t sequences, const Progressed& progressed) {
+Evaluation evaluate_samples(TrainState& run, const Samples& samples, int64_t sequences, const Progressed& progressed) {
   const ModelConfig& model = run.config.model;
   const auto read = [&](int64_t sample, const SampleRow& row) {
     samples.read(sample, model.document_mask, model.restart_positions, row);
@@ -74,7 +74,7 @@ Evaluation evaluate_samples(Run& run, const Samples& samples, int64_t sequences,
 }  // namespace
 
 // As many passes on each replica as on every other, for weights may be gathered from all: some are beyond the last sequence.
-void predict(Run& r, const Sequences& sequences, const PredictHooks& hooks) {
+void predict(TrainState& r, const Sequences& sequences, const PredictHooks& hooks) {
   if (sequences.count == 0) return;
   Stream& compute = r.device.compute();
   const StageShape& shape = r.stage.shape();
@@ -108,11 +108,11 @@ void predict(Run& r, const Sequences& sequences, const PredictHooks& hooks) {
   }
 }
 
-Evaluation evaluate(Run& run, const Corpus& corpus, int64_t sequences, const Progressed& progressed) {
+Evaluation evaluate(TrainState& run, const Corpus& corpus, int64_t sequences, const Progressed& progressed) {
   return evaluate_samples(run, corpus, sequences, progressed);
 }
 
-Evaluation evaluate(Run& run, const TextStream& stream, int64_t sequences, const Progressed& progressed) {
+Evaluation evaluate(TrainState& run, const TextStream& stream, int64_t sequences, const Progressed& progressed) {
   return evaluate_samples(run, stream, sequences, progressed);
 }
 

@@ -23,7 +23,7 @@ struct PredictHooks {
 };
 
 // Each replica its part of the sequences, all ranks together. Uses the Stage's activations; changes no weight.
-void predict(Run& run, const Sequences& sequences, const PredictHooks& hooks);
+void predict(TrainState& run, const Sequences& sequences, const PredictHooks& hooks);
 
 struct Evaluation {
   double loss = 0;           // nats per target token
@@ -36,7 +36,7 @@ struct Evaluation {
 // The first `sequences` samples of the corpus or text, all if 0. Sums each sequence in double precision, then these in their order:
 // the number of replicas or stages changes no bit of it.
 using Progressed = std::function<void(int64_t done)>;
-Evaluation evaluate(Run& run, const Corpus& corpus, int64_t sequences, const Progressed& progressed = {});
-Evaluation evaluate(Run& run, const TextStream& stream, int64_t sequences, const Progressed& progressed = {});
+Evaluation evaluate(TrainState& run, const Corpus& corpus, int64_t sequences, const Progressed& progressed = {});
+Evaluation evaluate(TrainState& run, const TextStream& stream, int64_t sequences, const Progressed& progressed = {});
 
 }  // namespace trireme

@@ -15,11 +15,11 @@
 
 namespace trireme {
 
-// Everything that the loop talks to, next to the Run itself.
+// Everything that the loop talks to, next to the TrainState itself.
 struct Session {
   const RunConfig& config;
   const ResumeChoice& resume;
-  Run& run;
+  TrainState& run;
   Loader& loader;
   const std::optional<Corpus>& validation;
   const std::vector<ChoiceTask>& choices;

@@ -16,7 +16,7 @@ enum Kind : int64_t { in_state, in_forward, in_loss, in_gradient, nowhere };
 // This rank's first finding.
 class Search {
  public:
-  explicit Search(Run& run) : run_(run), layers_(run.config.model.layers) {}
+  explicit Search(TrainState& run) : run_(run), layers_(run.config.model.layers) {}
 
   bool over() const { return kind_ != nowhere; }
 
@@ -76,7 +76,7 @@ class Search {
   }
   bool finite(const Tensor& x) { return !x || x.size() == 0 || first_not_finite(on_host(run_.device, x, bytes_)) < 0; }
 
-  Run& run_;
+  TrainState& run_;
   const int64_t layers_;
   Kind kind_ = nowhere;
   int64_t microbatch_ = 0, place_ = 0;
@@ -87,7 +87,7 @@ class Search {
 // The hooks of a step with what is called before or after them, as long as the scope.
 class Watched {
  public:
-  Watched(Run& run, Search& search) : run_(run), passing_(run.passing), completing_(run.completing) {
+  Watched(TrainState& run, Search& search) : run_(run), passing_(run.passing), completing_(run.completing) {
     run.passing.left = run.completing.left = [&search](size_t unit) { search.look_at_gradients(unit); };
     run.after = [&search](const Action& action) {
       if (action.kind == ActionKind::forward) search.look_at_streams(action);
@@ -99,13 +99,13 @@ class Watched {
   Watched& operator=(const Watched&) = delete;
 
  private:
-  Run& run_;
+  TrainState& run_;
   UnitHooks passing_, completing_;
 };
 
 }  // namespace
 
-std::string find_fault(Run& run, const Batch& batch, int64_t step) {
+std::string find_fault(TrainState& run, const Batch& batch, int64_t step) {
   Search search(run);
   search.look_at_state();
   {

@@ -17,7 +17,7 @@ constexpr size_t kNamed = 3;  // tensors, at most
 
 using Digests = std::vector<std::pair<std::string, uint64_t>>;
 
-Digests digests_of(Run& run) {
+Digests digests_of(TrainState& run) {
   std::vector<std::byte> bytes;
   Digests digests;
   const auto add = [&](const std::string& name, const Tensor& x) {
@@ -82,7 +82,7 @@ std::string describe(const std::vector<Replica>& replicas) {
 
 }  // namespace
 
-std::string compare_replicas(Run& run) {
+std::string compare_replicas(TrainState& run) {
   const Comm& dp = run.mesh.dp();
   const Digests digests = digests_of(run);
   const std::string lines = written(run.mesh.describe(), digests);

@@ -41,7 +41,7 @@ std::vector<std::string> compare_for_resume(const RunConfig& config, const std::
   return told;
 }
 
-void initialise(const RunConfig& config, Run& run, const std::function<void()>& moved) {
+void initialise(const RunConfig& config, TrainState& run, const std::function<void()>& moved) {
   Stream& compute = run.device.compute();
   run.optimizer.initialise(compute, config.model.init_std, config.model.layers);
   if (config.train.init_from.empty()) return;
@@ -54,8 +54,8 @@ void initialise(const RunConfig& config, Run& run, const std::function<void()>& 
   if (run.mesh.first()) say("weights from " + config.train.init_from);
 }
 
-int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, StepStatistics& history,
-                Journal& journal) {
+int64_t restore(const RunConfig& config, TrainState& run, Checkpoints& checkpoints, const ResumeChoice& resume,
+                StepStatistics& history, Journal& journal) {
   std::optional<HostState> host(std::in_place, run.device, state_shards(run, Shards::all), Copies::where_needed);
   CheckpointState state = state_of(config, host->shards(), 0, history);
   std::optional<int64_t> step;

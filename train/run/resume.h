@@ -25,11 +25,11 @@ std::vector<std::string> compare_for_resume(const RunConfig& config, const std::
 
 // Fresh weights, or those that train.init_from says. `moved` is called when some of a file was read. All ranks call it.
 void initialise(
-    const RunConfig& config, Run& run, const std::function<void()>& moved = [] {});
+    const RunConfig& config, TrainState& run, const std::function<void()>& moved = [] {});
 
 // Weights, moments and history from the checkpoint that `resume` says, or fresh ones. Returns the finished steps. All ranks call
 // it.
-int64_t restore(const RunConfig& config, Run& run, Checkpoints& checkpoints, const ResumeChoice& resume, StepStatistics& history,
-                Journal& journal);
+int64_t restore(const RunConfig& config, TrainState& run, Checkpoints& checkpoints, const ResumeChoice& resume,
+                StepStatistics& history, Journal& journal);
 
 }  // namespace trireme

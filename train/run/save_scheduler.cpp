@@ -39,7 +39,7 @@ CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards
   return state;
 }
 
-SaveScheduler::SaveScheduler(const RunConfig& config, Run& run, const StepStatistics& history, Checkpoints& checkpoints,
+SaveScheduler::SaveScheduler(const RunConfig& config, TrainState& run, const StepStatistics& history, Checkpoints& checkpoints,
                              std::optional<RunLog>& log, Journal& journal)
     : config_(config),
       history_(history),

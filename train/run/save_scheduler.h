@@ -23,7 +23,7 @@ class SaveScheduler {
  public:
   // Takes the memory of the copy, unless checkpoint.async is false. What it is given outlives it; `log` is rank 0's. The journal
   // hears when steps wait for a disk.
-  SaveScheduler(const RunConfig& config, Run& run, const StepStatistics& history, Checkpoints& checkpoints,
+  SaveScheduler(const RunConfig& config, TrainState& run, const StepStatistics& history, Checkpoints& checkpoints,
                 std::optional<RunLog>& log, Journal& journal);
   ~SaveScheduler() { checkpoints_.abandon(); }  // its threads read the copy
   SaveScheduler(const SaveScheduler&) = delete;

@@ -31,7 +31,7 @@ namespace trireme {
 namespace {
 
 // What exit.json tells, kept outside of all that may fail.
-struct Where {
+struct RunStatus {
   std::string directory;
   bool owned = false;  // the lease is ours: another process's run is not written into
   int64_t step = -1;   // finished steps; -1: none yet known
@@ -132,16 +132,16 @@ std::optional<HangBoard> board_of(const Journal& journal, const Mesh& mesh, cons
   return std::optional<HangBoard>(std::in_place, path, node, static_cast<int64_t>(leaders.size()));
 }
 
-Watchdog::Orders watch_orders(const RunConfig& config, const Where& where, const std::optional<HangBoard>& board) {
+Watchdog::Orders watch_orders(const RunConfig& config, const RunStatus& status, const std::optional<HangBoard>& board) {
   return {.patience = config.train.hang_after,
           .board = board ? &*board : nullptr,
           .warn = [](const std::string& line) { complain("warning: steps wait for a disk: " + line); },
           .tell =
-              [&where](const Verdict& verdict, const std::string& stack) {
+              [&status](const Verdict& verdict, const std::string& stack) {
                 const std::string line = "hang: " + verdict.line + (stack.empty() ? "" : "; it is in " + stack);
                 complain(line);
-                if (where.owned)
-                  write_exit(where.directory, ExitCode::hang, "hang", static_cast<int>(verdict.rank), where.step, line);
+                if (status.owned)
+                  write_exit(status.directory, ExitCode::hang, "hang", static_cast<int>(verdict.rank), status.step, line);
               }};
 }
 
@@ -160,10 +160,10 @@ std::vector<std::string> record_data(const RunConfig& config, const Mixture& mix
 // Told of what ends the run while all of it still stands: on several ranks, memory that the communication lane may be working on
 // must not go before the end is told and the other ranks are ended.
 using Failed = std::function<void(const std::exception&)>;
-using Ready = std::function<void(Run&)>;
+using Ready = std::function<void(TrainState&)>;
 
 // The table of contents: who am I, what do I hold, where is the data, what was saved, and on with it.
-ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& resume, Where& where, const Failed& failed,
+ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& resume, RunStatus& status, const Failed& failed,
                     const Ready& ready) {
   watch_signals();
   Device device = open_device(config.kernels, world.core_sharers(), world.local_rank());
@@ -172,15 +172,15 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   Mesh mesh(world, config.parallel);
   mesh.keep(journal);
   const Nodes nodes(world, config.parallel.two_level ? config.parallel.node_ranks : 0);
-  const std::optional<HangBoard> board = board_of(journal, mesh, where.directory);
-  Watchdog watchdog(journal, world.rank(), watch_orders(config, where, board));
+  const std::optional<HangBoard> board = board_of(journal, mesh, status.directory);
+  Watchdog watchdog(journal, world.rank(), watch_orders(config, status, board));
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size(), kept_in_memory(plan, nodes, mesh.all()));
   if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
-  Checkpoints checkpoints(config.checkpoint, where.directory, resume.from == "never" ? Resume::never : Resume::automatic,
+  Checkpoints checkpoints(config.checkpoint, status.directory, resume.from == "never" ? Resume::never : Resume::automatic,
                           noted_io(journal), mesh.all(), nodes);
-  where.owned = mesh.first();
-  if (where.owned) sweep_hang_boards(where.directory, board ? board->directory() : "");
+  status.owned = mesh.first();
+  if (status.owned) sweep_hang_boards(status.directory, board ? board->directory() : "");
   const std::unique_ptr<Tokenizer> tokenizer = config.data.tokenizer.empty() ? nullptr : open_tokenizer(config.data.tokenizer);
   std::vector<Corpus> sources = open_sources(config, tokenizer.get(), [&] { journal.disk_moved(); });
   const std::vector<std::string> exclusions = exclude_documents(config, sources);
@@ -190,9 +190,9 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
     validation.emplace(open_corpus(config, config.data.validation, "data.validation", true, tokenizer.get()));
   std::vector<ChoiceTask> choices;
   if (!config.train.eval_choices.empty()) choices = open_choice_tasks(config.train.eval_choices, *tokenizer, config.model);
-  const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, where.directory);
+  const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, status.directory);
   const double peak = 1e9 * product_rate(device, dtype_of(config.kernels.dtype), plan.products, 0.005);
-  Run run(config, mesh, device, plan.sizes);
+  TrainState run(config, mesh, device, plan.sizes);
   Loader loader(mixture, {.context = config.model.context,
                           .batch = config.train.batch,
                           .microbatch = config.microbatch_rows(mesh.replicas()),
@@ -205,15 +205,15 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   StepStatistics history(config.train.spike_sigmas);
   std::optional<RunLog> log;
   try {
-    int64_t& step = where.step = restore(config, run, checkpoints, resume, history, journal);
-    where.owned = true;  // rank 0 holds the lease for all
+    int64_t& step = status.step = restore(config, run, checkpoints, resume, history, journal);
+    status.owned = true;  // rank 0 holds the lease for all
     loader.seek(step);
     if (mesh.first()) {
-      const std::vector<std::string> changes = record_data(config, mixture, mesh.replicas(), resume, where.directory, step);
-      if (!replace_file(where.directory + "/config.yaml", to_yaml(config)))
-        throw Error(text("cannot write ", where.directory, "/config.yaml"));
-      keep_choices(kernels, where.directory);
-      log.emplace(where.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
+      const std::vector<std::string> changes = record_data(config, mixture, mesh.replicas(), resume, status.directory, step);
+      if (!replace_file(status.directory + "/config.yaml", to_yaml(config)))
+        throw Error(text("cannot write ", status.directory, "/config.yaml"));
+      keep_choices(kernels, status.directory);
+      log.emplace(status.directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
       announce(config, mesh, plan, device, mixture, peak, step, *log);
       for (const auto* lines : {&kernels.notes, &exclusions, &changes})
         for (const std::string& note : *lines) log->note(note);
@@ -254,9 +254,9 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
 }  // namespace
 
 ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume, const Ready& ready) {
-  Where where{.directory = config.train.runs + "/" + config.train.name};
+  RunStatus status{.directory = config.train.runs + "/" + config.train.name};
   const auto leave = [&](ExitCode code, const char* cause, const std::string& message) {
-    if (where.owned) write_exit(where.directory, code, cause, world.rank(), where.step, message);
+    if (status.owned) write_exit(status.directory, code, cause, world.rank(), status.step, message);
   };
   bool told = false;
   const auto failed = [&](const std::exception& error) {
@@ -266,7 +266,7 @@ ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume
     left();
   };
   try {
-    const ExitCode code = run_to_end(config, world, resume, where, failed, ready);
+    const ExitCode code = run_to_end(config, world, resume, status, failed, ready);
     if (world.rank() == 0) leave(code, code == ExitCode::done ? "done" : "signal", "");
     return code;
   } catch (const std::exception& error) {

@@ -12,7 +12,7 @@ namespace trireme {
 
 // Of each part of the state the one on this rank that is to be saved, or all that this rank holds.
 enum class Shards { once, all };
-std::vector<NamedShard> state_shards(const Run& run, Shards which);
+std::vector<NamedShard> state_shards(const TrainState& run, Shards which);
 
 enum class Copies { where_needed, always };  // where needed: of a GPU
 

@@ -130,7 +130,7 @@ std::vector<AttentionProblem> attention_of(const RunConfig& config, const Stage&
 }
 
 // The ops of a step of this many microbatches.
-Tally walk(Run& run, int64_t microbatches) {
+Tally walk(TrainState& run, int64_t microbatches) {
   const int64_t rows = microbatches * run.stage.shape().rows, context = run.stage.shape().context;
   const Tensor ids(nullptr, Dtype::i32, Place::none, {rows, context});
   run.device.tally().clear();
@@ -174,7 +174,7 @@ std::string row(const char* name, const std::string& value, const std::string& w
 
 Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   Device device(Place::none);
-  Run run(config, mesh, device, {});
+  TrainState run(config, mesh, device, {});
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
   const int64_t microbatches = pipeline_shape(config, mesh.replicas()).microbatches, stages = mesh.pp().size();
 

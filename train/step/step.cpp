@@ -77,7 +77,7 @@ PipelineShape pipeline_shape(const RunConfig& config, int64_t replicas) {
           .chunks = config.parallel.stage_chunks()};
 }
 
-Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes)
+TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes)
     : config(config),
       mesh(mesh),
       device(device),
@@ -112,7 +112,7 @@ Run::Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaS
 }
 
 // Gradients leave, and with the head's the loss.
-void Run::complete(size_t unit) {
+void TrainState::complete(size_t unit) {
   traffic.done(unit, microbatch);
   if (stage.units()[unit].id.kind != UnitKind::head) return;
   if (loss_tree)
@@ -121,7 +121,7 @@ void Run::complete(size_t unit) {
     buckets.sum_replicas(loss);
 }
 
-const std::vector<Action>& Run::actions(int64_t microbatches) {
+const std::vector<Action>& TrainState::actions(int64_t microbatches) {
   std::vector<Action>& list = actions_[microbatches];
   if (!list.empty()) return list;
   PipelineShape shape = pipeline_shape(config, mesh.replicas());
@@ -130,7 +130,7 @@ const std::vector<Action>& Run::actions(int64_t microbatches) {
 }
 
 // By way of pinned memory: of two batches in turn, so that the one before may still be on its way.
-Batch Run::on_device(const Batch& batch) {
+Batch TrainState::on_device(const Batch& batch) {
   if (!batch_) return batch;
   Batch there = batch;
   StagingBuffer& mailbox = *batches_[static_cast<size_t>(batches_sent_++ % 2)];
@@ -149,7 +149,7 @@ Batch Run::on_device(const Batch& batch) {
 }
 
 // Not where a part of a step reaches into the next: with parts, the updated weights arrive behind the next forward.
-Graph* Run::graph(int64_t valid) {
+Graph* TrainState::graph(int64_t valid) {
   constexpr size_t kMost = 4;  // batches whose valid targets vary are not recorded each
   const bool whole = device.place() == Place::cuda && config.kernels.graph && buckets.parts() == 1;
   const bool first = !std::exchange(stepped_, true);  // it takes the scratch memory that it needs
@@ -177,7 +177,7 @@ Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
 
 namespace {
 
-void run_action(Run& r, const Action& a, const Microbatch& batch, const LossSum& loss, bool last) {
+void run_action(TrainState& r, const Action& a, const Microbatch& batch, const LossSum& loss, bool last) {
   Stream& compute = r.device.compute();
   const Seat seat = r.pipeline.seat(a);
   r.microbatch = a.microbatch, r.last = last;
@@ -196,7 +196,7 @@ void run_action(Run& r, const Action& a, const Microbatch& batch, const LossSum&
 }
 
 // The same launches in every step: what differs are the batch and the numbers of the schedule, in memory.
-void compute_step(Run& r, const Batch& batch) {
+void compute_step(TrainState& r, const Batch& batch) {
   Stream& compute = r.device.compute();
   const int64_t rows = r.stage.shape().rows, microbatches = batch.tokens.dim(0) / rows;
   const auto targets = static_cast<float>(std::max<int64_t>(batch.valid, 1));  // of a batch without any, loss and gradients are 0
@@ -222,7 +222,7 @@ void compute_step(Run& r, const Batch& batch) {
 
 }  // namespace
 
-void begin_step(Run& r, const Batch& of_host, int64_t step, const StepLimits& limits) {
+void begin_step(TrainState& r, const Batch& of_host, int64_t step, const StepLimits& limits) {
   r.step = step;
   const Batch batch = r.on_device(of_host);
   Stream& compute = r.device.compute();
@@ -242,7 +242,7 @@ void begin_step(Run& r, const Batch& of_host, int64_t step, const StepLimits& li
   results.posted(compute);
 }
 
-StepResult end_step(Run& r, int64_t step) {
+StepResult end_step(TrainState& r, int64_t step) {
   if (r.device.place() == Place::none) return {};
   const StagingBuffer& results = r.results(step);
   results.wait();
@@ -257,12 +257,12 @@ StepResult end_step(Run& r, int64_t step) {
           .updated = limits.pass(squared_norm, loss)};
 }
 
-StepResult train_step(Run& r, const Batch& batch, int64_t step) {
+StepResult train_step(TrainState& r, const Batch& batch, int64_t step) {
   begin_step(r, batch, step);
   return end_step(r, step);
 }
 
-void rehearse_step(Run& r, const Batch& batch, int64_t step) {
+void rehearse_step(TrainState& r, const Batch& batch, int64_t step) {
   r.step = step;
   Stream& compute = r.device.compute();
   r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, {.squared_norm = -1, .loss = -1});

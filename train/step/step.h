@@ -20,9 +20,9 @@
 namespace trireme {
 
 // All that a step works on. Built in this order.
-struct Run {
+struct TrainState {
   // All ranks of the mesh build one together. What it is given outlives it.
-  Run(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes);
+  TrainState(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes);
 
   // The schedule of a step of this many microbatches of this replica.
   const std::vector<Action>& actions(int64_t microbatches);
@@ -90,12 +90,12 @@ float read_number(Stream& stream, const Tensor& x);
 // Hands over step number `step`, counted from 0, which is an update if it passes `limits`. The host's batch is its own again. Of a
 // step that was begun the result is asked for before the next but one begins, so that the host need not wait for a GPU between
 // them.
-void begin_step(Run& run, const Batch& batch, int64_t step, const StepLimits& limits = {});
+void begin_step(TrainState& run, const Batch& batch, int64_t step, const StepLimits& limits = {});
 // Waits for the step. On Place::none the result is zero.
-StepResult end_step(Run& run, int64_t step);
+StepResult end_step(TrainState& run, int64_t step);
 // Both.
-StepResult train_step(Run& run, const Batch& batch, int64_t step);
+StepResult train_step(TrainState& run, const Batch& batch, int64_t step);
 // Step number `step` again, without an update and without a result: all that the hooks see of it.
-void rehearse_step(Run& run, const Batch& batch, int64_t step);
+void rehearse_step(TrainState& run, const Batch& batch, int64_t step);
 
 }  // namespace trireme

@@ -48,7 +48,7 @@ struct Twins {
   RunConfig config;
   Mesh mesh;
   Device device{Place::cpu, read_cpu_facts()};
-  std::unique_ptr<Run> run;
+  std::unique_ptr<TrainState> run;
   std::unique_ptr<Arenas> arenas;
   std::unique_ptr<Decoder> decoder;
 
@@ -59,7 +59,7 @@ struct Twins {
     m.z_loss = 1e-2, m.document_mask = document_mask;
     config.train.batch = config.train.microbatch = 2;
     config.resolve();
-    run = std::make_unique<Run>(config, mesh, device, make_plan(config, mesh).sizes);
+    run = std::make_unique<TrainState>(config, mesh, device, make_plan(config, mesh).sizes);
     run->optimizer.initialise(device.compute(), m.init_std, m.layers);
     const int64_t room = 8 << 20;
     arenas = std::make_unique<Arenas>(device, ArenaSizes{room, 0, 0, room, room});

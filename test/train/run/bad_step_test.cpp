@@ -33,13 +33,13 @@ struct Poison {
     else
       x.as<Bf16>()[x.size() / 2] = Bf16(number);
   }
-  bool now(const Run& run, const std::string& place) {
+  bool now(const TrainState& run, const std::string& place) {
     const bool late = where == "late" && place == "gradient";
     if ((where != place && !late) || run.mesh.all().rank() != rank || (done && once)) return false;
     if (run.step + 1 != (late ? kLateStep : kBadStep)) return false;
     return place == "state" || run.microbatch == microbatch;
   }
-  void into(Run& run) {
+  void into(TrainState& run) {
     const auto change = [this, &run](UnitHooks& hooks) {
       hooks.write = [this, &run, write = hooks.write](size_t unit) {
         write(unit);
@@ -98,7 +98,7 @@ TEST_CASE("a run with a bad step", "[.launched]") {
   RunConfig config = read_config("config.yaml", settings);
   config.parallel.dp = mesh_sizes(world.size(), config.parallel).dp;
   // A new run, that finds no checkpoints at its start.
-  CHECK(train(config, world, {.from = "never"}, [&](Run& run) { poison.into(run); }) == ExitCode::done);
+  CHECK(train(config, world, {.from = "never"}, [&](TrainState& run) { poison.into(run); }) == ExitCode::done);
 }
 
 TEST_CASE("a step that is not finite on one rank and microbatch is skipped by all, named, and leaves what a run without it has",

@@ -62,7 +62,7 @@ class Ranks {
     for (int64_t rank = 0; rank < ranks; ++rank) {
       const Mesh mesh(rank, ranks, config.parallel);
       Device device(Place::none);
-      Run run(config, mesh, device, {});
+      TrainState run(config, mesh, device, {});
       held.push_back(state_shards(run, Shards::all));
       std::set<std::pair<std::string, std::vector<int64_t>>> saved;
       for (const NamedShard& shard : state_shards(run, Shards::once)) saved.insert({shard.name, shard.offset});

@@ -27,7 +27,7 @@ struct Stepper {
   RunConfig config;
   Mesh mesh;
   Device device{Place::cpu, read_cpu_facts()};
-  Run run;
+  TrainState run;
   std::vector<int32_t> ids, positions, starts;
   int64_t steps = 0;
 
@@ -229,7 +229,7 @@ TEST_CASE("the order checker tells of each wait that a step could lack", "[.laun
   for (const RunConfig& config : small_configs(world.size())) {
     if (config.parallel.pp > 1) continue;
     Stepper stepper(world, config);
-    Run& r = stepper.run;
+    TrainState& r = stepper.run;
     Stream &compute = stepper.device.compute(), &comm = stepper.device.comm();
     const Unit& first = r.stage.units().front();
     const Microbatch part = microbatch(stepper.batch(), 0, r.stage.shape().rows);

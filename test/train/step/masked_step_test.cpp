@@ -29,7 +29,7 @@ RunConfig of_bytes(const std::string& model, int64_t context, int64_t batch) {
 struct Stepping {
   RunConfig config;
   Device device{Place::cpu, read_cpu_facts()};
-  Run run;
+  TrainState run;
   explicit Stepping(const RunConfig& wanted) : config(wanted), run(config, kAlone, device, make_plan(config, kAlone).sizes) {
     run.optimizer.initialise(device.compute(), 0.1, config.model.layers);
   }

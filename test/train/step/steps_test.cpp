@@ -63,7 +63,7 @@ struct OwnBatch {
   }
 };
 
-void set_weights(Run& run, const Golden& golden) {
+void set_weights(TrainState& run, const Golden& golden) {
   for (const NamedShard& shard : run.optimizer.shards()) {
     if (shard.name.starts_with("adam_")) continue;
     const std::vector<float>& values = golden["weight/" + shard.name].values;
@@ -121,7 +121,7 @@ TEST_CASE("twenty AdamW steps have PyTorch's losses and gradient norms in f32") 
       OwnBatch own(golden);
       const RunConfig config = config_of(golden, StepDtype::f32, own.rows);
       Device device(tested_place(), read_cpu_facts());
-      Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
+      TrainState run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
       set_weights(run, golden);
       const std::vector<float>&losses = golden["losses"].values, &norms = golden["norms"].values;
       for (size_t step = 0; step < steps_of(golden); ++step) {
@@ -140,7 +140,7 @@ std::vector<float> bf16_losses(const Golden& golden, MatmulDtype matmul) {
   RunConfig config = config_of(golden, StepDtype::bf16, own.rows);
   config.kernels.matmul = matmul;
   Device device(tested_place(), read_cpu_facts());
-  Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
+  TrainState run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
   set_weights(run, golden);
   std::vector<float> losses;
   for (size_t step = 0; step < steps_of(golden); ++step)
@@ -185,7 +185,7 @@ TEST_CASE("the plan's bytes are the arenas' bytes, and a step uses all of them")
       config.model.qk_norm = family == Family::llama;
       const Plan plan = make_plan(config, kOneRank);
       Device device(tested_place(), read_cpu_facts());
-      Run run(config, kOneRank, device, plan.sizes);
+      TrainState run(config, kOneRank, device, plan.sizes);
       run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
       RandomBatch random(config, 1);
       train_step(run, random.batch(), 0);
@@ -209,7 +209,7 @@ TEST_CASE(
     config.kernels.logits = dtype;
     plans.push_back(make_plan(config, kOneRank));
     Device device(tested_place(), read_cpu_facts());
-    Run run(config, kOneRank, device, plans.back().sizes);
+    TrainState run(config, kOneRank, device, plans.back().sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     for (int64_t step = 0; step < 2; ++step) {
       RandomBatch random(config, static_cast<uint64_t>(step) * 2);
@@ -233,7 +233,7 @@ TEST_CASE("the plan counts the ops that a real step runs, whatever its microbatc
     config.kernels.matmul = matmul;
     const Plan plan = make_plan(config, kOneRank);
     Device device(tested_place(), read_cpu_facts());
-    Run run(config, kOneRank, device, plan.sizes);
+    TrainState run(config, kOneRank, device, plan.sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     RandomBatch random(config, 1);
     device.measure(true);
@@ -263,7 +263,7 @@ TEST_CASE("products of 8 bits change a step a little, and layers that are kept i
     config.kernels.matmul = matmul, config.kernels.bf16_layers = kept;
     const Plan plan = make_plan(config, kOneRank);
     Device device(tested_place(), read_cpu_facts());
-    Run run(config, kOneRank, device, plan.sizes);
+    TrainState run(config, kOneRank, device, plan.sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     RandomBatch random(config, 1);
     const StepResult result = train_step(run, random.batch(), 0);
@@ -282,7 +282,7 @@ TEST_CASE("products of 8 bits change a step a little, and layers that are kept i
 }
 
 // All that the optimizer holds.
-std::vector<std::vector<float>> state_of(Run& run) {
+std::vector<std::vector<float>> state_of(TrainState& run) {
   std::vector<std::vector<float>> all;
   for (const NamedShard& s : run.optimizer.shards()) {
     std::vector<float>& values = all.emplace_back(static_cast<size_t>(s.local.size()));
@@ -309,7 +309,7 @@ TEST_CASE("what backward computes again has the same bits, in less memory that t
       config.train.recompute = recompute;
       plans.push_back(make_plan(config, kOneRank));
       Device device(tested_place(), read_cpu_facts());
-      Run run(config, kOneRank, device, plans.back().sizes);
+      TrainState run(config, kOneRank, device, plans.back().sizes);
       run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
       for (int64_t step = 0; step < 2; ++step) {
         RandomBatch random(config, static_cast<uint64_t>(step) * 2);
@@ -339,7 +339,7 @@ TEST_CASE("weights restored from their masters are those of the last step, howev
     config.model.family = Family::gpt2;
     config.train.rounding = rounding;
     Device device(tested_place(), read_cpu_facts());
-    Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
+    TrainState run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     const auto weights = [&] {
       std::vector<std::vector<uint16_t>> all;
@@ -383,7 +383,7 @@ TEST_CASE("optimizer state in pinned memory of the host has the bits of state on
     plans.push_back(make_plan(config, kOneRank));
     const Plan& plan = plans.back();
     Device device(tested_place(), read_cpu_facts());
-    Run run(config, kOneRank, device, plan.sizes);
+    TrainState run(config, kOneRank, device, plan.sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     for (int64_t step = 0; step < 2; ++step) {
       RandomBatch random(config, static_cast<uint64_t>(step) * 2);
@@ -404,7 +404,7 @@ TEST_CASE("optimizer state in pinned memory of the host has the bits of state on
 TEST_CASE("nothing is allocated after the first step", "[cpu]") {
   const RunConfig config = small(StepDtype::bf16);
   Device device(tested_place(), read_cpu_facts());
-  Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
+  TrainState run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
   run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
   RandomBatch random(config, 1);
   train_step(run, random.batch(), 0);
@@ -425,7 +425,7 @@ TEST_CASE("gradient accumulation gives the losses of one large batch") {
   for (const int64_t rows : thorough() ? std::vector<int64_t>{6, 3, 2, 1} : std::vector<int64_t>{6, 2}) {
     config.train.microbatch = rows;
     Device device(tested_place(), read_cpu_facts());
-    Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
+    TrainState run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     losses.emplace_back();
     for (int64_t step = 0; step < (tested_place() == Place::cpu ? 5 : 2); ++step) {
@@ -444,7 +444,7 @@ TEST_CASE("the loss is the mean over valid targets, however they fall on microba
   for (const int64_t rows : {6, 1}) {
     config.train.microbatch = rows;
     Device device(tested_place(), read_cpu_facts());
-    Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
+    TrainState run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     Batch batch = random.batch();
     batch.valid = std::count_if(random.ids[1].begin(), random.ids[1].end(), [](int32_t id) { return id >= 0; });
@@ -457,7 +457,7 @@ TEST_CASE("the loss is the mean over valid targets, however they fall on microba
 TEST_CASE("a gradient that is not finite leaves weights and moments alone") {
   const RunConfig config = small(StepDtype::bf16);
   Device device(tested_place(), read_cpu_facts());
-  Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
+  TrainState run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
   run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
   RandomBatch random(config, 1);
   train_step(run, random.batch(), 0);
@@ -483,7 +483,7 @@ TEST_CASE("steps whose results are read late, replayed as a graph or not, leave 
       if (!thorough() && graph != (late == 1)) continue;
       config.kernels.graph = graph;
       Device device(tested_place(), read_cpu_facts());
-      Run run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
+      TrainState run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
       run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
       std::vector<float>& found = losses.emplace_back();
       for (int64_t step = 0; step < 4 + late; ++step) {

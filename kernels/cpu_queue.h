@@ -1,4 +1,4 @@
-// Lane: a thread that executes what it is handed, one after the other. Behind the communication lane of Place::cpu, so that
+// CpuQueue: a thread that executes what it is handed, one after the other. Behind the communication lane of Place::cpu, so that
 // collectives progress while the compute lane computes; a GPU has streams for that.
 //
 // Work is copied into a ring of fixed slots: nothing is allocated after the start. What a piece of work throws is kept and thrown
@@ -12,12 +12,12 @@
 
 namespace trireme {
 
-class Lane {
+class CpuQueue {
  public:
-  Lane();
-  ~Lane();  // after what was handed over is done
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  CpuQueue();
+  ~CpuQueue();  // after what was handed over is done
+  CpuQueue(const CpuQueue&) = delete;
+  CpuQueue& operator=(const CpuQueue&) = delete;
 
   // Hands over a copy of `work`; waits while the ring is full. Returns its ticket: tickets count up from 1.
   template <class Work>

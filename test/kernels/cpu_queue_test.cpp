@@ -1,5 +1,5 @@
 // The communication lane: in order, beside the compute lane, ordered with it only by events; its errors reach who waits.
-#include "kernels/lane.h"
+#include "kernels/cpu_queue.h"
 
 #include <atomic>
 #include <chrono>
@@ -16,7 +16,7 @@ using namespace trireme;
 TEST_CASE("a lane does its work in order, more of it than its ring holds") {
   std::vector<int> done;
   {
-    Lane lane;
+    CpuQueue lane;
     for (int i = 0; i < 2000; ++i) lane.push([&done, i] { done.push_back(i); });
     lane.wait(1000);
     CHECK(lane.pushed() == 2000);
@@ -26,7 +26,7 @@ TEST_CASE("a lane does its work in order, more of it than its ring holds") {
 }
 
 TEST_CASE("what a lane's work throws reaches who waits, and what was behind it is dropped") {
-  Lane lane;
+  CpuQueue lane;
   std::atomic<int> done = 0;
   lane.push([&done] { ++done; });
   lane.push([] { throw Error("the wire is cut"); });

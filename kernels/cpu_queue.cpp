@@ -1,4 +1,4 @@
-#include "kernels/lane.h"
+#include "kernels/cpu_queue.h"
 
 #include <array>
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-class Lane::Ring {
+class CpuQueue::Ring {
  public:
   Ring() : thread_([this] { execute(); }) {}
   ~Ring();
@@ -41,7 +41,7 @@ class Lane::Ring {
   std::thread thread_;  // last: it starts when all else stands
 };
 
-Lane::Ring::~Ring() {
+CpuQueue::Ring::~Ring() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -50,7 +50,7 @@ Lane::Ring::~Ring() {
   thread_.join();
 }
 
-uint64_t Lane::Ring::push(const void* work, size_t bytes, void (*call)(std::byte*)) {
+uint64_t CpuQueue::Ring::push(const void* work, size_t bytes, void (*call)(std::byte*)) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return pushed_ - done_ < kSlots; });
   Slot& slot = slots_[pushed_ % kSlots];
@@ -61,18 +61,18 @@ uint64_t Lane::Ring::push(const void* work, size_t bytes, void (*call)(std::byte
   return pushed_;
 }
 
-uint64_t Lane::Ring::pushed() const {
+uint64_t CpuQueue::Ring::pushed() const {
   const std::lock_guard lock(mutex_);
   return pushed_;
 }
 
-void Lane::Ring::wait(uint64_t ticket) {
+void CpuQueue::Ring::wait(uint64_t ticket) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return done_ >= ticket; });
   if (error_) std::rethrow_exception(error_);
 }
 
-void Lane::Ring::execute() {
+void CpuQueue::Ring::execute() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return pushed_ > done_ || closing_; });
@@ -93,15 +93,15 @@ void Lane::Ring::execute() {
   }
 }
 
-Lane::Lane() : ring_(std::make_unique<Ring>()) {}
-Lane::~Lane() = default;
+CpuQueue::CpuQueue() : ring_(std::make_unique<Ring>()) {}
+CpuQueue::~CpuQueue() = default;
 
-uint64_t Lane::push(const void* work, size_t bytes, void (*call)(std::byte*)) { return ring_->push(work, bytes, call); }
-uint64_t Lane::pushed() const { return ring_->pushed(); }
-void Lane::wait(uint64_t ticket) { ring_->wait(ticket); }
+uint64_t CpuQueue::push(const void* work, size_t bytes, void (*call)(std::byte*)) { return ring_->push(work, bytes, call); }
+uint64_t CpuQueue::pushed() const { return ring_->pushed(); }
+void CpuQueue::wait(uint64_t ticket) { ring_->wait(ticket); }
 
-void Lane::delay(double seconds) { ring_->delay = seconds; }
-void Lane::dawdle() const {
+void CpuQueue::delay(double seconds) { ring_->delay = seconds; }
+void CpuQueue::dawdle() const {
   if (ring_->delay > 0) std::this_thread::sleep_for(std::chrono::duration<double>(ring_->delay.load()));
 }
 
