@@ -109,7 +109,7 @@ const std::vector<Library> kLibraries{
     {"xxhash.h", {"base/digest.cpp", "data/shard/shard_header.cpp", "data/tokenizer/tokenizer_bpe.cpp", "test/"}},
     {"yaml-cpp/", {"train/config/yaml.cpp"}},
     {"nlohmann/", {"base/json.cpp"}},
-    {"CLI/", {"train/cli/main.cpp"}},
+    {"CLI/", {"train/cli/command_line.cpp"}},
     {"catch2/", {"test/catch.h"}},
 };
 const std::set<string_view> kSystemHeaders{"dirent.h",   "dlfcn.h",    "errno.h", "fcntl.h",   "glob.h",   "malloc.h",

@@ -19,6 +19,19 @@
 namespace trireme {
 namespace {
 
+struct BenchDataOptions {
+  static constexpr auto name = "bench data";
+  static constexpr auto about = "Token shards read in their order and shuffled, beside the page cache and the disk";
+  std::vector<std::string> inputs;
+  int64_t context = 1024, batch = 64, rounds = 8;
+  void visit(Options& o) {
+    o("shards", inputs, "Shards: files, directories, patterns").required();
+    o("--context", context, "Tokens of a sample", between(1, 1 << 30));
+    o("--batch", batch, "Samples of a step", between(1, 1 << 30));
+    o("--rounds", rounds, "Times each is done", between(1, 1000));
+  }
+};
+
 constexpr int64_t kAtOnce = 1 << 20, kTokensAtOnce = 1 << 17;
 
 std::vector<std::string> paths_of(const Corpus& corpus) {
@@ -102,7 +115,7 @@ double read_shards(const std::vector<std::string>& paths, int threads) {
 }
 
 // An epoch of shuffled samples, as the loader of a replica that takes all of them reads it.
-double read_batches(const std::vector<std::string>& paths, const BenchOptions& options) {
+double read_batches(const std::vector<std::string>& paths, const BenchDataOptions& options) {
   const Corpus corpus(paths, options.context, false);
   const int64_t batch = std::min(options.batch, corpus.samples());
   const auto begin = Clock::now();
@@ -111,9 +124,7 @@ double read_batches(const std::vector<std::string>& paths, const BenchOptions& o
   return seconds_since(begin);
 }
 
-}  // namespace
-
-ExitCode run_bench_data(const BenchOptions& options) {
+ExitCode run_bench_data(const BenchDataOptions& options) {
   const Corpus first(options.inputs, options.context, false);
   const std::vector<std::string> paths = paths_of(first);
   double bytes = 0, tokens = 0;
@@ -153,5 +164,9 @@ ExitCode run_bench_data(const BenchOptions& options) {
   }
   return ExitCode::done;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> bench_data_command() { return make_command<BenchDataOptions>(run_bench_data); }
 
 }  // namespace trireme

@@ -24,6 +24,17 @@
 namespace trireme {
 namespace {
 
+struct BenchKernelsOptions {
+  static constexpr auto name = "bench kernels";
+  static constexpr auto about = "Each op: time, rate, share of the measured copy or product rate";
+  std::string only;
+  bool cuda = false;
+  void visit(Options& o) {
+    o("--only", only, "Only ops whose name contains this");
+    o("--cuda", cuda, "Those of the GPU");
+  }
+};
+
 // One op on memory of its own, with what it moves and computes.
 class KernelBench {
  public:
@@ -177,9 +188,7 @@ void bench_all(KernelBench& b) {
           .clip = 1});
 }
 
-}  // namespace
-
-ExitCode run_bench_kernels(const BenchOptions& options) {
+ExitCode run_bench_kernels(const BenchKernelsOptions& options) {
   Device device = open_device({.device = options.cuda ? DeviceChoice::cuda : DeviceChoice::cpu}, 1);
   const Ceilings best = measure_ceilings(device, Dtype::bf16,
                                          {{.m = 2048, .n = 3072, .k = 768, .transpose_b = true},
@@ -190,5 +199,9 @@ ExitCode run_bench_kernels(const BenchOptions& options) {
   bench_all(bench);
   return ExitCode::done;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> bench_kernels_command() { return make_command<BenchKernelsOptions>(run_bench_kernels); }
 
 }  // namespace trireme

@@ -31,6 +31,19 @@
 namespace trireme {
 namespace {
 
+struct BenchSaveOptions {
+  static constexpr auto name = "bench save";
+  static constexpr auto about = "What saving costs the steps of a config, beside this disk and memory";
+  std::string config;
+  std::vector<std::string> set;
+  int64_t rounds = 8;
+  void visit(Options& o) {
+    o("config", config, "YAML file").required();
+    o("--rounds", rounds, "Pairs of steps with a save and steps without", between(2, 1000));
+    o.set(set);
+  }
+};
+
 constexpr int64_t kTransfer = 4 << 20;  // bytes of one O_DIRECT write
 
 template <class Call>
@@ -252,9 +265,7 @@ void tell(const RunConfig& config, const std::vector<Round>& rounds, const Bench
           share * (cost.mean - cost.margin), share * (cost.mean + cost.margin)));
 }
 
-}  // namespace
-
-ExitCode run_bench_save(const BenchOptions& options) {
+ExitCode run_bench_save(const BenchSaveOptions& options) {
   watch_signals();  // the directory is to go also when somebody has seen enough
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
   Device device = open_device(config.kernels, 1);
@@ -272,5 +283,9 @@ ExitCode run_bench_save(const BenchOptions& options) {
   tell(config, rounds, bench);
   return stop_signal() == 0 ? ExitCode::done : ExitCode::stopped;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> bench_save_command() { return make_command<BenchSaveOptions>(run_bench_save); }
 
 }  // namespace trireme

@@ -22,6 +22,18 @@
 namespace trireme {
 namespace {
 
+struct BenchStepOptions {
+  static constexpr auto name = "bench step";
+  static constexpr auto about = "One training step of a config, op by op";
+  std::string config, json;
+  std::vector<std::string> set;
+  void visit(Options& o) {
+    o("config", config, "YAML file").required();
+    o("--json", json, "Also write what was measured to this file");
+    o.set(set);
+  }
+};
+
 // What was measured.
 struct Measured {
   Ceilings best;
@@ -110,9 +122,7 @@ void write_json(const std::string& path, const RunConfig& config, const Plan& pl
     throw ConfigError("--json " + path + ": cannot be written");
 }
 
-}  // namespace
-
-ExitCode run_bench_step(const BenchOptions& options) {
+ExitCode run_bench_step(const BenchStepOptions& options) {
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);
@@ -154,5 +164,9 @@ ExitCode run_bench_step(const BenchOptions& options) {
   if (!options.json.empty()) write_json(options.json, config, plan, device, m);
   return ExitCode::done;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> bench_step_command() { return make_command<BenchStepOptions>(run_bench_step); }
 
 }  // namespace trireme

@@ -16,6 +16,20 @@
 namespace trireme {
 namespace {
 
+struct BenchTokenizerOptions {
+  static constexpr auto name = "bench tokenizer";
+  static constexpr auto about = "Text to tokens and back, by one thread and by all";
+  std::string tokenizer, field = "text";
+  std::vector<std::string> inputs;
+  int64_t rounds = 8;
+  void visit(Options& o) {
+    o("tokenizer", tokenizer, kTokenizers).required();
+    o("inputs", inputs, "Text: files, directories, patterns").required();
+    o("--field", field, "Of a JSON line");
+    o("--rounds", rounds, "Times each is done", between(1, 1000));
+  }
+};
+
 std::vector<Passage> read_all(const std::vector<std::string>& inputs, const std::string& field, const Tokenizer& tokenizer) {
   Documents documents(list_files(inputs), {.field = field, .tokenizer = &tokenizer});
   std::vector<Passage> all;
@@ -38,9 +52,7 @@ Seconds timed(int64_t rounds, const std::function<void()>& work) {
   return {.first = seconds.front(), .usual = median({seconds.begin() + 1, seconds.end()})};
 }
 
-}  // namespace
-
-ExitCode run_bench_tokenizer(const BenchOptions& options) {
+ExitCode run_bench_tokenizer(const BenchTokenizerOptions& options) {
   const auto tokenizer = open_tokenizer(options.tokenizer);
   const std::vector<Passage> passages = read_all(options.inputs, options.field, *tokenizer);
   const int threads = threads_here();
@@ -78,5 +90,9 @@ ExitCode run_bench_tokenizer(const BenchOptions& options) {
   say(row("decode          %10.1f MB/s", rate(decoding.usual)));
   return ExitCode::done;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> bench_tokenizer_command() { return make_command<BenchTokenizerOptions>(run_bench_tokenizer); }
 
 }  // namespace trireme

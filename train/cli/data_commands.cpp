@@ -14,6 +14,91 @@
 namespace trireme {
 namespace {
 
+struct DataBuildOptions {
+  static constexpr auto name = "data build";
+  static constexpr auto about = "Turns text files and JSONL into token shards";
+  std::vector<std::string> inputs, validation_inputs;
+  std::string output, tokenizer, field = "text", prompt_field, response_field, messages_field;
+  std::string stdin_name = "stdin.jsonl", pack = "concatenate", on_error = "stop";
+  double validation = 0;  // fraction of the documents of `inputs`
+  int64_t shard_tokens = 1 << 26, threads = 0, context = 0;
+  bool replace = false;
+
+  void visit(Options& o) {
+    o("input", inputs, kTextInputs).required();
+    o("--output", output, "Directory of the shards").required();
+    o("--tokenizer", tokenizer, kTokenizers).required();
+    o("--field", field, "The text's field in a JSON line");
+    o("--prompt-field", prompt_field, "Of a JSON line, instead of --field: what is read, but not learnt to be written")
+        .needs("--response-field")
+        .excludes("--field");
+    o("--response-field", response_field, "What stands behind the prompt: it and the end behind it are learnt")
+        .needs("--prompt-field");
+    o("--messages-field", messages_field,
+      "Of a JSON line, instead of --field: a list of {\"role\": system, user or assistant, \"content\"}, of which the assistant's "
+      "content is learnt; lines <|role|> stand between them")
+        .excludes("--field")
+        .excludes("--prompt-field");
+    o("--pack", pack,
+      "How documents become samples: one behind the other (concatenate), or, for --context, so that none is cut that fits "
+      "(best-fit)")
+        .one_of({"concatenate", "best-fit"});
+    o("--context", context, "Tokens of a sample: model.context of the runs to come", at_least(2));
+    o("--stdin-name", stdin_name, "What the input '-' would be called as a file: stdin.txt, stdin.jsonl.zst");
+    o("--validation", validation, "Fraction of the documents to hold out", between(0, 1));
+    o("--validation-input", validation_inputs, "Files, directories or patterns to hold out whole");
+    o("--shard-tokens", shard_tokens, "Tokens of a shard, held in memory while it is made", at_least(1));
+    o("--threads", threads, "0: all cores", between(0, 4096));
+    o("--replace", replace, "Replaces the shards that the output directory holds");
+    o("--on-error", on_error, "What a document that cannot be read does: it is left out (skip) or ends the build (stop)")
+        .one_of({"skip", "stop"});
+  }
+};
+
+struct DataImportOptions {
+  static constexpr auto name = "data import";
+  static constexpr auto about = "Makes shards of tokens that llm.c, Megatron-LM or NumPy have written, token for token";
+  std::vector<std::string> inputs;
+  std::string output, tokenizer, format = "auto", split = "train";
+  int64_t begin = -1, shard_tokens = 1 << 26;
+  bool replace = false;
+
+  void visit(Options& o) {
+    o("input", inputs, "Files, directories or patterns: .bin of llm.c, .bin with .idx of Megatron-LM, .npy").required();
+    o("--output", output, "Directory of the shards").required();
+    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", by which the tokens were made").required();
+    o("--format", format, "What the files are").one_of({"auto", "llmc", "megatron", "npy"});
+    o("--begin", begin, "The token that each document begins with; without: they end with the tokenizer's end",
+      between(0, INT32_MAX));
+    o("--split", split, "What the shards are for").one_of({"train", "validation"});
+    o("--shard-tokens", shard_tokens, "Tokens of a shard, held in memory while it is made", at_least(1));
+    o("--replace", replace, "Replaces the shards of this split that the output directory holds");
+  }
+};
+
+struct DataInfoOptions {
+  static constexpr auto name = "data info";
+  static constexpr auto about = "What shards hold";
+  std::vector<std::string> shards;
+  bool lengths = false;
+  int64_t samples = 0;
+  std::string tokenizer;
+
+  void visit(Options& o) {
+    o("shards", shards, "Shards, directories of them, or lists of excluded documents").required();
+    o("--lengths", lengths, "Also how long their documents are");
+    o("--samples", samples, "Also the text of so many documents", at_least(1));
+    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", by which samples are read");
+  }
+};
+
+struct DataVerifyOptions {
+  static constexpr auto name = "data verify";
+  static constexpr auto about = "Reads every byte of shards against their digests";
+  std::vector<std::string> shards;
+  void visit(Options& o) { o("shards", shards, "Shards, or directories of them").required(); }
+};
+
 // What a split or a shard holds, for people.
 std::string contents(int64_t tokens, int64_t documents, int64_t text_bytes) {
   const double per_token = static_cast<double>(text_bytes) / static_cast<double>(std::max<int64_t>(tokens, 1));
@@ -84,8 +169,6 @@ void say_exclusion(const Exclusion& exclusion) {
   }
 }
 
-}  // namespace
-
 ExitCode run_data_build(const DataBuildOptions& options) {
   if (options.validation > 0 && !options.validation_inputs.empty())
     throw ConfigError("--validation and --validation-input: give one of them");
@@ -100,7 +183,7 @@ ExitCode run_data_build(const DataBuildOptions& options) {
                            .validation_fraction = options.validation,
                            .output = options.output,
                            .documents = {.field = options.field,
-                                         .skip_bad = options.skip_errors,
+                                         .skip_bad = options.on_error == "skip",
                                          .stdin_name = options.stdin_name,
                                          .prompt = options.prompt_field,
                                          .response = options.response_field,
@@ -175,14 +258,14 @@ ExitCode run_data_info(const DataInfoOptions& given) {
   return ExitCode::done;
 }
 
-ExitCode run_data_verify(const std::vector<std::string>& shards) {
+ExitCode run_data_verify(const DataVerifyOptions& options) {
   ExitCode code = ExitCode::done;
   std::optional<ProgressBar> bar;
   const auto told = [&](int64_t read, int64_t all) {
     if (!bar) bar.emplace("verifying", all, human_bytes);
     bar->update(read);
   };
-  const std::vector<ShardVerdict> verdicts = verify_shards(shards, told);
+  const std::vector<ShardVerdict> verdicts = verify_shards(options.shards, told);
   bar.reset();
   for (const ShardVerdict& verdict : verdicts) {
     if (verdict.problem.empty()) {
@@ -194,5 +277,12 @@ ExitCode run_data_verify(const std::vector<std::string>& shards) {
   }
   return code;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> data_build_command() { return make_command<DataBuildOptions>(run_data_build); }
+std::unique_ptr<Command> data_import_command() { return make_command<DataImportOptions>(run_data_import); }
+std::unique_ptr<Command> data_info_command() { return make_command<DataInfoOptions>(run_data_info); }
+std::unique_ptr<Command> data_verify_command() { return make_command<DataVerifyOptions>(run_data_verify); }
 
 }  // namespace trireme

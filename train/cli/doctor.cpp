@@ -11,13 +11,17 @@
 namespace trireme {
 namespace {
 
+struct DoctorOptions {
+  static constexpr auto name = "doctor";
+  static constexpr auto about = "What this machine and this build can do, and what is missing";
+  void visit(Options&) {}
+};
+
 void line(const char* what, const std::string& found) {
   say(std::string(what) + std::string(16 - std::min<size_t>(15, std::string_view(what).size()), ' ') + found);
 }
 
-}  // namespace
-
-ExitCode run_doctor() {
+ExitCode run_doctor(const DoctorOptions&) {
   Device device = open_device({}, 1);
   const CpuFacts& cpu = device.cpu();
   const std::vector<ProductShape> square{{.m = 1024, .n = 1024, .k = 1024, .transpose_b = true}};
@@ -39,5 +43,9 @@ ExitCode run_doctor() {
                                       : "the working directory cannot be written: runs/ must lie elsewhere (train.runs)");
   return ExitCode::done;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> doctor_command() { return make_command<DoctorOptions>(run_doctor); }
 
 }  // namespace trireme

@@ -27,6 +27,52 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct EvalOptions {
+  static constexpr auto name = "eval";
+  static constexpr auto about = "Evaluates a model: perplexity and bits per byte, multiple choice";
+  std::string from;
+  std::vector<std::string> set;
+  int64_t step = -1;  // of a run; -1: its newest checkpoint
+  std::vector<std::string> shards, texts, choices;
+  std::string field = "text";
+  int64_t sequences = 0;
+  int64_t overlap = -1;  // tokens; -1: half the context
+  std::string json;
+
+  void visit(Options& o) {
+    o("from", from,
+      "A run's directory, one checkpoint's, a published model's (config.json, safetensors), or a YAML file: its run, or "
+      "train.init_from where that has no checkpoint")
+        .required();
+    o("--shards", shards, "Token shards, or directories of them");
+    o("--text", texts, kTextInputs);
+    o("--choices", choices,
+      "Questions as JSON lines: {\"context\", \"choices\", \"answer\"}, or as HellaSwag, ARC, MMLU or PIQA have them");
+    o("--field", field, "The text's field in a JSON line");
+    o("--sequences", sequences, "Of shards and of text, the first so many; 0: all", at_least(0));
+    o("--overlap", overlap,
+      "Tokens of a sequence that repeat the one before and are not counted again; without: half the context, so that each token "
+      "is predicted from at least as many. 0 is what training does unless train.eval_overlap says more",
+      at_least(0));
+    o("--step", step, "Of a run's checkpoints that of this step", at_least(0));
+    o("--json", json, "Also write what was found to this file");
+    o.set(set);
+  }
+  static std::string footer() {
+    return "Loss is in nats per token, perplexity its exponential. Bits per byte are the loss of all tokens in bits, over the "
+           "UTF-8 "
+           "bytes\n"
+           "of the text. In shards every token but each shard's first is predicted; in text every token is, the first one behind "
+           "an\n"
+           "end_of_document; the end_of_document behind each document counts as a token.\n"
+           "acc: the likeliest choice is the right one. acc_norm: likewise after dividing log-likelihoods by the choices' "
+           "characters.\n"
+           "Under mpirun or srun each replica takes its share; the mesh is the run's own where the ranks allow it, else of "
+           "replicas "
+           "alone.";
+  }
+};
+
 // Where the weights come from: a checkpoint's directory, or "": train.init_from, of the config or the directory itself.
 struct WeightSource {
   RunConfig config;
@@ -224,8 +270,6 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
     throw ConfigError("--json " + options.json + ": cannot be written");
 }
 
-}  // namespace
-
 ExitCode run_eval(const EvalOptions& options) {
   if (options.shards.empty() && options.texts.empty() && options.choices.empty())
     throw ConfigError("trireme eval: needs --shards, --text or --choices");
@@ -249,5 +293,9 @@ ExitCode run_eval(const EvalOptions& options) {
   }
   return ExitCode::done;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> eval_command() { return make_command<EvalOptions>(run_eval); }
 
 }  // namespace trireme

@@ -19,6 +19,49 @@
 namespace trireme {
 namespace {
 
+struct DataWhereOptions {
+  static constexpr auto name = "data where";
+  static constexpr auto about = "Lists the documents that a step reads, or the steps that read a document";
+  std::string from;  // a run's directory, or a config
+  std::vector<std::string> set;
+  std::string step, document, file;
+  int64_t replica = -1;  // -1: all
+  int64_t text = 0;      // bytes
+  std::string tokenizer;
+  bool json = false;
+
+  void visit(Options& o) {
+    o("from", from, "A run's directory, or a config").required();
+    o.set(set);
+    o("--step", step, "A step or a range of them, such as 7 or 100-120");
+    o("--document", document, "Lists the steps that read this one: SHARD:NUMBER");
+    o("--file", file, "Lists the steps that read the documents of this file, named as in 'data build'");
+    o("--replica", replica, "Only its rows", at_least(0));
+    o("--text", text, "Also so many bytes of each document's text", at_least(1));
+    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", for --text; without: data.tokenizer");
+    o("--json", json, "Prints JSON, a line for each row or document");
+  }
+};
+
+struct DataExcludeOptions {
+  static constexpr auto name = "data exclude";
+  static constexpr auto about = "Makes a list of documents that runs with data.exclude do not train on";
+  std::vector<std::string> from;  // a run's directory, or shards
+  std::string output, documents, step, match, file, tokenizer;
+  bool replace = false;
+
+  void visit(Options& o) {
+    o("from", from, "A run's directory, whose data is meant, or shards").required();
+    o("--output", output, "The list to write; 'data info' tells what it holds").required();
+    o("--documents", documents, "Documents by a file of lines SHARD:NUMBER");
+    o("--step", step, "All documents that this step of the run reads, or a range of steps");
+    o("--match", match, "Documents in whose text this regular expression is found");
+    o("--file", file, "Documents of this file, named as in 'data build'");
+    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", for --match; without: the run's");
+    o("--replace", replace, "Replaces the output");
+  }
+};
+
 // What some steps of a run read, opened.
 struct Opened {
   DataRecord record;
@@ -261,8 +304,6 @@ ExitCode exclude(DocumentChoice& choice, const DataExcludeOptions& options, cons
   return ExitCode::done;
 }
 
-}  // namespace
-
 ExitCode run_data_where(const DataWhereOptions& options) {
   const int asked = !options.step.empty() + !options.document.empty() + !options.file.empty();
   if (asked != 1) throw ConfigError("trireme data where: ask for one of --step, --document and --file");
@@ -299,5 +340,10 @@ ExitCode run_data_exclude(const DataExcludeOptions& options) {
   DocumentChoice choice(shards_of(shards));
   return exclude(choice, options, shards, "");
 }
+
+}  // namespace
+
+std::unique_ptr<Command> data_where_command() { return make_command<DataWhereOptions>(run_data_where); }
+std::unique_ptr<Command> data_exclude_command() { return make_command<DataExcludeOptions>(run_data_exclude); }
 
 }  // namespace trireme

@@ -23,6 +23,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct ModelExportOptions {
+  static constexpr auto name = "model export";
+  static constexpr auto about = "Writes a checkpoint as config.json, safetensors and tokenizer files, for transformers and vLLM";
+  std::string from, output, dtype, file_size = "5GB", tokenizer;
+  bool replace = false;
+
+  void visit(Options& o) {
+    o("from", from, "A run's directory, or one checkpoint's").required();
+    o("output", output, "A directory; made if need be").required();
+    o("--dtype", dtype, "Of the weights; without: kernels.dtype of the run").one_of({"f32", "bf16"});
+    o("--file-size", file_size, "Of a file, at most, where there are several");
+    o("--tokenizer", tokenizer, "Instead of the run's data.tokenizer; none: without one");
+    o("--replace", replace, "Replace the model that the output directory holds");
+  }
+};
+
+struct ModelConfigOptions {
+  static constexpr auto name = "model config";
+  static constexpr auto about = "Prints a config that trains on from a published model";
+  std::string directory;
+  void visit(Options& o) { o("directory", directory, "That holds its config.json").required(); }
+};
+
 // A published tensor and our weights that it is made of.
 struct Export {
   SafetensorsWriter::Entry entry;
@@ -252,8 +275,6 @@ void keep_origin(const RunConfig& config, const std::string& tokenizer, const st
     if (fs::exists(from + "/" + name)) copy_file(from + "/" + name, output + "/" + name);
 }
 
-}  // namespace
-
 ExitCode run_model_export(const ModelExportOptions& options) {
   const CheckpointReader checkpoint(options.from);
   const RunConfig config = parse_config(checkpoint.directory(), checkpoint.manifest().config);
@@ -286,7 +307,8 @@ ExitCode run_model_export(const ModelExportOptions& options) {
   return ExitCode::done;
 }
 
-ExitCode run_model_config(const std::string& directory) {
+ExitCode run_model_config(const ModelConfigOptions& options) {
+  const std::string& directory = options.directory;
   RunConfig config;
   config.model = read_published_config(directory + "/config.json");
   say("model:");
@@ -299,5 +321,10 @@ ExitCode run_model_config(const std::string& directory) {
   say("train:\n  init_from: " + directory);
   return ExitCode::done;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> model_export_command() { return make_command<ModelExportOptions>(run_model_export); }
+std::unique_ptr<Command> model_config_command() { return make_command<ModelConfigOptions>(run_model_config); }
 
 }  // namespace trireme

@@ -12,6 +12,24 @@
 namespace trireme {
 namespace {
 
+struct SampleOptions {
+  static constexpr auto name = "sample";
+  static constexpr auto about = "Continues a text";
+  std::string from, prompt;
+  int64_t tokens = 200, top_k = 0, seed = 1;
+  double temperature = 0.8, top_p = 1;
+
+  void visit(Options& o) {
+    o("from", from, "A run's directory, or one checkpoint's").required();
+    o("--prompt", prompt, "The text to continue").required();
+    o("--tokens", tokens, "Tokens to add", at_least(1));
+    o("--temperature", temperature, "0: always the likeliest token", between(0, 100));
+    o("--top-k", top_k, "Only the k likeliest tokens; 0: all", at_least(0));
+    o("--top-p", top_p, "Only the likeliest tokens that together have this probability", between(0, 1));
+    o("--seed", seed, "Of the random choice", at_least(0));
+  }
+};
+
 ArenaSizes decoder_sizes(const ModelConfig& model, Dtype dtype) {
   Device device(Place::none);
   Arenas arenas(device, {});
@@ -32,8 +50,6 @@ void load(const CheckpointReader& checkpoint, const Decoder& decoder, Stream& st
       run(stream, Cast{.y = piece, .x = f32});
     }
 }
-
-}  // namespace
 
 ExitCode run_sample(const SampleOptions& options) {
   const CheckpointReader checkpoint(options.from);
@@ -73,5 +89,9 @@ ExitCode run_sample(const SampleOptions& options) {
   say("");
   return ExitCode::done;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> sample_command() { return make_command<SampleOptions>(run_sample); }
 
 }  // namespace trireme

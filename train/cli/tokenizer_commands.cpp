@@ -15,6 +15,70 @@
 namespace trireme {
 namespace {
 
+struct TokenizerTrainOptions {
+  static constexpr auto name = "tokenizer train";
+  static constexpr auto about = "Learns byte-pair encoding from text";
+  std::vector<std::string> inputs, special;
+  std::string output, field = "text", pattern = "gpt2", text_limit = "1GiB";
+  int64_t vocab = 4096;
+  bool replace = false;
+
+  void visit(Options& o) {
+    o("input", inputs, kTextInputs).required();
+    o("--output", output, "The tokenizer.json to write").required();
+    o("--replace", replace, "Replaces the output");
+    o("--vocab", vocab, "Entries, special tokens among them", between(257, 1 << 24));
+    o("--field", field, "The text's field in a JSON line");
+    o("--pattern", pattern, "Whose pattern cuts text into words: gpt2, cl100k, o200k, llama3 or qwen2");
+    o("--special", special, "A special token beside <|endoftext|>, such as '<|user|>'; may be repeated. Their ids are the last")
+        .repeated();
+    o("--text-limit", text_limit, "Of more text an even sample of documents is learnt from, which bounds the memory");
+  }
+};
+
+struct TokenizerTextOptions {
+  std::string tokenizer;
+  std::vector<std::string> given;  // texts, or token ids that are one text; none: those of the files
+  std::vector<std::string> files;  // each a text; none: stdin
+  bool lines = false;              // each line of a file is a text
+  bool json_lines = false;         // likewise, as a JSON string
+
+  void visit_files(Options& o, const std::string& about_lines, const std::string& about_json_lines) {
+    o("--file", files, "A file is a text; may be repeated; .gz and .zst are unpacked; -: stdin").repeated();
+    o("--lines", lines, about_lines).excludes("--json-lines");
+    o("--json-lines", json_lines, about_json_lines);
+  }
+};
+
+struct TokenizerEncodeOptions : TokenizerTextOptions {
+  static constexpr auto name = "tokenizer encode";
+  static constexpr auto about = "Prints the token ids of texts, a line for each";
+  void visit(Options& o) {
+    o("tokenizer", tokenizer, kTokenizers).required();
+    o("texts", given, "Each is a text; none: --file, else all of stdin").rest();
+    visit_files(o, "Each line of stdin or of a file, without its end, is a text",
+                "Each line of stdin or of a file is a JSON string, and a text");
+  }
+  static std::string footer() {
+    return "A text that begins with - stands behind --, as in: trireme tokenizer encode bytes 'a text' -- '-another'\n"
+           "The written form of a special token is encoded like any other text.";
+  }
+};
+
+struct TokenizerDecodeOptions : TokenizerTextOptions {
+  static constexpr auto name = "tokenizer decode";
+  static constexpr auto about = "Prints the text of token ids";
+  void visit(Options& o) {
+    o("tokenizer", tokenizer, kTokenizers).required();
+    o("ids", given, "Token ids; none: those of --file, else those on stdin");
+    visit_files(o, "Each line of stdin or of a file has the ids of a text, and gives a line",
+                "Likewise, each text as a JSON string: what is not UTF-8 becomes U+FFFD");
+  }
+  static std::string footer() {
+    return "decode --lines gives back the lines that encode --lines was given, decode --json-lines the strings.";
+  }
+};
+
 // Two bars, one after the other: the text is read, then pairs are merged.
 class TrainingBars {
  public:
@@ -96,8 +160,6 @@ void refuse_files_beside_texts(const TokenizerTextOptions& options, const std::s
     throw ConfigError(text(given, " are given, which ", option, " does not go with"));
 }
 
-}  // namespace
-
 ExitCode run_tokenizer_train(const TokenizerTrainOptions& options) {
   if (!options.replace && std::filesystem::exists(options.output))
     throw ConfigError(options.output + ": is there already; --replace replaces it");
@@ -158,5 +220,11 @@ ExitCode run_tokenizer_decode(const TokenizerTextOptions& options) {
   });
   return ExitCode::done;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> tokenizer_train_command() { return make_command<TokenizerTrainOptions>(run_tokenizer_train); }
+std::unique_ptr<Command> tokenizer_encode_command() { return make_command<TokenizerEncodeOptions>(run_tokenizer_encode); }
+std::unique_ptr<Command> tokenizer_decode_command() { return make_command<TokenizerDecodeOptions>(run_tokenizer_decode); }
 
 }  // namespace trireme

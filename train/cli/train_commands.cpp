@@ -1,13 +1,60 @@
-// trireme train, trireme plan.
+// trireme train, supervise, plan.
 #include <optional>
 
 #include "train/cli/commands.h"
+#include "train/config/config.h"
 #include "train/run/launch_agreement.h"
 #include "train/run/mesh_suggestion.h"
+#include "train/run/supervise.h"
 #include "train/run/trainer.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
+namespace {
+
+struct TrainOptions {
+  static constexpr auto name = "train";
+  static constexpr auto about = "Trains a model as a config says";
+  std::string config, resume = "auto";
+  std::vector<std::string> set;
+  bool resume_allow = false;
+
+  void visit(Options& o) {
+    o("config", config, "YAML file, such as configs/quickstart.yaml").required();
+    o.set(set);
+    o("--resume", resume, "auto: from the run's newest valid checkpoint, if any; never; or a checkpoint's directory");
+    o("--resume-allow", resume_allow, "Continues although keys differ that change which run it is");
+  }
+  static std::string footer() { return config_help(); }
+};
+
+struct SuperviseCommandOptions : SuperviseOptions {
+  static constexpr auto name = "supervise";
+  static constexpr auto about = "Starts a training again when it fails: trireme supervise -- mpirun -n 8 trireme train config.yaml";
+  void visit(Options& o) {
+    o("--max-restarts", max_restarts, "In a row without a new checkpoint", at_least(0));
+    o("--elastic", elastic, "Goes on with fewer ranks when one fails again and again at the same place");
+    o.after_dashes(command);
+  }
+  static std::string footer() { return "Behind -- stands the command, as it would be given without this."; }
+};
+
+struct PlanOptions {
+  static constexpr auto name = "plan";
+  static constexpr auto about = "What a config will take: memory, FLOPs, parameters; computes nothing";
+  std::string config, memory;
+  std::vector<std::string> set;
+  int64_t ranks = 1;
+  bool json = false;
+
+  void visit(Options& o) {
+    o("config", config, "YAML file").required();
+    o.set(set);
+    o("--ranks", ranks, "Ranks to plan for", at_least(1));
+    o("--memory", memory, "Memory of a rank, as 80GB: where it does not fit, names the nearest mesh that does");
+    o("--json", json, "Prints JSON");
+  }
+};
 
 ExitCode run_train(const TrainOptions& options) {
   World world;
@@ -30,5 +77,11 @@ ExitCode run_plan(const PlanOptions& options) {
   say(options.json ? plan_json(config, stages) : plan_table(config, stages));
   return ExitCode::done;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> train_command() { return make_command<TrainOptions>(run_train); }
+std::unique_ptr<Command> supervise_command() { return make_command<SuperviseCommandOptions>(run_supervise); }
+std::unique_ptr<Command> plan_command() { return make_command<PlanOptions>(run_plan); }
 
 }  // namespace trireme

@@ -1,0 +1,242 @@
+#include "train/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+#include "train/config/keys.h"
+
+namespace trireme {
+namespace {
+
+// Commands of two words belong to one of these.
+struct Group {
+  const char *name, *about;
+};
+constexpr std::array kGroups{
+    Group{"data", "Token shards: builds them from text, tells what is in them, verifies them"},
+    Group{"tokenizer", "Learns a tokenizer, and tries it"},
+    Group{"checkpoint", "What checkpoints hold, and whether they are whole"},
+    Group{"model",
+          "To and from the formats in which models are published; `train` begins with one by train.init_from, `eval` takes it as "
+          "it is"},
+    Group{"bench", "Times, beside what this machine can do"},
+};
+
+bool inside(double value, const Limit& limit) { return value >= limit.lowest && value <= limit.highest; }
+
+// A whole number (digits), or any finite number, inside a limit. CLI11's own checks speak of doubles.
+template <class Number>
+CLI::Validator number(const Limit& limit) {
+  std::ostringstream range;
+  range.precision(std::numeric_limits<double>::max_digits10);
+  if (std::isfinite(limit.highest))
+    range << limit.lowest << " to " << limit.highest;
+  else
+    range << "at least " << limit.lowest;
+  const auto complaint = [limit, range = range.str()](const std::string& word) -> std::string {
+    Number value{};
+    const auto [stop, status] = std::from_chars(word.data(), word.data() + word.size(), value);
+    const bool good = status == std::errc() && stop == word.data() + word.size() && inside(static_cast<double>(value), limit);
+    if (good) return "";
+    return std::string("must be ") + (std::is_integral_v<Number> ? "a whole number, " : "a number, ") + range + ", not '" + word +
+           "'";
+  };
+  return CLI::Validator(complaint, range.str());
+}
+
+CLI::Option* add_field(CLI::App& app, const Option& option, bool* field) { return app.add_flag(option.name, *field, option.help); }
+
+template <class Number>
+requires std::is_arithmetic_v<Number> CLI::Option* add_field(CLI::App& app, const Option& option, Number* field) {
+  CLI::Option* made = app.add_option(option.name, *field, option.help);
+  if (inside(static_cast<double>(*field), option.limit)) made->capture_default_str();
+  return made->check(number<Number>(option.limit));
+}
+
+CLI::Option* add_field(CLI::App& app, const Option& option, std::string* field) {
+  CLI::Option* made = app.add_option(option.name, *field, option.help);
+  if (!field->empty()) made->capture_default_str();
+  if (!option.words.empty()) made->check(CLI::IsMember(option.words));
+  return made;
+}
+
+CLI::Option* add_field(CLI::App& app, const Option& option, std::vector<std::string>* field) {
+  CLI::Option* made = app.add_option(option.name, *field, option.help);
+  if (option.one_each || option.takes_rest) made->allow_extra_args(false);
+  // Shown as what it is, but it takes no word: CLI11 would take "[1,2]" apart. What is left over is its.
+  if (option.takes_rest) made->expected(0, std::numeric_limits<int>::max()), app.allow_extras();
+  return made;
+}
+
+void add_options(CLI::App& app, Options& options) {
+  for (Option& option : options.list()) {
+    CLI::Option* made = std::visit([&](auto* field) { return add_field(app, option, field); }, option.field);
+    if (option.needed) made->required();
+  }
+  for (const Option& option : options.list()) {
+    for (const std::string& other : option.with) app.get_option(option.name)->needs(app.get_option(other));
+    for (const std::string& other : option.without) app.get_option(option.name)->excludes(app.get_option(other));
+  }
+}
+
+std::vector<std::string> names_of_commands(const CLI::App& level) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : level.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  return names;
+}
+
+class CommandLine {
+ public:
+  CommandLine(const std::vector<std::unique_ptr<Command>>& commands, const std::string& version) {
+    app_.name("trireme");
+    app_.set_version_flag("--version", "trireme " + version);
+    app_.require_subcommand(1);
+    for (const std::unique_ptr<Command>& command : commands) add(*command);
+  }
+
+  // ConfigError for a command that does not exist; CLI::ParseError for everything else, --help among it.
+  Command* parse(std::vector<std::string> words) {
+    Entry* wanted = find_command(words);
+    const auto dashes = std::ranges::find(words, "--");
+    std::vector<std::string> behind;
+    if (dashes != words.end() && wanted != nullptr && wanted->takes_dashes()) {
+      behind.assign(dashes + 1, words.end());
+      words.erase(dashes, words.end());
+    }
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app_.parse(std::move(words));
+    take_rest(*chosen_, behind);
+    return chosen_->command;
+  }
+
+  std::string help() const {
+    const std::string page = app_.help();
+    return page.substr(0, page.find_last_not_of('\n') + 1);
+  }
+
+  // One line for a command line that CLI11 refused: "trireme data build: --output is required; see trireme data build --help".
+  std::string explain(const CLI::ParseError& refused, const std::vector<std::string>& words) const {
+    std::string path = app_.get_name();
+    const CLI::App* level = &app_;
+    while (!level->get_subcommands().empty()) {
+      level = level->get_subcommands().back();
+      path += " " + level->get_name();
+    }
+    const std::vector<std::string> commands = names_of_commands(*level);
+    const bool too_little = refused.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError);
+    if (!commands.empty() && too_little) {
+      std::string all;
+      for (const std::string& command : commands) all += (all.empty() ? "" : ", ") + command;
+      return path + ": needs a command: " + all;
+    }
+    const bool too_much = refused.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+    const std::string help = "see " + path + " --help";
+    if (!too_little && !too_much) return path + ": " + refused.what() + "; " + help;
+    std::vector<std::string> options;
+    for (const CLI::Option* option : level->get_options())
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    for (const std::string& word : words) {
+      const std::string name = word.substr(0, word.find('='));
+      if (name == "--") break;
+      if (!name.starts_with("--") || std::ranges::find(options, name) != options.end()) continue;
+      const std::string near = nearest(name, options);
+      return path + ": no option '" + name + "'; " + (near.empty() ? help : "did you mean " + near + "?");
+    }
+    return path + ": " + refused.what() + "; " + help;
+  }
+
+ private:
+  struct Entry {
+    Command* command;
+    CLI::App* app;
+    Options options;
+    Option* rest() {
+      const auto found = std::ranges::find_if(options.list(), [](const Option& option) { return option.takes_rest; });
+      return found == options.list().end() ? nullptr : &*found;
+    }
+    // What stands behind -- is not ours to read: the command that is supervised, texts to encode.
+    bool takes_dashes() { return options.after_dashes() != nullptr || rest() != nullptr; }
+  };
+
+  void add(Command& command) {
+    const std::string name = command.name();
+    const size_t space = name.find(' ');
+    CLI::App* parent = space == std::string::npos ? &app_ : group(name.substr(0, space));
+    Entry& entry = entries_.emplace_back(Entry{.command = &command, .app = nullptr, .options = {}});
+    entry.app = parent->add_subcommand(name.substr(space + 1), command.about());
+    entry.app->callback([this, &entry] { chosen_ = &entry; });
+    if (const auto footer = command.footer()) entry.app->footer(footer);
+    command.visit(entry.options);
+    add_options(*entry.app, entry.options);
+  }
+
+  CLI::App* group(const std::string& name) {
+    const auto it_is = [&](const CLI::App* app) { return app->get_name() == name; };
+    if (const std::vector<CLI::App*> there = app_.get_subcommands(it_is); !there.empty()) return there.front();
+    const auto* found = std::ranges::find_if(kGroups, [&](const Group& g) { return g.name == name; });
+    require(found != kGroups.end(), text("no group of commands ", name));
+    CLI::App* made = app_.add_subcommand(name, found->about);
+    made->require_subcommand(1);
+    return made;
+  }
+
+  // The command that the first words name, if they name one. CLI11 would only say that a command is required.
+  Entry* find_command(const std::vector<std::string>& words) {
+    const CLI::App* level = &app_;
+    std::string path = app_.get_name();
+    for (const std::string& word : words) {
+      const std::vector<std::string> names = names_of_commands(*level);
+      if (names.empty() || word.starts_with('-')) break;
+      if (std::ranges::find(names, word) == names.end()) {
+        const std::string near = nearest(word, names);
+        throw ConfigError(path + ": no command '" + word + "'; " +
+                          (near.empty() ? "see " + path + " --help" : "did you mean " + near + "?"));
+      }
+      level = level->get_subcommand(word);
+      path += " " + word;
+    }
+    const auto found = std::ranges::find_if(entries_, [&](const Entry& entry) { return entry.app == level; });
+    return found == entries_.end() ? nullptr : &*found;
+  }
+
+  // CLI::ExtrasError for an option that does not exist.
+  static void take_rest(Entry& entry, const std::vector<std::string>& behind) {
+    if (std::vector<std::string>* words = entry.options.after_dashes()) *words = behind;
+    if (const Option* rest = entry.rest()) {
+      std::vector<std::string> words = entry.app->remaining();
+      for (const std::string& word : words)
+        if (word.size() > 1 && word.starts_with('-')) throw CLI::ExtrasError(entry.app->get_name(), {word});
+      words.insert(words.end(), behind.begin(), behind.end());
+      *std::get<std::vector<std::string>*>(rest->field) = std::move(words);
+    }
+  }
+
+  CLI::App app_{"Pretrains transformers: text in, checkpoints out."};
+  std::deque<Entry> entries_;  // references into it stay valid
+  Entry* chosen_ = nullptr;
+};
+
+}  // namespace
+
+Request parse_command_line(const std::vector<std::unique_ptr<Command>>& commands, const std::string& version, int argc,
+                           char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  CommandLine line(commands, version);
+  try {
+    return {.command = line.parse(words)};
+  } catch (const CLI::CallForHelp&) {
+    return {.answer = line.help()};
+  } catch (const CLI::CallForVersion& e) {
+    return {.answer = e.what()};
+  } catch (const CLI::ParseError& e) {
+    return {.answer = line.explain(e, words), .code = ExitCode::usage};
+  }
+}
+
+}  // namespace trireme
