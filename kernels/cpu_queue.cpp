@@ -101,7 +101,7 @@ uint64_t CpuQueue::pushed() const { return ring_->pushed(); }
 void CpuQueue::wait(uint64_t ticket) { ring_->wait(ticket); }
 
 void CpuQueue::delay(double seconds) { ring_->delay = seconds; }
-void CpuQueue::dawdle() const {
+void CpuQueue::wait_as_tested() const {
   if (ring_->delay > 0) std::this_thread::sleep_for(std::chrono::duration<double>(ring_->delay.load()));
 }
 

@@ -28,9 +28,9 @@ class CpuQueue {
   uint64_t pushed() const;  // the last ticket
   // Until this ticket's work is done. Throws what the lane's work has thrown.
   void wait(uint64_t ticket);
-  // For tests of overlap: how much longer each collective takes from here on; they call dawdle().
+  // For tests of overlap: how much longer each collective takes from here on; they call wait_as_tested().
   void delay(double seconds);
-  void dawdle() const;
+  void wait_as_tested() const;
 
  private:
   static constexpr size_t kBytes = 768;

@@ -18,7 +18,7 @@ void StageWeights::declare(const UnitId& unit, const WeightVisitor& visit, const
     case UnitKind::block:
       blocks.resize(std::max(blocks.size(), unit.block + 1));
       return blocks[unit.block].declare(visit, "layers." + std::to_string(unit.layer), config, tensor);
-    case UnitKind::guest: {
+    case UnitKind::tied_copy: {
       EmbeddingWeights copy;
       copy.declare_tables(visit, "embedding", config, tensor);
       head.classifiers = copy.tables;
@@ -38,9 +38,9 @@ constexpr int64_t kAlign = 128;  // elements: 256 bytes in bf16
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// The units of these pieces. The head of a tied model reads the table here, or has a guest.
+// The units of these pieces. The head of a tied model reads the table here, or has a tied copy.
 std::vector<UnitId> units_of(const ModelConfig& config, const std::vector<ModelPiece>& pieces, const TensorParallel& tensor,
-                             bool guest) {
+                             bool tied_copy) {
   std::vector<UnitId> units;
   size_t block = 0;
   for (const ModelPiece& piece : pieces) {
@@ -48,7 +48,7 @@ std::vector<UnitId> units_of(const ModelConfig& config, const std::vector<ModelP
     if (piece.first && config.family == Family::gpt2 && tensor.first == 0) units.push_back({.kind = UnitKind::positions});
     for (int64_t layer = piece.begin; layer < piece.end; ++layer)
       units.push_back({.kind = UnitKind::block, .layer = layer, .block = block++});
-    if (piece.last && guest) units.push_back({.kind = UnitKind::guest});
+    if (piece.last && tied_copy) units.push_back({.kind = UnitKind::tied_copy});
     if (piece.last) units.push_back({.kind = UnitKind::head});
   }
   return units;
@@ -130,11 +130,11 @@ Stage::Stage(const ModelConfig& config, const StageShape& shape, Arenas& arenas,
   take_activations(arenas.activations);
 }
 
-// A tied head has a guest where the table is on another stage. Where gradients are summed exactly, the guest's is apart even next
-// to the table, whose weights it then reads.
+// A tied head has a tied copy where the table is on another stage. Where gradients are summed exactly, the tied copy's is apart
+// even next to the table, whose weights it then reads.
 void Stage::take_units(Arenas& arenas) {
-  const bool has_table = shape_.pieces.front().first, guest = config_.tied && has_last() && (!has_table || shape_.tensor.exact);
-  const std::vector<UnitId> ids = units_of(config_, shape_.pieces, shape_.tensor, guest);
+  const bool has_table = shape_.pieces.front().first, tied_copy = config_.tied && has_last() && (!has_table || shape_.tensor.exact);
+  const std::vector<UnitId> ids = units_of(config_, shape_.pieces, shape_.tensor, tied_copy);
   // Memory that units share.
   std::vector<std::array<Tensor, 2>> shared(kMemories);
   for (size_t memory = 0; memory < kMemories; ++memory) {
@@ -152,7 +152,7 @@ Unit Stage::take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<T
   const int64_t size = size_of(id, config_, shape_), part = size / holding.parts;
   Unit unit;
   unit.id = id, unit.memory = memory_of(id, config_);
-  const bool guest = id.kind == UnitKind::guest, borrowed = guest && shape_.pieces.front().first;
+  const bool tied_copy = id.kind == UnitKind::tied_copy, borrowed = tied_copy && shape_.pieces.front().first;
   const auto take = [&](bool whole, size_t which, Arena& arena, Dtype dtype) {
     if (!whole) return std::pair(shared[unit.memory][which].slice(0, size), arena.take(dtype, {part}));
     const Tensor all = arena.take(dtype, {size});
@@ -173,12 +173,12 @@ Unit Stage::take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<T
   }
   const size_t known = parameters_.size();
   const EachWeight list = [&](const Tensor& t, const WeightSpec& spec, int64_t begin) {
-    if (!guest) parameters_.push_back({.spec = spec, .weight = t, .gradient = {}, .unit = units_.size(), .begin = begin});
+    if (!tied_copy) parameters_.push_back({.spec = spec, .weight = t, .gradient = {}, .unit = units_.size(), .begin = begin});
   };
   if (!borrowed) place(weights_, id, config_, shape_.tensor, unit.weights, list);
   size_t next = known;
   place(gradients_, id, config_, shape_.tensor, unit.gradients, [&](const Tensor& t, const WeightSpec&, int64_t) {
-    if (!guest) parameters_[next++].gradient = t;
+    if (!tied_copy) parameters_[next++].gradient = t;
   });
   return unit;
 }
@@ -203,7 +203,7 @@ void Stage::take_activations(Arena& arena) {
     if (goes_on) saved.outgoing = arena.take(shape_.dtype, {own, config_.width});
   }
   if (!has_last()) return;
-  head_norm_.resize(static_cast<size_t>(shape_.heads));
+  head_norm_.resize(static_cast<size_t>(shape_.loss_slots));
   for (NormSaved& norm : head_norm_) norm.take(arena, shard_, own, shape_.dtype);
 }
 
@@ -235,8 +235,8 @@ void tell(const std::vector<Unit>& units, UnitKind kind, const Told& told, size_
 // What a head reads and writes: its own weights, and the table where it is tied.
 template <class Told>
 void tell_head(const std::vector<Unit>& units, const ModelConfig& config, const Told& told) {
-  const bool guest = std::ranges::any_of(units, [](const Unit& unit) { return unit.guest(); });
-  if (config.tied) tell(units, guest ? UnitKind::guest : UnitKind::table, told);
+  const bool tied_copy = std::ranges::any_of(units, [](const Unit& unit) { return unit.tied_copy(); });
+  if (config.tied) tell(units, tied_copy ? UnitKind::tied_copy : UnitKind::table, told);
   tell(units, UnitKind::head, told);
 }
 
@@ -253,7 +253,7 @@ std::vector<std::pair<std::string, Tensor>> Stage::streams(const Seat& seat) con
     if (shape_.recompute != Recompute::full) streams.emplace_back(layer + ".attention", saved.blocks[i].mlp_norm.sum);
     maker = shape_.recompute == Recompute::full ? layer : layer + ".mlp";
   }
-  streams.emplace_back(maker, piece.last ? head_norm_[static_cast<size_t>(seat.head)].sum : saved.outgoing);
+  streams.emplace_back(maker, piece.last ? head_norm_[static_cast<size_t>(seat.loss_slot)].sum : saved.outgoing);
   return streams;
 }
 
@@ -281,7 +281,7 @@ void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& ho
   if (!piece.last) return run(stream, Add{.y = saved.outgoing, .a = residual.x, .b = residual.delta});
   // 3. the last norm; the classifier follows in backward, evaluate or logits
   tell_head(units_, config_, read);
-  norm_forward(pass, weights_.head.norm, head_norm_[static_cast<size_t>(seat.head)], residual);
+  norm_forward(pass, weights_.head.norm, head_norm_[static_cast<size_t>(seat.loss_slot)], residual);
 }
 
 void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& loss, const UnitHooks& hooks, const Seat& seat,
@@ -296,18 +296,18 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& los
   const ModelPiece& piece = this->piece(seat.chunk);
   Saved& saved = saved_[static_cast<size_t>(seat.slot)];
   const size_t first = first_block_[static_cast<size_t>(seat.chunk)], layers = static_cast<size_t>(piece.layers());
-  Tensor d = piece.last ? head_norm_[static_cast<size_t>(seat.head)].sum : saved.outgoing;
+  Tensor d = piece.last ? head_norm_[static_cast<size_t>(seat.loss_slot)].sum : saved.outgoing;
   // 3.
   if (piece.last && which != Backward::weight) {
     const Frame frame(temporaries_);
-    const NormSaved& norm = head_norm_[static_cast<size_t>(seat.head)];
+    const NormSaved& norm = head_norm_[static_cast<size_t>(seat.loss_slot)];
     const Tensor dnorm = pass.own_temporary(config_.width);
     tell_head(units_, config_, read);
     tell_head(units_, config_, write);
     head_loss_backward(pass, weights_.head, gradients_.head, norm.y, dnorm, loss);
     norm_backward(pass, weights_.head.norm, gradients_.head.norm, norm, dnorm, {});
     tell(units_, UnitKind::head, done);
-    tell(units_, UnitKind::guest, done);
+    tell(units_, UnitKind::tied_copy, done);
   }
   // 2.
   for (size_t i = layers; i-- > 0;) {
@@ -318,7 +318,7 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& los
     if (which != Backward::input) tell(units_, UnitKind::block, done, first + i);
     d = saved.blocks[i].attention_norm.sum;
   }
-  // 1. (with a tied head that has no guest, its part of the gradient is in the table since 3.)
+  // 1. (with a tied head that has no tied copy, its part of the gradient is in the table since 3.)
   if (!piece.first || which == Backward::input) return;
   tell(units_, UnitKind::table, write);
   tell(units_, UnitKind::positions, write);
@@ -361,7 +361,7 @@ void Stage::sum_key_values(Stream& stream, const BlockWeights& gradients) {
 
 void Stage::evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss, const Seat& seat) {
   Pass pass = this->pass(stream, batch);
-  head_loss(pass, weights_.head, head_norm_[static_cast<size_t>(seat.head)].y, loss);
+  head_loss(pass, weights_.head, head_norm_[static_cast<size_t>(seat.loss_slot)].y, loss);
 }
 
 void Stage::logits(Stream& stream, const Microbatch& batch, Tensor logits) {

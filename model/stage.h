@@ -12,9 +12,9 @@
 
 namespace trireme {
 
-// The units in which weights are declared, in the order of the forward pass, and whose gradients are done at one moment. A guest is
-// the embedding's table where the head reads it on another stage: that stage holds and updates it, this one has a copy.
-enum class UnitKind { table, positions, block, guest, head };
+// The units in which weights are declared, in the order of the forward pass, and whose gradients are done at one moment. A tied
+// copy is the embedding's table where the head reads it on another stage: that stage holds and updates it, this one has a copy.
+enum class UnitKind { table, positions, block, tied_copy, head };
 struct UnitId {
   UnitKind kind;
   int64_t layer = 0;  // of a block, in the model
@@ -69,7 +69,7 @@ struct StageShape {
   Holding holding{};
   std::vector<ModelPiece> pieces{};       // of the model, by chunk; none: the whole model
   int64_t slots = 1;                      // passes whose activations are kept at a time, each of one chunk
-  int64_t heads = 1;                      // of them, passes of the last piece
+  int64_t loss_slots = 1;                 // of them, passes of the last piece
   bool halves = false;                    // backward comes in halves
   Recompute recompute = Recompute::none;  // not with halves
   TensorParallel tensor{};
@@ -83,13 +83,13 @@ struct Unit {
   Tensor weights_part, gradients_part;  // what this rank holds for good
   Tensor tree;                          // [levels, part] f32: see Holding
   size_t memory = 0;                    // units with equal numbers share the memory that is filled for a pass alone
-  bool guest() const { return id.kind == UnitKind::guest; }
+  bool tied_copy() const { return id.kind == UnitKind::tied_copy; }
 };
 
 // Where the activations of a pass are kept.
 struct Seat {
   int64_t chunk = 0, slot = 0;
-  int64_t head = 0;  // in [0, heads), in the last piece
+  int64_t loss_slot = 0;  // in [0, loss_slots), in the last piece
 };
 
 class Stage {

@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-Buckets::Buckets(const Comm& dp, Device& device, int64_t zero, bool narrow)
-    : dp_(dp), device_(device), parts_(zero > 0 ? dp.size() : 1), narrow_(narrow) {}
+Buckets::Buckets(const Comm& dp, Device& device, int64_t zero, bool bf16_on_wire)
+    : dp_(dp), device_(device), parts_(zero > 0 ? dp.size() : 1), bf16_on_wire_(bf16_on_wire) {}
 
 // One rank without replicas needs no lane: there is nothing to overlap with.
 Stream& Buckets::lane() {
@@ -19,14 +19,14 @@ Stream& Buckets::lane() {
 void Buckets::send(Tensor gradients, Tensor part) {
   if (dp_.size() == 1 || gradients.size() == 0) return;
   if (parts_ > 1)
-    run(dp_, lane(), ReduceScatter{.part = part, .all = gradients, .narrow = narrow_});
+    run(dp_, lane(), ReduceScatter{.part = part, .all = gradients, .bf16_on_wire = bf16_on_wire_});
   else
-    run(dp_, lane(), AllReduce{.x = gradients, .narrow = narrow_});
+    run(dp_, lane(), AllReduce{.x = gradients, .bf16_on_wire = bf16_on_wire_});
 }
 
 Event Buckets::add(Tensor gradients, Tensor part) {
   Stream& stream = lane();
-  run(dp_, stream, ReduceScatter{.part = part, .all = gradients, .accumulate = true, .narrow = narrow_});
+  run(dp_, stream, ReduceScatter{.part = part, .all = gradients, .accumulate = true, .bf16_on_wire = bf16_on_wire_});
   run(stream, Fill{.x = gradients});
   return stream.record();
 }

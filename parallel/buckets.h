@@ -15,8 +15,8 @@ namespace trireme {
 
 class Buckets {
  public:
-  // The Comm, dp's, and the device outlive the buckets. zero: parallel.zero. narrow: gradients travel as bf16.
-  Buckets(const Comm& dp, Device& device, int64_t zero, bool narrow);
+  // The Comm, dp's, and the device outlive the buckets. zero: parallel.zero. bf16_on_wire: gradients travel as bf16.
+  Buckets(const Comm& dp, Device& device, int64_t zero, bool bf16_on_wire);
 
   int64_t parts() const { return parts_; }                      // the replicas, or 1 where each holds all
   int64_t part() const { return parts_ > 1 ? dp_.rank() : 0; }  // this replica's
@@ -44,7 +44,7 @@ class Buckets {
   const Comm& dp_;
   Device& device_;
   int64_t parts_;
-  bool narrow_;
+  bool bf16_on_wire_;
 };
 
 }  // namespace trireme

@@ -13,9 +13,9 @@
 namespace trireme {
 
 // Bytes of x that a rank sends, of which each rank sums or has a share.
-inline double shares_sent(const Comm& comm, const Tensor& x, bool narrow) {
+inline double shares_sent(const Comm& comm, const Tensor& x, bool bf16_on_wire) {
   const double share = static_cast<double>(x.bytes()) / static_cast<double>(comm.size());
-  return share / (narrow && x.dtype() == Dtype::f32 ? 2 : 1) * static_cast<double>(comm.size() - 1);
+  return share / (bf16_on_wire && x.dtype() == Dtype::f32 ? 2 : 1) * static_cast<double>(comm.size() - 1);
 }
 
 // x = sum over ranks of x, or the largest. Of the largest, a NaN wins on the CPU and loses on GPUs.
@@ -24,11 +24,11 @@ struct AllReduce {
   enum class Kind { sum, max };
   Tensor x;  // add  any shape, f32 or bf16; the same on every rank
   Kind kind = Kind::sum;
-  bool narrow = false;  // f32 addends travel as bf16; their sum as f32
+  bool bf16_on_wire = false;  // f32 addends travel as bf16; their sum as f32
   void visit(auto& t) const { t.add(x); }
   void check(const Comm&) const { expect_float(x, "x"); }
   double sent(const Comm& comm) const {  // bytes a rank sends
-    return shares_sent(comm, x, narrow) + shares_sent(comm, x, false);
+    return shares_sent(comm, x, bf16_on_wire) + shares_sent(comm, x, false);
   }
 };
 
@@ -42,13 +42,13 @@ inline void expect_parts(const Comm& comm, const Tensor& all, const Tensor& part
 // part = rank r's r-th part of the sum over ranks of `all`.
 struct ReduceScatter {
   static constexpr auto name = "reduce_scatter";
-  Tensor part;              // out  [n / size], flat; it may be this rank's part of `all`; with `accumulate` updated in place
-  Tensor all;               // in   [n], flat
-  bool accumulate = false;  // part += the sum
-  bool narrow = false;      // f32 addends travel as bf16
+  Tensor part;                // out  [n / size], flat; it may be this rank's part of `all`; with `accumulate` updated in place
+  Tensor all;                 // in   [n], flat
+  bool accumulate = false;    // part += the sum
+  bool bf16_on_wire = false;  // f32 addends travel as bf16
   void visit(auto& t) const { accumulate ? t.add(part) : t.out(part), t.in(all); }
   void check(const Comm& comm) const { expect_float(all, "all"), expect_parts(comm, all, part); }
-  double sent(const Comm& comm) const { return shares_sent(comm, all, narrow); }
+  double sent(const Comm& comm) const { return shares_sent(comm, all, bf16_on_wire); }
 };
 
 // all = the ranks' parts, one after the other.
@@ -155,7 +155,7 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
     return launch(comm, stream.cuda(), op);
   }
   stream.execute([&comm, op, counted, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane()] {
-    if (lane != nullptr) lane->dawdle();
+    if (lane != nullptr) lane->wait_as_tested();
     const JournalSpan span = entered(comm, op);
     const auto begin = Clock::now();
     launch(comm, cpu, op);

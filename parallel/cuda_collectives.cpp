@@ -82,7 +82,7 @@ void sum_few(const Comm& comm, const Cuda& cuda, Tensor x) {
 void launch(const Comm& comm, const Cuda& cuda, const AllReduce& op) {
   if (comm.size() == 1 || op.x.size() == 0) return;
   const bool max = op.kind == AllReduce::Kind::max;
-  const Dtype wire = op.narrow ? Dtype::bf16 : op.x.dtype();
+  const Dtype wire = op.bf16_on_wire ? Dtype::bf16 : op.x.dtype();
   if (max || (wire == op.x.dtype() && !comm.ordered()))
     return comm.gpus().all_reduce(*cuda.lane, op.x, max ? GpuGroup::Sum::max : GpuGroup::Sum::add);
   const int64_t n = op.x.size(), share = n / comm.size(), even = share * comm.size();
@@ -99,7 +99,7 @@ void launch(const Comm& comm, const Cuda& cuda, const ReduceScatter& op) {
     require(!op.accumulate, text("a group of one adds nothing up"));
     return move(cuda, op.part, op.all);
   }
-  const Dtype wire = op.narrow ? Dtype::bf16 : op.all.dtype();
+  const Dtype wire = op.bf16_on_wire ? Dtype::bf16 : op.all.dtype();
   if (wire != op.all.dtype() || comm.ordered()) return sum_own_part(comm, cuda, op.part, op.all, wire, op.accumulate);
   if (!op.accumulate) return comm.gpus().reduce_scatter(*cuda.lane, op.part, op.all);
   Pieces pieces(cuda, Pieces::bytes(op.part.dtype(), op.part.size()));

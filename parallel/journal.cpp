@@ -190,7 +190,7 @@ void Journal::begin(int64_t step) {
   own_->move();
 }
 
-void Journal::got_on() {
+void Journal::mark_progress() {
   own_->part.fetch_add(1, std::memory_order_relaxed);
   own_->move();
 }

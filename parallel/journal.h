@@ -67,7 +67,7 @@ class Journal {
   void leave();
   void doing(const char* what);  // of the thread that trains: "training", "evaluating", or what waits for disks
   void begin(int64_t step);      // likewise; part 0
-  void got_on();                 // a part was begun or done
+  void mark_progress();          // a part was begun or done
   void disk_moved();             // bytes were read or written: counts where the thread that trains waits for them
 
   // The one that judges names the culprit to the ranks of its node; that tells them where its threads are.

@@ -26,8 +26,8 @@ class Mesh {
   // Waits along every axis are written into it from here on. It outlives the mesh.
   void keep(Journal& journal);
   // This rank has done or begun a part of its work: told to the journal, if one is kept.
-  void got_on() const {
-    if (journal_ != nullptr) journal_->got_on();
+  void mark_progress() const {
+    if (journal_ != nullptr) journal_->mark_progress();
   }
 
   const Comm& dp() const { return dp_; }

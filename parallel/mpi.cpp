@@ -226,10 +226,10 @@ std::vector<int64_t> shares_in_bytes(int64_t n, int64_t size, int64_t element) {
 
 // work(an element, what it travels as)
 template <class Work>
-void with_wire(Dtype dtype, bool narrow, Work work) {
+void with_wire(Dtype dtype, bool bf16_on_wire, Work work) {
   if (dtype == Dtype::bf16)
     work(Bf16{}, Bf16{});
-  else if (narrow)
+  else if (bf16_on_wire)
     work(0.0f, Bf16{});
   else
     work(0.0f, 0.0f);
@@ -239,7 +239,7 @@ void with_wire(Dtype dtype, bool narrow, Work work) {
 
 void launch(const Comm& comm, const Cpu& cpu, const AllReduce& op) {
   if (comm.size() == 1 || op.x.size() == 0) return;
-  with_wire(op.x.dtype(), op.narrow, [&](auto element, auto wire) {
+  with_wire(op.x.dtype(), op.bf16_on_wire, [&](auto element, auto wire) {
     using T = decltype(element);
     const int64_t n = op.x.size();
     T* x = op.x.as<T>();
@@ -254,7 +254,7 @@ void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
     if (op.part.data() != op.all.data()) std::memcpy(op.part.data(), op.all.data(), static_cast<size_t>(op.all.bytes()));
     return;
   }
-  with_wire(op.all.dtype(), op.narrow, [&](auto element, auto wire) {
+  with_wire(op.all.dtype(), op.bf16_on_wire, [&](auto element, auto wire) {
     using T = decltype(element);
     reduce_share<decltype(wire)>(comm, cpu, op.all.as<T>(), op.all.size(), op.part.as<T>(), AllReduce::Kind::sum, op.accumulate);
   });

@@ -70,14 +70,14 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 template <class T, class Wire>
 void check_all(const Comm& comm, Stream& stream, int64_t n) {
   CAPTURE(n, comm.size(), comm.locals(), name_of(kDtype<T>), name_of(kDtype<Wire>));
-  const bool narrow = bytes_of(kDtype<Wire>) < bytes_of(kDtype<T>);
+  const bool bf16_on_wire = bytes_of(kDtype<Wire>) < bytes_of(kDtype<T>);
   const int64_t rank = comm.rank(), size = comm.size();
   const auto done = [&] {
     if (stream.lane() != nullptr) stream.lane()->wait(stream.record().ticket);
   };
 
   std::vector<T> x = values<T>(rank, n);
-  run(comm, stream, AllReduce{.x = tensor(x), .narrow = narrow});
+  run(comm, stream, AllReduce{.x = tensor(x), .bf16_on_wire = bf16_on_wire});
   done();
   CHECK(same_bits(x, sums<T, Wire>(comm, n)));
 
@@ -94,8 +94,9 @@ void check_all(const Comm& comm, Stream& stream, int64_t n) {
   CHECK(same_bits(x, largest));
 
   std::vector<T> all = values<T>(rank, n * size), part(static_cast<size_t>(n));
-  run(comm, stream, ReduceScatter{.part = tensor(part), .all = tensor(all), .narrow = narrow});
-  run(comm, stream, ReduceScatter{.part = tensor(all).slice(rank * n, rank * n + n), .all = tensor(all), .narrow = narrow});
+  run(comm, stream, ReduceScatter{.part = tensor(part), .all = tensor(all), .bf16_on_wire = bf16_on_wire});
+  run(comm, stream,
+      ReduceScatter{.part = tensor(all).slice(rank * n, rank * n + n), .all = tensor(all), .bf16_on_wire = bf16_on_wire});
   done();
   const std::vector<T> summed = sums<T, Wire>(comm, n * size);
   const std::vector<T> mine(summed.begin() + rank * n, summed.begin() + rank * n + n);
@@ -213,7 +214,7 @@ TEST_CASE("an imagined group counts what a rank sends and moves nothing") {
   CHECK(tally.at("all_reduce dp").calls == 1);
   CHECK(tally.at("all_reduce dp").bytes == 2 * 6400 * 15.0 / 16);
   CHECK(tally.at("reduce_scatter dp").bytes == 400 * 15);
-  run(comm, stream, ReduceScatter{.part = part, .all = all, .narrow = true});
+  run(comm, stream, ReduceScatter{.part = part, .all = all, .bf16_on_wire = true});
   CHECK(tally.at("reduce_scatter dp").bytes == 400 * 15 + 200 * 15);
   CHECK(tally.at("all_gather dp").bytes == 400 * 15);
   CHECK(tally.size() == 3);

@@ -120,7 +120,7 @@ TEST_CASE("a journal tells what each thread has entered and left") {
   Journal journal(5);
   journal.begin(3);
   journal.doing("training");
-  journal.got_on();
+  journal.mark_progress();
   const int64_t before = journal.moves();
   {
     const JournalSpan outer(&journal, "all_reduce", "dp", kAll, 128);

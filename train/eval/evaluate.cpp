@@ -88,7 +88,7 @@ void predict(TrainState& r, const Sequences& sequences, const PredictHooks& hook
   r.pipeline.begin(actions);
   for (size_t i = 0; i < actions.size(); ++i) {
     const Action& a = actions[i];
-    r.mesh.got_on();
+    r.mesh.mark_progress();
     const int64_t pass = replica + a.microbatch * replicas;
     const Microbatch batch = microbatch(r.on_device(input.read(pass)), 0, rows);
     const Seat seat = r.pipeline.seat(a);

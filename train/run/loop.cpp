@@ -158,7 +158,7 @@ class Steps {
   }
   // Steps up to here are done, without an update since the state was last right.
   void pass_over(int64_t step) {
-    session_.run.optimizer.stand_still(session_.run.device.compute(), step);
+    session_.run.optimizer.skip_update(session_.run.device.compute(), step);
     begun_ = ended_ = step;
   }
 

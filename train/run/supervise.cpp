@@ -261,7 +261,7 @@ Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts) {
   if (last.code == 126 || last.code == 127) return {.kind = give_up, .why = "the command cannot be run"};
 
   size_t vain = 0, same = 0;  // attempts at the end without a new checkpoint; of them, at the end, alike
-  while (vain < attempts.size() && !attempts[attempts.size() - 1 - vain].got_on()) ++vain;
+  while (vain < attempts.size() && !attempts[attempts.size() - 1 - vain].made_progress()) ++vain;
   while (same < vain && alike(attempts[attempts.size() - 1 - same], last)) ++same;
   const std::string where =
       (last.rank >= 0 ? " on rank " + std::to_string(last.rank) : "") + (last.host.empty() ? "" : " (" + last.host + ")");

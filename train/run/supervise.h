@@ -40,7 +40,7 @@ struct Attempt {
   std::string cause, host, message;  // of exit.json, if this attempt wrote it
   int64_t rank = -1, step = -1;
   int64_t first_checkpoint = -1, last_checkpoint = -1;  // the newest step before and after
-  bool got_on() const { return last_checkpoint > first_checkpoint; }
+  bool made_progress() const { return last_checkpoint > first_checkpoint; }
 };
 std::string json_line(const Attempt& attempt);
 

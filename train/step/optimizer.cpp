@@ -15,7 +15,7 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
   const Holding& holding = stage.shape().holding;
   for (const Unit& unit : stage.units()) {
     State& state = states_.emplace_back();
-    if (unit.guest()) continue;
+    if (unit.tied_copy()) continue;
     const auto take = [&] { return arenas.optimizer.take(Dtype::f32, {unit.weights_part.size()}); };
     state.weight = unit.weights_part;
     state.gradient = unit.gradients_part;
@@ -194,7 +194,7 @@ void Optimizer::schedule(Stream& stream, double lr, int64_t step, const StepLimi
                             .limits = limits});
 }
 
-void Optimizer::stand_still(Stream& stream, int64_t step) {
+void Optimizer::skip_update(Stream& stream, int64_t step) {
   if (config_.rounding != Rounding::stochastic) return;
   run(stream, RoundWeights{.parts = parts_, .table = part_table_, .step = step});
   traffic_.spread();
@@ -215,8 +215,8 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
   // AdamW has zeroed what it read.
   const Holding& holding = stage_.shape().holding;
   for (const Unit& unit : stage_.units()) {
-    if (holding.gradients && (holding.parts > 1 || unit.guest())) run(stream, Fill{.x = unit.gradients});
-    if (!holding.gradients && unit.guest()) run(stream, Fill{.x = unit.gradients_part});
+    if (holding.gradients && (holding.parts > 1 || unit.tied_copy())) run(stream, Fill{.x = unit.gradients});
+    if (!holding.gradients && unit.tied_copy()) run(stream, Fill{.x = unit.gradients_part});
   }
   traffic_.spread();
 }

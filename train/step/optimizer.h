@@ -24,7 +24,7 @@ class Optimizer {
   // What update number `step`, counted from 1, goes by: to be told before it.
   void schedule(Stream& stream, double lr, int64_t step, const StepLimits& limits);
   // Instead of an update: the weights as update number `step` would leave them that passes no limit.
-  void stand_still(Stream& stream, int64_t step);
+  void skip_update(Stream& stream, int64_t step);
   // With the gradients in the Stage, which are zero afterwards, unless they or `loss` do not pass the limits. Leaves
   // squared_norm(). Launches the same each time.
   void update(Stream& stream, const Tensor& loss);
@@ -68,7 +68,7 @@ class Optimizer {
   const Mesh& mesh_;
   const Stage& stage_;
   UnitTraffic& traffic_;
-  std::vector<State> states_;  // by unit; of a guest none
+  std::vector<State> states_;  // by unit; of a tied copy none
   std::vector<Segment> segments_;
   std::vector<Tensor> counted_;     // gradients that enter the norm on this rank
   std::vector<AdamWPart> parts_;    // all that is updated

@@ -15,7 +15,7 @@ Pipeline::Pipeline(const Comm& pp, Device& device, const Stage& stage)
     : pp_(pp), device_(device), stage_(stage), slots_(static_cast<size_t>(stage.shape().slots)) {}
 
 Seat Pipeline::seat(const Action& action) const {
-  return {.chunk = action.chunk, .slot = action.slot, .head = action.microbatch % stage_.shape().heads};
+  return {.chunk = action.chunk, .slot = action.slot, .loss_slot = action.microbatch % stage_.shape().loss_slots};
 }
 
 bool Pipeline::receives(const Action& a) const {

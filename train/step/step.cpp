@@ -27,7 +27,7 @@ int64_t sharing_ranks(const RunConfig& config, const Mesh& mesh) {
 }
 
 // Passes of the last piece of a stage that wait for their backward at a time.
-int64_t heads_in(const std::vector<Action>& actions, int64_t chunk) {
+int64_t loss_slots_in(const std::vector<Action>& actions, int64_t chunk) {
   int64_t now = 0, most = 1;
   for (const Action& a : actions) {
     if (a.chunk != chunk) continue;
@@ -57,7 +57,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Buckets&
                       .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
           .pieces = slice_of(config.model.layers, pipeline.stages, pipeline.chunks, mesh.pp().rank()),
           .slots = slots_of(actions),
-          .heads = heads_in(actions, pipeline.chunks - 1),
+          .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
           .halves = p.stage_schedule() == Schedule::zero_bubble,
           .recompute = config.train.recompute,
           .tensor = {.count = p.shards(),
@@ -181,7 +181,7 @@ void run_action(TrainState& r, const Action& a, const Microbatch& batch, const L
   Stream& compute = r.device.compute();
   const Seat seat = r.pipeline.seat(a);
   r.microbatch = a.microbatch, r.last = last;
-  r.mesh.got_on();
+  r.mesh.mark_progress();
   const UnitHooks& hooks = last || r.traffic.reduces_each() ? r.completing : r.passing;
   switch (a.kind) {
     case ActionKind::forward:
@@ -216,7 +216,7 @@ void compute_step(TrainState& r, const Batch& batch) {
   r.traffic.finish(microbatches);
   if (r.loss_tree && r.stage.has_last()) run(compute, Cast{.y = r.loss, .x = r.loss_tree.slice(0, 1)});
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // the last stage's: it is 0 elsewhere
-  r.mesh.got_on();
+  r.mesh.mark_progress();
   r.optimizer.update(compute, r.loss);
 }
 

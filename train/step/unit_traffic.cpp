@@ -55,12 +55,12 @@ size_t UnitTraffic::find(UnitKind kind) const {
 void UnitTraffic::finish(int64_t microbatches) {
   for (const Unit& unit : stage_.units())
     if (unit.tree) buckets_.close(unit.tree, microbatches * mesh_.dp().size());
-  const size_t table = find(UnitKind::table), guest = find(UnitKind::guest);
+  const size_t table = find(UnitKind::table), tied_copy = find(UnitKind::tied_copy);
   const auto part = [&](size_t unit) { return stage_.units()[unit].gradients_part; };
-  if (guest != kNone && table != kNone) {
-    run(buckets_.lane(), Add{.y = part(table), .a = part(table), .b = part(guest)});
-  } else if (guest != kNone) {
-    run(mesh_.pp(), buckets_.lane(), Send{.x = part(guest), .peer = 0, .channel = Channel::tied});
+  if (tied_copy != kNone && table != kNone) {
+    run(buckets_.lane(), Add{.y = part(table), .a = part(table), .b = part(tied_copy)});
+  } else if (tied_copy != kNone) {
+    run(mesh_.pp(), buckets_.lane(), Send{.x = part(tied_copy), .peer = 0, .channel = Channel::tied});
   } else if (table != kNone && stage_.config().tied && mesh_.pp().size() > 1) {
     const int64_t last = mesh_.pp().size() - 1;
     run(mesh_.pp(), buckets_.lane(), Receive{.x = part(table), .peer = last, .channel = Channel::tied, .accumulate = true});
@@ -73,7 +73,7 @@ void UnitTraffic::spread() {
   const std::vector<Unit>& units = stage_.units();
   for (size_t unit = 0; unit < units.size(); ++unit) {
     const Unit& u = units[unit];
-    if (u.guest() && tied) {
+    if (u.tied_copy() && tied) {
       run(mesh_.pp(), buckets_.lane(), Receive{.x = u.weights_part, .peer = 0, .channel = Channel::tied});
       arrived_[unit] = buckets_.lane().record();
     }
@@ -82,7 +82,7 @@ void UnitTraffic::spread() {
       run(mesh_.pp(), buckets_.lane(), Send{.x = u.weights_part, .peer = last, .channel = Channel::tied});
     }
     memory(unit).weights = kNone;
-    if (stage_.shape().holding.weights && !(u.guest() && !tied)) {
+    if (stage_.shape().holding.weights && !(u.tied_copy() && !tied)) {
       const Event whole = buckets_.gather(u.weights, u.weights_part);
       if (buckets_.parts() > 1) arrived_[unit] = whole;
     }

@@ -61,25 +61,25 @@ bool near_by(const HostTensor& got, const Doubles& wanted, double bound) {
 }
 
 // f32 addends that travel as bf16 are each rounded by up to 2^-9.
-double bound_of(Dtype dtype, bool narrow) { return narrow ? 0x1p-6 : 8 * rounding(dtype); }
+double bound_of(Dtype dtype, bool bf16_on_wire) { return bf16_on_wire ? 0x1p-6 : 8 * rounding(dtype); }
 
-void check_sums(const Comm& comm, Stream& stream, Dtype dtype, bool narrow, int64_t n) {
-  CAPTURE(n, comm.size(), comm.rank(), comm.ordered(), name_of(dtype), narrow);
+void check_sums(const Comm& comm, Stream& stream, Dtype dtype, bool bf16_on_wire, int64_t n) {
+  CAPTURE(n, comm.size(), comm.rank(), comm.ordered(), name_of(dtype), bf16_on_wire);
   const int64_t rank = comm.rank(), size = comm.size();
-  const double bound = bound_of(dtype, narrow);
-  const bool exact = comm.ordered() && !narrow;
+  const double bound = bound_of(dtype, bf16_on_wire);
+  const bool exact = comm.ordered() && !bf16_on_wire;
 
   HostTensor x = addend(dtype, rank, n);
-  run(comm, stream, AllReduce{.x = x, .narrow = narrow});
+  run(comm, stream, AllReduce{.x = x, .bf16_on_wire = bf16_on_wire});
   stream.finish();
   CHECK(near_by(x, sum_of(dtype, size, n), bound));
   if (exact) CHECK(x == tree_sum(dtype, size, n));
 
   HostTensor all = addend(dtype, rank, n * size), part(dtype, {n}), more = random_tensor(dtype, {n}, 5);
   const Doubles sums = slice(sum_of(dtype, size, n * size), rank * n, rank * n + n), before = more.values();
-  run(comm, stream, ReduceScatter{.part = part, .all = all, .narrow = narrow});
-  if (size > 1) run(comm, stream, ReduceScatter{.part = more, .all = all, .accumulate = true, .narrow = narrow});
-  run(comm, stream, ReduceScatter{.part = all.tensor().slice(rank * n, rank * n + n), .all = all, .narrow = narrow});
+  run(comm, stream, ReduceScatter{.part = part, .all = all, .bf16_on_wire = bf16_on_wire});
+  if (size > 1) run(comm, stream, ReduceScatter{.part = more, .all = all, .accumulate = true, .bf16_on_wire = bf16_on_wire});
+  run(comm, stream, ReduceScatter{.part = all.tensor().slice(rank * n, rank * n + n), .all = all, .bf16_on_wire = bf16_on_wire});
   stream.finish();
   CHECK(near_by(part, sums, bound));
   CHECK(slice(all.values(), rank * n, rank * n + n) == part.values());
