@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "data/shard/hdf5_file.h"
 
 namespace trireme {
