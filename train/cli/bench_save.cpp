@@ -181,7 +181,8 @@ class Bench {
   }
 
   void step() {
-    const StepResult result = train_step(run_, random_.batch, done_++);
+    begin_step(run_, random_.batch, done_, history_.limits(done_ + 1));
+    const StepResult result = end_step(run_, done_++);
     history_.saw(done_, result);
   }
   void plain_steps() {

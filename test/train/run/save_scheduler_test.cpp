@@ -41,6 +41,12 @@ TEST_CASE("bench save tells what saving costs, and leaves nothing behind") {
        {"memcpy", "snapshot", "a save alone", "beside steps", "steps wait", "a save costs", "2 rounds of", "every 5 steps"})
     CHECK_THAT(ended.out, ContainsSubstring(part));
   CHECK(std::filesystem::is_empty(place.scratch / "here"));
+  // Short steps beside a save that takes much longer: thousands of them, of which a checkpoint keeps as little as of a few.
+  const Ended many =
+      run_trireme(place.scratch.path(), {"bench", "save", "config.yaml", "--rounds", "30", "--set", "train.runs=here", "--set",
+                                         "model.context=8", "--set", "train.batch=1", "--set", "train.microbatch=1"});
+  INFO(many.err);
+  CHECK(many.code == 0);
   const Ended unknown = run_trireme(place.scratch.path(), {"bench", "save", "config.yaml", "--rounds", "1"});
   CHECK(unknown.code == 2);
   CHECK_THAT(unknown.err, ContainsSubstring("--rounds"));
