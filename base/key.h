@@ -27,6 +27,10 @@ constexpr Limit at_least(double lowest) { return {.lowest = lowest}; }
 constexpr Limit above(double lowest) { return {.lowest = lowest, .open = true}; }
 constexpr Limit between(double lowest, double highest) { return {.lowest = lowest, .highest = highest}; }
 
+constexpr bool inside(double value, const Limit& limit) {
+  return value <= limit.highest && (limit.open ? value > limit.lowest : value >= limit.lowest);
+}
+
 // The words of an enum whose values count from 0: specialise as an array of string_views, in the order of the values.
 template <class Enum>
 struct Names;

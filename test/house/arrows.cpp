@@ -172,11 +172,11 @@ void check_floor(const Source& source, const Include& include, Problems& problem
     return;
   }
   const bool same_directory = source.path.substr(0, source.path.rfind('/')) == include.name.substr(0, include.name.rfind('/'));
-  const bool backend = same_directory && (inner || (*other == 6 && room == "kernels"));
+  const bool neighbour = same_directory && (inner || (*other == 6 && room == "kernels"));
   if (!mine && source_file) return;
   // A .cpp directly in kernels/ implements its header with any header of the room's ground, never with an op or a back-end.
   const int reach = source_file && mine && *mine < 5 && room == "kernels" ? 5 : mine.value_or(0);
-  if (!backend && *other >= reach)
+  if (!neighbour && *other >= reach)
     problems.push_back(at(source, include.line) + source.path + " stands below or beside " + include.name);
 }
 

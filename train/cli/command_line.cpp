@@ -28,8 +28,6 @@ constexpr std::array kGroups{
     Group{"bench", "Times, beside what this machine can do"},
 };
 
-bool inside(double value, const Limit& limit) { return value >= limit.lowest && value <= limit.highest; }
-
 // A whole number (digits), or any finite number, inside a limit. CLI11's own checks speak of doubles.
 template <class Number>
 CLI::Validator number(const Limit& limit) {
@@ -69,7 +67,7 @@ CLI::Option* add_field(CLI::App& app, const Option& option, std::string* field) 
 CLI::Option* add_field(CLI::App& app, const Option& option, std::vector<std::string>* field) {
   CLI::Option* made = app.add_option(option.name, *field, option.help);
   if (option.one_each || option.takes_rest) made->allow_extra_args(false);
-  // Shown as what it is, but it takes no word: CLI11 would take "[1,2]" apart. What is left over is its.
+  // --help shows it, but it takes no word: CLI11 would take "[1,2]" apart. take_rest() gives it the words that are left.
   if (option.takes_rest) made->expected(0, std::numeric_limits<int>::max()), app.allow_extras();
   return made;
 }
@@ -160,7 +158,7 @@ class CommandLine {
       const auto found = std::ranges::find_if(options.list(), [](const Option& option) { return option.takes_rest; });
       return found == options.list().end() ? nullptr : &*found;
     }
-    // What stands behind -- is not ours to read: the command that is supervised, texts to encode.
+    // Words after -- are not options: the command that is supervised, texts to encode.
     bool takes_dashes() { return options.after_dashes() != nullptr || rest() != nullptr; }
   };
 

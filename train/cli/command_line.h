@@ -9,14 +9,14 @@
 
 namespace trireme {
 
-// What one start of the program is asked to do: run `command`; without one, print `answer` and end with `code`.
+// One start of the program: runs `command`, or without one prints `answer` and ends with `code`.
 struct Request {
   Command* command = nullptr;
   std::string answer{};
   ExitCode code = ExitCode::done;
 };
 
-// Of one of these commands, whose options are set. --help and --version are answers, and so is what is wrong with the words.
+// Sets the options of one of these commands. --help, --version and errors in the words are answers.
 Request parse_command_line(const std::vector<std::unique_ptr<Command>>& commands, const std::string& version, int argc,
                            char** argv);
 

@@ -20,11 +20,11 @@ class Command {
   virtual std::string about() const = 0;
   virtual std::function<std::string()> footer() const = 0;  // of --help; empty: none
   virtual void visit(Options& options) = 0;
-  // How it ended; or an Error with its exit code. It prints through train/telemetry/log.h.
+  // Returns how it ended, or throws an Error with its exit code. Prints through train/telemetry/log.h.
   virtual ExitCode run() = 0;
 };
 
-// Of a struct with `name`, `about`, visit(Options&) and, if it likes, footer().
+// A command made of a struct with `name`, `about`, visit(Options&) and, optionally, footer().
 template <class Given>
 class CommandOf final : public Command {
  public:
@@ -80,7 +80,7 @@ std::unique_ptr<Command> bench_tokenizer_command();
 std::unique_ptr<Command> bench_data_command();
 std::unique_ptr<Command> doctor_command();
 
-// In the order of --help.
+// All commands, in the order of --help.
 std::vector<std::unique_ptr<Command>> all_commands();
 
 }  // namespace trireme

@@ -65,10 +65,6 @@ std::string within(const Limit& limit) {
   return high ? ", at most " + number(limit.highest) : "";
 }
 
-bool inside(double value, const Limit& limit) {
-  return value <= limit.highest && (limit.open ? value > limit.lowest : value >= limit.lowest);
-}
-
 std::string type_of(bool, const Limit&) { return "true or false"; }
 std::string type_of(int64_t, const Limit& limit) { return "a whole number" + within(limit); }
 std::string type_of(double, const Limit& limit) { return "a number" + within(limit); }
