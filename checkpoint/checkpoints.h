@@ -31,6 +31,7 @@
 #include "checkpoint/retention.h"
 #include "checkpoint/run_lock.h"
 #include "parallel/comm.h"
+#include "parallel/host_collectives.h"
 #include "parallel/nodes.h"
 #include "parallel/split.h"
 
@@ -133,7 +134,7 @@ class Checkpoints {
   struct Part {
     Manifest manifest;
     double seconds = 0;  // that it took to write
-    std::string text;    // both, for rank 0; or what went wrong
+    std::string text;    // the manifest, for other ranks
   };
   enum class Phase { writing, merging, committing };
   struct Saving {
@@ -152,7 +153,7 @@ class Checkpoints {
 
   Part write_part(const Saving& saving, const std::function<void()>& ready) const;
   void bring_together(Saving& saving);
-  Manifest merge(Saving& saving, const Part& own, const std::vector<std::string>& parts) const;
+  Manifest merge(Saving& saving, const Part& own, const std::vector<Outcome>& parts) const;
   void hand_out(Saving& saving);
   SaveResult tell(Saving& saving);
   struct Found {

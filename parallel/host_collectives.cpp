@@ -40,6 +40,26 @@ std::vector<std::string> gather(const Comm& comm, const std::string& mine) {
   return all;
 }
 
+namespace {
+
+constexpr char kWords = '+', kProblem = '-';  // as the first byte
+
+std::string bytes_of(const Outcome& report) { return report.failed() ? kProblem + report.problem : kWords + report.words; }
+
+Outcome report_of(const std::string& bytes) {
+  return bytes.front() == kProblem ? Outcome{.problem = bytes.substr(1)} : Outcome{.words = bytes.substr(1)};
+}
+
+}  // namespace
+
+std::vector<Outcome> gather(const Comm& comm, const Outcome& mine) {
+  std::vector<Outcome> all;
+  for (const std::string& theirs : gather(comm, bytes_of(mine))) all.push_back(report_of(theirs));
+  return all;
+}
+
+Outcome broadcast(const Comm& comm, const Outcome& mine) { return report_of(broadcast(comm, bytes_of(mine))); }
+
 std::string first_problem(const Comm& comm, std::string mine) {
   for (const std::string& theirs : gather(comm, mine))
     if (mine.empty()) mine = theirs;
