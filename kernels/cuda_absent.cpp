@@ -13,7 +13,7 @@ namespace {
 
 CudaFacts cuda_facts() { return {.verdict = "built without CUDA"}; }
 FusedFacts fused_attention_facts() { return {.verdict = "built without CUDA"}; }
-std::string fused_refusal(const AttentionProblem&) { return "built without CUDA"; }
+std::string fused_refusal(const AttentionShape&) { return "built without CUDA"; }
 
 CudaLane* open_cuda_lane(Ledger&) { refuse(); }
 void close_cuda_lane(CudaLane*) noexcept {}

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/attention_problem.h"
+#include "kernels/op_shape.h"
 
 namespace trireme {
 
@@ -27,6 +27,6 @@ FusedFacts fused_attention_facts();
 
 // Why it does not do this shape on this thread's GPU; empty: it does, with the same bits every time and a bounded workspace. The
 // first call for a shape compiles its kernels, which can take seconds.
-std::string fused_refusal(const AttentionProblem& shape);
+std::string fused_refusal(const AttentionShape& shape);
 
 }  // namespace trireme

@@ -1,7 +1,8 @@
 // The door: run(stream, Op{...}) is the only way to execute an operation.
 //
-// An op is a struct: a name, tensors (outputs first), options, visit() listing its tensors, check() for shapes and dtypes, and
-// flops() where it multiplies matrices. Behind the door stands one overload per back-end, found by argument-dependent lookup:
+// An op is a struct: a name, tensors (outputs first), options, visit() listing its tensors, check() for shapes and dtypes,
+// flops() where it multiplies matrices, and shape() where several kernels of different speed can do it. Behind the door stands one
+// overload per back-end, found by argument-dependent lookup:
 //     void launch(const Cpu&, const Op&);        void launch(const Cuda&, const Op&);
 // Conventions of the house: a backward ADDS to weight gradients (listed under t.add) and OVERWRITES everything else. Weight
 // gradients are f32. Outputs never alias inputs unless the op says so. A field without a default is required.
@@ -64,6 +65,12 @@ void count(Tally* tally, const char* name, const Op& op, double bytes, double se
   count.seconds += seconds;
 }
 
+template <class Op>
+void count_shape(Tally& tally, const Op& op) {
+  if constexpr (requires { op.shape(); })
+    if (const std::optional<OpShape> shape = op.shape()) ++tally[Op::name].shapes[*shape];
+}
+
 // What a CUDA lane is handed while this lives has the op's name for profilers, and its time on the GPU is counted, where it is.
 class CudaSpan {
  public:
@@ -89,7 +96,10 @@ void run(Stream& stream, const Op& op, std::source_location at = std::source_loc
   op.visit(door);
   op.check();
   const double bytes = door.bytes();
-  if (stream.place() == Place::none) return count(stream.tally(), Op::name, op, bytes, 0);
+  if (stream.place() == Place::none) {
+    count(stream.tally(), Op::name, op, bytes, 0);
+    return count_shape(*stream.tally(), op);
+  }
   if (stream.place() == Place::cuda) {
     Tally* const tally = stream.tally();
     count(tally, Op::name, op, bytes, 0);

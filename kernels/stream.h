@@ -8,9 +8,9 @@
 #include <map>
 #include <string>
 
-#include "kernels/attention_problem.h"
 #include "kernels/cpu_queue.h"
 #include "kernels/cuda_machine.h"
+#include "kernels/op_shape.h"
 #include "kernels/race_checker.h"
 #include "kernels/tensor.h"
 
@@ -22,6 +22,7 @@ struct OpCount {
   double flops = 0;  // multiplications and additions of matrix products and attention; 0 for elementwise ops
   double bytes = 0;  // inputs read once, outputs written once, updated tensors both
   double seconds = 0;
+  std::map<OpShape, int64_t> shapes{};  // on Place::none: how often each, of ops that have one
 };
 using Tally = std::map<std::string, OpCount>;
 

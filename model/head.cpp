@@ -60,6 +60,13 @@ void chunk_loss(Pass& pass, const Chunk& chunk, bool with_z_loss = true) {
       ShardLoss{.loss = chunk.losses, .lse = chunk.lse, .top = top, .sums = sums, .targets = chunk.targets, .z_loss = z_loss});
 }
 
+// Rows of a chunk: equal chunks of at most kChunkBytes of logits, but at least 16 rows; the last may be shorter.
+int64_t head_chunk_rows(int64_t size, int64_t vocab, Dtype logits) {
+  const int64_t most = std::max<int64_t>(16, kChunkBytes / (bytes_of(logits) * vocab));
+  const int64_t chunks = (size + most - 1) / most;
+  return (size + chunks - 1) / chunks;
+}
+
 // Computes each chunk's logits from the normalised rows x [N, C], hands it to `each` for its losses, and adds these up.
 void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss,
                     const std::function<void(const Chunk&)>& each) {
@@ -112,12 +119,6 @@ Tensor dlogits_of(Pass& pass, const Chunk& chunk, int64_t shard, Tensor narrow, 
 }
 
 }  // namespace
-
-int64_t head_chunk_rows(int64_t size, int64_t vocab, Dtype logits) {
-  const int64_t most = std::max<int64_t>(16, kChunkBytes / (bytes_of(logits) * vocab));
-  const int64_t chunks = (size + most - 1) / most;
-  return (size + chunks - 1) / chunks;
-}
 
 void HeadWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config,
                           const TensorParallel& tensor) {

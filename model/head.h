@@ -22,9 +22,6 @@ struct LossSum {
   std::function<void(const Tensor& losses)> each{};  // told of the losses [N] f32 of the batch's tokens, while they are there
 };
 
-// Rows of a chunk: equal chunks of at most 128 MiB of logits, but at least 16 rows; the last may be shorter.
-int64_t head_chunk_rows(int64_t size, int64_t vocab, Dtype logits);
-
 // logits [n, V], f32 or of the step's dtype, of the normalised rows x [n, C], of the rank's shard number `shard`.
 void head_logits(Pass& pass, const HeadWeights& weights, int64_t shard, Tensor x, Tensor logits);
 // The loss of the normalised rows x [own, C].

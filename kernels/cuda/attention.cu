@@ -229,20 +229,13 @@ Grid tiles_grid(const Tensor& q, int64_t heads, int tiles) {
 
 // What the fused kernels are to do: what the run has chosen them for, with tensors they can read.
 template <class Op>
-std::optional<AttentionProblem> fused_shape(const Cuda& cuda, const Op& op, std::initializer_list<Tensor> tensors) {
-  const bool plain = op.q.dtype() == Dtype::bf16 && op.q.dim(1) == op.k.dim(1) && !op.document_start;
-  if (!plain || cuda.attention == nullptr || cuda.attention->empty()) return std::nullopt;
+std::optional<AttentionShape> fused_shape(const Cuda& cuda, const Op& op, std::initializer_list<Tensor> tensors) {
+  const std::optional<AttentionShape> shape = op.shape();
+  if (!shape || cuda.attention == nullptr || cuda.attention->empty()) return std::nullopt;
   for (const Tensor& t : tensors)
     if (reinterpret_cast<uintptr_t>(t.data()) % 16 != 0) return std::nullopt;
-  const AttentionProblem shape{.backward = std::is_same_v<Op, AttentionBackward>,
-                               .rows = op.q.dim(0),
-                               .tokens = op.q.dim(1),
-                               .heads = op.q.dim(2),
-                               .kv_heads = op.k.dim(2),
-                               .head_size = op.q.dim(3),
-                               .window = op.window};
-  const auto at = cuda.attention->find(shape.words());
-  return at != cuda.attention->end() && at->second == "cudnn" ? std::optional(shape) : std::nullopt;
+  const auto at = cuda.attention->find(shape->words());
+  return at != cuda.attention->end() && at->second == "cudnn" ? shape : std::nullopt;
 }
 
 }  // namespace

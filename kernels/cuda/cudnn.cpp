@@ -17,7 +17,7 @@ constexpr size_t kOldest = 91000;  // whose masks take -infinity, and whose plan
 constexpr int64_t kMostWorkspace = int64_t{2} << 30;  // bytes: a deterministic backward keeps a matrix [T, T] for each head
 
 // [B, T, heads, D] in memory.
-Layout heads_of(const AttentionProblem& s, int64_t heads) {
+Layout heads_of(const AttentionShape& s, int64_t heads) {
   const int64_t d = s.head_size;
   return {{s.rows, heads, s.tokens, d}, {s.tokens * heads * d, d, heads * d, 1}};
 }
@@ -26,7 +26,7 @@ Layout heads_of(const AttentionProblem& s, int64_t heads) {
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kRowSums, kScale, kOne, kHidden, kWindow };
 
 // scores where a query sees the key, else -infinity.
-Value masked(Graph& g, const AttentionProblem& s, const Value& scores, const Value& hidden) {
+Value masked(CudnnGraph& g, const AttentionShape& s, const Value& scores, const Value& hidden) {
   const auto hide = [&](const Value& x, cudnnPointwiseMode_t mode, const Value& a, const Value& b) {
     const Value sees = g.inner(CUDNN_DATA_BOOLEAN, scores.layout), y = g.inner(CUDNN_DATA_FLOAT, scores.layout);
     g.pointwise({mode, CUDNN_DATA_BOOLEAN}, sees, a, b);
@@ -46,7 +46,7 @@ Value masked(Graph& g, const AttentionProblem& s, const Value& scores, const Val
   return hide(causal, CUDNN_POINTWISE_CMP_GT, end, row);
 }
 
-const Descriptor& forward_graph(Graph& g, const AttentionProblem& s) {
+const Descriptor& forward_graph(CudnnGraph& g, const AttentionShape& s) {
   const Layout rows = dense({s.rows, s.heads, s.tokens, 1}), square = dense({s.rows, s.heads, s.tokens, s.tokens});
   const Value q = g.outer(kQ, CUDNN_DATA_BFLOAT16, heads_of(s, s.heads));
   const Value kt = g.outer(kK, CUDNN_DATA_BFLOAT16, heads_of(s, s.kv_heads).transposed());
@@ -68,7 +68,7 @@ const Descriptor& forward_graph(Graph& g, const AttentionProblem& s) {
 }
 
 // dx = a b, for heads of k and v that several heads of queries share the sum over these.
-void add_heads(Graph& g, const AttentionProblem& s, Uid dx, const Value& a, const Value& b) {
+void add_heads(CudnnGraph& g, const AttentionShape& s, Uid dx, const Value& a, const Value& b) {
   const Value to = g.outer(dx, CUDNN_DATA_BFLOAT16, heads_of(s, s.kv_heads));
   if (s.heads == s.kv_heads) return g.matmul(to, a, b);
   const Value each = g.inner(CUDNN_DATA_BFLOAT16, dense({s.rows, s.heads, s.tokens, s.head_size}));
@@ -77,7 +77,7 @@ void add_heads(Graph& g, const AttentionProblem& s, Uid dx, const Value& a, cons
 }
 
 // dq is written by the product itself: for a sum in f32 memory cuDNN would take atomic additions, in whatever order they come.
-const Descriptor& backward_graph(Graph& g, const AttentionProblem& s) {
+const Descriptor& backward_graph(CudnnGraph& g, const AttentionShape& s) {
   const Layout rows = dense({s.rows, s.heads, s.tokens, 1}), square = dense({s.rows, s.heads, s.tokens, s.tokens});
   const Layout queries = heads_of(s, s.heads), keys = heads_of(s, s.kv_heads);
   const Value q = g.outer(kQ, CUDNN_DATA_BFLOAT16, queries), out = g.outer(kOut, CUDNN_DATA_BFLOAT16, queries);
@@ -105,7 +105,7 @@ const Descriptor& backward_graph(Graph& g, const AttentionProblem& s) {
 
 // How attention of one shape is done.
 struct Recipe {
-  Graph graph;
+  CudnnGraph graph;
   std::optional<Descriptor> plan;
   int64_t workspace = 0;
 };
@@ -146,7 +146,7 @@ std::vector<Descriptor> configurations(const Descriptor& graph, const Descriptor
 }
 
 // Error where there is no way to do it.
-Recipe make_recipe(const AttentionProblem& s, const Descriptor& gpu) {
+Recipe make_recipe(const AttentionShape& s, const Descriptor& gpu) {
   Recipe r;
   const Descriptor& graph = s.backward ? backward_graph(r.graph, s) : forward_graph(r.graph, s);
   std::string why = "cuDNN knows no way";
@@ -177,7 +177,7 @@ struct Library {
   std::mutex mutex;
   Descriptor gpu{CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR};
   cudnnHandle_t handle = nullptr;
-  std::map<AttentionProblem, Recipe> recipes;
+  std::map<AttentionShape, Recipe> recipes;
   Library() {
     int device = 0;
     ok(cudaGetDevice(&device));
@@ -185,7 +185,7 @@ struct Library {
     gpu.finish();
     ok(dnn().create(&handle));
   }
-  const Recipe& recipe(const AttentionProblem& shape) {
+  const Recipe& recipe(const AttentionShape& shape) {
     const auto at = recipes.find(shape);
     return at != recipes.end() ? at->second : recipes.emplace(shape, make_recipe(shape, gpu)).first->second;
   }
@@ -199,7 +199,7 @@ Library& library() {
 }
 
 // cuDNN's own bounds are the plan's to find; these are ours.
-std::string unfit(const AttentionProblem& s) {
+std::string unfit(const AttentionShape& s) {
   if (s.tokens % 128 != 0) return "cuDNN: contexts that are no multiple of 128 are left to our kernels";
   if (s.head_size % 8 != 0) return "cuDNN: heads whose size is no multiple of 8 are left to our kernels";
   int device = 0, major = 0;
@@ -215,7 +215,7 @@ struct Binding {
   const void* data;
 };
 
-void execute(const Cuda& cuda, const AttentionProblem& shape, float scale, std::vector<Binding> bindings) {
+void execute(const Cuda& cuda, const AttentionShape& shape, float scale, std::vector<Binding> bindings) {
   Library& l = library();
   const std::lock_guard lock(l.mutex);
   const Recipe& r = l.recipe(shape);
@@ -253,7 +253,7 @@ FusedFacts fused_attention_facts() {
   return {.found = true, .verdict = name};
 }
 
-std::string fused_refusal(const AttentionProblem& shape) {
+std::string fused_refusal(const AttentionShape& shape) {
   if (const FusedFacts facts = fused_attention_facts(); !facts.found) return facts.verdict;
   if (const std::string why = unfit(shape); !why.empty()) return why;
   try {
@@ -266,12 +266,12 @@ std::string fused_refusal(const AttentionProblem& shape) {
   }
 }
 
-void fused_attention(const Cuda& cuda, const AttentionProblem& shape, const AttentionForward& op) {
+void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionForward& op) {
   execute(cuda, shape, op.scale,
           {{kQ, op.q.data()}, {kK, op.k.data()}, {kV, op.v.data()}, {kOut, op.out.data()}, {kLse, op.lse.data()}});
 }
 
-void fused_attention(const Cuda& cuda, const AttentionProblem& shape, const AttentionBackward& op) {
+void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionBackward& op) {
   execute(cuda, shape, op.scale,
           {{kQ, op.q.data()},
            {kK, op.k.data()},

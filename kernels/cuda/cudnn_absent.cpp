@@ -10,8 +10,8 @@ namespace {
 }  // namespace
 
 FusedFacts fused_attention_facts() { return {.verdict = "built without cuDNN"}; }
-std::string fused_refusal(const AttentionProblem&) { return "built without cuDNN"; }
-void fused_attention(const Cuda&, const AttentionProblem&, const AttentionForward&) { refuse(); }
-void fused_attention(const Cuda&, const AttentionProblem&, const AttentionBackward&) { refuse(); }
+std::string fused_refusal(const AttentionShape&) { return "built without cuDNN"; }
+void fused_attention(const Cuda&, const AttentionShape&, const AttentionForward&) { refuse(); }
+void fused_attention(const Cuda&, const AttentionShape&, const AttentionBackward&) { refuse(); }
 
 }  // namespace trireme

@@ -88,7 +88,7 @@ struct Value {
 
 // A graph under construction. It keeps all that it is made of. Of outer tensors and numbers the caller chooses ids below
 // kFirstInner.
-class Graph {
+class CudnnGraph {
  public:
   static constexpr int64_t kFirstInner = 100;
   Value outer(int64_t uid, cudnnDataType_t type, const Layout& layout) { return tensor(uid, type, layout, false, false); }

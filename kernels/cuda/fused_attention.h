@@ -8,7 +8,7 @@
 namespace trireme {
 
 // Of a shape that is not refused, with tensors at multiples of 16 bytes.
-void fused_attention(const Cuda& cuda, const AttentionProblem& shape, const AttentionForward& op);
-void fused_attention(const Cuda& cuda, const AttentionProblem& shape, const AttentionBackward& op);
+void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionForward& op);
+void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionBackward& op);
 
 }  // namespace trireme

@@ -20,6 +20,19 @@ inline double attention_pairs(int64_t queries, int64_t keys, int64_t window) {
   return (end * (end + 1) - begin * (begin + 1)) / 2 + most * ((last - first) - (end - begin));
 }
 
+// None, where no library's kernels do it: f32, documents, and queries that follow keys of before.
+inline std::optional<AttentionShape> attention_shape(bool backward, const Tensor& q, const Tensor& k, const Tensor& document_start,
+                                                     int64_t window) {
+  if (q.dtype() != Dtype::bf16 || q.dim(1) != k.dim(1) || document_start.present()) return std::nullopt;
+  return AttentionShape{.backward = backward,
+                        .rows = q.dim(0),
+                        .tokens = q.dim(1),
+                        .heads = q.dim(2),
+                        .kv_heads = k.dim(2),
+                        .head_size = q.dim(3),
+                        .window = window};
+}
+
 struct AttentionForward {
   static constexpr auto name = "attention";
   Tensor out, lse;          // out  [B, T, H, D], [B, H, T] f32: log of the sum of exp(scale * q.k) over the visible keys
@@ -30,6 +43,7 @@ struct AttentionForward {
   double flops() const {
     return 4.0 * static_cast<double>(q.dim(0) * q.dim(2) * q.dim(3)) * attention_pairs(q.dim(1), k.dim(1), window);
   }
+  std::optional<AttentionShape> shape() const { return attention_shape(false, q, k, document_start, window); }
   void visit(auto& t) const { t.out(out, lse), t.in(q, k, v, document_start); }
   void check() const {
     expect_float(q, "q");
@@ -57,6 +71,7 @@ struct AttentionBackward {
   double flops() const {
     return 10.0 * static_cast<double>(q.dim(0) * q.dim(2) * q.dim(3)) * attention_pairs(q.dim(1), k.dim(1), window);
   }
+  std::optional<AttentionShape> shape() const { return attention_shape(true, q, k, document_start, window); }
   void visit(auto& t) const { t.out(dq, dk, dv), t.in(dout, out, lse, q, k, v, document_start); }
   void check() const {
     AttentionForward{.out = out, .lse = lse, .q = q, .k = k, .v = v, .document_start = document_start, .scale = scale}.check();

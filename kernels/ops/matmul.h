@@ -35,6 +35,21 @@ struct Matmul {
   int64_t n() const { return transpose_b ? b.dim(0) : b.dim(1); }
   double flops() const { return 2.0 * static_cast<double>(m()) * static_cast<double>(n()) * static_cast<double>(k()); }
 
+  ProductShape shape() const {
+    return {.m = m(),
+            .n = n(),
+            .k = k(),
+            .transpose_a = transpose_a,
+            .transpose_b = transpose_b,
+            .accumulate = accumulate,
+            .bias = bias.present(),
+            .pre_activation = pre_activation.present(),
+            .gelu_input = gelu_input.present(),
+            .sums = sums.present(),
+            .wide = !accumulate && c.dtype() == Dtype::f32 && a.dtype() != Dtype::f32,
+            .bits8 = of_8_bits() ? std::optional(a.dtype()) : std::nullopt};
+  }
+
   void visit(auto& t) const {
     accumulate ? t.add(c) : t.out(c);
     t.out(pre_activation), t.add(sums);

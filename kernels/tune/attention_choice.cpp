@@ -17,7 +17,7 @@ namespace {
 // An attention of random numbers, by either kernels.
 class Trial {
  public:
-  Trial(Device& device, const AttentionProblem& shape)
+  Trial(Device& device, const AttentionShape& shape)
       : device_(device), shape_(shape), before_(device.attention()), arena_(device, bytes(shape), "choice of attention's kernels") {
     const int64_t b = shape.rows, t = shape.tokens, h = shape.heads, k = shape.kv_heads, d = shape.head_size;
     for (Tensor* x : {&q_, &dout_, &out_, &dq_}) *x = arena_.take(Dtype::bf16, {b, t, h, d});
@@ -43,12 +43,12 @@ class Trial {
   }
 
  private:
-  static int64_t bytes(const AttentionProblem& s) {
+  static int64_t bytes(const AttentionShape& s) {
     return s.rows * s.tokens * (8 * (s.heads + s.kv_heads) * s.head_size + 4 * s.heads) + kRandomBytes + 12 * Arena::kAlign;
   }
 
   void use(bool backward, bool fused) {
-    AttentionProblem shape = shape_;
+    AttentionShape shape = shape_;
     shape.backward = backward;
     device_.attention() = {{shape.words(), fused ? "cudnn" : "ours"}};
   }
@@ -85,7 +85,7 @@ class Trial {
   }
 
   Device& device_;
-  const AttentionProblem shape_;
+  const AttentionShape shape_;
   const AttentionChoices before_;
   Arena arena_;
   Tensor q_, dout_, out_, dq_, k_, v_, dk_, dv_, lse_;
@@ -110,7 +110,7 @@ std::string milliseconds(double seconds) {
 
 }  // namespace
 
-double time_attention(Device& device, const AttentionProblem& shape, bool fused) {
+double time_attention(Device& device, const AttentionShape& shape, bool fused) {
   Trial trial(device, shape);
   constexpr int kAhead = 10;  // handed over at once, which hides what that takes
   const auto round = [&] {
@@ -125,7 +125,7 @@ double time_attention(Device& device, const AttentionProblem& shape, bool fused)
   return best;
 }
 
-bool fused_agrees(Device& device, const AttentionProblem& shape) {
+bool fused_agrees(Device& device, const AttentionShape& shape) {
   Trial trial(device, shape);
   const auto ours = trial.results(false), once = trial.results(true);
   bool agrees = true;
@@ -134,16 +134,16 @@ bool fused_agrees(Device& device, const AttentionProblem& shape) {
   return agrees;
 }
 
-ChosenAttention choose_attention(Device& device, AttentionKernels wanted, const std::vector<AttentionProblem>& shapes,
+ChosenAttention choose_attention(Device& device, AttentionKernels wanted, const std::vector<AttentionShape>& shapes,
                                  const AttentionTimer& time) {
   ChosenAttention chosen;
   const bool none = device.place() != Place::cuda || wanted == AttentionKernels::ours;
   if (none || (wanted == AttentionKernels::automatic && !fused_attention_facts().found)) return chosen;
-  const auto choose = [&](const AttentionProblem& shape, const char* kernels, const std::string& why) {
+  const auto choose = [&](const AttentionShape& shape, const char* kernels, const std::string& why) {
     chosen.choices[shape.words()] = kernels;
     chosen.reasons.push_back(shape.words() + ": " + kernels + ", " + why);
   };
-  for (const AttentionProblem& shape : shapes) {
+  for (const AttentionShape& shape : shapes) {
     if (const std::string refusal = fused_refusal(shape); !refusal.empty()) {
       choose(shape, "ours", refusal);
     } else if (!fused_agrees(device, shape)) {

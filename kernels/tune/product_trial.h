@@ -2,25 +2,10 @@
 // processor less power, and so less time, than any that a model has.
 #pragma once
 
-#include <optional>
-
 #include "kernels/memory.h"
 #include "kernels/ops/matmul.h"
 
 namespace trireme {
-
-// One product of the model, as the op Matmul has it. `count` is how often a step does it.
-struct ProductShape {
-  int64_t m, n, k;
-  bool transpose_a = false, transpose_b = false, accumulate = false;
-  int64_t count = 1;
-  bool bias = false, pre_activation = false, gelu_input = false, sums = false;  // what it takes along
-  bool wide = false;                                                            // c is f32 whatever a and b are
-  std::optional<Dtype> bits8{};  // a has these 8 bits and b e4m3's, whatever dtype the rest has
-  Dtype result(Dtype dtype) const { return accumulate || wide ? Dtype::f32 : dtype; }
-  double flops() const { return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
-  bool operator==(const ProductShape&) const = default;
-};
 
 // x = normal numbers, by way of some memory of the arena's.
 void fill_random(Stream& stream, Arena& arena, const Tensor& x, float stddev, uint64_t key);

@@ -15,7 +15,7 @@ void write(const Tensor& x, int64_t i, double value) { static_cast<Bf16*>(x.data
 
 // A head of one row: where its elements are, and which keys its queries see.
 struct Head {
-  const AttentionProblem& s;
+  const AttentionShape& s;
   int64_t row, head;
   int64_t query(int64_t t, int64_t d = 0) const { return ((row * s.tokens + t) * s.heads + head) * s.head_size + d; }
   int64_t key(int64_t t, int64_t d = 0) const {
@@ -30,7 +30,7 @@ struct Head {
   float& lse(const Tensor& x, int64_t t) const { return static_cast<float*>(x.data())[(row * s.heads + head) * s.tokens + t]; }
 };
 
-void forward(const AttentionProblem& s, const AttentionForward& op) {
+void forward(const AttentionShape& s, const AttentionForward& op) {
 #pragma omp parallel for collapse(2) schedule(static)
   for (int64_t row = 0; row < s.rows; ++row)
     for (int64_t head = 0; head < s.heads; ++head)
@@ -54,7 +54,7 @@ void forward(const AttentionProblem& s, const AttentionForward& op) {
 }
 
 // One key-value head of one row, with all its heads of queries.
-void backward_of(const AttentionProblem& s, const AttentionBackward& op, int64_t row, int64_t kv) {
+void backward_of(const AttentionShape& s, const AttentionBackward& op, int64_t row, int64_t kv) {
   const int64_t group = s.heads / s.kv_heads, size = s.head_size;
   std::vector<double> dk(static_cast<size_t>(s.tokens * size)), dv(dk), dq(static_cast<size_t>(size));
   for (int64_t head = kv * group; head < (kv + 1) * group; ++head)
@@ -81,7 +81,7 @@ void backward_of(const AttentionProblem& s, const AttentionBackward& op, int64_t
     }
 }
 
-void backward(const AttentionProblem& s, const AttentionBackward& op) {
+void backward(const AttentionShape& s, const AttentionBackward& op) {
 #pragma omp parallel for collapse(2) schedule(static)
   for (int64_t row = 0; row < s.rows; ++row)
     for (int64_t kv = 0; kv < s.kv_heads; ++kv) backward_of(s, op, row, kv);
@@ -90,13 +90,13 @@ void backward(const AttentionProblem& s, const AttentionBackward& op) {
 }  // namespace
 
 FusedFacts fused_attention_facts() { return {.found = true, .verdict = "emulated cuDNN"}; }
-std::string fused_refusal(const AttentionProblem& shape) {
+std::string fused_refusal(const AttentionShape& shape) {
   return shape.tokens % 8 == 0 ? "" : "emulated cuDNN: contexts that are no multiple of 8 are left to our kernels";
 }
-void fused_attention(const Cuda& cuda, const AttentionProblem& shape, const AttentionForward& op) {
+void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionForward& op) {
   ok(emulation::in_stream(stream_of(cuda), [shape, op] { forward(shape, op); }));
 }
-void fused_attention(const Cuda& cuda, const AttentionProblem& shape, const AttentionBackward& op) {
+void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionBackward& op) {
   ok(emulation::in_stream(stream_of(cuda), [shape, op] { backward(shape, op); }));
 }
 

@@ -9,17 +9,17 @@
 #include "test/reference/compare.h"
 
 using namespace trireme;
-using reference::AttentionShape;
+using reference::AttentionDims;
 
 namespace {
 
 // One attention on real tensors: q, k, v and dout are random, the rest is what the ops made of them.
 struct AttentionCase {
-  AttentionShape shape;
+  AttentionDims shape;
   Dtype dtype;
   HostTensor q, k, v, dout, out, lse, dq, dk, dv, starts;
 
-  AttentionCase(const AttentionShape& s, Dtype type, double stddev = 1)
+  AttentionCase(const AttentionDims& s, Dtype type, double stddev = 1)
       : shape(s),
         dtype(type),
         q(random_tensor(type, {s.rows, s.queries, s.heads, s.head_size}, 1, stddev)),
@@ -62,7 +62,7 @@ struct AttentionCase {
   }
 };
 
-std::string name_of(const AttentionShape& s, Dtype dtype) {
+std::string name_of(const AttentionDims& s, Dtype dtype) {
   return text(trireme::name_of(dtype), " B ", s.rows, " T ", s.queries, " S ", s.keys, " H ", s.heads, " K ", s.kv_heads, " D ",
               s.head_size, " window ", s.window, s.document_start.empty() ? "" : " documents");
 }
@@ -89,14 +89,14 @@ double forward_bound(Dtype dtype) {
 double backward_bound(Dtype dtype) { return 5 * rounding(dtype) + 1e-5; }
 
 // dq and dk are differences, which vanish where a query sees one key: their error is held against what is subtracted.
-double error_of_difference(const HostTensor& got, const Doubles& wanted, const AttentionShape& s) {
+double error_of_difference(const HostTensor& got, const Doubles& wanted, const AttentionDims& s) {
   const double unit = s.scale * std::sqrt(static_cast<double>(s.head_size));
   double worst = 0;
   for (int64_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::abs(got[i] - wanted[i]) / (std::abs(wanted[i]) + unit));
   return worst;
 }
 
-void check(const AttentionShape& shape, Dtype dtype, Device& device) {
+void check(const AttentionDims& shape, Dtype dtype, Device& device) {
   INFO(name_of(shape, dtype));
   AttentionCase c(shape, dtype);
   c.forward(device);
@@ -117,7 +117,7 @@ void check(const AttentionShape& shape, Dtype dtype, Device& device) {
 TEST_CASE("the backward reference of attention is the gradient of its forward reference") {
   for (const int64_t window : {0, 2})
     for (const bool masked : {false, true}) {
-      const AttentionShape s{
+      const AttentionDims s{
           .rows = 2,
           .queries = 6,
           .keys = 6,
@@ -174,9 +174,9 @@ TEST_CASE("attention by a library's fused kernels agrees with its reference") {
   for (const int64_t t : {8, 64, 128})
     for (const int64_t window : {0, 7})
       for (const int64_t kv_heads : {1, 4}) {
-        const AttentionShape shape{
+        const AttentionDims shape{
             .rows = 2, .queries = t, .keys = t, .heads = 4, .kv_heads = kv_heads, .head_size = 64, .window = window};
-        AttentionProblem problem{.rows = 2, .tokens = t, .heads = 4, .kv_heads = kv_heads, .head_size = 64, .window = window};
+        AttentionShape problem{.rows = 2, .tokens = t, .heads = 4, .kv_heads = kv_heads, .head_size = 64, .window = window};
         if (device.place() != Place::cuda || !fused_refusal(problem).empty() || (!thorough() && t != 64)) continue;
         device.attention().clear();
         AttentionCase ours(shape, Dtype::bf16);
@@ -227,7 +227,7 @@ TEST_CASE("attention gives the same bits twice and for any number of threads") {
   Device device(tested_place());
   for (const auto& [dtype, size] : {std::pair(Dtype::f32, 40), std::pair(Dtype::bf16, 40), std::pair(Dtype::bf16, 64)})
     for (const int64_t t : {1, 200}) {
-      const AttentionShape shape{
+      const AttentionDims shape{
           .rows = 1, .queries = t, .keys = t, .heads = 6, .kv_heads = 3, .head_size = size, .document_start = documents(1, t, t)};
       AttentionCase first(shape, dtype);
       first.forward(device);
@@ -248,14 +248,14 @@ TEST_CASE("keys and values that a query does not see never reach it, nor their g
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
     for (const int64_t queries : thorough() ? std::vector<int64_t>{1, 5, 150} : std::vector<int64_t>{5}) {
       const int64_t keys = 150;
-      AttentionShape shape{.rows = 2,
-                           .queries = queries,
-                           .keys = keys,
-                           .heads = 4,
-                           .kv_heads = 2,
-                           .head_size = 24,
-                           .window = 50,
-                           .document_start = documents(2, queries, keys)};
+      AttentionDims shape{.rows = 2,
+                          .queries = queries,
+                          .keys = keys,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_size = 24,
+                          .window = 50,
+                          .document_start = documents(2, queries, keys)};
       AttentionCase before(shape, dtype);
       before.forward(device);
       bool other = false;  // the change is seen by whoever may see it
@@ -276,7 +276,7 @@ TEST_CASE("keys and values that a query does not see never reach it, nor their g
       CHECK((other || queries == 1));
     }
   // A query's gradient reaches no key that it does not see.
-  AttentionShape shape{.rows = 1, .queries = 130, .keys = 130, .heads = 2, .kv_heads = 1, .head_size = 24, .window = 30};
+  AttentionDims shape{.rows = 1, .queries = 130, .keys = 130, .heads = 2, .kv_heads = 1, .head_size = 24, .window = 30};
   AttentionCase c(shape, Dtype::f32);
   c.forward(device);
   for (int64_t i = 0; i < c.dout.size(); ++i)
@@ -291,7 +291,7 @@ TEST_CASE("keys and values that a query does not see never reach it, nor their g
 
 TEST_CASE("attention overwrites whatever its outputs held") {
   Device device(tested_place());
-  const AttentionShape shape{.rows = 1, .queries = 70, .keys = 70, .heads = 2, .kv_heads = 1, .head_size = 20, .window = 3};
+  const AttentionDims shape{.rows = 1, .queries = 70, .keys = 70, .heads = 2, .kv_heads = 1, .head_size = 20, .window = 3};
   AttentionCase clean(shape, Dtype::bf16), dirty(shape, Dtype::bf16);
   for (HostTensor* x : {&dirty.out, &dirty.lse, &dirty.dq, &dirty.dk, &dirty.dv})
     for (int64_t i = 0; i < x->size(); ++i) x->set(i, NAN);
@@ -303,7 +303,7 @@ TEST_CASE("attention stays exact where scores are huge, and lets a NaN through")
   Device device(tested_place());
   for (const auto& [t, size] : {std::pair(1, 16), std::pair(70, 16), std::pair(70, 64)}) {
     // Scores of about 1e4: each query's softmax is nearly one key.
-    const AttentionShape shape{.rows = 1, .queries = t, .keys = t, .heads = 2, .kv_heads = 2, .head_size = size, .scale = 1};
+    const AttentionDims shape{.rows = 1, .queries = t, .keys = t, .heads = 2, .kv_heads = 2, .head_size = size, .scale = 1};
     AttentionCase c(shape, Dtype::bf16, 50);
     c.forward(device);
     c.backward(device);
@@ -327,7 +327,7 @@ TEST_CASE("attention over a long row needs memory in proportion to its length") 
   c.forward(device);
   c.backward(device);
   CHECK(device.workspace_bytes() < 2 * 6 * length * 16 * 4);
-  const AttentionShape tail{.rows = 1, .queries = 1, .keys = length, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 128};
+  const AttentionDims tail{.rows = 1, .queries = 1, .keys = length, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 128};
   const Doubles q = c.q.values();
   const reference::AttentionResult wanted = reference::attention(tail, Doubles(q.end() - 8, q.end()), c.k.values(), c.v.values());
   const Doubles out = c.out.values();
@@ -336,7 +336,7 @@ TEST_CASE("attention over a long row needs memory in proportion to its length") 
 
 TEST_CASE("attention refuses shapes that do not fit and documents from the future") {
   Device device(tested_place());
-  const auto refused = [&](const AttentionShape& s) {
+  const auto refused = [&](const AttentionDims& s) {
     AttentionCase c(s, Dtype::f32);
     CHECK_THROWS_AS(c.forward(device), Error);
   };

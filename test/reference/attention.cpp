@@ -6,7 +6,7 @@ namespace trireme::reference {
 namespace {
 
 // Calls f(row, head, query, offset of the query's row in q, probabilities of the keys, lse).
-void for_each_query(const AttentionShape& s, const Doubles& q, const Doubles& k, const auto& f) {
+void for_each_query(const AttentionDims& s, const Doubles& q, const Doubles& k, const auto& f) {
   for (int64_t row = 0; row < s.rows; ++row)
     for (int64_t head = 0; head < s.heads; ++head)
       for (int64_t t = 0; t < s.queries; ++t) {
@@ -28,13 +28,13 @@ void for_each_query(const AttentionShape& s, const Doubles& q, const Doubles& k,
 
 }  // namespace
 
-bool AttentionShape::sees(int64_t row, int64_t query, int64_t key) const {
+bool AttentionDims::sees(int64_t row, int64_t query, int64_t key) const {
   const int64_t place = keys - queries + query;
   return key <= place && (window == 0 || key > place - window) &&
          (document_start.empty() || key >= document_start[row * queries + query]);
 }
 
-AttentionResult attention(const AttentionShape& s, const Doubles& q, const Doubles& k, const Doubles& v) {
+AttentionResult attention(const AttentionDims& s, const Doubles& q, const Doubles& k, const Doubles& v) {
   AttentionResult r{Doubles(q.size(), 0), Doubles(static_cast<size_t>(s.rows * s.heads * s.queries))};
   for_each_query(s, q, k, [&](int64_t row, int64_t head, int64_t t, int64_t at, const Doubles& p, double lse) {
     r.lse[(row * s.heads + head) * s.queries + t] = lse;
@@ -45,7 +45,7 @@ AttentionResult attention(const AttentionShape& s, const Doubles& q, const Doubl
   return r;
 }
 
-AttentionGradients attention_backward(const AttentionShape& s, const Doubles& dout, const Doubles& q, const Doubles& k,
+AttentionGradients attention_backward(const AttentionDims& s, const Doubles& dout, const Doubles& q, const Doubles& k,
                                       const Doubles& v) {
   AttentionGradients g{Doubles(q.size(), 0), Doubles(k.size(), 0), Doubles(v.size(), 0)};
   for_each_query(s, q, k, [&](int64_t row, int64_t head, int64_t, int64_t at, const Doubles& p, double) {

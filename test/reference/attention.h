@@ -5,7 +5,7 @@
 
 namespace trireme::reference {
 
-struct AttentionShape {
+struct AttentionDims {
   int64_t rows, queries, keys, heads, kv_heads, head_size;  // B, T, S, H, K, D
   int64_t window = 0;
   std::vector<int64_t> document_start{};  // [B, T] or empty
@@ -19,12 +19,12 @@ struct AttentionShape {
 struct AttentionResult {
   Doubles out, lse;
 };
-AttentionResult attention(const AttentionShape& shape, const Doubles& q, const Doubles& k, const Doubles& v);
+AttentionResult attention(const AttentionDims& shape, const Doubles& q, const Doubles& k, const Doubles& v);
 
 struct AttentionGradients {
   Doubles dq, dk, dv;
 };
-AttentionGradients attention_backward(const AttentionShape& shape, const Doubles& dout, const Doubles& q, const Doubles& k,
+AttentionGradients attention_backward(const AttentionDims& shape, const Doubles& dout, const Doubles& q, const Doubles& k,
                                       const Doubles& v);
 
 }  // namespace trireme::reference

@@ -48,8 +48,8 @@ KernelChoices choose_mine(const RunConfig& config, const Plan& plan, Device& dev
     if (products.tried > 0) notes.push_back(note_of(products, seconds));
     if (wanted == AttentionKernels::automatic) mine.attention = kept.attention;
   }
-  std::vector<AttentionProblem> open;
-  for (const AttentionProblem& problem : plan.attention)
+  std::vector<AttentionShape> open;
+  for (const AttentionShape& problem : plan.attention)
     if (!mine.attention.contains(problem.words())) open.push_back(problem);
   const bool tries = config.kernels.autotune || wanted != AttentionKernels::automatic;
   const ChosenAttention attention = choose_attention(device, tries ? wanted : AttentionKernels::ours, open);

@@ -36,99 +36,6 @@ std::vector<ParameterGroup> group(const ModelConfig& config, Device& device) {
   return groups;
 }
 
-void add_product(std::vector<ProductShape>& products, ProductShape p) {
-  const int64_t count = std::exchange(p.count, 0);
-  const auto same = [&](ProductShape q) { return q.count = 0, q == p; };
-  auto at = std::find_if(products.begin(), products.end(), same);
-  if (at == products.end()) at = products.insert(at, p);
-  at->count += count;
-}
-
-// Forward, dx and dw of a weight [out, in] for `rows` rows; what of its fields is not their shape is of the forward and dx.
-struct LinearShape {
-  int64_t rows, out, in;
-  int64_t count;  // how often a step does each
-  bool bias = false, gelu = false, after_gelu = false, fused = false, wide = false, fp8 = false;
-};
-void add_products(std::vector<ProductShape>& products, const LinearShape& w) {
-  using Bits8 = std::optional<Dtype>;
-  add_product(products, {.m = w.rows,
-                         .n = w.out,
-                         .k = w.in,
-                         .transpose_b = true,
-                         .count = w.count,
-                         .bias = w.bias,
-                         .pre_activation = w.gelu,
-                         .wide = w.wide,
-                         .bits8 = w.fp8 ? Dtype::e4m3 : Bits8{}});
-  add_product(products, {.m = w.rows,
-                         .n = w.in,
-                         .k = w.out,
-                         .transpose_b = w.fp8,
-                         .count = w.count,
-                         .gelu_input = w.after_gelu && w.fused,
-                         .bits8 = w.fp8 ? Dtype::e5m2 : Bits8{}});
-  add_product(products, {.m = w.out,
-                         .n = w.in,
-                         .k = w.rows,
-                         .transpose_a = !w.fp8,
-                         .transpose_b = w.fp8,
-                         .accumulate = true,
-                         .count = w.count,
-                         .sums = w.bias && w.fused,
-                         .bits8 = w.fp8 ? Dtype::e5m2 : Bits8{}});
-}
-
-std::vector<ProductShape> products_of(const RunConfig& config, const Stage& stage, int64_t replicas) {
-  std::vector<ProductShape> products;
-  const StageShape& shape = stage.shape();
-  const int64_t rows = shape.rows * shape.context, passes = config.train.batch / replicas / shape.rows;
-  const bool gpt2 = config.model.family == Family::gpt2;
-  for (const Parameter& p : stage.parameters()) {
-    const std::string& name = p.spec.name;
-    if (p.spec.shape.size() != 2 || !name.starts_with("layers.")) continue;
-    const bool up = name.ends_with(".up"), qkv = name.ends_with(".attention.");
-    const int64_t layer = std::stoll(name.substr(std::string_view("layers.").size()));
-    const bool fp8 = stage.in_fp8(layer), along = shape.fused_products && !fp8;
-    const bool sum_of_shards = name.ends_with(".down") || name.ends_with(".attention.out");  // with one bias among them
-    add_products(products, {.rows = rows,
-                            .out = p.spec.shape[0],
-                            .in = p.spec.shape[1],
-                            .count = passes,
-                            .bias = (gpt2 && !(sum_of_shards && p.spec.first_col > 0)) || (config.model.qkv_bias && qkv),
-                            .gelu = gpt2 && up && along && shape.recompute != Recompute::selective,
-                            .after_gelu = gpt2 && name.ends_with(".down"),
-                            .fused = along,
-                            .fp8 = fp8});
-  }
-  if (!stage.has_last()) return products;
-  const int64_t vocab = shard_config(config.model, shape.tensor.count).vocab,
-                chunk = head_chunk_rows(rows, vocab * shape.tensor.count, shape.logits);
-  for (const auto& [size, count] : {std::pair(chunk, rows / chunk), std::pair(rows % chunk, int64_t{1})})
-    if (size > 0)
-      add_products(products, {.rows = size,
-                              .out = vocab,
-                              .in = config.model.width,
-                              .count = count * passes * shape.tensor.mine,
-                              .wide = shape.logits == Dtype::f32});
-  return products;
-}
-
-// None, where there is no choice: fused kernels know no documents, and sum in an order that a mesh may change.
-std::vector<AttentionProblem> attention_of(const RunConfig& config, const Stage& stage) {
-  if (config.kernels.dtype != StepDtype::bf16 || config.model.document_mask || config.parallel.exact()) return {};
-  const ModelConfig shard = shard_config(config.model, stage.shape().tensor.count);
-  AttentionProblem forward{.rows = stage.shape().rows,
-                           .tokens = stage.shape().context,
-                           .heads = shard.heads,
-                           .kv_heads = shard.kv_heads,
-                           .head_size = shard.head_size,
-                           .window = shard.window};
-  AttentionProblem backward = forward;
-  backward.backward = true;
-  return {forward, backward};
-}
-
 // The ops of a step of this many microbatches.
 Tally walk(TrainState& run, int64_t microbatches) {
   const int64_t rows = microbatches * run.stage.shape().rows, context = run.stage.shape().context;
@@ -145,8 +52,32 @@ void extrapolate(Tally& one, const Tally& two, double rounds) {
     OpCount& count = one[name];
     count.flops += rounds * (more.flops - count.flops);
     count.bytes += rounds * (more.bytes - count.bytes);
-    count.calls += static_cast<int64_t>(std::llround(rounds * static_cast<double>(more.calls - count.calls)));
+    const auto add = [rounds](int64_t& of_one, int64_t of_two) {
+      of_one += static_cast<int64_t>(std::llround(rounds * static_cast<double>(of_two - of_one)));
+    };
+    add(count.calls, more.calls);
+    for (const auto& [shape, calls] : more.shapes) add(count.shapes[shape], calls);
   }
+}
+
+// The matrix products of a step.
+std::vector<ProductShape> products_of(const Tally& step) {
+  std::vector<ProductShape> products;
+  for (const auto& [shape, calls] : step.at(Matmul::name).shapes) {
+    products.push_back(std::get<ProductShape>(shape));
+    products.back().count = calls;
+  }
+  return products;
+}
+
+// Its attentions for which there is a choice: not where a sum's order may not change with the mesh.
+std::vector<AttentionShape> attention_of(const Tally& step, bool exact) {
+  std::vector<AttentionShape> list;
+  if (exact) return list;
+  for (const char* op : {AttentionForward::name, AttentionBackward::name})
+    if (const auto at = step.find(op); at != step.end())
+      for (const auto& [shape, calls] : at->second.shapes) list.push_back(std::get<AttentionShape>(shape));
+  return list;
 }
 
 struct NamedBytes {
@@ -182,8 +113,6 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   const bool few = microbatches <= 2 * stages;
   plan.step = walk(run, few ? microbatches : stages);
   Tally traffic = device.comm_tally();
-  plan.products = products_of(config, run.stage, mesh.replicas());
-  plan.attention = attention_of(config, run.stage);
   // Every microbatch does the same: what a second round of them adds, the others add too.
   if (!few) {
     const double rounds = static_cast<double>(microbatches - stages) / static_cast<double>(stages);
@@ -204,6 +133,8 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
     op = moves ? plan.step.erase(op) : std::next(op);
   }
   plan.traffic = std::move(traffic);
+  plan.products = products_of(plan.step);
+  plan.attention = attention_of(plan.step, config.parallel.exact());
   plan.sizes = run.arenas.peaks();
   if (config.train.offload == Offload::optimizer) plan.pinned = plan.sizes.optimizer;
   const int64_t state = bytes_of(state_shards(run, Shards::once));

@@ -8,15 +8,15 @@ using namespace trireme;
 
 namespace {
 
-const AttentionProblem kForward{.rows = 2, .tokens = 128, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
-const AttentionProblem kBackward{
+const AttentionShape kForward{.rows = 2, .tokens = 128, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
+const AttentionShape kBackward{
     .backward = true, .rows = 2, .tokens = 128, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
-const AttentionProblem kOdd{.rows = 2, .tokens = 129, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
+const AttentionShape kOdd{.rows = 2, .tokens = 129, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
 
 // Forward the fused kernels are faster, backward ours.
-double time_of(Device&, const AttentionProblem& problem, bool fused) { return fused == problem.backward ? 2e-3 : 1e-3; }
+double time_of(Device&, const AttentionShape& problem, bool fused) { return fused == problem.backward ? 2e-3 : 1e-3; }
 
-bool takes(const AttentionProblem& problem) { return tested_place() == Place::cuda && fused_refusal(problem).empty(); }
+bool takes(const AttentionShape& problem) { return tested_place() == Place::cuda && fused_refusal(problem).empty(); }
 
 }  // namespace
 
@@ -43,16 +43,16 @@ TEST_CASE("of fused kernels and ours the faster are chosen for each attention") 
 
 TEST_CASE("fused kernels that are asked for are chosen without a race, ours as well") {
   Device device(tested_place());
-  const auto race = [](Device&, const AttentionProblem&, bool) -> double { throw Error("timed"); };
+  const auto race = [](Device&, const AttentionShape&, bool) -> double { throw Error("timed"); };
   CHECK(choose_attention(device, AttentionKernels::ours, {kForward, kBackward}, race).choices.empty());
   const AttentionChoices chosen = choose_attention(device, AttentionKernels::cudnn, {kForward, kBackward}, race).choices;
-  for (const AttentionProblem& problem : {kForward, kBackward})
+  for (const AttentionShape& problem : {kForward, kBackward})
     if (takes(problem)) CHECK(chosen.at(problem.words()) == "cudnn");
 }
 
 TEST_CASE("fused kernels are held against ours before they are chosen, and timed") {
   Device device(tested_place());
-  for (const AttentionProblem& problem : {kForward, kBackward}) {
+  for (const AttentionShape& problem : {kForward, kBackward}) {
     if (!takes(problem)) continue;
     CHECK(fused_agrees(device, problem));
     CHECK(time_attention(device, {.rows = 1, .tokens = 128, .heads = 1, .kv_heads = 1, .head_size = 64}, true) > 0);
