@@ -15,7 +15,7 @@ namespace {
 
 struct Scratch : Pieces {
   int64_t k, v, dk, dv, q, q_columns, dout, dout_columns, p, dp, dq;
-  explicit Scratch(const AttentionSizes& sizes)
+  explicit Scratch(const PanelSizes& sizes)
       : k(take(packed_keys(sizes))),
         v(take(packed_keys(sizes))),
         dk(take(packed_keys(sizes))),
@@ -34,7 +34,7 @@ template <class T>
 struct Rows {
   alignas(64) float lse[kColumns] = {}, delta[kColumns] = {};
 
-  Rows(const AttentionBackward& op, const AttentionSizes& sizes, int64_t row, int64_t kv, const Panel& panel) {
+  Rows(const AttentionBackward& op, const PanelSizes& sizes, int64_t row, int64_t kv, const Panel& panel) {
     for (int64_t c = 0; c < panel.count; ++c) {
       const int64_t at = sizes.pair_at(row, kv, panel.first + c);
       const T *dout = op.dout.as<T>() + at, *out = op.out.as<T>() + at;
@@ -60,7 +60,7 @@ struct Rows {
 
 // The part of a panel in dq, dk and dv. k, v, dk and dv begin at key 0.
 template <class T>
-void go_back(const AttentionBackward& op, const AttentionSizes& sizes, int64_t row, int64_t kv, const Panel& panel, float* memory) {
+void go_back(const AttentionBackward& op, const PanelSizes& sizes, int64_t row, int64_t kv, const Panel& panel, float* memory) {
   const Scratch at(sizes);
   const int64_t d = sizes.padded;
   float *const p = memory + at.p, *const dp = memory + at.dp, *const dq = memory + at.dq;
@@ -117,7 +117,7 @@ void go_back(const AttentionBackward& op, const AttentionSizes& sizes, int64_t r
 }
 
 template <class T>
-void go_back(const AttentionBackward& op, const AttentionSizes& sizes, int64_t row, int64_t kv, float* memory) {
+void go_back(const AttentionBackward& op, const PanelSizes& sizes, int64_t row, int64_t kv, float* memory) {
   const Scratch at(sizes);
   pack_keys(op.k.as<T>(), memory + at.k, sizes, row, kv, 0, sizes.keys);
   pack_keys(op.v.as<T>(), memory + at.v, sizes, row, kv, 0, sizes.keys);
@@ -135,7 +135,7 @@ void go_back(const AttentionBackward& op, const AttentionSizes& sizes, int64_t r
 
 void launch(const Cpu& cpu, const AttentionBackward& op) {
   check_documents(op);
-  const AttentionSizes sizes(op);
+  const PanelSizes sizes(op);
   const int threads = omp_get_max_threads();
   const int64_t stride = Scratch(sizes).floats();
   if (op.dq.size() == 0) return;

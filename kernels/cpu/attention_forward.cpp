@@ -16,7 +16,7 @@ constexpr float kNothing = std::numeric_limits<float>::lowest();  // the maximum
 
 struct Scratch : Pieces {
   int64_t k, v, rows, columns, scores, out;
-  explicit Scratch(const AttentionSizes& sizes)
+  explicit Scratch(const PanelSizes& sizes)
       : k(take(packed_keys(sizes))),
         v(take(packed_keys(sizes))),
         rows(take(kColumns * sizes.padded)),
@@ -68,14 +68,14 @@ struct Chunk {
 
 // out = sums / sum, and lse, of one pair.
 template <class T>
-void write_pair(const AttentionForward& op, const AttentionSizes& sizes, const float* sums, float top, float sum, int64_t row,
+void write_pair(const AttentionForward& op, const PanelSizes& sizes, const float* sums, float top, float sum, int64_t row,
                 int64_t kv, int64_t pair) {
   unpack_row(sums, op.out.as<T>() + sizes.pair_at(row, kv, pair), sizes, 1 / sum);
   op.lse.as<float>()[sizes.lse_at(row, kv, pair)] = top + std::log(sum);
 }
 
 template <class T>
-void attend(const AttentionForward& op, const AttentionSizes& sizes, const Chunk& chunk, float* memory) {
+void attend(const AttentionForward& op, const PanelSizes& sizes, const Chunk& chunk, float* memory) {
   const Scratch at(sizes);
   const int64_t d = sizes.padded;
   float *const k = memory + at.k, *const v = memory + at.v, *const scores = memory + at.scores, *const out = memory + at.out;
@@ -123,7 +123,7 @@ void attend(const AttentionForward& op, const AttentionSizes& sizes, const Chunk
 }
 
 template <class T>
-void attend_panels(const Cpu& cpu, const AttentionForward& op, const AttentionSizes& sizes) {
+void attend_panels(const Cpu& cpu, const AttentionForward& op, const PanelSizes& sizes) {
   const int threads = omp_get_max_threads();
   const int64_t heads = sizes.rows * sizes.kv_heads, panels = (sizes.pairs() + kColumns - 1) / kColumns;
   // Four chunks for each thread where there are as many panels; those at the end of a row, which see the most keys, come first.
@@ -147,8 +147,8 @@ struct LastQuery {
   float *q, *out;  // [D]: q scaled; the sum of exp(score - top) v so far
   float &top, &sum;
 
-  static int64_t floats(const AttentionSizes& sizes) { return 2 * sizes.padded + 16; }
-  LastQuery(float* memory, const AttentionSizes& sizes)
+  static int64_t floats(const PanelSizes& sizes) { return 2 * sizes.padded + 16; }
+  LastQuery(float* memory, const PanelSizes& sizes)
       : q(memory), out(q + sizes.padded), top(out[sizes.padded]), sum(out[sizes.padded + 1]) {}
 
   // Takes in `keys` keys that lie `step` elements apart.
@@ -179,7 +179,7 @@ struct LastQuery {
 
 // Heads [first, last) of a row.
 template <class T>
-void attend_last(const AttentionForward& op, const AttentionSizes& sizes, int64_t row, int64_t first, int64_t last, float* memory) {
+void attend_last(const AttentionForward& op, const PanelSizes& sizes, int64_t row, int64_t first, int64_t last, float* memory) {
   const int64_t size = sizes.head_size;
   const Panel panel(op, sizes, row, 0);
   const auto query = [&](int64_t head) { return LastQuery(memory + (head - first) * LastQuery::floats(sizes), sizes); };
@@ -201,7 +201,7 @@ void attend_last(const AttentionForward& op, const AttentionSizes& sizes, int64_
 }
 
 template <class T>
-void attend_last(const Cpu& cpu, const AttentionForward& op, const AttentionSizes& sizes) {
+void attend_last(const Cpu& cpu, const AttentionForward& op, const PanelSizes& sizes) {
   const int64_t parts = std::clamp<int64_t>(omp_get_max_threads() / sizes.rows, 1, sizes.heads), stride = LastQuery::floats(sizes);
   float* memory = reinterpret_cast<float*>(cpu.workspace->reserve(sizes.rows * sizes.heads * stride * 4));
 #pragma omp parallel for
@@ -215,7 +215,7 @@ void attend_last(const Cpu& cpu, const AttentionForward& op, const AttentionSize
 
 void launch(const Cpu& cpu, const AttentionForward& op) {
   check_documents(op);
-  const AttentionSizes sizes(op);
+  const PanelSizes sizes(op);
   if (op.out.size() == 0) return;
   with_dtype(op.q.dtype(), [&](auto zero) {
     using T = decltype(zero);

@@ -12,11 +12,11 @@ namespace trireme {
 inline constexpr int64_t kTileKeys = 64;  // keys whose scores are in L1 at a time
 
 // The shape of an attention, forward or backward.
-struct AttentionSizes {
+struct PanelSizes {
   int64_t rows, queries, keys, heads, kv_heads, group, head_size;  // B, T, S, H, K, H / K, D
   int64_t padded;                                                  // D rounded up to whole vectors: the row of a packed tile
 
-  explicit AttentionSizes(const auto& op)
+  explicit PanelSizes(const auto& op)
       : rows(op.q.dim(0)),
         queries(op.q.dim(1)),
         keys(op.k.dim(1)),
@@ -41,7 +41,7 @@ struct AttentionSizes {
 // Throws Error where a document would begin after its query, or before the row.
 inline void check_documents(const auto& op) {
   if (!op.document_start) return;
-  const AttentionSizes sizes(op);
+  const PanelSizes sizes(op);
   const int32_t* start = op.document_start.template as<int32_t>();
   for (int64_t i = 0; i < op.document_start.size(); ++i) {
     const int64_t place = sizes.keys - sizes.queries + i % sizes.queries;
@@ -55,7 +55,7 @@ struct Panel {
   int64_t all_begin, all_end;  // the keys that each of them sees
   int32_t from[kColumns], to[kColumns];
 
-  Panel(const auto& op, const AttentionSizes& sizes, int64_t row, int64_t first_pair)
+  Panel(const auto& op, const PanelSizes& sizes, int64_t row, int64_t first_pair)
       : first(first_pair),
         count(std::min(kColumns, sizes.pairs() - first_pair)),
         begin(sizes.keys),
@@ -91,7 +91,7 @@ struct Panel {
 
 // One row of D elements as f32 times `scale`, filled up with zeros.
 template <class T>
-inline void pack_row(const T* from, float* to, const AttentionSizes& sizes, float scale = 1) {
+inline void pack_row(const T* from, float* to, const PanelSizes& sizes, float scale = 1) {
 #pragma omp simd
   for (int64_t d = 0; d < sizes.head_size; ++d) to[d] = to_float(from[d]) * scale;
   for (int64_t d = sizes.head_size; d < sizes.padded; ++d) to[d] = 0;
@@ -99,13 +99,13 @@ inline void pack_row(const T* from, float* to, const AttentionSizes& sizes, floa
 
 // The first D elements of a packed row times `scale`, rounded to T.
 template <class T>
-inline void unpack_row(const float* from, T* to, const AttentionSizes& sizes, float scale = 1) {
+inline void unpack_row(const float* from, T* to, const PanelSizes& sizes, float scale = 1) {
 #pragma omp simd
   for (int64_t d = 0; d < sizes.head_size; ++d) to[d] = trireme::to<T>(from[d] * scale);
 }
 
 // Floats of a head's packed keys: rows of `padded` floats and kRows rows more, since products take kRows at a time.
-inline int64_t packed_keys(const AttentionSizes& sizes) { return (sizes.keys + kRows) * sizes.padded; }
+inline int64_t packed_keys(const PanelSizes& sizes) { return (sizes.keys + kRows) * sizes.padded; }
 
 // Asks for a row that is read kAhead rows later: the rows of one head are too far apart for the hardware to see a stream. Past the
 // last row this is harmless.
@@ -117,7 +117,7 @@ inline void prefetch_row(const T* row, int64_t size) {
 
 // Keys (or values) [begin, end) of a head, then kRows rows of zeros.
 template <class T>
-inline void pack_keys(const T* from, float* to, const AttentionSizes& sizes, int64_t row, int64_t kv, int64_t begin, int64_t end) {
+inline void pack_keys(const T* from, float* to, const PanelSizes& sizes, int64_t row, int64_t kv, int64_t begin, int64_t end) {
   const T* at = from + sizes.key_at(row, kv, begin);
   const int64_t step = sizes.kv_heads * sizes.head_size;
   for (int64_t j = begin; j < end; ++j, at += step, to += sizes.padded) {
@@ -129,7 +129,7 @@ inline void pack_keys(const T* from, float* to, const AttentionSizes& sizes, int
 
 // A panel's rows of q (or dout), zero where it has no pair: rows is [kColumns, padded], columns its transpose.
 template <class T>
-inline void pack_pairs(const T* from, float* rows, float* columns, const AttentionSizes& sizes, int64_t row, int64_t kv,
+inline void pack_pairs(const T* from, float* rows, float* columns, const PanelSizes& sizes, int64_t row, int64_t kv,
                        const Panel& panel, float scale = 1) {
   for (int64_t c = 0; c < panel.count; ++c)
     pack_row(from + sizes.pair_at(row, kv, panel.first + c), rows + c * sizes.padded, sizes, scale);

@@ -18,7 +18,7 @@ struct LayerNormOperands {
 
 template <class T, int kN, int kPacks>
 __global__ void layernorm_forward(LayerNormOperands<T> op, int warps) {
-  const RowPlace place = row_place(warps);
+  const ThreadRow place = row_place(warps);
   const int64_t at = place.row * op.cols, cols = place.row < op.rows ? op.cols : 0;
   const auto count = static_cast<float>(op.cols);
   float v[kPacks][kN], sum = 0, squares = 0;
@@ -58,7 +58,7 @@ struct LayerNormGradients {
 
 template <class T, int kN, int kPacks>
 __global__ void layernorm_backward(LayerNormGradients<T> op, int warps) {
-  const RowPlace place = row_place(warps);
+  const ThreadRow place = row_place(warps);
   const auto count = static_cast<float>(op.cols);
   float gain[kPacks][kN], dgain[kPacks][kN] = {}, dbias[kPacks][kN] = {};
   for_row<kN, kPacks>(place, op.cols, [&](int p, int64_t c) { load<kN>(gain[p], op.gain + c); });

@@ -18,7 +18,7 @@ struct RmsNormOperands {
 
 template <class T, int kN, int kPacks>
 __global__ void rmsnorm_forward(RmsNormOperands<T> op, int warps) {
-  const RowPlace place = row_place(warps);
+  const ThreadRow place = row_place(warps);
   const int64_t at = place.row * op.cols, cols = place.row < op.rows ? op.cols : 0;
   float v[kPacks][kN], squares = 0;
   for_row<kN, kPacks>(place, cols, [&](int p, int64_t c) {
@@ -52,7 +52,7 @@ struct RmsNormGradients {
 
 template <class T, int kN, int kPacks>
 __global__ void rmsnorm_backward(RmsNormGradients<T> op, int warps) {
-  const RowPlace place = row_place(warps);
+  const ThreadRow place = row_place(warps);
   float gain[kPacks][kN], dgain[kPacks][kN] = {};
   for_row<kN, kPacks>(place, op.cols, [&](int p, int64_t c) { load<kN>(gain[p], op.gain + c); });
   for (int64_t first = 0; first < op.rows; first += place.slots) {

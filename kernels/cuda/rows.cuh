@@ -6,14 +6,14 @@
 
 namespace trireme {
 
-struct RowPlace {
+struct ThreadRow {
   int64_t row;    // of the thread
   int warps;      // of a row
   int64_t slot;   // which of the grid's rows at a time this is
   int64_t slots;  // how many there are
   int thread;     // within the row
 };
-__device__ inline RowPlace row_place(int warps) {
+__device__ inline ThreadRow row_place(int warps) {
   const int in_block = static_cast<int>(blockDim.x / 32) / warps, threads = warps * 32, thread = static_cast<int>(threadIdx.x);
   const int64_t slot = int64_t{blockIdx.x} * in_block + thread / threads;
   return {.row = slot, .warps = warps, .slot = slot, .slots = int64_t{gridDim.x} * in_block, .thread = thread % threads};
@@ -21,7 +21,7 @@ __device__ inline RowPlace row_place(int warps) {
 
 // Calls f(number of the pack, its first column).
 template <int kN, int kPacks, class F>
-__device__ void for_row(const RowPlace& place, int64_t cols, const F& f) {
+__device__ void for_row(const ThreadRow& place, int64_t cols, const F& f) {
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
     const int64_t c = (int64_t{p} * place.warps * 32 + place.thread) * kN;
@@ -30,7 +30,7 @@ __device__ void for_row(const RowPlace& place, int64_t cols, const F& f) {
 }
 
 // Of a row's threads. With a block for each row it has a barrier in front, too: `partial` may be used again and again.
-__device__ inline float row_sum(const RowPlace& place, float x) {
+__device__ inline float row_sum(const ThreadRow& place, float x) {
   if (place.warps == 1) return warp_sum(x);
   auto& partial = block_shared<float[32]>();
   __syncthreads();

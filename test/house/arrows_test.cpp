@@ -183,6 +183,17 @@ TEST_CASE("names of tests are sentences, each given once") {
   CHECK(joined(check_names({{"test/data/a_test.cpp", test}, {"test/model/b_test.cpp", test}})) == "");
 }
 
+TEST_CASE("two types of one name in one namespace are found") {
+  const auto twice = [](const std::string& a, const std::string& b) {
+    return joined(check_names({{"kernels/a.h", kHeader + a}, {"train/b.h", kHeader + b}}));
+  };
+  const std::string graph = "namespace trireme {\nclass Graph {\n};\n";
+  CHECK_THAT(twice(graph, graph), ContainsSubstring("train/b.h:4: a second type Graph; the first is in kernels/a.h"));
+  CHECK_THAT(twice(graph, "namespace trireme {\nstruct Graph : Base {\n};\n"), ContainsSubstring("a second type Graph"));
+  CHECK(twice(graph, "namespace trireme {\nclass Graph;\nstruct Graphs {\n};\n") == "");
+  CHECK(twice(graph, "namespace trireme::other {\nclass Graph {\n};\n") == "");
+}
+
 TEST_CASE("a page that misses a room or names a file too many is found") {
   const std::vector<Source> house{{"model/block.h", kHeader}, {"model/block.cpp", ""}, {"train/cli/main.cpp", ""}};
   CHECK(joined(check_page(house, "`model/` has `block.h`, `train/` has `cli/` with `cli/main.cpp`; new ones are `x.h`.\n")) == "");

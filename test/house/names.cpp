@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <set>
 
 #include "test/house/rules.h"
@@ -74,11 +75,35 @@ std::vector<string> rooms_of(string_view path) {
   return rooms;
 }
 
+// "class Graph {" -> "Graph"; nothing where a line does not define a type outside of others.
+string type_defined_in(string_view line) {
+  for (const string_view begin : {"class ", "struct ", "enum class "}) {
+    if (!line.starts_with(begin) || line.find('{') == string_view::npos) continue;
+    const string_view name = line.substr(begin.size());
+    return string(name.substr(0, name.find_first_of(" :<{")));
+  }
+  return {};
+}
+
+// Two types of one name are one type for the linker, which keeps one of their functions and drops the other, unheard.
+void check_types(const Source& source, std::map<string, string>& types, Problems& problems) {
+  if (!is_header(source.path) || !is_room(room_of(source.path))) return;
+  string space;
+  each_line(code_of(source.text), [&](int line, string_view code) {
+    if (code.starts_with("namespace ")) space = code;
+    const string name = type_defined_in(code);
+    if (name.empty() || code.find(name + '<') != string_view::npos) return;  // a specialisation is of a known one
+    const auto [first, fresh] = types.try_emplace(space + name, source.path);
+    if (!fresh) problems.push_back(at(source, line) + "a second type " + name + "; the first is in " + first->second);
+  });
+}
+
 }  // namespace
 
 Problems check_names(const std::vector<Source>& sources) {
   Problems problems;
   std::set<string> tests;
+  std::map<string, string> types;
   for (const Source& source : sources) {
     const bool snake = std::all_of(source.path.begin(), source.path.end(), [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '/' || c == '.';
@@ -94,6 +119,7 @@ Problems check_names(const std::vector<Source>& sources) {
       problems.push_back(source.path + ":1: #pragma once is missing");
     check_width(source, problems);
     check_test_names(source, tests, problems);
+    check_types(source, types, problems);
   }
   return problems;
 }

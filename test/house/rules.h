@@ -16,7 +16,7 @@ using Problems = std::vector<std::string>;
 Problems check_arrows(const std::vector<Source>& sources);
 // Words and directives that have one place or none: output, environment, preprocessor, owners, exits, open ends.
 Problems check_words(const std::vector<Source>& sources);
-// Files' names, headers' first lines, width of lines, names of tests.
+// Files' names, headers' first lines, width of lines, names of tests, and of types in headers.
 Problems check_names(const std::vector<Source>& sources);
 // ARCHITECTURE.md names every room, inner ones too, and no file that is not there: between backquotes or in blocks of code.
 Problems check_page(const std::vector<Source>& sources, const std::string& page);
