@@ -65,6 +65,9 @@ struct Microbatch {
   Tensor tokens, positions;
   Tensor targets{};         // for a loss; negative: ignored
   Tensor document_start{};  // [N], see ops/attention.h; absent: one document a row
+  // In a step: which of the replica's microbatches it is, and whether with its backward the gradients leave the Stage.
+  int64_t number = 0;
+  bool last = false, gradients_leave = false;
 
   int64_t size() const { return rows * context; }
 };

@@ -258,7 +258,7 @@ std::vector<std::pair<std::string, Tensor>> Stage::streams(const Seat& seat) con
 }
 
 void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& hooks, const Seat& seat) {
-  const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit) : void(); };
+  const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit, batch) : void(); };
   Pass pass = this->pass(stream, batch);
   const ModelPiece& piece = this->piece(seat.chunk);
   Saved& saved = saved_[static_cast<size_t>(seat.slot)];
@@ -287,11 +287,11 @@ void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& ho
 void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& loss, const UnitHooks& hooks, const Seat& seat,
                      Backward which) {
   const auto done = [&](size_t unit) {
-    if (hooks.left) hooks.left(unit);
-    if (hooks.done) sum_shared(stream, unit), hooks.done(unit);
+    if (hooks.added) hooks.added(unit, batch);
+    if (hooks.done && batch.gradients_leave) sum_shared(stream, unit), hooks.done(unit, batch);
   };
-  const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit) : void(); };
-  const auto write = [&](size_t unit) { hooks.write ? hooks.write(unit) : void(); };
+  const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit, batch) : void(); };
+  const auto write = [&](size_t unit) { hooks.write ? hooks.write(unit, batch) : void(); };
   Pass pass = this->pass(stream, batch);
   const ModelPiece& piece = this->piece(seat.chunk);
   Saved& saved = saved_[static_cast<size_t>(seat.slot)];

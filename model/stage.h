@@ -29,11 +29,12 @@ struct StageWeights {
   void declare(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config, const TensorParallel& tensor);
 };
 
-// Told of units: when a pass is about to read their weights, when backward is about to write their gradients, and when it has done
-// so; then the gradients of weights that all tp ranks hold are summed.
+// Told of units and the microbatch: when a pass is about to read their weights, when backward is about to write their gradients,
+// when it has added this pass's, and, of a microbatch with which gradients leave, when those of weights that all tp ranks hold are
+// summed over these.
 struct UnitHooks {
-  std::function<void(size_t unit)> read{}, write{}, done{};
-  std::function<void(size_t unit)> left{};  // backward has added this pass's gradients, nothing is summed over ranks
+  using Hook = std::function<void(size_t unit, const Microbatch& batch)>;
+  Hook read{}, write{}, added{}, done{};
 };
 
 // A weight, what the listing says of it, and its gradient (absent in a Stage that only infers).

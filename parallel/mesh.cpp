@@ -41,30 +41,48 @@ MeshSizes mesh_sizes(int64_t ranks, const ParallelConfig& config) {
                          config.dp * others, " ranks, or leave parallel.dp out to take all there are"));
 }
 
-Mesh::Mesh(const World& world, const ParallelConfig& config)
-    : timeout_(config.timeout), launched_(world.launched()), exact_(config.exact()) {
-  const MeshSizes n = mesh_sizes(world.size(), config);
-  const int64_t rank = world.rank(), tp = rank % n.tp, pp = rank / (n.tp * n.cp) % n.pp, replica = n.pp * n.cp * n.tp;
-  const auto group = [&](const char* axis, int64_t color, int64_t size) {
-    return size > 1 ? Comm(axis, color, rank, world.launched()) : Comm(axis, 0, 1);
-  };
-  dp_ = group("dp", rank % replica, n.dp);
-  pp_ = group("pp", rank / replica * replica + rank % (n.cp * n.tp), n.pp);
-  tp_ = group("tp", rank / n.tp, n.tp);
-  all_ = group("all", 0, world.size());
-  if (config.two_level)
-    dp_.in_nodes(replicas_on_node(config.node_ranks > 0 ? config.node_ranks : ranks_of_node(world, all_), replica, n.dp));
-  require(dp_.rank() == rank / replica && pp_.rank() == pp && tp_.rank() == tp, text("rank ", rank, " in the wrong group"));
+namespace {
+
+// Where `rank` stands along an axis: its place, of so many; ranks `stride` apart are neighbours.
+struct Standing {
+  int64_t place, size, stride;
+  int64_t group(int64_t rank) const { return rank - place * stride; }  // the first of those along the axis
+};
+
+// Along dp, pp and tp.
+std::array<Standing, 3> places_of(int64_t rank, const MeshSizes& n) {
+  const auto at = [rank](int64_t size, int64_t stride) { return Standing{rank / stride % size, size, stride}; };
+  return {at(n.dp, n.pp * n.cp * n.tp), at(n.pp, n.cp * n.tp), at(n.tp, 1)};
 }
 
-Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) {
-  const MeshSizes n = mesh_sizes(ranks, config);
-  dp_ = Comm("dp", rank / (n.pp * n.cp * n.tp), n.dp);
-  pp_ = Comm("pp", rank / (n.tp * n.cp) % n.pp, n.pp);
-  tp_ = Comm("tp", rank % n.tp, n.tp);
+constexpr std::array kAxes{"dp", "pp", "tp"};
+
+}  // namespace
+
+Mesh::Mesh(const World& world, const ParallelConfig& config)
+    : timeout_(config.timeout), launched_(world.launched()), exact_(config.exact()), divides_state_(config.zero > 0) {
+  const int64_t rank = world.rank();
+  const std::array<Standing, 3> places = places_of(rank, mesh_sizes(world.size(), config));
+  const auto group = [&](const char* name, int64_t color, int64_t size) {
+    return size > 1 ? Comm(name, color, rank, world.launched()) : Comm(name, 0, 1);
+  };
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    axes_[axis] = group(kAxes[axis], places[axis].group(rank), places[axis].size);
+    require(axes_[axis].rank() == places[axis].place, text("rank ", rank, " in the wrong group of ", kAxes[axis]));
+  }
+  all_ = group("all", 0, world.size());
+  if (!config.two_level) return;
+  const int64_t node = config.node_ranks > 0 ? config.node_ranks : ranks_of_node(world, all_);
+  axes_[0].in_nodes(replicas_on_node(node, places[0].stride, places[0].size));
+}
+
+Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) : divides_state_(config.zero > 0) {
+  const std::array<Standing, 3> places = places_of(rank, mesh_sizes(ranks, config));
+  for (size_t axis = 0; axis < axes_.size(); ++axis) axes_[axis] = Comm(kAxes[axis], places[axis].place, places[axis].size);
   all_ = Comm("all", rank, ranks);
-  if (config.two_level)
-    dp_.in_nodes(replicas_on_node(config.node_ranks > 0 ? config.node_ranks : kPlannedNode, n.pp * n.cp * n.tp, n.dp));
+  if (!config.two_level) return;
+  const int64_t node = config.node_ranks > 0 ? config.node_ranks : kPlannedNode;
+  axes_[0].in_nodes(replicas_on_node(node, places[0].stride, places[0].size));
 }
 
 Comm Mesh::neighbours(int64_t size) const {
@@ -79,27 +97,31 @@ Comm Mesh::neighbours(int64_t size) const {
 
 void Mesh::keep(Journal& journal) {
   journal_ = &journal;
-  for (Comm* comm : {&dp_, &pp_, &tp_, &all_}) comm->keep(journal);
+  for (Comm& axis : axes_) axis.keep(journal);
+  all_.keep(journal);
 }
 
 // What is handed over is not taken back: whoever waits for it ends, and with it all ranks.
 void Mesh::check_gpus(double waited) const {
-  for (const Comm* comm : {&dp_, &pp_, &tp_})
-    if (comm->size() > 1) comm->gpus().check();
+  for (const Comm& axis : axes_)
+    if (axis.size() > 1) axis.gpus().check();
   if (timeout_ > 0 && waited > timeout_)
     throw Error(text("this rank's GPU has not come through a step in parallel.timeout = ", timeout_,
                      " s: it waits for another rank, which is gone or stuck, or a step takes longer than that"));
 }
 
-void Mesh::connect_gpus(Device& device) {
+void Mesh::connect(Device& device) {
+  if (device.place() != Place::cuda || all_.size() == 1) return;
   device.guard_waits(
       {.ask = [](const void* mesh, double waited) { static_cast<const Mesh*>(mesh)->check_gpus(waited); }, .about = this});
   on_gpus_ = true;
-  dp_.connect_gpus(false, exact_), pp_.connect_gpus(true, exact_), tp_.connect_gpus(false, exact_);
+  for (Comm& axis : axes_) axis.connect_gpus(&axis == &axes_[1], exact_);  // along the pipeline, messages go to neighbours
 }
 
 std::string Mesh::describe() const {
-  return text("rank ", all_.rank(), " | dp ", dp_.rank(), " pp ", pp_.rank(), " tp ", tp_.rank());
+  std::string words = text("rank ", all_.rank(), " |");
+  for (const Comm& axis : axes_) words += text(" ", axis.axis(), " ", axis.rank());
+  return words;
 }
 
 }  // namespace trireme

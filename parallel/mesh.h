@@ -3,6 +3,9 @@
 // rank = ((dp * PP + pp) * CP + cp) * TP + tp: the parts of one tensor are neighbours, most likely on one node.
 #pragma once
 
+#include <array>
+#include <string>
+
 #include "kernels/device.h"
 #include "parallel/comm.h"
 #include "parallel/config.h"
@@ -19,9 +22,10 @@ class Mesh {
   // Imagined: rank `rank` of `ranks`, whose groups only count.
   Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config);
 
-  // Of this process's GPU: collectives along every axis run on Place::cuda from here on. All ranks of the world call it. A host
-  // that waits for the device longer than parallel.timeout, or whose connections break, throws. The mesh stays where it is.
-  void connect_gpus(Device& device);
+  // On a GPU, and with others: collectives along every axis run on Place::cuda from here on; else nothing. All ranks of the world
+  // call it. A host that waits for the device longer than parallel.timeout, or whose connections break, throws. The mesh stays
+  // where it is.
+  void connect(Device& device);
 
   // Waits along every axis are written into it from here on. It outlives the mesh.
   void keep(Journal& journal);
@@ -30,26 +34,43 @@ class Mesh {
     if (journal_ != nullptr) journal_->mark_progress();
   }
 
-  const Comm& dp() const { return dp_; }
-  const Comm& pp() const { return pp_; }
-  const Comm& tp() const { return tp_; }
+  // The group of this rank along each axis, from the outermost: copies of the model, stages of the pipeline, shards of tensors.
+  const std::array<Comm, 3>& axes() const { return axes_; }
+  const Comm& dp() const { return axes_[0]; }
+  const Comm& pp() const { return axes_[1]; }
+  const Comm& tp() const { return axes_[2]; }
   const Comm& all() const { return all_; }
   // The tp group in groups of `size` neighbours. All ranks call it.
   Comm neighbours(int64_t size) const;
-  // This rank computes replica replica() of replicas(): its part of each batch.
-  int64_t replica() const { return dp_.rank(); }
-  int64_t replicas() const { return dp_.size(); }
+
+  // By purpose. This rank computes replica replica() of replicas(): its part of each batch.
+  int64_t replica() const { return dp().rank(); }
+  int64_t replicas() const { return dp().size(); }
+  // The ranks with the same weights and other samples: gradients, losses and counts add up over them.
+  const Comm& gradient_group() const { return dp(); }
+  // Of them, those that divide one copy of the optimizer's state among themselves (parallel.zero). One rank where each keeps all.
+  const Comm& owner_group() const { return divides_state_ ? dp() : kAlone; }
+  // Copies of the optimizer's state over all ranks, and whether this rank's is, or is a part of, the first.
+  int64_t copies() const { return replicas() / owner_group().size(); }
+  bool in_first_copy() const { return divides_state_ || replica() == 0; }
+  // Along these, ranks hold different parts of the model's state: what is counted over all parameters adds up over them, in this
+  // order.
+  std::array<const Comm*, 3> state_groups() const { return {&owner_group(), &tp(), &pp()}; }
+  // Along these, ranks have different losses of a batch. Those of a stage that has none are 0.
+  std::array<const Comm*, 2> loss_groups() const { return {&gradient_group(), &pp()}; }
+
   bool first() const { return all_.rank() == 0; }  // the rank that speaks for all
   std::string describe() const;                    // "rank 5 | dp 1 pp 0 tp 1"
 
  private:
   void check_gpus(double waited) const;
 
-  Comm dp_, pp_, tp_, all_;
+  std::array<Comm, 3> axes_{Comm("dp", 0, 1), Comm("pp", 0, 1), Comm("tp", 0, 1)};
+  Comm all_;
   Journal* journal_ = nullptr;
   double timeout_ = 0;
   bool launched_ = false;  // by a launcher: not imagined
-  bool exact_ = false, on_gpus_ = false;
+  bool exact_ = false, on_gpus_ = false, divides_state_ = false;
 };
 
 // The sizes of the axes for this many ranks. ConfigError when they do not multiply to it.

@@ -81,7 +81,7 @@ Trajectory trajectory(const RunConfig& config, const Mesh& mesh) {
   CHECK(used.optimizer == planned.optimizer);
   CHECK(used.activations == planned.activations);
   CHECK(used.temporaries == planned.temporaries);
-  run.buckets.finish();
+  run.sync.join();
   return found;
 }
 

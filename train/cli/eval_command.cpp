@@ -254,7 +254,7 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
   Device device = open_device(config.kernels, world.core_sharers(), world.local_rank());
   Mesh mesh(world, config.parallel);
   const Plan plan = make_plan(config, mesh);
-  if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
+  mesh.connect(device);
   const std::string directory = source.checkpoint.empty() ? config.train.runs + "/" + config.train.name
                                                           : fs::path(source.checkpoint).parent_path().parent_path().string();
   choose_kernels(config, plan, mesh, device, directory);
@@ -264,7 +264,7 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
   const int64_t step = load_weights(source, run);
   Json found{{"weights", source.checkpoint.empty() ? config.train.init_from : source.checkpoint}, {"step", step}};
   found.update(evaluator.evaluate_all());
-  run.buckets.finish();
+  run.sync.join();
   if (!mesh.first() || options.json.empty()) return;
   if (!replace_file(options.json, found.dump({.indent = 2}) + "\n"))
     throw ConfigError("--json " + options.json + ": cannot be written");

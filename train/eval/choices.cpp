@@ -117,7 +117,7 @@ std::vector<double> ChoiceTask::likelihoods(TrainState& run, const Progressed& p
   };
   const auto read_row = [this](int64_t sequence, const SampleRow& row) { read(sequence, row); };
   predict(run, {.count = sequences(), .read = read_row}, {.tell = tell, .progressed = progressed});
-  for (const Comm* comm : {&run.mesh.dp(), &run.mesh.pp()}) found = sum(*comm, found);
+  for (const Comm* group : run.mesh.loss_groups()) found = sum(*group, found);
   return found;
 }
 

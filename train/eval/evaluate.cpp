@@ -51,7 +51,7 @@ Evaluation evaluate_sequences(TrainState& run, const Sequences& sequences, doubl
     seen[i] = static_cast<double>(std::ranges::count_if(targets, [](int32_t target) { return target >= 0; }));
   };
   predict(run, sequences, {.tell = tell, .progressed = progressed});
-  for (const Comm* comm : {&run.mesh.dp(), &run.mesh.pp()}) losses = sum(*comm, losses), seen = sum(*comm, seen);
+  for (const Comm* group : run.mesh.loss_groups()) losses = sum(*group, losses), seen = sum(*group, seen);
   const double targets = std::accumulate(seen.begin(), seen.end(), 0.0);
   const double loss = targets > 0 ? std::accumulate(losses.begin(), losses.end(), 0.0) / targets : 0;
   return {.loss = loss,
@@ -90,10 +90,10 @@ void predict(TrainState& r, const Sequences& sequences, const PredictHooks& hook
     const Action& a = actions[i];
     r.mesh.mark_progress();
     const int64_t pass = replica + a.microbatch * replicas;
-    const Microbatch batch = microbatch(r.on_device(input.read(pass)), 0, rows);
+    const Microbatch batch = microbatch(r.launcher.upload(input.read(pass)), 0, rows);
     const Seat seat = r.pipeline.seat(a);
     r.pipeline.before(i);
-    r.stage.forward(compute, batch, r.passing, seat);
+    r.stage.forward(compute, batch, r.hooks, seat);
     r.pipeline.after(i);
     if (hooks.progressed) hooks.progressed(std::min((a.microbatch + 1) * round, sequences.count));
     if (!r.stage.piece(a.chunk).last) continue;

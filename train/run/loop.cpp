@@ -115,7 +115,7 @@ class Steps {
     const Batch batch = next();
     waited_[static_cast<size_t>(step % 2)] = batch.waited;
     begin_step(session_.run, batch, begun_++, session_.history.limits(step));
-    if (session_.run.device.place() != Place::cuda || begun_ - ended_ > 1) end();
+    if (begun_ - ended_ > session_.run.launcher.ahead()) end();
   }
   void end_all() {
     while (ended_ < begun_) end();
@@ -257,7 +257,7 @@ ExitCode loop(Session& s, int64_t& step) {
     return agreed.signal == 0;
   };
   // What replicas hold alike, where it is saved by one of them alone.
-  const bool checks_saves = t.compare_every > 0 && s.run.mesh.replicas() > 1 && s.run.buckets.parts() == 1;
+  const bool checks_saves = t.compare_every > 0 && s.run.mesh.copies() > 1;
   while (steps.begun() < t.steps && goes_on()) {
     if (!agreed.saving) s.saves.advance();
     steps.judge(agreed.bad_steps);

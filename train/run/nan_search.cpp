@@ -42,13 +42,13 @@ class Search {
     if (!over() && !finite(run_.loss)) found(in_loss, 0, microbatch(number) + "the loss");
   }
   // Before they leave.
-  void look_at_gradients(size_t unit) {
+  void look_at_gradients(size_t unit, const Microbatch& batch) {
     const UnitId& id = run_.stage.units()[unit].id;
     const bool embeds = id.kind == UnitKind::table || id.kind == UnitKind::positions;
     const int64_t place = id.kind == UnitKind::block ? layers_ - id.layer : embeds ? layers_ + 1 : 0;  // backwards
     for (const Parameter& parameter : run_.stage.parameters())
       if (!over() && parameter.unit == unit && !finite(parameter.gradient))
-        found(in_gradient, place, microbatch(run_.microbatch) + "the gradient of " + parameter.spec.name);
+        found(in_gradient, place, microbatch(batch.number) + "the gradient of " + parameter.spec.name);
   }
 
   // On rank 0 of all ranks' the first.
@@ -84,23 +84,22 @@ class Search {
   std::vector<std::byte> bytes_;
 };
 
-// The hooks of a step with what is called before or after them, as long as the scope.
+// A step's hooks tell the search, as long as the scope.
 class Watched {
  public:
-  Watched(TrainState& run, Search& search) : run_(run), passing_(run.passing), completing_(run.completing) {
-    run.passing.left = run.completing.left = [&search](size_t unit) { search.look_at_gradients(unit); };
+  Watched(TrainState& run, Search& search) : run_(run) {
+    run.hooks.added = [&search](size_t unit, const Microbatch& batch) { search.look_at_gradients(unit, batch); };
     run.after = [&search](const Action& action) {
       if (action.kind == ActionKind::forward) search.look_at_streams(action);
       if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input) search.look_at_loss(action.microbatch);
     };
   }
-  ~Watched() { run_.passing = passing_, run_.completing = completing_, run_.after = {}; }
+  ~Watched() { run_.hooks.added = {}, run_.after = {}; }
   Watched(const Watched&) = delete;
   Watched& operator=(const Watched&) = delete;
 
  private:
   TrainState& run_;
-  UnitHooks passing_, completing_;
 };
 
 }  // namespace

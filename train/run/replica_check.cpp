@@ -24,10 +24,10 @@ Digests digests_of(TrainState& run) {
     digests.emplace_back(name, digest(on_host(run.device, x, bytes).data(), x.bytes()));
   };
   if (run.stage.shape().holding.weights) {
-    for (size_t unit = 0; unit < run.stage.units().size(); ++unit) run.traffic.read(unit);
+    for (size_t unit = 0; unit < run.stage.units().size(); ++unit) run.sync.read(unit);
     for (const Parameter& parameter : run.stage.parameters()) add(parameter.spec.name, parameter.weight);
   }
-  if (run.buckets.parts() > 1) return digests;
+  if (run.mesh.copies() == 1) return digests;
   for (const NamedShard& shard : state_shards(run, Shards::all)) add("the optimizer's " + shard.name, shard.local);
   return digests;
 }
@@ -83,18 +83,18 @@ std::string describe(const std::vector<Replica>& replicas) {
 }  // namespace
 
 std::string compare_replicas(TrainState& run) {
-  const Comm& dp = run.mesh.dp();
+  const Comm& others = run.mesh.gradient_group();
   const Digests digests = digests_of(run);
   const std::string lines = written(run.mesh.describe(), digests);
   const size_t begin = run.mesh.describe().size();
   const auto all = static_cast<int64_t>(digest(lines.data() + begin, static_cast<int64_t>(lines.size() - begin)) >> 2);
-  const std::vector<int64_t> ends = largest(dp, {all, -all});  // equal on all replicas: the largest is the smallest
+  const std::vector<int64_t> ends = largest(others, {all, -all});  // equal on all replicas: the largest is the smallest
   const bool differ = ends[0] != -ends[1];
   if (largest(run.mesh.all(), differ) == 0) return "";
   std::vector<Replica> replicas;
-  for (const std::string& text : gather(dp, differ ? lines : "")) replicas.push_back(parsed(text));
+  for (const std::string& text : gather(others, differ ? lines : "")) replicas.push_back(parsed(text));
   std::string found;
-  for (const std::string& group : gather(run.mesh.all(), differ && dp.rank() == 0 ? describe(replicas) : ""))
+  for (const std::string& group : gather(run.mesh.all(), differ && others.rank() == 0 ? describe(replicas) : ""))
     if (!group.empty()) found += (found.empty() ? "" : "; ") + group;
   return broadcast(run.mesh.all(), found);
 }

@@ -176,7 +176,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
   Watchdog watchdog(journal, world.rank(), watch_orders(config, status, board));
   const Plan plan = make_plan(config, mesh);
   check_fit(config, plan, device, world.local_size(), kept_in_memory(plan, nodes, mesh.all()));
-  if (device.place() == Place::cuda && mesh.all().size() > 1) mesh.connect_gpus(device);
+  mesh.connect(device);
   Checkpoints checkpoints(config.checkpoint, status.directory, resume.from == "never" ? Resume::never : Resume::automatic,
                           noted_io(journal), mesh.all(), nodes);
   status.owned = mesh.first();
@@ -239,7 +239,7 @@ ExitCode run_to_end(const RunConfig& config, World& world, const ResumeChoice& r
     journal.doing("training");
     const ExitCode code = loop(session, step);
     journal.doing("ending");
-    run.buckets.finish();
+    run.sync.join();
     watchdog.stop();  // the user's command for the last checkpoint may take its time
     checkpoints.finish();
     for (const std::string& warning : checkpoints.take_warnings())

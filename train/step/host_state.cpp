@@ -39,8 +39,8 @@ void copy_blocks(const Tensor& to, const Tensor& from) {
 }  // namespace
 
 std::vector<NamedShard> state_shards(const TrainState& run, Shards which) {
-  const bool another_has_it = which == Shards::once && run.mesh.replica() > 0 && run.buckets.parts() == 1;
-  return another_has_it ? std::vector<NamedShard>{} : run.optimizer.shards(which == Shards::once);
+  if (which == Shards::once && !run.mesh.in_first_copy()) return {};
+  return run.optimizer.shards(which == Shards::once);
 }
 
 int64_t bytes_of(const std::vector<NamedShard>& shards) {

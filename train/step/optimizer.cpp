@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, UnitTraffic& traffic, Arenas& arenas)
-    : config_(config), mesh_(mesh), stage_(stage), traffic_(traffic) {
+Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, ReplicaSync& sync, Arenas& arenas)
+    : config_(config), mesh_(mesh), stage_(stage), sync_(sync) {
   const Holding& holding = stage.shape().holding;
   for (const Unit& unit : stage.units()) {
     State& state = states_.emplace_back();
@@ -162,15 +162,13 @@ void Optimizer::refresh(Stream& stream, int64_t steps) {
     run(stream, Fill{.x = unit.gradients});
     run(stream, Fill{.x = unit.gradients_part});
   }
-  traffic_.spread();
+  sync_.spread();
 }
 
-// Over the replicas' parts, the tensors' shards and the stages.
 void Optimizer::sum_squares(Stream& stream) {
   const auto combine = [&](const Tensor& x, AllReduce::Kind kind) {
-    const bool parts = stage_.shape().holding.parts > 1;
-    for (const Comm* comm : {&mesh_.dp(), &mesh_.tp(), &mesh_.pp()})
-      if (comm->size() > 1 && (comm != &mesh_.dp() || parts)) run(*comm, stream, AllReduce{.x = x, .kind = kind});
+    for (const Comm* group : mesh_.state_groups())
+      if (group->size() > 1) run(*group, stream, AllReduce{.x = x, .kind = kind});
   };
   if (!limbs_) {
     run(stream, SquaredNorm{.total = squared_norm_, .xs = counted_, .table = norm_table_});
@@ -197,7 +195,7 @@ void Optimizer::schedule(Stream& stream, double lr, int64_t step, const StepLimi
 void Optimizer::skip_update(Stream& stream, int64_t step) {
   if (config_.rounding != Rounding::stochastic) return;
   run(stream, RoundWeights{.parts = parts_, .table = part_table_, .step = step});
-  traffic_.spread();
+  sync_.spread();
 }
 
 void Optimizer::update(Stream& stream, const Tensor& loss) {
@@ -218,7 +216,7 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
     if (holding.gradients && (holding.parts > 1 || unit.tied_copy())) run(stream, Fill{.x = unit.gradients});
     if (!holding.gradients && unit.tied_copy()) run(stream, Fill{.x = unit.gradients_part});
   }
-  traffic_.spread();
+  sync_.spread();
 }
 
 std::vector<NamedShard> Optimizer::shards(bool once) const {

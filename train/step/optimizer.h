@@ -7,7 +7,7 @@
 #include "parallel/mesh.h"
 #include "parallel/split.h"
 #include "train/config/config.h"
-#include "train/step/unit_traffic.h"
+#include "train/step/replica_sync.h"
 
 namespace trireme {
 
@@ -15,7 +15,7 @@ class Optimizer {
  public:
   // Takes masters and moments from arenas.optimizer, of the parts that the Stage holds, and what is small from arenas.temporaries.
   // What it is given outlives it.
-  Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, UnitTraffic& traffic, Arenas& arenas);
+  Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, ReplicaSync& sync, Arenas& arenas);
 
   // Fresh weights: each piece a stream of normal numbers of its own, keyed by (seed, name); moments zero.
   void initialise(Stream& stream, double init_std, int64_t layers);
@@ -67,7 +67,7 @@ class Optimizer {
   TrainConfig config_;
   const Mesh& mesh_;
   const Stage& stage_;
-  UnitTraffic& traffic_;
+  ReplicaSync& sync_;
   std::vector<State> states_;  // by unit; of a tied copy none
   std::vector<Segment> segments_;
   std::vector<Tensor> counted_;     // gradients that enter the norm on this rank

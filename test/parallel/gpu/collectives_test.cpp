@@ -181,8 +181,8 @@ TEST_CASE("collectives on the GPUs of a launcher's ranks", "[.launched]") {
   Device device(Place::cuda);
   for (const Numerics numerics : {Numerics::fast, Numerics::invariant}) {
     Mesh replicas(world, {.numerics = numerics}), stages(world, {.pp = world.size()});
-    replicas.connect_gpus(device);
-    stages.connect_gpus(device);
+    replicas.connect(device);
+    stages.connect(device);
     for (Stream* stream : {&device.compute(), &device.comm()})
       for (const int64_t n : {1, 3, 1000, 20011}) {
         for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) check_sums(replicas.dp(), *stream, dtype, false, n);
@@ -210,7 +210,7 @@ TEST_CASE("a sum to which a rank does not come", "[.launched]") {
   pretend_hosts(world);
   Device device(Place::cuda);
   Mesh mesh(world, {.timeout = 0.5});
-  mesh.connect_gpus(device);
+  mesh.connect(device);
   if (world.rank() > 0) usleep(5000000), std::_Exit(0);
   HostTensor x(Dtype::f32, {4});
   run(mesh.dp(), device.compute(), AllReduce{.x = x});

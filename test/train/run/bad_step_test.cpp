@@ -33,29 +33,25 @@ struct Poison {
     else
       x.as<Bf16>()[x.size() / 2] = Bf16(number);
   }
-  bool now(const TrainState& run, const std::string& place) {
+  bool now(const TrainState& run, const Microbatch& batch, const std::string& place) {
     const bool late = where == "late" && place == "gradient";
     if ((where != place && !late) || run.mesh.all().rank() != rank || (done && once)) return false;
     if (run.step + 1 != (late ? kLateStep : kBadStep)) return false;
-    return place == "state" || run.microbatch == microbatch;
+    return place == "state" || batch.number == microbatch;
   }
   void into(TrainState& run) {
-    const auto change = [this, &run](UnitHooks& hooks) {
-      hooks.write = [this, &run, write = hooks.write](size_t unit) {
-        write(unit);
-        for (const Parameter& parameter : run.stage.parameters())
-          if (parameter.unit == unit && parameter.spec.name == "layers.1.mlp.down" && now(run, "gradient"))
-            put(parameter.gradient, number), done = true;
-      };
-      hooks.read = [this, &run, read = hooks.read](size_t unit) {
-        read(unit);
-        const UnitId& id = run.stage.units()[unit].id;
-        if (id.kind == UnitKind::block && id.layer == 0 && now(run, "stream")) put(run.stage.incoming(0), number), done = true;
-        if (id.kind == UnitKind::block && now(run, "state")) put(run.optimizer.shards().front().local, number), done = true;
-      };
+    run.hooks.write = [this, &run, write = run.hooks.write](size_t unit, const Microbatch& batch) {
+      write(unit, batch);
+      for (const Parameter& parameter : run.stage.parameters())
+        if (parameter.unit == unit && parameter.spec.name == "layers.1.mlp.down" && now(run, batch, "gradient"))
+          put(parameter.gradient, number), done = true;
     };
-    change(run.passing);
-    change(run.completing);
+    run.hooks.read = [this, &run, read = run.hooks.read](size_t unit, const Microbatch& batch) {
+      read(unit, batch);
+      const UnitId& id = run.stage.units()[unit].id;
+      if (id.kind == UnitKind::block && id.layer == 0 && now(run, batch, "stream")) put(run.stage.incoming(0), number), done = true;
+      if (id.kind == UnitKind::block && now(run, batch, "state")) put(run.optimizer.shards().front().local, number), done = true;
+    };
   }
 };
 

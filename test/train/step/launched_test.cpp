@@ -42,7 +42,7 @@ struct Stepper {
     starts.resize(ids.size(), 0);
   }
   ~Stepper() {  // the communication lane may still gather weights, which go before it does
-    attempt([&] { run.buckets.finish(); });
+    attempt([&] { run.sync.join(); });
   }
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;
@@ -65,7 +65,7 @@ struct Stepper {
 
   // From here on, beginning as after a restore.
   void check_order() {
-    run.buckets.finish();
+    run.sync.join();
     device.check_order(true);
     run.optimizer.refresh(device.compute(), steps);
   }
@@ -232,28 +232,30 @@ TEST_CASE("the order checker tells of each wait that a step could lack", "[.laun
     TrainState& r = stepper.run;
     Stream &compute = stepper.device.compute(), &comm = stepper.device.comm();
     const Unit& first = r.stage.units().front();
-    const Microbatch part = microbatch(stepper.batch(), 0, r.stage.shape().rows);
+    Microbatch part = microbatch(stepper.batch(), 0, r.stage.shape().rows);
+    part.last = part.gradients_leave = true;
     const LossSum loss{.total = r.loss, .scale = 1};
     stepper.check_order();
-    // Without UnitTraffic::read: weights are read while they are gathered.
-    if (r.buckets.parts() > 1) {
-      const Event whole = r.buckets.gather(first.weights, first.weights_part);
+    // Without ReplicaSync::read: weights are read while they are gathered.
+    if (r.mesh.owner_group().size() > 1) {
+      const Event whole = r.sync.gather(first.weights, first.weights_part);
       CHECK_THROWS_WITH(r.stage.forward(compute, part), ContainsSubstring("reads what was written by the comm lane's all_gather"));
       compute.wait(whole);
     }
-    r.stage.forward(compute, part, r.passing);
-    // Without the wait in Buckets::lane: a bucket leaves before backward has written it.
-    UnitHooks at_once = r.passing;
-    at_once.done = [&](size_t unit) { run(stepper.mesh.dp(), comm, AllReduce{.x = r.stage.units()[unit].gradients}); };
+    r.stage.forward(compute, part, r.hooks);
+    // Without the wait in ReplicaSync::lane: gradients leave before backward has written them.
+    UnitHooks at_once = r.hooks;
+    at_once.done = [&](size_t unit, const Microbatch&) {
+      run(stepper.mesh.dp(), comm, AllReduce{.x = r.stage.units()[unit].gradients});
+    };
     CHECK_THROWS_WITH(r.stage.backward(compute, part, loss, at_once),
                       ContainsSubstring("the comm lane's all_reduce writes what was"));
-    r.stage.forward(compute, part, r.passing);
-    r.last = true;
-    r.stage.backward(compute, part, loss, r.completing);
-    // Without Buckets::finish: the update begins before the sums are there.
+    r.stage.forward(compute, part, r.hooks);
+    r.stage.backward(compute, part, loss, r.hooks);
+    // Without ReplicaSync::join: the update begins before the sums are there.
     r.optimizer.schedule(compute, 0, 1, {});
     CHECK_THROWS_WITH(r.optimizer.update(compute, r.loss), ContainsSubstring("reads what was written by the comm lane's"));
-    r.traffic.finish(1);
+    r.sync.finish(1);
     r.optimizer.update(compute, r.loss);
     // A message that leaves before what it holds is written.
     run(compute, Fill{.x = r.loss});

@@ -41,7 +41,7 @@ double loss_by_hand(Stepping& stepping, const Batch& batch, int64_t row) {
   std::vector<float> logits(context * vocab);
   const Microbatch part = microbatch(batch, row, 1);
   Stream& compute = stepping.device.compute();
-  stepping.run.stage.forward(compute, part, stepping.run.passing);
+  stepping.run.stage.forward(compute, part, stepping.run.hooks);
   stepping.run.stage.logits(
       compute, part, Tensor(logits.data(), Dtype::f32, Place::cpu, {static_cast<int64_t>(context), static_cast<int64_t>(vocab)}));
   double sum = 0;

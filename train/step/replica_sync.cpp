@@ -1,0 +1,156 @@
+#include "train/step/replica_sync.h"
+
+#include <utility>
+
+#include "kernels/ops/fill.h"
+#include "parallel/collectives.h"
+
+namespace trireme {
+
+ReplicaSync::ReplicaSync(const Mesh& mesh, Device& device, const Stage& stage, const Arenas& arenas, bool bf16_on_wire)
+    : mesh_(mesh),
+      replicas_(mesh.gradient_group()),
+      device_(device),
+      stage_(stage),
+      divided_(mesh.owner_group().size() > 1),
+      bf16_on_wire_(bf16_on_wire),
+      arrived_(stage.units().size()) {
+  if (device.place() != Place::cuda || replicas_.size() == 1) return;
+  for (const Arena* arena : {&arenas.gradients, &arenas.weights}) {
+    const Tensor all = arena->flat(Dtype::f32);
+    known_.push_back(std::make_unique<KnownMemory>(replicas_.gpus(), static_cast<std::byte*>(all.data()), all.bytes()));
+  }
+}
+
+// Ready to be handed work. One rank without replicas needs no lane: there is nothing to overlap with.
+Stream& ReplicaSync::lane() {
+  if (replicas_.size() == 1) return device_.compute();
+  Stream& comm = device_.comm();
+  comm.wait(device_.compute().record());  // gradients are sent only after backward has written them, weights after the update
+  return comm;
+}
+
+// Sums a unit's gradients over the replicas; of parts, only this replica's.
+void ReplicaSync::send(const Unit& unit) {
+  if (replicas_.size() == 1 || unit.gradients.size() == 0) return;
+  if (divided_)
+    run(replicas_, lane(), ReduceScatter{.part = unit.gradients_part, .all = unit.gradients, .bf16_on_wire = bf16_on_wire_});
+  else
+    run(replicas_, lane(), AllReduce{.x = unit.gradients, .bf16_on_wire = bf16_on_wire_});
+}
+
+// This replica's part += the sum over the replicas; then the gradients are 0. The event: they are.
+Event ReplicaSync::add(const Unit& unit) {
+  Stream& stream = lane();
+  run(replicas_, stream,
+      ReduceScatter{.part = unit.gradients_part, .all = unit.gradients, .accumulate = true, .bf16_on_wire = bf16_on_wire_});
+  run(stream, Fill{.x = unit.gradients});
+  return stream.record();
+}
+
+Event ReplicaSync::enter(Tensor x, Tensor tree, int64_t microbatch) {
+  Stream& stream = lane();
+  run(replicas_, stream, TreeEnter{.tree = tree, .all = x, .first = microbatch * replicas_.size()});
+  run(stream, Fill{.x = x});
+  return stream.record();
+}
+
+void ReplicaSync::close(Tensor tree, int64_t microbatches) {
+  run(lane(), TreeClose{.tree = tree, .count = microbatches * replicas_.size()});
+}
+
+void ReplicaSync::sum(Tensor x) {
+  if (replicas_.size() > 1) run(replicas_, lane(), AllReduce{.x = x});
+}
+
+Event ReplicaSync::gather(Tensor flat, Tensor part) {
+  if (!divided_ || flat.size() == 0) return {};
+  Stream& stream = lane();
+  run(replicas_, stream, AllGather{.all = flat, .part = part});
+  return stream.record();
+}
+
+void ReplicaSync::join() {
+  if (replicas_.size() > 1) device_.compute().wait(device_.comm().record());
+}
+
+void ReplicaSync::write(size_t unit) {
+  if (reduces_each()) device_.compute().wait(memory(unit).cleared);
+}
+
+void ReplicaSync::read(size_t unit) {
+  Stream& compute = device_.compute();
+  const auto before = std::exchange(last_read_, unit);
+  if (stage_.shape().holding.weights) return compute.wait(arrived_[unit]);
+  if (memory(unit).weights != unit) fetch(unit);
+  compute.wait(memory(unit).arrived);
+  // The next unit in the same direction comes while this one computes, unless it takes this one's place. Downwards, in backward,
+  // the embedding's weights are not read.
+  const std::vector<Unit>& units = stage_.units();
+  const bool up = unit == 0 || unit > before;
+  const size_t next = up ? unit + 1 : unit - 1;
+  if (unit == before || next >= units.size() || (!up && units[next].id.kind != UnitKind::block)) return;
+  if (units[next].memory != units[unit].memory && memory(next).weights != next) fetch(next);
+}
+
+// After what was handed to the compute lane so far: it may read what is there.
+void ReplicaSync::fetch(size_t unit) {
+  const Unit& u = stage_.units()[unit];
+  memory(unit).weights = unit;
+  memory(unit).arrived = gather(u.weights, u.weights_part);
+}
+
+void ReplicaSync::done(size_t unit, int64_t microbatch) {
+  const Unit& u = stage_.units()[unit];
+  if (u.tree)
+    memory(unit).cleared = enter(u.gradients, u.tree, microbatch);
+  else if (reduces_each())
+    memory(unit).cleared = add(u);
+  else
+    send(u);
+}
+
+size_t ReplicaSync::find(UnitKind kind) const {
+  for (size_t unit = 0; unit < stage_.units().size(); ++unit)
+    if (stage_.units()[unit].id.kind == kind) return unit;
+  return kNone;
+}
+
+void ReplicaSync::finish(int64_t microbatches) {
+  for (const Unit& unit : stage_.units())
+    if (unit.tree) close(unit.tree, microbatches);
+  const size_t table = find(UnitKind::table), tied_copy = find(UnitKind::tied_copy);
+  const auto part = [&](size_t unit) { return stage_.units()[unit].gradients_part; };
+  if (tied_copy != kNone && table != kNone) {
+    run(lane(), Add{.y = part(table), .a = part(table), .b = part(tied_copy)});
+  } else if (tied_copy != kNone) {
+    run(mesh_.pp(), lane(), Send{.x = part(tied_copy), .peer = 0, .channel = Channel::tied});
+  } else if (table != kNone && stage_.config().tied && mesh_.pp().size() > 1) {
+    const int64_t last = mesh_.pp().size() - 1;
+    run(mesh_.pp(), lane(), Receive{.x = part(table), .peer = last, .channel = Channel::tied, .accumulate = true});
+  }
+  join();
+}
+
+void ReplicaSync::spread() {
+  const bool tied = stage_.config().tied && mesh_.pp().size() > 1;
+  const std::vector<Unit>& units = stage_.units();
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    const Unit& u = units[unit];
+    if (u.tied_copy() && tied) {
+      run(mesh_.pp(), lane(), Receive{.x = u.weights_part, .peer = 0, .channel = Channel::tied});
+      arrived_[unit] = lane().record();
+    }
+    if (u.id.kind == UnitKind::table && tied) {
+      const int64_t last = mesh_.pp().size() - 1;
+      run(mesh_.pp(), lane(), Send{.x = u.weights_part, .peer = last, .channel = Channel::tied});
+    }
+    memory(unit).weights = kNone;
+    if (stage_.shape().holding.weights && !(u.tied_copy() && !tied)) {
+      const Event whole = gather(u.weights, u.weights_part);
+      if (divided_) arrived_[unit] = whole;
+    }
+  }
+}
+
+}  // namespace trireme

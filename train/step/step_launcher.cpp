@@ -1,0 +1,83 @@
+#include "train/step/step_launcher.h"
+
+#include <cstring>
+#include <utility>
+
+#include "kernels/copy.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kMostGraphs = 4;  // batches whose valid targets vary are not recorded each
+
+// Not where a part of a step reaches into the next: with a divided state, the updated weights arrive behind the next forward.
+bool wants_graphs(const RunConfig& config, const Mesh& mesh, const Device& device) {
+  return device.place() == Place::cuda && config.kernels.graph && mesh.owner_group().size() == 1;
+}
+
+}  // namespace
+
+StepLauncher::StepLauncher(const RunConfig& config, const Mesh& mesh, Device& device)
+    : device_(device), graphs_wanted_(wants_graphs(config, mesh, device)) {
+  for (Slot& slot : results_) slot.memory.emplace(device, 2 * bytes_of(Dtype::f32));
+  if (device.place() != Place::cuda) return;
+  const int64_t bytes = 4 * config.train.batch / mesh.replicas() * config.model.context * bytes_of(Dtype::i32);
+  batch_.emplace(device, bytes, "a batch");
+  for (std::optional<StagingBuffer>& batch : batches_) batch.emplace(device, bytes);
+}
+
+// By way of two buffers in turn, so that the batch before may still be on its way.
+Batch StepLauncher::upload(const Batch& batch) {
+  if (!batch_) return batch;
+  Batch there = batch;
+  StagingBuffer& staging = *batches_[static_cast<size_t>(uploads_++ % 2)];
+  staging.wait();
+  int64_t at = 0;
+  for (Tensor Batch::*field : {&Batch::tokens, &Batch::targets, &Batch::positions, &Batch::document_start}) {
+    const Tensor& from = batch.*field;
+    const Tensor pinned(staging.data() + at, Dtype::i32, Place::cpu, {from.size()});
+    std::memcpy(pinned.data(), from.data(), static_cast<size_t>(from.bytes()));
+    there.*field = Tensor(batch_->data() + at, Dtype::i32, Place::cuda, {from.dim(0), from.dim(1)});
+    copy(device_.compute(), there.*field, pinned);
+    at += from.bytes();
+  }
+  staging.posted(device_.compute());
+  return there;
+}
+
+// The graph in which such a step is recorded, or is to be. nullptr: neither.
+Graph* StepLauncher::graph(int64_t valid) {
+  const bool first = !std::exchange(launched_, true);  // it takes the scratch memory that it needs
+  if (!graphs_wanted_ || first || device_.compute().tally() != nullptr) return nullptr;
+  if (!graphs_.contains(valid) && graphs_.size() == kMostGraphs) return nullptr;
+  return &graphs_.try_emplace(valid, device_).first->second;
+}
+
+void StepLauncher::launch(int64_t valid, const std::function<void()>& step) {
+  Graph* const recorded = graph(valid);
+  if (recorded == nullptr)
+    step();
+  else if (!recorded->replay())
+    recorded->record(step);
+}
+
+void StepLauncher::send(int64_t step, const Tensor& loss, const Tensor& squared_norm, const StepLimits& limits) {
+  Stream& compute = device_.compute();
+  Slot& slot = results_[slot_of(step)];
+  const Place here = compute.place() == Place::none ? Place::none : Place::cpu;
+  copy(compute, Tensor(slot.memory->data(), Dtype::f32, here, {1}), loss);
+  copy(compute, Tensor(slot.memory->data() + sizeof(float), Dtype::f32, here, {1}), squared_norm);
+  slot.memory->posted(compute);
+  slot.limits = limits;
+}
+
+StepLauncher::Results StepLauncher::wait(int64_t step) const {
+  const Slot& slot = results_[slot_of(step)];
+  slot.memory->wait();
+  Results results{.limits = slot.limits};
+  std::memcpy(&results.loss, slot.memory->data(), sizeof results.loss);
+  std::memcpy(&results.squared_norm, slot.memory->data() + sizeof(float), sizeof results.squared_norm);
+  return results;
+}
+
+}  // namespace trireme

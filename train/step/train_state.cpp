@@ -1,0 +1,113 @@
+#include "train/step/train_state.h"
+
+#include <algorithm>
+
+namespace trireme {
+
+namespace {
+
+int64_t levels_of(int64_t count) {
+  int64_t levels = 1;
+  while ((count >> levels) > 0) ++levels;
+  return levels;
+}
+
+// Ranks of the tp group whose shards have the same key-value head.
+int64_t sharing_ranks(const RunConfig& config, const Mesh& mesh) {
+  const int64_t shards = config.parallel.shards(), mine = shards / mesh.tp().size();
+  return std::max<int64_t>(1, shards / config.model.kv_heads / mine);
+}
+
+// Passes of the last piece of a stage that wait for their backward at a time.
+int64_t loss_slots_in(const std::vector<Action>& actions, int64_t chunk) {
+  int64_t now = 0, most = 1;
+  for (const Action& a : actions) {
+    if (a.chunk != chunk) continue;
+    if (a.kind == ActionKind::forward) most = std::max(most, ++now);
+    if (a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight) --now;
+  }
+  return most;
+}
+
+StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sharing) {
+  const ParallelConfig& p = config.parallel;
+  const PipelineShape pipeline = pipeline_shape(config, mesh.replicas());
+  const std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
+  const int64_t mine = p.shards() / mesh.tp().size();
+  const Comm& owners = mesh.owner_group();
+  const bool divided = owners.size() > 1, fp8 = config.kernels.matmul == MatmulDtype::fp8;
+  return {.rows = config.microbatch_rows(mesh.replicas()),
+          .context = config.model.context,
+          .dtype = dtype_of(config.kernels.dtype),
+          .logits = config.kernels.logits_dtype(),
+          .fused_products = config.kernels.fused_products(),
+          .fp8_begin = fp8 ? config.kernels.bf16_layers : 0,
+          .fp8_end = fp8 ? config.model.layers - config.kernels.bf16_layers : 0,
+          .holding = {.parts = owners.size(),
+                      .part = owners.rank(),
+                      .weights = p.zero < 3 || !divided,
+                      .gradients = !p.exact() && (p.zero < 2 || !divided),
+                      .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
+          .pieces = slice_of(config.model.layers, pipeline.stages, pipeline.chunks, mesh.pp().rank()),
+          .slots = slots_of(actions),
+          .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
+          .halves = p.stage_schedule() == Schedule::zero_bubble,
+          .recompute = config.train.recompute,
+          .tensor = {.count = p.shards(),
+                     .first = mesh.tp().rank() * mine,
+                     .mine = mine,
+                     .ranks = &mesh.tp(),
+                     .sharing = &sharing,
+                     .sequence = p.sequence,
+                     .exact = p.exact()}};
+}
+
+}  // namespace
+
+PipelineShape pipeline_shape(const RunConfig& config, int64_t replicas) {
+  return {.stages = config.parallel.pp,
+          .microbatches = config.train.batch / replicas / config.microbatch_rows(replicas),
+          .chunks = config.parallel.stage_chunks()};
+}
+
+TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes)
+    : config(config),
+      mesh(mesh),
+      device(device),
+      arenas(device, sizes, config.train.offload == Offload::optimizer ? Memory::pinned : Memory::own),
+      sharing(mesh.neighbours(sharing_ranks(config, mesh))),
+      stage(config.model, stage_shape(config, mesh, sharing), arenas, device.compute()),
+      sync(mesh, device, stage, arenas, config.parallel.reduce == ReduceDtype::bf16),
+      pipeline(mesh.pp(), device, stage),
+      optimizer(config.train, mesh, stage, sync, arenas),
+      launcher(config, mesh, device),
+      loss(arenas.temporaries.take(Dtype::f32, {1})) {
+  const int64_t levels = stage.shape().holding.tree_levels;
+  if (levels > 0) loss_tree = arenas.temporaries.take(Dtype::f32, {levels, 1});
+  hooks.read = [this](size_t unit, const Microbatch&) { sync.read(unit); };
+  hooks.write = [this](size_t unit, const Microbatch&) {
+    sync.write(unit);
+    if (loss_tree && stage.units()[unit].id.kind == UnitKind::head) this->device.compute().wait(loss_cleared_);
+  };
+  hooks.done = [this](size_t unit, const Microbatch& batch) { complete(unit, batch); };
+}
+
+// Gradients leave, and with the head's the loss.
+void TrainState::complete(size_t unit, const Microbatch& batch) {
+  sync.done(unit, batch.number);
+  if (stage.units()[unit].id.kind != UnitKind::head) return;
+  if (loss_tree)
+    loss_cleared_ = sync.enter(loss, loss_tree, batch.number);
+  else if (batch.last)
+    sync.sum(loss);
+}
+
+const std::vector<Action>& TrainState::actions(int64_t microbatches) {
+  std::vector<Action>& list = actions_[microbatches];
+  if (!list.empty()) return list;
+  PipelineShape shape = pipeline_shape(config, mesh.replicas());
+  shape.microbatches = microbatches;
+  return list = make_schedule(config.parallel.stage_schedule(), shape, mesh.pp().rank());
+}
+
+}  // namespace trireme
