@@ -6,6 +6,9 @@
 #include <limits>
 
 #include "kernels/device.h"
+#include "kernels/ops/gradient_norm.h"
+#include "kernels/ops/round_weights.h"
+#include "kernels/ops/update_gate.h"
 #include "test/catch.h"
 #include "test/reference/adamw.h"
 #include "test/reference/fill.h"
@@ -41,6 +44,7 @@ struct Lists {
   std::vector<AdamWPart> parts;
   std::vector<Tensor> grads;
   HostTensor table, norm_table, schedule{Dtype::f32, {AdamWSchedule::kSize}}, squared_norm{Dtype::f32, {1}};
+  HostTensor numbers{Dtype::f32, {StepNumbers::kSize}}, gate{Dtype::f32, {Gate::kSize}};
 
   Lists(Device& device, std::vector<AdamWPart> list)
       : parts(std::move(list)),
@@ -55,12 +59,11 @@ struct Lists {
   AdamW op(const reference::AdamWOptions& o = kOptions) const {
     return {.parts = parts,
             .table = table,
-            .squared_norm = squared_norm,
+            .gate = gate,
             .schedule = schedule,
             .beta1 = static_cast<float>(o.beta1),
             .beta2 = static_cast<float>(o.beta2),
             .eps = static_cast<float>(o.eps),
-            .clip = static_cast<float>(o.clip),
             .rounding = rounding};
   }
   AdamWSchedule scheduled(const reference::AdamWOptions& o = kOptions) const {
@@ -70,8 +73,12 @@ struct Lists {
             .beta2 = static_cast<float>(o.beta2),
             .step = o.step};
   }
-  void step(Device& device, const reference::AdamWOptions& o = kOptions) {
+  void step(Device& device, const reference::AdamWOptions& o = kOptions, const StepLimits& limits = {}, const Tensor& loss = {}) {
+    run(device.compute(), StepNumbers{.numbers = numbers, .step = o.step, .limits = limits});
     run(device.compute(), scheduled(o));
+    run(device.compute(),
+        UpdateGate{
+            .gate = gate, .numbers = numbers, .squared_norm = squared_norm, .loss = loss, .clip = static_cast<float>(o.clip)});
     run(device.compute(), op(o));
   }
 };
@@ -219,7 +226,7 @@ TEST_CASE("random bits of an element do not depend on where its tensor is cut") 
 TEST_CASE("stochastically rounded weights follow from masters and step alone, whatever the threads and the cut") {
   Device device(tested_place());
   reference::AdamWOptions options = kOptions;
-  options.step = (int64_t{3} << AdamWSchedule::kStepBits) + 5;
+  options.step = (int64_t{3} << Gate::kStepBits) + 5;
   for (const int64_t n : kSizes) {
     State s(n);
     const WholeTensor whole{.key = 9, .first = 2, .origin = 40, .cols = 31, .stride = 50};
@@ -256,7 +263,11 @@ TEST_CASE("stochastically rounded weights follow from masters and step alone, wh
     options.step += 1;
     lists.step(device, options);
     CHECK(s.weight.values() == expected(options.step));
-    run(device.compute(), RoundWeights{.parts = lists.parts, .table = lists.table, .step = 3});
+    std::vector<RoundedPart> rounded;
+    for (const AdamWPart& part : parts) rounded.push_back({.weight = part.weight, .master = part.master, .whole = part.whole});
+    const HostTensor table(Dtype::i32, {static_cast<int64_t>(rounded.size()), RoundWeights::kRow});
+    run(device.compute(), RoundWeightsTable{.table = table, .parts = rounded});
+    run(device.compute(), RoundWeights{.parts = rounded, .table = table, .step = 3});
     CHECK(s.weight.values() == expected(3));
   }
 }
@@ -294,15 +305,30 @@ TEST_CASE("a norm or loss above its limit, infinite or no number, is no update")
     HostTensor loss(Dtype::f32, {1});
     loss.set(0, c.loss), lists.squared_norm.set(0, c.squared_norm);
     const State before = s;
-    AdamWSchedule schedule = lists.scheduled();
-    schedule.limits = c.limits;
-    run(device.compute(), schedule);
-    AdamW op = lists.op();
-    op.loss = loss;
-    run(device.compute(), op);
+    lists.step(device, kOptions, c.limits, loss);
+    CHECK((lists.gate[1] != 0) == c.updates);
     CHECK((s.master == before.master && s.m == before.m && s.v == before.v && s.weight == before.weight) == !c.updates);
     CHECK(s.grad.values() == Doubles(100));
     CHECK(c.limits.pass(c.squared_norm, c.loss) == c.updates);
+  }
+}
+
+TEST_CASE("the gate scales gradients to the clip, and keeps a step's number whole") {
+  Device device(tested_place());
+  State s(4);
+  Lists lists(device, {s.part()});
+  for (const auto& [squared_norm, clip, scale] :
+       {std::tuple(4.0, 1.0, 0.5), std::tuple(4.0, 2.0, 1.0), std::tuple(4.0, 3.0, 1.0), std::tuple(1e8, 0.0, 1.0)}) {
+    lists.squared_norm.set(0, squared_norm);
+    reference::AdamWOptions options = kOptions;
+    options.clip = clip, options.step = (int64_t{5} << Gate::kStepBits) + 77;
+    lists.step(device, options);
+    std::array<float, Gate::kSize> gate{};
+    for (size_t i = 0; i < gate.size(); ++i) gate[i] = static_cast<float>(lists.gate[static_cast<int64_t>(i)]);
+    const Gate read = Gate::read(gate.data());
+    CHECK(read.scale == Approx(scale));
+    CHECK(read.passes);
+    CHECK(read.step == options.step);
   }
 }
 
@@ -338,6 +364,11 @@ TEST_CASE("adamw refuses shapes that do not fit, and a step that is not counted 
   AdamWSchedule early = lists.scheduled();
   early.step = 0;
   CHECK_THROWS_WITH(run(device.compute(), early), ContainsSubstring("step 0"));
+  CHECK_THROWS_WITH(run(device.compute(), StepNumbers{.numbers = lists.numbers, .step = 0}), ContainsSubstring("step 0"));
+  CHECK_THROWS_AS(run(device.compute(), StepNumbers{.numbers = lists.schedule, .step = 1}), Error);
+  CHECK_THROWS_AS(run(device.compute(),
+                      UpdateGate{.gate = lists.schedule, .numbers = lists.numbers, .squared_norm = lists.squared_norm, .clip = 1}),
+                  Error);
   HostTensor short_one(Dtype::f32, {5});
   for (Tensor AdamWPart::*field : {&AdamWPart::master, &AdamWPart::m, &AdamWPart::v, &AdamWPart::grad, &AdamWPart::weight}) {
     std::vector<AdamWPart> bad{s.part()};
@@ -361,14 +392,13 @@ TEST_CASE("adamw on place none counts 34 bytes an element and touches nothing") 
                                      {.weight = imagined(Dtype::bf16, {100}), .master = f, .m = f, .v = f, .grad = f, .decay = 0});
   const std::vector<Tensor> xs(2, f);
   run(none.compute(), AdamW{.parts = parts,
-                            .squared_norm = one,
+                            .gate = imagined(Dtype::f32, {Gate::kSize}),
                             .schedule = imagined(Dtype::f32, {AdamWSchedule::kSize}),
                             .beta1 = 0,
                             .beta2 = 0,
-                            .eps = 0,
-                            .clip = 0});
+                            .eps = 0});
   run(none.compute(), SquaredNorm{.total = one, .xs = xs});
   CHECK(none.tally().at("adamw").calls == 1);
-  CHECK(none.tally().at("adamw").bytes == 2 * 3400 + 4 + 4 * AdamWSchedule::kSize);
+  CHECK(none.tally().at("adamw").bytes == 2 * 3400 + 4 * Gate::kSize + 4 * AdamWSchedule::kSize);
   CHECK(none.tally().at("squared_norm").bytes == 2 * 400 + 4);
 }

@@ -11,12 +11,14 @@
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/fill.h"
 #include "kernels/ops/gelu.h"
+#include "kernels/ops/gradient_norm.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/quantize.h"
 #include "kernels/ops/rmsnorm.h"
 #include "kernels/ops/rope.h"
 #include "kernels/ops/swiglu.h"
+#include "kernels/ops/update_gate.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"
 #include "train/telemetry/log.h"
@@ -170,7 +172,7 @@ void bench_all(KernelBench& b) {
   const int64_t n = V * C;
   const Tensor master = b.f32({n}), m = b.f32({n}), second = b.f32({n}), grad = b.f32({n}), norm = b.f32({1});
   const Tensor norm_table = b.take(Dtype::i32, {1, SquaredNorm::kRow}), part_table = b.take(Dtype::i32, {1, AdamW::kRow}),
-               schedule = b.f32({AdamWSchedule::kSize});
+               schedule = b.f32({AdamWSchedule::kSize}), numbers = b.f32({StepNumbers::kSize}), gate = b.f32({Gate::kSize});
   const std::array xs{grad};
   const std::array parts{AdamWPart{.weight = words.view({n}), .master = master, .m = m, .v = second, .grad = grad, .decay = 0.1f}};
   b.prepare(SquaredNormTable{.table = norm_table, .xs = xs});
@@ -178,14 +180,9 @@ void bench_all(KernelBench& b) {
   b.prepare(AdamWSchedule{.schedule = schedule, .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .step = 1});
   b(SquaredNorm{.total = norm, .xs = xs, .table = norm_table});
   b.fill(norm, 1), b.fill(second, 1e-4f);
-  b(AdamW{.parts = parts,
-          .table = part_table,
-          .squared_norm = norm,
-          .schedule = schedule,
-          .beta1 = 0.9f,
-          .beta2 = 0.95f,
-          .eps = 1e-8f,
-          .clip = 1});
+  b.prepare(StepNumbers{.numbers = numbers, .step = 1});
+  b.prepare(UpdateGate{.gate = gate, .numbers = numbers, .squared_norm = norm, .clip = 1});
+  b(AdamW{.parts = parts, .table = part_table, .gate = gate, .schedule = schedule, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f});
 }
 
 ExitCode run_bench_kernels(const BenchKernelsOptions& options) {

@@ -239,9 +239,7 @@ class Evaluator {
 int64_t load_weights(const WeightSource& source, TrainState& run) {
   if (source.checkpoint.empty()) return initialise(source.config, run), 0;
   const CheckpointReader checkpoint(source.checkpoint);
-  std::vector<NamedShard> shards = state_shards(run, Shards::all);
-  std::erase_if(shards, [](const NamedShard& shard) { return shard.name.starts_with("adam_"); });
-  HostState host(run.device, std::move(shards), Copies::where_needed);
+  HostState host(run.device, run.optimizer.masters(), Copies::where_needed);
   checkpoint.read(host.shards());
   host.store();
   run.optimizer.refresh(run.device.compute(), checkpoint.manifest().step);

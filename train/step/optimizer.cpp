@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "kernels/ops/exact_norm.h"
 #include "kernels/ops/fill.h"
+#include "kernels/ops/gradient_norm.h"
 #include "parallel/collectives.h"
 
 namespace trireme {
@@ -13,6 +14,8 @@ namespace trireme {
 Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, ReplicaSync& sync, Arenas& arenas)
     : config_(config), mesh_(mesh), stage_(stage), sync_(sync) {
   const Holding& holding = stage.shape().holding;
+  const RuleKind rule = rule_of(config);
+  kept_ = rule.states;
   for (const Unit& unit : stage.units()) {
     State& state = states_.emplace_back();
     if (unit.tied_copy()) continue;
@@ -20,7 +23,7 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
     state.weight = unit.weights_part;
     state.gradient = unit.gradients_part;
     state.master = state.weight.dtype() == Dtype::f32 ? state.weight : take();
-    state.m = take(), state.v = take();
+    for (size_t i = 0; i < kept_.size(); ++i) state.kept.push_back(take());
   }
   for (const Parameter& parameter : stage.parameters()) {
     const int64_t part = states_[parameter.unit].weight.size();
@@ -30,11 +33,16 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
       segments_.push_back({.parameter = &parameter, .first = first - parameter.begin, .at = first - begin, .count = last - first});
   }
   list_counted();
-  list_parts();
+  const std::vector<RulePart> parts = list_parts();
   const auto rows = [](const auto& list) { return static_cast<int64_t>(list.size()); };
   norm_table_ = arenas.temporaries.take(Dtype::i32, {rows(counted_), SquaredNorm::kRow});
-  part_table_ = arenas.temporaries.take(Dtype::i32, {rows(parts_), AdamW::kRow});
-  schedule_ = arenas.temporaries.take(Dtype::f32, {AdamWSchedule::kSize});
+  rule_ = rule.make(config, parts, arenas.temporaries);
+  if (config.rounding == Rounding::stochastic)
+    for (const RulePart& part : parts)
+      if (part.weight) rounded_.push_back({.weight = part.weight, .master = part.master, .whole = part.whole});
+  if (!rounded_.empty()) round_table_ = arenas.temporaries.take(Dtype::i32, {rows(rounded_), RoundWeights::kRow});
+  numbers_ = arenas.temporaries.take(Dtype::f32, {StepNumbers::kSize});
+  gate_ = arenas.temporaries.take(Dtype::f32, {Gate::kSize});
   squared_norm_ = arenas.temporaries.take(Dtype::f32, {1});
   if (!stage.shape().tensor.exact) return;
   top_ = arenas.temporaries.take(Dtype::f32, {1});
@@ -60,30 +68,33 @@ void Optimizer::list_counted() {
   for (const Counted& range : ranges) counted_.push_back(states_[range.unit].gradient.slice(range.begin, range.end));
 }
 
-void Optimizer::list_part(const Segment& s, int64_t begin, int64_t end, const WholeTensor& whole) {
+RulePart Optimizer::part_of(const Segment& s, int64_t begin, int64_t end, const WholeTensor& whole) const {
   const State& state = states_[s.parameter->unit];
   const auto part = [&](const Tensor& t) { return t.slice(begin, end); };
-  parts_.push_back({.weight = state.weight.dtype() == Dtype::f32 ? Tensor{} : part(state.weight),
-                    .master = part(state.master),
-                    .m = part(state.m),
-                    .v = part(state.v),
-                    .grad = part(state.gradient),
-                    .decay = s.parameter->spec.decays() ? static_cast<float>(config_.decay) : 0.0f,
-                    .whole = whole});
+  RulePart of{.weight = state.weight.dtype() == Dtype::f32 ? Tensor{} : part(state.weight),
+              .master = part(state.master),
+              .gradient = part(state.gradient),
+              .states = {},
+              .decays = s.parameter->spec.decays(),
+              .whole = whole};
+  for (const Tensor& kept : state.kept) of.states.push_back(part(kept));
+  return of;
 }
 
 // Pieces, each rounded as the whole model's, and the padding behind them.
-void Optimizer::list_parts() {
+std::vector<RulePart> Optimizer::list_parts() const {
+  std::vector<RulePart> parts;
   for_each_piece([&](const PieceRange& piece) {
-    list_part(*piece.segment, piece.begin, piece.end, whole_of(piece, "rounding of " + piece.name));
+    parts.push_back(part_of(*piece.segment, piece.begin, piece.end, whole_of(piece, "rounding of " + piece.name)));
   });
   for (const Segment& s : segments_) {
     const WeightSpec& spec = s.parameter->spec;
     int64_t rows = 0;
     for (const WeightPiece& piece : spec.all_pieces()) rows += piece.rows;
     const int64_t padding = std::max(rows * (spec.size() / spec.shape[0]), s.first), end = s.first + s.count;
-    if (padding < end) list_part(s, s.at + padding - s.first, s.at + s.count, {});
+    if (padding < end) parts.push_back(part_of(s, s.at + padding - s.first, s.at + s.count, {}));
   }
+  return parts;
 }
 
 template <class Then>
@@ -130,9 +141,10 @@ void Optimizer::initialise(Stream& stream, double init_std, int64_t layers) {
     if (init == Init::residual) return init_std / std::sqrt(2.0 * static_cast<double>(layers));
     return init == Init::position ? init_std / 2 : init_std;
   };
-  for (const State& state : states_)
-    for (const Tensor& t : {state.master, state.m, state.v})
-      if (t) run(stream, Fill{.x = t});
+  for (const State& state : states_) {
+    if (state.master) run(stream, Fill{.x = state.master});
+    for (const Tensor& kept : state.kept) run(stream, Fill{.x = kept});
+  }
   for_each_piece([&](const PieceRange& piece) {
     const Parameter& parameter = *piece.segment->parameter;
     const Tensor x = states_[parameter.unit].master.slice(piece.begin, piece.end);
@@ -153,8 +165,9 @@ void Optimizer::initialise(Stream& stream, double init_std, int64_t layers) {
 
 void Optimizer::refresh(Stream& stream, int64_t steps) {
   run(stream, SquaredNormTable{.table = norm_table_, .xs = counted_});
-  run(stream, AdamWTable{.table = part_table_, .parts = parts_});
-  if (config_.rounding == Rounding::stochastic) run(stream, RoundWeights{.parts = parts_, .table = part_table_, .step = steps});
+  rule_->write_tables(stream);
+  if (!rounded_.empty()) run(stream, RoundWeightsTable{.table = round_table_, .parts = rounded_});
+  round(stream, steps);
   for (const State& state : states_)
     if (config_.rounding == Rounding::nearest && state.weight && state.weight.dtype() != Dtype::f32)
       run(stream, Cast{.y = state.weight, .x = state.master});
@@ -184,33 +197,29 @@ void Optimizer::sum_squares(Stream& stream) {
 }
 
 void Optimizer::schedule(Stream& stream, double lr, int64_t step, const StepLimits& limits) {
-  run(stream, AdamWSchedule{.schedule = schedule_,
-                            .lr = static_cast<float>(lr),
-                            .beta1 = static_cast<float>(config_.beta1),
-                            .beta2 = static_cast<float>(config_.beta2),
-                            .step = step,
-                            .limits = limits});
+  run(stream, StepNumbers{.numbers = numbers_, .step = step, .limits = limits});
+  rule_->schedule(stream, lr, step);
+}
+
+void Optimizer::round(Stream& stream, int64_t step) {
+  if (!rounded_.empty()) run(stream, RoundWeights{.parts = rounded_, .table = round_table_, .step = step});
 }
 
 void Optimizer::skip_update(Stream& stream, int64_t step) {
   if (config_.rounding != Rounding::stochastic) return;
-  run(stream, RoundWeights{.parts = parts_, .table = part_table_, .step = step});
+  round(stream, step);
   sync_.spread();
 }
 
 void Optimizer::update(Stream& stream, const Tensor& loss) {
   sum_squares(stream);
-  run(stream, AdamW{.parts = parts_,
-                    .table = part_table_,
-                    .squared_norm = squared_norm_,
-                    .schedule = schedule_,
-                    .loss = loss,
-                    .beta1 = static_cast<float>(config_.beta1),
-                    .beta2 = static_cast<float>(config_.beta2),
-                    .eps = static_cast<float>(config_.eps),
-                    .clip = static_cast<float>(config_.clip),
-                    .rounding = config_.rounding});
-  // AdamW has zeroed what it read.
+  run(stream, UpdateGate{.gate = gate_,
+                         .numbers = numbers_,
+                         .squared_norm = squared_norm_,
+                         .loss = loss,
+                         .clip = static_cast<float>(config_.clip)});
+  rule_->update(stream, gate_);
+  // The rule has zeroed what it read.
   const Holding& holding = stage_.shape().holding;
   for (const Unit& unit : stage_.units()) {
     if (holding.gradients && (holding.parts > 1 || unit.tied_copy())) run(stream, Fill{.x = unit.gradients});
@@ -219,22 +228,31 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
   sync_.spread();
 }
 
-std::vector<NamedShard> Optimizer::shards(bool once) const {
+template <class Which>
+void Optimizer::list_shards(std::vector<NamedShard>& shards, const std::string& prefix, const Which& which, bool once) const {
+  for_each_piece([&](const PieceRange& piece) {
+    if (once && piece.copy) return;
+    const Tensor local = which(states_[piece.segment->parameter->unit]).slice(piece.begin, piece.end);
+    for (NamedShard& shard : flat_shards(prefix + piece.name, piece.shape, piece.first, local)) {
+      shard.global_shape = piece.whole;
+      for (size_t d = 0; d < piece.offset.size(); ++d) shard.offset[d] += piece.offset[d];
+      shards.push_back(std::move(shard));
+    }
+  });
+}
+
+std::vector<NamedShard> Optimizer::masters(bool once) const {
   std::vector<NamedShard> shards;
-  const auto list = [&](const std::string& prefix, Tensor State::*which) {
-    for_each_piece([&](const PieceRange& piece) {
-      if (once && piece.copy) return;
-      const Tensor local = (states_[piece.segment->parameter->unit].*which).slice(piece.begin, piece.end);
-      for (NamedShard& shard : flat_shards(prefix + piece.name, piece.shape, piece.first, local)) {
-        shard.global_shape = piece.whole;
-        for (size_t d = 0; d < piece.offset.size(); ++d) shard.offset[d] += piece.offset[d];
-        shards.push_back(std::move(shard));
-      }
-    });
-  };
-  list("", &State::master);
-  list("adam_m/", &State::m);
-  list("adam_v/", &State::v);
+  list_shards(
+      shards, "", [](const State& state) { return state.master; }, once);
+  return shards;
+}
+
+std::vector<NamedShard> Optimizer::shards(bool once) const {
+  std::vector<NamedShard> shards = masters(once);
+  for (size_t i = 0; i < kept_.size(); ++i)
+    list_shards(
+        shards, kept_[i] + "/", [i](const State& state) { return state.kept[i]; }, once);
   return shards;
 }
 

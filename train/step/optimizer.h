@@ -1,23 +1,26 @@
-// AdamW over the weights of a Stage: f32 moments, and f32 masters where the step's weights are bf16. Of each unit's flat weights
-// every replica may hold and update one part alone.
+// Optimizer: which elements of the weights this rank updates, whether a step is an update (the gate: gradient norm, limits), and
+// by what rule. f32 masters where the step's weights are bf16, and what the rule keeps. Of each unit's flat weights every replica
+// may hold and update one part alone.
 #pragma once
 
-#include "kernels/ops/adamw.h"
+#include "kernels/ops/round_weights.h"
+#include "kernels/ops/update_gate.h"
 #include "model/stage.h"
 #include "parallel/mesh.h"
 #include "parallel/split.h"
 #include "train/config/config.h"
 #include "train/step/replica_sync.h"
+#include "train/step/update_rule.h"
 
 namespace trireme {
 
 class Optimizer {
  public:
-  // Takes masters and moments from arenas.optimizer, of the parts that the Stage holds, and what is small from arenas.temporaries.
-  // What it is given outlives it.
+  // Takes masters and the rule's states from arenas.optimizer, of the parts that the Stage holds, and what is small from
+  // arenas.temporaries. What it is given outlives it.
   Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, ReplicaSync& sync, Arenas& arenas);
 
-  // Fresh weights: each piece a stream of normal numbers of its own, keyed by (seed, name); moments zero.
+  // Fresh weights: each piece a stream of normal numbers of its own, keyed by (seed, name); states zero.
   void initialise(Stream& stream, double init_std, int64_t layers);
   // The step's weights from the masters, of all replicas: after a restore, with `steps` updates done.
   void refresh(Stream& stream, int64_t steps);
@@ -30,14 +33,16 @@ class Optimizer {
   void update(Stream& stream, const Tensor& loss);
 
   Tensor squared_norm() const { return squared_norm_; }  // [1] f32, of the last update's gradients before clipping
-  // Masters under the weights' names, moments under "adam_m/NAME" and "adam_v/NAME": this replica's part of the state, in f32.
+  // Masters under the weights' names, states under "STATE/NAME", as "adam_m/NAME": this replica's part of the state, in f32.
   // Of what several ranks of a replica hold, `once` leaves it to one of them.
   std::vector<NamedShard> shards(bool once = false) const;
+  std::vector<NamedShard> masters(bool once = false) const;  // of them, without the rule's states
 
  private:
-  struct State {              // of a unit: this replica's part, flat
-    Tensor weight, gradient;  // of the Stage
-    Tensor master, m, v;      // f32; the master is the weight itself when the step is f32
+  struct State {               // of a unit: this replica's part, flat
+    Tensor weight, gradient;   // of the Stage
+    Tensor master;             // f32; the weight itself when the step is f32
+    std::vector<Tensor> kept;  // f32, as the rule names them
   };
   // Elements of one parameter in this replica's part of its unit.
   struct Segment {
@@ -58,11 +63,14 @@ class Optimizer {
   };
   template <class Then>
   void for_each_piece(Then then) const;
+  template <class Which>
+  void list_shards(std::vector<NamedShard>& shards, const std::string& prefix, const Which& which, bool once) const;
   WholeTensor whole_of(const PieceRange& piece, const std::string& stream) const;
   void list_counted();
-  void list_parts();
-  void list_part(const Segment& s, int64_t begin, int64_t end, const WholeTensor& whole);
+  std::vector<RulePart> list_parts() const;
+  RulePart part_of(const Segment& s, int64_t begin, int64_t end, const WholeTensor& whole) const;
   void sum_squares(Stream& stream);
+  void round(Stream& stream, int64_t step);
 
   TrainConfig config_;
   const Mesh& mesh_;
@@ -70,10 +78,12 @@ class Optimizer {
   ReplicaSync& sync_;
   std::vector<State> states_;  // by unit; of a tied copy none
   std::vector<Segment> segments_;
-  std::vector<Tensor> counted_;     // gradients that enter the norm on this rank
-  std::vector<AdamWPart> parts_;    // all that is updated
-  Tensor norm_table_, part_table_;  // of these two, for a GPU
-  Tensor schedule_, squared_norm_;
+  std::vector<Tensor> counted_;    // gradients that enter the norm on this rank
+  std::vector<std::string> kept_;  // the names of what the rule keeps
+  std::unique_ptr<UpdateRule> rule_;
+  std::vector<RoundedPart> rounded_;  // where weights are rounded stochastically: all of them
+  Tensor norm_table_, round_table_;   // of these lists, for a GPU
+  Tensor numbers_, gate_, squared_norm_;
   Tensor top_, limbs_;  // where the norm is summed exactly: see kernels/ops/exact_norm.h
 };
 

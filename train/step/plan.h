@@ -32,7 +32,7 @@ struct Plan {
   Tally step;                                 // every op of one step
   Tally traffic;                              // of a rank in one step: "all_reduce dp": messages, and the bytes it sends
   std::vector<ProductShape> products;         // the matrix products of one step, equal shapes together
-  std::vector<AttentionShape> attention;    // the attentions for which there is a choice of kernels, forward and backward
+  std::vector<AttentionShape> attention;      // the attentions for which there is a choice of kernels, forward and backward
   double product_flops = 0;                   // of matrix products, forward and backward, a rank's step
   double attention_flops = 0;                 // of attention's products, a rank's step, on the causal pairs; no recomputation
   // What MFU divides by time: products and causal attention, forward and twice that backward; recomputation is not counted.

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "data/loader/loader.h"
+#include "kernels/gate.h"
 #include "kernels/graph.h"
 #include "kernels/memory.h"
-#include "kernels/ops/adamw.h"
 #include "kernels/staging_buffer.h"
 #include "parallel/mesh.h"
 #include "train/config/config.h"

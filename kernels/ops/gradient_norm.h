@@ -1,0 +1,42 @@
+// The squared norm of any number of tensors at once. Where they lie, a GPU reads from a table in its memory, which a ...Table op
+// writes once. Lists of tensors outlive what was started with them.
+#pragma once
+
+#include <span>
+
+#include "kernels/run.h"
+
+namespace trireme {
+
+// total = sum(x^2) over all tensors, each in double, in one fixed order whatever the number of threads.
+struct SquaredNorm {
+  static constexpr auto name = "squared_norm";
+  static constexpr int64_t kRow = 6;
+  Tensor total;                // out  [1] f32
+  std::span<const Tensor> xs;  // in   any shapes, f32
+  Tensor table{};              // in   [tensors, kRow] i32, of SquaredNormTable; left out on the CPU
+  void visit(auto& t) const {
+    t.out(total), t.in(table);
+    for (const Tensor& x : xs) t.in(x);
+  }
+  void check() const {
+    expect(total, "total", Dtype::f32, {1});
+    for (const Tensor& x : xs) require(x.dtype() == Dtype::f32, text("x is ", x));
+    if (table || total.place() == Place::cuda) expect(table, "table", Dtype::i32, {static_cast<int64_t>(xs.size()), kRow});
+  }
+};
+void launch(const Cpu&, const SquaredNorm&);
+void launch(const Cuda&, const SquaredNorm&);
+
+// On CUDA, where the tensors lie; the host waits. Elsewhere nothing.
+struct SquaredNormTable {
+  static constexpr auto name = "squared_norm_table";
+  Tensor table;                // out  [tensors, SquaredNorm::kRow] i32
+  std::span<const Tensor> xs;  // not looked into
+  void visit(auto& t) const { t.out(table); }
+  void check() const { expect(table, "table", Dtype::i32, {static_cast<int64_t>(xs.size()), SquaredNorm::kRow}); }
+};
+void launch(const Cpu&, const SquaredNormTable&);
+void launch(const Cuda&, const SquaredNormTable&);
+
+}  // namespace trireme
