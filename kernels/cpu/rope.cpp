@@ -11,13 +11,13 @@ namespace trireme {
 namespace {
 
 // Which positions the rows have and where their angles stand; absent where nothing turns.
-struct MixtureSchedule {
+struct Rotation {
   const int32_t* positions = nullptr;
   const float* table = nullptr;
   int64_t half = 0;
   float sign = 1;  // -1 turns back
 
-  MixtureSchedule(const Tensor& at, const Tensor& angles, bool back) {
+  Rotation(const Tensor& at, const Tensor& angles, bool back) {
     if (!angles) return;
     positions = at.as<int32_t>(), table = angles.as<float>(), half = angles.dim(1), sign = back ? -1.0f : 1.0f;
     for (int64_t n = 0; n < at.size(); ++n)
@@ -28,7 +28,7 @@ struct MixtureSchedule {
 
 // to = from turned by the angles of row n, `heads` heads of `size` elements; to may be from.
 template <class T>
-void turn(const MixtureSchedule& turns, int64_t n, const T* from, T* to_, int64_t heads, int64_t size) {
+void turn(const Rotation& turns, int64_t n, const T* from, T* to_, int64_t heads, int64_t size) {
   if (turns.table == nullptr) {
     std::memcpy(to_, from, static_cast<size_t>(heads * size) * sizeof(T));
     return;
@@ -73,7 +73,7 @@ void launch(const Cpu&, const RopeTable& op) {
 }
 
 void launch(const Cpu&, const SplitHeadsForward& op) {
-  const MixtureSchedule turns(op.positions, op.table, false);
+  const Rotation turns(op.positions, op.table, false);
   with_dtype(op.qkv.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = op.qkv.rows(), size = op.q.cols(), heads = op.q.dim(1), shared = op.k.dim(1);
@@ -89,7 +89,7 @@ void launch(const Cpu&, const SplitHeadsForward& op) {
 }
 
 void launch(const Cpu&, const SplitHeadsBackward& op) {
-  const MixtureSchedule turns(op.positions, op.table, true);
+  const Rotation turns(op.positions, op.table, true);
   with_dtype(op.dqkv.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = op.dqkv.rows(), size = op.dq.cols(), heads = op.dq.dim(1), shared = op.dk.dim(1);
@@ -105,7 +105,7 @@ void launch(const Cpu&, const SplitHeadsBackward& op) {
 }
 
 void launch(const Cpu&, const Rotate& op) {
-  const MixtureSchedule turns(op.positions, op.table, op.backward);
+  const Rotation turns(op.positions, op.table, op.backward);
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = op.x.dim(0), heads = op.x.dim(1), size = op.x.cols();

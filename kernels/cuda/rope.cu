@@ -28,7 +28,7 @@ __global__ void rope_table(float* table, int64_t n, int64_t half, double theta, 
   });
 }
 
-struct MixtureSchedule {
+struct Rotation {
   const int32_t* positions;
   const float* table;
   int64_t rows;  // of the table
@@ -37,7 +37,7 @@ struct MixtureSchedule {
 
 // (low, high) turned by the angles of row n and elements [i, i + kN) of half a head.
 template <int kN>
-__device__ void turn(const MixtureSchedule& turns, int64_t n, int64_t i, int64_t half, float (&low)[kN], float (&high)[kN]) {
+__device__ void turn(const Rotation& turns, int64_t n, int64_t i, int64_t half, float (&low)[kN], float (&high)[kN]) {
   const int64_t position = turns.positions[n];
   if (position < 0 || position >= turns.rows) __trap();
   const float* angle = turns.table + (position * half + i) * 2;
@@ -63,7 +63,7 @@ struct Heads {
 };
 
 template <class T, int kN, bool kSplit, bool kTurn>
-__global__ void move_heads(Heads<T> t, MixtureSchedule turns, int64_t rows) {
+__global__ void move_heads(Heads<T> t, Rotation turns, int64_t rows) {
   const int64_t all = t.heads + 2 * t.shared, half = kTurn ? t.size / 2 : t.size, packs = half / kN, n_packs = rows * all * packs;
   for_packs<1>(n_packs, [&](auto, int64_t at) {
     const int64_t i = at % packs * kN, h = at / packs % all, n = at / packs / all;
@@ -84,7 +84,7 @@ __global__ void move_heads(Heads<T> t, MixtureSchedule turns, int64_t rows) {
 }
 
 template <class T, int kN>
-__global__ void rotate(T* x, MixtureSchedule turns, int64_t rows, int64_t heads, int64_t size) {
+__global__ void rotate(T* x, Rotation turns, int64_t rows, int64_t heads, int64_t size) {
   const int64_t half = size / 2, packs = half / kN;
   for_packs<1>(rows * heads * packs, [&](auto, int64_t at) {
     const int64_t i = at % packs * kN, h = at / packs % heads, n = at / packs / heads;
@@ -98,13 +98,13 @@ __global__ void rotate(T* x, MixtureSchedule turns, int64_t rows, int64_t heads,
   });
 }
 
-MixtureSchedule turns_of(const Tensor& positions, const Tensor& table, bool back) {
+Rotation turns_of(const Tensor& positions, const Tensor& table, bool back) {
   if (!table) return {};
   return {.positions = positions.as<int32_t>(), .table = table.as<float>(), .rows = table.dim(0), .sign = back ? -1.0f : 1.0f};
 }
 
 template <bool kSplit>
-void move(const Cuda& cuda, const Tensor& qkv, const Tensor& q, const Tensor& k, const Tensor& v, const MixtureSchedule& turns) {
+void move(const Cuda& cuda, const Tensor& qkv, const Tensor& q, const Tensor& k, const Tensor& v, const Rotation& turns) {
   with_dtype(qkv.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t size = q.cols();
