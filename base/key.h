@@ -1,7 +1,7 @@
 // The vocabulary in which each room declares its configuration keys.
 //
 // A config struct lists its keys once:
-//     void visit(auto& keys) { keys("layers", layers, "transformer blocks", at_least(1)); }
+//     void visit(auto& keys) { keys("layers", layers, "transformer blocks", at_least(1).identity()); }
 // and that listing is walked to read YAML, to apply --set, to print --help, to write the resolved file and to refuse unknown keys.
 // A key's field is a bool, int64_t, double, std::string, a std::vector of one of the last two, or an enum with Names.
 #pragma once
@@ -19,10 +19,19 @@ namespace trireme {
 struct Limit {
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
-  bool open = false;  // the lowest value itself is refused
+  bool open = false;        // the lowest value itself is refused
+  bool of_the_run = false;  // see identity()
+
+  // Of a key that says which model or which order of data is trained: with another value, a checkpoint is another run's.
+  constexpr Limit identity() const {
+    Limit limit = *this;
+    limit.of_the_run = true;
+    return limit;
+  }
 };
 
 constexpr Limit anything() { return {}; }
+constexpr Limit identity() { return anything().identity(); }
 constexpr Limit at_least(double lowest) { return {.lowest = lowest}; }
 constexpr Limit above(double lowest) { return {.lowest = lowest, .open = true}; }
 constexpr Limit between(double lowest, double highest) { return {.lowest = lowest, .highest = highest}; }

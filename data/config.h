@@ -12,18 +12,18 @@ struct DataConfig {
   std::string tokenizer;
 
   void visit(auto& keys) {
-    keys("train", train, "token shards to train on: files, patterns, or directories of *.h5");
+    keys("train", train, "token shards to train on: files, patterns, or directories of *.h5", identity());
     keys("weights", weights,
          "of each entry of data.train, a source of its own then: its share of the samples, of any sum; each is read whole, again "
          "and "
          "again, at its own pace; none: all entries are one source, read in proportion to their sizes",
-         above(0));
+         above(0).identity());
     keys("exclude", exclude,
          "lists of documents that are not trained on, as 'trireme data exclude' makes them: their tokens are no targets, and with "
          "model.document_mask nothing else sees them");
     keys("validation", validation, "token shards held out for evaluation, named in the same ways; none: no evaluation");
     keys("tokenizer", tokenizer,
-         "tokenizer.json (or .model, .tiktoken) for sampling, or 'bytes'; must match the shards' fingerprint");
+         "tokenizer.json (or .model, .tiktoken) for sampling, or 'bytes'; must match the shards' fingerprint", identity());
   }
 };
 

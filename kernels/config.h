@@ -56,7 +56,7 @@ struct KernelsConfig {
 
   void visit(auto& keys) {
     keys("device", device, "where the step runs; auto takes the CPU, cuda a GPU for each rank");
-    keys("dtype", dtype, "weights and activations of the step; masters, moments, gradients and sums are always f32");
+    keys("dtype", dtype, "weights and activations of the step; masters, moments, gradients and sums are always f32", identity());
     keys("matmul", matmul,
          "operands of products with weights; fp8: in 8 bits, scaled by their tensor's largest (the CPU does as a GPU, no faster)");
     keys("bf16_layers", bf16_layers,

@@ -43,31 +43,35 @@ struct ModelConfig {
   bool document_mask = true, restart_positions = false;
 
   void visit(auto& keys) {
-    keys("family", family, "gpt2: learned positions, LayerNorm, GELU, biases; llama: RoPE, RMSNorm, SwiGLU (also Mistral, Qwen)");
-    keys("layers", layers, "transformer blocks", between(1, 100000));
-    keys("width", width, "size of the residual stream", between(1, 1 << 24));
-    keys("heads", heads, "query heads", between(1, 1 << 20));
-    keys("kv_heads", kv_heads, "key-value heads; 0 takes heads", between(0, 1 << 20));
-    keys("head_size", head_size, "size of a head; 0 takes width / heads", between(0, 512));
-    keys("ffn", ffn, "hidden size of the MLP; 0 takes 4 width (gpt2) or 8/3 width rounded up to 64 (llama)", between(0, 1 << 26));
-    keys("vocab", vocab, "entries of the embedding, at least the tokenizer's", between(2, 2147483647));
-    keys("context", context, "tokens of a training sequence", between(1, 2147483647));
-    keys("tied", tied, "the head's weight is the embedding's");
-    keys("theta", theta, "base of RoPE's wavelengths (llama)", above(0));
-    keys("rope_scaling", rope_scaling, "llama3: Llama 3.1's scaling of long wavelengths");
-    keys("rope_factor", rope_factor, "llama3 scaling: longest wavelengths are divided by it", at_least(1));
-    keys("rope_low_factor", rope_low_factor, "llama3 scaling: below original / low, wavelengths start to change", above(0));
-    keys("rope_high_factor", rope_high_factor, "llama3 scaling: wavelengths under original / high stay", above(0));
-    keys("rope_original_context", rope_original_context, "llama3 scaling: the context before it", at_least(1));
-    keys("qk_norm", qk_norm, "RMSNorm of each query and key head before RoPE (Qwen3)");
-    keys("qkv_bias", qkv_bias, "bias on the query, key and value projections (Qwen2); gpt2 always has it");
-    keys("window", window, "sliding window: keys a query sees, itself included; 0 sees all", between(0, 2147483647));
-    keys("norm_eps", norm_eps, "added to the variance in every norm", above(0));
+    keys("family", family, "gpt2: learned positions, LayerNorm, GELU, biases; llama: RoPE, RMSNorm, SwiGLU (also Mistral, Qwen)",
+         identity());
+    keys("layers", layers, "transformer blocks", between(1, 100000).identity());
+    keys("width", width, "size of the residual stream", between(1, 1 << 24).identity());
+    keys("heads", heads, "query heads", between(1, 1 << 20).identity());
+    keys("kv_heads", kv_heads, "key-value heads; 0 takes heads", between(0, 1 << 20).identity());
+    keys("head_size", head_size, "size of a head; 0 takes width / heads", between(0, 512).identity());
+    keys("ffn", ffn, "hidden size of the MLP; 0 takes 4 width (gpt2) or 8/3 width rounded up to 64 (llama)",
+         between(0, 1 << 26).identity());
+    keys("vocab", vocab, "entries of the embedding, at least the tokenizer's", between(2, 2147483647).identity());
+    keys("context", context, "tokens of a training sequence", between(1, 2147483647).identity());
+    keys("tied", tied, "the head's weight is the embedding's", identity());
+    keys("theta", theta, "base of RoPE's wavelengths (llama)", above(0).identity());
+    keys("rope_scaling", rope_scaling, "llama3: Llama 3.1's scaling of long wavelengths", identity());
+    keys("rope_factor", rope_factor, "llama3 scaling: longest wavelengths are divided by it", at_least(1).identity());
+    keys("rope_low_factor", rope_low_factor, "llama3 scaling: below original / low, wavelengths start to change",
+         above(0).identity());
+    keys("rope_high_factor", rope_high_factor, "llama3 scaling: wavelengths under original / high stay", above(0).identity());
+    keys("rope_original_context", rope_original_context, "llama3 scaling: the context before it", at_least(1).identity());
+    keys("qk_norm", qk_norm, "RMSNorm of each query and key head before RoPE (Qwen3)", identity());
+    keys("qkv_bias", qkv_bias, "bias on the query, key and value projections (Qwen2); gpt2 always has it", identity());
+    keys("window", window, "sliding window: keys a query sees, itself included; 0 sees all", between(0, 2147483647).identity());
+    keys("norm_eps", norm_eps, "added to the variance in every norm", above(0).identity());
     keys("init_std", init_std, "standard deviation of initial weights; projections back to the stream use std / sqrt(2 layers)",
-         above(0));
-    keys("z_loss", z_loss, "weight of the squared log normaliser in the loss", at_least(0));
-    keys("document_mask", document_mask, "attention never crosses a document's start");
-    keys("restart_positions", restart_positions, "positions count from each document's start instead of the sequence's");
+         above(0).identity());
+    keys("z_loss", z_loss, "weight of the squared log normaliser in the loss", at_least(0).identity());
+    keys("document_mask", document_mask, "attention never crosses a document's start", identity());
+    keys("restart_positions", restart_positions, "positions count from each document's start instead of the sequence's",
+         identity());
   }
 
   // Fills in what follows from other keys. Call once, after reading.

@@ -61,7 +61,7 @@ struct TrainConfig {
          "a directory of published weights (config.json, safetensors) that a run without checkpoints begins with: GPT-2, Llama, "
          "Mistral, Qwen2, Qwen3; none: fresh weights");
     keys("steps", steps, "optimizer steps", between(1, 1e12));
-    keys("batch", batch, "sequences of one optimizer step, over all replicas", between(1, 1e9));
+    keys("batch", batch, "sequences of one optimizer step, over all replicas", between(1, 1e9).identity());
     keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch",
          between(0, 1e9));
     keys("recompute", recompute,
@@ -69,7 +69,7 @@ struct TrainConfig {
          "of a "
          "block");
     keys("offload", offload, "what a GPU works on in pinned memory of the host: the optimizer's masters and moments");
-    keys("seed", seed, "of the initial weights and of the data order", at_least(0));
+    keys("seed", seed, "of the initial weights and of the data order", at_least(0).identity());
     keys("lr", lr, "peak learning rate", above(0));
     keys("min_lr", min_lr, "final learning rate, as a fraction of lr", between(0, 1));
     keys("warmup", warmup, "steps from 0 to lr", at_least(0));
@@ -87,7 +87,8 @@ struct TrainConfig {
     keys("spike_sigmas", spike_sigmas,
          "standard deviations above its running mean at which a loss or gradient norm is a spike; 0: no number is", at_least(0));
     keys("leave_out", leave_out, "steps whose batches are passed over, without an update");
-    keys("rounding", rounding, "of the f32 masters to the step's bf16 weights; stochastic: up or down, on average to the master");
+    keys("rounding", rounding, "of the f32 masters to the step's bf16 weights; stochastic: up or down, on average to the master",
+         identity());
     keys("eval_every", eval_every, "steps between evaluations; 0: only at the end", at_least(0));
     keys("eval_sequences", eval_sequences, "validation sequences of one evaluation; 0: all", at_least(0));
     keys("eval_overlap", eval_overlap, "share of a validation sequence that repeats the one before, to predict the rest from more",

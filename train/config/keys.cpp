@@ -202,10 +202,15 @@ int edit_distance(const std::string& a, const std::string& b) {
 std::vector<Key> list_keys(const RunConfig& config) {
   RunConfig copy = config;  // visit() hands out references that may be written
   std::vector<Key> keys;
-  for_each_key(
-      copy, [&](const std::string& section, const std::string& name, auto& field, const std::string& help, const Limit& limit) {
-        keys.push_back({.section = section, .name = name, .value = printed(field), .type = type_of(field, limit), .help = help});
-      });
+  for_each_key(copy,
+               [&](const std::string& section, const std::string& name, auto& field, const std::string& help, const Limit& limit) {
+                 keys.push_back({.section = section,
+                                 .name = name,
+                                 .value = printed(field),
+                                 .type = type_of(field, limit),
+                                 .help = help,
+                                 .identity = limit.of_the_run});
+               });
   return keys;
 }
 

@@ -14,6 +14,7 @@ struct Key {
   std::string value;  // as YAML; reading it back gives the same bits
   std::string type;   // the field's type in a word or two, and what it may be: "a whole number, at least 1"
   std::string help;
+  bool identity = false;  // with another value, a checkpoint is another run's
   std::string full() const { return section + "." + name; }
 };
 

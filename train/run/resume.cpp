@@ -1,7 +1,9 @@
 #include "train/run/resume.h"
 
+#include <algorithm>
 #include <optional>
 
+#include "train/config/keys.h"
 #include "train/hub/init_from.h"
 #include "train/run/save_scheduler.h"
 #include "train/step/host_state.h"
@@ -10,11 +12,9 @@
 namespace trireme {
 namespace {
 
-bool changes_the_run(const std::string& difference) {
-  for (const char* key : {"model.", "data.train:", "data.weights:", "data.tokenizer:", "train.batch:", "train.seed:",
-                          "train.rounding:", "kernels.dtype:"})
-    if (difference.starts_with(key)) return true;
-  return false;
+bool changes_the_run(const RunConfig& config, const std::string& difference) {
+  return std::ranges::any_of(list_keys(config),
+                             [&](const Key& key) { return key.identity && difference.starts_with(key.full() + ":"); });
 }
 
 // Which of its products are of 8 bits.
@@ -34,7 +34,7 @@ std::vector<std::string> compare_for_resume(const RunConfig& config, const std::
   for (const std::string& difference : differences(before, config)) {
     if (difference.starts_with("train.name:") || difference.starts_with("train.runs:")) continue;
     told.push_back("changed since the checkpoint: " + difference);
-    if (changes_the_run(difference)) refused += difference + ": the checkpoint belongs to another run\n";
+    if (changes_the_run(config, difference)) refused += difference + ": the checkpoint belongs to another run\n";
   }
   if (!refused.empty() && !allow)
     throw ConfigError(refused + "take these back, choose another train.name for a new run, or continue with --resume-allow");

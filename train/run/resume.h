@@ -19,8 +19,7 @@ struct ResumeChoice {
 };
 
 // Compares the config with the one saved in a checkpoint. Returns a line for every key that differs. ConfigError, naming them all,
-// when keys differ that change which model or which data order is trained (model.*, data.train, data.weights, data.tokenizer,
-// train.batch, train.seed, train.rounding, kernels.dtype), unless `allow` is given.
+// when keys differ that are a run's identity (see Limit::identity), unless `allow` is given.
 std::vector<std::string> compare_for_resume(const RunConfig& config, const std::string& saved, bool allow);
 
 // Fresh weights, or those that train.init_from says. `moved` is called when some of a file was read. All ranks call it.

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
+#include <set>
 
 #include "base/error.h"
 #include "test/catch.h"
@@ -373,6 +375,16 @@ TEST_CASE("every key is set by --set, read back from the written file, told by d
     CHECK_THAT(to_yaml(overridden), ContainsSubstring("\n  " + key.name + ": "));
     CHECK(differences(overridden, read(to_yaml(overridden))).empty());
   }
+}
+
+TEST_CASE("a run is its model, its data in their order, and the numbers it computes with") {
+  std::set<std::string> others;  // besides the model's
+  for (const Key& key : list_keys({})) {
+    if (key.section == "model") CHECK(key.identity);
+    if (key.section != "model" && key.identity) others.insert(key.full());
+  }
+  CHECK(others == std::set<std::string>{"data.train", "data.weights", "data.tokenizer", "train.batch", "train.seed",
+                                        "train.rounding", "kernels.dtype"});
 }
 
 TEST_CASE("the written file gives every number its bits and every text its bytes back") {
