@@ -1,0 +1,49 @@
+#include "train/run/announcement.h"
+
+#include "base/number_format.h"
+#include "kernels/cuda_facts.h"
+#include "train/run/sources.h"
+
+namespace trireme {
+
+namespace {
+
+std::string words_of(const Device& device, const KernelsConfig& config) {
+  const std::string dtype = std::string(name_of(config.dtype)) + (config.matmul == MatmulDtype::fp8 ? " with products in fp8" : "");
+  if (device.place() == Place::cuda) return cuda_facts().device + ", " + dtype;
+  return device.cpu().name + ", " + std::to_string(device.threads()) + " threads, " + dtype +
+         ", bf16 products: " + device.cpu().bf16_path();
+}
+
+std::string words_of(const Mesh& mesh) {
+  std::string words = text(mesh.all().size(), " ranks: ");
+  for (const Comm& axis : mesh.axes()) words += text(&axis == mesh.axes().data() ? "" : ", ", axis.axis(), " ", axis.size());
+  return words;
+}
+
+}  // namespace
+
+void announce(const Announcement& a, RunLog& log) {
+  const auto& [config, mesh, device, plan, mixture, peak, step] = a;
+  const std::string parameters = human_count(static_cast<double>(plan.parameters));
+  const std::string place = words_of(device, config.kernels);
+  const auto bytes = [](int64_t count) { return human_bytes(static_cast<double>(count)); };
+  const std::string memory =
+      bytes(plan.device_bytes()) + (plan.pinned > 0 ? ", " + bytes(plan.pinned) + " pinned on the host" : "");
+  const std::string data =
+      human_count(static_cast<double>(mixture.tokens())) + " tokens in " + std::to_string(mixture.samples()) + " samples";
+  log.facts({{"model", std::string(name_of(config.model.family)) + ", " + parameters + " parameters"},
+             {"device", place},
+             {"mesh", words_of(mesh)},
+             {"memory", memory},
+             {"data", data},
+             {"tokens a step", std::to_string(plan.tokens)},
+             {"MFU", "(6 FLOPs per parameter in products and token + causal attention) / time / " + human_si(peak) +
+                         "FLOP/s, the product rate measured at the start"}});
+  log.note(config.train.name + ": " + parameters + " parameters, " + memory + ", " + data);
+  for (const std::string& line : describe_sources(config, mixture)) log.note(line);
+  log.note(place + ", products at " + human_si(peak) + "FLOP/s");
+  if (step > 0) log.note("resumed after step " + std::to_string(step));
+}
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+// What a run tells of itself before its first step: model, device, mesh, memory, data.
+#pragma once
+
+#include "data/loader/mixture.h"
+#include "kernels/device.h"
+#include "parallel/mesh.h"
+#include "train/config/config.h"
+#include "train/step/plan.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+
+struct Announcement {
+  const RunConfig& config;
+  const Mesh& mesh;
+  const Device& device;
+  const Plan& plan;
+  const Mixture& mixture;
+  double peak;   // FLOP/s of products, measured
+  int64_t step;  // finished steps
+};
+void announce(const Announcement& announcement, RunLog& log);
+
+}  // namespace trireme

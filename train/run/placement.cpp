@@ -1,0 +1,69 @@
+#include "train/run/placement.h"
+
+#include <algorithm>
+#include <iterator>
+#include <random>
+#include <sstream>
+#include <vector>
+
+#include "parallel/host_collectives.h"
+#include "train/telemetry/log.h"
+#include "train/telemetry/metrics.h"
+
+namespace trireme {
+namespace {
+
+// Of several nodes: where they tell each other of a hang. All ranks call it.
+std::optional<HangBoard> board_of(const Journal& journal, const Mesh& mesh, const std::string& directory) {
+  std::ostringstream told;
+  if (std::vector<std::string> leaders = gather(mesh.all(), std::to_string(journal.leader())); mesh.first()) {
+    const auto number = [](const std::string& digits) { return std::stoll(digits); };
+    std::ranges::sort(leaders, {}, number);
+    leaders.erase(std::unique(leaders.begin(), leaders.end()), leaders.end());
+    told << directory << "/hang-" << std::random_device()() << '\n';
+    for (const std::string& leader : leaders) told << leader << ' ';
+  }
+  std::istringstream in(broadcast(mesh.all(), told.str()));
+  std::string path;
+  std::getline(in, path);
+  const std::vector<int64_t> leaders{std::istream_iterator<int64_t>(in), {}};
+  if (leaders.size() <= 1) return std::nullopt;
+  const auto node = std::find(leaders.begin(), leaders.end(), journal.leader()) - leaders.begin();
+  return std::optional<HangBoard>(std::in_place, path, node, static_cast<int64_t>(leaders.size()));
+}
+
+Watchdog::Orders watch_orders(const RunConfig& config, const RunProgress& progress, const std::optional<HangBoard>& board) {
+  return {.patience = config.train.hang_after,
+          .board = board ? &*board : nullptr,
+          .warn = [](const std::string& line) { complain("warning: steps wait for a disk: " + line); },
+          .tell =
+              [&progress](const Verdict& verdict, const std::string& stack) {
+                const std::string line = "hang: " + verdict.line + (stack.empty() ? "" : "; it is in " + stack);
+                complain(line);
+                if (progress.owned)
+                  write_exit(progress.directory, ExitCode::hang, "hang", static_cast<int>(verdict.rank), progress.step, line);
+              }};
+}
+
+// Ranks of a node, if they are to be pretended: of a two-level mesh.
+int64_t node_ranks(const RunConfig& config) { return config.parallel.two_level ? config.parallel.node_ranks : 0; }
+
+// The world, with the journal's ranks connected.
+const World& connected(Journal& journal, const World& world, const RunConfig& config) {
+  journal.connect(world, node_ranks(config));
+  return world;
+}
+
+}  // namespace
+
+Placement::Placement(const RunConfig& config, World& world, const RunProgress& progress)
+    : device(open_device(config.kernels, world.core_sharers(), world.local_rank())),
+      journal(world.rank()),
+      mesh(connected(journal, world, config), config.parallel),
+      nodes(world, node_ranks(config)),
+      board(board_of(journal, mesh, progress.directory)),
+      watchdog(journal, world.rank(), watch_orders(config, progress, board)) {
+  mesh.keep(journal);
+}
+
+}  // namespace trireme

@@ -1,0 +1,35 @@
+// Placement: where this rank stands in a run: its device, its place on the mesh, its node, and who watches that it gets on.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kernels/device.h"
+#include "parallel/mesh.h"
+#include "parallel/nodes.h"
+#include "train/config/config.h"
+#include "train/health/watchdog.h"
+
+namespace trireme {
+
+// What exit.json tells, kept outside of all that may fail.
+struct RunProgress {
+  std::string directory;
+  bool owned = false;  // the run's lock is ours: another process's run is not written into
+  int64_t step = -1;   // finished steps; -1: none yet known
+};
+
+// Built in this order, by all ranks together.
+struct Placement {
+  // What it is given outlives it.
+  Placement(const RunConfig& config, World& world, const RunProgress& progress);
+
+  Device device;
+  Journal journal;
+  Mesh mesh;
+  const Nodes nodes;
+  const std::optional<HangBoard> board;  // of several nodes
+  Watchdog watchdog;
+};
+
+}  // namespace trireme

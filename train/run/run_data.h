@@ -1,0 +1,43 @@
+// RunData: what a run reads: tokenizer, training sources and their mixture, validation text and questions.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer/tokenizer.h"
+#include "parallel/journal.h"
+#include "parallel/mesh.h"
+#include "train/eval/choices.h"
+#include "train/run/resume.h"
+#include "train/run/sources.h"
+
+namespace trireme {
+
+// Built in this order.
+struct RunData {
+  // DataError or ConfigError for what cannot be read. The journal hears when the disk moves, and outlives this.
+  RunData(const RunConfig& config, Journal& journal);
+
+  std::unique_ptr<Tokenizer> tokenizer;  // none where the config names none
+  std::vector<Corpus> sources;
+  std::vector<std::string> exclusions;  // for people: what data.exclude left out
+  Mixture mixture;
+  std::optional<Corpus> validation;
+  std::vector<ChoiceTask> choices;
+};
+
+// This rank's share of each batch.
+LoaderOptions loader_options(const RunConfig& config, const Mesh& mesh);
+
+// The data of the steps behind `step`, into data.jsonl of the run in `directory`. Returns for people what is not as the steps in
+// front of it had it, which `resume` allows, and what is doubtful. Of the rank that speaks for all.
+struct DataOfSteps {
+  const std::string& directory;
+  int64_t step, replicas;
+};
+std::vector<std::string> record_data(const RunConfig& config, const RunData& data, const ResumeChoice& resume,
+                                     const DataOfSteps& steps);
+
+}  // namespace trireme
