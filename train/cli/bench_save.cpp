@@ -124,7 +124,7 @@ class Bench {
         random_(config),
         directory_(directory),
         checkpoints_(with_disk_alone(config.checkpoint), directory),
-        saves_(config, run, history_, checkpoints_, log_, journal_),
+        saves_(run, history_, checkpoints_, log_, journal_),
         shards_(state_shards(run, Shards::all)),
         bytes_((bytes_of(shards_) + kTransfer - 1) / kTransfer * kTransfer),
         other_(map_memory(bytes_, "bench save")) {

@@ -215,7 +215,7 @@ class Steps {
     ResumeChoice newest = session_.resume;
     if (session_.checkpoints.any()) newest.from = "auto";
     StepStatistics then = session_.history;
-    weights_ = restore(session_.config, session_.run, session_.checkpoints, newest, then, session_.journal);
+    weights_ = restore(session_.run, session_.checkpoints, newest, then, session_.journal);
     session_.history.go_back_to(then);
     pass_over(rolled_back_ = begun_);
     session_.note(what + ": back to the state after step " + std::to_string(weights_) + ". Steps " + std::to_string(weights_ + 1) +

@@ -54,8 +54,8 @@ void initialise(const RunConfig& config, TrainState& run, const std::function<vo
   if (run.mesh.first()) say("weights from " + config.train.init_from);
 }
 
-int64_t restore(const RunConfig& config, TrainState& run, Checkpoints& checkpoints, const ResumeChoice& resume,
-                StepStatistics& history, Journal& journal) {
+int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& resume, StepStatistics& history, Journal& journal) {
+  const RunConfig& config = run.config;
   std::optional<HostState> host(std::in_place, run.device, state_shards(run, Shards::all), Copies::where_needed);
   CheckpointState state = state_of(config, host->shards(), 0, history);
   std::optional<int64_t> step;

@@ -28,7 +28,6 @@ void initialise(
 
 // Weights, moments and history from the checkpoint that `resume` says, or fresh ones. Returns the finished steps. All ranks call
 // it.
-int64_t restore(const RunConfig& config, TrainState& run, Checkpoints& checkpoints, const ResumeChoice& resume,
-                StepStatistics& history, Journal& journal);
+int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& resume, StepStatistics& history, Journal& journal);
 
 }  // namespace trireme

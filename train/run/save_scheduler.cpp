@@ -39,14 +39,14 @@ CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards
   return state;
 }
 
-SaveScheduler::SaveScheduler(const RunConfig& config, TrainState& run, const StepStatistics& history, Checkpoints& checkpoints,
-                             std::optional<RunLog>& log, Journal& journal)
-    : config_(config),
+SaveScheduler::SaveScheduler(TrainState& run, const StepStatistics& history, Checkpoints& checkpoints, std::optional<RunLog>& log,
+                             Journal& journal)
+    : config_(run.config),
       history_(history),
       checkpoints_(checkpoints),
       log_(log),
       journal_(journal),
-      copy_(run.device, state_shards(run, Shards::once), config.checkpoint.async ? Copies::always : Copies::where_needed) {
+      copy_(run.device, state_shards(run, Shards::once), run.config.checkpoint.async ? Copies::always : Copies::where_needed) {
   if (log_) checkpoints_.before_commit([&log] { log->sync(); });
 }
 

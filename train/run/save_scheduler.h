@@ -23,8 +23,8 @@ class SaveScheduler {
  public:
   // Takes the memory of the copy, unless checkpoint.async is false. What it is given outlives it; `log` is rank 0's. The journal
   // hears when steps wait for a disk.
-  SaveScheduler(const RunConfig& config, TrainState& run, const StepStatistics& history, Checkpoints& checkpoints,
-                std::optional<RunLog>& log, Journal& journal);
+  SaveScheduler(TrainState& run, const StepStatistics& history, Checkpoints& checkpoints, std::optional<RunLog>& log,
+                Journal& journal);
   ~SaveScheduler() { checkpoints_.abandon(); }  // its threads read the copy
   SaveScheduler(const SaveScheduler&) = delete;
   SaveScheduler& operator=(const SaveScheduler&) = delete;

@@ -143,12 +143,11 @@ ExitCode run_to_end(const Order& order) {
   watch_signals();
   RunParts parts(order);
   try {
-    int64_t& step = order.progress.step =
-        restore(order.config, parts.run, parts.checkpoints, order.resume, parts.history, parts.place.journal);
+    int64_t& step = order.progress.step = restore(parts.run, parts.checkpoints, order.resume, parts.history, parts.place.journal);
     order.progress.owned = true;  // rank 0 holds the run's lock for all
     parts.loader.seek(step);
     if (parts.place.mesh.first()) open_log(order, parts, step);
-    SaveScheduler saves(order.config, parts.run, parts.history, parts.checkpoints, parts.log, parts.place.journal);
+    SaveScheduler saves(parts.run, parts.history, parts.checkpoints, parts.log, parts.place.journal);
     Session session = session_of(order, parts, saves);
     if (order.ready) order.ready(parts.run);
     parts.place.journal.doing("training");

@@ -16,6 +16,11 @@ struct ParameterGroup {
   int64_t count = 0;
 };
 
+struct MeshAxis {
+  std::string name;  // "dp"
+  int64_t size = 1;
+};
+
 struct Plan {
   ArenaSizes sizes{0, 0, 0, 0, 0};  // bytes, exactly what the arenas will take
   int64_t pinned = 0;               // of them, in pinned memory of the host
@@ -24,17 +29,18 @@ struct Plan {
   std::vector<ParameterGroup> groups;
   int64_t parameters = 0;  // of the whole model
   int64_t replicas = 1;
-  int64_t tokens = 0;                         // of one optimizer step, over all replicas
-  int64_t stage = 0, stages = 1, shards = 1;  // of the pipeline: this rank's, all; of each tensor
-  int64_t microbatches = 1;                   // of a replica in a step
-  int64_t in_flight = 1;                      // whose activations a rank keeps, in chunks of the model
-  double bubble = 0;                          // idle share of a stage relative to its work, if backward takes twice as long
-  Tally step;                                 // every op of one step
-  Tally traffic;                              // of a rank in one step: "all_reduce dp": messages, and the bytes it sends
-  std::vector<ProductShape> products;         // the matrix products of one step, equal shapes together
-  std::vector<AttentionShape> attention;      // the attentions for which there is a choice of kernels, forward and backward
-  double product_flops = 0;                   // of matrix products, forward and backward, a rank's step
-  double attention_flops = 0;                 // of attention's products, a rank's step, on the causal pairs; no recomputation
+  int64_t tokens = 0;                     // of one optimizer step, over all replicas
+  std::vector<MeshAxis> axes;             // of the mesh
+  int64_t stage = 0, stages = 1;          // of the pipeline: this rank's, all
+  int64_t microbatches = 1;               // of a replica in a step
+  int64_t in_flight = 1;                  // whose activations a rank keeps, in chunks of the model
+  double bubble = 0;                      // idle share of a stage relative to its work, if backward takes twice as long
+  Tally step;                             // every op of one step
+  Tally traffic;                          // of a rank in one step: "all_reduce dp": messages, and the bytes it sends
+  std::vector<ProductShape> products;     // the matrix products of one step, equal shapes together
+  std::vector<AttentionShape> attention;  // the attentions for which there is a choice of kernels, forward and backward
+  double product_flops = 0;               // of matrix products, forward and backward, a rank's step
+  double attention_flops = 0;             // of attention's products, a rank's step, on the causal pairs; no recomputation
   // What MFU divides by time: products and causal attention, forward and twice that backward; recomputation is not counted.
   double model_flops() const { return product_flops + attention_flops; }
   // Of the place where it is computed.
