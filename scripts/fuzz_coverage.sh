@@ -7,7 +7,7 @@ build=$1 corpus=$2
 parsers="train/config/yaml train/config/config train/config/keys train/config/step_ranges data/shard/hdf5_file data/shard/shard
   data/tokenizer/tokenizer_json data/tokenizer/tokenizer_json_tokens data/tokenizer/tokenizer_json_members
   data/tokenizer/tokenizer_tiktoken data/tokenizer/tokenizer_bpe data/tokenizer/sentencepiece_model
-  data/tokenizer/tokenizer_sentencepiece
+  data/tokenizer/sentencepiece_cuts data/tokenizer/tokenizer_sentencepiece
   checkpoint/manifest checkpoint/manifest_text checkpoint/shards_read checkpoint/store checkpoint/reader"
 find "$build" -name '*.gcda' -delete
 for program in "$build"/test/fuzz/*_fuzz; do

@@ -8,6 +8,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "data/tokenizer/sentencepiece_cuts.h"
 #include "data/tokenizer/unigram.h"
 #include "data/tokenizer/word_cache.h"
 
