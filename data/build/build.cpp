@@ -13,6 +13,7 @@
 #include "base/philox.h"
 #include "data/build/build_journal.h"
 #include "data/build/encode_pipeline.h"
+#include "data/documents/list_files.h"
 
 namespace trireme {
 

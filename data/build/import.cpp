@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "data/build/build_journal.h"
-#include "data/documents/documents.h"
+#include "data/documents/list_files.h"
 
 namespace trireme {
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/build/packing.h"
-#include "data/documents/documents.h"
+#include "data/documents/list_files.h"
 
 namespace trireme {
 

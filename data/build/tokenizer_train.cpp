@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "base/utf8.h"
+#include "data/documents/list_files.h"
 #include "data/tokenizer/pair_map.h"
 #include "data/tokenizer/tokenizer_words.h"
 

@@ -19,13 +19,6 @@
 
 namespace trireme {
 
-inline constexpr std::string_view kStandardInput = "-";
-
-// The regular files that `inputs` name, sorted within each input: a file, a directory (all files under it whose names do not begin
-// with a dot), or a pattern with * ? []. With `suffix`, directories give only names that end so. "-" stands for itself. DataError
-// for an input that names nothing.
-std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::string& suffix = "");
-
 // A document, or a part of a long one, cut so that encoding the parts encodes the whole.
 struct Passage {
   std::string text{};               // of a line with prompts, the first part's

@@ -5,7 +5,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "data/documents/documents.h"
+#include "data/documents/list_files.h"
 
 namespace trireme {
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "data/build/encode_pipeline.h"
+#include "data/documents/list_files.h"
 
 namespace trireme {
 

@@ -7,6 +7,7 @@
 #include "base/number_format.h"
 #include "checkpoint/digest.h"
 #include "data/documents/documents.h"
+#include "data/documents/list_files.h"
 #include "data/tokenizer/tokenizer.h"
 #include "kernels/device.h"
 #include "train/cli/bench_table.h"

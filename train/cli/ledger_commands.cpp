@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "data/build/inspect.h"
-#include "data/documents/documents.h"
+#include "data/documents/list_files.h"
 #include "data/loader/data_lookup.h"
 #include "kernels/device.h"
 #include "train/cli/commands.h"

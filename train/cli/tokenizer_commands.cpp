@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "data/build/tokenizer_train.h"
-#include "data/documents/documents.h"
+#include "data/documents/list_files.h"
 #include "data/text/text_file.h"
 #include "train/cli/commands.h"
 #include "train/telemetry/log.h"

@@ -8,7 +8,8 @@
 
 #include "base/clock.h"
 #include "base/number_format.h"
-#include "data/documents/documents.h"
+#include "data/documents/list_files.h"
+#include "data/text/text_file.h"
 #include "parallel/host_collectives.h"
 
 namespace trireme {

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "data/build/inspect.h"
 #include "data/build/tokenizer_train.h"
+#include "data/documents/list_files.h"
 #include "data/loader/corpus.h"
 #include "test/catch.h"
 #include "test/data/packed.h"

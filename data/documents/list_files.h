@@ -1,0 +1,17 @@
+// Which files the inputs of a command name: files, directories and patterns.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+inline constexpr std::string_view kStandardInput = "-";
+
+// The regular files that `inputs` name, sorted within each input: a file, a directory (all files under it whose names do not begin
+// with a dot), or a pattern with * ? []. With `suffix`, directories give only names that end so. "-" stands for itself. DataError
+// for an input that names nothing.
+std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::string& suffix = "");
+
+}  // namespace trireme
