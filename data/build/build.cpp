@@ -65,14 +65,18 @@ std::string key_of(const BuildOptions& options, const std::vector<std::vector<st
   return text(digest(all));
 }
 
+SplitOptions split_of(const BuildOptions& options, const char* split) {
+  return {.directory = options.output, .split = split, .tokens_per_shard = options.tokens_per_shard, .row = options.pack_context};
+}
+
 class Build {
  public:
   Build(const BuildOptions& options, const Tokenizer& tokenizer, const std::function<void(const BuildProgress&)>& progress)
       : options_(options),
         tokenizer_(tokenizer),
         progress_(progress),
-        train_(options.output, "train", tokenizer, options.tokens_per_shard, summary_.train, options.pack_context),
-        validation_(options.output, "validation", tokenizer, options.tokens_per_shard, summary_.validation, options.pack_context) {
+        train_(split_of(options, "train"), tokenizer, summary_.train),
+        validation_(split_of(options, "validation"), tokenizer, summary_.validation) {
     const auto validation = list_files(options.validation_inputs);
     lists_ = {without(list_files(options.inputs), validation), validation};
     for (auto& list : lists_)  // the output may lie among the inputs

@@ -92,7 +92,8 @@ SplitSummary import_shards(const ImportOptions& options, const Tokenizer& tokeni
   BuildJournal::remove(options.output);
   remove_unfinished(options.output, {options.split});
   SplitSummary summary;
-  SplitWriter writer(options.output, options.split, tokenizer, options.tokens_per_shard, summary);
+  SplitWriter writer({.directory = options.output, .split = options.split, .tokens_per_shard = options.tokens_per_shard}, tokenizer,
+                     summary);
   int64_t done = 0, total = 0;
   for (const std::string& file : files) {
     std::error_code unreadable;  // told when the file's turn comes

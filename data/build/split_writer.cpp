@@ -21,13 +21,12 @@ SplitSummary summary_of(const std::string& directory, const SplitState& state) {
   return summary;
 }
 
-SplitWriter::SplitWriter(std::string directory, std::string split, const Tokenizer& tokenizer, int64_t tokens_per_shard,
-                         SplitSummary& summary, int64_t row)
-    : directory_(std::move(directory)),
-      split_(std::move(split)),
+SplitWriter::SplitWriter(SplitOptions options, const Tokenizer& tokenizer, SplitSummary& summary)
+    : directory_(std::move(options.directory)),
+      split_(std::move(options.split)),
       tokenizer_(tokenizer),
-      tokens_per_shard_(tokens_per_shard),
-      row_(row),
+      tokens_per_shard_(options.tokens_per_shard),
+      row_(options.row),
       summary_(summary) {
   for (int32_t token = 0; token < tokenizer.vocab_size(); ++token)
     bytes_of_.push_back(static_cast<uint32_t>(tokenizer.bytes_of(token).size()));

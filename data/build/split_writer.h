@@ -38,12 +38,19 @@ std::string shard_path(const std::string& directory, const std::string& split, i
 
 SplitSummary summary_of(const std::string& directory, const SplitState& state);
 
+// Where a split is written, and into shards of what size.
+struct SplitOptions {
+  std::string directory, split;
+  int64_t tokens_per_shard;  // held in memory, 4 bytes each
+  // 0, or what the documents of about tokens_per_shard tokens are packed into (packing.h): as many rows as they need, in 10 bytes
+  // a token.
+  int64_t row = 0;
+};
+
 class SplitWriter {
  public:
-  // What it is given outlives it. A shard's tokens are held in memory, 4 bytes each. With a `row`, the documents of about
-  // tokens_per_shard tokens are packed into rows (packing.h), as many as they need, in 10 bytes a token.
-  SplitWriter(std::string directory, std::string split, const Tokenizer& tokenizer, int64_t tokens_per_shard, SplitSummary& summary,
-              int64_t row = 0);
+  // The tokenizer and the summary outlive it.
+  SplitWriter(SplitOptions options, const Tokenizer& tokenizer, SplitSummary& summary);
 
   // Tokens of a document, all or some, and of each and of the end behind them 1, or 0 where it is no target (none: all are); where
   // the document ends its end_of_document follows. A shard has a loss mask where some token of it is no target.

@@ -213,7 +213,9 @@ void Corpus::read(int64_t sample, bool document_mask, bool restart_positions, co
   thread_local std::vector<int32_t> stream;
   stream.resize(static_cast<size_t>(std::max(part.tokens, part.predicting + 1)));
   shard.read(part.begin, stream);
-  fill_sample(cut_, part, stream, shard.document_starts(), document_mask, restart_positions, row);
+  const SampleContent content{
+      .stream = stream, .starts = shard.document_starts(), .document_mask = document_mask, .restart_positions = restart_positions};
+  fill_sample(cut_, part, content, row);
   const int64_t begin = part.begin, end = begin + part.predicting;
   if (shard.has_loss_mask()) {
     std::vector<uint8_t> trained(static_cast<size_t>(part.predicting));

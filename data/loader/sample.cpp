@@ -18,23 +18,22 @@ SampleWindow SampleCut::window(int64_t tokens, int64_t sample) const {
   return {begin, inputs, sample > 0 ? overlap : 0, inputs};
 }
 
-void fill_sample(const SampleCut& cut, const SampleWindow& window, std::span<const int32_t> stream, std::span<const int64_t> starts,
-                 bool document_mask, bool restart_positions, const SampleRow& row) {
+void fill_sample(const SampleCut& cut, const SampleWindow& window, const SampleContent& content, const SampleRow& row) {
   const int64_t context = cut.context;
-  std::copy_n(stream.begin(), window.tokens, row.tokens);
-  std::copy_n(stream.begin() + 1, window.predicting, row.targets);
+  std::copy_n(content.stream.begin(), window.tokens, row.tokens);
+  std::copy_n(content.stream.begin() + 1, window.predicting, row.targets);
   std::fill(row.tokens + window.tokens, row.tokens + context, 0);
   std::fill(row.targets + window.predicting, row.targets + context, -1);
   std::fill_n(row.targets, window.context_only, -1);
 
   if (row.positions == nullptr && row.document_start == nullptr) return;
-  auto next = std::upper_bound(starts.begin(), starts.end(), window.begin);
+  auto next = std::upper_bound(content.starts.begin(), content.starts.end(), window.begin);
   for (int64_t start = 0, end = 0; start < context; start = end) {  // of one document after the other, in the row
-    end = next == starts.end() ? context : std::min(*next++ - window.begin, context);
+    end = next == content.starts.end() ? context : std::min(*next++ - window.begin, context);
     if (row.document_start != nullptr)
-      std::fill(row.document_start + start, row.document_start + end, static_cast<int32_t>(document_mask ? start : 0));
+      std::fill(row.document_start + start, row.document_start + end, static_cast<int32_t>(content.document_mask ? start : 0));
     if (row.positions != nullptr)
-      std::iota(row.positions + start, row.positions + end, static_cast<int32_t>(restart_positions ? 0 : start));
+      std::iota(row.positions + start, row.positions + end, static_cast<int32_t>(content.restart_positions ? 0 : start));
   }
 }
 

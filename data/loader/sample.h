@@ -31,9 +31,14 @@ struct SampleCut {
   SampleWindow window(int64_t tokens, int64_t sample) const;
 };
 
-// Fills a row of T places with a window: `stream` holds its inputs and their targets, behind them places are padded (tokens 0,
-// targets -1). `starts`: of all documents of the stream, increasing. See Corpus::read for the two flags.
-void fill_sample(const SampleCut& cut, const SampleWindow& window, std::span<const int32_t> stream, std::span<const int64_t> starts,
-                 bool document_mask, bool restart_positions, const SampleRow& row);
+// What rows are filled with, and how. See Corpus::read for the two flags.
+struct SampleContent {
+  std::span<const int32_t> stream;  // a window's inputs and their targets
+  std::span<const int64_t> starts;  // of all documents of the stream, increasing
+  bool document_mask, restart_positions;
+};
+
+// Fills a row of T places with a window; behind what the stream has for it places are padded (tokens 0, targets -1).
+void fill_sample(const SampleCut& cut, const SampleWindow& window, const SampleContent& content, const SampleRow& row);
 
 }  // namespace trireme

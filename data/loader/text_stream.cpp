@@ -28,8 +28,11 @@ TextStream::TextStream(const std::vector<std::string>& inputs, const std::string
 void TextStream::read(int64_t sample, bool document_mask, bool restart_positions, const SampleRow& row) const {
   const SampleWindow window = cut_.window(static_cast<int64_t>(tokens_.size()), sample);
   const auto first = static_cast<size_t>(window.begin);
-  fill_sample(cut_, window, std::span(tokens_).subspan(first, static_cast<size_t>(window.tokens + 1)), starts_, document_mask,
-              restart_positions, row);
+  const SampleContent content{.stream = std::span(tokens_).subspan(first, static_cast<size_t>(window.tokens + 1)),
+                              .starts = starts_,
+                              .document_mask = document_mask,
+                              .restart_positions = restart_positions};
+  fill_sample(cut_, window, content, row);
 }
 
 }  // namespace trireme
