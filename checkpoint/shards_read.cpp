@@ -101,9 +101,10 @@ uint64_t verify_piece(ShardFiles& files, const TensorEntry& tensor, const Piece&
   const int64_t unit = bytes_of(tensor.dtype);
   std::vector<uint64_t> shares(static_cast<size_t>(pages_of(piece.bytes)));
   look_through(files, tensor, piece, [&](size_t page, const std::byte* bytes, int64_t begin, int64_t count) {
-    for_each_run(piece.box, global, piece.box, begin / unit, (begin + count) / unit, [&](int64_t first, int64_t local, int64_t n) {
-      shares[page] += element_digest(bytes + local * unit - begin, tensor.dtype, first, n);
-    });
+    for_each_run(piece.box, {begin / unit, (begin + count) / unit}, global, piece.box,
+                 [&](int64_t first, int64_t local, int64_t n) {
+                   shares[page] += element_digest(bytes + local * unit - begin, tensor.dtype, first, n);
+                 });
   });
   uint64_t sum = 0;
   for (const uint64_t share : shares) sum += share;
@@ -168,7 +169,7 @@ void read_part(ShardFiles& files, const TensorEntry& tensor, const Piece& piece,
   if (piece.box == box) return read_piece(files, tensor, piece, to);
   PieceReader reader(files, tensor, piece);
   const int64_t unit = bytes_of(tensor.dtype);
-  for_each_run(common, piece.box, box, 0, common.size(),
+  for_each_run(common, {0, common.size()}, piece.box, box,
                [&](int64_t from, int64_t local, int64_t count) { reader.read(to + local * unit, from * unit, count * unit); });
 }
 
@@ -257,7 +258,7 @@ uint64_t digest_of(const std::vector<Patch>& patches) {
     const TensorRegion global = whole(shard->global_shape), held = box_of(*shard);
     for_each_page(box.size() * unit, [&](int64_t, int64_t begin, int64_t count) {
       uint64_t share = 0;
-      for_each_run(box, global, held, begin / unit, (begin + count) / unit, [&](int64_t first, int64_t local, int64_t n) {
+      for_each_run(box, {begin / unit, (begin + count) / unit}, global, held, [&](int64_t first, int64_t local, int64_t n) {
         share += element_digest(bytes + local * unit, dtype, first, n);
       });
       sum += share;

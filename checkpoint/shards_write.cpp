@@ -70,7 +70,7 @@ void digest_elements(const NamedShard& shard, int64_t page, Digests& digests) {
   const TensorRegion global = whole(shard.global_shape), box = box_of(shard);
   const int64_t unit = bytes_of(shard.local.dtype()), begin = page * kPage, end = std::min(begin + kPage, shard.local.bytes());
   const auto* bytes = static_cast<const std::byte*>(shard.local.data());
-  for_each_run(box, global, box, begin / unit, end / unit, [&](int64_t first, int64_t local, int64_t n) {
+  for_each_run(box, {begin / unit, end / unit}, global, box, [&](int64_t first, int64_t local, int64_t n) {
     digests.shares[static_cast<size_t>(page)] += element_digest(bytes + local * unit, shard.local.dtype(), first, n);
   });
 }

@@ -55,10 +55,15 @@ inline std::vector<TensorRegion> subtract(const TensorRegion& a, const TensorReg
   return parts;
 }
 
-// Cuts elements [begin, end) of `inner`, counted row-major within it, into runs that lie contiguously in both `a` and `b` (each
-// stored row-major, each containing `inner`), and calls run(index in a, index in b, count) for each, in order.
+// Elements [begin, end) of a region, counted row-major within it.
+struct ElementRange {
+  int64_t begin, end;
+};
+
+// Cuts these elements of `inner` into runs that lie contiguously in both `a` and `b` (each stored row-major, each containing
+// `inner`), and calls run(index in a, index in b, count) for each, in order.
 template <class Run>
-void for_each_run(const TensorRegion& inner, const TensorRegion& a, const TensorRegion& b, int64_t begin, int64_t end, Run run) {
+void for_each_run(const TensorRegion& inner, ElementRange elements, const TensorRegion& a, const TensorRegion& b, Run run) {
   int last = static_cast<int>(inner.shape.size()) - 1;  // the dim along which a run lies; all dims behind it are taken whole
   int64_t length = inner.shape[static_cast<size_t>(last)];
   for (; last > 0; --last) {
@@ -66,8 +71,8 @@ void for_each_run(const TensorRegion& inner, const TensorRegion& a, const Tensor
     if (inner.shape[d] != a.shape[d] || inner.shape[d] != b.shape[d]) break;
     length *= inner.shape[d - 1];
   }
-  for (int64_t i = begin; i < end;) {
-    const int64_t within = i % length, count = std::min(length - within, end - i);
+  for (int64_t i = elements.begin; i < elements.end;) {
+    const int64_t within = i % length, count = std::min(length - within, elements.end - i);
     int64_t row = i / length, in_a = 0, in_b = 0, stride_a = 1, stride_b = 1;
     for (int k = static_cast<int>(inner.shape.size()) - 1; k >= 0; --k) {
       const auto d = static_cast<size_t>(k);

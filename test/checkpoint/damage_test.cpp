@@ -323,13 +323,13 @@ TEST_CASE("runs of a box lie where element by element arithmetic says") {
           for (size_t d = 4; d-- > 0; rest /= inner.shape[d]) point[d] = inner.offset[d] + rest % inner.shape[d];
           expected.emplace_back(index_in(a, point), index_in(b, point));
         }
-        for_each_run(inner, a, b, begin, end, [&](int64_t in_a, int64_t in_b, int64_t count) {
+        for_each_run(inner, {begin, end}, a, b, [&](int64_t in_a, int64_t in_b, int64_t count) {
           for (int64_t k = 0; k < count; ++k) found.emplace_back(in_a + k, in_b + k);
         });
         CHECK(found == expected);
       }
   int runs = 0;
-  for_each_run(a, a, a, 0, a.size(), [&](int64_t, int64_t, int64_t) { ++runs; });
+  for_each_run(a, {0, a.size()}, a, a, [&](int64_t, int64_t, int64_t) { ++runs; });
   CHECK(runs == 1);  // a whole box is one run
 }
 

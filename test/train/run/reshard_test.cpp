@@ -121,7 +121,7 @@ class Ranks {
       for (const NamedShard& shard : shards) {
         const uint64_t name = std::hash<std::string>()(shard.name);
         float* x = shard.local.as<float>();
-        for_each_run(box_of(shard), whole(shard.global_shape), box_of(shard), 0, shard.local.size(),
+        for_each_run(box_of(shard), {0, shard.local.size()}, whole(shard.global_shape), box_of(shard),
                      [&](int64_t global, int64_t local, int64_t count) {
                        for (int64_t i = 0; i < count; ++i) visit(x[local + i], element(name, global + i));
                      });
