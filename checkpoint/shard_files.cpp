@@ -1,0 +1,105 @@
+#include "checkpoint/shard_files.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/digest.h"
+
+namespace trireme {
+
+namespace {
+
+// Throws with the name of the tensor and, if the page table can be trusted, the place of the damage.
+[[noreturn]] void report_damage(const IoFile& file, const FileEntry& entry, const TensorEntry& tensor, const Piece& piece,
+                                const std::vector<uint64_t>& pages) {
+  std::string where;
+  const std::vector<uint64_t> table = read_page_table(file, entry);
+  if (digest_of_pages(table) == entry.pages_digest)
+    for (size_t i = pages.size(); i-- > 0;)
+      if (table[static_cast<size_t>(piece.first_page) + i] != pages[i])
+        where = text(" in the MiB at byte ", piece.at + static_cast<int64_t>(i) * kPage);
+  throw DamagedCheckpoint(text(file.path(), ": tensor ", tensor.name, " does not match its digest", where));
+}
+
+[[noreturn]] void report_page(const IoFile& file, const TensorEntry& tensor, int64_t at) {
+  throw DamagedCheckpoint(text(file.path(), ": tensor ", tensor.name, " does not match its digest in the MiB at byte ", at));
+}
+
+}  // namespace
+
+const IoFile& ShardFiles::open(int64_t index) {
+  if (file_ && index_ == index) return *file_;
+  const FileEntry& entry = manifest_.files[static_cast<size_t>(index)];
+  file_.reset();
+  file_.emplace(IoFile::open_to_read(io_, directory_ + "/" + entry.name));
+  if (reader_ == Reader::alone) file_->bypass_cache();
+  index_ = index;
+  if (const int64_t bytes = file_->size(); bytes != entry.bytes)
+    throw DamagedCheckpoint(text(file_->path(), " is ", bytes, " bytes, its manifest says ", entry.bytes));
+  return *file_;
+}
+
+const std::vector<uint64_t>& ShardFiles::pages(int64_t index) {
+  std::vector<uint64_t>& table = tables_[index];
+  if (!table.empty() || entry(index).pages == 0) return table;
+  const IoFile& file = open(index);
+  table.resize(static_cast<size_t>(entry(index).pages));
+  file.read_at(table.data(), 8 * entry(index).pages, entry(index).pages_at);
+  if (digest_of_pages(table) != entry(index).pages_digest)
+    throw DamagedCheckpoint(file.path() + ": its page digests do not match their digest");
+  return table;
+}
+
+std::vector<uint64_t> read_page_table(const IoFile& file, const FileEntry& entry) {
+  std::vector<uint64_t> table(static_cast<size_t>(entry.pages));
+  file.read_at(table.data(), 8 * entry.pages, entry.pages_at);
+  return table;
+}
+
+void read_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, std::byte* into) {
+  const IoFile& file = files.open(piece.file);
+  std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes)));
+  for_each_page(piece.bytes, [&](int64_t page, int64_t begin, int64_t count) {
+    file.read_at(into + begin, count, piece.at + begin);
+    pages[static_cast<size_t>(page)] = digest(into + begin, count);
+  });
+  if (digest_of_pages(pages) != piece.digest) report_damage(file, files.entry(piece.file), tensor, piece, pages);
+}
+
+void look_through(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, const LookAtPage& look) {
+  const IoFile& file = files.open(piece.file);
+  std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes)));
+  for_each_page(piece.bytes, [&](int64_t page, int64_t begin, int64_t count) {
+    static thread_local const DiskMemory memory(kPage);
+    std::byte* const bytes = memory.data();
+    file.read_at(bytes, count, piece.at + begin);
+    pages[static_cast<size_t>(page)] = digest(bytes, count);
+    look(static_cast<size_t>(page), bytes, begin, count);
+  });
+  if (digest_of_pages(pages) != piece.digest) report_damage(file, files.entry(piece.file), tensor, piece, pages);
+}
+
+void PieceReader::read(std::byte* to, int64_t begin, int64_t count) {
+  while (count > 0) {
+    const int64_t page = begin / kPage, within = begin % kPage, now = std::min(count, kPage - within);
+    if (page != page_) load(page);
+    std::memcpy(to, bytes_.data() + within, static_cast<size_t>(now));
+    to += now, begin += now, count -= now;
+  }
+}
+
+void PieceReader::load(int64_t page) {
+  const uint64_t wanted = files_.pages(piece_.file)[static_cast<size_t>(piece_.first_page + page)];
+  const IoFile& file = files_.open(piece_.file);
+  const int64_t at = page * kPage;
+  bytes_.resize(static_cast<size_t>(std::min(kPage, piece_.bytes - at)));
+  file.read_at(bytes_.data(), static_cast<int64_t>(bytes_.size()), piece_.at + at);
+  if (digest(bytes_.data(), static_cast<int64_t>(bytes_.size())) != wanted) report_page(file, tensor_, piece_.at + at);
+  page_ = page;
+}
+
+void report_elements(const std::string& directory, const std::string& tensor) {
+  throw DamagedCheckpoint(text(directory, ": the elements of tensor ", tensor, " do not match their digest"));
+}
+
+}  // namespace trireme
