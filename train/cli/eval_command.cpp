@@ -14,7 +14,7 @@
 #include "parallel/host_collectives.h"
 #include "train/cli/commands.h"
 #include "train/eval/choices.h"
-#include "train/hub/published.h"
+#include "train/hub/published_config.h"
 #include "train/run/kernel_choices.h"
 #include "train/run/launch_agreement.h"
 #include "train/run/resume.h"

@@ -15,7 +15,8 @@
 #include "data/tokenizer/tokenizer_sentencepiece.h"
 #include "train/cli/commands.h"
 #include "train/config/keys.h"
-#include "train/hub/published.h"
+#include "train/hub/published_config.h"
+#include "train/hub/published_weights.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {

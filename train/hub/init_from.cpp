@@ -6,7 +6,8 @@
 
 #include "checkpoint/safetensors.h"
 #include "parallel/host_collectives.h"
-#include "train/hub/published.h"
+#include "train/hub/published_config.h"
+#include "train/hub/published_weights.h"
 
 namespace trireme {
 

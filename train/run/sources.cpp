@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/number_format.h"
-#include "train/hub/published.h"
+#include "train/hub/published_config.h"
 
 namespace trireme {
 

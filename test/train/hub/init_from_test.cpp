@@ -9,7 +9,7 @@
 #include "test/catch.h"
 #include "test/data/scratch.h"
 #include "test/train/golden.h"
-#include "train/hub/published.h"
+#include "train/hub/published_config.h"
 #include "train/run/sources.h"
 
 namespace trireme {

@@ -1,7 +1,5 @@
 // Published models: those of scripts/make_published_golden.py come in, compute what transformers computes, and go out with their
 // bits.
-#include "train/hub/published.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +12,8 @@
 #include "test/train/golden.h"
 #include "test/train/workplace.h"
 #include "train/hub/init_from.h"
+#include "train/hub/published_config.h"
+#include "train/hub/published_weights.h"
 #include "train/run/resume.h"
 
 namespace trireme {
