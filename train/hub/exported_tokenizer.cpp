@@ -1,0 +1,90 @@
+#include "train/hub/exported_tokenizer.h"
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "data/tokenizer/tokenizer_files.h"
+#include "data/tokenizer/tokenizer_sentencepiece.h"
+#include "train/hub/export_directory.h"
+
+namespace trireme {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void write_tokenizer_config(const RunConfig& config, const std::string& kind, const std::string& end, const std::string& output) {
+  Json said;
+  said["tokenizer_class"] = kind;
+  said["bos_token"] = said["eos_token"] = end;
+  if (kind == "LlamaTokenizer") said["add_bos_token"] = said["add_eos_token"] = false;
+  said["model_max_length"] = config.model.context;
+  said["clean_up_tokenization_spaces"] = false;
+  write_export(output + "/tokenizer_config.json", said.dump({.indent = 2}) + "\n");
+}
+
+// SentencePiece's; what transformers cannot do with it, or "".
+std::string write_sentencepiece(const RunConfig& config, const std::string& path, const std::string& output,
+                                SpecialTokens& tokens) {
+  const SentencePieceModel model = read_sentencepiece_model(path);
+  tokens.begin = tokens.end = std::to_string(make_sentencepiece_tokenizer(model, path)->end_of_document());
+  copy_export(path, output + "/tokenizer.model");
+  if (model.unigram) return "tokenizer.model is of unigram pieces, for which transformers has no tokenizer of these models";
+  write_tokenizer_config(config, "LlamaTokenizer", model.end_piece, output);
+  return "";
+}
+
+}  // namespace
+
+std::string write_tokenizer(const RunConfig& config, const std::string& path, const std::string& output, SpecialTokens& tokens) {
+  if (path.empty() || path == "none") return "no tokenizer was written: the run's config names no data.tokenizer";
+  Bpe bpe;
+  const TokenizerKind kind = parse_tokenizer_name(path).kind;
+  if (kind == TokenizerKind::bytes) {
+    for (int byte = 0; byte < 256; ++byte) bpe.tokens.emplace_back(1, static_cast<char>(byte));
+    bpe.tokens.emplace_back();
+    bpe.end_of_document = 256;
+    bpe.special.emplace_back(256, kEndOfText);
+    save_tokenizer_json(bpe, output + "/tokenizer.json");
+  } else if (kind == TokenizerKind::tokenizer_json) {
+    bpe = read_tokenizer_json(path);
+    copy_export(path, output + "/tokenizer.json");
+  } else if (kind == TokenizerKind::vocabulary) {
+    bpe = read_vocabulary(path);
+    save_tokenizer_json(bpe, output + "/tokenizer.json");
+  } else if (kind == TokenizerKind::sentencepiece) {
+    return write_sentencepiece(config, path, output, tokens);
+  } else {
+    tokens.begin = tokens.end = std::to_string(open_tokenizer(path)->end_of_document());
+    return "no tokenizer was written: ranks of tiktoken have no tokenizer.json";
+  }
+  tokens.begin = tokens.end = std::to_string(bpe.end_of_document);  // a document begins after the end of another
+  for (const auto& [id, written] : bpe.special)
+    if (id == bpe.end_of_document) write_tokenizer_config(config, "PreTrainedTokenizerFast", written, output);
+  return "";
+}
+
+void keep_origin(const RunConfig& config, const std::string& tokenizer, const std::string& output, SpecialTokens& tokens) {
+  const std::string& from = config.train.init_from;
+  if (!tokenizer.ends_with(".json") && !tokenizer.ends_with(".model")) return;
+  const std::string its = from + (tokenizer.ends_with(".model") ? "/tokenizer.model" : "/tokenizer.json");
+  if (from.empty() || !fs::exists(from + "/config.json") || !fs::exists(its)) return;
+  if (open_tokenizer(tokenizer)->fingerprint() != open_tokenizer(its)->fingerprint()) return;
+  tokens = read_special_tokens(from + "/config.json");
+  for (const char* name : {"generation_config.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json"})
+    if (fs::exists(from + "/" + name)) copy_export(from + "/" + name, output + "/" + name);
+}
+
+std::string otherwise_read(const std::string& model_type, const std::string& output) {
+  if (model_type == "mistral" && fs::exists(output + "/tokenizer.model"))
+    return "transformers' AutoTokenizer reads tokenizer.model of a Mistral model without the space in front of a text; load it by "
+           "LlamaTokenizer";
+  if (model_type != "qwen2" || !fs::exists(output + "/tokenizer.json")) return "";
+  const Bpe bpe = read_tokenizer_json(output + "/tokenizer.json");
+  if (bpe.compose && bpe.patterns == std::vector{patterns::qwen2}) return "";
+  return "transformers' AutoTokenizer reads tokenizer.json of a Qwen2 model with Qwen's words and normal form C, which this one "
+         "does not "
+         "have; load it by PreTrainedTokenizerFast";
+}
+
+}  // namespace trireme
