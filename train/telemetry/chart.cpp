@@ -1,103 +1,18 @@
 #include "train/telemetry/chart.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "base/number_format.h"
+#include "train/telemetry/axis_ticks.h"
+#include "train/telemetry/chart_paths.h"
 
 namespace trireme {
 
 namespace {
 
-constexpr double kWidth = 1000, kHeight = 400;  // of the SVG's own units
-constexpr int kDigits = 5;                      // of values in the readout
-
-struct Range {
-  double low, high;
-};
-
-// From data to the SVG's units.
-struct Scale {
-  Range x, y;
-  double across(double value) const { return (value - x.low) / (x.high - x.low) * kWidth; }
-  double down(double value) const { return (1 - (value - y.low) / (y.high - y.low)) * kHeight; }
-};
-
-void append_point(std::string& path, char command, double x, double y) {
-  std::array<char, 32> buffer;
-  path += command;
-  const double far = 4 * kHeight;  // what lies further outside the picture is cut off anyway
-  path.append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), x, std::chars_format::fixed, 1).ptr);
-  path += ' ';
-  y = std::clamp(y, -far, far);
-  path.append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), y, std::chars_format::fixed, 1).ptr);
-}
-
-// A path that starts anew after every gap.
-class Pen {
- public:
-  explicit Pen(const Scale& scale) : scale_(scale) {}
-  void to(double x, double y) {
-    append_point(path_, down_ ? 'L' : 'M', scale_.across(x), scale_.down(y));
-    if (!down_) path_ += "h0";  // a point between two gaps shows as a dot
-    down_ = true;
-  }
-  void lift() { down_ = false; }
-  const std::string& path() const { return path_; }
-
- private:
-  const Scale& scale_;
-  std::string path_;
-  bool down_ = false;
-};
-
-// Each bin's extremes in their order: what a pixel column of the full curve would cover.
-std::string raw_path(const DownsampledCurve& series, const Scale& scale) {
-  Pen pen(scale);
-  for (const DownsampledCurve::Bin& bin : series.bins()) {
-    if (bin.count > 0) {
-      const bool min_first = bin.min_x <= bin.max_x;
-      if (bin.count > 1) pen.to(static_cast<double>(min_first ? bin.min_x : bin.max_x), min_first ? bin.min : bin.max);
-      pen.to(static_cast<double>(min_first ? bin.max_x : bin.min_x), min_first ? bin.max : bin.min);
-    }
-    if (bin.gaps > 0) pen.lift();
-  }
-  return pen.path();
-}
-
-double middle(const DownsampledCurve::Bin& bin) { return 0.5 * static_cast<double>(bin.first_x + bin.last_x); }
-
-std::string value_path(const DownsampledCurve& series, const std::vector<double>& values, const Scale& scale) {
-  Pen pen(scale);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const DownsampledCurve::Bin& bin = series.bins()[i];
-    if (bin.count > 0) pen.to(middle(bin), values[i]);
-    if (bin.gaps > 0) pen.lift();
-  }
-  return pen.path();
-}
-
-std::string dots_path(const DownsampledCurve& series, const Scale& scale) {
-  Pen pen(scale);
-  for (const DownsampledCurve::Bin& bin : series.bins()) {
-    if (bin.count > 0) pen.to(middle(bin), bin.mean());
-    pen.lift();
-  }
-  return pen.path();
-}
-
-std::string gap_marks(const DownsampledCurve& series, const Scale& scale) {
-  std::string path;
-  for (const DownsampledCurve::Bin& bin : series.bins()) {
-    if (bin.gaps == 0) continue;
-    append_point(path, 'M', scale.across(middle(bin)), kHeight);
-    path += "v-14";
-  }
-  return path;
-}
+constexpr int kDigits = 5;  // of values in the readout
 
 // The value that `rank` others lie below.
 double ranked(std::vector<double>& values, size_t rank) {
@@ -107,9 +22,9 @@ double ranked(std::vector<double>& values, size_t rank) {
 }
 
 // What the curves usually cover, with their usual noise: the first steps of a long run and spikes may leave the picture.
-Range vertical_range(const Chart& chart) {
+ChartRange vertical_range(const Chart& chart) {
   std::vector<double> means, noise;
-  Range all{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
+  ChartRange all{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
   for (const Curve& curve : chart.curves) {
     for (const DownsampledCurve::Bin& bin : curve.series->bins()) {
       if (bin.count == 0) continue;
@@ -123,7 +38,7 @@ Range vertical_range(const Chart& chart) {
   const double low = ranked(means, rare), high = ranked(means, count - 1 - rare);
   const double span = high - low, usual_noise = 1.5 * ranked(noise, count / 4);
   const double slack = std::max(0.35 * span, std::min(usual_noise, std::max(span, 0.25 * std::abs(high))));
-  Range range{std::max(all.low, low - slack), std::min(all.high, high + slack)};
+  ChartRange range{std::max(all.low, low - slack), std::min(all.high, high + slack)};
   if (chart.from_zero) range.low = std::min(range.low, 0.0);
   double room = 0.05 * (range.high - range.low);
   if (room <= 1e-9 * std::abs(range.high)) room = range.high != 0 ? 0.1 * std::abs(range.high) : 0.5;
@@ -143,7 +58,7 @@ std::string path_element(const std::string& classes, const std::string& path) {
   return path.empty() ? "" : "<path class=\"" + classes + "\" d=\"" + path + "\"/>\n";
 }
 
-std::string curve_paths(const Curve& curve, const std::vector<double>& values, const Scale& scale) {
+std::string curve_paths(const Curve& curve, const std::vector<double>& values, const ChartScale& scale) {
   const DownsampledCurve& series = *curve.series;
   const std::string line = "line " + curve.color, raw = "raw " + curve.color, dots = "dots " + curve.color;
   switch (curve.look) {
@@ -159,21 +74,21 @@ std::string curve_paths(const Curve& curve, const std::vector<double>& values, c
 
 std::string percent(double part) { return fixed(100 * part, 2) + "%"; }
 
-std::string grid_lines(const std::vector<double>& x, const std::vector<double>& y, const Scale& scale) {
+std::string grid_lines(const std::vector<double>& x, const std::vector<double>& y, const ChartScale& scale) {
   std::string lines;
   for (const double value : y) append_point(lines, 'M', 0, scale.down(value)), lines += "h1000";
-  for (const double value : x) append_point(lines, 'M', scale.across(value), kHeight), lines += "v6";
+  for (const double value : x) append_point(lines, 'M', scale.across(value), kChartHeight), lines += "v6";
   return path_element("grid", lines);
 }
 
-std::string axis_labels(const std::vector<double>& x, const std::vector<double>& y, const Scale& scale) {
+std::string axis_labels(const std::vector<double>& x, const std::vector<double>& y, const ChartScale& scale) {
   std::string labels;
   const std::vector<std::string> across = tick_labels(x), down = tick_labels(y);
   for (size_t i = 0; i < y.size(); ++i) {
-    labels += "<span class=\"y\" style=\"top:" + percent(scale.down(y[i]) / kHeight) + "\">" + down[i] + "</span>\n";
+    labels += "<span class=\"y\" style=\"top:" + percent(scale.down(y[i]) / kChartHeight) + "\">" + down[i] + "</span>\n";
   }
   for (size_t i = 0; i < x.size(); ++i) {
-    labels += "<span class=\"x\" style=\"left:" + percent(scale.across(x[i]) / kWidth) + "\">" + (x[i] == 0 ? "step " : "") +
+    labels += "<span class=\"x\" style=\"left:" + percent(scale.across(x[i]) / kChartWidth) + "\">" + (x[i] == 0 ? "step " : "") +
               across[i] + "</span>\n";
   }
   return labels;
@@ -182,7 +97,7 @@ std::string axis_labels(const std::vector<double>& x, const std::vector<double>&
 std::string json_number(double value) { return std::isfinite(value) ? significant(value, kDigits) : "null"; }
 
 // What the page's script needs to tell the values at a step.
-std::string readout_data(const Chart& chart, const std::vector<std::vector<double>>& values, const Scale& scale) {
+std::string readout_data(const Chart& chart, const std::vector<std::vector<double>>& values, const ChartScale& scale) {
   std::string json = "{\"x\":[" + json_number(scale.x.low) + "," + json_number(scale.x.high) + "],\"y\":[" +
                      significant(scale.y.low, 9) + "," + significant(scale.y.high, 9) + "],\"curves\":[";
   for (size_t i = 0; i < chart.curves.size(); ++i) {
@@ -248,39 +163,8 @@ std::string html_escaped(std::string_view text) {
   return escaped;
 }
 
-std::vector<double> nice_ticks(double low, double high, int count) {
-  const double rough = (high - low) / count, power = std::pow(10, std::floor(std::log10(rough))), lead = rough / power;
-  const double step = power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
-  std::vector<double> ticks;
-  const auto first = static_cast<int64_t>(std::ceil(low / step - 1e-6)),
-             last = static_cast<int64_t>(std::floor(high / step + 1e-6));
-  for (int64_t i = first; i <= last; ++i) ticks.push_back(static_cast<double>(i) * step);
-  return ticks;
-}
-
-std::vector<std::string> tick_labels(const std::vector<double>& ticks) {
-  double largest = 0;
-  for (const double tick : ticks) largest = std::max(largest, std::abs(tick));
-  double unit = 1;
-  std::string suffix;
-  if (largest >= 1e4) {
-    const auto thousands = std::min(static_cast<int>(std::log10(largest * 1.000001) / 3), 4);
-    unit = std::pow(1000, thousands);
-    suffix = std::string(" kMBT").substr(static_cast<size_t>(thousands), 1);
-  } else if (largest > 0 && largest < 0.01) {
-    const auto power = static_cast<int>(std::floor(std::log10(largest * 1.000001)));
-    unit = std::pow(10, power);
-    suffix = "e" + std::to_string(power);
-  }
-  const double step = ticks.size() > 1 ? (ticks[1] - ticks[0]) / unit : largest / unit;
-  const int decimals = step > 0 ? std::clamp(static_cast<int>(std::ceil(-std::log10(step * 1.000001))), 0, 12) : 0;
-  std::vector<std::string> labels;
-  for (const double tick : ticks) labels.push_back(tick == 0 ? "0" : fixed(tick / unit, decimals) + suffix);
-  return labels;
-}
-
 std::string render_chart(const Chart& chart, int64_t last_step) {
-  const Scale scale{.x = {0, static_cast<double>(std::max<int64_t>(last_step, 1))}, .y = vertical_range(chart)};
+  const ChartScale scale{.x = {0, static_cast<double>(std::max<int64_t>(last_step, 1))}, .y = vertical_range(chart)};
   const bool empty =
       std::all_of(chart.curves.begin(), chart.curves.end(), [](const Curve& curve) { return curve.series->empty(); });
   std::vector<double> x = nice_ticks(scale.x.low, scale.x.high, 5), y = nice_ticks(scale.y.low, scale.y.high, 4);

@@ -14,6 +14,7 @@
 
 #include "test/catch.h"
 #include "test/data/scratch.h"
+#include "train/telemetry/axis_ticks.h"
 #include "train/telemetry/chart.h"
 
 using namespace trireme;
