@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,21 +14,6 @@ struct SuperviseOptions {
   int64_t max_restarts = 10;         // in a row without a new checkpoint
   bool elastic = false;              // after a rank was lost twice at the same place, with fewer ranks
 };
-
-// A command that starts `trireme train`, taken apart.
-struct LaunchedTraining {
-  std::vector<std::string> words;
-  std::string config;            // what `train` is given
-  std::vector<std::string> set;  // its --set
-  int64_t ranks = 1;
-  std::optional<size_t> ranks_at;  // the word that holds the number, or ends with it after '='
-  bool by_mpirun = false;
-
-  // The same with so many ranks, and settings ("--set parallel.tp=2 --set ...") that override those before.
-  LaunchedTraining with(int64_t other_ranks, const std::string& settings) const;
-};
-// ConfigError when the command starts no `train`.
-LaunchedTraining take_apart(const std::vector<std::string>& command);
 
 // How one attempt ended.
 struct Attempt {

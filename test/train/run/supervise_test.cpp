@@ -14,6 +14,7 @@
 #include "base/philox.h"
 #include "test/catch.h"
 #include "test/train/workplace.h"
+#include "train/run/launched_training.h"
 
 namespace trireme {
 namespace {

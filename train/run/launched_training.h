@@ -1,0 +1,25 @@
+// LaunchedTraining: a command that starts `trireme train`, taken apart.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct LaunchedTraining {
+  std::vector<std::string> words;
+  std::string config;            // what `train` is given
+  std::vector<std::string> set;  // its --set
+  int64_t ranks = 1;
+  std::optional<size_t> ranks_at;  // the word that holds the number, or ends with it after '='
+  bool by_mpirun = false;
+
+  // The same with so many ranks, and settings ("--set parallel.tp=2 --set ...") that override those before.
+  LaunchedTraining with(int64_t other_ranks, const std::string& settings) const;
+};
+// ConfigError when the command starts no `train`.
+LaunchedTraining take_apart(const std::vector<std::string>& command);
+
+}  // namespace trireme
