@@ -104,11 +104,22 @@ class KernelBench {
   Arena arena_;
 };
 
-// GPT-2 124M's shapes, N = 2048 rows, bf16; Llama's ops at the same sizes.
-void bench_all(KernelBench& b) {
-  constexpr int64_t B = 8, T = 256, N = B * T, C = 768, H = 12, D = 64, F = 3072, V = 50257, chunk = 512;
-  const Tensor x = b.bf16({N, C}), y = b.bf16({N, C}), residual = b.bf16({N, C}), sum = b.bf16({N, C}), gain = b.bf16({C}),
-               bias = b.bf16({C});
+// Each op at GPT-2 124M's shapes, N = 2048 rows, bf16; Llama's ops at the same sizes. What tensors hold follows from the order in
+// which they are taken.
+struct BenchedOps {
+  static constexpr int64_t B = 8, T = 256, N = B * T, C = 768, H = 12, D = 64, F = 3072, V = 50257, chunk = 512;
+  KernelBench& b;
+  Tensor x = b.bf16({N, C}), y = b.bf16({N, C});  // [N, C]
+
+  void norms() const;
+  void products_and_activations() const;
+  void attention() const;
+  void embedding_and_loss(const Tensor& words) const;  // [V, C]
+  void optimizer(const Tensor& words) const;           // [V, C]
+};
+
+void BenchedOps::norms() const {
+  const Tensor residual = b.bf16({N, C}), sum = b.bf16({N, C}), gain = b.bf16({C}), bias = b.bf16({C});
   const Tensor mean = b.f32({N}), inverse = b.f32({N}), dgain = b.f32({C}), dbias = b.f32({C});
   b(RmsNormForward{.y = y, .inv_rms = inverse, .sum = sum, .x = x, .gain = gain, .residual = residual});
   b(RmsNormBackward{.dx = sum, .dgain = dgain, .dy = y, .x = x, .gain = gain, .inv_rms = inverse, .dsum = residual});
@@ -123,7 +134,9 @@ void bench_all(KernelBench& b) {
                       .mean = mean,
                       .inv_std = inverse,
                       .dsum = residual});
+}
 
+void BenchedOps::products_and_activations() const {
   const Tensor up = b.bf16({F, C}), dup = b.f32({F, C}), hidden = b.bf16({N, F}), hidden2 = b.bf16({N, F}),
                gated = b.bf16({N, 2 * F});
   b(Matmul{.c = hidden, .a = x, .b = up, .transpose_b = true});
@@ -139,7 +152,9 @@ void bench_all(KernelBench& b) {
   b(GeluBackward{.dx = hidden2, .dy = hidden2, .x = hidden});
   b(SwiGluForward{.y = hidden, .x = gated});
   b(SwiGluBackward{.dx = gated, .dy = hidden, .x = gated});
+}
 
+void BenchedOps::attention() const {
   const Tensor table = b.f32({T, D / 2, 2}), positions = b.ids({N}, T), qkv = b.bf16({N, 3 * C});
   const Tensor q = b.bf16({N, H, D}), k = b.bf16({N, H, D}), v = b.bf16({N, H, D}), dq = b.bf16({N, H, D}), dk = b.bf16({N, H, D}),
                dv = b.bf16({N, H, D});
@@ -158,17 +173,20 @@ void bench_all(KernelBench& b) {
                       .k = split(k),
                       .v = split(v),
                       .scale = 0.125f});
+}
 
-  const Tensor words = b.bf16({V, C}), dwords = b.f32({V, C}), tokens = b.ids({N}, V);
+void BenchedOps::embedding_and_loss(const Tensor& words) const {
+  const Tensor dwords = b.f32({V, C}), tokens = b.ids({N}, V);
   b(EmbeddingForward{.x = x, .tokens = tokens, .table = words});
   b(EmbeddingBackward{.dtable = dwords, .dx = x, .tokens = tokens});
   const Tensor logits = b.f32({chunk, V}), dlogits = b.bf16({chunk, V}), loss = b.f32({chunk}), normaliser = b.f32({chunk});
   const Tensor targets = tokens.slice(0, chunk);
   b(CrossEntropyForward{.loss = loss, .lse = normaliser, .logits = logits, .targets = targets});
   b(CrossEntropyBackward{.dlogits = dlogits, .logits = logits, .lse = normaliser, .targets = targets});
-
   b(CrossEntropyInPlace{.loss = loss, .logits = dlogits, .targets = targets});
+}
 
+void BenchedOps::optimizer(const Tensor& words) const {
   const int64_t n = V * C;
   const Tensor master = b.f32({n}), m = b.f32({n}), second = b.f32({n}), grad = b.f32({n}), norm = b.f32({1});
   const Tensor norm_table = b.take(Dtype::i32, {1, SquaredNorm::kRow}), part_table = b.take(Dtype::i32, {1, AdamW::kRow}),
@@ -183,6 +201,16 @@ void bench_all(KernelBench& b) {
   b.prepare(StepNumbers{.numbers = numbers, .step = 1});
   b.prepare(UpdateGate{.gate = gate, .numbers = numbers, .squared_norm = norm, .clip = 1});
   b(AdamW{.parts = parts, .table = part_table, .gate = gate, .schedule = schedule, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f});
+}
+
+void bench_all(KernelBench& b) {
+  const BenchedOps ops{.b = b};
+  ops.norms();
+  ops.products_and_activations();
+  ops.attention();
+  const Tensor words = b.bf16({BenchedOps::V, BenchedOps::C});
+  ops.embedding_and_loss(words);
+  ops.optimizer(words);
 }
 
 ExitCode run_bench_kernels(const BenchKernelsOptions& options) {
