@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
+#include "checkpoint/rank_file.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/shards.h"
 #include "kernels/device.h"
 #include "parallel/host_collectives.h"
 
@@ -41,7 +41,7 @@ bool running(const std::future<Result>& work) {
 
 }  // namespace
 
-std::string state_digest(const CheckpointState& state) { return state_digest(describe(state.shards), state.counters); }
+std::string state_digest(const CheckpointState& state) { return state_digest(describe(state.slices), state.counters); }
 
 Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume, Io io, const Comm& ranks,
                          const Nodes& nodes)
@@ -126,7 +126,7 @@ Checkpoints::Part Checkpoints::write_part(const Saving& saving, const std::funct
     if (ready) ready();
     if (lease_) lease_->check();
     make_directory(io_, saving.staged);
-    part.manifest = write_shards(io_, saving.staged, static_cast<int>(ranks_.rank()), saving.state.shards, saving.state.finite);
+    part.manifest = write_rank_file(io_, saving.staged, static_cast<int>(ranks_.rank()), saving.state.slices, saving.state.finite);
     part.seconds = seconds_since(saving.start);
     verify_part(io_, saving.staged, part.manifest);
     if (ranks_.size() > 1) part.text = write_manifest(part.manifest);

@@ -3,7 +3,7 @@
 //
 // On disk: RUN/checkpoints/step-00001000/{manifest.json, shard-00000.h5}. A step is finished optimizer steps. Names that end in
 // .tmp or .replaced are in the making or on the way out; they are swept when a run opens its directory. RUN/lock holds the run's
-// lease, which rank 0 of several holds. Every rank writes its own shard file and reads its own shards; rank 0 commits. All ranks
+// lease, which rank 0 of several holds. Every rank writes its own file and reads its own slices; rank 0 commits. All ranks
 // call restore, restore_from, begin, advance and end together.
 //
 // Beside the disk there may be a second tier, in the nodes' memory: see memory_tier.h. There one rank of each node commits. Both
@@ -33,14 +33,14 @@
 #include "parallel/comm.h"
 #include "parallel/host_collectives.h"
 #include "parallel/nodes.h"
-#include "parallel/split.h"
+#include "parallel/tensor_slice.h"
 
 namespace trireme {
 
-// What a save writes and a restore fills. Tensors are on Place::cpu; together the shards of a name cover its whole tensor: in a
+// What a save writes and a restore fills. Tensors are on Place::cpu; together the slices of a name cover its whole tensor: in a
 // save each element once, over all ranks.
 struct CheckpointState {
-  std::vector<NamedShard> shards;           // weights under their names, moments as "adam_m/NAME" and "adam_v/NAME"
+  std::vector<TensorSlice> slices;          // weights under their names, moments as "adam_m/NAME" and "adam_v/NAME"
   std::map<std::string, int64_t> counters;  // "tokens", "data_cursor", "seed", ...
   std::string config;                       // the resolved YAML, UTF-8
   bool finite = false;                      // a save of NaN or infinity is refused
@@ -112,9 +112,9 @@ class Checkpoints {
   // Called on rank 0, by the thread that commits, before each commit: what must be on disk with it.
   void before_commit(std::function<void()> call) { archive_.before_commit(std::move(call)); }
 
-  // All ranks, after a restore: CheckpointError on all of them unless `shards`, each element once over all ranks, are the tensors
+  // All ranks, after a restore: CheckpointError on all of them unless `slices`, each element once over all ranks, are the tensors
   // that were restored.
-  void confirm(const std::vector<NamedShard>& shards) const;
+  void confirm(const std::vector<TensorSlice>& slices) const;
 
   // What is under way goes on to where its threads end, and is not heard of any more: of a rank that ends for another reason. What
   // begin() was given is its caller's again.
@@ -182,7 +182,7 @@ class Checkpoints {
 };
 
 // The digest of a state: 16 hex digits over names, dtypes, shapes, every element and the counters. The same however the tensors are
-// cut into shards.
+// cut into slices.
 std::string state_digest(const CheckpointState& state);
 
 }  // namespace trireme

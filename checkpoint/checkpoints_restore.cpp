@@ -9,8 +9,8 @@
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
+#include "checkpoint/rank_file.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/shards.h"
 #include "parallel/host_collectives.h"
 
 namespace trireme {
@@ -104,7 +104,7 @@ int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
   for (;;) {
     const auto load = [&] {
       if (!now->problem.empty()) throw DamagedCheckpoint(now->problem);
-      copies_are_lost_ |= memory_->bring(*now, state.shards);
+      copies_are_lost_ |= memory_->bring(*now, state.slices);
       return load_step(io_, found.directory, found.step);
     };
     try {
@@ -117,11 +117,11 @@ int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
   }
 }
 
-// Each rank its own shards. A checkpoint that is damaged for one rank is damaged for all.
+// Each rank its own slices. A checkpoint that is damaged for one rank is damaged for all.
 int64_t Checkpoints::restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state) {
   std::string names;
   if (ranks_.size() > 1)
-    for (const NamedShard& shard : state.shards) names += shard.name + "\n";
+    for (const TensorSlice& slice : state.slices) names += slice.name + "\n";
   std::string all_names;
   for (const std::string& theirs : gather(ranks_, names)) all_names += theirs;
   std::set<std::string> elsewhere;
@@ -132,7 +132,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   std::string damage;
   try {
     const Manifest manifest = load();
-    read_shards(io_, directory, manifest, state.shards, elsewhere, ranks_.size() == 1 ? Reader::alone : Reader::one_of_many);
+    read_slices(io_, directory, manifest, state.slices, elsewhere, ranks_.size() == 1 ? Reader::alone : Reader::one_of_many);
     state.counters = manifest.counters;
     state.config = manifest.config;
     run_id_ = manifest.run;
@@ -149,9 +149,9 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   return step;
 }
 
-void Checkpoints::confirm(const std::vector<NamedShard>& shards) const {
+void Checkpoints::confirm(const std::vector<TensorSlice>& slices) const {
   Manifest own;
-  own.tensors = describe(shards);
+  own.tensors = describe(slices);
   std::string problem;
   if (const std::vector<std::string> parts = gather(ranks_, ranks_.size() > 1 ? write_manifest(own) : ""); ranks_.rank() == 0) {
     for (size_t r = 1; r < parts.size(); ++r) add_part(own, parse_part(parts[r]));

@@ -13,7 +13,7 @@
 #include "checkpoint/file_transfer.h"
 #include "checkpoint/memory_directory.h"
 #include "checkpoint/problem.h"
-#include "checkpoint/shards.h"
+#include "checkpoint/rank_file.h"
 #include "parallel/host_collectives.h"
 
 namespace trireme {

@@ -18,7 +18,7 @@
 #include "checkpoint/run_lock.h"
 #include "parallel/comm.h"
 #include "parallel/nodes.h"
-#include "parallel/split.h"
+#include "parallel/tensor_slice.h"
 
 namespace trireme {
 
@@ -48,9 +48,9 @@ class MemoryTier {
   };
   // All ranks; rising.
   std::vector<Step> find() const;
-  // All ranks: afterwards step.step's directory on this node holds the files that `shards` of its ranks are in. DamagedCheckpoint,
+  // All ranks: afterwards step.step's directory on this node holds the files that `slices` of its ranks are in. DamagedCheckpoint,
   // on all of them, when that cannot be. Returns whether anything had to be sent.
-  bool bring(const Step& step, const std::vector<NamedShard>& shards) const;
+  bool bring(const Step& step, const std::vector<TensorSlice>& slices) const;
   // All ranks: files of this step that do not match their digests are removed, where another node may have them whole. Returns
   // whether there were any.
   bool drop_damaged(const Step& step) const;
@@ -72,7 +72,7 @@ class MemoryTier {
   void take_lease();
   std::string list() const;
   Manifest share_manifest(const Step& step) const;
-  std::vector<Move> agree_on_moves(const Step& step, const Manifest& manifest, const std::vector<NamedShard>& shards) const;
+  std::vector<Move> agree_on_moves(const Step& step, const Manifest& manifest, const std::vector<TensorSlice>& slices) const;
   void carry_out(const std::vector<Move>& moves, const Manifest& manifest) const;
   void settle(const std::string& into, const std::vector<std::string>& received, const Manifest& manifest) const;
   bool leads() const { return nodes_.leader(nodes_.here()) == ranks_.rank(); }

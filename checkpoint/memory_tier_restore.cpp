@@ -13,7 +13,7 @@
 #include "checkpoint/file_transfer.h"
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/problem.h"
-#include "checkpoint/shards.h"
+#include "checkpoint/rank_file.h"
 #include "parallel/host_collectives.h"
 
 namespace trireme {
@@ -26,14 +26,14 @@ std::vector<Number> numbers_in(const std::string& line) {
   return {std::istream_iterator<Number>(in), {}};
 }
 
-// The files that hold some of `shards`.
-std::set<int64_t> files_of(const Manifest& manifest, const std::vector<NamedShard>& shards) {
+// The files that hold some of `slices`.
+std::set<int64_t> files_of(const Manifest& manifest, const std::vector<TensorSlice>& slices) {
   std::set<int64_t> files;
-  for (const NamedShard& shard : shards) {
-    const TensorEntry* tensor = find_tensor(manifest, shard.name);
-    if (tensor == nullptr || tensor->shape != shard.global_shape) continue;  // what reads them says so
+  for (const TensorSlice& slice : slices) {
+    const TensorEntry* tensor = find_tensor(manifest, slice.name);
+    if (tensor == nullptr || tensor->shape != slice.global_shape) continue;  // what reads them says so
     for (const Piece& piece : tensor->pieces)
-      if (intersect(piece.box, box_of(shard)).size() > 0) files.insert(piece.file);
+      if (intersect(piece.box, box_of(slice)).size() > 0) files.insert(piece.file);
   }
   return files;
 }
@@ -125,9 +125,9 @@ Manifest MemoryTier::share_manifest(const Step& step) const {
 
 // Which files go where, so that each node has those that its ranks need, and the manifest: that is meant by a file -1.
 std::vector<MemoryTier::Move> MemoryTier::agree_on_moves(const Step& step, const Manifest& manifest,
-                                                         const std::vector<NamedShard>& shards) const {
+                                                         const std::vector<TensorSlice>& slices) const {
   std::string needed;
-  for (const int64_t file : files_of(manifest, shards)) needed += std::to_string(file) + ' ';
+  for (const int64_t file : files_of(manifest, slices)) needed += std::to_string(file) + ' ';
   std::string told;
   const std::vector<std::string> needs = gather(ranks_, needed);
   for (int64_t node = 0; node < nodes_.count() && ranks_.rank() == 0; ++node) {
@@ -192,10 +192,10 @@ void MemoryTier::settle(const std::string& into, const std::vector<std::string>&
   commit_step(io_, directory_, into, manifest.step);
 }
 
-bool MemoryTier::bring(const Step& step, const std::vector<NamedShard>& shards) const {
+bool MemoryTier::bring(const Step& step, const std::vector<TensorSlice>& slices) const {
   if (nodes_.count() == 1) return false;
   const Manifest manifest = share_manifest(step);
-  const std::vector<Move> moves = agree_on_moves(step, manifest, shards);
+  const std::vector<Move> moves = agree_on_moves(step, manifest, slices);
   carry_out(moves, manifest);
   return !moves.empty();
 }

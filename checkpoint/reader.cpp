@@ -3,7 +3,7 @@
 #include <set>
 
 #include "checkpoint/directory_layout.h"
-#include "checkpoint/shards.h"
+#include "checkpoint/rank_file.h"
 
 namespace trireme {
 
@@ -89,10 +89,10 @@ void CheckpointReader::read(const std::string& name, Tensor into) const {
   read_tensor(io_, directory_, manifest_, *tensor, into);
 }
 
-void CheckpointReader::read(const std::vector<NamedShard>& shards) const {
+void CheckpointReader::read(const std::vector<TensorSlice>& slices) const {
   std::set<std::string> names;
   for (const TensorEntry& tensor : manifest_.tensors) names.insert(tensor.name);
-  read_shards(io_, directory_, manifest_, shards, names, Reader::one_of_many);
+  read_slices(io_, directory_, manifest_, slices, names, Reader::one_of_many);
 }
 
 }  // namespace trireme

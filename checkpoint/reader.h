@@ -8,7 +8,7 @@
 
 #include "checkpoint/io.h"
 #include "checkpoint/manifest.h"
-#include "parallel/split.h"
+#include "parallel/tensor_slice.h"
 
 namespace trireme {
 
@@ -45,7 +45,7 @@ class CheckpointReader {
   // tensor.
   void read(const std::string& name, Tensor into) const;
   // Parts of tensors, which several ranks may read side by side. CheckpointError when one is not of the tensor's shape or dtype.
-  void read(const std::vector<NamedShard>& shards) const;
+  void read(const std::vector<TensorSlice>& slices) const;
 
  private:
   Io io_;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "checkpoint/directory_layout.h"
-#include "checkpoint/shards.h"
+#include "checkpoint/rank_file.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-// TensorRegion: a rectangular part of a tensor's elements, in the tensor's global coordinates. Where pieces on disk and shards in
+// TensorRegion: a rectangular part of a tensor's elements, in the tensor's global coordinates. Where pieces on disk and slices in
 // memory meet.
 #pragma once
 

@@ -8,7 +8,7 @@ parsers="train/config/yaml train/config/config train/config/keys train/config/st
   data/tokenizer/tokenizer_json data/tokenizer/tokenizer_json_tokens data/tokenizer/tokenizer_json_members
   data/tokenizer/tokenizer_tiktoken data/tokenizer/tokenizer_bpe data/tokenizer/sentencepiece_model
   data/tokenizer/sentencepiece_cuts data/tokenizer/tokenizer_sentencepiece
-  checkpoint/manifest checkpoint/manifest_text checkpoint/shard_files checkpoint/shards_read checkpoint/shards_verify
+  checkpoint/manifest checkpoint/manifest_text checkpoint/rank_files checkpoint/rank_file_read checkpoint/rank_file_verify
   checkpoint/store checkpoint/reader"
 find "$build" -name '*.gcda' -delete
 for program in "$build"/test/fuzz/*_fuzz; do

@@ -196,9 +196,9 @@ TEST_CASE("a state that is confirmed is the one that was restored") {
   Checkpoints checkpoints(keeping(2), scratch / "run");
   OwnedState owned = small_state(0);
   checkpoints.restore(owned.state);
-  CHECK_NOTHROW(checkpoints.confirm(owned.state.shards));
-  *static_cast<unsigned char*>(owned.state.shards[1].local.data()) ^= 1;
-  CHECK_THROWS_WITH(checkpoints.confirm(owned.state.shards), ContainsSubstring("the tensors that were restored have digest"));
+  CHECK_NOTHROW(checkpoints.confirm(owned.state.slices));
+  *static_cast<unsigned char*>(owned.state.slices[1].local.data()) ^= 1;
+  CHECK_THROWS_WITH(checkpoints.confirm(owned.state.slices), ContainsSubstring("the tensors that were restored have digest"));
 }
 
 TEST_CASE("what is saved in memory is found where it is newer than what is on disk, outlives the process, and goes with the run") {

@@ -125,13 +125,13 @@ TEST_CASE("the state's digest changes with an element, two swapped elements, a n
   const auto base = [](const std::string& name, Dtype dtype, std::vector<int64_t> shape) {
     OwnedState owned;
     owned.add(name, dtype, std::move(shape));
-    auto* bytes = static_cast<unsigned char*>(owned.state.shards[0].local.data());
-    for (int64_t i = 0; i < owned.state.shards[0].local.bytes(); ++i) bytes[i] = static_cast<unsigned char>(i);
+    auto* bytes = static_cast<unsigned char*>(owned.state.slices[0].local.data());
+    for (int64_t i = 0; i < owned.state.slices[0].local.bytes(); ++i) bytes[i] = static_cast<unsigned char>(i);
     return owned;
   };
   OwnedState changed = base("w", Dtype::f32, {2, 6});
   const std::string first = state_digest(changed.state);
-  float* w = changed.state.shards[0].local.as<float>();
+  float* w = changed.state.slices[0].local.as<float>();
   std::swap(w[0], w[11]);
   CHECK(state_digest(changed.state) != first);
   std::swap(w[0], w[11]);
@@ -337,9 +337,9 @@ TEST_CASE("tools see what is there: list, diff, and one tensor by name") {
   CHECK(reader.manifest().counters.at("tokens") == 200);
   OwnedState head;
   head.add("head", Dtype::bf16, {7});
-  reader.read("head", head.state.shards[0].local);
+  reader.read("head", head.state.slices[0].local);
   CHECK(head.bytes()[0] == small_state(2).bytes()[2]);
-  CHECK_THROWS_AS(reader.read("tail", head.state.shards[0].local), CheckpointError);
+  CHECK_THROWS_AS(reader.read("tail", head.state.slices[0].local), CheckpointError);
 
   std::filesystem::remove(two + "/shard-00000.h5");
   const std::vector<CheckpointInfo> found = list_checkpoints(scratch / "run");

@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "checkpoint/digest.h"
+#include "checkpoint/rank_file.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/shards.h"
 #include "checkpoint/tensor_region.h"
 #include "test/catch.h"
 #include "test/checkpoint/state.h"
@@ -140,33 +140,33 @@ TEST_CASE("files that are cut, empty, missing, swapped, stale or no files: the o
   const auto copy = [](const std::string& from, const std::string& to) {
     std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
   };
-  const std::string shard = "/shard-00000.h5", manifest = "/manifest.json";
+  const std::string slice = "/shard-00000.h5", manifest = "/manifest.json";
   const std::vector<Damage> table{
-      {"shard cut by a byte", [&](auto&, auto& n) { cut(n + shard, 1); }, "its manifest says"},
-      {"shard cut to half", [&](auto&, auto& n) { std::filesystem::resize_file(n + shard, 1000); }, "is 1000 bytes"},
-      {"shard empty", [&](auto&, auto& n) { write_text(n + shard, ""); }, "is 0 bytes"},
-      {"shard a byte longer", [&](auto&, auto& n) { cut(n + shard, -1); }, "its manifest says"},
-      {"shard missing", [&](auto&, auto& n) { std::filesystem::remove(n + shard); }, "No such file"},
-      {"shard of the other step", [&](auto& o, auto& n) { copy(o + shard, n + shard); }, "tensor adam_m/block.0.w does not match"},
+      {"shard cut by a byte", [&](auto&, auto& n) { cut(n + slice, 1); }, "its manifest says"},
+      {"shard cut to half", [&](auto&, auto& n) { std::filesystem::resize_file(n + slice, 1000); }, "is 1000 bytes"},
+      {"shard empty", [&](auto&, auto& n) { write_text(n + slice, ""); }, "is 0 bytes"},
+      {"shard a byte longer", [&](auto&, auto& n) { cut(n + slice, -1); }, "its manifest says"},
+      {"shard missing", [&](auto&, auto& n) { std::filesystem::remove(n + slice); }, "No such file"},
+      {"shard of the other step", [&](auto& o, auto& n) { copy(o + slice, n + slice); }, "tensor adam_m/block.0.w does not match"},
       {"shard a directory",
        [&](auto&, auto& n) {
-         std::filesystem::remove(n + shard);
-         std::filesystem::create_directory(n + shard);
+         std::filesystem::remove(n + slice);
+         std::filesystem::create_directory(n + slice);
        },
        "not a plain file"},
       {"shard a link",
        [&](auto&, auto& n) {
-         std::filesystem::rename(n + shard, n + "/elsewhere");
-         std::filesystem::create_symlink("elsewhere", n + shard);
+         std::filesystem::rename(n + slice, n + "/elsewhere");
+         std::filesystem::create_symlink("elsewhere", n + slice);
        },
        "cannot open"},
       {"shard a pipe",
        [&](auto&, auto& n) {
-         std::filesystem::remove(n + shard);
-         REQUIRE(mkfifo((n + shard).c_str(), 0600) == 0);
+         std::filesystem::remove(n + slice);
+         REQUIRE(mkfifo((n + slice).c_str(), 0600) == 0);
        },
        "not a plain file"},
-      {"shard of zeros", [&](auto&, auto& n) { write_text(n + shard, std::string(std::filesystem::file_size(n + shard), '\0')); },
+      {"shard of zeros", [&](auto&, auto& n) { write_text(n + slice, std::string(std::filesystem::file_size(n + slice), '\0')); },
        "does not match its digest"},
       {"manifest empty", [&](auto&, auto& n) { write_text(n + manifest, ""); }, "cut off"},
       {"manifest missing", [&](auto&, auto& n) { std::filesystem::remove(n + manifest); }, "No such file"},
@@ -177,13 +177,13 @@ TEST_CASE("files that are cut, empty, missing, swapped, stale or no files: the o
       {"all of the step before under a newer name",
        [&](auto& o, auto& n) {
          copy(o + manifest, n + manifest);
-         copy(o + shard, n + shard);
+         copy(o + slice, n + slice);
        },
        ""},
       {"directory empty",
        [&](auto&, auto& n) {
          std::filesystem::remove(n + manifest);
-         std::filesystem::remove(n + shard);
+         std::filesystem::remove(n + slice);
        },
        "No such file"},
   };
@@ -215,8 +215,8 @@ TEST_CASE("the damaged page of a big tensor is named") {
   CHECK_THAT(problem_of(checkpoint),
              ContainsSubstring("tensor big does not match its digest in the MiB at byte " + std::to_string(at)));
   const CheckpointReader reader(checkpoint);
-  CHECK_THROWS_WITH(reader.read("big", owned.state.shards[1].local), ContainsSubstring("tensor big does not match"));
-  CHECK_NOTHROW(reader.read("a", owned.state.shards[0].local));
+  CHECK_THROWS_WITH(reader.read("big", owned.state.slices[1].local), ContainsSubstring("tensor big does not match"));
+  CHECK_NOTHROW(reader.read("a", owned.state.slices[0].local));
 }
 
 TEST_CASE("manifests that somebody made, with a right digest, are refused in one clear line") {

@@ -17,9 +17,9 @@ class OwnedState {
   OwnedState() = default;
   OwnedState(OwnedState&&) = default;  // the tensors stay where they are; a copy's would look into the original
 
-  // A shard at `offset` of a tensor of `global` shape, and its tensor; values stay as they are made: zeros.
-  NamedShard& add(const std::string& name, Dtype dtype, std::vector<int64_t> global, std::vector<int64_t> offset,
-                  std::vector<int64_t> shape) {
+  // A slice at `offset` of a tensor of `global` shape, and its tensor; values stay as they are made: zeros.
+  TensorSlice& add(const std::string& name, Dtype dtype, std::vector<int64_t> global, std::vector<int64_t> offset,
+                   std::vector<int64_t> shape) {
     int64_t bytes = bytes_of(dtype);
     for (const int64_t dim : shape) bytes *= dim;
     void* data = memory_.emplace_back(static_cast<size_t>(bytes)).data();
@@ -28,10 +28,10 @@ class OwnedState {
     if (shape.size() == 2) local = Tensor(data, dtype, Place::cpu, {shape[0], shape[1]});
     if (shape.size() == 3) local = Tensor(data, dtype, Place::cpu, {shape[0], shape[1], shape[2]});
     if (shape.size() == 4) local = Tensor(data, dtype, Place::cpu, {shape[0], shape[1], shape[2], shape[3]});
-    state.shards.push_back({.name = name, .global_shape = global, .offset = offset, .local = local});
-    return state.shards.back();
+    state.slices.push_back({.name = name, .global_shape = global, .offset = offset, .local = local});
+    return state.slices.back();
   }
-  NamedShard& add(const std::string& name, Dtype dtype, std::vector<int64_t> shape) {
+  TensorSlice& add(const std::string& name, Dtype dtype, std::vector<int64_t> shape) {
     return add(name, dtype, shape, std::vector<int64_t>(shape.size(), 0), shape);
   }
   // Every bit of every tensor from `seed`: also NaNs, infinities and denormal numbers.

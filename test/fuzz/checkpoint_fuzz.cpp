@@ -14,7 +14,7 @@ using namespace trireme;
 namespace {
 
 struct Whole {
-  std::string directory, manifest, shard;
+  std::string directory, manifest, slice;
 };
 
 // Of three tensors.
@@ -22,21 +22,21 @@ const Whole& whole() {
   static const Whole made = [] {
     std::vector<float> memory(64);
     for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i) * 0.5f;
-    const auto shard = [&](const char* name, Dtype dtype, int64_t rows, int64_t cols) {
-      return NamedShard{.name = name,
-                        .global_shape = {rows, cols},
-                        .offset = {0, 0},
-                        .local = Tensor(memory.data(), dtype, Place::cpu, {rows, cols})};
+    const auto slice = [&](const char* name, Dtype dtype, int64_t rows, int64_t cols) {
+      return TensorSlice{.name = name,
+                         .global_shape = {rows, cols},
+                         .offset = {0, 0},
+                         .local = Tensor(memory.data(), dtype, Place::cpu, {rows, cols})};
     };
     const std::string run = fuzz::directory() + "/run";
     Checkpoints({}, run).save(
-        3, {.shards = {shard("a", Dtype::f32, 3, 5), shard("b", Dtype::bf16, 2, 7), shard("c", Dtype::i32, 4, 4)},
+        3, {.slices = {shard("a", Dtype::f32, 3, 5), shard("b", Dtype::bf16, 2, 7), shard("c", Dtype::i32, 4, 4)},
             .counters = {{"tokens", 100}},
             .config = "train: {}"});
     const std::string directory = run + "/checkpoints/step-00000003";
     return Whole{.directory = directory,
                  .manifest = fuzz::read(directory + "/manifest.json"),
-                 .shard = fuzz::read(directory + "/shard-00000.h5")};
+                 .slice = fuzz::read(directory + "/shard-00000.h5")};
   }();
   return made;
 }
@@ -62,13 +62,13 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string bytes(fuzz::words(data, size));
   const Whole& good = whole();
   if (bytes.starts_with('s') && bytes.size() > 3) {
-    const size_t at = (static_cast<size_t>(data[1]) << 8 | data[2]) % good.shard.size();
-    std::string shard = good.shard;
-    for (size_t i = 3; i < bytes.size() && at + i - 3 < shard.size(); ++i) shard[at + i - 3] = bytes[i];
-    fuzz::write(good.directory + "/shard-00000.h5", shard);
+    const size_t at = (static_cast<size_t>(data[1]) << 8 | data[2]) % good.slice.size();
+    std::string slice = good.slice;
+    for (size_t i = 3; i < bytes.size() && at + i - 3 < slice.size(); ++i) slice[at + i - 3] = bytes[i];
+    fuzz::write(good.directory + "/shard-00000.h5", slice);
     fuzz::write(good.directory + "/manifest.json", good.manifest);
   } else {
-    fuzz::write(good.directory + "/shard-00000.h5", good.shard);
+    fuzz::write(good.directory + "/shard-00000.h5", good.slice);
     fuzz::write(
         good.directory + "/manifest.json",
         "{\"digest\":\"" + hex(digest(bytes.data(), static_cast<int64_t>(bytes.size()))) + "\",\n\"manifest\":" + bytes + "}\n");

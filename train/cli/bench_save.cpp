@@ -125,8 +125,8 @@ class Bench {
         directory_(directory),
         checkpoints_(with_disk_alone(config.checkpoint), directory),
         saves_(run, history_, checkpoints_, log_, journal_),
-        shards_(state_shards(run, Shards::all)),
-        bytes_((bytes_of(shards_) + kTransfer - 1) / kTransfer * kTransfer),
+        slices_(state_slices(run, Ownership::held)),
+        bytes_((bytes_of(slices_) + kTransfer - 1) / kTransfer * kTransfer),
         other_(map_memory(bytes_, "bench save")) {
     std::memset(other_, 1, static_cast<size_t>(bytes_));
   }
@@ -201,9 +201,9 @@ class Bench {
   }
   void copy_state() {
     std::byte* to = other_;
-    for (const NamedShard& shard : shards_) {
-      if (shard.local.place() == Place::cpu) std::memcpy(to, shard.local.data(), static_cast<size_t>(shard.local.bytes()));
-      to += shard.local.bytes();
+    for (const TensorSlice& slice : slices_) {
+      if (slice.local.place() == Place::cpu) std::memcpy(to, slice.local.data(), static_cast<size_t>(slice.local.bytes()));
+      to += slice.local.bytes();
     }
   }
 
@@ -215,7 +215,7 @@ class Bench {
   Journal journal_{0};
   Checkpoints checkpoints_;
   SaveScheduler saves_;
-  std::vector<NamedShard> shards_;
+  std::vector<TensorSlice> slices_;
   int64_t bytes_;
   std::byte* other_;
   int64_t done_ = 0, steps_ = 1, measured_ = -1;

@@ -11,6 +11,7 @@
 #include "base/number_format.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/ops/adamw.h"
+#include "kernels/ops/gradient_norm.h"
 #include "kernels/ops/matmul.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"

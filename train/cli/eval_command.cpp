@@ -240,7 +240,7 @@ int64_t load_weights(const WeightSource& source, TrainState& run) {
   if (source.checkpoint.empty()) return initialise(source.config, run), 0;
   const CheckpointReader checkpoint(source.checkpoint);
   HostState host(run.device, run.optimizer.masters(), Copies::where_needed);
-  checkpoint.read(host.shards());
+  checkpoint.read(host.slices());
   host.store();
   run.optimizer.refresh(run.device.compute(), checkpoint.manifest().step);
   if (run.mesh.first()) say(std::string(text("weights of ", source.checkpoint, ", step ", checkpoint.manifest().step)));

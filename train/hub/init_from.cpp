@@ -58,13 +58,13 @@ class Source {
   }
 
   // The part of a weight that `shard` holds; rows beyond the published table are left.
-  void read(const WholeWeight& weight, const NamedShard& shard) const {
+  void read(const WholeWeight& weight, const TensorSlice& slice) const {
     const std::string name = find(weight.place.name);
-    auto* const to = shard.local.as<float>();
-    const int64_t row = shard.offset[0], first = weight.place.first + row;
-    if (shard.local.size() == 0) return;
-    if (shard.local.dims() == 1) return files_.read(name, first, shard.local.size(), to);
-    const int64_t column = shard.offset[1], cols = shard.local.dim(1);
+    auto* const to = slice.local.as<float>();
+    const int64_t row = slice.offset[0], first = weight.place.first + row;
+    if (slice.local.size() == 0) return;
+    if (slice.local.dims() == 1) return files_.read(name, first, slice.local.size(), to);
+    const int64_t column = slice.offset[1], cols = slice.local.dim(1);
     if (weight.place.transposed) {
       const int64_t block = std::max<int64_t>(1, kBlock / weight.place.all);
       std::vector<float> whole(static_cast<size_t>(std::min(block, cols) * weight.place.all));
@@ -72,13 +72,13 @@ class Source {
         const int64_t some = std::min(block, cols - c);
         files_.read(name, (column + c) * weight.place.all, some * weight.place.all, whole.data());
         for (int64_t i = 0; i < some; ++i)
-          for (int64_t r = 0; r < shard.local.dim(0); ++r)
+          for (int64_t r = 0; r < slice.local.dim(0); ++r)
             to[r * cols + c + i] = whole[static_cast<size_t>(i * weight.place.all + first + r)];
       }
       return;
     }
     const int64_t all_cols = weight.shape[1], there = files_.find(name)->shape[0];
-    const int64_t rows = std::clamp<int64_t>(there - first, 0, shard.local.dim(0));
+    const int64_t rows = std::clamp<int64_t>(there - first, 0, slice.local.dim(0));
     if (cols == all_cols) return files_.read(name, first * cols, rows * cols, to);
     const int64_t block = std::max<int64_t>(1, kBlock / all_cols);
     std::vector<float> whole(static_cast<size_t>(std::min(block, rows) * all_cols));
@@ -108,7 +108,7 @@ class Source {
   std::set<std::string> left_;
 };
 
-void read_shards(const RunConfig& config, const std::vector<NamedShard>& shards, const std::function<void()>& moved) {
+void read_slices(const RunConfig& config, const std::vector<TensorSlice>& slices, const std::function<void()>& moved) {
   const std::string& from = config.train.init_from;
   const ModelConfig published = read_published_config(from + "/config.json");
   const std::string wrong = mismatches(config, published);
@@ -120,18 +120,18 @@ void read_shards(const RunConfig& config, const std::vector<NamedShard>& shards,
   std::map<std::string, WholeWeight> weights;
   for (const WholeWeight& weight : published_weights(config.model)) weights.emplace(weight.name, weight);
   source.expect_nothing_else(config.model.tied);
-  for (const NamedShard& shard : shards)
-    if (const auto weight = weights.find(shard.name); weight != weights.end()) source.read(weight->second, shard);
+  for (const TensorSlice& slice : slices)
+    if (const auto weight = weights.find(slice.name); weight != weights.end()) source.read(weight->second, slice);
 }
 
 }  // namespace
 
-void init_from(const RunConfig& config, const std::vector<NamedShard>& shards, const Comm& ranks,
+void init_from(const RunConfig& config, const std::vector<TensorSlice>& slices, const Comm& ranks,
                const std::function<void()>& moved) {
   std::string problem;
   bool in_config = false;
   try {
-    read_shards(config, shards, moved);
+    read_slices(config, slices, moved);
   } catch (const ConfigError& e) {
     problem = e.what(), in_config = true;
   } catch (const std::exception& e) {

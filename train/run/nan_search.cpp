@@ -21,8 +21,8 @@ class Search {
   bool over() const { return kind_ != nowhere; }
 
   void look_at_state() {
-    for (const NamedShard& shard : state_shards(run_, Shards::once))
-      if (!over() && !finite(shard.local)) found(in_state, 0, "its own " + shard.name);
+    for (const TensorSlice& slice : state_slices(run_, Ownership::saved))
+      if (!over() && !finite(slice.local)) found(in_state, 0, "its own " + slice.name);
   }
   // What a forward has left.
   void look_at_streams(const Action& action) {

@@ -28,7 +28,7 @@ Digests digests_of(TrainState& run) {
     for (const Parameter& parameter : run.stage.parameters()) add(parameter.spec.name, parameter.weight);
   }
   if (run.mesh.copies() == 1) return digests;
-  for (const NamedShard& shard : state_shards(run, Shards::all)) add("the optimizer's " + shard.name, shard.local);
+  for (const TensorSlice& slice : state_slices(run, Ownership::held)) add("the optimizer's " + slice.name, slice.local);
   return digests;
 }
 

@@ -45,10 +45,10 @@ void initialise(const RunConfig& config, TrainState& run, const std::function<vo
   Stream& compute = run.device.compute();
   run.optimizer.initialise(compute, config.model.init_std, config.model.layers);
   if (config.train.init_from.empty()) return;
-  HostState host(run.device, state_shards(run, Shards::all), Copies::where_needed);
+  HostState host(run.device, state_slices(run, Ownership::held), Copies::where_needed);
   host.fetch();
   host.wait();
-  init_from(config, host.shards(), run.mesh.all(), moved);
+  init_from(config, host.slices(), run.mesh.all(), moved);
   host.store();
   run.optimizer.refresh(compute, 0);
   if (run.mesh.first()) say("weights from " + config.train.init_from);
@@ -56,8 +56,8 @@ void initialise(const RunConfig& config, TrainState& run, const std::function<vo
 
 int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& resume, StepStatistics& history, Journal& journal) {
   const RunConfig& config = run.config;
-  std::optional<HostState> host(std::in_place, run.device, state_shards(run, Shards::all), Copies::where_needed);
-  CheckpointState state = state_of(config, host->shards(), 0, history);
+  std::optional<HostState> host(std::in_place, run.device, state_slices(run, Ownership::held), Copies::where_needed);
+  CheckpointState state = state_of(config, host->slices(), 0, history);
   std::optional<int64_t> step;
   if (resume.from == "auto")
     step = checkpoints.restore(state);
@@ -78,10 +78,10 @@ int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& r
   history.load(state.counters, *step);
   host->store();
   host.reset();
-  HostState there(run.device, state_shards(run, Shards::once), Copies::where_needed);
+  HostState there(run.device, state_slices(run, Ownership::saved), Copies::where_needed);
   there.fetch();
   there.wait();
-  checkpoints.confirm(there.shards());
+  checkpoints.confirm(there.slices());
   run.optimizer.refresh(compute, *step);
   return *step;
 }

@@ -28,10 +28,10 @@ class Stall {
 
 }  // namespace
 
-CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const StepStatistics& history) {
+CheckpointState state_of(const RunConfig& config, std::vector<TensorSlice> slices, int64_t step, const StepStatistics& history) {
   const int64_t sequences = step * config.train.batch;
   CheckpointState state{
-      .shards = std::move(shards),
+      .slices = std::move(slices),
       .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
       .config = to_yaml(config),
       .finite = true};
@@ -46,7 +46,7 @@ SaveScheduler::SaveScheduler(TrainState& run, const StepStatistics& history, Che
       checkpoints_(checkpoints),
       log_(log),
       journal_(journal),
-      copy_(run.device, state_shards(run, Shards::once), run.config.checkpoint.async ? Copies::always : Copies::where_needed) {
+      copy_(run.device, state_slices(run, Ownership::saved), run.config.checkpoint.async ? Copies::always : Copies::where_needed) {
   if (log_) checkpoints_.before_commit([&log] { log->sync(); });
 }
 
@@ -73,7 +73,7 @@ void SaveScheduler::start(int64_t step, Tier tier) {
   copy_.fetch();
   snapshot_ = seconds_since(before);
   checkpoints_.begin(
-      step_ = step, state_of(config_, copy_.shards(), step, history_), [this] { copy_.wait(); }, tier);
+      step_ = step, state_of(config_, copy_.slices(), step, history_), [this] { copy_.wait(); }, tier);
 }
 
 void SaveScheduler::advance() {

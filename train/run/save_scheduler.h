@@ -60,6 +60,6 @@ class SaveScheduler {
 };
 
 // With these tensors, after `step` steps of this history.
-CheckpointState state_of(const RunConfig& config, std::vector<NamedShard> shards, int64_t step, const StepStatistics& history);
+CheckpointState state_of(const RunConfig& config, std::vector<TensorSlice> slices, int64_t step, const StepStatistics& history);
 
 }  // namespace trireme

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kAlign = 4096;  // of each copy
 constexpr int64_t kBlock = 4 << 20;
 
-int64_t room_for(const NamedShard& shard) { return (shard.local.bytes() + kAlign - 1) / kAlign * kAlign; }
+int64_t room_for(const TensorSlice& slice) { return (slice.local.bytes() + kAlign - 1) / kAlign * kAlign; }
 
 Tensor shaped_like(const Tensor& t, void* data) {
   if (t.dims() == 1) return Tensor(data, t.dtype(), Place::cpu, {t.dim(0)});
@@ -38,14 +38,14 @@ void copy_blocks(const Tensor& to, const Tensor& from) {
 
 }  // namespace
 
-std::vector<NamedShard> state_shards(const TrainState& run, Shards which) {
-  if (which == Shards::once && !run.mesh.in_first_copy()) return {};
-  return run.optimizer.shards(which == Shards::once);
+std::vector<TensorSlice> state_slices(const TrainState& run, Ownership which) {
+  if (which == Ownership::saved && !run.mesh.in_first_copy()) return {};
+  return run.optimizer.slices(which == Ownership::saved);
 }
 
-int64_t bytes_of(const std::vector<NamedShard>& shards) {
+int64_t bytes_of(const std::vector<TensorSlice>& slices) {
   int64_t bytes = 0;
-  for (const NamedShard& shard : shards) bytes += room_for(shard);
+  for (const TensorSlice& slice : slices) bytes += room_for(slice);
   return bytes;
 }
 
@@ -60,15 +60,15 @@ Tensor on_host(Device& device, const Tensor& x, std::vector<std::byte>& memory) 
   return here;
 }
 
-HostState::HostState(Device& device, std::vector<NamedShard> shards, Copies copies)
-    : device_(device), device_shards_(std::move(shards)), host_(device_shards_) {
+HostState::HostState(Device& device, std::vector<TensorSlice> slices, Copies copies)
+    : device_(device), device_slices_(std::move(slices)), host_(device_slices_) {
   if (copies == Copies::where_needed && device.place() != Place::cuda) return;
   memory_.emplace(device, bytes_of(host_));
   if (device.place() == Place::cpu) touch(memory_->data(), bytes_of(host_));
   std::byte* at = memory_->data();
-  for (NamedShard& shard : host_) {
-    const int64_t room = room_for(shard);
-    shard.local = shaped_like(shard.local, at);
+  for (TensorSlice& slice : host_) {
+    const int64_t room = room_for(slice);
+    slice.local = shaped_like(slice.local, at);
     at += room;
   }
 }
@@ -78,9 +78,9 @@ void HostState::fetch() {
   Stream& stream = device_.compute();
   for (size_t i = 0; i < host_.size(); ++i) {
     if (device_.place() == Place::cpu)
-      copy_blocks(host_[i].local, device_shards_[i].local);
+      copy_blocks(host_[i].local, device_slices_[i].local);
     else
-      copy(stream, host_[i].local, device_shards_[i].local);
+      copy(stream, host_[i].local, device_slices_[i].local);
   }
   memory_->posted(stream);
 }
@@ -91,7 +91,7 @@ void HostState::wait() const {
 
 void HostState::store() {
   if (!memory_) return;
-  for (size_t i = 0; i < host_.size(); ++i) copy(device_.compute(), device_shards_[i].local, host_[i].local);
+  for (size_t i = 0; i < host_.size(); ++i) copy(device_.compute(), device_slices_[i].local, host_[i].local);
   device_.compute().finish();
 }
 

@@ -229,31 +229,31 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
 }
 
 template <class Which>
-void Optimizer::list_shards(std::vector<NamedShard>& shards, const std::string& prefix, const Which& which, bool once) const {
+void Optimizer::list_slices(std::vector<TensorSlice>& slices, const std::string& prefix, const Which& which, bool once) const {
   for_each_piece([&](const PieceRange& piece) {
     if (once && piece.copy) return;
     const Tensor local = which(states_[piece.segment->parameter->unit]).slice(piece.begin, piece.end);
-    for (NamedShard& shard : flat_shards(prefix + piece.name, piece.shape, piece.first, local)) {
-      shard.global_shape = piece.whole;
-      for (size_t d = 0; d < piece.offset.size(); ++d) shard.offset[d] += piece.offset[d];
-      shards.push_back(std::move(shard));
+    for (TensorSlice& slice : flat_slices(prefix + piece.name, piece.shape, piece.first, local)) {
+      slice.global_shape = piece.whole;
+      for (size_t d = 0; d < piece.offset.size(); ++d) slice.offset[d] += piece.offset[d];
+      slices.push_back(std::move(slice));
     }
   });
 }
 
-std::vector<NamedShard> Optimizer::masters(bool once) const {
-  std::vector<NamedShard> shards;
-  list_shards(
-      shards, "", [](const State& state) { return state.master; }, once);
-  return shards;
+std::vector<TensorSlice> Optimizer::masters(bool once) const {
+  std::vector<TensorSlice> slices;
+  list_slices(
+      slices, "", [](const State& state) { return state.master; }, once);
+  return slices;
 }
 
-std::vector<NamedShard> Optimizer::shards(bool once) const {
-  std::vector<NamedShard> shards = masters(once);
+std::vector<TensorSlice> Optimizer::slices(bool once) const {
+  std::vector<TensorSlice> slices = masters(once);
   for (size_t i = 0; i < kept_.size(); ++i)
-    list_shards(
-        shards, kept_[i] + "/", [i](const State& state) { return state.kept[i]; }, once);
-  return shards;
+    list_slices(
+        slices, kept_[i] + "/", [i](const State& state) { return state.kept[i]; }, once);
+  return slices;
 }
 
 }  // namespace trireme

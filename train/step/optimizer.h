@@ -7,7 +7,7 @@
 #include "kernels/ops/update_gate.h"
 #include "model/stage.h"
 #include "parallel/mesh.h"
-#include "parallel/split.h"
+#include "parallel/tensor_slice.h"
 #include "train/config/config.h"
 #include "train/step/replica_sync.h"
 #include "train/step/update_rule.h"
@@ -35,8 +35,8 @@ class Optimizer {
   Tensor squared_norm() const { return squared_norm_; }  // [1] f32, of the last update's gradients before clipping
   // Masters under the weights' names, states under "STATE/NAME", as "adam_m/NAME": this replica's part of the state, in f32.
   // Of what several ranks of a replica hold, `once` leaves it to one of them.
-  std::vector<NamedShard> shards(bool once = false) const;
-  std::vector<NamedShard> masters(bool once = false) const;  // of them, without the rule's states
+  std::vector<TensorSlice> slices(bool once = false) const;
+  std::vector<TensorSlice> masters(bool once = false) const;  // of them, without the rule's states
 
  private:
   struct State {               // of a unit: this replica's part, flat
@@ -64,7 +64,7 @@ class Optimizer {
   template <class Then>
   void for_each_piece(Then then) const;
   template <class Which>
-  void list_shards(std::vector<NamedShard>& shards, const std::string& prefix, const Which& which, bool once) const;
+  void list_slices(std::vector<TensorSlice>& slices, const std::string& prefix, const Which& which, bool once) const;
   WholeTensor whole_of(const PieceRange& piece, const std::string& stream) const;
   void list_counted();
   std::vector<RulePart> list_parts() const;

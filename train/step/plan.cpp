@@ -114,11 +114,11 @@ void count_memory(Plan& plan, const TrainState& run) {
   plan.sizes = run.arenas.peaks();
   plan.in_flight = run.stage.shape().slots;
   if (config.train.offload == Offload::optimizer) plan.pinned = plan.sizes.optimizer;
-  const int64_t state = bytes_of(state_shards(run, Shards::once));
+  const int64_t state = bytes_of(state_slices(run, Ownership::saved));
   if (config.checkpoint.async) plan.copy = state;
   // What a rank holds passes through the host's memory when a GPU's state is read back in the midst of a run.
   if (config.train.on_bad_step == BadStep::rollback && config.kernels.device == DeviceChoice::cuda)
-    plan.copy += bytes_of(state_shards(run, Shards::all));
+    plan.copy += bytes_of(state_slices(run, Ownership::held));
   if (config.checkpoint.memory_every > 0) plan.in_memory = 3 * state;  // two that are kept, one in the making
 }
 

@@ -55,11 +55,11 @@ struct Rewritten {
   std::vector<float> box(const std::string& name, const std::vector<int64_t>& whole, int64_t first, int64_t rows,
                          int64_t column = 0, int64_t cols = 1) const {
     std::vector<float> values(static_cast<size_t>(rows * cols), 7);
-    NamedShard shard{.name = name, .global_shape = whole, .offset = {first}, .local = {}};
-    if (whole.size() == 2) shard.offset.push_back(column);
-    shard.local = whole.size() == 2 ? Tensor(values.data(), Dtype::f32, Place::cpu, {rows, cols})
+    TensorSlice slice{.name = name, .global_shape = whole, .offset = {first}, .local = {}};
+    if (whole.size() == 2) slice.offset.push_back(column);
+    slice.local = whole.size() == 2 ? Tensor(values.data(), Dtype::f32, Place::cpu, {rows, cols})
                                     : Tensor(values.data(), Dtype::f32, Place::cpu, {rows});
-    init_from(config, {shard}, kAlone);
+    init_from(config, {slice}, kAlone);
     return values;
   }
   std::string refusal() const {

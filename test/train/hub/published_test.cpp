@@ -68,13 +68,13 @@ TEST_CASE("published weights compute the logits that transformers computes") {
     const int64_t room = 8 << 20;
     Arenas arenas(device, ArenaSizes{room, room, room, room, room});
     Stage stage(config.model, StageShape{.rows = rows, .context = context, .dtype = Dtype::f32}, arenas, device.compute());
-    std::vector<NamedShard> shards;
+    std::vector<TensorSlice> slices;
     for (const Parameter& parameter : stage.parameters())
       for (const auto& [name, piece] : pieces_of(parameter.spec, parameter.weight)) {
-        NamedShard& shard = shards.emplace_back(NamedShard{.name = name, .global_shape = {}, .offset = {}, .local = piece});
-        for (int d = 0; d < piece.dims(); ++d) shard.global_shape.push_back(piece.dim(d)), shard.offset.push_back(0);
+        TensorSlice& slice = slices.emplace_back(TensorSlice{.name = name, .global_shape = {}, .offset = {}, .local = piece});
+        for (int d = 0; d < piece.dims(); ++d) slice.global_shape.push_back(piece.dim(d)), slice.offset.push_back(0);
       }
-    init_from(config, shards, kAlone);
+    init_from(config, slices, kAlone);
 
     std::vector<int32_t> tokens(told.begin(), told.end()), positions, starts(static_cast<size_t>(n), 0);
     for (int64_t i = 0; i < n; ++i) positions.push_back(static_cast<int32_t>(i % context));
@@ -288,14 +288,14 @@ TEST_CASE("a model too large for one file goes into several, with an index, and 
   succeed(place.train(settings));
   CHECK(place.differ("a", "b") == 0);
 
-  std::string shard;
+  std::string slice;
   for (const auto& entry : fs::recursive_directory_iterator(place.scratch / "runs/a/checkpoints"))
-    if (entry.path().extension() == ".h5") shard = entry.path();
-  std::string bytes = read_text(shard);
+    if (entry.path().extension() == ".h5") slice = entry.path();
+  std::string bytes = read_text(slice);
   bytes[bytes.size() / 3] = static_cast<char>(bytes[bytes.size() / 3] ^ 8);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 8);
   bytes[bytes.size() - bytes.size() / 8] = static_cast<char>(bytes[bytes.size() - bytes.size() / 8] ^ 8);
-  write_text(shard, bytes);
+  write_text(slice, bytes);
   const std::string index = read_text(out + "/model.safetensors.index.json");
   CHECK(exported({"--replace", "--dtype", "bf16"}).code == 4);
   CHECK(read_text(out + "/model.safetensors.index.json") == index);

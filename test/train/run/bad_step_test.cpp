@@ -50,7 +50,7 @@ struct Poison {
       read(unit, batch);
       const UnitId& id = run.stage.units()[unit].id;
       if (id.kind == UnitKind::block && id.layer == 0 && now(run, batch, "stream")) put(run.stage.incoming(0), number), done = true;
-      if (id.kind == UnitKind::block && now(run, batch, "state")) put(run.optimizer.shards().front().local, number), done = true;
+      if (id.kind == UnitKind::block && now(run, batch, "state")) put(run.optimizer.slices().front().local, number), done = true;
     };
   }
 };

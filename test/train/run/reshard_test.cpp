@@ -6,7 +6,7 @@
 
 #include "base/philox.h"
 #include "checkpoint/directory_layout.h"
-#include "checkpoint/shards.h"
+#include "checkpoint/rank_file.h"
 #include "test/catch.h"
 #include "test/checkpoint/state.h"
 #include "test/sanitized.h"
@@ -63,19 +63,19 @@ class Ranks {
       const Mesh mesh(rank, ranks, config.parallel);
       Device device(Place::none);
       TrainState run(config, mesh, device, {});
-      held.push_back(state_shards(run, Shards::all));
+      held.push_back(state_slices(run, Ownership::held));
       std::set<std::pair<std::string, std::vector<int64_t>>> saved;
-      for (const NamedShard& shard : state_shards(run, Shards::once)) saved.insert({shard.name, shard.offset});
-      for (NamedShard& shard : held.back()) {
-        void* data = memory_.emplace_back(static_cast<size_t>(shard.local.bytes())).data();
-        shard.local = shard.local.dims() == 1
-                          ? Tensor(data, shard.local.dtype(), Place::cpu, {shard.local.dim(0)})
-                          : Tensor(data, shard.local.dtype(), Place::cpu, {shard.local.dim(0), shard.local.dim(1)});
+      for (const TensorSlice& slice : state_slices(run, Ownership::saved)) saved.insert({slice.name, slice.offset});
+      for (TensorSlice& slice : held.back()) {
+        void* data = memory_.emplace_back(static_cast<size_t>(slice.local.bytes())).data();
+        slice.local = slice.local.dims() == 1
+                          ? Tensor(data, slice.local.dtype(), Place::cpu, {slice.local.dim(0)})
+                          : Tensor(data, slice.local.dtype(), Place::cpu, {slice.local.dim(0), slice.local.dim(1)});
       }
       // Of copies on one rank the first is saved.
-      std::vector<NamedShard>& mine = once.emplace_back();
-      for (const NamedShard& shard : held.back())
-        if (saved.erase({shard.name, shard.offset}) > 0) mine.push_back(shard);
+      std::vector<TensorSlice>& mine = once.emplace_back();
+      for (const TensorSlice& slice : held.back())
+        if (saved.erase({slice.name, slice.offset}) > 0) mine.push_back(slice);
     }
   }
 
@@ -96,32 +96,32 @@ class Ranks {
         .run = "0123456789abcdef", .save = "0123456789abcdef", .step = 1, .counters = {}, .config = "", .files = {}, .tensors = {}};
     std::filesystem::create_directories(directory);
     for (size_t rank = 0; rank < once.size(); ++rank)
-      add_part(manifest, write_shards(io, directory, static_cast<int>(rank), once[rank], true));
+      add_part(manifest, write_rank_file(io, directory, static_cast<int>(rank), once[rank], true));
     check(manifest);
     return manifest;
   }
   void restore(const Io& io, const std::string& directory, const Manifest& manifest) const {
     std::set<std::string> names;
     for (const TensorEntry& tensor : manifest.tensors) names.insert(tensor.name);
-    for (const std::vector<NamedShard>& shards : held) read_shards(io, directory, manifest, shards, names);
+    for (const std::vector<TensorSlice>& slices : held) read_slices(io, directory, manifest, slices, names);
   }
   int64_t empty_shards() const {
     int64_t count = 0;
-    for (const auto& shards : held)
-      count += std::ranges::none_of(shards, [](const NamedShard& shard) { return shard.name == "embedding.tokens"; });
+    for (const auto& slices : held)
+      count += std::ranges::none_of(slices, [](const TensorSlice& slice) { return slice.name == "embedding.tokens"; });
     return count;
   }
 
-  std::vector<std::vector<NamedShard>> held, once;  // by rank
+  std::vector<std::vector<TensorSlice>> held, once;  // by rank
 
  private:
   template <class Visit>
   void each(Visit visit) {
-    for (const std::vector<NamedShard>& shards : held)
-      for (const NamedShard& shard : shards) {
-        const uint64_t name = std::hash<std::string>()(shard.name);
-        float* x = shard.local.as<float>();
-        for_each_run(box_of(shard), {0, shard.local.size()}, whole(shard.global_shape), box_of(shard),
+    for (const std::vector<TensorSlice>& slices : held)
+      for (const TensorSlice& slice : slices) {
+        const uint64_t name = std::hash<std::string>()(slice.name);
+        float* x = slice.local.as<float>();
+        for_each_run(box_of(slice), {0, slice.local.size()}, whole(slice.global_shape), box_of(slice),
                      [&](int64_t global, int64_t local, int64_t count) {
                        for (int64_t i = 0; i < count; ++i) visit(x[local + i], element(name, global + i));
                      });
@@ -244,12 +244,12 @@ TEST_CASE("a rank reads the pages that hold its part of a tensor, and no others"
   constexpr int64_t kRows = 4096, kCols = 1024;  // 16 pages
   std::vector<float> all(kRows * kCols);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(i);
-  const NamedShard whole{.name = "x",
-                         .global_shape = {kRows, kCols},
-                         .offset = {0, 0},
-                         .local = Tensor(all.data(), Dtype::f32, Place::cpu, {kRows, kCols})};
+  const TensorSlice whole{.name = "x",
+                          .global_shape = {kRows, kCols},
+                          .offset = {0, 0},
+                          .local = Tensor(all.data(), Dtype::f32, Place::cpu, {kRows, kCols})};
   Io io;
-  const Manifest manifest = write_shards(io, scratch.path(), 0, {whole});
+  const Manifest manifest = write_rank_file(io, scratch.path(), 0, {whole});
   int64_t bytes = 0;
   io.pread = [&bytes, real = io.pread](int fd, void* to, size_t count, off_t offset) {
     bytes += static_cast<int64_t>(count);
@@ -258,7 +258,7 @@ TEST_CASE("a rank reads the pages that hold its part of a tensor, and no others"
   for (const auto& [first, rows, pages] : {std::tuple(int64_t{0}, int64_t{256}, 1), {1024, 512, 2}, {1000, 300, 3}, {4095, 1, 1}}) {
     std::vector<float> part(static_cast<size_t>(rows * kCols));
     bytes = 0;
-    read_shards(io, scratch.path(), manifest,
+    read_slices(io, scratch.path(), manifest,
                 {{.name = "x",
                   .global_shape = {kRows, kCols},
                   .offset = {first, 0},
@@ -273,7 +273,7 @@ TEST_CASE("a rank reads the pages that hold its part of a tensor, and no others"
   file.close();
   std::vector<float> part(256 * kCols);
   const auto read = [&](int64_t first) {
-    read_shards(io, scratch.path(), manifest,
+    read_slices(io, scratch.path(), manifest,
                 {{.name = "x",
                   .global_shape = {kRows, kCols},
                   .offset = {first, 0},

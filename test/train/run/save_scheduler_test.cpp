@@ -11,21 +11,21 @@ namespace trireme {
 TEST_CASE("what is overwritten after the state was copied is not in the copy, unless the copy is the state itself") {
   Device device(Place::cpu, read_cpu_facts());
   std::vector<float> large(3 << 20, 1.0f), small{2.0f, 3.0f};  // several blocks; less than one
-  const auto shard = [](const char* name, std::vector<float>& x) {
+  const auto slice = [](const char* name, std::vector<float>& x) {
     const auto n = static_cast<int64_t>(x.size());
-    return NamedShard{.name = name, .global_shape = {n}, .offset = {0}, .local = Tensor(x.data(), Dtype::f32, Place::cpu, {n})};
+    return TensorSlice{.name = name, .global_shape = {n}, .offset = {0}, .local = Tensor(x.data(), Dtype::f32, Place::cpu, {n})};
   };
-  const std::vector<NamedShard> shards{shard("large", large), shard("small", small)};
+  const std::vector<TensorSlice> slices{slice("large", large), shard("small", small)};
   for (const Copies copies : {Copies::always, Copies::where_needed}) {
     std::fill(large.begin(), large.end(), 1.0f);
-    HostState state(device, shards, copies);
+    HostState state(device, slices, copies);
     state.fetch();
     state.wait();
     std::fill(large.begin(), large.end(), 5.0f);
-    const float* copy = state.shards()[0].local.as<float>();
+    const float* copy = state.slices()[0].local.as<float>();
     const float expected = copies == Copies::always ? 1.0f : 5.0f;
     CHECK(std::count(copy, copy + large.size(), expected) == static_cast<int64_t>(large.size()));
-    CHECK(state.shards()[1].local.as<float>()[1] == 3.0f);
+    CHECK(state.slices()[1].local.as<float>()[1] == 3.0f);
     state.store();
     CHECK(large.back() == expected);
   }

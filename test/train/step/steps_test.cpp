@@ -64,12 +64,12 @@ struct OwnBatch {
 };
 
 void set_weights(TrainState& run, const Golden& golden) {
-  for (const NamedShard& shard : run.optimizer.shards()) {
-    if (shard.name.starts_with("adam_")) continue;
-    const std::vector<float>& values = golden["weight/" + shard.name].values;
-    REQUIRE(values.size() >= static_cast<size_t>(shard.local.size()));  // positions beyond the batch's context are cut
+  for (const TensorSlice& slice : run.optimizer.slices()) {
+    if (slice.name.starts_with("adam_")) continue;
+    const std::vector<float>& values = golden["weight/" + slice.name].values;
+    REQUIRE(values.size() >= static_cast<size_t>(slice.local.size()));  // positions beyond the batch's context are cut
     Tensor from(const_cast<float*>(values.data()), Dtype::f32, Place::cpu, {static_cast<int64_t>(values.size())});
-    copy(run.device.compute(), shard.local, from.slice(0, shard.local.size()));
+    copy(run.device.compute(), slice.local, from.slice(0, slice.local.size()));
   }
   run.optimizer.refresh(run.device.compute(), 0);
   run.device.compute().finish();
@@ -284,7 +284,7 @@ TEST_CASE("products of 8 bits change a step a little, and layers that are kept i
 // All that the optimizer holds.
 std::vector<std::vector<float>> state_of(TrainState& run) {
   std::vector<std::vector<float>> all;
-  for (const NamedShard& s : run.optimizer.shards()) {
+  for (const TensorSlice& s : run.optimizer.slices()) {
     std::vector<float>& values = all.emplace_back(static_cast<size_t>(s.local.size()));
     copy(run.device.compute(), Tensor(values.data(), Dtype::f32, Place::cpu, {s.local.size()}), s.local);
     run.device.compute().finish();
@@ -470,8 +470,8 @@ TEST_CASE("a gradient that is not finite leaves weights and moments alone") {
   const std::vector<std::vector<float>> after = state_of(run);
   CHECK(find_fault(run, random.batch(), 2).empty());
   CHECK(state_of(run) == after);
-  trireme::run(device.compute(), Fill{.x = run.optimizer.shards().front().local, .value = INFINITY});
-  CHECK(find_fault(run, random.batch(), 2) == "rank 0 | dp 0 pp 0 tp 0: its own " + run.optimizer.shards().front().name);
+  trireme::run(device.compute(), Fill{.x = run.optimizer.slices().front().local, .value = INFINITY});
+  CHECK(find_fault(run, random.batch(), 2) == "rank 0 | dp 0 pp 0 tp 0: its own " + run.optimizer.slices().front().name);
 }
 
 TEST_CASE("steps whose results are read late, replayed as a graph or not, leave the same bits") {

@@ -1,4 +1,4 @@
-#include "checkpoint/shard_files.h"
+#include "checkpoint/rank_files.h"
 
 #include <algorithm>
 #include <cstring>
@@ -27,7 +27,7 @@ namespace {
 
 }  // namespace
 
-const IoFile& ShardFiles::open(int64_t index) {
+const IoFile& RankFiles::open(int64_t index) {
   if (file_ && index_ == index) return *file_;
   const FileEntry& entry = manifest_.files[static_cast<size_t>(index)];
   file_.reset();
@@ -39,7 +39,7 @@ const IoFile& ShardFiles::open(int64_t index) {
   return *file_;
 }
 
-const std::vector<uint64_t>& ShardFiles::pages(int64_t index) {
+const std::vector<uint64_t>& RankFiles::pages(int64_t index) {
   std::vector<uint64_t>& table = tables_[index];
   if (!table.empty() || entry(index).pages == 0) return table;
   const IoFile& file = open(index);
@@ -56,7 +56,7 @@ std::vector<uint64_t> read_page_table(const IoFile& file, const FileEntry& entry
   return table;
 }
 
-void read_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, std::byte* into) {
+void read_piece(RankFiles& files, const TensorEntry& tensor, const Piece& piece, std::byte* into) {
   const IoFile& file = files.open(piece.file);
   std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes)));
   for_each_page(piece.bytes, [&](int64_t page, int64_t begin, int64_t count) {
@@ -66,7 +66,7 @@ void read_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece
   if (digest_of_pages(pages) != piece.digest) report_damage(file, files.entry(piece.file), tensor, piece, pages);
 }
 
-void look_through(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, const LookAtPage& look) {
+void look_through(RankFiles& files, const TensorEntry& tensor, const Piece& piece, const LookAtPage& look) {
   const IoFile& file = files.open(piece.file);
   std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes)));
   for_each_page(piece.bytes, [&](int64_t page, int64_t begin, int64_t count) {

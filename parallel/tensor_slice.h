@@ -1,4 +1,4 @@
-// NamedShard: a piece of a named global tensor that lives on this rank. What checkpoints, optimizers and exports talk about.
+// TensorSlice: a piece of a named global tensor that lives on this rank. What checkpoints, optimizers and exports talk about.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-struct NamedShard {
+struct TensorSlice {
   std::string name;                   // "layers.3.attention.q": unique in the model
   std::vector<int64_t> global_shape;  // of the whole tensor
   std::vector<int64_t> offset;        // of the piece's first element in it; same length
@@ -17,6 +17,6 @@ struct NamedShard {
 
 // Elements [begin, begin + local.size()) of a tensor `name` of 1 or 2 dims, which lie flat in `local`, as rectangular pieces: part
 // of a row, whole rows, part of a row.
-std::vector<NamedShard> flat_shards(const std::string& name, const std::vector<int64_t>& shape, int64_t begin, Tensor local);
+std::vector<TensorSlice> flat_slices(const std::string& name, const std::vector<int64_t>& shape, int64_t begin, Tensor local);
 
 }  // namespace trireme

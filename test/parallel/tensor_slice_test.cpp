@@ -1,5 +1,5 @@
 // Flat ranges of tensors as rectangular pieces.
-#include "parallel/split.h"
+#include "parallel/tensor_slice.h"
 
 #include <numeric>
 #include <vector>
@@ -15,10 +15,10 @@ TEST_CASE("any range of a matrix falls into at most three pieces that hold its e
   for (int64_t begin = 0; begin < kRows * kCols; ++begin)
     for (int64_t end = begin + 1; end <= kRows * kCols; ++end) {
       const Tensor local(all.data() + begin, Dtype::f32, Place::cpu, {end - begin});
-      const auto shards = flat_shards("w", {kRows, kCols}, begin, local);
-      REQUIRE(shards.size() <= 3);
+      const auto slices = flat_slices("w", {kRows, kCols}, begin, local);
+      REQUIRE(slices.size() <= 3);
       int64_t next = begin;
-      for (const NamedShard& s : shards) {
+      for (const TensorSlice& s : slices) {
         REQUIRE(s.local.dims() == 2);
         for (int64_t r = 0; r < s.local.dim(0); ++r)
           for (int64_t c = 0; c < s.local.dim(1); ++c) {
@@ -33,11 +33,11 @@ TEST_CASE("any range of a matrix falls into at most three pieces that hold its e
 
 TEST_CASE("the whole of a matrix is one piece, and so is any range of a vector") {
   std::vector<float> all(12);
-  const auto whole = flat_shards("w", {3, 4}, 0, Tensor(all.data(), Dtype::f32, Place::cpu, {12}));
+  const auto whole = flat_slices("w", {3, 4}, 0, Tensor(all.data(), Dtype::f32, Place::cpu, {12}));
   REQUIRE(whole.size() == 1);
   CHECK(whole[0].local.has_shape({3, 4}));
   CHECK(whole[0].offset == std::vector<int64_t>{0, 0});
-  const auto part = flat_shards("b", {12}, 5, Tensor(all.data(), Dtype::f32, Place::cpu, {3}));
+  const auto part = flat_slices("b", {12}, 5, Tensor(all.data(), Dtype::f32, Place::cpu, {3}));
   REQUIRE(part.size() == 1);
   CHECK(part[0].offset == std::vector<int64_t>{5});
   CHECK(part[0].global_shape == std::vector<int64_t>{12});

@@ -1,4 +1,4 @@
-// One rank's shard file: written under a temporary name with our own writes, each byte of it covered by a digest, and read back
+// One rank's file: written under a temporary name with our own writes, each byte of it covered by a digest, and read back
 // piece by piece. libhdf5 makes the container and never reads one.
 #pragma once
 
@@ -8,23 +8,23 @@
 
 #include "checkpoint/io.h"
 #include "checkpoint/manifest.h"
-#include "parallel/split.h"
+#include "parallel/tensor_slice.h"
 
 namespace trireme {
 
-TensorRegion box_of(const NamedShard& shard);
+TensorRegion box_of(const TensorSlice& slice);
 
-// What `shards` are, by name: shape, dtype and the digest of the elements that they hold (the whole tensor's, if they hold all of
-// it; shares of several ranks add up). No pieces yet. Throws Error for shards that are not on Place::cpu or leave their tensor.
-std::vector<TensorEntry> describe(const std::vector<NamedShard>& shards);
+// What `slices` are, by name: shape, dtype and the digest of the elements that they hold (the whole tensor's, if they hold all of
+// it; shares of several ranks add up). No pieces yet. Throws Error for slices that are not on Place::cpu or leave their tensor.
+std::vector<TensorEntry> describe(const std::vector<TensorSlice>& slices);
 
-// Writes shard-RRRRR.h5 of `rank` into `directory` and returns what it adds to a manifest: describe(shards) with a piece for each
-// shard, and the file, of which there is none without shards. File and name are durable then. Each page is read, digested and
+// Writes shard-RRRRR.h5 of `rank` into `directory` and returns what it adds to a manifest: describe(slices) with a piece for each
+// slice, and the file, of which there is none without slices. File and name are durable then. Each page is read, digested and
 // written once. CheckpointError when the disk refuses, or for a number that is none if all are to be `finite`.
-Manifest write_shards(const Io& io, const std::string& directory, int rank, const std::vector<NamedShard>& shards,
-                      bool finite = false);
+Manifest write_rank_file(const Io& io, const std::string& directory, int rank, const std::vector<TensorSlice>& slices,
+                         bool finite = false);
 
-// Reads every byte of what write_shards has written, from the disk itself where the system lets go of its copy, and holds it
+// Reads every byte of what write_rank_file has written, from the disk itself where the system lets go of its copy, and holds it
 // against its digest.
 void verify_part(const Io& io, const std::string& directory, const Manifest& part);
 
@@ -35,11 +35,11 @@ Manifest only_file(const Manifest& manifest, const std::string& name);  // this 
 // Whether others read the same files on this node: the system's cache then keeps what was read once.
 enum class Reader { alone, one_of_many };
 
-// Fills `shards` from a checkpoint, however either is cut, and checks every byte read against its digest, and the elements against
+// Fills `slices` from a checkpoint, however either is cut, and checks every byte read against its digest, and the elements against
 // their tensor's. CheckpointError, before a byte is moved, when the tensors differ in name, shape or dtype; all differences at
 // once.
 // `elsewhere`: names of tensors that other ranks read.
-void read_shards(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards,
+void read_slices(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<TensorSlice>& slices,
                  const std::set<std::string>& elsewhere = {}, Reader reader = Reader::alone);
 
 // One whole tensor, into memory of its shape and dtype on Place::cpu.

@@ -1,20 +1,20 @@
-// The part of shards.h that reads: shards filled from pieces, however either is cut.
+// The part of rank_file.h that reads: slices filled from pieces, however either is cut.
 #include <atomic>
 #include <map>
 #include <set>
 
 #include "checkpoint/digest.h"
-#include "checkpoint/shard_files.h"
+#include "checkpoint/rank_files.h"
 
 namespace trireme {
 
 namespace {
 
-// Fills the part of `shard` that lies in `piece`: of a piece that is cut otherwise, only the pages that hold some of it are read.
-void read_part(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, const NamedShard& shard) {
-  const TensorRegion box = box_of(shard), common = intersect(piece.box, box);
+// Fills the part of `slice` that lies in `piece`: of a piece that is cut otherwise, only the pages that hold some of it are read.
+void read_part(RankFiles& files, const TensorEntry& tensor, const Piece& piece, const TensorSlice& slice) {
+  const TensorRegion box = box_of(slice), common = intersect(piece.box, box);
   if (common.size() == 0) return;
-  auto* to = static_cast<std::byte*>(shard.local.data());
+  auto* to = static_cast<std::byte*>(slice.local.data());
   if (piece.box == box) return read_piece(files, tensor, piece, to);
   PieceReader reader(files, tensor, piece);
   const int64_t unit = bytes_of(tensor.dtype);
@@ -28,18 +28,18 @@ std::string shape_text(Dtype dtype, const std::vector<int64_t>& shape) {
   return std::string(name_of(dtype)) + "[" + list + "]";
 }
 
-void require_same_tensors(const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards,
+void require_same_tensors(const std::string& directory, const Manifest& manifest, const std::vector<TensorSlice>& slices,
                           const std::set<std::string>& elsewhere) {
   std::string problems;
   std::set<std::string> seen;
-  for (const NamedShard& shard : shards) {
-    if (!seen.insert(shard.name).second) continue;
-    const TensorEntry* tensor = find_tensor(manifest, shard.name);
-    const std::string wanted = shape_text(shard.local.dtype(), shard.global_shape);
+  for (const TensorSlice& slice : slices) {
+    if (!seen.insert(slice.name).second) continue;
+    const TensorEntry* tensor = find_tensor(manifest, slice.name);
+    const std::string wanted = shape_text(slice.local.dtype(), slice.global_shape);
     if (tensor == nullptr)
-      problems += text("\n", directory, " lacks ", shard.name, " ", wanted);
+      problems += text("\n", directory, " lacks ", slice.name, " ", wanted);
     else if (const std::string found = shape_text(tensor->dtype, tensor->shape); found != wanted)
-      problems += text("\n", directory, " has ", shard.name, " as ", found, ", the model as ", wanted);
+      problems += text("\n", directory, " has ", slice.name, " as ", found, ", the model as ", wanted);
   }
   for (const TensorEntry& tensor : manifest.tensors)
     if (!seen.contains(tensor.name) && !elsewhere.contains(tensor.name))
@@ -49,25 +49,25 @@ void require_same_tensors(const std::string& directory, const Manifest& manifest
         text(directory, " is of another model than the config's: use its config.yaml, or choose another train.name", problems));
 }
 
-// A part of a tensor, in the memory of one shard that holds it.
+// A part of a tensor, in the memory of one slice that holds it.
 struct Patch {
-  const NamedShard* shard;
+  const TensorSlice* slice;
   TensorRegion box;
 };
 
-// Disjoint patches that cover what the shards of one tensor hold together: a rank may hold several copies of an element, such as
+// Disjoint patches that cover what the slices of one tensor hold together: a rank may hold several copies of an element, such as
 // those of a key-value head that several parts of the model use.
-std::vector<Patch> patches_of(const std::vector<const NamedShard*>& shards) {
+std::vector<Patch> patches_of(const std::vector<const TensorSlice*>& slices) {
   std::vector<Patch> patches;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    std::vector<TensorRegion> rest{box_of(*shards[i])};
+  for (size_t i = 0; i < slices.size(); ++i) {
+    std::vector<TensorRegion> rest{box_of(*slices[i])};
     for (size_t k = 0; k < i; ++k) {
       std::vector<TensorRegion> left;
       for (const TensorRegion& box : rest)
-        for (TensorRegion& part : subtract(box, box_of(*shards[k]))) left.push_back(std::move(part));
+        for (TensorRegion& part : subtract(box, box_of(*slices[k]))) left.push_back(std::move(part));
       rest = std::move(left);
     }
-    for (TensorRegion& box : rest) patches.push_back({shards[i], std::move(box)});
+    for (TensorRegion& box : rest) patches.push_back({slices[i], std::move(box)});
   }
   return patches;
 }
@@ -81,12 +81,12 @@ int64_t elements_of(const std::vector<Patch>& patches) {
 uint64_t digest_of(const std::vector<Patch>& patches) {
   std::atomic<uint64_t> sum = 0;
   for (const Patch& patch : patches) {  // no structured binding: with OpenMP, clang 18 lets no lambda capture one
-    const NamedShard* const shard = patch.shard;
+    const TensorSlice* const slice = patch.slice;
     const TensorRegion& box = patch.box;
-    const Dtype dtype = shard->local.dtype();
+    const Dtype dtype = slice->local.dtype();
     const int64_t unit = bytes_of(dtype);
-    const auto* bytes = static_cast<const std::byte*>(shard->local.data());
-    const TensorRegion global = whole(shard->global_shape), held = box_of(*shard);
+    const auto* bytes = static_cast<const std::byte*>(slice->local.data());
+    const TensorRegion global = whole(slice->global_shape), held = box_of(*slice);
     for_each_page(box.size() * unit, [&](int64_t, int64_t begin, int64_t count) {
       uint64_t share = 0;
       for_each_run(box, {begin / unit, (begin + count) / unit}, global, held, [&](int64_t first, int64_t local, int64_t n) {
@@ -100,15 +100,15 @@ uint64_t digest_of(const std::vector<Patch>& patches) {
 
 }  // namespace
 
-void read_shards(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<NamedShard>& shards,
+void read_slices(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<TensorSlice>& slices,
                  const std::set<std::string>& elsewhere, Reader reader) {
-  require_same_tensors(directory, manifest, shards, elsewhere);
-  ShardFiles files(io, directory, manifest, reader);
-  std::map<std::string, std::vector<const NamedShard*>> held;
-  for (const NamedShard& shard : shards) {
-    const TensorEntry& tensor = *find_tensor(manifest, shard.name);
-    for (const Piece& piece : tensor.pieces) read_part(files, tensor, piece, shard);
-    held[shard.name].push_back(&shard);
+  require_same_tensors(directory, manifest, slices, elsewhere);
+  RankFiles files(io, directory, manifest, reader);
+  std::map<std::string, std::vector<const TensorSlice*>> held;
+  for (const TensorSlice& slice : slices) {
+    const TensorEntry& tensor = *find_tensor(manifest, slice.name);
+    for (const Piece& piece : tensor.pieces) read_part(files, tensor, piece, slice);
+    held[slice.name].push_back(&slice);
   }
   for (const auto& [name, of_tensor] : held) {
     const TensorEntry& tensor = *find_tensor(manifest, name);
@@ -119,11 +119,11 @@ void read_shards(const Io& io, const std::string& directory, const Manifest& man
 }
 
 void read_tensor(const Io& io, const std::string& directory, const Manifest& manifest, const TensorEntry& tensor, Tensor into) {
-  const NamedShard shard{.name = tensor.name, .global_shape = tensor.shape, .offset = whole(tensor.shape).offset, .local = into};
-  require(into.place() == Place::cpu && into.dtype() == tensor.dtype && box_of(shard).shape == tensor.shape,
+  const TensorSlice slice{.name = tensor.name, .global_shape = tensor.shape, .offset = whole(tensor.shape).offset, .local = into};
+  require(into.place() == Place::cpu && into.dtype() == tensor.dtype && box_of(slice).shape == tensor.shape,
           text("tensor ", tensor.name, " ", shape_text(tensor.dtype, tensor.shape), " read into ", into));
-  ShardFiles files(io, directory, manifest);
-  for (const Piece& piece : tensor.pieces) read_part(files, tensor, piece, shard);
+  RankFiles files(io, directory, manifest);
+  for (const Piece& piece : tensor.pieces) read_part(files, tensor, piece, slice);
 }
 
 }  // namespace trireme

@@ -1,13 +1,13 @@
-// The part of shards.h that verifies files, all or some of a manifest's, without shards to fill.
+// The part of rank_file.h that verifies files, all or some of a manifest's, without slices to fill.
 #include "checkpoint/digest.h"
-#include "checkpoint/shard_files.h"
+#include "checkpoint/rank_files.h"
 
 namespace trireme {
 
 namespace {
 
 // Returns the elements' share in the tensor's digest.
-uint64_t verify_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece) {
+uint64_t verify_piece(RankFiles& files, const TensorEntry& tensor, const Piece& piece) {
   const TensorRegion global = whole(tensor.shape);
   const int64_t unit = bytes_of(tensor.dtype);
   std::vector<uint64_t> shares(static_cast<size_t>(pages_of(piece.bytes)));
@@ -23,7 +23,7 @@ uint64_t verify_piece(ShardFiles& files, const TensorEntry& tensor, const Piece&
 }
 
 // The page tables, and what lies around the tensors.
-void verify_containers(ShardFiles& files, const Manifest& manifest) {
+void verify_containers(RankFiles& files, const Manifest& manifest) {
   const std::vector<std::vector<Extent>> used = used_extents(manifest);
   for (size_t f = 0; f < manifest.files.size(); ++f) {
     const FileEntry& entry = manifest.files[f];
@@ -70,12 +70,12 @@ uint64_t container_digest(const IoFile& file, const std::vector<Extent>& extents
 }
 
 void verify_sizes(const Io& io, const std::string& directory, const Manifest& manifest) {
-  ShardFiles files(io, directory, manifest);
+  RankFiles files(io, directory, manifest);
   for (size_t f = 0; f < manifest.files.size(); ++f) files.open(static_cast<int64_t>(f));
 }
 
 void verify_files(const Io& io, const std::string& directory, const Manifest& manifest) {
-  ShardFiles files(io, directory, manifest, Reader::alone);
+  RankFiles files(io, directory, manifest, Reader::alone);
   for (const TensorEntry& tensor : manifest.tensors) {
     uint64_t elements = 0;
     for (const Piece& piece : tensor.pieces) elements += verify_piece(files, tensor, piece);
@@ -94,7 +94,7 @@ Manifest only_file(const Manifest& manifest, const std::string& name) {
 
 void verify_part(const Io& io, const std::string& directory, const Manifest& part) {
   for (const FileEntry& file : part.files) IoFile::open_to_read(io, directory + "/" + file.name).drop_cached();
-  ShardFiles files(io, directory, part, Reader::alone);
+  RankFiles files(io, directory, part, Reader::alone);
   for (const TensorEntry& tensor : part.tensors)
     for (const Piece& piece : tensor.pieces) look_through(files, tensor, piece, [](size_t, const std::byte*, int64_t, int64_t) {});
   verify_containers(files, part);

@@ -1,4 +1,4 @@
-// ShardFiles: the files of a checkpoint, one open at a time, and their pieces, read against their digests. DamagedCheckpoint names
+// RankFiles: the files of a checkpoint, one open at a time, and their pieces, read against their digests. DamagedCheckpoint names
 // the file and, of a piece, the tensor and the MiB where that can be told.
 #pragma once
 
@@ -12,14 +12,14 @@
 
 #include "checkpoint/io.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/shards.h"
+#include "checkpoint/rank_file.h"
 
 namespace trireme {
 
-class ShardFiles {
+class RankFiles {
  public:
   // What it is given outlives it.
-  ShardFiles(const Io& io, const std::string& directory, const Manifest& manifest, Reader reader = Reader::one_of_many)
+  RankFiles(const Io& io, const std::string& directory, const Manifest& manifest, Reader reader = Reader::one_of_many)
       : io_(io), directory_(directory), manifest_(manifest), reader_(reader) {}
 
   const IoFile& open(int64_t index);  // of the size that the manifest says; until another one is
@@ -41,23 +41,23 @@ class ShardFiles {
 std::vector<uint64_t> read_page_table(const IoFile& file, const FileEntry& entry);
 
 // All of a piece, into memory of its size.
-void read_piece(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, std::byte* into);
+void read_piece(RankFiles& files, const TensorEntry& tensor, const Piece& piece, std::byte* into);
 
 // Reads a piece through a page of memory at a time, several in parallel, and calls look(page, bytes, begin, count) with what is in
 // it. Whether the piece matches its digest is known behind the last of them.
 using LookAtPage = std::function<void(size_t page, const std::byte* bytes, int64_t begin, int64_t count)>;
-void look_through(ShardFiles& files, const TensorEntry& tensor, const Piece& piece, const LookAtPage& look);
+void look_through(RankFiles& files, const TensorEntry& tensor, const Piece& piece, const LookAtPage& look);
 
 // One page of a piece after the other, each checked against its digest.
 class PieceReader {
  public:
-  PieceReader(ShardFiles& files, const TensorEntry& tensor, const Piece& piece) : files_(files), tensor_(tensor), piece_(piece) {}
+  PieceReader(RankFiles& files, const TensorEntry& tensor, const Piece& piece) : files_(files), tensor_(tensor), piece_(piece) {}
   void read(std::byte* to, int64_t begin, int64_t count);  // bytes [begin, begin + count) of the piece
 
  private:
   void load(int64_t page);
 
-  ShardFiles& files_;
+  RankFiles& files_;
   const TensorEntry& tensor_;
   const Piece& piece_;
   int64_t page_ = -1;

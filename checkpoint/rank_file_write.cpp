@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "checkpoint/digest.h"
+#include "checkpoint/directory_layout.h"
+#include "checkpoint/rank_file.h"
+#include "kernels/finite.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr int64_t kSynced =
+    256 << 20;  // bytes through the cache, after which they go to the disk: the last sync does not take minutes
+constexpr auto kPageTable = ":page_digests";  // no tensor's name has a colon
+
+Hdf5Type hdf5_type(Dtype dtype) {
+  return dtype == Dtype::f32 ? Hdf5Type::f32 : dtype == Dtype::bf16 ? Hdf5Type::bf16 : Hdf5Type::i32;
+}
+
+void require_valid(const TensorSlice& slice) {
+  const Tensor& local = slice.local;
+  const auto dims = static_cast<size_t>(local.dims());
+  require(local.place() == Place::cpu && dims > 0, text("shard ", slice.name, " is not in host memory"));
+  require(local.data() != nullptr || local.bytes() == 0, text("shard ", slice.name, " has no memory"));
+  require(slice.global_shape.size() == dims && slice.offset.size() == dims,
+          text("shard ", slice.name, " of ", local, " is placed in a tensor of ", slice.global_shape.size(), " dims"));
+  for (size_t d = 0; d < dims; ++d)
+    require(slice.offset[d] >= 0 && slice.offset[d] + local.dim(static_cast<int>(d)) <= slice.global_shape[d],
+            text("shard ", slice.name, " leaves its tensor in dim ", d));
+}
+
+// What one thread does at a time: bytes [begin, begin + count) of a slice, whole pages but for its last.
+struct Portion {
+  size_t slice;
+  int64_t begin, count;
+};
+
+std::vector<Portion> portions_of(const std::vector<TensorSlice>& slices) {
+  constexpr int64_t kPortion =
+      4 * kPage;  // as one transfer, half as much again as by single pages on a disk that answers in 100 us
+  std::vector<Portion> portions;
+  for (size_t i = 0; i < slices.size(); ++i)
+    for (int64_t begin = 0, bytes = slices[i].local.bytes(); begin < bytes; begin += kPortion)
+      portions.push_back({i, begin, std::min(kPortion, bytes - begin)});
+  // The small ones last: what goes through the system's cache waits until no write past it is under way, and holds up the next.
+  std::ranges::stable_sort(portions, std::greater(), &Portion::count);
+  return portions;
+}
+
+// Worth more than one thread.
+bool many(const std::vector<Portion>& portions) {
+  int64_t bytes = 0;
+  for (const Portion& portion : portions) bytes += portion.count;
+  return bytes >= 8 * kPage;
+}
+
+// Of each page of a slice: the digest of its bytes, and its elements' share in the tensor's digest.
+struct Digests {
+  std::vector<uint64_t> pages, shares;
+
+  explicit Digests(const TensorSlice& slice) : pages(static_cast<size_t>(pages_of(slice.local.bytes()))), shares(pages.size()) {}
+  uint64_t elements() const { return std::accumulate(shares.begin(), shares.end(), uint64_t{0}); }
+};
+
+void digest_elements(const TensorSlice& slice, int64_t page, Digests& digests) {
+  const TensorRegion global = whole(slice.global_shape), box = box_of(slice);
+  const int64_t unit = bytes_of(slice.local.dtype()), begin = page * kPage, end = std::min(begin + kPage, slice.local.bytes());
+  const auto* bytes = static_cast<const std::byte*>(slice.local.data());
+  for_each_run(box, {begin / unit, end / unit}, global, box, [&](int64_t first, int64_t local, int64_t n) {
+    digests.shares[static_cast<size_t>(page)] += element_digest(bytes + local * unit, slice.local.dtype(), first, n);
+  });
+}
+
+// Of all slices.
+std::vector<Digests> room_for_digests(const std::vector<TensorSlice>& slices) {
+  std::vector<Digests> digests;
+  for (const TensorSlice& slice : slices) digests.emplace_back(slice);
+  return digests;
+}
+
+// Of the bytes [begin, begin + count) of a slice.
+void require_finite(const TensorSlice& slice, int64_t begin, int64_t count) {
+  const int64_t unit = bytes_of(slice.local.dtype());
+  auto* bytes = static_cast<std::byte*>(slice.local.data());
+  const int64_t bad = first_not_finite(Tensor(bytes + begin, slice.local.dtype(), Place::cpu, {count / unit}));
+  if (bad >= 0)
+    throw CheckpointError(
+        text(slice.name, " is not saved: element ", begin / unit + bad, " of its shard is infinite or no number"));
+}
+
+// The tensors of which there are slices, by name, without digests.
+std::map<std::string, TensorEntry> tensors_of(const std::vector<TensorSlice>& slices) {
+  std::map<std::string, TensorEntry> tensors;
+  for (const TensorSlice& slice : slices) {
+    require_valid(slice);
+    const Dtype dtype = slice.local.dtype();
+    const TensorEntry entry{.name = slice.name, .dtype = dtype, .shape = slice.global_shape, .pieces = {}};
+    const TensorEntry& tensor = tensors.try_emplace(slice.name, entry).first->second;
+    require(tensor.shape == slice.global_shape && tensor.dtype == dtype,
+            text("two shards of ", slice.name, " disagree on the tensor's shape or dtype"));
+  }
+  return tensors;
+}
+
+std::vector<TensorEntry> sorted(std::map<std::string, TensorEntry> tensors) {
+  std::vector<TensorEntry> entries;
+  for (auto& [name, tensor] : tensors) entries.push_back(std::move(tensor));
+  return entries;
+}
+
+// A tensor's name; a part of a tensor is told from others by where it begins.
+std::string dataset_name(const TensorSlice& slice) {
+  std::string name = slice.name;
+  std::replace(name.begin(), name.end(), '/', ':');
+  if (box_of(slice) == whole(slice.global_shape)) return name;
+  for (size_t d = 0; d < slice.offset.size(); ++d) name += (d == 0 ? "@" : ",") + std::to_string(slice.offset[d]);
+  return name;
+}
+
+std::vector<Hdf5Dataset> create_container(const Io& io, const std::string& path, const std::vector<TensorSlice>& slices,
+                                          int64_t pages) {
+  std::vector<Hdf5Spec> specs;
+  for (const TensorSlice& slice : slices)
+    specs.push_back({.name = dataset_name(slice), .type = hdf5_type(slice.local.dtype()), .shape = box_of(slice).shape});
+  specs.push_back({.name = kPageTable, .type = Hdf5Type::u64, .shape = {pages}});
+  try {
+    return io.create_hdf5(path, specs, {{"format", "trireme checkpoint shard"}});
+  } catch (const DataError& error) {
+    throw CheckpointError(text("cannot make ", path, ": ", error.what()));
+  }
+}
+
+// Each page is digested while it is on its way through the processor's cache, or before the disk fetches it itself.
+std::vector<Digests> write_portions(IoFile& file, const std::vector<TensorSlice>& slices, const std::vector<Hdf5Dataset>& datasets,
+                                    bool finite) {
+  file.bypass_cache();
+  if (file.bypasses_cache()) file.allocate();
+  const std::vector<Portion> portions = portions_of(slices);
+  std::vector<Digests> digests = room_for_digests(slices);
+  std::atomic<int64_t> written = 0;
+  in_parallel(std::ssize(portions), many(portions), [&](int64_t i) {
+    const auto& [s, begin, count] = portions[static_cast<size_t>(i)];
+    const auto* bytes = static_cast<const std::byte*>(slices[s].local.data());
+    for (int64_t page = begin / kPage; page * kPage < begin + count; ++page) {
+      const int64_t from = page * kPage, size = std::min(kPage, begin + count - from);
+      if (finite) require_finite(slices[s], from, size);
+      digest_elements(slices[s], page, digests[s]);
+      digests[s].pages[static_cast<size_t>(page)] = digest(bytes + from, size);
+    }
+    file.write_at(bytes + begin, count, datasets[s].offset + begin);
+    const int64_t before = written.fetch_add(count);
+    if (!file.bypasses_cache() && before / kSynced != (before + count) / kSynced) file.sync();
+  });
+  return digests;
+}
+
+std::string shard_name(int rank) {
+  const std::string digits = std::to_string(rank);
+  return "shard-" + std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits + ".h5";
+}
+
+}  // namespace
+
+TensorRegion box_of(const TensorSlice& slice) {
+  TensorRegion box{.offset = slice.offset, .shape = {}};
+  for (int d = 0; d < slice.local.dims(); ++d) box.shape.push_back(slice.local.dim(d));
+  return box;
+}
+
+std::vector<TensorEntry> describe(const std::vector<TensorSlice>& slices) {
+  std::map<std::string, TensorEntry> tensors = tensors_of(slices);
+  const std::vector<Portion> portions = portions_of(slices);
+  std::vector<Digests> digests = room_for_digests(slices);
+  in_parallel(std::ssize(portions), many(portions), [&](int64_t i) {
+    const auto& [slice, begin, count] = portions[static_cast<size_t>(i)];
+    for (int64_t page = begin / kPage; page * kPage < begin + count; ++page) digest_elements(slices[slice], page, digests[slice]);
+  });
+  for (size_t i = 0; i < slices.size(); ++i) tensors.at(slices[i].name).digest += digests[i].elements();
+  return sorted(std::move(tensors));
+}
+
+Manifest write_rank_file(const Io& io, const std::string& directory, int rank, const std::vector<TensorSlice>& slices,
+                         bool finite) {
+  std::map<std::string, TensorEntry> tensors = tensors_of(slices);
+  Manifest part;
+  if (slices.empty()) return part;
+  FileEntry entry{.name = shard_name(rank)};
+  for (const TensorSlice& slice : slices) entry.pages += pages_of(slice.local.bytes());
+  const std::string path = directory + "/" + entry.name, temporary = path + kTemporary;
+  const std::vector<Hdf5Dataset> datasets = create_container(io, temporary, slices, entry.pages);
+  IoFile file = IoFile::open_to_write(io, temporary);
+  const std::vector<Digests> digests = write_portions(file, slices, datasets, finite);
+  std::vector<Extent> used;
+  std::vector<uint64_t> table;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const int64_t at = datasets[i].offset, bytes = slices[i].local.bytes();
+    TensorEntry& tensor = tensors.at(slices[i].name);
+    tensor.digest += digests[i].elements();
+    tensor.pieces.push_back({.file = 0,
+                             .box = box_of(slices[i]),
+                             .at = at,
+                             .bytes = bytes,
+                             .first_page = static_cast<int64_t>(table.size()),
+                             .digest = digest_of_pages(digests[i].pages)});
+    table.insert(table.end(), digests[i].pages.begin(), digests[i].pages.end());
+    used.push_back({at, at + bytes});
+  }
+  entry.pages_digest = digest_of_pages(table);
+  entry.pages_at = datasets.back().offset;
+  file.write_at(table.data(), 8 * entry.pages, entry.pages_at);
+  used.push_back({entry.pages_at, entry.pages_at + 8 * entry.pages});
+  entry.bytes = file.size();
+  entry.container = container_digest(file, gaps_between(std::move(used), entry.bytes));
+  file.sync();
+  file.close();
+  rename_path(io, temporary, path);
+  sync_directory(io, directory);
+  part.files.push_back(std::move(entry));
+  part.tensors = sorted(std::move(tensors));
+  return part;
+}
+
+}  // namespace trireme
