@@ -29,6 +29,35 @@ Views attention_views(const Pass& pass, const AttentionSaved& saved) {
           .document_start = pass.config.document_mask && b.document_start ? b.document_start.view({b.rows, b.context}) : Tensor{}};
 }
 
+// QK-norm: each head of saved.q and saved.k normalised, then turned by its position.
+void head_norms_forward(Pass& pass, const HeadNormWeights& norm, const AttentionSaved& saved) {
+  const float eps = static_cast<float>(pass.config.norm_eps);
+  run(pass.stream,
+      RmsNormForward{.y = heads(saved.q), .inv_rms = saved.q_inverse, .x = heads(saved.q_raw), .gain = norm.q_gain, .eps = eps});
+  run(pass.stream,
+      RmsNormForward{.y = heads(saved.k), .inv_rms = saved.k_inverse, .x = heads(saved.k_raw), .gain = norm.k_gain, .eps = eps});
+  run(pass.stream, Rotate{.x = saved.q, .positions = pass.batch.positions, .table = pass.rope});
+  run(pass.stream, Rotate{.x = saved.k, .positions = pass.batch.positions, .table = pass.rope});
+}
+
+// In place, from the gradients of what attention read to those of what the projection made.
+void head_norms_backward(Pass& pass, const Trained<HeadNormWeights>& norm, const AttentionSaved& saved, Tensor dq, Tensor dk) {
+  run(pass.stream, Rotate{.x = dk, .positions = pass.batch.positions, .table = pass.rope, .backward = true});
+  run(pass.stream, Rotate{.x = dq, .positions = pass.batch.positions, .table = pass.rope, .backward = true});
+  run(pass.stream, RmsNormBackward{.dx = heads(dk),
+                                   .dgain = norm.gradients.k_gain,
+                                   .dy = heads(dk),
+                                   .x = heads(saved.k_raw),
+                                   .gain = norm.weights.k_gain,
+                                   .inv_rms = saved.k_inverse});
+  run(pass.stream, RmsNormBackward{.dx = heads(dq),
+                                   .dgain = norm.gradients.q_gain,
+                                   .dy = heads(dq),
+                                   .x = heads(saved.q_raw),
+                                   .gain = norm.weights.q_gain,
+                                   .inv_rms = saved.q_inverse});
+}
+
 }  // namespace
 
 void AttentionWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const Shard& shard) {
@@ -83,13 +112,12 @@ void AttentionSaved::take(Arena& arena, const ModelConfig& config, int64_t rows,
 }
 
 void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm, const AttentionSaved& saved,
-                       Tensor x, Tensor y) {
+                       const PartForward& rows) {
   const Frame frame(pass.temporaries);
   const bool qk_norm = pass.config.qk_norm;
-  const float eps = static_cast<float>(pass.config.norm_eps);
   // 1. one product for queries, keys and values
   Tensor qkv = pass.temporary(pass.config.q_width() + 2 * pass.config.kv_width());
-  linear_forward(pass, weights.qkv, weights.qkv_bias, x, qkv);
+  linear_forward(pass, {.w = weights.qkv, .bias = weights.qkv_bias}, {.x = rows.x, .y = qkv});
   // 2. heads apart, turned by their position (after the norm, where there is one)
   run(pass.stream, SplitHeadsForward{.q = qk_norm ? saved.q_raw : saved.q,
                                      .k = qk_norm ? saved.k_raw : saved.k,
@@ -98,14 +126,7 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
                                      .positions = pass.batch.positions,
                                      .table = qk_norm ? Tensor{} : pass.rope});
   // 3. QK-norm
-  if (qk_norm) {
-    run(pass.stream,
-        RmsNormForward{.y = heads(saved.q), .inv_rms = saved.q_inverse, .x = heads(saved.q_raw), .gain = norm.q_gain, .eps = eps});
-    run(pass.stream,
-        RmsNormForward{.y = heads(saved.k), .inv_rms = saved.k_inverse, .x = heads(saved.k_raw), .gain = norm.k_gain, .eps = eps});
-    run(pass.stream, Rotate{.x = saved.q, .positions = pass.batch.positions, .table = pass.rope});
-    run(pass.stream, Rotate{.x = saved.k, .positions = pass.batch.positions, .table = pass.rope});
-  }
+  if (qk_norm) head_norms_forward(pass, norm, saved);
   // 4. attention
   const Views view = attention_views(pass, saved);
   run(pass.stream, AttentionForward{.out = view.mixed,
@@ -117,7 +138,7 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
                                     .window = pass.config.window,
                                     .scale = scale(pass.config)});
   // 5. back to the stream
-  linear_forward(pass, weights.out, weights.out_bias, saved.mixed, y);
+  linear_forward(pass, {.w = weights.out, .bias = weights.out_bias}, {.x = saved.mixed, .y = rows.y});
 }
 
 AttentionKept AttentionKept::take(Pass& pass) {
@@ -125,15 +146,13 @@ AttentionKept AttentionKept::take(Pass& pass) {
           .qkv = keep_gradient(pass, pass.config.q_width() + 2 * pass.config.kv_width())};
 }
 
-void attention_backward_input(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm,
-                              HeadNormWeights& norm_gradients, const AttentionSaved& saved, Tensor dy, Tensor dx,
-                              const AttentionKept& keep) {
+void attention_backward_input(Pass& pass, const AttentionWeights& weights, const Trained<HeadNormWeights>& norm,
+                              const AttentionSaved& saved, const PartBackwardInput<AttentionKept>& rows) {
   const Frame frame(pass.temporaries);
-  const bool qk_norm = pass.config.qk_norm;
   const int64_t n = pass.size(), h = pass.config.heads, kv = pass.config.kv_heads, d = pass.config.head_size;
   // 5.
   Tensor dmixed = pass.temporary(h * d);
-  linear_backward_input(pass, weights.out, dy, dmixed, keep.out);
+  linear_backward_input(pass, weights.out, {.dy = rows.dy, .dx = dmixed, .keep = rows.keep.out});
   // 4.
   Tensor dq = pass.temporaries.take(pass.dtype, {n, h, d});
   Tensor dk = pass.temporaries.take(pass.dtype, {n, kv, d});
@@ -153,39 +172,26 @@ void attention_backward_input(Pass& pass, const AttentionWeights& weights, const
                                      .window = pass.config.window,
                                      .scale = scale(pass.config)});
   // 3.
-  if (qk_norm) {
-    run(pass.stream, Rotate{.x = dk, .positions = pass.batch.positions, .table = pass.rope, .backward = true});
-    run(pass.stream, Rotate{.x = dq, .positions = pass.batch.positions, .table = pass.rope, .backward = true});
-    run(pass.stream, RmsNormBackward{.dx = heads(dk),
-                                     .dgain = norm_gradients.k_gain,
-                                     .dy = heads(dk),
-                                     .x = heads(saved.k_raw),
-                                     .gain = norm.k_gain,
-                                     .inv_rms = saved.k_inverse});
-    run(pass.stream, RmsNormBackward{.dx = heads(dq),
-                                     .dgain = norm_gradients.q_gain,
-                                     .dy = heads(dq),
-                                     .x = heads(saved.q_raw),
-                                     .gain = norm.q_gain,
-                                     .inv_rms = saved.q_inverse});
-  }
+  if (pass.config.qk_norm) head_norms_backward(pass, norm, saved, dq, dk);
   // 2.
   run(pass.stream, SplitHeadsBackward{.dqkv = saved.dqkv,
                                       .dq = dq,
                                       .dk = dk,
                                       .dv = dv,
                                       .positions = pass.batch.positions,
-                                      .table = qk_norm ? Tensor{} : pass.rope});
+                                      .table = pass.config.qk_norm ? Tensor{} : pass.rope});
   // 1.
-  linear_backward_input(pass, weights.qkv, saved.dqkv, dx, keep.qkv);
+  linear_backward_input(pass, weights.qkv, {.dy = saved.dqkv, .dx = rows.dx, .keep = rows.keep.qkv});
 }
 
-void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved, Tensor x, Tensor dy,
-                               const AttentionKept& kept) {
+void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved,
+                               const PartBackwardWeight<AttentionKept>& rows) {
   // 5.
-  linear_backward_weight(pass, gradients.out, gradients.out_bias, saved.mixed, dy, kept.out);
+  linear_backward_weight(pass, {.w = gradients.out, .bias = gradients.out_bias},
+                         {.dy = rows.dy, .x = saved.mixed, .kept = rows.kept.out});
   // 1.
-  linear_backward_weight(pass, gradients.qkv, gradients.qkv_bias, x, saved.dqkv, kept.qkv);
+  linear_backward_weight(pass, {.w = gradients.qkv, .bias = gradients.qkv_bias},
+                         {.dy = saved.dqkv, .x = rows.x, .kept = rows.kept.qkv});
 }
 
 }  // namespace trireme

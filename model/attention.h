@@ -35,18 +35,17 @@ struct AttentionSaved {
 
 // y [N, C] = attention(x [N, C]).
 void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm, const AttentionSaved& saved,
-                       Tensor x, Tensor y);
+                       const PartForward& rows);
 // What the gradient of the input can keep for those of the weights, in the same pass.
 struct AttentionKept {
   KeptGradient out, qkv;
   static AttentionKept take(Pass& pass);
 };
 // dx [N, C] from dy [N, C]; adds to the gradients of the norm.
-void attention_backward_input(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm,
-                              HeadNormWeights& norm_gradients, const AttentionSaved& saved, Tensor dy, Tensor dx,
-                              const AttentionKept& keep);
+void attention_backward_input(Pass& pass, const AttentionWeights& weights, const Trained<HeadNormWeights>& norm,
+                              const AttentionSaved& saved, const PartBackwardInput<AttentionKept>& rows);
 // Adds to gradients, any time after that; with `kept`, in the same pass.
-void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved, Tensor x, Tensor dy,
-                               const AttentionKept& kept);
+void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved,
+                               const PartBackwardWeight<AttentionKept>& rows);
 
 }  // namespace trireme

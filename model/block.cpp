@@ -80,7 +80,8 @@ void forward_to_mlp(Pass& pass, const BlockWeights& weights, const BlockSaved& s
     const Tensor x = gather_rows(pass, saved.attention_norm.y);
     ShardSum sum(pass, delta);
     for (size_t i = 0; i < weights.attention.size(); ++i)
-      attention_forward(pass, weights.attention[i], weights.head_norm, saved.attention[i], x, sum.part(static_cast<int64_t>(i)));
+      attention_forward(pass, weights.attention[i], weights.head_norm, saved.attention[i],
+                        {.x = x, .y = sum.part(static_cast<int64_t>(i))});
     sum.finish();
   }
   norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.attention_norm.sum, .delta = delta});
@@ -104,7 +105,7 @@ Residual block_forward(Pass& pass, const BlockWeights& weights, const BlockSaved
     const Tensor x = gather_rows(pass, saved.mlp_norm.y);
     ShardSum sum(pass, delta);
     for (size_t i = 0; i < weights.mlp.size(); ++i)
-      mlp_forward(pass, weights.mlp[i], saved.mlp[i], x, sum.part(static_cast<int64_t>(i)));
+      mlp_forward(pass, weights.mlp[i], saved.mlp[i], {.x = x, .y = sum.part(static_cast<int64_t>(i))});
     sum.finish();
   }
   return {.x = saved.mlp_norm.sum, .delta = delta};
@@ -155,62 +156,76 @@ std::vector<Kept> kept_gradients(Pass& pass, size_t shards, Backward which) {
   return kept;
 }
 
-void attention_half(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Gains& to, Tensor dy,
-                    Backward which) {
+// What the backward of the block's two parts share.
+struct BlockBackward {
+  Trained<BlockWeights> block;
+  const BlockSaved& saved;
+  Gains& gains;
+  Backward which;
+};
+
+void attention_half(Pass& pass, const BlockBackward& backward, Tensor dy) {
+  const auto& [weights, gradients] = backward.block;
+  const BlockSaved& saved = backward.saved;
   const Frame frame(pass.temporaries);
   const Tensor dall = gather_rows(pass, dy);
   if (saved.recompute == Recompute::selective)
     norm_forward(pass, weights.attention_norm, saved.attention_norm, {.x = saved.attention_norm.sum});
-  const auto kept = kept_gradients<AttentionKept>(pass, saved.attention.size(), which);
-  if (which != Backward::weight) {
+  const auto kept = kept_gradients<AttentionKept>(pass, saved.attention.size(), backward.which);
+  if (backward.which != Backward::weight) {
     const Frame inner(pass.temporaries);
     const Tensor dnorm = pass.own_temporary(pass.config.width);
     ShardSum sum(pass, dnorm);
-    HeadNormSum gains(pass, to.head_norm);
+    HeadNormSum gains(pass, backward.gains.head_norm);
     for (size_t i = 0; i < saved.attention.size(); ++i) {
       HeadNormWeights part = gains.part(i);
-      attention_backward_input(pass, weights.attention[i], weights.head_norm, part, saved.attention[i], dall,
-                               sum.part(static_cast<int64_t>(i)), kept[i]);
+      attention_backward_input(pass, weights.attention[i], {.weights = weights.head_norm, .gradients = part}, saved.attention[i],
+                               {.dy = dall, .dx = sum.part(static_cast<int64_t>(i)), .keep = kept[i]});
     }
     sum.finish();
     gains.finish();
-    norm_backward(pass, weights.attention_norm, to.attention_norm, saved.attention_norm, dnorm, dy);
+    norm_backward(pass, {.weights = weights.attention_norm, .gradients = backward.gains.attention_norm}, saved.attention_norm,
+                  {.dy = dnorm, .dsum = dy});
   }
-  if (which != Backward::input) {
+  if (backward.which != Backward::input) {
     const Tensor x = gather_rows(pass, saved.attention_norm.y);
     for (size_t i = 0; i < saved.attention.size(); ++i)
-      attention_backward_weight(pass, gradients.attention[i], saved.attention[i], x, dall, kept[i]);
+      attention_backward_weight(pass, gradients.attention[i], saved.attention[i], {.dy = dall, .x = x, .kept = kept[i]});
   }
 }
 
-void mlp_half(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Gains& to, Tensor dy,
-              Backward which) {
+void mlp_half(Pass& pass, const BlockBackward& backward, Tensor dy) {
+  const auto& [weights, gradients] = backward.block;
+  const BlockSaved& saved = backward.saved;
   const Frame frame(pass.temporaries);
   const Tensor dall = gather_rows(pass, dy);
   if (saved.recompute == Recompute::selective) {
     norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.mlp_norm.sum});
     for (const MlpSaved& each : saved.mlp) mlp_activate(pass, each);
   }
-  const auto kept = kept_gradients<MlpKept>(pass, saved.mlp.size(), which);
-  if (which != Backward::weight) {
+  const auto kept = kept_gradients<MlpKept>(pass, saved.mlp.size(), backward.which);
+  if (backward.which != Backward::weight) {
     const Frame inner(pass.temporaries);
     const Tensor dnorm = pass.own_temporary(pass.config.width);
     ShardSum sum(pass, dnorm);
     for (size_t i = 0; i < saved.mlp.size(); ++i)
-      mlp_backward_input(pass, weights.mlp[i], saved.mlp[i], dall, sum.part(static_cast<int64_t>(i)), kept[i]);
+      mlp_backward_input(pass, weights.mlp[i], saved.mlp[i],
+                         {.dy = dall, .dx = sum.part(static_cast<int64_t>(i)), .keep = kept[i]});
     sum.finish();
-    norm_backward(pass, weights.mlp_norm, to.mlp_norm, saved.mlp_norm, dnorm, dy);
+    norm_backward(pass, {.weights = weights.mlp_norm, .gradients = backward.gains.mlp_norm}, saved.mlp_norm,
+                  {.dy = dnorm, .dsum = dy});
   }
-  if (which != Backward::input) {
+  if (backward.which != Backward::input) {
     const Tensor x = gather_rows(pass, saved.mlp_norm.y);
-    for (size_t i = 0; i < saved.mlp.size(); ++i) mlp_backward_weight(pass, gradients.mlp[i], saved.mlp[i], x, dall, kept[i]);
+    for (size_t i = 0; i < saved.mlp.size(); ++i)
+      mlp_backward_weight(pass, gradients.mlp[i], saved.mlp[i], {.dy = dall, .x = x, .kept = kept[i]});
   }
 }
 
 }  // namespace
 
-void block_backward(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Tensor dy,
-                    Backward which) {
+void block_backward(Pass& pass, const Trained<BlockWeights>& block, const BlockSaved& saved, Tensor dy, Backward which) {
+  const auto& [weights, gradients] = block;
   Gains to{gradients.attention_norm, gradients.mlp_norm, gradients.head_norm};
   if (which == Backward::input) {
     to = {saved.dattention_norm, saved.dmlp_norm, saved.dhead_norm};
@@ -218,9 +233,10 @@ void block_backward(Pass& pass, const BlockWeights& weights, BlockWeights& gradi
   }
   if (saved.recompute == Recompute::full) forward_again(pass, weights, saved);
   // 2.
-  mlp_half(pass, weights, gradients, saved, to, dy, which);
+  const BlockBackward backward{.block = block, .saved = saved, .gains = to, .which = which};
+  mlp_half(pass, backward, dy);
   // 1. the gradient of the stream between the two is where the stream was
-  attention_half(pass, weights, gradients, saved, to, saved.mlp_norm.sum, which);
+  attention_half(pass, backward, saved.mlp_norm.sum);
   if (which != Backward::weight) return;
   for (const auto& [gradient, part] :
        {std::pair(to.attention_norm.gain, saved.dattention_norm.gain),

@@ -43,8 +43,7 @@ enum class Backward { whole, input, weight };
 // The stream after the block. `delta` [own, C] is memory for the pending addend; it may be in.delta.
 Residual block_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta);
 // From dy [own, C], the gradient of the stream after the block: saved.attention_norm.sum becomes that of the stream before it. Adds
-// to gradients.
-void block_backward(Pass& pass, const BlockWeights& weights, BlockWeights& gradients, const BlockSaved& saved, Tensor dy,
-                    Backward which);
+// to the weights' gradients.
+void block_backward(Pass& pass, const Trained<BlockWeights>& block, const BlockSaved& saved, Tensor dy, Backward which);
 
 }  // namespace trireme

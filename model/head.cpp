@@ -138,23 +138,24 @@ void head_loss(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& 
   for_each_chunk(pass, weights, gather_rows(pass, x), loss, [&](const Chunk& chunk) { chunk_loss(pass, chunk, loss.z_loss); });
 }
 
-void head_loss_backward(Pass& pass, const HeadWeights& weights, HeadWeights& gradients, Tensor x, Tensor dx, const LossSum& loss) {
+void head_loss_backward(Pass& pass, const Trained<HeadWeights>& head, Tensor x, Tensor dx, const LossSum& loss) {
   const Frame frame(pass.temporaries);
   const int64_t vocab = pass.config.vocab, rows = head_chunk_rows(pass.size(), vocab * pass.tensor.count, pass.logits);
   const Tensor narrow = in_place(pass) ? Tensor{} : pass.temporaries.take(pass.dtype, {rows, vocab});
   const Tensor all = gather_rows(pass, x);
   ShardSum sum(pass, dx);
-  for_each_chunk(pass, weights, all, loss, [&](const Chunk& chunk) {
+  for_each_chunk(pass, head.weights, all, loss, [&](const Chunk& chunk) {
     chunk_loss_backward(pass, chunk, loss.scale);
     for (int64_t i = 0; i < pass.tensor.mine; ++i) {
       const Tensor dlogits = dlogits_of(pass, chunk, i, narrow, loss.scale);
-      run(pass.stream, Matmul{.c = gradients.classifiers[static_cast<size_t>(i)],
+      run(pass.stream, Matmul{.c = head.gradients.classifiers[static_cast<size_t>(i)],
                               .a = dlogits,
                               .b = all.slice(chunk.begin, chunk.end),
                               .transpose_a = true,
                               .accumulate = true});
       run(pass.stream,
-          Matmul{.c = sum.part(i).slice(chunk.begin, chunk.end), .a = dlogits, .b = weights.classifiers[static_cast<size_t>(i)]});
+          Matmul{
+              .c = sum.part(i).slice(chunk.begin, chunk.end), .a = dlogits, .b = head.weights.classifiers[static_cast<size_t>(i)]});
     }
   });
   sum.finish();

@@ -27,6 +27,6 @@ void head_logits(Pass& pass, const HeadWeights& weights, int64_t shard, Tensor x
 // The loss of the normalised rows x [own, C].
 void head_loss(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss);
 // The loss, dx [own, C], and the classifier's gradient; all scaled by loss.scale.
-void head_loss_backward(Pass& pass, const HeadWeights& weights, HeadWeights& gradients, Tensor x, Tensor dx, const LossSum& loss);
+void head_loss_backward(Pass& pass, const Trained<HeadWeights>& head, Tensor x, Tensor dx, const LossSum& loss);
 
 }  // namespace trireme

@@ -42,34 +42,36 @@ KeptGradient keep_gradient(Pass& pass, int64_t out) {
   return {.transposed = pass.temporaries.take(Dtype::e5m2, {out, pass.size()}), .scale = take_scale(pass)};
 }
 
-void linear_forward(Pass& pass, Tensor w, Tensor bias, Tensor x, Tensor y, Tensor pre_activation) {
+void linear_forward(Pass& pass, const LinearWeight& weight, const PartForward& rows, Tensor pre_activation) {
   const Frame frame(pass.temporaries);
-  Matmul op{.c = y, .a = x, .b = w, .bias = bias, .pre_activation = pre_activation, .transpose_b = true};
+  Matmul op{.c = rows.y, .a = rows.x, .b = weight.w, .bias = weight.bias, .pre_activation = pre_activation, .transpose_b = true};
   if (pass.fp8) {
-    const Scaled rows = quantize(pass, Dtype::e4m3, x), weight = quantize(pass, Dtype::e4m3, w);
-    op = of_8_bits(op, rows, weight);
+    const Scaled left = quantize(pass, Dtype::e4m3, rows.x), right = quantize(pass, Dtype::e4m3, weight.w);
+    op = of_8_bits(op, left, right);
   }
   run(pass.stream, op);
 }
 
-void linear_backward_input(Pass& pass, Tensor w, Tensor dy, Tensor dx, const KeptGradient& keep, Tensor gelu_input) {
+void linear_backward_input(Pass& pass, Tensor w, const PartBackwardInput<KeptGradient>& rows, Tensor gelu_input) {
   const Frame frame(pass.temporaries);
-  Matmul op{.c = dx, .a = dy, .b = w, .gelu_input = gelu_input};
+  Matmul op{.c = rows.dx, .a = rows.dy, .b = w, .gelu_input = gelu_input};
   if (pass.fp8) {
-    const Scaled rows = quantize(pass, Dtype::e5m2, dy, keep), weight = quantize_transposed(pass, Dtype::e4m3, w);
-    op = of_8_bits(op, rows, weight);
+    const Scaled left = quantize(pass, Dtype::e5m2, rows.dy, rows.keep), right = quantize_transposed(pass, Dtype::e4m3, w);
+    op = of_8_bits(op, left, right);
   }
   run(pass.stream, op);
 }
 
-void linear_backward_weight(Pass& pass, Tensor dw, Tensor dbias, Tensor x, Tensor dy, const KeptGradient& kept) {
+void linear_backward_weight(Pass& pass, const LinearWeight& gradient, const PartBackwardWeight<KeptGradient>& rows) {
   const Frame frame(pass.temporaries);
+  const Tensor dbias = gradient.bias;
   const bool along = pass.fused_products && !pass.fp8;  // the sums of what is not rounded
-  if (dbias && !along) run(pass.stream, BiasBackward{.dbias = dbias, .dy = dy});
-  Matmul op{.c = dw, .a = dy, .b = x, .sums = along ? dbias : Tensor{}, .transpose_a = true, .accumulate = true};
+  if (dbias && !along) run(pass.stream, BiasBackward{.dbias = dbias, .dy = rows.dy});
+  Matmul op{.c = gradient.w, .a = rows.dy, .b = rows.x, .sums = along ? dbias : Tensor{}, .transpose_a = true, .accumulate = true};
   if (pass.fp8) {
-    const Scaled left = kept.transposed ? Scaled{kept.transposed, kept.scale} : quantize_transposed(pass, Dtype::e5m2, dy);
-    const Scaled right = quantize_transposed(pass, Dtype::e4m3, x);
+    const KeptGradient& kept = rows.kept;
+    const Scaled left = kept.transposed ? Scaled{kept.transposed, kept.scale} : quantize_transposed(pass, Dtype::e5m2, rows.dy);
+    const Scaled right = quantize_transposed(pass, Dtype::e4m3, rows.x);
     op = of_8_bits(op, left, right);
   }
   run(pass.stream, op);

@@ -15,12 +15,17 @@ struct KeptGradient {
 // Memory for it, of the pass's temporaries; absent where the products are not of 8 bits.
 KeptGradient keep_gradient(Pass& pass, int64_t out);
 
-// y [N, O] = x [N, I] w^T + bias; w [O, I], bias [O] or absent. With pre_activation [N, O], that is what it says, and y = gelu of
-// it.
-void linear_forward(Pass& pass, Tensor w, Tensor bias, Tensor x, Tensor y, Tensor pre_activation = {});
+// The weight of a product, or its gradient.
+struct LinearWeight {
+  Tensor w;     // [O, I]
+  Tensor bias;  // [O] or absent
+};
+
+// y [N, O] = x [N, I] w^T + bias. With pre_activation [N, O], that is what it says, and y = gelu of it.
+void linear_forward(Pass& pass, const LinearWeight& weight, const PartForward& rows, Tensor pre_activation = {});
 // dx [N, I] = dy w; with gelu_input [N, I], which dx may be with Pass::fused_products, times gelu' of it.
-void linear_backward_input(Pass& pass, Tensor w, Tensor dy, Tensor dx, const KeptGradient& keep = {}, Tensor gelu_input = {});
-// dw += dy^T x;  dbias += column sums of dy, where there is a bias.
-void linear_backward_weight(Pass& pass, Tensor dw, Tensor dbias, Tensor x, Tensor dy, const KeptGradient& kept = {});
+void linear_backward_input(Pass& pass, Tensor w, const PartBackwardInput<KeptGradient>& rows, Tensor gelu_input = {});
+// gradient.w += dy^T x;  gradient.bias += column sums of dy, where there is a bias.
+void linear_backward_weight(Pass& pass, const LinearWeight& gradient, const PartBackwardWeight<KeptGradient>& rows);
 
 }  // namespace trireme

@@ -39,45 +39,48 @@ void mlp_activate(Pass& pass, const MlpSaved& saved) {
 }
 
 void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x) {
+  const LinearWeight up{.w = weights.up, .bias = weights.up_bias};
   if (pass.fused_gelu && !pass.fp8 && pass.config.family == Family::gpt2)
-    return linear_forward(pass, weights.up, weights.up_bias, x, saved.active, saved.hidden);
-  linear_forward(pass, weights.up, weights.up_bias, x, saved.hidden);
+    return linear_forward(pass, up, {.x = x, .y = saved.active}, saved.hidden);
+  linear_forward(pass, up, {.x = x, .y = saved.hidden});
   mlp_activate(pass, saved);
 }
 
-void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x, Tensor y) {
+void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartForward& rows) {
   // 1. up, 2. activation
-  mlp_forward_up(pass, weights, saved, x);
+  mlp_forward_up(pass, weights, saved, rows.x);
   // 3. down
-  linear_forward(pass, weights.down, weights.down_bias, saved.active, y);
+  linear_forward(pass, {.w = weights.down, .bias = weights.down_bias}, {.x = saved.active, .y = rows.y});
 }
 
 MlpKept MlpKept::take(Pass& pass) {
   return {.down = keep_gradient(pass, pass.config.width), .up = keep_gradient(pass, hidden_width(pass.config))};
 }
 
-void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, Tensor dx, const MlpKept& keep) {
+void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartBackwardInput<MlpKept>& rows) {
   // 3. and 2.
   if (pass.fused_products && !pass.fp8 && pass.config.family == Family::gpt2) {
-    linear_backward_input(pass, weights.down, dy, saved.hidden, keep.down, saved.hidden);
+    linear_backward_input(pass, weights.down, {.dy = rows.dy, .dx = saved.hidden, .keep = rows.keep.down}, saved.hidden);
   } else {
     const Frame frame(pass.temporaries);
     const Tensor dactive = pass.temporary(pass.config.ffn);
-    linear_backward_input(pass, weights.down, dy, dactive, keep.down);
+    linear_backward_input(pass, weights.down, {.dy = rows.dy, .dx = dactive, .keep = rows.keep.down});
     if (pass.config.family == Family::gpt2)
       run(pass.stream, GeluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
     else
       run(pass.stream, SwiGluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
   }
   // 1.
-  linear_backward_input(pass, weights.up, saved.hidden, dx, keep.up);
+  linear_backward_input(pass, weights.up, {.dy = saved.hidden, .dx = rows.dx, .keep = rows.keep.up});
 }
 
-void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy, const MlpKept& kept) {
+void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, const PartBackwardWeight<MlpKept>& rows) {
   // 3.
-  linear_backward_weight(pass, gradients.down, gradients.down_bias, saved.active, dy, kept.down);
+  linear_backward_weight(pass, {.w = gradients.down, .bias = gradients.down_bias},
+                         {.dy = rows.dy, .x = saved.active, .kept = rows.kept.down});
   // 1.
-  linear_backward_weight(pass, gradients.up, gradients.up_bias, x, saved.hidden, kept.up);
+  linear_backward_weight(pass, {.w = gradients.up, .bias = gradients.up_bias},
+                         {.dy = saved.hidden, .x = rows.x, .kept = rows.kept.up});
 }
 
 }  // namespace trireme

@@ -25,15 +25,15 @@ struct MlpSaved {
 void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x);
 void mlp_activate(Pass& pass, const MlpSaved& saved);
 // y [N, C] = mlp(x [N, C]).
-void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x, Tensor y);
+void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartForward& rows);
 // What the gradient of the input can keep for those of the weights, in the same pass.
 struct MlpKept {
   KeptGradient down, up;
   static MlpKept take(Pass& pass);
 };
 // dx [N, C] from dy [N, C].
-void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, Tensor dx, const MlpKept& keep);
+void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartBackwardInput<MlpKept>& rows);
 // Adds to gradients, any time after that; with `kept`, in the same pass.
-void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, Tensor x, Tensor dy, const MlpKept& kept);
+void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, const PartBackwardWeight<MlpKept>& rows);
 
 }  // namespace trireme

@@ -42,47 +42,52 @@ void norm_forward(Pass& pass, const NormWeights& weights, const NormSaved& saved
 
 namespace {
 
-// Rows [begin, end) of the batch; adds to dgain and dbias.
-void backward_rows(Pass& pass, const NormWeights& weights, const NormWeights& gradients, const NormSaved& saved, Tensor dy,
-                   Tensor dsum, int64_t begin, int64_t end) {
-  const auto rows = [&](const Tensor& t) { return t ? t.slice(begin, end) : t; };
+// [begin, end) of the rows of this rank.
+struct RowRange {
+  int64_t begin, end;
+  Tensor operator()(const Tensor& t) const { return t ? t.slice(begin, end) : t; }
+};
+
+void backward_rows(Pass& pass, const Trained<NormWeights>& norm, const NormSaved& saved, const NormBackward& from,
+                   const RowRange& rows) {
   if (pass.config.family == Family::gpt2)
     run(pass.stream, LayerNormBackward{.dx = rows(saved.sum),
-                                       .dgain = gradients.gain,
-                                       .dbias = gradients.bias,
-                                       .dy = rows(dy),
+                                       .dgain = norm.gradients.gain,
+                                       .dbias = norm.gradients.bias,
+                                       .dy = rows(from.dy),
                                        .x = rows(saved.sum),
-                                       .gain = weights.gain,
+                                       .gain = norm.weights.gain,
                                        .mean = rows(saved.mean),
                                        .inv_std = rows(saved.inverse),
-                                       .dsum = rows(dsum)});
+                                       .dsum = rows(from.dsum)});
   else
     run(pass.stream, RmsNormBackward{.dx = rows(saved.sum),
-                                     .dgain = gradients.gain,
-                                     .dy = rows(dy),
+                                     .dgain = norm.gradients.gain,
+                                     .dy = rows(from.dy),
                                      .x = rows(saved.sum),
-                                     .gain = weights.gain,
+                                     .gain = norm.weights.gain,
                                      .inv_rms = rows(saved.inverse),
-                                     .dsum = rows(dsum)});
+                                     .dsum = rows(from.dsum)});
 }
 
 }  // namespace
 
-void norm_backward(Pass& pass, const NormWeights& weights, NormWeights& gradients, const NormSaved& saved, Tensor dy, Tensor dsum) {
-  if (!pass.tensor.exact) return backward_rows(pass, weights, gradients, saved, dy, dsum, 0, pass.own());
+void norm_backward(Pass& pass, const Trained<NormWeights>& norm, const NormSaved& saved, const NormBackward& from) {
+  if (!pass.tensor.exact) return backward_rows(pass, norm, saved, from, {.begin = 0, .end = pass.own()});
   // As many parts of the batch's rows as there are shards, each summed alone.
   const Frame frame(pass.temporaries);
   const int64_t rows = pass.size() / pass.tensor.count, parts = pass.own() / rows, c = pass.config.width;
   const Tensor gains = pass.temporaries.take(Dtype::f32, {parts, c});
-  const Tensor biases = gradients.bias ? pass.temporaries.take(Dtype::f32, {parts, c}) : Tensor{};
+  const Tensor biases = norm.gradients.bias ? pass.temporaries.take(Dtype::f32, {parts, c}) : Tensor{};
   run(pass.stream, Fill{.x = gains});
   if (biases) run(pass.stream, Fill{.x = biases});
   for (int64_t i = 0; i < parts; ++i) {
-    const auto part = [&](const Tensor& t) { return t ? t.slice(i, i + 1).view({c}) : t; };
-    backward_rows(pass, weights, {.gain = part(gains), .bias = part(biases)}, saved, dy, dsum, i * rows, (i + 1) * rows);
+    const auto row = [&](const Tensor& t) { return t ? t.slice(i, i + 1).view({c}) : t; };
+    NormWeights part{.gain = row(gains), .bias = row(biases)};
+    backward_rows(pass, {.weights = norm.weights, .gradients = part}, saved, from, {.begin = i * rows, .end = (i + 1) * rows});
   }
-  run(pass.stream, SumParts{.y = gradients.gain, .parts = gains, .accumulate = true});
-  if (biases) run(pass.stream, SumParts{.y = gradients.bias, .parts = biases, .accumulate = true});
+  run(pass.stream, SumParts{.y = norm.gradients.gain, .parts = gains, .accumulate = true});
+  if (biases) run(pass.stream, SumParts{.y = norm.gradients.bias, .parts = biases, .accumulate = true});
 }
 
 }  // namespace trireme

@@ -21,8 +21,11 @@ struct NormSaved {
 
 // saved.y = norm(saved.sum), saved.sum = in.x + in.delta: the stream from here on. Without a delta, in.x must be saved.sum.
 void norm_forward(Pass& pass, const NormWeights& weights, const NormSaved& saved, const Residual& in);
-// saved.sum = its gradient, from dy [own, C] and dsum [own, C], the gradient of saved.sum from its other use, where it has one.
-// Adds to gradients.
-void norm_backward(Pass& pass, const NormWeights& weights, NormWeights& gradients, const NormSaved& saved, Tensor dy, Tensor dsum);
+struct NormBackward {
+  Tensor dy;      // [own, C] the gradient of the result
+  Tensor dsum{};  // [own, C] that of saved.sum from its other use, where it has one
+};
+// saved.sum = its gradient. Adds to the weights'.
+void norm_backward(Pass& pass, const Trained<NormWeights>& norm, const NormSaved& saved, const NormBackward& from);
 
 }  // namespace trireme

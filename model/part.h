@@ -48,6 +48,29 @@ struct WeightSpec {
 
 using WeightVisitor = std::function<void(Tensor&, const WeightSpec&)>;
 
+// The weights of a part, and their gradients, to which its backward adds.
+template <class Weights>
+struct Trained {
+  const Weights& weights;
+  Weights& gradients;
+};
+
+// The rows that a part works on: forward makes y of x; of backward, the first half makes dx of dy, and the second, any time later,
+// the weights' gradients of dy and x. `Kept`: what the first half can keep for the second, in the same pass.
+struct PartForward {
+  Tensor x, y;
+};
+template <class Kept>
+struct PartBackwardInput {
+  Tensor dy, dx;
+  Kept keep{};
+};
+template <class Kept>
+struct PartBackwardWeight {
+  Tensor dy, x;
+  Kept kept{};
+};
+
 // The named pieces of a weight `t` (or of its gradient, master or moment): (full name, view).
 inline std::vector<std::pair<std::string, Tensor>> pieces_of(const WeightSpec& spec, const Tensor& t) {
   std::vector<std::pair<std::string, Tensor>> named;

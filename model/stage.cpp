@@ -284,8 +284,8 @@ void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& ho
   norm_forward(pass, weights_.head.norm, head_norm_[static_cast<size_t>(seat.loss_slot)], residual);
 }
 
-void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& loss, const UnitHooks& hooks, const Seat& seat,
-                     Backward which) {
+void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackward& of, const UnitHooks& hooks, const Seat& seat) {
+  const auto& [loss, which] = of;
   const auto done = [&](size_t unit) {
     if (hooks.added) hooks.added(unit, batch);
     if (hooks.done && batch.gradients_leave) sum_shared(stream, unit), hooks.done(unit, batch);
@@ -304,8 +304,8 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& los
     const Tensor dnorm = pass.own_temporary(config_.width);
     tell_head(units_, config_, read);
     tell_head(units_, config_, write);
-    head_loss_backward(pass, weights_.head, gradients_.head, norm.y, dnorm, loss);
-    norm_backward(pass, weights_.head.norm, gradients_.head.norm, norm, dnorm, {});
+    head_loss_backward(pass, {.weights = weights_.head, .gradients = gradients_.head}, norm.y, dnorm, loss);
+    norm_backward(pass, {.weights = weights_.head.norm, .gradients = gradients_.head.norm}, norm, {.dy = dnorm});
     tell(units_, UnitKind::head, done);
     tell(units_, UnitKind::tied_copy, done);
   }
@@ -314,7 +314,8 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const LossSum& los
     if (which != Backward::weight) tell(units_, UnitKind::block, read, first + i);
     if (which != Backward::input) tell(units_, UnitKind::block, write, first + i);
     pass.fp8 = in_fp8(piece.begin + static_cast<int64_t>(i));
-    block_backward(pass, weights_.blocks[first + i], gradients_.blocks[first + i], saved.blocks[i], d, which);
+    block_backward(pass, {.weights = weights_.blocks[first + i], .gradients = gradients_.blocks[first + i]}, saved.blocks[i], d,
+                   which);
     if (which != Backward::input) tell(units_, UnitKind::block, done, first + i);
     d = saved.blocks[i].attention_norm.sum;
   }

@@ -93,6 +93,12 @@ struct Seat {
   int64_t loss_slot = 0;  // in [0, loss_slots), in the last piece
 };
 
+// What a backward computes: the gradients of this loss, all of them or those of a half.
+struct StageBackward {
+  const LossSum& loss;
+  Backward which = Backward::whole;
+};
+
 class Stage {
  public:
   // For training: weights, f32 gradients and activations. What the shape points to outlives the Stage.
@@ -119,8 +125,8 @@ class Stage {
   void forward(Stream& stream, const Microbatch& batch, const UnitHooks& hooks = {}, const Seat& seat = {});
   // The gradients of this seat's forward, added to the units'. The last piece adds the batch's loss to `loss` and scales its
   // gradients alike; the head's weight gradients come with Backward::input, since they need the logits.
-  void backward(Stream& stream, const Microbatch& batch, const LossSum& loss, const UnitHooks& hooks = {}, const Seat& seat = {},
-                Backward which = Backward::whole);
+  void backward(Stream& stream, const Microbatch& batch, const StageBackward& of, const UnitHooks& hooks = {},
+                const Seat& seat = {});
   // The loss of the last piece's forward, without gradients.
   void evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss, const Seat& seat = {});
   // logits [N, V] f32 of the same; of a whole vocabulary only.

@@ -80,7 +80,7 @@ void check_against_golden(const std::string& name, Dtype dtype, Dtype of_logits,
   tiny.stage->evaluate(compute, tiny.batch, sum);
   CHECK(relative_error({loss}, tiny.golden["loss"].values) < bounds.loss);
   loss = 0;
-  tiny.stage->backward(compute, tiny.batch, sum);
+  tiny.stage->backward(compute, tiny.batch, {.loss = sum});
   CHECK(relative_error({loss}, tiny.golden["loss"].values) < bounds.loss);
 
   size_t checked = 0;
@@ -125,7 +125,7 @@ TEST_CASE("gradients of two backward passes add up") {
   const LossSum sum{.total = Tensor(&loss, Dtype::f32, Place::cpu, {1}), .scale = 0.5f / static_cast<float>(tiny.valid())};
   for (int i = 0; i < 2; ++i) {
     tiny.stage->forward(tiny.device.compute(), tiny.batch);
-    tiny.stage->backward(tiny.device.compute(), tiny.batch, sum);
+    tiny.stage->backward(tiny.device.compute(), tiny.batch, {.loss = sum});
   }
   for (const Parameter& p : tiny.stage->parameters())
     for (const auto& [piece, gradient] : pieces_of(p.spec, p.gradient))

@@ -38,11 +38,11 @@ void run_action(TrainState& r, const Action& a, const Microbatch& batch, const L
     case ActionKind::forward:
       return r.stage.forward(compute, batch, r.hooks, seat);
     case ActionKind::backward:
-      return r.stage.backward(compute, batch, loss, r.hooks, seat, Backward::whole);
+      return r.stage.backward(compute, batch, {.loss = loss, .which = Backward::whole}, r.hooks, seat);
     case ActionKind::backward_input:
-      return r.stage.backward(compute, batch, loss, r.hooks, seat, Backward::input);
+      return r.stage.backward(compute, batch, {.loss = loss, .which = Backward::input}, r.hooks, seat);
     case ActionKind::backward_weight:
-      return r.stage.backward(compute, batch, loss, r.hooks, seat, Backward::weight);
+      return r.stage.backward(compute, batch, {.loss = loss, .which = Backward::weight}, r.hooks, seat);
   }
 }
 

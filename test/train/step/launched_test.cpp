@@ -248,10 +248,10 @@ TEST_CASE("the order checker tells of each wait that a step could lack", "[.laun
     at_once.done = [&](size_t unit, const Microbatch&) {
       run(stepper.mesh.dp(), comm, AllReduce{.x = r.stage.units()[unit].gradients});
     };
-    CHECK_THROWS_WITH(r.stage.backward(compute, part, loss, at_once),
+    CHECK_THROWS_WITH(r.stage.backward(compute, part, {.loss = loss}, at_once),
                       ContainsSubstring("the comm lane's all_reduce writes what was"));
     r.stage.forward(compute, part, r.hooks);
-    r.stage.backward(compute, part, loss, r.hooks);
+    r.stage.backward(compute, part, {.loss = loss}, r.hooks);
     // Without ReplicaSync::join: the update begins before the sums are there.
     r.optimizer.schedule(compute, 0, 1, {});
     CHECK_THROWS_WITH(r.optimizer.update(compute, r.loss), ContainsSubstring("reads what was written by the comm lane's"));
