@@ -35,7 +35,8 @@ class Comm {
   // Who waits along this axis is written down from here on. The journal outlives this.
   void keep(Journal& journal) { journal_ = &journal; }
   JournalSpan span(const char* what, int64_t bytes, int64_t peer = -1) const {
-    return {journal_, what, axis_, ranks_, bytes, peer < 0 ? -1 : ranks_.member(peer)};
+    const int64_t other = peer < 0 ? -1 : ranks_.member(peer);
+    return {journal_, {.what = what, .along = axis_.c_str(), .group = ranks_, .bytes = bytes, .peer = other}};
   }
   // From here on collectives run on Place::cuda, too, and with `ring` messages from each rank to its neighbours (forward to the
   // next, backward to the one before) and between both ends (tied). All ranks of the group call it. Sums there are NCCL's own;

@@ -150,17 +150,17 @@ void Journal::connect(const World& world, int64_t node_ranks) {
   }
 }
 
-void Journal::enter(const char* what, const std::string& along, const GroupRanks& group, int64_t bytes, int64_t peer) {
+void Journal::enter(const RankWait& wait) {
   const int32_t thread = gettid();
-  JournalEntry entry{.group = group,
-                     .peer = static_cast<int32_t>(peer),
-                     .number = peer < 0 ? own_->number(group_key(along.c_str(), group)) : 0,
-                     .bytes = bytes,
+  JournalEntry entry{.group = wait.group,
+                     .peer = static_cast<int32_t>(wait.peer),
+                     .number = wait.peer < 0 ? own_->number(group_key(wait.along, wait.group)) : 0,
+                     .bytes = wait.bytes,
                      .since = now(),
                      .thread = thread,
                      .inside = 1};
-  put(entry.what, what);
-  put(entry.along, along.c_str());
+  put(entry.what, wait.what);
+  put(entry.along, wait.along);
   if (const size_t place = own_->place(thread); place < kThreads) own_->entries[place].write(entry);
   own_->move();
 }

@@ -23,12 +23,21 @@ struct GroupRanks {
   int64_t member(int64_t index) const { return first + index * stride; }
 };
 
-// A wait for other ranks, entered and perhaps left.
-struct JournalEntry {
-  std::array<char, 24> what{};  // "all_reduce"
-  std::array<char, 8> along{};  // "dp"
+// A wait for other ranks of a group along an axis.
+struct RankWait {
+  const char* what;   // "all_reduce"
+  const char* along;  // "dp"
   GroupRanks group;
-  int32_t peer = -1;   // the rank at the other end of a message; -1: the whole group takes part
+  int64_t bytes;
+  int64_t peer = -1;  // the rank at the other end of a message; -1: the whole group takes part
+};
+
+// A wait, entered and perhaps left.
+struct JournalEntry {
+  std::array<char, 24> what{};
+  std::array<char, 8> along{};
+  GroupRanks group;
+  int32_t peer = -1;
   int64_t number = 0;  // of the group's, from 1; messages are not counted: 0
   int64_t bytes = 0;
   int64_t since = 0;   // nanoseconds of the node's steady clock: when it was entered, or left
@@ -63,7 +72,7 @@ class Journal {
   void connect(const World& world, int64_t node_ranks = 0);
 
   // From any thread; what does not fit is cut off or, of more than sixteen threads or groups, left out.
-  void enter(const char* what, const std::string& along, const GroupRanks& group, int64_t bytes, int64_t peer);
+  void enter(const RankWait& wait);
   void leave();
   void doing(const char* what);  // of the thread that trains: "training", "evaluating", or what waits for disks
   void begin(int64_t step);      // likewise; part 0
@@ -97,10 +106,8 @@ class Journal {
 // A wait that lasts as long as the scope; none without a journal or in a group of one.
 class JournalSpan {
  public:
-  JournalSpan(Journal* journal, const char* what, const std::string& along, const GroupRanks& group, int64_t bytes,
-              int64_t peer = -1)
-      : journal_(group.count > 1 ? journal : nullptr) {
-    if (journal_ != nullptr) journal_->enter(what, along, group, bytes, peer);
+  JournalSpan(Journal* journal, const RankWait& wait) : journal_(wait.group.count > 1 ? journal : nullptr) {
+    if (journal_ != nullptr) journal_->enter(wait);
   }
   ~JournalSpan() {
     if (journal_ != nullptr) journal_->leave();

@@ -123,9 +123,10 @@ TEST_CASE("a journal tells what each thread has entered and left") {
   journal.mark_progress();
   const int64_t before = journal.moves();
   {
-    const JournalSpan outer(&journal, "all_reduce", "dp", kAll, 128);
+    const JournalSpan outer(&journal, {.what = "all_reduce", .along = "dp", .group = kAll, .bytes = 128});
     std::thread([&] {
-      const JournalSpan inner(&journal, "a name that is far too long for it", "pipeline axis", kAll, 1, 2);
+      const JournalSpan inner(
+          &journal, {.what = "a name that is far too long for it", .along = "pipeline axis", .group = kAll, .bytes = 1, .peer = 2});
       const std::vector<RankReport> reports = journal.look();
       REQUIRE(reports.size() == 1);
       CHECK(reports[0].entries.size() == 2);
@@ -136,7 +137,7 @@ TEST_CASE("a journal tells what each thread has entered and left") {
     }).join();
   }
   CHECK(journal.moves() > before);
-  const JournalSpan none(&journal, "all_reduce", "dp", GroupRanks{}, 128);  // alone: nobody to wait for
+  const JournalSpan none(&journal, {.what = "all_reduce", .along = "dp", .group = {}, .bytes = 128});  // alone: nobody to wait for
   const RankReport report = journal.look().front();
   CHECK(report.rank == 5);
   CHECK(report.state == 'R');
