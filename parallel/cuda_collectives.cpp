@@ -47,24 +47,28 @@ int64_t step_of(const Comm& comm, int64_t part, int64_t element) {
   return std::min(part, std::max<int64_t>(kPiece / comm.size() / element / 64 * 64, 1024));
 }
 
-// part = this rank's part of the ranks' sums of `all`, in the order of the tree, the addends as `wire`.
-void sum_own_part(const Comm& comm, const Cuda& cuda, Tensor part, Tensor all, Dtype wire, bool accumulate) {
-  const int64_t size = comm.size(), rank = comm.rank(), n = part.size();
-  const bool cast = wire != all.dtype();
+// Addends of `dtype` travel as this.
+Dtype wire_of(Dtype dtype, bool bf16_on_wire) { return bf16_on_wire ? Dtype::bf16 : dtype; }
+
+// In the order of the tree.
+void sum_own_part(const Comm& comm, const Cuda& cuda, const ReduceScatter& op) {
+  const int64_t size = comm.size(), rank = comm.rank(), n = op.part.size();
+  const Dtype wire = wire_of(op.all.dtype(), op.bf16_on_wire);
+  const bool cast = wire != op.all.dtype();
   const int64_t step = step_of(comm, n, (cast ? 2 : 1) * bytes_of(wire));
   for (const auto& [at, length] : rounds(n, step)) {
     Pieces pieces(cuda, Pieces::bytes(wire, size * length) + (cast ? (size - 1) * Pieces::bytes(wire, length) : 0));
     const Tensor addends = pieces.take(wire, size * length);
     std::vector<Tensor> to, from;
     for (int64_t r = 0; r < size; ++r) {
-      const Tensor own = flat(all).slice(r * n + at, r * n + at + length);
+      const Tensor own = flat(op.all).slice(r * n + at, r * n + at + length);
       to.push_back(addends.slice(r * length, (r + 1) * length));
       from.push_back(cast && r != rank ? pieces.take(wire, length) : own);
       if (cast) launch(cuda, Cast{.y = r == rank ? to.back() : from.back(), .x = own});
       if (!cast && r == rank) move(cuda, to.back(), own);
     }
     comm.gpus().exchange(*cuda.lane, to, from);
-    launch(cuda, SumParts{.y = flat(part).slice(at, at + length), .parts = addends, .accumulate = accumulate});
+    launch(cuda, SumParts{.y = flat(op.part).slice(at, at + length), .parts = addends, .accumulate = op.accumulate});
   }
 }
 
@@ -82,13 +86,12 @@ void sum_few(const Comm& comm, const Cuda& cuda, Tensor x) {
 void launch(const Comm& comm, const Cuda& cuda, const AllReduce& op) {
   if (comm.size() == 1 || op.x.size() == 0) return;
   const bool max = op.kind == AllReduce::Kind::max;
-  const Dtype wire = op.bf16_on_wire ? Dtype::bf16 : op.x.dtype();
-  if (max || (wire == op.x.dtype() && !comm.ordered()))
+  if (max || (wire_of(op.x.dtype(), op.bf16_on_wire) == op.x.dtype() && !comm.ordered()))
     return comm.gpus().all_reduce(*cuda.lane, op.x, max ? GpuGroup::Sum::max : GpuGroup::Sum::add);
   const int64_t n = op.x.size(), share = n / comm.size(), even = share * comm.size();
   const Tensor x = flat(op.x), part = x.slice(comm.rank() * share, (comm.rank() + 1) * share);
   if (share > 0) {
-    sum_own_part(comm, cuda, part, x.slice(0, even), wire, false);
+    sum_own_part(comm, cuda, {.part = part, .all = x.slice(0, even), .bf16_on_wire = op.bf16_on_wire});
     comm.gpus().all_gather(*cuda.lane, x.slice(0, even), part);
   }
   sum_few(comm, cuda, x.slice(even, n));
@@ -99,8 +102,7 @@ void launch(const Comm& comm, const Cuda& cuda, const ReduceScatter& op) {
     require(!op.accumulate, text("a group of one adds nothing up"));
     return move(cuda, op.part, op.all);
   }
-  const Dtype wire = op.bf16_on_wire ? Dtype::bf16 : op.all.dtype();
-  if (wire != op.all.dtype() || comm.ordered()) return sum_own_part(comm, cuda, op.part, op.all, wire, op.accumulate);
+  if (wire_of(op.all.dtype(), op.bf16_on_wire) != op.all.dtype() || comm.ordered()) return sum_own_part(comm, cuda, op);
   if (!op.accumulate) return comm.gpus().reduce_scatter(*cuda.lane, op.part, op.all);
   Pieces pieces(cuda, Pieces::bytes(op.part.dtype(), op.part.size()));
   const Tensor sum = pieces.take(op.part.dtype(), op.part.size());

@@ -1,4 +1,5 @@
-// MPI, for the files of this room that call it: world.cpp, mpi_comm.cpp, mpi.cpp, host_collectives.cpp.
+// MPI, for the files of this room that call it: world.cpp, nodes.cpp, mpi_comm.cpp, mpi_messages.cpp,
+// mpi_sums.cpp, host_collectives.cpp, nccl.cpp.
 #pragma once
 
 #include <mpi.h>

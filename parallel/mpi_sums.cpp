@@ -1,5 +1,5 @@
-// The collectives of Place::cpu, over MPI. Sums are our own, for their order: see collectives.h. Scratch memory is a lane's
-// workspace.
+// The collectives of Place::cpu that add up, over MPI. Sums are our own, for their order: see collectives.h. Scratch memory is a
+// lane's workspace.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -9,26 +9,10 @@
 #include "kernels/ops/fill.h"
 #include "parallel/collectives.h"
 #include "parallel/mpi_comm.h"
+#include "parallel/mpi_messages.h"
 
 namespace trireme {
 namespace {
-
-constexpr int64_t kScratch = 16 << 20;  // bytes: a piece of each rank's share is exchanged and summed at once. Few and large
-                                        // pieces: each is a wait for lanes whose threads share cores with the compute lanes
-
-// A message longer than MPI's counts goes in several.
-constexpr int64_t kMessage = 1 << 28;
-
-void exchange(const Comm& comm, bool send, std::byte* data, int64_t bytes, int64_t peer, Channel channel) {
-  for (int64_t at = 0; at < bytes || at == 0; at += kMessage) {
-    std::vector<MPI_Request> request(1);
-    const int count = count_of(std::min(kMessage, bytes - at)), other = static_cast<int>(peer);
-    const int tag = kTag + 1 + static_cast<int>(channel);
-    ok(send ? MPI_Isend(data + at, count, MPI_BYTE, other, tag, handle(comm), request.data())
-            : MPI_Irecv(data + at, count, MPI_BYTE, other, tag, handle(comm), request.data()));
-    wait_all(request);
-  }
-}
 
 float read(const float& x) { return x; }
 float read(const Bf16& x) { return static_cast<float>(x); }
@@ -40,15 +24,25 @@ float combine(const T* const* from, int64_t begin, int64_t end, int64_t i, Combi
   return both(combine(from, begin, middle, i, both), combine(from, middle, end, i, both));
 }
 
-// to[i] = from[0][i] + ... in the order of the tree, or the largest; to may be one of them.
+// Where addends go: their sum, with `accumulate` added to what is there, or the largest of them.
+template <class T>
+struct Combined {
+  T* to;
+  AllReduce::Kind kind = AllReduce::Kind::sum;
+  bool accumulate = false;
+  Combined from_element(int64_t i) const { return {.to = to + i, .kind = kind, .accumulate = accumulate}; }
+};
+
+// into.to[i] = from[0][i] + ... in the order of the tree; into.to may be one of them.
 template <class From, class To>
-void combine(const std::vector<const From*>& from, To* to, int64_t n, AllReduce::Kind kind, bool accumulate) {
+void combine(const std::vector<const From*>& from, const Combined<To>& into, int64_t n) {
+  To* const to = into.to;
   const auto sum = [](float a, float b) { return a + b; };
   const auto max = [](float a, float b) { return a > b || a != a ? a : b; };  // NaN wins
   const auto size = static_cast<int64_t>(from.size());
-  if (kind == AllReduce::Kind::max) {
+  if (into.kind == AllReduce::Kind::max) {
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(combine(from.data(), 0, size, i, max));
-  } else if (accumulate) {
+  } else if (into.accumulate) {
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(read(to[i]) + combine(from.data(), 0, size, i, sum));
   } else if (size == 2) {
 #pragma omp simd
@@ -57,9 +51,6 @@ void combine(const std::vector<const From*>& from, To* to, int64_t n, AllReduce:
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(combine(from.data(), 0, size, i, sum));
   }
 }
-
-// Where rank r's share of n elements begins.
-int64_t share(int64_t n, int64_t r, int64_t size) { return n / size * r + std::min(r, n % size); }
 
 // Some ranks of a group, `count` of them, of which this is number `mine`, exchange pieces: each has an addend for each. What is
 // sent as it lies there is not copied first.
@@ -121,16 +112,16 @@ template <class T>
 struct Shares {
   const T* all;
   int64_t n, size, step;
-  int64_t longest() const { return share(n, 1, size); }
+  int64_t longest() const { return share_begin(n, 1, size); }
   std::pair<const T*, int64_t> piece(int64_t r, int64_t at) const {
-    const int64_t begin = share(n, r, size) + at;
-    return {all + begin, std::clamp<int64_t>(share(n, r + 1, size) - begin, 0, step)};
+    const int64_t begin = share_begin(n, r, size) + at;
+    return {all + begin, std::clamp<int64_t>(share_begin(n, r + 1, size) - begin, 0, step)};
   }
 };
 
-// part = this rank's share, combined over the ranks: piece by piece, so that little scratch memory is needed.
+// This rank's share, combined over the ranks: piece by piece, so that little scratch memory is needed.
 template <class Wire, class T>
-void reduce_flat(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, T* part, AllReduce::Kind kind, bool accumulate) {
+void reduce_flat(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, const Combined<T>& into) {
   using Others = Addends<Wire, T>;
   std::byte* const memory = cpu.workspace->reserve(Others::bytes(comm.size(), shares.step));
   std::vector<MPI_Request> requests;
@@ -139,13 +130,13 @@ void reduce_flat(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, T* p
     requests.clear();
     others.post([&](int64_t r) { return shares.piece(r, at); }, [](int64_t r) { return r; }, requests);
     wait_all(requests);
-    combine(others.all(), part + at, shares.piece(comm.rank(), at).second, kind, accumulate);
+    combine(others.all(), into.from_element(at), shares.piece(comm.rank(), at).second);
   }
 }
 
 // The same of a group in nodes: each node's ranks first add up what each of them then takes to its like on the other nodes.
 template <class Wire, class T>
-void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, T* part, AllReduce::Kind kind, bool accumulate) {
+void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, const Combined<T>& into) {
   using Neighbours = Addends<Wire, T>;
   using Others = Addends<Wire, float>;
   const int64_t locals = comm.locals(), nodes = comm.size() / locals, step = shares.step;
@@ -165,63 +156,25 @@ void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, 
                           requests);
     }
     wait_all(requests);
-    for (int64_t j = 0; j < nodes; ++j) combine(columns[static_cast<size_t>(j)].all(), sum + j * step, length(j), kind, false);
+    for (int64_t j = 0; j < nodes; ++j)
+      combine(columns[static_cast<size_t>(j)].all(), Combined<float>{.to = sum + j * step, .kind = into.kind}, length(j));
     Others others(comm, nodes, node, memory + nodes * column + sums, step);
     requests.clear();
     others.post([&](int64_t j) { return std::pair<const float*, int64_t>(sum + j * step, length(j)); }, like, requests);
     wait_all(requests);
-    combine(others.all(), part + at, length(node), kind, accumulate);
+    combine(others.all(), into.from_element(at), length(node));
   }
 }
 
+// This rank's share of the n elements at `all`, combined over the ranks.
 template <class Wire, class T>
-void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, T* part, AllReduce::Kind kind,
-                  bool accumulate = false) {
+void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, const Combined<T>& into) {
   const int64_t size = comm.size(), most = std::max<int64_t>(kScratch / size / static_cast<int64_t>(sizeof(Wire)), 1024);
-  const Shares<T> shares{.all = all, .n = n, .size = size, .step = std::min(most, share(n, 1, size))};
+  const Shares<T> shares{.all = all, .n = n, .size = size, .step = std::min(most, share_begin(n, 1, size))};
   if (comm.locals() > 1)
-    reduce_in_nodes<Wire>(comm, cpu, shares, part, kind, accumulate);
+    reduce_in_nodes<Wire>(comm, cpu, shares, into);
   else
-    reduce_flat<Wire>(comm, cpu, shares, part, kind, accumulate);
-}
-
-// all = the shares of all ranks; this rank's own already lies there. Where the group is in nodes, ranks take theirs from their like
-// on the other nodes, then from the ranks of their own node all that these have.
-void gather_shares(const Comm& comm, std::byte* all, const std::vector<int64_t>& begins) {
-  const int64_t size = comm.size(), rank = comm.rank(), locals = comm.locals(), nodes = size / locals;
-  const int64_t node = rank / locals, local = rank % locals;
-  const auto bytes = [&](int64_t r) { return begins[static_cast<size_t>(r + 1)] - begins[static_cast<size_t>(r)]; };
-  std::vector<MPI_Request> requests;
-  // Share `wanted` comes from rank `source`, share `mine` goes to rank `target`.
-  const auto swap = [&](int64_t at, int64_t source, int64_t wanted, int64_t target, int64_t mine) {
-    const auto piece = [&](int64_t r) { return count_of(std::clamp<int64_t>(bytes(r) - at, 0, kMessage)); };
-    const auto place = [&](int64_t r) { return all + begins[static_cast<size_t>(r)] + at; };
-    if (piece(wanted) > 0)
-      ok(MPI_Irecv(place(wanted), piece(wanted), MPI_BYTE, static_cast<int>(source), kTag, handle(comm), &requests.emplace_back()));
-    if (piece(mine) > 0)
-      ok(MPI_Isend(place(mine), piece(mine), MPI_BYTE, static_cast<int>(target), kTag, handle(comm), &requests.emplace_back()));
-  };
-  for (int64_t at = 0; at < bytes(0); at += kMessage) {  // the first share is one of the longest
-    requests.clear();
-    for (int64_t i = 1; i < nodes; ++i) {
-      const int64_t source = (node + nodes - i) % nodes * locals + local, target = (node + i) % nodes * locals + local;
-      swap(at, source, source, target, rank);
-    }
-    wait_all(requests);
-    requests.clear();
-    for (int64_t i = 1; i < locals; ++i)
-      for (int64_t j = 0; j < nodes; ++j) {
-        const int64_t source = (local + locals - i) % locals, target = (local + i) % locals;
-        swap(at, node * locals + source, j * locals + source, node * locals + target, j * locals + local);
-      }
-    wait_all(requests);
-  }
-}
-
-std::vector<int64_t> shares_in_bytes(int64_t n, int64_t size, int64_t element) {
-  std::vector<int64_t> begins;
-  for (int64_t r = 0; r <= size; ++r) begins.push_back(share(n, r, size) * element);
-  return begins;
+    reduce_flat<Wire>(comm, cpu, shares, into);
 }
 
 // work(an element, what it travels as)
@@ -243,8 +196,9 @@ void launch(const Comm& comm, const Cpu& cpu, const AllReduce& op) {
     using T = decltype(element);
     const int64_t n = op.x.size();
     T* x = op.x.as<T>();
-    reduce_share<decltype(wire)>(comm, cpu, x, n, x + share(n, comm.rank(), comm.size()), op.kind);
-    gather_shares(comm, reinterpret_cast<std::byte*>(x), shares_in_bytes(n, comm.size(), sizeof(T)));
+    T* const own = x + share_begin(n, comm.rank(), comm.size());
+    reduce_share<decltype(wire)>(comm, cpu, x, n, Combined<T>{.to = own, .kind = op.kind});
+    gather_shares(comm, reinterpret_cast<std::byte*>(x), n, sizeof(T));
   });
 }
 
@@ -256,7 +210,8 @@ void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
   }
   with_wire(op.all.dtype(), op.bf16_on_wire, [&](auto element, auto wire) {
     using T = decltype(element);
-    reduce_share<decltype(wire)>(comm, cpu, op.all.as<T>(), op.all.size(), op.part.as<T>(), AllReduce::Kind::sum, op.accumulate);
+    reduce_share<decltype(wire)>(comm, cpu, op.all.as<T>(), op.all.size(),
+                                 Combined<T>{.to = op.part.as<T>(), .accumulate = op.accumulate});
   });
 }
 
@@ -289,44 +244,6 @@ void launch(const Comm& comm, const Cpu& cpu, const TreeEnter& op) {
       const int64_t mine = (shared ? rank * m : 0) + at;
       enter(op.first + r, r == rank ? own.slice(mine, mine + length) : theirs, at);
     }
-  }
-}
-
-void launch(const Comm& comm, const Cpu&, const AllGather& op) {
-  auto* all = static_cast<std::byte*>(op.all.data());
-  std::byte* mine = all + comm.rank() * op.part.bytes();
-  if (mine != op.part.data()) std::memcpy(mine, op.part.data(), static_cast<size_t>(op.part.bytes()));
-  if (comm.size() > 1) gather_shares(comm, all, shares_in_bytes(op.all.size(), comm.size(), bytes_of(op.all.dtype())));
-}
-
-void launch(const Comm& comm, const Cpu&, const Broadcast& op) {
-  if (comm.size() == 1) return;
-  for (int64_t at = 0; at < op.x.bytes(); at += kMessage) {
-    std::vector<MPI_Request> request(1);
-    ok(MPI_Ibcast(static_cast<std::byte*>(op.x.data()) + at, count_of(std::min(kMessage, op.x.bytes() - at)), MPI_BYTE,
-                  static_cast<int>(op.root), handle(comm), request.data()));
-    wait_all(request);
-  }
-}
-
-void launch(const Comm& comm, const Cpu&, const Send& op) {
-  // A receiver that adds takes pieces of its own size.
-  auto* data = static_cast<std::byte*>(op.x.data());
-  for (int64_t at = 0; at < op.x.bytes() || at == 0; at += kScratch)
-    exchange(comm, true, data + at, std::min(kScratch, op.x.bytes() - at), op.peer, op.channel);
-}
-
-void launch(const Comm& comm, const Cpu& cpu, const Receive& op) {
-  auto* data = static_cast<std::byte*>(op.x.data());
-  std::byte* scratch = op.accumulate ? cpu.workspace->reserve(std::min(kScratch, op.x.bytes())) : nullptr;
-  for (int64_t at = 0; at < op.x.bytes() || at == 0; at += kScratch) {
-    const int64_t bytes = std::min(kScratch, op.x.bytes() - at);
-    exchange(comm, false, op.accumulate ? scratch : data + at, bytes, op.peer, op.channel);
-    if (!op.accumulate) continue;
-    auto* to = reinterpret_cast<float*>(data + at);
-    const auto* more = reinterpret_cast<const float*>(scratch);
-#pragma omp simd
-    for (int64_t i = 0; i < bytes / 4; ++i) to[i] += more[i];
   }
 }
 

@@ -1,0 +1,112 @@
+// The collectives of Place::cpu that move elements, over MPI. Scratch memory is a lane's workspace.
+#include "parallel/mpi_messages.h"
+
+#include <cstring>
+#include <vector>
+
+#include "kernels/device.h"
+#include "parallel/collectives.h"
+#include "parallel/mpi_comm.h"
+
+namespace trireme {
+namespace {
+
+// A message longer than MPI's counts goes in several.
+constexpr int64_t kMessage = 1 << 28;
+
+struct PeerMessage {
+  std::byte* data;
+  int64_t bytes, peer;
+  Channel channel;
+};
+
+enum class Way { out, in };
+
+void exchange(const Comm& comm, Way way, const PeerMessage& message) {
+  const auto& [data, bytes, peer, channel] = message;
+  for (int64_t at = 0; at < bytes || at == 0; at += kMessage) {
+    std::vector<MPI_Request> request(1);
+    const int count = count_of(std::min(kMessage, bytes - at)), other = static_cast<int>(peer);
+    const int tag = kTag + 1 + static_cast<int>(channel);
+    ok(way == Way::out ? MPI_Isend(data + at, count, MPI_BYTE, other, tag, handle(comm), request.data())
+                       : MPI_Irecv(data + at, count, MPI_BYTE, other, tag, handle(comm), request.data()));
+    wait_all(request);
+  }
+}
+
+}  // namespace
+
+// Where the group is in nodes, ranks take their like's from the other nodes, then from the ranks of their own node all that these
+// have.
+void gather_shares(const Comm& comm, std::byte* all, int64_t n, int64_t element) {
+  const int64_t size = comm.size(), rank = comm.rank(), locals = comm.locals(), nodes = size / locals;
+  const int64_t node = rank / locals, local = rank % locals;
+  const auto begin = [&](int64_t r) { return share_begin(n, r, size) * element; };
+  const auto bytes = [&](int64_t r) { return begin(r + 1) - begin(r); };
+  std::vector<MPI_Request> requests;
+  // Share `wanted` comes from rank `source`, share `mine` goes to rank `target`.
+  const auto swap = [&](int64_t at, int64_t source, int64_t wanted, int64_t target, int64_t mine) {
+    const auto piece = [&](int64_t r) { return count_of(std::clamp<int64_t>(bytes(r) - at, 0, kMessage)); };
+    const auto place = [&](int64_t r) { return all + begin(r) + at; };
+    if (piece(wanted) > 0)
+      ok(MPI_Irecv(place(wanted), piece(wanted), MPI_BYTE, static_cast<int>(source), kTag, handle(comm), &requests.emplace_back()));
+    if (piece(mine) > 0)
+      ok(MPI_Isend(place(mine), piece(mine), MPI_BYTE, static_cast<int>(target), kTag, handle(comm), &requests.emplace_back()));
+  };
+  for (int64_t at = 0; at < bytes(0); at += kMessage) {  // the first share is one of the longest
+    requests.clear();
+    for (int64_t i = 1; i < nodes; ++i) {
+      const int64_t source = (node + nodes - i) % nodes * locals + local, target = (node + i) % nodes * locals + local;
+      swap(at, source, source, target, rank);
+    }
+    wait_all(requests);
+    requests.clear();
+    for (int64_t i = 1; i < locals; ++i)
+      for (int64_t j = 0; j < nodes; ++j) {
+        const int64_t source = (local + locals - i) % locals, target = (local + i) % locals;
+        swap(at, node * locals + source, j * locals + source, node * locals + target, j * locals + local);
+      }
+    wait_all(requests);
+  }
+}
+
+void launch(const Comm& comm, const Cpu&, const AllGather& op) {
+  auto* all = static_cast<std::byte*>(op.all.data());
+  std::byte* mine = all + comm.rank() * op.part.bytes();
+  if (mine != op.part.data()) std::memcpy(mine, op.part.data(), static_cast<size_t>(op.part.bytes()));
+  if (comm.size() > 1) gather_shares(comm, all, op.all.size(), bytes_of(op.all.dtype()));
+}
+
+void launch(const Comm& comm, const Cpu&, const Broadcast& op) {
+  if (comm.size() == 1) return;
+  for (int64_t at = 0; at < op.x.bytes(); at += kMessage) {
+    std::vector<MPI_Request> request(1);
+    ok(MPI_Ibcast(static_cast<std::byte*>(op.x.data()) + at, count_of(std::min(kMessage, op.x.bytes() - at)), MPI_BYTE,
+                  static_cast<int>(op.root), handle(comm), request.data()));
+    wait_all(request);
+  }
+}
+
+void launch(const Comm& comm, const Cpu&, const Send& op) {
+  // A receiver that adds takes pieces of its own size.
+  auto* data = static_cast<std::byte*>(op.x.data());
+  for (int64_t at = 0; at < op.x.bytes() || at == 0; at += kScratch)
+    exchange(comm, Way::out,
+             {.data = data + at, .bytes = std::min(kScratch, op.x.bytes() - at), .peer = op.peer, .channel = op.channel});
+}
+
+void launch(const Comm& comm, const Cpu& cpu, const Receive& op) {
+  auto* data = static_cast<std::byte*>(op.x.data());
+  std::byte* scratch = op.accumulate ? cpu.workspace->reserve(std::min(kScratch, op.x.bytes())) : nullptr;
+  for (int64_t at = 0; at < op.x.bytes() || at == 0; at += kScratch) {
+    const int64_t bytes = std::min(kScratch, op.x.bytes() - at);
+    exchange(comm, Way::in, {.data = op.accumulate ? scratch : data + at, .bytes = bytes, .peer = op.peer, .channel = op.channel});
+    if (!op.accumulate) continue;
+    auto* to = reinterpret_cast<float*>(data + at);
+    const auto* more = reinterpret_cast<const float*>(scratch);
+#pragma omp simd
+    for (int64_t i = 0; i < bytes / 4; ++i) to[i] += more[i];
+  }
+}
+
+}  // namespace trireme
