@@ -22,7 +22,8 @@ void pass_over(const AdamWPart& part, const Factors& f) {
   launch(Cpu{}, Fill{.x = part.grad});
   if (!f.stochastic || !part.weight) return;
   for_blocks(part.master.size(), kBlock, [&](int64_t begin, int64_t end) {
-    round_stochastically(part.weight.as<Bf16>(), part.master.as<float>(), part.whole, f.gate.step, begin, end);
+    round_stochastically(part.weight.as<Bf16>() + begin, part.master.as<float>() + begin, end - begin,
+                         RandomBits(part.whole, begin, f.gate.step));
   });
 }
 
@@ -41,7 +42,8 @@ void update(const AdamWPart& part, const Factors& f) {
       grad[i] = 0;
     }
     if (weight == nullptr) return;  // else: this block of master is still in the cache
-    if (f.stochastic) return round_stochastically(weight, master, part.whole, f.gate.step, begin, end);
+    if (f.stochastic)
+      return round_stochastically(weight + begin, master + begin, end - begin, RandomBits(part.whole, begin, f.gate.step));
 #pragma omp simd
     for (int64_t i = begin; i < end; ++i) weight[i] = to<Bf16>(master[i]);
   });

@@ -34,15 +34,16 @@ template <class T>
 struct Rows {
   alignas(64) float lse[kColumns] = {}, delta[kColumns] = {};
 
-  Rows(const AttentionBackward& op, const PanelSizes& sizes, int64_t row, int64_t kv, const Panel& panel) {
+  Rows(const AttentionBackward& op, const KeyHead& head, const Panel& panel) {
+    const PanelSizes& sizes = head.sizes;
     for (int64_t c = 0; c < panel.count; ++c) {
-      const int64_t at = sizes.pair_at(row, kv, panel.first + c);
+      const int64_t at = head.pair_at(panel.first + c);
       const T *dout = op.dout.as<T>() + at, *out = op.out.as<T>() + at;
       float sum = 0;
 #pragma omp simd reduction(+ : sum)
       for (int64_t d = 0; d < sizes.head_size; ++d) sum += to_float(dout[d]) * to_float(out[d]);
       delta[c] = sum;
-      lse[c] = op.lse.as<float>()[sizes.lse_at(row, kv, panel.first + c)];
+      lse[c] = op.lse.as<float>()[head.lse_at(panel.first + c)];
     }
   }
 
@@ -58,76 +59,103 @@ struct Rows {
   }
 };
 
-// The part of a panel in dq, dk and dv. k, v, dk and dv begin at key 0.
-template <class T>
-void go_back(const AttentionBackward& op, const PanelSizes& sizes, int64_t row, int64_t kv, const Panel& panel, float* memory) {
-  const Scratch at(sizes);
-  const int64_t d = sizes.padded;
-  float *const p = memory + at.p, *const dp = memory + at.dp, *const dq = memory + at.dq;
-  pack_pairs(op.q.as<T>(), memory + at.q, memory + at.q_columns, sizes, row, kv, panel, op.scale);
-  pack_pairs(op.dout.as<T>(), memory + at.dout, memory + at.dout_columns, sizes, row, kv, panel);
-  const Rows<T> rows(op, sizes, row, kv, panel);
-  std::fill_n(dq, kColumns * d, 0.0f);
-  for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
-    const int64_t keys = std::min(kTileKeys, panel.end - key), packed = round_up(keys, kRows);
-    const float *const k = memory + at.k + key * d, *const v = memory + at.v + key * d;
-    multiply<Walk::rows, Start::zero>({.c = p,
+// A panel's products with a tile of keys, in the memory of its thread. k, v, dk and dv begin at key 0.
+struct PanelTiles {
+  const PanelSizes& sizes;
+  const Panel& panel;
+  const Scratch& at;
+  float* memory;
+
+  // p = scores and dp of `keys` keys from `key` on; a multiple of kRows.
+  void multiply_keys(int64_t key, int64_t keys) const {
+    const int64_t d = sizes.padded;
+    multiply<Walk::rows, Start::zero>({.c = memory + at.p,
                                        .ldc = kColumns,
-                                       .a = k,
+                                       .a = memory + at.k + key * d,
                                        .lda = d,
                                        .b = memory + at.q_columns,
                                        .ldb = kColumns,
-                                       .m = packed,
+                                       .m = keys,
                                        .n = kColumns,
                                        .k = sizes.head_size});
-    multiply<Walk::rows, Start::zero>({.c = dp,
+    multiply<Walk::rows, Start::zero>({.c = memory + at.dp,
                                        .ldc = kColumns,
-                                       .a = v,
+                                       .a = memory + at.v + key * d,
                                        .lda = d,
                                        .b = memory + at.dout_columns,
                                        .ldb = kColumns,
-                                       .m = packed,
+                                       .m = keys,
                                        .n = kColumns,
                                        .k = sizes.head_size});
-    panel.mask(p, key, packed);
-    rows.differentiate(p, dp, packed);
+  }
+
+  // dv += p^T dout, dk += ds^T q, dq += ds k, with ds where dp was.
+  void add_gradients(int64_t key, int64_t keys) const {
+    const int64_t d = sizes.padded;
     multiply<Walk::rows, Start::sum>({.c = memory + at.dv + key * d,
                                       .ldc = d,
-                                      .a = p,
+                                      .a = memory + at.p,
                                       .lda = kColumns,
                                       .b = memory + at.dout,
                                       .ldb = d,
-                                      .m = packed,
+                                      .m = round_up(keys, kRows),
                                       .n = d,
                                       .k = panel.count});
     multiply<Walk::rows, Start::sum>({.c = memory + at.dk + key * d,
                                       .ldc = d,
-                                      .a = dp,
+                                      .a = memory + at.dp,
                                       .lda = kColumns,
                                       .b = memory + at.q,
                                       .ldb = d,
-                                      .m = packed,
+                                      .m = round_up(keys, kRows),
                                       .n = d,
                                       .k = panel.count});
-    multiply<Walk::columns, Start::sum>(
-        {.c = dq, .ldc = d, .a = dp, .lda = kColumns, .b = k, .ldb = d, .m = round_up(panel.count, kRows), .n = d, .k = keys});
+    multiply<Walk::columns, Start::sum>({.c = memory + at.dq,
+                                         .ldc = d,
+                                         .a = memory + at.dp,
+                                         .lda = kColumns,
+                                         .b = memory + at.k + key * d,
+                                         .ldb = d,
+                                         .m = round_up(panel.count, kRows),
+                                         .n = d,
+                                         .k = keys});
+  }
+};
+
+// The part of a panel in dq, dk and dv.
+template <class T>
+void go_back(const AttentionBackward& op, const KeyHead& head, const Panel& panel, float* memory) {
+  const PanelSizes& sizes = head.sizes;
+  const Scratch at(sizes);
+  pack_pairs(op.q.as<T>(), {.rows = memory + at.q, .columns = memory + at.q_columns}, head, panel, op.scale);
+  pack_pairs(op.dout.as<T>(), {.rows = memory + at.dout, .columns = memory + at.dout_columns}, head, panel);
+  const Rows<T> rows(op, head, panel);
+  const PanelTiles tiles{.sizes = sizes, .panel = panel, .at = at, .memory = memory};
+  float* const dq = memory + at.dq;
+  std::fill_n(dq, kColumns * sizes.padded, 0.0f);
+  for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
+    const int64_t keys = std::min(kTileKeys, panel.end - key), packed = round_up(keys, kRows);
+    tiles.multiply_keys(key, packed);
+    panel.mask(memory + at.p, key, packed);
+    rows.differentiate(memory + at.p, memory + at.dp, packed);
+    tiles.add_gradients(key, keys);
   }
   for (int64_t c = 0; c < panel.count; ++c)
-    unpack_row(dq + c * d, op.dq.as<T>() + sizes.pair_at(row, kv, panel.first + c), sizes, op.scale);
+    unpack_row(dq + c * sizes.padded, op.dq.as<T>() + head.pair_at(panel.first + c), sizes, op.scale);
 }
 
 template <class T>
-void go_back(const AttentionBackward& op, const PanelSizes& sizes, int64_t row, int64_t kv, float* memory) {
+void go_back(const AttentionBackward& op, const KeyHead& head, float* memory) {
+  const PanelSizes& sizes = head.sizes;
   const Scratch at(sizes);
-  pack_keys(op.k.as<T>(), memory + at.k, sizes, row, kv, 0, sizes.keys);
-  pack_keys(op.v.as<T>(), memory + at.v, sizes, row, kv, 0, sizes.keys);
+  pack_keys(op.k.as<T>(), memory + at.k, head, 0, sizes.keys);
+  pack_keys(op.v.as<T>(), memory + at.v, head, 0, sizes.keys);
   std::fill_n(memory + at.dk, packed_keys(sizes), 0.0f);
   std::fill_n(memory + at.dv, packed_keys(sizes), 0.0f);
-  for (int64_t first = 0; first < sizes.pairs(); first += kColumns)
-    go_back<T>(op, sizes, row, kv, Panel(op, sizes, row, first), memory);
+  for (int64_t first = 0; first < sizes.pairs(); first += kColumns) go_back<T>(op, head, Panel(op, sizes, head.row, first), memory);
   for (int64_t key = 0; key < sizes.keys; ++key) {  // the scale of dk is in the packed q
-    unpack_row(memory + at.dk + key * sizes.padded, op.dk.as<T>() + sizes.key_at(row, kv, key), sizes);
-    unpack_row(memory + at.dv + key * sizes.padded, op.dv.as<T>() + sizes.key_at(row, kv, key), sizes);
+    unpack_row(memory + at.dk + key * sizes.padded, op.dk.as<T>() + head.key_at(key), sizes);
+    unpack_row(memory + at.dv + key * sizes.padded, op.dv.as<T>() + head.key_at(key), sizes);
   }
 }
 
@@ -142,8 +170,10 @@ void launch(const Cpu& cpu, const AttentionBackward& op) {
   float* memory = reinterpret_cast<float*>(cpu.workspace->reserve(threads * stride * 4));
   with_dtype(op.q.dtype(), [&](auto zero) {
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
-    for (int64_t i = 0; i < sizes.rows * sizes.kv_heads; ++i)
-      go_back<decltype(zero)>(op, sizes, i / sizes.kv_heads, i % sizes.kv_heads, memory + omp_get_thread_num() * stride);
+    for (int64_t i = 0; i < sizes.rows * sizes.kv_heads; ++i) {
+      const KeyHead head{.sizes = sizes, .row = i / sizes.kv_heads, .kv = i % sizes.kv_heads};
+      go_back<decltype(zero)>(op, head, memory + omp_get_thread_num() * stride);
+    }
   });
 }
 

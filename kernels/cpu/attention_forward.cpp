@@ -63,34 +63,42 @@ struct Running {
 
 // Pairs [first, last) of one key-value head.
 struct Chunk {
-  int64_t row, kv, first, last;
+  KeyHead head;
+  int64_t first, last;
 };
 
-// out = sums / sum, and lse, of one pair.
+// What a pair has summed over all keys: exp(score - top) v, [D], and exp(score - top).
+struct PairSums {
+  const float* out;
+  float top, sum;
+};
+
+// Its row of out, and its lse.
 template <class T>
-void write_pair(const AttentionForward& op, const PanelSizes& sizes, const float* sums, float top, float sum, int64_t row,
-                int64_t kv, int64_t pair) {
-  unpack_row(sums, op.out.as<T>() + sizes.pair_at(row, kv, pair), sizes, 1 / sum);
-  op.lse.as<float>()[sizes.lse_at(row, kv, pair)] = top + std::log(sum);
+void write_pair(const AttentionForward& op, const KeyHead& head, int64_t pair, const PairSums& sums) {
+  unpack_row(sums.out, op.out.as<T>() + head.pair_at(pair), head.sizes, 1 / sums.sum);
+  op.lse.as<float>()[head.lse_at(pair)] = sums.top + std::log(sums.sum);
 }
 
 template <class T>
-void attend(const AttentionForward& op, const PanelSizes& sizes, const Chunk& chunk, float* memory) {
+void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
+  const KeyHead& head = chunk.head;
+  const PanelSizes& sizes = head.sizes;
   const Scratch at(sizes);
   const int64_t d = sizes.padded;
   float *const k = memory + at.k, *const v = memory + at.v, *const scores = memory + at.scores, *const out = memory + at.out;
 
   int64_t begin = sizes.keys, end = 0;
   for (int64_t first = chunk.first; first < chunk.last; first += kColumns) {
-    const Panel panel(op, sizes, chunk.row, first);
+    const Panel panel(op, sizes, head.row, first);
     begin = std::min(begin, panel.begin), end = std::max(end, panel.end);
   }
-  pack_keys(op.k.as<T>(), k, sizes, chunk.row, chunk.kv, begin, end);
-  pack_keys(op.v.as<T>(), v, sizes, chunk.row, chunk.kv, begin, end);
+  pack_keys(op.k.as<T>(), k, head, begin, end);
+  pack_keys(op.v.as<T>(), v, head, begin, end);
 
   for (int64_t first = chunk.first; first < chunk.last; first += kColumns) {
-    const Panel panel(op, sizes, chunk.row, first);
-    pack_pairs(op.q.as<T>(), memory + at.rows, memory + at.columns, sizes, chunk.row, chunk.kv, panel, op.scale);
+    const Panel panel(op, sizes, head.row, first);
+    pack_pairs(op.q.as<T>(), {.rows = memory + at.rows, .columns = memory + at.columns}, head, panel, op.scale);
     std::fill_n(out, kColumns * d, 0.0f);
     Running softmax;
     for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
@@ -118,7 +126,7 @@ void attend(const AttentionForward& op, const PanelSizes& sizes, const Chunk& ch
                                               .scale = softmax.factor});
     }
     for (int64_t c = 0; c < panel.count; ++c)
-      write_pair<T>(op, sizes, out + c * d, softmax.top[c], softmax.sum[c], chunk.row, chunk.kv, first + c);
+      write_pair<T>(op, head, first + c, {.out = out + c * d, .top = softmax.top[c], .sum = softmax.sum[c]});
   }
 }
 
@@ -133,11 +141,10 @@ void attend_panels(const Cpu& cpu, const AttentionForward& op, const PanelSizes&
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
   for (int64_t i = 0; i < heads * per_head; ++i) {
     const int64_t head = i % heads, part = per_head - 1 - i / heads;
-    const Chunk chunk{.row = head / sizes.kv_heads,
-                      .kv = head % sizes.kv_heads,
+    const Chunk chunk{.head = {.sizes = sizes, .row = head / sizes.kv_heads, .kv = head % sizes.kv_heads},
                       .first = panels * part / per_head * kColumns,
                       .last = std::min(panels * (part + 1) / per_head * kColumns, sizes.pairs())};
-    attend<T>(op, sizes, chunk, memory + omp_get_thread_num() * stride);
+    attend<T>(op, chunk, memory + omp_get_thread_num() * stride);
   }
 }
 
@@ -177,12 +184,18 @@ struct LastQuery {
   }
 };
 
-// Heads [first, last) of a row.
+// Query heads [first, last) of a row.
+struct HeadRange {
+  int64_t row, first, last;
+};
+
 template <class T>
-void attend_last(const AttentionForward& op, const PanelSizes& sizes, int64_t row, int64_t first, int64_t last, float* memory) {
+void attend_last(const AttentionForward& op, const PanelSizes& sizes, const HeadRange& heads, float* memory) {
+  const auto& [row, first, last] = heads;
   const int64_t size = sizes.head_size;
+  const auto shared = [&](int64_t head) { return KeyHead{.sizes = sizes, .row = heads.row, .kv = head / sizes.group}; };
   const Panel panel(op, sizes, row, 0);
-  const auto query = [&](int64_t head) { return LastQuery(memory + (head - first) * LastQuery::floats(sizes), sizes); };
+  const auto query = [&](int64_t head) { return LastQuery(memory + (head - heads.first) * LastQuery::floats(sizes), sizes); };
   for (int64_t head = first; head < last; ++head) {
     const LastQuery last_query = query(head);
     pack_row(op.q.as<T>() + (row * sizes.heads + head) * size, last_query.q, sizes, op.scale);
@@ -191,12 +204,12 @@ void attend_last(const AttentionForward& op, const PanelSizes& sizes, int64_t ro
   }
   for (int64_t key = panel.begin; key < panel.end; key += kTileKeys)
     for (int64_t head = first; head < last; ++head) {
-      const int64_t at = sizes.key_at(row, head / sizes.group, key), keys = std::min(kTileKeys, panel.end - key);
+      const int64_t at = shared(head).key_at(key), keys = std::min(kTileKeys, panel.end - key);
       query(head).add(op.k.as<T>() + at, op.v.as<T>() + at, keys, sizes.kv_heads * size, size);
     }
   for (int64_t head = first; head < last; ++head) {
     const LastQuery done = query(head);
-    write_pair<T>(op, sizes, done.out, done.top, done.sum, row, head / sizes.group, head % sizes.group);
+    write_pair<T>(op, shared(head), head % sizes.group, {.out = done.out, .top = done.top, .sum = done.sum});
   }
 }
 
@@ -206,8 +219,9 @@ void attend_last(const Cpu& cpu, const AttentionForward& op, const PanelSizes& s
   float* memory = reinterpret_cast<float*>(cpu.workspace->reserve(sizes.rows * sizes.heads * stride * 4));
 #pragma omp parallel for
   for (int64_t i = 0; i < sizes.rows * parts; ++i) {
-    const int64_t row = i / parts, first = sizes.heads * (i % parts) / parts, last = sizes.heads * (i % parts + 1) / parts;
-    attend_last<T>(op, sizes, row, first, last, memory + (row * sizes.heads + first) * stride);
+    const HeadRange heads{
+        .row = i / parts, .first = sizes.heads * (i % parts) / parts, .last = sizes.heads * (i % parts + 1) / parts};
+    attend_last<T>(op, sizes, heads, memory + (heads.row * sizes.heads + heads.first) * stride);
   }
 }
 

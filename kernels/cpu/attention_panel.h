@@ -27,14 +27,21 @@ struct PanelSizes {
         padded(round_up(head_size, kLanes)) {}
 
   int64_t pairs() const { return queries * group; }
+};
+
+// A key-value head of a row, and where its keys and pairs lie.
+struct KeyHead {
+  const PanelSizes& sizes;
+  int64_t row, kv;
+
   // Where row `key` of a [B, S, K, D] tensor begins, and row `pair` of a [B, T, H, D] one.
-  int64_t key_at(int64_t row, int64_t kv, int64_t key) const { return ((row * keys + key) * kv_heads + kv) * head_size; }
-  int64_t pair_at(int64_t row, int64_t kv, int64_t pair) const {
-    return ((row * queries + pair / group) * heads + kv * group + pair % group) * head_size;
+  int64_t key_at(int64_t key) const { return ((row * sizes.keys + key) * sizes.kv_heads + kv) * sizes.head_size; }
+  int64_t pair_at(int64_t pair) const {
+    return ((row * sizes.queries + pair / sizes.group) * sizes.heads + kv * sizes.group + pair % sizes.group) * sizes.head_size;
   }
   // Where its lse lies in [B, H, T].
-  int64_t lse_at(int64_t row, int64_t kv, int64_t pair) const {
-    return (row * heads + kv * group + pair % group) * queries + pair / group;
+  int64_t lse_at(int64_t pair) const {
+    return (row * sizes.heads + kv * sizes.group + pair % sizes.group) * sizes.queries + pair / sizes.group;
   }
 };
 
@@ -117,8 +124,9 @@ inline void prefetch_row(const T* row, int64_t size) {
 
 // Keys (or values) [begin, end) of a head, then kRows rows of zeros.
 template <class T>
-inline void pack_keys(const T* from, float* to, const PanelSizes& sizes, int64_t row, int64_t kv, int64_t begin, int64_t end) {
-  const T* at = from + sizes.key_at(row, kv, begin);
+inline void pack_keys(const T* from, float* to, const KeyHead& head, int64_t begin, int64_t end) {
+  const PanelSizes& sizes = head.sizes;
+  const T* at = from + head.key_at(begin);
   const int64_t step = sizes.kv_heads * sizes.head_size;
   for (int64_t j = begin; j < end; ++j, at += step, to += sizes.padded) {
     prefetch_row(at + kAhead * step, sizes.head_size);
@@ -127,14 +135,18 @@ inline void pack_keys(const T* from, float* to, const PanelSizes& sizes, int64_t
   std::fill_n(to, kRows * sizes.padded, 0.0f);
 }
 
-// A panel's rows of q (or dout), zero where it has no pair: rows is [kColumns, padded], columns its transpose.
+struct PackedPairs {
+  float *rows, *columns;  // [kColumns, padded], and its transpose
+};
+
+// A panel's rows of q (or dout), zero where it has no pair.
 template <class T>
-inline void pack_pairs(const T* from, float* rows, float* columns, const PanelSizes& sizes, int64_t row, int64_t kv,
-                       const Panel& panel, float scale = 1) {
+inline void pack_pairs(const T* from, const PackedPairs& to, const KeyHead& head, const Panel& panel, float scale = 1) {
+  const PanelSizes& sizes = head.sizes;
   for (int64_t c = 0; c < panel.count; ++c)
-    pack_row(from + sizes.pair_at(row, kv, panel.first + c), rows + c * sizes.padded, sizes, scale);
-  std::fill(rows + panel.count * sizes.padded, rows + kColumns * sizes.padded, 0.0f);
-  transpose(rows, columns, sizes.padded);
+    pack_row(from + head.pair_at(panel.first + c), to.rows + c * sizes.padded, sizes, scale);
+  std::fill(to.rows + panel.count * sizes.padded, to.rows + kColumns * sizes.padded, 0.0f);
+  transpose(to.rows, to.columns, sizes.padded);
 }
 
 // How one thread's scratch memory is divided: each piece begins at a cache line.

@@ -14,26 +14,26 @@ namespace {
 struct Rotation {
   const int32_t* positions = nullptr;
   const float* table = nullptr;
-  int64_t half = 0;
+  int64_t size;    // of a head
   float sign = 1;  // -1 turns back
 
-  Rotation(const Tensor& at, const Tensor& angles, bool back) {
+  Rotation(const Tensor& at, const Tensor& angles, int64_t head_size, bool back) : size(head_size) {
     if (!angles) return;
-    positions = at.as<int32_t>(), table = angles.as<float>(), half = angles.dim(1), sign = back ? -1.0f : 1.0f;
+    positions = at.as<int32_t>(), table = angles.as<float>(), sign = back ? -1.0f : 1.0f;
     for (int64_t n = 0; n < at.size(); ++n)
       require(0 <= positions[n] && positions[n] < angles.dim(0),
               text("positions[", n, "] is ", positions[n], ", the table has ", angles.dim(0), " rows"));
   }
 };
 
-// to = from turned by the angles of row n, `heads` heads of `size` elements; to may be from.
+// to = from turned by the angles of row n, `heads` heads; to may be from.
 template <class T>
-void turn(const Rotation& turns, int64_t n, const T* from, T* to_, int64_t heads, int64_t size) {
+void turn(const Rotation& turns, int64_t n, const T* from, T* to_, int64_t heads) {
+  const int64_t size = turns.size, half = size / 2;
   if (turns.table == nullptr) {
     std::memcpy(to_, from, static_cast<size_t>(heads * size) * sizeof(T));
     return;
   }
-  const int64_t half = turns.half;
   const float* angle = turns.table + turns.positions[n] * 2 * half;
   for (int64_t h = 0; h < heads; ++h) {
     const T *low = from + h * size, *high = low + half;
@@ -73,7 +73,7 @@ void launch(const Cpu&, const RopeTable& op) {
 }
 
 void launch(const Cpu&, const SplitHeadsForward& op) {
-  const Rotation turns(op.positions, op.table, false);
+  const Rotation turns(op.positions, op.table, op.q.cols(), false);
   with_dtype(op.qkv.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = op.qkv.rows(), size = op.q.cols(), heads = op.q.dim(1), shared = op.k.dim(1);
@@ -81,15 +81,15 @@ void launch(const Cpu&, const SplitHeadsForward& op) {
 #pragma omp parallel for schedule(static) if (op.qkv.size() > 32768)
     for (int64_t n = 0; n < rows; ++n) {
       const T* row = op.qkv.as<T>() + n * (q + 2 * kv);
-      turn(turns, n, row, op.q.as<T>() + n * q, heads, size);
-      turn(turns, n, row + q, op.k.as<T>() + n * kv, shared, size);
+      turn(turns, n, row, op.q.as<T>() + n * q, heads);
+      turn(turns, n, row + q, op.k.as<T>() + n * kv, shared);
       std::memcpy(op.v.as<T>() + n * kv, row + q + kv, static_cast<size_t>(kv) * sizeof(T));
     }
   });
 }
 
 void launch(const Cpu&, const SplitHeadsBackward& op) {
-  const Rotation turns(op.positions, op.table, true);
+  const Rotation turns(op.positions, op.table, op.dq.cols(), true);
   with_dtype(op.dqkv.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = op.dqkv.rows(), size = op.dq.cols(), heads = op.dq.dim(1), shared = op.dk.dim(1);
@@ -97,22 +97,22 @@ void launch(const Cpu&, const SplitHeadsBackward& op) {
 #pragma omp parallel for schedule(static) if (op.dqkv.size() > 32768)
     for (int64_t n = 0; n < rows; ++n) {
       T* row = op.dqkv.as<T>() + n * (q + 2 * kv);
-      turn(turns, n, op.dq.as<T>() + n * q, row, heads, size);
-      turn(turns, n, op.dk.as<T>() + n * kv, row + q, shared, size);
+      turn(turns, n, op.dq.as<T>() + n * q, row, heads);
+      turn(turns, n, op.dk.as<T>() + n * kv, row + q, shared);
       std::memcpy(row + q + kv, op.dv.as<T>() + n * kv, static_cast<size_t>(kv) * sizeof(T));
     }
   });
 }
 
 void launch(const Cpu&, const Rotate& op) {
-  const Rotation turns(op.positions, op.table, op.backward);
+  const Rotation turns(op.positions, op.table, op.x.cols(), op.backward);
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = op.x.dim(0), heads = op.x.dim(1), size = op.x.cols();
 #pragma omp parallel for schedule(static) if (op.x.size() > 32768)
     for (int64_t n = 0; n < rows; ++n) {
       T* x = op.x.as<T>() + n * heads * size;
-      turn(turns, n, x, x, heads, size);
+      turn(turns, n, x, x, heads);
     }
   });
 }

@@ -8,7 +8,8 @@ namespace trireme {
 void launch(const Cpu&, const RoundWeights& op) {
   for (const RoundedPart& part : op.parts)
     for_blocks(part.master.size(), kBlock, [&](int64_t begin, int64_t end) {
-      round_stochastically(part.weight.as<Bf16>(), part.master.as<float>(), part.whole, op.step, begin, end);
+      round_stochastically(part.weight.as<Bf16>() + begin, part.master.as<float>() + begin, end - begin,
+                           RandomBits(part.whole, begin, op.step));
     });
 }
 
