@@ -19,7 +19,9 @@ struct QueryMemory {
   Bf16 keys[2][kTileRows * kSize], values[2][kTileRows * kSize];
 };
 
-// A block for 64 queries of one head, each warp 16 of them.
+// A block for 64 queries of one head, each warp 16 of them. One piece: dq in registers and the tiles in shared memory live through
+// the whole loop, the scores and their gradients through its three steps. A function of one step would take nearly all of them, and
+// shorten nothing of what a reader must hold in mind.
 template <int kSize>
 __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_queries_sm80(AttentionGradientsSm80 op, AttentionSizes s) {
   auto& memory = block_shared<QueryMemory<kSize>>();
@@ -116,7 +118,9 @@ __device__ void fetch_queries(KeyMemory<kSize>& memory, int stage, const Attenti
       present ? static_cast<int>(max(s.first_seen(b, query) - first, int64_t{0})) : kTileRows;  // none
 }
 
-// A block for 64 keys of one key-value head, each warp 16 of them. Products are transposed: a row is a key.
+// A block for 64 keys of one key-value head, each warp 16 of them. Products are transposed: a row is a key. One piece, as that of
+// the queries: dk, dv and the tiles live through the whole loop, and each of its three steps reads what the one before has left in
+// registers.
 template <int kSize>
 __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(AttentionGradientsSm80 op, AttentionSizes s) {
   auto& memory = block_shared<KeyMemory<kSize>>();

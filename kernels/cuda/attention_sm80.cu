@@ -12,6 +12,8 @@ struct Memory {
   Bf16 keys[2][kTileRows * kSize], values[2][kTileRows * kSize];
 };
 
+// One piece: the queries, maxima, totals and sums in registers and both stages of tiles in shared memory live through the whole
+// loop. A function of one step would take nearly all of them, and shorten nothing of what a reader must hold in mind.
 template <int kSize>
 __global__ void __launch_bounds__(32 * kTileWarps)
     attention_forward_sm80(Bf16* out, float* lse, const Bf16* q, const Bf16* k, const Bf16* v, AttentionSizes s) {

@@ -25,15 +25,24 @@ __global__ void column_sums(float* to, const T* from, int64_t rows, int64_t cols
   total = accumulate ? total + sum : sum;
 }
 
-// In chunks of `each` rows.
+// What column_sums works on.
 template <class T>
-void sum_columns(const Cuda& cuda, float* to, const T* from, int64_t rows, int64_t cols, int64_t each, bool accumulate) {
+struct ColumnSums {
+  float* to;      // [chunks, cols]
+  const T* from;  // [rows, cols]
+  int64_t rows, cols;
+  int64_t each = rows;  // of a chunk
+  bool accumulate = false;
+};
+
+template <class T>
+void sum_columns(const Cuda& cuda, const ColumnSums<T>& sums) {
   start(cuda,
-        {.blocks = (cols + 31) / 32,
+        {.blocks = (sums.cols + 31) / 32,
          .threads = 32 * kColumnWarps,
          .shared = sizeof(float[kColumnWarps][33]),
-         .blocks_y = (rows + each - 1) / each},
-        column_sums<T>, to, from, rows, cols, each, accumulate);
+         .blocks_y = (sums.rows + sums.each - 1) / sums.each},
+        column_sums<T>, sums.to, sums.from, sums.rows, sums.cols, sums.each, sums.accumulate);
 }
 
 }  // namespace trireme

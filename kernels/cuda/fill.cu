@@ -189,9 +189,9 @@ void launch(const Cuda& cuda, const BiasBackward& op) {
   auto* parts = static_cast<float*>(scratch(cuda, count * cols * 4));
   with_dtype(op.dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    sum_columns(cuda, parts, op.dy.as<T>(), rows, cols, each, false);
+    sum_columns<T>(cuda, {.to = parts, .from = op.dy.as<T>(), .rows = rows, .cols = cols, .each = each});
   });
-  sum_columns(cuda, op.dbias.as<float>(), parts, count, cols, count, true);
+  sum_columns<float>(cuda, {.to = op.dbias.as<float>(), .from = parts, .rows = count, .cols = cols, .accumulate = true});
 }
 
 void launch(const Cuda& cuda, const FillNormal& op) {

@@ -134,8 +134,10 @@ void launch(const Cuda& cuda, const LayerNormBackward& op) {
       const RowGrid g = row_grid(b.rows, (b.cols + pack - 1) / pack, packs, 2 * multiprocessors());
       b.parts = static_cast<float*>(scratch(cuda, 2 * g.slots * b.cols * 4));
       start(cuda, g.grid, layernorm_backward<T, pack, packs>, b, g.warps);
-      sum_columns(cuda, op.dgain.as<float>(), b.parts, g.slots, b.cols, g.slots, true);
-      sum_columns(cuda, op.dbias.as<float>(), b.parts + g.slots * b.cols, g.slots, b.cols, g.slots, true);
+      ColumnSums<float> sums{.to = op.dgain.as<float>(), .from = b.parts, .rows = g.slots, .cols = b.cols, .accumulate = true};
+      sum_columns(cuda, sums);
+      sums.to = op.dbias.as<float>(), sums.from = b.parts + g.slots * b.cols;
+      sum_columns(cuda, sums);
     });
   });
 }

@@ -119,7 +119,7 @@ void launch(const Cuda& cuda, const RmsNormBackward& op) {
       const RowGrid g = row_grid(b.rows, (b.cols + pack - 1) / pack, packs, 2 * multiprocessors());
       b.parts = static_cast<float*>(scratch(cuda, g.slots * b.cols * 4));
       start(cuda, g.grid, rmsnorm_backward<T, pack, packs>, b, g.warps);
-      sum_columns(cuda, op.dgain.as<float>(), b.parts, g.slots, b.cols, g.slots, true);
+      sum_columns<float>(cuda, {.to = op.dgain.as<float>(), .from = b.parts, .rows = g.slots, .cols = b.cols, .accumulate = true});
     });
   });
 }

@@ -103,20 +103,29 @@ Rotation turns_of(const Tensor& positions, const Tensor& table, bool back) {
   return {.positions = positions.as<int32_t>(), .table = table.as<float>(), .rows = table.dim(0), .sign = back ? -1.0f : 1.0f};
 }
 
+// A row of heads, qkv [N, (H + 2 K) D], and the heads apart: [N, H, D], [N, K, D], [N, K, D].
+struct SplitHeads {
+  const Tensor &qkv, &q, &k, &v;
+};
+
 template <bool kSplit>
-void move(const Cuda& cuda, const Tensor& qkv, const Tensor& q, const Tensor& k, const Tensor& v, const Rotation& turns) {
-  with_dtype(qkv.dtype(), [&](auto zero) {
+void move(const Cuda& cuda, const SplitHeads& of, const Rotation& turns) {
+  with_dtype(of.qkv.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const int64_t size = q.cols();
-    const Heads<T> heads{
-        .qkv = qkv.as<T>(), .q = q.as<T>(), .k = k.as<T>(), .v = v.as<T>(), .heads = q.dim(1), .shared = k.dim(1), .size = size};
+    const Heads<T> heads{.qkv = of.qkv.as<T>(),
+                         .q = of.q.as<T>(),
+                         .k = of.k.as<T>(),
+                         .v = of.v.as<T>(),
+                         .heads = of.q.dim(1),
+                         .shared = of.k.dim(1),
+                         .size = of.q.cols()};
     const bool turned = turns.table != nullptr;
-    with_packs(size % (turned ? 2 * kPack : kPack) == 0 && in_packs({qkv, q, k, v}), [&](auto pack) {
-      const Grid grid = grid_for_packs(qkv.size() / (turned ? 2 : 1), pack);
+    with_packs(heads.size % (turned ? 2 * kPack : kPack) == 0 && in_packs({of.qkv, of.q, of.k, of.v}), [&](auto pack) {
+      const Grid grid = grid_for_packs(of.qkv.size() / (turned ? 2 : 1), pack);
       if (turned)
-        start(cuda, grid, move_heads<T, pack, kSplit, true>, heads, turns, qkv.rows());
+        start(cuda, grid, move_heads<T, pack, kSplit, true>, heads, turns, of.qkv.rows());
       else
-        start(cuda, grid, move_heads<T, pack, kSplit, false>, heads, turns, qkv.rows());
+        start(cuda, grid, move_heads<T, pack, kSplit, false>, heads, turns, of.qkv.rows());
     });
   });
 }
@@ -130,11 +139,11 @@ void launch(const Cuda& cuda, const RopeTable& op) {
 }
 
 void launch(const Cuda& cuda, const SplitHeadsForward& op) {
-  move<true>(cuda, op.qkv, op.q, op.k, op.v, turns_of(op.positions, op.table, false));
+  move<true>(cuda, {.qkv = op.qkv, .q = op.q, .k = op.k, .v = op.v}, turns_of(op.positions, op.table, false));
 }
 
 void launch(const Cuda& cuda, const SplitHeadsBackward& op) {
-  move<false>(cuda, op.dqkv, op.dq, op.dk, op.dv, turns_of(op.positions, op.table, true));
+  move<false>(cuda, {.qkv = op.dqkv, .q = op.dq, .k = op.dk, .v = op.dv}, turns_of(op.positions, op.table, true));
 }
 
 void launch(const Cuda& cuda, const Rotate& op) {
