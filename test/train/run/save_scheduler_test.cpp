@@ -15,7 +15,7 @@ TEST_CASE("what is overwritten after the state was copied is not in the copy, un
     const auto n = static_cast<int64_t>(x.size());
     return TensorSlice{.name = name, .global_shape = {n}, .offset = {0}, .local = Tensor(x.data(), Dtype::f32, Place::cpu, {n})};
   };
-  const std::vector<TensorSlice> slices{slice("large", large), shard("small", small)};
+  const std::vector<TensorSlice> slices{slice("large", large), slice("small", small)};
   for (const Copies copies : {Copies::always, Copies::where_needed}) {
     std::fill(large.begin(), large.end(), 1.0f);
     HostState state(device, slices, copies);
