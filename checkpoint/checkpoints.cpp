@@ -49,10 +49,10 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
       directory_(run_directory + "/checkpoints"),
       io_(std::move(io)),
       ranks_(ranks),
-      archive_(io_, directory_, config),
+      retention_(io_, directory_, config),
       run_id_(random_id()) {
   if (ranks.rank() == 0) {
-    lease_.emplace(run_directory);
+    run_lock_.emplace(run_directory);
     std::error_code error;
     std::filesystem::create_directories(directory_, error);
     if (error) throw ConfigError(text("cannot make ", directory_, ": ", error.message()));
@@ -60,7 +60,7 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
     if (const std::vector<int64_t> steps = steps_in(directory_); resume == Resume::never && !steps.empty())
       throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
                              ": continue with --resume auto, or choose another train.name to start anew"));
-    if (!config.command.empty()) archive_.after_commit(config.command, run_directory);
+    if (!config.command.empty()) retention_.after_commit(config.command, run_directory);
   }
   memory_.emplace(io_, run_directory, config.memory_every > 0, nodes, ranks_);
   if (resume == Resume::never && !memory_->find().empty())
@@ -124,7 +124,7 @@ Checkpoints::Part Checkpoints::write_part(const Saving& saving, const std::funct
   std::exception_ptr failure;
   try {
     if (ready) ready();
-    if (lease_) lease_->check();
+    if (run_lock_) run_lock_->check();
     make_directory(io_, saving.staged);
     part.manifest = write_rank_file(io_, saving.staged, static_cast<int>(ranks_.rank()), saving.state.slices, saving.state.finite);
     part.seconds = seconds_since(saving.start);
@@ -163,18 +163,18 @@ void Checkpoints::bring_together(Saving& saving) {
     saving.commit = std::async(std::launch::async, [=, this, &saving] {
       try {
         behind_the_steps([&](const Manifest& manifest) {
-          saving.result.bytes = archive_.commit(saving.staged, manifest, *lease_);
+          saving.result.bytes = retention_.commit(saving.staged, manifest, *run_lock_);
           saving.result.seconds = seconds_since(saving.start);
         });
       } catch (...) {
-        archive_.discard(saving.staged);
+        retention_.discard(saving.staged);
         throw;
       }
     });
   else
     saving.merged = std::async(std::launch::async, [=, this] {
       return behind_the_steps([this](const Manifest& manifest) {
-        lease_->check();
+        run_lock_->check();
         return write_manifest(manifest);
       });
     });
@@ -215,15 +215,15 @@ void Checkpoints::hand_out(Saving& saving) {
     merged.problem = error.what();
   }
   merged = broadcast(ranks_, merged);
-  if (memory_->archive() == nullptr) return;
+  if (memory_->retention() == nullptr) return;
   saving.commit = std::async(std::launch::async, [this, &saving, merged] {
     if (config_.async) work_behind_the_steps();
     use_threads_here(1);
     if (merged.failed()) {
-      memory_->archive()->discard(saving.staged);
+      memory_->retention()->discard(saving.staged);
       throw CheckpointError(merged.problem);
     }
-    saving.result.bytes = memory_->archive()->commit(saving.staged, parse_manifest(merged.words), *memory_->lease());
+    saving.result.bytes = memory_->retention()->commit(saving.staged, parse_manifest(merged.words), *memory_->lock());
     saving.result.seconds = seconds_since(saving.start);
   });
 }
@@ -257,25 +257,25 @@ void Checkpoints::abandon() {
   if (saving_ && saving_->merged.valid()) saving_->merged.wait();
   if (saving_ && saving_->commit.valid()) saving_->commit.wait();
   saving_.reset();
-  archive_.before_commit({});
+  retention_.before_commit({});
 }
 
 void Checkpoints::finish() {
   abandon();
-  archive_.wait_for_command();
+  retention_.wait_for_command();
   if (memory_->exists()) {
     const std::vector<int64_t> in_memory = steps_in(memory_->directory());
     const bool newer = !in_memory.empty() && in_memory.back() > last_on_disk_;
     if (largest(ranks_, newer) == 0) memory_->remove();
-    gather(ranks_, "");  // before the lease is another's
+    gather(ranks_, "");  // before the lock is another's
   }
-  lease_.reset();
+  run_lock_.reset();
 }
 
 std::vector<std::string> Checkpoints::take_warnings() {
   std::vector<std::string> warnings = std::exchange(warnings_, {});
   if (saving_) return warnings;
-  for (std::string& warning : archive_.take_warnings()) warnings.push_back(std::move(warning));
+  for (std::string& warning : retention_.take_warnings()) warnings.push_back(std::move(warning));
   for (std::string& warning : memory_->take_warnings()) warnings.push_back(std::move(warning));
   return warnings;
 }

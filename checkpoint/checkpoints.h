@@ -3,7 +3,7 @@
 //
 // On disk: RUN/checkpoints/step-00001000/{manifest.json, shard-00000.h5}. A step is finished optimizer steps. Names that end in
 // .tmp or .replaced are in the making or on the way out; they are swept when a run opens its directory. RUN/lock holds the run's
-// lease, which rank 0 of several holds. Every rank writes its own file and reads its own slices; rank 0 commits. All ranks
+// lock, which rank 0 of several holds. Every rank writes its own file and reads its own slices; rank 0 commits. All ranks
 // call restore, restore_from, begin, advance and end together.
 //
 // Beside the disk there may be a second tier, in the nodes' memory: see memory_tier.h. There one rank of each node commits. Both
@@ -61,8 +61,8 @@ enum class Resume { automatic, never };
 
 class Checkpoints {
  public:
-  // Takes the run directory's lease, makes what is missing of the directory, and sweeps what a killed save left. ConfigError when
-  // another process holds the lease, or when `resume` is never and the directory holds checkpoints.
+  // Takes the run directory's lock, makes what is missing of the directory, and sweeps what a killed save left. ConfigError when
+  // another process holds the lock, or when `resume` is never and the directory holds checkpoints.
   // `ranks` and `nodes` outlive this.
   Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume = Resume::automatic, Io io = {},
               const Comm& ranks = kAlone, const Nodes& nodes = kOneNode);
@@ -110,7 +110,7 @@ class Checkpoints {
   }
 
   // Called on rank 0, by the thread that commits, before each commit: what must be on disk with it.
-  void before_commit(std::function<void()> call) { archive_.before_commit(std::move(call)); }
+  void before_commit(std::function<void()> call) { retention_.before_commit(std::move(call)); }
 
   // All ranks, after a restore: CheckpointError on all of them unless `slices`, each element once over all ranks, are the tensors
   // that were restored.
@@ -123,7 +123,7 @@ class Checkpoints {
   // Whether the last restore was from this run's directory on disk.
   bool restored_from_disk() const { return last_on_disk_ >= 0; }
 
-  // No save is under way, checkpoint.command has done its last, and the lease is given back; what is in memory goes, unless it is
+  // No save is under way, checkpoint.command has done its last, and the lock is given back; what is in memory goes, unless it is
   // newer than what this process has restored from disk or saved there.
   void finish();
 
@@ -170,9 +170,9 @@ class Checkpoints {
   std::string directory_;  // RUN/checkpoints
   Io io_;
   const Comm& ranks_;
-  std::optional<RunLock> lease_;  // rank 0's
-  int64_t last_on_disk_ = -1;     // the step of the last save to disk or restore from there
-  Retention archive_;             // rank 0 commits to it
+  std::optional<RunLock> run_lock_;  // rank 0's
+  int64_t last_on_disk_ = -1;        // the step of the last save to disk or restore from there
+  Retention retention_;              // rank 0 commits to it
   std::optional<MemoryTier> memory_;
   std::string run_id_;
   uint64_t restored_ = 0;  // the digest of the tensors of the last restore

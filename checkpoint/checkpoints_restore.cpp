@@ -139,8 +139,8 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
     step = manifest.step;
     restored_ = tensors_digest(manifest.tensors);
     last_on_disk_ = same_directory(holder_of(directory), directory_) ? step : -1;
-    archive_.follows(manifest);
-    if (memory_->archive() != nullptr) memory_->archive()->follows(manifest);
+    retention_.follows(manifest);
+    if (memory_->retention() != nullptr) memory_->retention()->follows(manifest);
   } catch (const DamagedCheckpoint& error) {
     damage = error.what();
   }

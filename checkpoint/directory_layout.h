@@ -14,7 +14,7 @@ inline constexpr auto kTemporary = ".tmp";      // being written or deleted
 inline constexpr auto kReplaced = ".replaced";  // stepping aside for another of the same step
 
 std::string step_name(int64_t step);  // "step-00001000"
-// "step-00001000-SAVE.tmp", of one save alone: a process that lost its lease and its successor never write into each other's.
+// "step-00001000-SAVE.tmp", of one save alone: a process that lost its lock and its successor never write into each other's.
 std::string staging_name(int64_t step, const std::string& save);
 
 // The steps of which there is a directory, valid or not, rising; none when `directory` does not exist.

@@ -46,23 +46,23 @@ MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool want
       sweep_memory_directories();
       if (!exists()) return;
       make_memory_directory(directory_, run_directory);
-      take_lease();
+      take_lock();
       sweep(io_, directory_, warnings_);
     });
   throw_together<ConfigError>(ranks_, problem);
 }
 
 // Of a start that has just ended, some node's rank may live a moment longer.
-void MemoryTier::take_lease() {
-  for (int tries = 0; !lease_; ++tries) {
+void MemoryTier::take_lock() {
+  for (int tries = 0; !run_lock_; ++tries) {
     try {
-      lease_.emplace(directory_);
+      run_lock_.emplace(directory_);
     } catch (const ConfigError&) {
       if (tries == 100) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
-  archive_.emplace(io_, directory_, CheckpointConfig{.keep = 2}, nodes_.count() == 1 ? Holds::all : Holds::some);
+  retention_.emplace(io_, directory_, CheckpointConfig{.keep = 2}, nodes_.count() == 1 ? Holds::all : Holds::some);
 }
 
 // By another token: what other nodes have by the old one is no longer this run's.
@@ -74,13 +74,13 @@ void MemoryTier::go_on_from(int64_t step) {
   std::string problem;
   if (leads())
     problem = problem_of([&] {
-      lease_->check();
+      run_lock_->check();
       for (const int64_t newer : here)
         if (newer > step) delete_step(io_, before, newer);
-      archive_.reset();
+      retention_.reset();
       rename_path(io_, before, directory_);
-      lease_.reset();
-      take_lease();
+      run_lock_.reset();
+      take_lock();
     });
   throw_together<CheckpointError>(ranks_, problem);
   if (ranks_.rank() == 0) problem = problem_of([&] { keep_memory_token(run_directory_, token); });
@@ -119,8 +119,8 @@ void MemoryTier::remove() {
 
 std::vector<std::string> MemoryTier::take_warnings() {
   std::vector<std::string> warnings = std::exchange(warnings_, {});
-  if (archive_)
-    for (std::string& warning : archive_->take_warnings()) warnings.push_back(std::move(warning));
+  if (retention_)
+    for (std::string& warning : retention_->take_warnings()) warnings.push_back(std::move(warning));
   return warnings;
 }
 

@@ -2,7 +2,7 @@
 // that they outlive a machine, too.
 //
 // On each node they lie in /dev/shm/trireme-UID/TOKEN. RUN/memory holds the token and the directory names RUN, so that it belongs
-// to this run directory alone, to no copy of it, and to this user; one rank of the node holds its lease. A step's directory there
+// to this run directory alone, to no copy of it, and to this user; one rank of the node holds its lock. A step's directory there
 // is as on disk, but holds of the step's files only those of the node's own ranks, and of the ranks of the node before: each rank
 // hands its file to one of the next node's. A step can be restored as long as each of its files is on some node; what a node needs
 // and has lost, or never had, is brought from there.
@@ -34,8 +34,8 @@ class MemoryTier {
   bool exists() const { return !directory_.empty(); }
   const std::string& directory() const { return directory_; }  // of this node
   // Of the rank that commits on its node, and sees to what is there.
-  Retention* archive() { return archive_ ? &*archive_ : nullptr; }
-  const RunLock* lease() const { return lease_ ? &*lease_ : nullptr; }  // likewise
+  Retention* retention() { return retention_ ? &*retention_ : nullptr; }
+  const RunLock* lock() const { return run_lock_ ? &*run_lock_ : nullptr; }  // likewise
 
   // A step that some node has. Saves of one step that were cut off differently on two nodes are two of them.
   struct Step {
@@ -69,7 +69,7 @@ class MemoryTier {
   struct Move {
     int64_t file, from, to;  // of a step's files; ranks
   };
-  void take_lease();
+  void take_lock();
   std::string list() const;
   Manifest share_manifest(const Step& step) const;
   std::vector<Move> agree_on_moves(const Step& step, const Manifest& manifest, const std::vector<TensorSlice>& slices) const;
@@ -81,8 +81,8 @@ class MemoryTier {
   const Nodes& nodes_;
   const Comm& ranks_;
   std::string run_directory_, directory_;
-  std::optional<RunLock> lease_;
-  std::optional<Retention> archive_;
+  std::optional<RunLock> run_lock_;
+  std::optional<Retention> retention_;
   std::vector<std::string> warnings_;
 };
 

@@ -188,7 +188,7 @@ void MemoryTier::settle(const std::string& into, const std::vector<std::string>&
   for (const std::string& name : received) verify_part(io_, into, only_file(manifest, name));
   if (into == directory_ + "/" + step_name(manifest.step)) return;
   write_manifest_file(io_, into, manifest);
-  lease_->check();
+  run_lock_->check();
   commit_step(io_, directory_, into, manifest.step);
 }
 
@@ -210,7 +210,7 @@ bool MemoryTier::drop_damaged(const Step& step) const {
       if (manifest.save != step.save) return;
       for (const FileEntry& file : part_in(there, manifest).files) {
         if (problem_of([&] { verify_part(io_, there, only_file(manifest, file.name)); }).empty()) continue;
-        lease_->check();
+        run_lock_->check();
         dropped |= unlink((there + "/" + file.name).c_str()) == 0;
       }
     });

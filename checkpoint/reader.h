@@ -1,5 +1,5 @@
 // For tools and tests: what checkpoints are there, whether they are whole, what is in one, and where two differ. Nothing here
-// writes or needs the lease.
+// writes or needs the lock.
 #pragma once
 
 #include <optional>

@@ -32,7 +32,7 @@ Retention::Retention(const Io& io, std::string directory, const CheckpointConfig
       keep_every_(config.keep_every),
       holds_(holds) {}
 
-int64_t Retention::commit(const std::string& staged, const Manifest& manifest, const RunLock& lease) {
+int64_t Retention::commit(const std::string& staged, const Manifest& manifest, const RunLock& lock) {
   const uint64_t tensors = tensors_digest(manifest.tensors);
   try {
     require_whole(manifest);
@@ -43,7 +43,7 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
     const Manifest written = load_manifest(io_, staged);
     verify_sizes(io_, staged, holds_ == Holds::all ? written : part_in(staged, written));
     if (before_commit_) before_commit_();
-    lease.check();
+    lock.check();
     commit_step(io_, directory_, staged, manifest.step);
   } catch (...) {
     discard(staged);
@@ -54,7 +54,7 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
   last_tensors_ = tensors;
   last_updates_ = updates_of(manifest);
   if (command_) command_->start(manifest.step, directory_ + "/" + step_name(manifest.step));
-  retain(manifest.step, lease);
+  retain(manifest.step, lock);
   return bytes_in(manifest);
 }
 
@@ -119,7 +119,7 @@ void Retention::discard(const std::string& staged) {
   }
 }
 
-void Retention::retain(int64_t just_saved, const RunLock& lease) {
+void Retention::retain(int64_t just_saved, const RunLock& lock) {
   try {
     const std::vector<int64_t> steps = steps_in(directory_);
     int64_t kept = 0;
@@ -128,7 +128,7 @@ void Retention::retain(int64_t just_saved, const RunLock& lease) {
       if (kept < keep_) {
         kept += valid(steps[i]);
       } else if (steps[i] != just_saved && !forever && !(command_ && command_->needs(steps[i]))) {
-        lease.check();
+        lock.check();
         valid_.erase(steps[i]);
         delete_step(io_, directory_, steps[i]);
       }

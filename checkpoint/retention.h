@@ -26,10 +26,10 @@ class Retention {
 
   // Makes the checkpoint that `manifest` describes of the directory `staged`, in which its files are complete, on disk and re-read;
   // then deletes what is no longer kept. Returns the checkpoint's bytes; 0 when this very state of this step was already there.
-  // `staged` is gone afterwards, also when it throws: CheckpointError when the disk refuses, when the lease is no longer ours, or
+  // `staged` is gone afterwards, also when it throws: CheckpointError when the disk refuses, when the lock is no longer ours, or
   // when no tensor has changed since an earlier step's save, although the counter "updates", if there is one, has; Error when the
   // manifest cannot be one.
-  int64_t commit(const std::string& staged, const Manifest& manifest, const RunLock& lease);
+  int64_t commit(const std::string& staged, const Manifest& manifest, const RunLock& lock);
   void discard(const std::string& staged);
 
   // The state that the next save must differ from: of a restore.
@@ -49,7 +49,7 @@ class Retention {
   bool already_there(const Manifest& manifest);
   bool may_not_be_equal(const Manifest& manifest) const;
   bool valid(int64_t step);
-  void retain(int64_t just_saved, const RunLock& lease);
+  void retain(int64_t just_saved, const RunLock& lock);
 
   const Io& io_;
   std::string directory_;

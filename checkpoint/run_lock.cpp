@@ -56,7 +56,7 @@ void RunLock::check() const {
   struct stat ours, there;
   const bool held = fd_ >= 0 && fstat(fd_, &ours) == 0 && stat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
                     ours.st_dev == there.st_dev && (holder_.empty() || read_holder(fd_) == holder_);
-  if (!held) throw CheckpointError(text("the lease ", path_, " is no longer ours: nothing is committed or deleted"));
+  if (!held) throw CheckpointError(text("the lock ", path_, " is no longer ours: nothing is committed or deleted"));
 }
 
 void RunLock::release() noexcept {

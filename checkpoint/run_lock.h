@@ -14,7 +14,7 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  // Throws CheckpointError unless the lease is still ours: asked before every rename and unlink that others can see, so that a
+  // Throws CheckpointError unless the lock is still ours: asked before every rename and unlink that others can see, so that a
   // process whose lock was lost (file removed, lock server restarted) neither commits nor deletes.
   void check() const;
   void release() noexcept;

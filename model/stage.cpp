@@ -43,31 +43,31 @@ void tell_head(const std::vector<Unit>& units, const ModelConfig& config, const 
 }  // namespace
 
 std::vector<std::pair<std::string, Tensor>> Stage::streams(const Seat& seat) const {
-  const ModelPiece& piece = this->piece(seat.chunk);
+  const ModelChunk& chunk = chunk_at(seat.chunk);
   const Saved& saved = saved_[static_cast<size_t>(seat.slot)];
   std::vector<std::pair<std::string, Tensor>> streams;
-  std::string maker = piece.first ? "embedding" : "";
-  for (size_t i = 0; i < static_cast<size_t>(piece.layers()); ++i) {
-    const std::string layer = "layers." + std::to_string(piece.begin + static_cast<int64_t>(i));
+  std::string maker = chunk.first ? "embedding" : "";
+  for (size_t i = 0; i < static_cast<size_t>(chunk.layers()); ++i) {
+    const std::string layer = "layers." + std::to_string(chunk.begin + static_cast<int64_t>(i));
     streams.emplace_back(maker, saved.blocks[i].attention_norm.sum);
     if (shape_.recompute != Recompute::full) streams.emplace_back(layer + ".attention", saved.blocks[i].mlp_norm.sum);
     maker = shape_.recompute == Recompute::full ? layer : layer + ".mlp";
   }
-  streams.emplace_back(maker, piece.last ? head_norm_[static_cast<size_t>(seat.loss_slot)].sum : saved.outgoing);
+  streams.emplace_back(maker, chunk.last ? head_norm_[static_cast<size_t>(seat.loss_slot)].sum : saved.outgoing);
   return streams;
 }
 
 void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& hooks, const Seat& seat) {
   const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit, batch) : void(); };
   Pass pass = this->pass(stream, batch);
-  const ModelPiece& piece = this->piece(seat.chunk);
+  const ModelChunk& chunk = chunk_at(seat.chunk);
   Saved& saved = saved_[static_cast<size_t>(seat.slot)];
-  const size_t first = first_block_[static_cast<size_t>(seat.chunk)], layers = static_cast<size_t>(piece.layers());
+  const size_t first = first_block_[static_cast<size_t>(seat.chunk)], layers = static_cast<size_t>(chunk.layers());
   const Frame frame(temporaries_);
   Tensor delta = pass.own_temporary(config_.width);
   // 1. tokens to the stream
   Residual residual{.x = incoming(seat.slot)};
-  if (piece.first) {
+  if (chunk.first) {
     tell(units_, UnitKind::table, read);
     tell(units_, UnitKind::positions, read);
     embedding_forward(pass, weights_.embedding, residual.x);
@@ -75,10 +75,10 @@ void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& ho
   // 2. the blocks
   for (size_t i = 0; i < layers; ++i) {
     tell(units_, UnitKind::block, read, first + i);
-    pass.fp8 = in_fp8(piece.begin + static_cast<int64_t>(i));
+    pass.fp8 = in_fp8(chunk.begin + static_cast<int64_t>(i));
     residual = block_forward(pass, weights_.blocks[first + i], saved.blocks[i], residual, delta);
   }
-  if (!piece.last) return run(stream, Add{.y = saved.outgoing, .a = residual.x, .b = residual.delta});
+  if (!chunk.last) return run(stream, Add{.y = saved.outgoing, .a = residual.x, .b = residual.delta});
   // 3. the last norm; the classifier follows in backward, evaluate or logits
   tell_head(units_, config_, read);
   norm_forward(pass, weights_.head.norm, head_norm_[static_cast<size_t>(seat.loss_slot)], residual);
@@ -93,12 +93,12 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
   const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit, batch) : void(); };
   const auto write = [&](size_t unit) { hooks.write ? hooks.write(unit, batch) : void(); };
   Pass pass = this->pass(stream, batch);
-  const ModelPiece& piece = this->piece(seat.chunk);
+  const ModelChunk& chunk = chunk_at(seat.chunk);
   Saved& saved = saved_[static_cast<size_t>(seat.slot)];
-  const size_t first = first_block_[static_cast<size_t>(seat.chunk)], layers = static_cast<size_t>(piece.layers());
-  Tensor d = piece.last ? head_norm_[static_cast<size_t>(seat.loss_slot)].sum : saved.outgoing;
+  const size_t first = first_block_[static_cast<size_t>(seat.chunk)], layers = static_cast<size_t>(chunk.layers());
+  Tensor d = chunk.last ? head_norm_[static_cast<size_t>(seat.loss_slot)].sum : saved.outgoing;
   // 3.
-  if (piece.last && which != Backward::weight) {
+  if (chunk.last && which != Backward::weight) {
     const Frame frame(temporaries_);
     const NormSaved& norm = head_norm_[static_cast<size_t>(seat.loss_slot)];
     const Tensor dnorm = pass.own_temporary(config_.width);
@@ -113,14 +113,14 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
   for (size_t i = layers; i-- > 0;) {
     if (which != Backward::weight) tell(units_, UnitKind::block, read, first + i);
     if (which != Backward::input) tell(units_, UnitKind::block, write, first + i);
-    pass.fp8 = in_fp8(piece.begin + static_cast<int64_t>(i));
+    pass.fp8 = in_fp8(chunk.begin + static_cast<int64_t>(i));
     block_backward(pass, {.weights = weights_.blocks[first + i], .gradients = gradients_.blocks[first + i]}, saved.blocks[i], d,
                    which);
     if (which != Backward::input) tell(units_, UnitKind::block, done, first + i);
     d = saved.blocks[i].attention_norm.sum;
   }
   // 1. (with a tied head that has no tied copy, its part of the gradient is in the table since 3.)
-  if (!piece.first || which == Backward::input) return;
+  if (!chunk.first || which == Backward::input) return;
   tell(units_, UnitKind::table, write);
   tell(units_, UnitKind::positions, write);
   embedding_backward(pass, gradients_.embedding, d);

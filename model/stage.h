@@ -8,7 +8,7 @@
 #include "model/block.h"
 #include "model/embedding.h"
 #include "model/head.h"
-#include "model/slice.h"
+#include "model/model_chunk.h"
 
 namespace trireme {
 
@@ -68,7 +68,7 @@ struct StageShape {
   int64_t fp8_begin = 0;        // layers [begin, end) of the model, whose products are of 8 bits
   int64_t fp8_end = 0;
   Holding holding{};
-  std::vector<ModelPiece> pieces{};       // of the model, by chunk; none: the whole model
+  std::vector<ModelChunk> chunks{};       // of the model, by chunk; none: the whole model
   int64_t slots = 1;                      // passes whose activations are kept at a time, each of one chunk
   int64_t loss_slots = 1;                 // of them, passes of the last piece
   bool halves = false;                    // backward comes in halves
@@ -108,9 +108,9 @@ class Stage {
   const std::vector<Unit>& units() const { return units_; }
   const ModelConfig& config() const { return config_; }
   const StageShape& shape() const { return shape_; }
-  const ModelPiece& piece(int64_t chunk) const { return shape_.pieces[static_cast<size_t>(chunk)]; }
+  const ModelChunk& chunk_at(int64_t number) const { return shape_.chunks[static_cast<size_t>(number)]; }
   bool in_fp8(int64_t layer) const { return shape_.fp8_begin <= layer && layer < shape_.fp8_end; }
-  bool has_last() const { return shape_.pieces.back().last; }
+  bool has_last() const { return shape_.chunks.back().last; }
 
   // A piece that is not the first finds the stream here before forward, and leaves its gradient here in backward. [own, C]
   Tensor incoming(int64_t slot) const { return saved_[static_cast<size_t>(slot)].blocks.front().attention_norm.sum; }

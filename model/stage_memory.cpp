@@ -37,17 +37,17 @@ constexpr int64_t kAlign = 128;  // elements: 256 bytes in bf16
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // The units of these pieces. The head of a tied model reads the table here, or has a tied copy.
-std::vector<UnitId> units_of(const ModelConfig& config, const std::vector<ModelPiece>& pieces, const TensorParallel& tensor,
+std::vector<UnitId> units_of(const ModelConfig& config, const std::vector<ModelChunk>& chunks, const TensorParallel& tensor,
                              bool tied_copy) {
   std::vector<UnitId> units;
   size_t block = 0;
-  for (const ModelPiece& piece : pieces) {
-    if (piece.first) units.push_back({.kind = UnitKind::table});
-    if (piece.first && config.family == Family::gpt2 && tensor.first == 0) units.push_back({.kind = UnitKind::positions});
-    for (int64_t layer = piece.begin; layer < piece.end; ++layer)
+  for (const ModelChunk& chunk : chunks) {
+    if (chunk.first) units.push_back({.kind = UnitKind::table});
+    if (chunk.first && config.family == Family::gpt2 && tensor.first == 0) units.push_back({.kind = UnitKind::positions});
+    for (int64_t layer = chunk.begin; layer < chunk.end; ++layer)
       units.push_back({.kind = UnitKind::block, .layer = layer, .block = block++});
-    if (piece.last && tied_copy) units.push_back({.kind = UnitKind::tied_copy});
-    if (piece.last) units.push_back({.kind = UnitKind::head});
+    if (chunk.last && tied_copy) units.push_back({.kind = UnitKind::tied_copy});
+    if (chunk.last) units.push_back({.kind = UnitKind::head});
   }
   return units;
 }
@@ -94,7 +94,7 @@ std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& co
   const StageShape whole{.rows = 1, .context = config.context, .dtype = dtype};
   std::vector<Parameter> parameters;
   size_t number = 0;
-  for (const UnitId& unit : units_of(config, slice_of(config.layers, 1, 1, 0), whole.tensor, false)) {
+  for (const UnitId& unit : units_of(config, chunks_of_stage(config.layers, 1, 1, 0), whole.tensor, false)) {
     const Tensor all = arena.take(dtype, {size_of(unit, config, whole)});
     const EachWeight list = [&](const Tensor& t, const WeightSpec& spec, int64_t begin) {
       parameters.push_back({.spec = spec, .weight = t, .gradient = {}, .unit = number, .begin = begin});
@@ -120,7 +120,7 @@ Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream) {
 
 Stage::Stage(const ModelConfig& config, const StageShape& shape, Arenas& arenas, Stream& stream)
     : config_(config), shard_(shard_config(config, shape.tensor.count)), shape_(shape), temporaries_(arenas.temporaries) {
-  if (shape_.pieces.empty()) shape_.pieces = slice_of(config.layers, 1, 1, 0);
+  if (shape_.chunks.empty()) shape_.chunks = chunks_of_stage(config.layers, 1, 1, 0);
   take_units(arenas);
   rope_ = take_rope(config, arenas.activations, stream);
   take_activations(arenas.activations);
@@ -129,8 +129,8 @@ Stage::Stage(const ModelConfig& config, const StageShape& shape, Arenas& arenas,
 // A tied head has a tied copy where the table is on another stage. Where gradients are summed exactly, the tied copy's is apart
 // even next to the table, whose weights it then reads.
 void Stage::take_units(Arenas& arenas) {
-  const bool has_table = shape_.pieces.front().first, tied_copy = config_.tied && has_last() && (!has_table || shape_.tensor.exact);
-  const std::vector<UnitId> ids = units_of(config_, shape_.pieces, shape_.tensor, tied_copy);
+  const bool has_table = shape_.chunks.front().first, tied_copy = config_.tied && has_last() && (!has_table || shape_.tensor.exact);
+  const std::vector<UnitId> ids = units_of(config_, shape_.chunks, shape_.tensor, tied_copy);
   // Memory that units share.
   std::vector<std::array<Tensor, 2>> shared(kMemories);
   for (size_t memory = 0; memory < kMemories; ++memory) {
@@ -148,7 +148,7 @@ Unit Stage::take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<T
   const int64_t size = size_of(id, config_, shape_), part = size / holding.parts;
   Unit unit;
   unit.id = id, unit.memory = memory_of(id, config_);
-  const bool tied_copy = id.kind == UnitKind::tied_copy, borrowed = tied_copy && shape_.pieces.front().first;
+  const bool tied_copy = id.kind == UnitKind::tied_copy, borrowed = tied_copy && shape_.chunks.front().first;
   const auto take = [&](bool whole, size_t which, Arena& arena, Dtype dtype) {
     if (!whole) return std::pair(shared[unit.memory][which].slice(0, size), arena.take(dtype, {part}));
     const Tensor all = arena.take(dtype, {size});
@@ -182,13 +182,13 @@ Unit Stage::take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<T
 
 void Stage::take_activations(Arena& arena) {
   int64_t most = 0;
-  for (const ModelPiece& piece : shape_.pieces) {
+  for (const ModelChunk& chunk : shape_.chunks) {
     first_block_.push_back(first_block_.empty() ? 0 : first_block_.back() + static_cast<size_t>(most));
-    most = piece.layers();
+    most = chunk.layers();
   }
-  for (const ModelPiece& piece : shape_.pieces) most = std::max(most, piece.layers());
+  for (const ModelChunk& chunk : shape_.chunks) most = std::max(most, chunk.layers());
   const int64_t own = shape_.rows * shape_.context / shape_.tensor.row_parts();
-  const bool goes_on = !shape_.pieces.front().last;
+  const bool goes_on = !shape_.chunks.front().last;
   const BlockSaved::Shape each{shape_.rows, shape_.context, shape_.dtype, shape_.halves, shape_.recompute};
   require(shape_.recompute == Recompute::none || !shape_.halves, text("recomputation for a backward in halves"));
   BlockSaved scratch;

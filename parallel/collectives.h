@@ -94,8 +94,8 @@ struct Receive {
 
 // A sum of many addends in the order of one tree, whoever has which of them: see TreeAdd. Enters the ranks' addends of a round:
 // rank r's is number first + r.
-struct TreeEnter {
-  static constexpr auto name = "tree_enter";
+struct TreeAddAll {
+  static constexpr auto name = "tree_add_all";
   Tensor tree;  // add  [levels, m] f32; levels such that 2^levels exceeds all addends
   Tensor all;   // in   [n] f32: m = n / size, of which each rank sums its own part; or m = n
   int64_t first;
@@ -108,7 +108,7 @@ struct TreeEnter {
   double sent(const Comm& comm) const { return 4.0 * static_cast<double>(tree.cols()) * static_cast<double>(comm.size() - 1); }
 };
 
-void launch(const Comm&, const Cpu&, const TreeEnter&);
+void launch(const Comm&, const Cpu&, const TreeAddAll&);
 void launch(const Comm&, const Cpu&, const AllReduce&);
 void launch(const Comm&, const Cpu&, const ReduceScatter&);
 void launch(const Comm&, const Cpu&, const AllGather&);
@@ -117,7 +117,7 @@ void launch(const Comm&, const Cpu&, const Send&);
 void launch(const Comm&, const Cpu&, const Receive&);
 
 // Between GPUs: see Comm::connect_gpus.
-void launch(const Comm&, const Cuda&, const TreeEnter&);
+void launch(const Comm&, const Cuda&, const TreeAddAll&);
 void launch(const Comm&, const Cuda&, const AllReduce&);
 void launch(const Comm&, const Cuda&, const ReduceScatter&);
 void launch(const Comm&, const Cuda&, const AllGather&);

@@ -139,7 +139,7 @@ void launch(const Comm& comm, const Cuda& cuda, const Receive& op) {
 }
 
 // Every rank's addends of a piece come here and enter in the order of the ranks.
-void launch(const Comm& comm, const Cuda& cuda, const TreeEnter& op) {
+void launch(const Comm& comm, const Cuda& cuda, const TreeAddAll& op) {
   const int64_t size = comm.size(), rank = comm.rank(), m = op.tree.cols();
   const Tensor all = flat(op.all);
   const auto enter = [&](int64_t number, Tensor addend, int64_t first) {

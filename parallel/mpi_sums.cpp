@@ -216,7 +216,7 @@ void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
 }
 
 // Piece by piece: every rank's addends of the piece come here and enter in the order of the ranks.
-void launch(const Comm& comm, const Cpu& cpu, const TreeEnter& op) {
+void launch(const Comm& comm, const Cpu& cpu, const TreeAddAll& op) {
   const int64_t size = comm.size(), rank = comm.rank(), m = op.tree.cols();
   const auto enter = [&](int64_t number, Tensor addend, int64_t first) {
     launch(cpu, TreeAdd{.tree = op.tree, .addend = addend, .index = number, .first = first});

@@ -105,7 +105,7 @@ void launch(const Cpu&, const TreeAdd& op) {
   });
 }
 
-void launch(const Cpu&, const TreeClose& op) {
+void launch(const Cpu&, const TreeTotal& op) {
   const int64_t n = op.tree.cols(), levels = op.tree.dim(0);
   float* sum = op.tree.as<float>();
   for_blocks(n, kBlock, [&](int64_t begin, int64_t end) {

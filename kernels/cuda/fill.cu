@@ -171,7 +171,7 @@ void launch(const Cuda& cuda, const TreeAdd& op) {
         op.index);
 }
 
-void launch(const Cuda& cuda, const TreeClose& op) {
+void launch(const Cuda& cuda, const TreeTotal& op) {
   const int64_t n = op.tree.cols();
   start(cuda, grid_for_packs(n, 1), close_tree, op.tree.as<float>(), n, op.tree.dim(0), op.count);
 }

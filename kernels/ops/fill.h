@@ -81,8 +81,8 @@ void launch(const Cpu&, const TreeAdd&);
 void launch(const Cuda&, const TreeAdd&);
 
 // Row 0 of a tree that `count` addends have entered = the sum of its rows in use.
-struct TreeClose {
-  static constexpr auto name = "tree_close";
+struct TreeTotal {
+  static constexpr auto name = "tree_total";
   Tensor tree;  // add  [levels, n] f32
   int64_t count;
   void visit(auto& t) const { t.add(tree); }
@@ -91,8 +91,8 @@ struct TreeClose {
     require(count >= 1 && count < (int64_t{1} << tree.dim(0)), text(count, " addends in a tree of ", tree.dim(0), " levels"));
   }
 };
-void launch(const Cpu&, const TreeClose&);
-void launch(const Cuda&, const TreeClose&);
+void launch(const Cpu&, const TreeTotal&);
+void launch(const Cuda&, const TreeTotal&);
 
 // total += scale * sum(x), summed in double in one fixed order.
 struct SumInto {

@@ -346,7 +346,7 @@ TEST_CASE("bytes that the disk changed while writing are noticed before anything
   CHECK(steps == std::vector<int64_t>{1, 2});
 }
 
-TEST_CASE("a process that loses its lease during a save neither commits nor deletes") {
+TEST_CASE("a process that loses its lock during a save neither commits nor deletes") {
   const Scratch scratch(quick_directory());
   const std::string run = scratch / "run";
   prepare(run);
@@ -355,22 +355,22 @@ TEST_CASE("a process that loses its lease during a save neither commits nor dele
     for (const CheckpointInfo& info : list_checkpoints(run)) steps.push_back(info.step);
     return steps;
   };
-  const auto lose_lease = [&] { std::filesystem::remove(run + "/lock"); };
+  const auto lose_lock = [&] { std::filesystem::remove(run + "/lock"); };
   {
     Checkpoints zombie(keeping(2), run);
-    lose_lease();
+    lose_lock();
     CHECK_THROWS_WITH(zombie.save(3, mixed_state(3).state), ContainsSubstring("no longer ours"));
   }
   {
     Io io;
-    io.mkdir = [&, real = io.mkdir](const char* path, mode_t mode) { return lose_lease(), real(path, mode); };
+    io.mkdir = [&, real = io.mkdir](const char* path, mode_t mode) { return lose_lock(), real(path, mode); };
     Checkpoints zombie(keeping(2), run, Resume::automatic, io);
     CHECK_THROWS_WITH(zombie.save(3, mixed_state(3).state), ContainsSubstring("no longer ours"));
   }
   CHECK(steps_left() == std::vector<int64_t>{1, 2});
   Io io;
   io.rename = [&, real = io.rename](const char* from, const char* to) {
-    if (std::string(to).ends_with("step-00000003")) lose_lease();
+    if (std::string(to).ends_with("step-00000003")) lose_lock();
     return real(from, to);
   };
   Checkpoints zombie(keeping(2), run, Resume::automatic, io);

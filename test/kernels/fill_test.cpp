@@ -252,7 +252,7 @@ TEST_CASE("a tree is closed to the sum of its rows in use, the smaller ones firs
     constexpr int64_t kLevels = 4, kSize = 9000;
     const HostTensor before = random_tensor(Dtype::f32, {kLevels, kSize}, 9);
     HostTensor tree = before;
-    run(device.compute(), TreeClose{.tree = tree, .count = count});
+    run(device.compute(), TreeTotal{.tree = tree, .count = count});
     for (const int64_t i : {int64_t{0}, int64_t{17}, kSize - 1}) {
       float wanted = 0;
       bool any = false;

@@ -158,15 +158,15 @@ TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
       const Comm one;
       for (int64_t round = 0; round < addends / size; ++round) {
         std::vector<float> mine = addend(round * size + rank);
-        run(mesh.dp(), device.comm(), TreeEnter{.tree = levels(tree), .all = tensor(mine), .first = round * size});
+        run(mesh.dp(), device.comm(), TreeAddAll{.tree = levels(tree), .all = tensor(mine), .first = round * size});
         device.compute().wait(device.comm().record());
       }
       for (int64_t number = 0; number < addends / size * size; ++number) {
         std::vector<float> all = addend(number);
-        run(one, device.compute(), TreeEnter{.tree = levels(alone), .all = tensor(all).slice(first, first + m), .first = number});
+        run(one, device.compute(), TreeAddAll{.tree = levels(alone), .all = tensor(all).slice(first, first + m), .first = number});
       }
       for (std::vector<float>* t : {&tree, &alone})
-        run(device.compute(), TreeClose{.tree = levels(*t), .count = addends / size * size});
+        run(device.compute(), TreeTotal{.tree = levels(*t), .count = addends / size * size});
       CHECK(std::memcmp(tree.data(), alone.data(), static_cast<size_t>(m) * 4) == 0);
     }
   // What is received may be added, and what is scattered.

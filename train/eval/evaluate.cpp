@@ -96,7 +96,7 @@ void predict(TrainState& r, const Sequences& sequences, const PredictHooks& hook
     r.stage.forward(compute, batch, r.hooks, seat);
     r.pipeline.after(i);
     if (hooks.progressed) hooks.progressed(std::min((a.microbatch + 1) * round, sequences.count));
-    if (!r.stage.piece(a.chunk).last) continue;
+    if (!r.stage.chunk_at(a.chunk).last) continue;
     const auto fetch = [&](const Tensor& x) {
       copy(compute, Tensor(losses.data(), Dtype::f32, Place::cpu, {x.size()}), x);
       compute.finish();

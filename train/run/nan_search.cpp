@@ -30,7 +30,7 @@ class Search {
     for (const auto& [maker, stream] : run_.stage.streams(run_.pipeline.seat(action))) {
       ++place;
       if (over() || finite(stream)) continue;
-      const int64_t first = run_.stage.piece(action.chunk).begin;
+      const int64_t first = run_.stage.chunk_at(action.chunk).begin;
       if (maker.empty())  // the stage before has made it, and tells of it
         found(in_forward, 4 * first + 1, "what the stage before sent");
       else

@@ -19,13 +19,13 @@ Seat Pipeline::seat(const Action& action) const {
 }
 
 bool Pipeline::receives(const Action& a) const {
-  const ModelPiece& piece = stage_.piece(a.chunk);
-  return (is_forward(a) && !piece.first) || (is_backward(a) && !piece.last);
+  const ModelChunk& chunk = stage_.chunk_at(a.chunk);
+  return (is_forward(a) && !chunk.first) || (is_backward(a) && !chunk.last);
 }
 
 bool Pipeline::sends(const Action& a) const {
-  const ModelPiece& piece = stage_.piece(a.chunk);
-  return (is_forward(a) && !piece.last) || (is_backward(a) && !piece.first);
+  const ModelChunk& chunk = stage_.chunk_at(a.chunk);
+  return (is_forward(a) && !chunk.last) || (is_backward(a) && !chunk.first);
 }
 
 void Pipeline::begin(const std::vector<Action>& actions) {

@@ -48,15 +48,15 @@ Event ReplicaSync::add(const Unit& unit) {
   return stream.record();
 }
 
-Event ReplicaSync::enter(Tensor x, Tensor tree, int64_t microbatch) {
+Event ReplicaSync::add_to_tree(Tensor x, Tensor tree, int64_t microbatch) {
   Stream& stream = lane();
-  run(replicas_, stream, TreeEnter{.tree = tree, .all = x, .first = microbatch * replicas_.size()});
+  run(replicas_, stream, TreeAddAll{.tree = tree, .all = x, .first = microbatch * replicas_.size()});
   run(stream, Fill{.x = x});
   return stream.record();
 }
 
-void ReplicaSync::close(Tensor tree, int64_t microbatches) {
-  run(lane(), TreeClose{.tree = tree, .count = microbatches * replicas_.size()});
+void ReplicaSync::total_of_tree(Tensor tree, int64_t microbatches) {
+  run(lane(), TreeTotal{.tree = tree, .count = microbatches * replicas_.size()});
 }
 
 void ReplicaSync::sum(Tensor x) {
@@ -103,7 +103,7 @@ void ReplicaSync::fetch(size_t unit) {
 void ReplicaSync::done(size_t unit, int64_t microbatch) {
   const Unit& u = stage_.units()[unit];
   if (u.tree)
-    memory(unit).cleared = enter(u.gradients, u.tree, microbatch);
+    memory(unit).cleared = add_to_tree(u.gradients, u.tree, microbatch);
   else if (reduces_each())
     memory(unit).cleared = add(u);
   else
@@ -118,7 +118,7 @@ size_t ReplicaSync::find(UnitKind kind) const {
 
 void ReplicaSync::finish(int64_t microbatches) {
   for (const Unit& unit : stage_.units())
-    if (unit.tree) close(unit.tree, microbatches);
+    if (unit.tree) total_of_tree(unit.tree, microbatches);
   const size_t table = find(UnitKind::table), tied_copy = find(UnitKind::tied_copy);
   const auto part = [&](size_t unit) { return stage_.units()[unit].gradients_part; };
   if (tied_copy != kNone && table != kNone) {

@@ -35,9 +35,9 @@ class ReplicaSync {
   void sum(Tensor x);
   // The replicas' values of x, or of their part of it, enter the tree's sums one by one, as those of microbatch number
   // `microbatch`; then x = 0. The event: it is.
-  Event enter(Tensor x, Tensor tree, int64_t microbatch);
+  Event add_to_tree(Tensor x, Tensor tree, int64_t microbatch);
   // tree's first row = the sum of what has entered of `microbatches` of each replica.
-  void close(Tensor tree, int64_t microbatches);
+  void total_of_tree(Tensor tree, int64_t microbatches);
   // Fills a flat tensor of which each replica has its own part. The event: it is whole.
   Event gather(Tensor flat, Tensor part);
   // What `compute` is handed from here on finds the results of all that was started.

@@ -75,7 +75,7 @@ void compute_step(TrainState& r, const Batch& batch) {
   }
   // 2. their sums, and the loss's
   const bool exact_loss = r.loss_tree && r.stage.has_last();
-  if (exact_loss) r.sync.close(r.loss_tree, microbatches);
+  if (exact_loss) r.sync.total_of_tree(r.loss_tree, microbatches);
   r.sync.finish(microbatches);
   if (exact_loss) run(compute, Cast{.y = r.loss, .x = r.loss_tree.slice(0, 1)});
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // the last stage's: it is 0 elsewhere

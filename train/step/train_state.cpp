@@ -48,7 +48,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
                       .weights = p.zero < 3 || !divided,
                       .gradients = !p.exact() && (p.zero < 2 || !divided),
                       .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
-          .pieces = slice_of(config.model.layers, pipeline.stages, pipeline.chunks, mesh.pp().rank()),
+          .chunks = chunks_of_stage(config.model.layers, pipeline.stages, pipeline.chunks, mesh.pp().rank()),
           .slots = slots_of(actions),
           .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
           .halves = p.stage_schedule() == Schedule::zero_bubble,
@@ -97,7 +97,7 @@ void TrainState::complete(size_t unit, const Microbatch& batch) {
   sync.done(unit, batch.number);
   if (stage.units()[unit].id.kind != UnitKind::head) return;
   if (loss_tree)
-    loss_cleared_ = sync.enter(loss, loss_tree, batch.number);
+    loss_cleared_ = sync.add_to_tree(loss, loss_tree, batch.number);
   else if (batch.last)
     sync.sum(loss);
 }

@@ -149,15 +149,15 @@ void check_trees(const Comm& comm, Device& device, int64_t m) {
     HostTensor tree(Dtype::f32, {6, m}), alone(Dtype::f32, {6, m});
     for (int64_t round = 0; round < rounds; ++round) {
       const HostTensor mine = addend(Dtype::f32, round * size + rank, n);
-      run(comm, device.comm(), TreeEnter{.tree = tree, .all = mine, .first = round * size});
+      run(comm, device.comm(), TreeAddAll{.tree = tree, .all = mine, .first = round * size});
       device.comm().finish();
     }
     for (int64_t number = 0; number < rounds * size; ++number) {
       const HostTensor all = addend(Dtype::f32, number, n);
-      run(Comm(), device.compute(), TreeEnter{.tree = alone, .all = all.tensor().slice(first, first + m), .first = number});
+      run(Comm(), device.compute(), TreeAddAll{.tree = alone, .all = all.tensor().slice(first, first + m), .first = number});
       device.compute().finish();
     }
-    for (HostTensor* t : {&tree, &alone}) run(device.compute(), TreeClose{.tree = *t, .count = rounds * size});
+    for (HostTensor* t : {&tree, &alone}) run(device.compute(), TreeTotal{.tree = *t, .count = rounds * size});
     device.compute().finish();
     CHECK(slice(tree.values(), 0, m) == slice(alone.values(), 0, m));
   }

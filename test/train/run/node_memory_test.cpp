@@ -273,7 +273,7 @@ TEST_CASE("a node that cannot save to its memory costs the save, on all nodes, a
   CHECK(place.differ("refused", "whole") == 0);
 }
 
-TEST_CASE("a lease that is lost in the midst of saves to several nodes' memory ends the run, and hangs nobody") {
+TEST_CASE("a lock that is lost in the midst of saves to several nodes' memory ends the run, and hangs nobody") {
   if (no_shared_memory()) return;
   const Workplace place;
   auto settings = nodes_of_two("robbed");
