@@ -132,7 +132,8 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   std::string damage;
   try {
     const Manifest manifest = load();
-    read_slices(io_, directory, manifest, state.slices, elsewhere, ranks_.size() == 1 ? Reader::alone : Reader::one_of_many);
+    read_slices(io_, directory, manifest, state.slices,
+                {.tensors = elsewhere, .reader = ranks_.size() == 1 ? Reader::alone : Reader::one_of_many});
     state.counters = manifest.counters;
     state.config = manifest.config;
     run_id_ = manifest.run;

@@ -34,13 +34,16 @@ Manifest only_file(const Manifest& manifest, const std::string& name);  // this 
 
 // Whether others read the same files on this node: the system's cache then keeps what was read once.
 enum class Reader { alone, one_of_many };
+struct OtherReaders {
+  std::set<std::string> tensors{};  // names of what other ranks read
+  Reader reader = Reader::alone;
+};
 
 // Fills `slices` from a checkpoint, however either is cut, and checks every byte read against its digest, and the elements against
 // their tensor's. CheckpointError, before a byte is moved, when the tensors differ in name, shape or dtype; all differences at
 // once.
-// `elsewhere`: names of tensors that other ranks read.
 void read_slices(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<TensorSlice>& slices,
-                 const std::set<std::string>& elsewhere = {}, Reader reader = Reader::alone);
+                 const OtherReaders& others = {});
 
 // One whole tensor, into memory of its shape and dtype on Place::cpu.
 void read_tensor(const Io& io, const std::string& directory, const Manifest& manifest, const TensorEntry& tensor, Tensor into);

@@ -101,9 +101,9 @@ uint64_t digest_of(const std::vector<Patch>& patches) {
 }  // namespace
 
 void read_slices(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<TensorSlice>& slices,
-                 const std::set<std::string>& elsewhere, Reader reader) {
-  require_same_tensors(directory, manifest, slices, elsewhere);
-  RankFiles files(io, directory, manifest, reader);
+                 const OtherReaders& others) {
+  require_same_tensors(directory, manifest, slices, others.tensors);
+  RankFiles files(io, directory, manifest, others.reader);
   std::map<std::string, std::vector<const TensorSlice*>> held;
   for (const TensorSlice& slice : slices) {
     const TensorEntry& tensor = *find_tensor(manifest, slice.name);

@@ -92,7 +92,7 @@ void CheckpointReader::read(const std::string& name, Tensor into) const {
 void CheckpointReader::read(const std::vector<TensorSlice>& slices) const {
   std::set<std::string> names;
   for (const TensorEntry& tensor : manifest_.tensors) names.insert(tensor.name);
-  read_slices(io_, directory_, manifest_, slices, names, Reader::one_of_many);
+  read_slices(io_, directory_, manifest_, slices, {.tensors = names, .reader = Reader::one_of_many});
 }
 
 }  // namespace trireme

@@ -101,7 +101,7 @@ double read_plainly_shuffled(const std::vector<std::string>& paths, int64_t piec
 }
 
 // Checked and widened.
-double read_slices(const std::vector<std::string>& paths, int threads) {
+double read_shards(const std::vector<std::string>& paths, int threads) {
   const auto begin = Clock::now();
   for (const std::string& path : paths) {
     const ShardReader shard(path);
@@ -148,8 +148,8 @@ ExitCode run_bench_data(const BenchDataOptions& options) {
   const int64_t piece = options.context * (first.vocab() <= 65536 ? 2 : 4);
   for (const bool cold : {false, true}) {
     const double plain = time(cold, [&] { return read_plainly(paths); });
-    const double checked = time(cold, [&] { return read_slices(paths, 1); });
-    const double by_readers = time(cold, [&] { return read_slices(paths, readers); });
+    const double checked = time(cold, [&] { return read_shards(paths, 1); });
+    const double by_readers = time(cold, [&] { return read_shards(paths, readers); });
     const double pieces = time(cold, [&] { return read_plainly_shuffled(paths, piece, readers); });
     const double shuffled = time(cold, [&] { return read_batches(paths, options); });
     const auto line = [&](const char* what, double seconds) {

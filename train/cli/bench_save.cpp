@@ -26,7 +26,7 @@
 #include "train/run/kernel_choices.h"
 #include "train/run/save_scheduler.h"
 #include "train/step/plan.h"
-#include "train/telemetry/log.h"
+#include "train/telemetry/run_log.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include "parallel/mesh.h"
 #include "train/config/config.h"
 #include "train/step/plan.h"
-#include "train/telemetry/log.h"
+#include "train/telemetry/run_log.h"
 
 namespace trireme {
 

@@ -11,7 +11,7 @@
 #include "train/run/resume.h"
 #include "train/run/save_scheduler.h"
 #include "train/run/step_statistics.h"
-#include "train/telemetry/log.h"
+#include "train/telemetry/run_log.h"
 
 namespace trireme {
 

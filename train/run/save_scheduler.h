@@ -8,7 +8,7 @@
 #include "train/run/step_statistics.h"
 #include "train/step/host_state.h"
 #include "train/step/step.h"
-#include "train/telemetry/log.h"
+#include "train/telemetry/run_log.h"
 
 namespace trireme {
 

@@ -1,3 +1,5 @@
+#include "train/telemetry/run_log.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -7,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/replace_file.h"
-#include "train/telemetry/log.h"
 #include "train/telemetry/report.h"
 
 namespace trireme {

@@ -103,7 +103,7 @@ class Ranks {
   void restore(const Io& io, const std::string& directory, const Manifest& manifest) const {
     std::set<std::string> names;
     for (const TensorEntry& tensor : manifest.tensors) names.insert(tensor.name);
-    for (const std::vector<TensorSlice>& slices : held) read_slices(io, directory, manifest, slices, names);
+    for (const std::vector<TensorSlice>& slices : held) read_slices(io, directory, manifest, slices, {.tensors = names});
   }
   int64_t empty_shards() const {
     int64_t count = 0;

@@ -1,4 +1,4 @@
-#include "train/telemetry/log.h"
+#include "train/telemetry/run_log.h"
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
