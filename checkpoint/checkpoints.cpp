@@ -107,7 +107,7 @@ std::optional<SaveResult> Checkpoints::advance() {
       hand_out(*saving_);
       break;
     case Phase::committing:
-      return tell(*saving_);
+      return conclude(*saving_);
   }
   return std::nullopt;
 }
@@ -229,7 +229,7 @@ void Checkpoints::hand_out(Saving& saving) {
 }
 
 // All ranks learn how the save ended, and it has.
-SaveResult Checkpoints::tell(Saving& saving) {
+SaveResult Checkpoints::conclude(Saving& saving) {
   Outcome mine;
   try {
     if (saving.commit.valid()) saving.commit.get();

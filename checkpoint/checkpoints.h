@@ -155,7 +155,7 @@ class Checkpoints {
   void bring_together(Saving& saving);
   Manifest merge(Saving& saving, const Part& own, const std::vector<Outcome>& parts) const;
   void hand_out(Saving& saving);
-  SaveResult tell(Saving& saving);
+  SaveResult conclude(Saving& saving);
   struct Found {
     std::string directory;  // of the steps
     int64_t step;

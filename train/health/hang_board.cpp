@@ -38,7 +38,7 @@ HangBoard::HangBoard(std::string directory, int64_t node, int64_t nodes)
 
 std::string HangBoard::path(int64_t node) const { return directory_ + "/node-" + std::to_string(node); }
 
-void HangBoard::tell(const std::vector<RankReport>& ranks) const {
+void HangBoard::report(const std::vector<RankReport>& ranks) const {
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
   replace_file(path(node_), to_text(ranks));

@@ -18,8 +18,8 @@ class HangBoard {
   const std::string& directory() const { return directory_; }
   int64_t node() const { return node_; }
 
-  void tell(const std::vector<RankReport>& ranks) const;  // of this node; what cannot be written is not told
-  void take_back() const;                                 // they got on
+  void report(const std::vector<RankReport>& ranks) const;  // of this node; what cannot be written is not told
+  void take_back() const;                                   // they got on
   // What the nodes have told, by node; of a node that has told nothing no ranks.
   std::vector<std::vector<RankReport>> read() const;
 

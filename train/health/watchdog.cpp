@@ -105,7 +105,7 @@ bool Watchdog::decide(double silent, double limit, bool& warned) {
 
 // Tells the other nodes of this one's ranks; whether all have told, and nothing has to be waited for.
 bool Watchdog::enough_told(const std::vector<RankReport>& ranks) {
-  if (!std::exchange(told_, true)) orders_.board->tell(ranks);
+  if (!std::exchange(told_, true)) orders_.board->report(ranks);
   nodes_ = orders_.board->read();
   if (std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node.empty(); })) return false;
   const std::vector<RankReport> all = all_told();
@@ -154,7 +154,7 @@ void Watchdog::judge_all() {
   for (const auto begin = Clock::now(); can_answer && journal_.confession(culprit).empty() && seconds_since(begin) < kForOthers;)
     std::this_thread::sleep_for(kRound / 5);
   if (speaks && speaks_for_all(culprit)) {
-    if (orders_.tell) orders_.tell(verdict, journal_.confession(culprit));
+    if (orders_.report) orders_.report(verdict, journal_.confession(culprit));
   } else {  // the one that speaks ends first: its code is the run's
     const bool elsewhere =
         orders_.board != nullptr && at == ranks.end();  // the node that has it asks it where it is, before it tells

@@ -25,7 +25,7 @@ class Watchdog {
     double for_disks = 12;
     std::function<void(const std::string&)> warn;
     // The last act of the rank that speaks: the verdict, and the culprit's stack if that could tell.
-    std::function<void(const Verdict&, const std::string& stack)> tell;
+    std::function<void(const Verdict&, const std::string& stack)> report;
   };
   // All ranks have one, or none: each ends its process, with ExitCode::hang, after one of them has told. The journal
   // outlives this.

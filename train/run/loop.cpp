@@ -203,7 +203,7 @@ class Steps {
   std::string cause(int64_t step) {
     const Doing doing(session_.journal, "looking for the fault");
     session_.loader.seek(step - 1);
-    const std::string found = find_fault(session_.run, session_.loader.next(), begun_ - 1);
+    const std::string found = find_not_finite(session_.run, session_.loader.next(), begun_ - 1);
     session_.loader.seek(begun_);
     return found.empty() ? "nowhere when computed again: a processor or memory may be at fault" : "in " + found;
   }

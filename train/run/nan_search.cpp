@@ -104,7 +104,7 @@ class Watched {
 
 }  // namespace
 
-std::string find_fault(TrainState& run, const Batch& batch, int64_t step) {
+std::string find_not_finite(TrainState& run, const Batch& batch, int64_t step) {
   Search search(run);
   search.look_at_state();
   {

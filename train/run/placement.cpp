@@ -36,7 +36,7 @@ Watchdog::Orders watch_orders(const RunConfig& config, const RunProgress& progre
   return {.patience = config.train.hang_after,
           .board = board ? &*board : nullptr,
           .warn = [](const std::string& line) { complain("warning: steps wait for a disk: " + line); },
-          .tell =
+          .report =
               [&progress](const Verdict& verdict, const std::string& stack) {
                 const std::string line = "hang: " + verdict.line + (stack.empty() ? "" : "; it is in " + stack);
                 complain(line);

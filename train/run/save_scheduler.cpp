@@ -77,16 +77,16 @@ void SaveScheduler::start(int64_t step, Tier tier) {
 }
 
 void SaveScheduler::advance() {
-  hear([&] { return checkpoints_.advance(); });
+  note_outcome([&] { return checkpoints_.advance(); });
 }
 
 void SaveScheduler::end() {
-  hear([&] { return std::optional(checkpoints_.end()); });
+  note_outcome([&] { return std::optional(checkpoints_.end()); });
 }
 
 // Of the save under way, if there is one; the steps wait meanwhile.
 template <class Call>
-void SaveScheduler::hear(Call call) {
+void SaveScheduler::note_outcome(Call call) {
   if (!checkpoints_.saving()) return;
   std::optional<SaveResult> result;
   try {

@@ -44,7 +44,7 @@ class SaveScheduler {
  private:
   void start(int64_t step, Tier tier);
   template <class Call>
-  void hear(Call call);
+  void note_outcome(Call call);
   void ended(const SaveResult& result);
   void failed(const CheckpointError& error);
 

@@ -44,10 +44,11 @@ void out_of_step(const std::function<void(const Mesh&, Stream&, Tensor, Journal&
   const auto tell = [&](const std::string& line) {
     complain(std::string(text("told after ", seconds_since(wrong_since), " s: ", line)));
   };
-  Watchdog watchdog(journal, world.rank(),
-                    {.patience = 0.5,
-                     .warn = [&](const std::string& line) { tell("warning: " + line); },
-                     .tell = [&](const Verdict& v, const std::string& stack) { tell("verdict: " + v.line + "; stack " + stack); }});
+  Watchdog watchdog(
+      journal, world.rank(),
+      {.patience = 0.5,
+       .warn = [&](const std::string& line) { tell("warning: " + line); },
+       .report = [&](const Verdict& v, const std::string& stack) { tell("verdict: " + v.line + "; stack " + stack); }});
   Device device(Place::cpu, read_cpu_facts());
   std::vector<float> numbers(64, 1.0f);
   const Tensor x(numbers.data(), Dtype::f32, Place::cpu, {64});

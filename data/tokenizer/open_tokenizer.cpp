@@ -1,3 +1,4 @@
+// The functions of tokenizer.h: what all tokenizers have, and which one a path or a name is.
 #include "data/tokenizer/tokenizer.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+// The half of config.h that reads: YAML and --set become a RunConfig, with all problems at once.
 #include "train/config/config.h"
 
 #include <algorithm>
