@@ -9,7 +9,7 @@ parsers="train/config/yaml train/config/read_config train/config/keys train/conf
   data/tokenizer/tokenizer_tiktoken data/tokenizer/tokenizer_bpe data/tokenizer/sentencepiece_model
   data/tokenizer/sentencepiece_cuts data/tokenizer/tokenizer_sentencepiece
   checkpoint/manifest checkpoint/manifest_text checkpoint/rank_files checkpoint/rank_file_read checkpoint/rank_file_verify
-  checkpoint/store checkpoint/reader"
+  checkpoint/directory_layout checkpoint/reader"
 find "$build" -name '*.gcda' -delete
 for program in "$build"/test/fuzz/*_fuzz; do
   name=$(basename "$program" _fuzz)

@@ -1,10 +1,9 @@
 // What a ShardReader says of its loss mask.
-#include "data/shard/loss_mask.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
+#include "data/shard/loss_mask.h"
 #include "data/shard/shard.h"
 
 namespace trireme {

@@ -1,7 +1,7 @@
 // The functions of tokenizer.h: what all tokenizers have, and which one a path or a name is.
-#include "data/tokenizer/tokenizer.h"
 
 #include "base/error.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "data/tokenizer/tokenizer_sentencepiece.h"
 #include "data/tokenizer/tokenizer_words.h"

@@ -1,11 +1,11 @@
 // The half of config.h that reads: YAML and --set become a RunConfig, with all problems at once.
-#include "train/config/config.h"
 
 #include <algorithm>
 #include <map>
 #include <sstream>
 
 #include "base/error.h"
+#include "train/config/config.h"
 #include "train/config/keys.h"
 #include "train/config/yaml.h"
 

@@ -9,8 +9,7 @@ using namespace trireme;
 namespace {
 
 const AttentionShape kForward{.rows = 2, .tokens = 128, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
-const AttentionShape kBackward{
-    .backward = true, .rows = 2, .tokens = 128, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
+const AttentionShape kBackward{.backward = true, .rows = 2, .tokens = 128, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
 const AttentionShape kOdd{.rows = 2, .tokens = 129, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
 
 // Forward the fused kernels are faster, backward ours.

@@ -10,7 +10,6 @@
 #include <fstream>
 #include <random>
 #include <set>
-#include <set>
 
 #include "base/error.h"
 #include "test/catch.h"

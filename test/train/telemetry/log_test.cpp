@@ -1,5 +1,3 @@
-#include "train/telemetry/run_log.h"
-
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -21,6 +19,7 @@
 #include "base/replace_file.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
+#include "train/telemetry/run_log.h"
 
 using namespace trireme;
 using namespace std::chrono_literals;
