@@ -61,7 +61,7 @@ fuzz:
 	@test -f build/fuzz/build.ninja || cmake -S . -B build/fuzz -G Ninja -DTRIREME_SANITIZE=address,undefined -DTRIREME_FUZZ=ON -DBUILD_TESTING=OFF
 	cmake --build build/fuzz
 	scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS)
-	@test -f build/coverage/build.ninja || cmake -S . -B build/coverage -G Ninja -DTRIREME_FUZZ=ON -DTRIREME_COVERAGE=ON -DTRIREME_CUDA=OFF -DBUILD_TESTING=OFF
+	@test -f build/coverage/build.ninja || cmake -S . -B build/coverage -G Ninja -DTRIREME_FUZZ=ON -DTRIREME_COVERAGE=ON -DTRIREME_UNITY=OFF -DTRIREME_CUDA=OFF -DBUILD_TESTING=OFF
 	cmake --build build/coverage
 	scripts/fuzz_coverage.sh build/coverage build/fuzz/corpus
 

@@ -1,5 +1,5 @@
-// A checkpoint: a whole shard file under a manifest with a right digest, whatever it says of the file; or, where the bytes begin
-// with 's', a whole manifest over a file with these bytes at some place.
+// A checkpoint: a whole file of a rank under a manifest with a right digest, whatever it says of the file; or, where the bytes
+// begin with 's', a whole manifest over a file with these bytes at some place.
 #include <cstring>
 #include <filesystem>
 #include <vector>
@@ -14,7 +14,7 @@ using namespace trireme;
 namespace {
 
 struct Whole {
-  std::string directory, manifest, slice;
+  std::string directory, manifest, file;
 };
 
 // Of three tensors.
@@ -30,13 +30,13 @@ const Whole& whole() {
     };
     const std::string run = fuzz::directory() + "/run";
     Checkpoints({}, run).save(
-        3, {.slices = {shard("a", Dtype::f32, 3, 5), shard("b", Dtype::bf16, 2, 7), shard("c", Dtype::i32, 4, 4)},
+        3, {.slices = {slice("a", Dtype::f32, 3, 5), slice("b", Dtype::bf16, 2, 7), slice("c", Dtype::i32, 4, 4)},
             .counters = {{"tokens", 100}},
             .config = "train: {}"});
     const std::string directory = run + "/checkpoints/step-00000003";
     return Whole{.directory = directory,
                  .manifest = fuzz::read(directory + "/manifest.json"),
-                 .slice = fuzz::read(directory + "/shard-00000.h5")};
+                 .file = fuzz::read(directory + "/shard-00000.h5")};
   }();
   return made;
 }
@@ -62,13 +62,13 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string bytes(fuzz::words(data, size));
   const Whole& good = whole();
   if (bytes.starts_with('s') && bytes.size() > 3) {
-    const size_t at = (static_cast<size_t>(data[1]) << 8 | data[2]) % good.slice.size();
-    std::string slice = good.slice;
-    for (size_t i = 3; i < bytes.size() && at + i - 3 < slice.size(); ++i) slice[at + i - 3] = bytes[i];
-    fuzz::write(good.directory + "/shard-00000.h5", slice);
+    const size_t at = (static_cast<size_t>(data[1]) << 8 | data[2]) % good.file.size();
+    std::string file = good.file;
+    for (size_t i = 3; i < bytes.size() && at + i - 3 < file.size(); ++i) file[at + i - 3] = bytes[i];
+    fuzz::write(good.directory + "/shard-00000.h5", file);
     fuzz::write(good.directory + "/manifest.json", good.manifest);
   } else {
-    fuzz::write(good.directory + "/shard-00000.h5", good.slice);
+    fuzz::write(good.directory + "/shard-00000.h5", good.file);
     fuzz::write(
         good.directory + "/manifest.json",
         "{\"digest\":\"" + hex(digest(bytes.data(), static_cast<int64_t>(bytes.size()))) + "\",\n\"manifest\":" + bytes + "}\n");
