@@ -15,7 +15,8 @@
 
 namespace trireme {
 
-// What a number may be: lowest <= value <= highest (or > lowest when open). Strings and enums ignore it.
+// What a number may be: lowest <= value <= highest (or > lowest when open); strings and enums ignore that. And whether the key is a
+// part of a run's identity, whatever its type.
 struct Limit {
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();

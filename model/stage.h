@@ -29,12 +29,13 @@ struct StageWeights {
   void declare(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config, const TensorParallel& tensor);
 };
 
-// Told of units and the microbatch: when a pass is about to read their weights, when backward is about to write their gradients,
-// when it has added this pass's, and, of a microbatch with which gradients leave, when those of weights that all tp ranks hold are
-// summed over these.
+// Calls of the Stage while a microbatch passes a unit. Each may be absent.
 struct UnitHooks {
   using Hook = std::function<void(size_t unit, const Microbatch& batch)>;
-  Hook read{}, write{}, added{}, done{};
+  Hook read{};   // a pass is about to read the unit's weights
+  Hook write{};  // backward is about to write its gradients
+  Hook added{};  // backward has added this pass's gradients
+  Hook done{};   // of a microbatch with which gradients leave: those that all tp ranks hold are summed over these, too
 };
 
 // A weight, what the listing says of it, and its gradient (absent in a Stage that only infers).

@@ -22,8 +22,8 @@ class Mesh {
   // Imagined: rank `rank` of `ranks`, whose groups only count.
   Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config);
 
-  // On a GPU, and with others: collectives along every axis run on Place::cuda from here on; else nothing. All ranks of the world
-  // call it. A host that waits for the device longer than parallel.timeout, or whose connections break, throws. The mesh stays
+  // From here on collectives along every axis run on Place::cuda, too. Nothing happens on a CPU, or with one rank. All ranks of the
+  // world call it. A host throws that waits for the device longer than parallel.timeout, or whose connections break. The mesh stays
   // where it is.
   void connect(Device& device);
 

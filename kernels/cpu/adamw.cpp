@@ -6,6 +6,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/stochastic.h"
 #include "kernels/ops/fill.h"
+#include "kernels/ops/round_weights.h"
 
 namespace trireme {
 
@@ -21,10 +22,8 @@ struct Factors {
 void pass_over(const AdamWPart& part, const Factors& f) {
   launch(Cpu{}, Fill{.x = part.grad});
   if (!f.stochastic || !part.weight) return;
-  for_blocks(part.master.size(), kBlock, [&](int64_t begin, int64_t end) {
-    round_stochastically(part.weight.as<Bf16>() + begin, part.master.as<float>() + begin, end - begin,
-                         RandomBits(part.whole, begin, f.gate.step));
-  });
+  const RoundedPart rounded{.weight = part.weight, .master = part.master, .whole = part.whole};
+  launch(Cpu{}, RoundWeights{.parts = {&rounded, 1}, .step = f.gate.step});
 }
 
 void update(const AdamWPart& part, const Factors& f) {
