@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "test/house/page.h"
 #include "test/house/source.h"
 
 namespace trireme::house {
@@ -20,5 +21,16 @@ Problems check_words(const std::vector<Source>& sources);
 Problems check_names(const std::vector<Source>& sources);
 // ARCHITECTURE.md names every room, inner ones too, and no file that is not there: between backquotes or in blocks of code.
 Problems check_page(const std::vector<Source>& sources, const std::string& page);
+
+// The language of pages and sources, below. Lines of pages have at most 100 columns, cells 60, sentences 30 words and 16 in the
+// mean; README.md has at most 120 lines.
+Problems check_prose(const std::vector<Source>& pages);
+double mean_words(const Page& page);  // a sentence
+// Phrases that plain technical English does not have, with the better one: in pages; in comments, names of tests, and in the
+// literals of the rooms, which are messages and `--help`.
+Problems check_page_words(const std::vector<Source>& pages);
+Problems check_source_words(const std::vector<Source>& sources);
+// First words of comments, and the first sentence of each header.
+Problems check_openings(const std::vector<Source>& sources);
 
 }  // namespace trireme::house

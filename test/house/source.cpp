@@ -85,6 +85,14 @@ bool is_room(string_view name) { return std::find(kRoomNames.begin(), kRoomNames
 
 bool is_header(string_view path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
 
+Source read_source(const string& root, const string& path) {
+  std::ifstream in(root + "/" + path);
+  std::ostringstream content;
+  content << in.rdbuf();
+  require(in.good(), text("cannot read ", path));
+  return {path, std::move(content).str()};
+}
+
 std::vector<Source> read_house(const string& root) {
   namespace fs = std::filesystem;
   std::vector<Source> sources;
@@ -94,11 +102,7 @@ std::vector<Source> read_house(const string& root) {
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(root) / directory)) {
       const string suffix = entry.path().extension().string();
       if (suffix != ".h" && suffix != ".cpp" && suffix != ".cu" && suffix != ".cuh") continue;
-      std::ifstream in(entry.path());
-      std::ostringstream content;
-      content << in.rdbuf();
-      require(in.good(), text("cannot read ", entry.path().string()));
-      sources.push_back({fs::relative(entry.path(), root).string(), std::move(content).str()});
+      sources.push_back(read_source(root, fs::relative(entry.path(), root).string()));
     }
   }
   std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.path < b.path; });

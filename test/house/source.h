@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, 7> kRoomNames{"base", "kernels", "paralle
 
 // All C++ and CUDA sources below `root` that belong to the house, the rooms' and test's, sorted by path.
 std::vector<Source> read_house(const std::string& root);
+Source read_source(const std::string& root, const std::string& path);
 
 // `text` with comments, and with what stands between quotes, turned into spaces; lines keep their numbers.
 std::string code_of(const std::string& text);
