@@ -28,8 +28,8 @@ const std::vector<Row> kRows{
     {"house", {"base", "kernels"}},                        // test/house/
 };
 
-// Inside a room: a file includes only files of lower floors. In inner rooms and back-ends, which are directories here, also its
-// own directory's.
+// Inside a room, a file includes only files of lower floors. In inner rooms and back-ends (the directories here) it may also
+// include files of its own directory.
 constexpr int kBackEnds = 7;  // their floor
 const std::map<string_view, int, std::less<>> kFloors{
     {"kernels/op_shape.h", 2},
@@ -152,7 +152,7 @@ bool room_may(const Row& room, string_view target) {
          });
 }
 
-// A .cpp stands on its header's floor; a .cpp without one, directly in its room, above all headers there.
+// A .cpp has the floor of its header. A .cpp without a header, directly in its room, is above all headers there.
 std::optional<int> floor_of(string_view path) {
   string header(path);
   if (path.ends_with(".cpp")) header = header.substr(0, header.size() - 4) + ".h";
@@ -176,7 +176,7 @@ void check_floor(const Source& source, const Include& include, Problems& problem
   const bool same_directory = source.path.substr(0, source.path.rfind('/')) == include.name.substr(0, include.name.rfind('/'));
   const bool neighbour = same_directory && (inner || (*other == kBackEnds && room == "kernels"));
   if (!mine && source_file) return;
-  // A .cpp directly in kernels/ implements its header with any header of the room's ground, never with an op or a back-end.
+  // A .cpp directly in kernels/ may use any header directly in kernels/, but no op and no back-end.
   const int reach = source_file && mine && *mine < 5 && room == "kernels" ? 5 : mine.value_or(0);
   if (!neighbour && *other >= reach)
     problems.push_back(at(source, include.line) + source.path + " stands below or beside " + include.name);
@@ -211,9 +211,9 @@ void check_foreign(const Source& source, const Include& include, Problems& probl
   }
 }
 
-// A header that includes itself through others: `#pragma once` would hide it.
+// Circular includes, which `#pragma once` would hide.
 void check_circles(const std::map<string, std::vector<string>>& graph, Problems& problems) {
-  std::map<string, int> state;  // 1: on the way, 2: done
+  std::map<string, int> state;  // 1: in progress, 2: done
   const std::function<void(const string&)> walk = [&](const string& file) {
     state[file] = 1;
     const auto found = graph.find(file);

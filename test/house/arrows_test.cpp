@@ -14,7 +14,7 @@ std::string joined(const Problems& problems) {
   return all;
 }
 
-// A file planted at `path`: what each rule says to it.
+// The problems that each rule reports for a file planted at `path`.
 std::string arrows(const std::string& path, const std::string& text) { return joined(check_arrows({{path, text}})); }
 std::string words(const std::string& path, const std::string& text) { return joined(check_words({{path, text}})); }
 std::string names(const std::string& path, const std::string& text) { return joined(check_names({{path, text}})); }
@@ -152,7 +152,7 @@ TEST_CASE("words stand where their place is, in comments, in strings and inside 
               "auto html = R\"(<p> \" new printf( )\";\nstd::snprintf(a, 1, \"\"); on_exit(1); int n = 1'000;\n") == "");
 }
 
-TEST_CASE("refused words behind a string, a comment or a character are still seen") {
+TEST_CASE("refused words after a string, a comment or a character are still found") {
   const auto line = GENERATE(as<std::string>{}, "f(\"\\\"\"); new int;", "f('\"'); new int;", "/* x */ new int;",
                              "f(R\"x()\")x\"); new int;", "int n = 1'000 + *new int + '\\'';");
   CAPTURE(line);

@@ -19,7 +19,7 @@ void check_test_names(const Source& source, std::set<string>& seen, Problems& pr
     const string name(line.substr(open, line.find('"', open) - open));
     if (std::count(name.begin(), name.end(), ' ') < 2)
       problems.push_back(at(source, number) + "a test's name is a sentence: '" + name + "'");
-    if (name.find_first_of(";[]\\*#$") != string::npos)  // CMake's lists and Catch's filters cut there: the test would never run
+    if (name.find_first_of(";[]\\*#$") != string::npos)  // CMake's lists and Catch's filters split there: the test would never run
       problems.push_back(at(source, number) + "a test's name is words: '" + name + "'");
     if (name.ends_with('.')) problems.push_back(at(source, number) + "a test's name has no full stop: '" + name + "'");
     if (!seen.insert(string(tested_room(source.path).value_or("")) + "/" + name).second)
@@ -27,7 +27,7 @@ void check_test_names(const Source& source, std::set<string>& seen, Problems& pr
   });
 }
 
-// At most 132 columns, where no quoted text stands: that is not broken.
+// Allows 132 columns; lines with quoted text may be longer.
 void check_width(const Source& source, Problems& problems) {
   std::vector<string> code;
   each_line(code_of(source.text), [&](int, string_view line) { code.emplace_back(line); });
@@ -43,7 +43,7 @@ void check_width(const Source& source, Problems& problems) {
   });
 }
 
-// What the page names: the words of its code blocks and between its backquotes.
+// Words in code blocks and between backquotes.
 std::set<string> words_of_page(const string& page) {
   std::set<string> words;
   bool code = false;
@@ -65,7 +65,7 @@ bool is_placeholder(string_view path) {  // `*.h`, `ops/x.h`
   return name.find('.') <= 1;
 }
 
-// The room of a file, and the inner room if it lies in one: "train/", "cli/".
+// The room of a file, and its inner room if it has one: "train/", "cli/".
 std::vector<string> rooms_of(string_view path) {
   std::vector<string> rooms;
   for (size_t end = path.find('/'); end != string_view::npos; end = path.find('/')) {
@@ -75,7 +75,7 @@ std::vector<string> rooms_of(string_view path) {
   return rooms;
 }
 
-// "class Graph {" -> "Graph"; nothing where a line does not define a type outside of others.
+// "class Graph {" -> "Graph"; empty unless the line defines a type that is not nested.
 string type_defined_in(string_view line) {
   for (const string_view begin : {"class ", "struct ", "enum class "}) {
     if (!line.starts_with(begin) || line.find('{') == string_view::npos) continue;
@@ -85,14 +85,14 @@ string type_defined_in(string_view line) {
   return {};
 }
 
-// Two types of one name are one type for the linker, which keeps one of their functions and drops the other, unheard.
+// Refuses two types of one name: the linker would silently keep the functions of one of them.
 void check_types(const Source& source, std::map<string, string>& types, Problems& problems) {
   if (!is_header(source.path) || !is_room(room_of(source.path))) return;
   string space;
   each_line(code_of(source.text), [&](int line, string_view code) {
     if (code.starts_with("namespace ")) space = code;
     const string name = type_defined_in(code);
-    if (name.empty() || code.find(name + '<') != string_view::npos) return;  // a specialisation is of a known one
+    if (name.empty() || code.find(name + '<') != string_view::npos) return;  // a specialisation
     const auto [first, fresh] = types.try_emplace(space + name, source.path);
     if (!fresh) problems.push_back(at(source, line) + "a second type " + name + "; the first is in " + first->second);
   });
@@ -108,7 +108,7 @@ Problems check_names(const std::vector<Source>& sources) {
     const bool snake = std::all_of(source.path.begin(), source.path.end(), [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '/' || c == '.';
     });
-    const bool stand_in = source.path.starts_with("test/emulation/include/");  // named as what they stand in for
+    const bool stand_in = source.path.starts_with("test/emulation/include/");  // named after the headers they replace
     if (!snake && !stand_in) problems.push_back(source.path + ":1: files are named in snake_case");
     for (const string_view refused : {"utils", "util", "common", "core", "misc", "helpers"})
       if (holds_word(source.path, refused))

@@ -1,5 +1,5 @@
-// The rules of the house, held against source files: the arrows between the rooms, the hosts of foreign libraries, and what is
-// refused. A rule gets files as (path, text) and not from the disk, so that the tests can plant a broken one.
+// Checks of the source tree: arrows between rooms, hosts of foreign libraries, refused words, names, language.
+// A rule takes files as (path, text) and reads nothing from the disk, so that tests can plant a broken file.
 #pragma once
 
 #include <string>
@@ -10,27 +10,26 @@
 
 namespace trireme::house {
 
-// One line per breach, "model/block.h:12: ..."; empty when the house is in order.
+// One line per breach, "model/block.h:12: ..."; empty if there is none.
 using Problems = std::vector<std::string>;
 
-// Which room, floor or foreign library a file includes; circles of includes.
+// Includes of rooms, floors and foreign libraries; circular includes.
 Problems check_arrows(const std::vector<Source>& sources);
-// Words and directives that have one place or none: output, environment, preprocessor, owners, exits, open ends.
+// Words and directives allowed in one file or none: output, environment, preprocessor, owners, exits, open ends.
 Problems check_words(const std::vector<Source>& sources);
-// Files' names, headers' first lines, width of lines, names of tests, and of types in headers.
+// Names of files, tests and types; first lines of headers; width of lines.
 Problems check_names(const std::vector<Source>& sources);
-// ARCHITECTURE.md names every room, inner ones too, and no file that is not there: between backquotes or in blocks of code.
+// ARCHITECTURE.md names every room and inner room, and no missing file, between backquotes or in code blocks.
 Problems check_page(const std::vector<Source>& sources, const std::string& page);
 
-// The language of pages and sources, below. Lines of pages have at most 100 columns, cells 60, sentences 30 words and 16 in the
-// mean; README.md has at most 120 lines.
+// Limits on pages: lines of 100 columns, cells of 60, sentences of 30 words and 16 on average; README.md has 120 lines.
 Problems check_prose(const std::vector<Source>& pages);
-double mean_words(const Page& page);  // a sentence
-// Phrases that plain technical English does not have, with the better one: in pages; in comments, names of tests, and in the
-// literals of the rooms, which are messages and `--help`.
+double mean_words(const Page& page);  // words a sentence
+// Phrases that are not plain technical English, each with a better one. Sources: comments, names of tests, and the string literals
+// of the rooms, which are messages and `--help`.
 Problems check_page_words(const std::vector<Source>& pages);
 Problems check_source_words(const std::vector<Source>& sources);
-// First words of comments, and the first sentence of each header.
+// First words of comments and first sentences of headers.
 Problems check_openings(const std::vector<Source>& sources);
 
 }  // namespace trireme::house

@@ -15,7 +15,7 @@ namespace {
 using std::string;
 using std::string_view;
 
-// Raw strings, comments and literals are the only places where C++ text is not code; a small scanner over them.
+// A small scanner for raw strings, comments and literals, the only C++ text that is not code.
 string blank(const string& text, bool strings_too) {
   string out = text;
   const auto erase = [&](size_t begin, size_t end) {

@@ -27,7 +27,7 @@ const std::vector<Refusal> kRefusals{
     {{"using namespace std;"}, "", "names are spelled or aliased"},
 };
 
-// A host may ask its library's version, or set the switch its header demands.
+// Hosts that may test their library's version, or set a switch that its header requires.
 struct Switch {
   string_view path, word;
 };
@@ -64,7 +64,7 @@ Problems check_words(const std::vector<Source>& sources) {
             problems.push_back(at(source, number) + "'" + string(word) + "': " + string(refusal.reason));
     });
     each_line(source.text, [&](int number, string_view line) {
-      if (source.path.starts_with("test/house/")) return;  // whose strings name them
+      if (source.path.starts_with("test/house/")) return;  // its strings name them
       for (const string_view word : {"TODO", "FIXME", "XXX"})
         if (holds_word(line, word)) problems.push_back(at(source, number) + string(word) + ": open ends live in issues");
     });
