@@ -99,6 +99,14 @@ TEST_CASE("comments, messages and help use the words of the field", kVoice) {
 
 TEST_CASE("comments open with a noun or a verb", kVoice) { CHECK(listed(check_openings(read_house(TRIREME_SOURCE))) == ""); }
 
+TEST_CASE("README.md and the pages of docs/ have runnable blocks", kVoice) {
+  std::vector<std::string> runnable;
+  for (const Source& page : read_pages(TRIREME_SOURCE))
+    if (page.text.find("\n```sh runnable\n") != std::string::npos) runnable.push_back(page.path);
+  CHECK(std::count(runnable.begin(), runnable.end(), "README.md") == 1);
+  CHECK(runnable.size() > 1);
+}
+
 TEST_CASE("the measure of each page and room is printed", "[.][measure]") {
   print_pages();
   for (const Rule& rule : all_rules()) print_rooms(rule.name, rule.problems);
