@@ -27,6 +27,27 @@ bool is_empty(const string& code) { return code.find_first_not_of(' ') == string
 
 }  // namespace
 
+std::vector<Comment> hash_comments_of(const string& script) {
+  std::vector<Comment> comments;
+  bool open = false;
+  each_line(script, [&](int number, string_view line) {
+    const size_t begin = line.find_first_not_of(" \t");
+    const bool alone = begin != string_view::npos && line[begin] == '#' && !line.starts_with("#!");
+    const size_t mark = alone ? begin : line.find(" # ");
+    if (mark == string_view::npos) {
+      open = false;
+      return;
+    }
+    const string comment(line.substr(std::min(line.find_first_not_of("# ", mark), line.size())));
+    if (open && alone)
+      comments.back().text += '\n' + comment;
+    else
+      comments.push_back({number, !alone, comment});
+    open = true;
+  });
+  return comments;
+}
+
 std::vector<Comment> comments_of(const string& source) {
   const std::vector<string> lines = lines_of(source), code = lines_of(code_with_strings(source));
   std::vector<Comment> comments;

@@ -14,6 +14,8 @@ struct Comment {
 };
 
 std::vector<Comment> comments_of(const std::string& source);
+// The same of a script, YAML or CMake file, whose comments begin with '#'.
+std::vector<Comment> hash_comments_of(const std::string& script);
 
 // String literals at their place, blanks elsewhere; kGap stands for the code between two of them. Adjacent literals have none.
 // #include lines are left out.

@@ -25,8 +25,8 @@ Problems check_page(const std::vector<Source>& sources, const std::string& page)
 // Limits on pages: lines of 100 columns, cells of 60, sentences of 30 words and 16 on average; README.md has 120 lines.
 Problems check_prose(const std::vector<Source>& pages);
 double mean_words(const Page& page);  // words a sentence
-// Phrases that are not plain technical English, each with a better one. Sources: comments, names of tests, and the string literals
-// of the rooms, which are messages and `--help`.
+// Phrases that are not plain technical English, each with a better one. Sources: comments, also of scripts; names of tests; string
+// literals of the rooms, which are messages and `--help`.
 Problems check_page_words(const std::vector<Source>& pages);
 Problems check_source_words(const std::vector<Source>& sources);
 // First words of comments and first sentences of headers.

@@ -44,6 +44,11 @@ string blank(const string& text, bool strings_too) {
   return out;
 }
 
+std::vector<Source> sorted(std::vector<Source> sources) {
+  std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.path < b.path; });
+  return sources;
+}
+
 bool is_word_char(char c) { return isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 }  // namespace
@@ -83,6 +88,8 @@ std::optional<string_view> tested_room(string_view path) {
 
 bool is_room(string_view name) { return std::find(kRoomNames.begin(), kRoomNames.end(), name) != kRoomNames.end(); }
 
+bool is_cpp(string_view path) { return is_header(path) || path.ends_with(".cpp") || path.ends_with(".cu"); }
+
 bool is_header(string_view path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
 
 Source read_source(const string& root, const string& path) {
@@ -100,13 +107,23 @@ std::vector<Source> read_house(const string& root) {
   for (const string_view room : kRoomNames) directories.emplace_back(room);
   for (const string& directory : directories) {
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(root) / directory)) {
-      const string suffix = entry.path().extension().string();
-      if (suffix != ".h" && suffix != ".cpp" && suffix != ".cu" && suffix != ".cuh") continue;
-      sources.push_back(read_source(root, fs::relative(entry.path(), root).string()));
+      if (is_cpp(entry.path().string())) sources.push_back(read_source(root, fs::relative(entry.path(), root).string()));
     }
   }
-  std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.path < b.path; });
-  return sources;
+  return sorted(std::move(sources));
+}
+
+std::vector<Source> read_scripts(const string& root) {
+  namespace fs = std::filesystem;
+  std::vector<Source> scripts;
+  for (const char* path : {"CMakeLists.txt", "Dockerfile", "Makefile", "test/CMakeLists.txt"})
+    if (fs::exists(fs::path(root) / path)) scripts.push_back(read_source(root, path));
+  for (const char* directory : {".ci", "cmake", "configs", "scripts"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(root) / directory))
+      if (entry.is_regular_file() && entry.path().extension() != ".pyc")
+        scripts.push_back(read_source(root, fs::relative(entry.path(), root).string()));
+  }
+  return sorted(std::move(scripts));
 }
 
 }  // namespace trireme::house

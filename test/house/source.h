@@ -20,6 +20,8 @@ constexpr std::array<std::string_view, 7> kRoomNames{"base", "kernels", "paralle
 // All C++ and CUDA sources of the rooms and of test/, sorted by path.
 std::vector<Source> read_house(const std::string& root);
 Source read_source(const std::string& root, const std::string& path);
+// Makefile, CMake files, scripts and YAML files, sorted by path.
+std::vector<Source> read_scripts(const std::string& root);
 
 // `text` with comments and quoted text turned into spaces; lines keep their numbers.
 std::string code_of(const std::string& text);
@@ -36,6 +38,7 @@ bool holds_word(std::string_view line, std::string_view word);
 std::string_view room_of(std::string_view path);  // the first directory
 bool is_room(std::string_view name);
 bool is_header(std::string_view path);
+bool is_cpp(std::string_view path);  // or a header, or CUDA
 // The room that a test belongs to: test/data/x.cpp may include data and whatever data may include.
 std::optional<std::string_view> tested_room(std::string_view path);
 

@@ -101,6 +101,10 @@ string test_names(const string& literals, const string& code) {
   return kept;
 }
 
+std::vector<Comment> all_comments(const Source& source) {
+  return is_cpp(source.path) ? comments_of(source.text) : hash_comments_of(source.text);
+}
+
 string first_word(const string& text) { return text.substr(0, text.find_first_of(" ,:\n")); }
 
 void check_header(const Source& source, const Comment& opening, Problems& problems) {
@@ -163,8 +167,8 @@ Problems check_page_words(const std::vector<Source>& pages) {
 Problems check_source_words(const std::vector<Source>& sources) {
   Problems problems;
   for (const Source& source : sources) {
-    for (const Comment& comment : comments_of(source.text))
-      check_phrases(source.path, words_of(comment.text, comment.line), problems);
+    for (const Comment& comment : all_comments(source)) check_phrases(source.path, words_of(comment.text, comment.line), problems);
+    if (!is_cpp(source.path)) continue;
     const string literals = literals_of(source.text);
     const string read = source.path.starts_with("test/") ? test_names(literals, code_of(source.text)) : literals;
     check_phrases(source.path, words_of(read, 1), problems);
@@ -175,7 +179,7 @@ Problems check_source_words(const std::vector<Source>& sources) {
 Problems check_openings(const std::vector<Source>& sources) {
   Problems problems;
   for (const Source& source : sources) {
-    for (const Comment& comment : comments_of(source.text)) {
+    for (const Comment& comment : all_comments(source)) {
       string word = first_word(comment.text);
       const bool lower = !word.empty() && islower(static_cast<unsigned char>(word[0])) != 0;
       if (lower && !comment.after_code) word[0] = static_cast<char>(toupper(static_cast<unsigned char>(word[0])));

@@ -72,13 +72,19 @@ void print_rooms(const std::string& rule, const Problems& problems) {
   std::cout << '\n';
 }
 
+std::vector<Source> all_sources() {
+  std::vector<Source> sources = read_house(TRIREME_SOURCE);
+  for (Source& script : read_scripts(TRIREME_SOURCE)) sources.push_back(std::move(script));
+  return sources;
+}
+
 struct Rule {
   std::string name;
   Problems problems;
 };
 
 std::vector<Rule> all_rules() {
-  const std::vector<Source> pages = read_pages(TRIREME_SOURCE), sources = read_house(TRIREME_SOURCE);
+  const std::vector<Source> pages = read_pages(TRIREME_SOURCE), sources = all_sources();
   return {{"pages", check_prose(pages)},
           {"words of pages", check_page_words(pages)},
           {"words of sources", check_source_words(sources)},
@@ -94,10 +100,10 @@ TEST_CASE("the pages are written in short sentences and narrow lines", kVoice) {
 TEST_CASE("the pages use the words of the field", kVoice) { CHECK(listed(check_page_words(read_pages(TRIREME_SOURCE))) == ""); }
 
 TEST_CASE("comments, messages and help use the words of the field", kVoice) {
-  CHECK(listed(check_source_words(read_house(TRIREME_SOURCE))) == "");
+  CHECK(listed(check_source_words(all_sources())) == "");
 }
 
-TEST_CASE("comments open with a noun or a verb", kVoice) { CHECK(listed(check_openings(read_house(TRIREME_SOURCE))) == ""); }
+TEST_CASE("comments open with a noun or a verb", kVoice) { CHECK(listed(check_openings(all_sources())) == ""); }
 
 TEST_CASE("README.md and the pages of docs/ have runnable blocks", kVoice) {
   std::vector<std::string> runnable;
@@ -228,6 +234,16 @@ TEST_CASE("comments that begin with a relative word are refused") {
   CHECK_THAT(openings("int a;\n// " + word + " a rank\n"), ContainsSubstring("model/x.cpp:2: a comment begins with a noun"));
   CHECK_THAT(openings("/// " + word + ": a rank\n"), ContainsSubstring("model/x.cpp:1: "));
   CHECK(openings("// A rank\n// " + word + " a mesh\nint a;  // one\n        // " + word + " these\n") == "");
+}
+
+TEST_CASE("comments of scripts, YAML and CMake are held to the same words") {
+  const std::string script = "#!/bin/sh told\n# Where it is\n# told.\n\nx=${#told}  # of it\n# and more\necho told\n";
+  CHECK_THAT(openings(script, "scripts/x.sh"), ContainsSubstring("scripts/x.sh:2: a comment begins with a noun"));
+  CHECK_THAT(source_words(script, "scripts/x.sh"), ContainsSubstring("scripts/x.sh:3: 'told' in"));
+  CHECK(check_source_words({{"scripts/x.sh", script}}).size() == 1);
+  CHECK(check_openings({{"scripts/x.sh", script}}).size() == 1);
+  CHECK_THAT(source_words("a: 1  # it tells\n", "configs/x.yaml"), ContainsSubstring("configs/x.yaml:1: 'tells'"));
+  CHECK(read_scripts(TRIREME_SOURCE).size() > 30);
 }
 
 TEST_CASE("comments after code may be phrases, and words may begin with the same letters") {
