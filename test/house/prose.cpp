@@ -114,6 +114,15 @@ std::vector<Token> tokens_of(string_view text, int line) {
   return tokens;
 }
 
+// Counts a word; the first six are kept as the opening.
+void add_word(const Token& token, Sentence& sentence) {
+  if (sentence.words++ == 0) sentence.line = token.line;
+  if (sentence.words > 6) return;
+  if (sentence.words > 1) sentence.opening += ' ';
+  for (const char c : token.text) sentence.opening += c == kCodeSpace ? ' ' : c;
+  std::erase(sentence.opening, kCodeEnd);
+}
+
 }  // namespace
 
 size_t end_of_target(string_view text, size_t at) {
@@ -134,22 +143,15 @@ size_t closing_bracket(string_view text, size_t open) {
 string shown(string_view text) { return Inline().show(text); }
 
 std::vector<Sentence> sentences_of(const string& text, int line) {
-  std::vector<Sentence> sentences;
   const std::vector<Token> tokens = tokens_of(text, line);
+  std::vector<Sentence> sentences;
   Sentence sentence;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const string_view token = tokens[i].text;
-    if (std::any_of(token.begin(), token.end(), is_alnum)) {
-      if (sentence.words++ == 0) sentence.line = tokens[i].line;
-      if (sentence.words <= 6)
-        for (const char c : (sentence.words > 1 ? " " : "") + string(token))
-          if (c != kCodeEnd) sentence.opening += c == kCodeSpace ? ' ' : c;
-    }
-    const bool last = i + 1 == tokens.size();
-    if (sentence.words == 0 || !(last || ends_sentence(token, tokens[i + 1].text))) continue;
-    sentences.push_back(std::exchange(sentence, {}));
+    if (std::any_of(token.begin(), token.end(), is_alnum)) add_word(tokens[i], sentence);
+    const bool ends = i + 1 == tokens.size() || ends_sentence(token, tokens[i + 1].text);
+    if (ends && sentence.words > 0) sentences.push_back(std::exchange(sentence, {}));
   }
-  if (sentence.words > 0) sentences.push_back(std::move(sentence));
   return sentences;
 }
 
