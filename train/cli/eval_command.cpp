@@ -9,12 +9,11 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/replace_file.h"
-#include "checkpoint/directory_layout.h"
 #include "checkpoint/reader.h"
 #include "parallel/host_collectives.h"
 #include "train/cli/commands.h"
+#include "train/cli/weight_source.h"
 #include "train/eval/choices.h"
-#include "train/hub/published_config.h"
 #include "train/run/kernel_choices.h"
 #include "train/run/launch_agreement.h"
 #include "train/run/resume.h"
@@ -40,10 +39,7 @@ struct EvalOptions {
   std::string json;
 
   void visit(Options& o) {
-    o("from", from,
-      "A run's directory, one checkpoint's, a published model's (config.json, safetensors), or a YAML file: its run, or "
-      "train.init_from where that has no checkpoint")
-        .required();
+    o("from", from, kWeightSources).required();
     o("--shards", shards, "Token shards, or directories of them");
     o("--text", texts, kTextInputs);
     o("--choices", choices,
@@ -72,40 +68,6 @@ struct EvalOptions {
            "alone.";
   }
 };
-
-// Where the weights come from: a checkpoint's directory, or "": train.init_from, of the config or the directory itself.
-struct WeightSource {
-  RunConfig config;
-  std::string checkpoint;
-};
-
-// A published model as it is. Its context is cut to what passes of usual size hold; --set model.context takes all of it.
-WeightSource published_weights_of(const EvalOptions& options) {
-  RunConfig config;
-  config.model = read_published_config(options.from + "/config.json");
-  config.model.context = std::min<int64_t>(config.model.context, 2048);
-  config.train.init_from = options.from;
-  config.data.tokenizer = published_tokenizer(options.from);
-  return {parse_config(options.from, to_yaml(config), options.set, Purpose::mesh), ""};
-}
-
-WeightSource find_weights(const EvalOptions& options) {
-  std::string from = options.from;
-  if (fs::exists(from + "/config.json") && list_checkpoints(from).empty() && options.step < 0) return published_weights_of(options);
-  if (fs::is_regular_file(from)) {
-    RunConfig config = read_config(from, options.set, Purpose::mesh);
-    from = config.train.runs + "/" + config.train.name;
-    if (list_checkpoints(from).empty()) {
-      if (config.train.init_from.empty())
-        throw ConfigError(options.from + ": " + from + " holds no checkpoints, and there is no train.init_from");
-      if (options.step >= 0) throw ConfigError(text("--step ", options.step, ": ", from, " holds no checkpoints"));
-      return {config, ""};
-    }
-  }
-  if (options.step >= 0) from = checkpoints_of(from) + "/" + step_name(options.step);
-  const CheckpointReader checkpoint(from);
-  return {parse_config(checkpoint.directory(), checkpoint.manifest().config, options.set, Purpose::mesh), checkpoint.directory()};
-}
 
 // Passes of as many rows as training's, or of some 16,000 tokens, on a mesh that these ranks can be. The number of ranks changes
 // neither. Backward never comes, so that little of a pass need be kept.
@@ -260,7 +222,7 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
   Evaluator evaluator(options, run);
   evaluator.open();
   const int64_t step = load_weights(source, run);
-  Json found{{"weights", source.checkpoint.empty() ? config.train.init_from : source.checkpoint}, {"step", step}};
+  Json found{{"weights", source.directory()}, {"step", step}};
   found.update(evaluator.evaluate_all());
   run.sync.join();
   if (!mesh.first() || options.json.empty()) return;
@@ -275,7 +237,7 @@ ExitCode run_eval(const EvalOptions& options) {
   const Comm all("all", 0, world.rank(), world.launched());
   std::string checkpoint;
   const std::optional<RunConfig> config = agree_on_config(all, [&] {
-    WeightSource source = find_weights(options);
+    WeightSource source = find_weights({.from = options.from, .set = options.set, .step = options.step});
     checkpoint = source.checkpoint;
     RunConfig meant = for_evaluation(std::move(source.config), world.size(), options.set);
     require_mesh(meant, world.size(), 0);

@@ -278,7 +278,7 @@ TEST_CASE("an evaluation that cannot be is refused in one line") {
   };
   CHECK_THAT(refusal({"runs/tiny"}), Catch::Matchers::StartsWith("2 ") && ContainsSubstring("needs --shards, --text or --choices"));
   CHECK_THAT(refusal({"runs/none", "--text", "held.txt"}),
-             Catch::Matchers::StartsWith("4 ") && ContainsSubstring("no usable checkpoint in runs/none"));
+             Catch::Matchers::StartsWith("4 ") && ContainsSubstring("runs/none: no such file or directory; runs in runs: tiny"));
   CHECK_THAT(refusal({"runs/tiny", "--text", "held.txt"}),
              Catch::Matchers::StartsWith("2 ") && ContainsSubstring("--set data.tokenizer=PATH"));
   CHECK_THAT(refusal({"runs/tiny", "--shards", "held.txt", "--overlap", "64"}),

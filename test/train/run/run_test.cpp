@@ -181,23 +181,6 @@ TEST_CASE("peak resident memory is within 10 % of the plan's total and the copy 
   CHECK(static_cast<double>(ended.peak_bytes) == Approx(total).epsilon(0.10));
 }
 
-TEST_CASE("a sample is made of the run's own text, and the same seed gives the same text") {
-  const Workplace place;
-  succeed(place.train({"train.steps=200"}));
-  const auto sample = [&](const std::string& seed) {
-    const Ended ended =
-        run_trireme(place.scratch.path(), {"sample", "runs/tiny", "--prompt", "abc", "--tokens", "100", "--seed", seed});
-    succeed(ended);
-    return ended.out;
-  };
-  const std::string first = sample("1");
-  CHECK(first == sample("1"));
-  CHECK(first != sample("2"));
-  CHECK(first.substr(0, 3) == "abc");
-  INFO(first);
-  CHECK(std::count_if(first.begin(), first.end(), [](char c) { return c >= 'a' && c <= 'p'; }) > 90);
-}
-
 TEST_CASE("a run takes from several sources by weight, is told of each, and goes on with the same ones alone") {
   const Workplace place;
   const std::vector<std::string> settings{"train.name=mix", "data.train=[shards/train-00000.h5, shards/validation-00000.h5]",

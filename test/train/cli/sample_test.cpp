@@ -1,0 +1,98 @@
+// trireme sample: text from runs, checkpoints, configs and published models, and what it says of a place without a model.
+#include <algorithm>
+#include <filesystem>
+
+#include "test/catch.h"
+#include "test/train/workplace.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+Ended sample(const Workplace& place, const std::string& from, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"sample", from, "--prompt", "abc", "--tokens", "20"};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_trireme(place.scratch.path(), words);
+}
+
+// The text that is made; the command must succeed.
+std::string text_of(const Workplace& place, const std::string& from, const std::vector<std::string>& more = {}) {
+  const Ended ended = sample(place, from, more);
+  succeed(ended);
+  return ended.out;
+}
+
+}  // namespace
+
+TEST_CASE("a sample is made of the run's own text, and the same seed gives the same text") {
+  const Workplace place;
+  succeed(place.train({"train.steps=200"}));
+  const auto sample = [&](const std::string& seed) {
+    const Ended ended =
+        run_trireme(place.scratch.path(), {"sample", "runs/tiny", "--prompt", "abc", "--tokens", "100", "--seed", seed});
+    succeed(ended);
+    return ended.out;
+  };
+  const std::string first = sample("1");
+  CHECK(first == sample("1"));
+  CHECK(first != sample("2"));
+  CHECK(first.substr(0, 3) == "abc");
+  INFO(first);
+  CHECK(std::count_if(first.begin(), first.end(), [](char c) { return c >= 'a' && c <= 'p'; }) > 90);
+}
+
+TEST_CASE("a sample is the same from a run's name, its directory, its checkpoint, its config and its export") {
+  const Workplace place;
+  succeed(place.train({"train.steps=40", "kernels.dtype=f32"}));
+  succeed(run_trireme(place.scratch.path(), {"model", "export", "runs/tiny", "published"}));
+  const std::string run = text_of(place, "runs/tiny");
+  CHECK(run.size() == 3 + 20 + 1);
+  for (const char* from : {"tiny", "runs/tiny/", "runs/tiny/checkpoints", "runs/tiny/checkpoints/step-00000040", "config.yaml"}) {
+    CAPTURE(from);
+    CHECK(text_of(place, from) == run);
+  }
+  CHECK(text_of(place, "published", {"--set", "kernels.dtype=f32"}) == run);
+  CHECK(text_of(place, "runs/tiny", {"--step", "35"}) == text_of(place, "runs/tiny/checkpoints/step-00000035"));
+  write_text(place.scratch / "begins.yaml",
+             "train: {name: begins, init_from: published}\n"
+             "model: {family: llama, layers: 1, width: 32, heads: 2, vocab: 257, context: 64}\n"
+             "kernels: {dtype: f32}\ndata: {tokenizer: bytes}\n");
+  CHECK(text_of(place, "begins.yaml") == run);
+}
+
+TEST_CASE("a sample from a place without a model names what is there instead") {
+  const Workplace place;
+  succeed(place.train({"train.steps=2", "train.warmup=1"}));
+  succeed(place.train({"train.steps=2", "train.warmup=1", "train.name=other", "data.tokenizer="}));
+  fs::create_directories(place.scratch / "empty");
+  fs::create_directories(place.scratch / "runs/young");
+  write_text(place.scratch / "runs/young/log.txt", "");
+  const auto refusal = [&](const std::string& from, const std::vector<std::string>& more = {}) {
+    const Ended ended = sample(place, from, more);
+    CHECK(ended.out.empty());
+    return std::to_string(ended.code) + " " + ended.err;
+  };
+  CHECK(refusal("runs") == "4 runs: holds several runs; name one of them: other, tiny\n");
+  CHECK(refusal("runs/nosuch") == "4 runs/nosuch: no such file or directory; runs in runs: other, tiny\n");
+  CHECK(refusal("runs/tinny") == "4 runs/tinny: no such file or directory; did you mean runs/tiny?\n");
+  CHECK(refusal("othr") == "4 othr: no such file or directory; did you mean other?\n");
+  CHECK(refusal("some/where/else") ==
+        "4 some/where/else: no such file or directory; name a run, a checkpoint, a config or a published model's directory\n");
+  CHECK(
+      refusal("org/model-1b") ==
+      "4 org/model-1b: no such file or directory; name a run, a checkpoint, a config or a published model's directory; to fetch a "
+      "published model: hf download org/model-1b --local-dir DIR\n");
+  CHECK(refusal("empty") == "4 empty: holds no checkpoint, and no config.json of a published model\n");
+  CHECK(refusal("runs/young") ==
+        "4 runs/young: this run has no checkpoint yet; it saves every checkpoint.every steps and at its end\n");
+  write_text(place.scratch / "model.safetensors", "");
+  CHECK(refusal("model.safetensors") == "2 model.safetensors: is one file of a model; name the directory that holds it\n");
+  CHECK(refusal("runs/other") ==
+        "2 runs/other/checkpoints/step-00000002: comes without a tokenizer (data.tokenizer); add --set "
+        "data.tokenizer=PATH\n");
+  CHECK(refusal("config.yaml", {"--set", "train.name=none"}) ==
+        "2 config.yaml: runs/none holds no checkpoints, and there is no train.init_from\n");
+}
+
+}  // namespace trireme

@@ -1,0 +1,53 @@
+// LoadedModel: a model's weights and its tokenizer in memory, ready to generate text on the CPU.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/tokenizer.h"
+#include "model/decoder.h"
+#include "train/cli/options.h"
+#include "train/cli/weight_source.h"
+#include "train/eval/generate.h"
+
+namespace trireme {
+
+class LoadedModel {
+ public:
+  // Reads all weights: 2 or 4 bytes each, and a cache of keys and values for model.context tokens. ConfigError without
+  // data.tokenizer; DataError when the tokenizer has more entries than the model, or a published file is damaged; CheckpointError
+  // for a damaged checkpoint.
+  explicit LoadedModel(const WeightSource& source);
+
+  const RunConfig& config() const { return config_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  Decoder& decoder() { return decoder_; }
+  Stream& stream() { return device_.compute(); }
+
+  // The token in front of a document's first: a published model's bos_token_id, else the end of the document before.
+  int32_t begin_token() const { return begin_token_; }
+  // The begin token and the tokens of `text`.
+  std::vector<int32_t> document(std::string_view text) const;
+
+ private:
+  RunConfig config_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  int32_t begin_token_;
+  Device device_;
+  Dtype dtype_;
+  Arenas arenas_;
+  Decoder decoder_;
+};
+
+// Options of commands that draw tokens.
+struct SamplingOptions {
+  int64_t tokens = 200, top_k = 0, seed = 1;
+  double temperature = 0.8, top_p = 1;
+
+  void visit(Options& o);
+  Sampling sampling(const Tokenizer& tokenizer) const;
+};
+
+}  // namespace trireme
