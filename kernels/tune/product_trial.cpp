@@ -1,5 +1,7 @@
 #include "kernels/tune/product_trial.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "kernels/ops/fill.h"
 #include "kernels/ops/quantize.h"
@@ -9,7 +11,9 @@ namespace {
 
 // On a GPU work is handed over ahead of its execution: so many at once hide what that takes, where a product is short.
 constexpr int kAhead = 20;
-constexpr double kShort = 2e-3;  // seconds
+constexpr double kShort = 2e-3;   // seconds
+constexpr double kLong = 0.5;     // seconds: one such product is a window of its own
+constexpr double kWindow = 1e-3;  // seconds, shorter than a scheduler's turn: some windows have the cores to themselves
 
 int64_t bytes_for(Dtype dtype, const ProductShape& s) {
   const int64_t results = s.pre_activation || s.gelu_input ? 2 : 1;
@@ -68,22 +72,33 @@ Tensor ProductTrial::quantized(Dtype dtype, std::initializer_list<int64_t> shape
   return t;
 }
 
-double ProductTrial::seconds(double least_seconds) const {
+double ProductTrial::time(int count) const {
   Stream& stream = device_.compute();
-  const auto time = [&](int count) {
-    const auto begin = Clock::now();
-    for (int i = 0; i < count; ++i) run(stream, product_);
-    stream.finish();
-    return seconds_since(begin);
-  };
+  const auto begin = Clock::now();
+  for (int i = 0; i < count; ++i) run(stream, product_);
+  stream.finish();
+  return seconds_since(begin);
+}
+
+double ProductTrial::seconds(double least_seconds) const {
   const double first = time(1);
-  const int ahead = stream.place() == Place::cuda && first < kShort ? kAhead : 1;
+  const int ahead = device_.place() == Place::cuda && first < kShort ? kAhead : 1;
   double best = std::numeric_limits<double>::infinity(), total = 0;
   for (int rounds = 0; rounds < 3 || total < least_seconds; ++rounds) {
     const double seconds = time(ahead);
     best = std::min(best, seconds / ahead), total += seconds;
   }
   return best;
+}
+
+std::vector<double> ProductTrial::windows() const {
+  const double first = time(1);
+  std::vector<double> windows;
+  if (first >= kLong) windows = {first, time(1), time(1)};
+  const int count = device_.place() == Place::cuda && first < kShort ? kAhead : 1 + static_cast<int>(kWindow / first);
+  while (first < kLong && std::ssize(windows) < kWindows) windows.push_back(time(count) / count);
+  std::ranges::sort(windows);
+  return windows;
 }
 
 }  // namespace trireme

@@ -2,6 +2,8 @@
 // processor less power, and so less time, than any that a model has.
 #pragma once
 
+#include <vector>
+
 #include "kernels/memory.h"
 #include "kernels/ops/matmul.h"
 
@@ -19,10 +21,15 @@ class ProductTrial {
   const Matmul& product() const { return product_; }
   // Seconds of one: the best of at least three rounds and `least_seconds`, after one to warm up.
   double seconds(double least_seconds) const;
+  // Seconds of one in each of kWindows windows of at least a millisecond, the shortest first; of one that takes half a second, in
+  // three.
+  static constexpr int kWindows = 6;
+  std::vector<double> windows() const;
 
  private:
   Tensor random(Dtype dtype, std::initializer_list<int64_t> shape);
   Tensor quantized(Dtype dtype, std::initializer_list<int64_t> shape, Tensor& scale);
+  double time(int count) const;  // seconds of so many in a row
 
   Device& device_;
   Arena arena_;

@@ -67,4 +67,15 @@ double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>
   return time > 0 ? flops / time * 1e-9 : 0;
 }
 
+SteadyRate steady_product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes) {
+  double flops = 0, best = 0, third = 0;
+  for (const ProductShape& s : shapes) {
+    const double count = static_cast<double>(s.count);
+    const std::vector<double> windows = ProductTrial(device, dtype, s).windows();
+    flops += count * s.flops(), best += count * windows[0], third += count * windows[2];
+  }
+  if (best == 0) return {};
+  return {.best = flops / best * 1e-9, .spread = 1 - best / third};
+}
+
 }  // namespace trireme

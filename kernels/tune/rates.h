@@ -17,4 +17,13 @@ double copy_bandwidth(Device& device, int64_t bytes = int64_t{1} << 28);
 // is run until three runs and `least_seconds` have passed. Operands are of `dtype`, with accumulate the result is f32.
 double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, double least_seconds = 0.05);
 
+// A product rate, and how far its measuring windows agree.
+struct SteadyRate {
+  double best = 0;    // GFLOP/s of all shapes together, each in its best window; 0: nothing to multiply
+  double spread = 0;  // 1 - rate of each shape's third best window / best: near 0 unless other programs take the cores
+};
+
+// The rate of run(Matmul) over all shapes in ProductTrial::kWindows windows each. Operands as for product_rate.
+SteadyRate steady_product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes);
+
 }  // namespace trireme

@@ -38,11 +38,12 @@ void announce(const Announcement& a, RunLog& log) {
              {"memory", memory},
              {"data", data},
              {"tokens a step", std::to_string(plan.tokens)},
-             {"MFU", "(6 FLOPs per parameter in products and token + causal attention) / time / " + human_si(peak) +
-                         "FLOP/s, the product rate measured at the start"}});
+             {"MFU", peak > 0 ? "(6 FLOPs per parameter in products and token + causal attention) / time / peak product rate, " +
+                                    human_si(peak) + "FLOP/s at the start"
+                              : "not reported: the peak product rate could not be measured"}});
   log.note(config.train.name + ": " + parameters + " parameters, " + memory + ", " + data);
   for (const std::string& line : describe_sources(config, mixture)) log.note(line);
-  log.note(place + ", products at " + human_si(peak) + "FLOP/s");
+  log.note(place + (peak > 0 ? ", products at " + human_si(peak) + "FLOP/s" : ""));
   if (step > 0) log.note("resumed after step " + std::to_string(step));
 }
 

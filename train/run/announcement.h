@@ -16,7 +16,7 @@ struct Announcement {
   const Device& device;
   const Plan& plan;
   const Mixture& mixture;
-  double peak;   // FLOP/s of products, measured
+  double peak;   // FLOP/s of products; 0: unknown
   int64_t step;  // finished steps
 };
 void announce(const Announcement& announcement, RunLog& log);

@@ -42,7 +42,7 @@ void log_step(Session& s, int64_t step, const StepResult& result, double seconds
                .step_ms = seconds * 1e3,
                .tokens_per_second = static_cast<double>(tokens) / seconds,
                .data_ms = waited * 1e3,
-               .mfu = s.flops / seconds / s.peak});
+               .mfu = s.peak.mfu(s.flops, seconds, s.run.launcher.ahead())});
 }
 
 void evaluate_now(Session& s, int64_t step) {

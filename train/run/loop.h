@@ -8,6 +8,7 @@
 #include "data/loader/loader.h"
 #include "train/eval/choices.h"
 #include "train/health/watchdog.h"
+#include "train/run/peak_rate.h"
 #include "train/run/resume.h"
 #include "train/run/save_scheduler.h"
 #include "train/run/step_statistics.h"
@@ -30,7 +31,7 @@ struct Session {
   Watchdog& watchdog;
   std::optional<RunLog>& log;  // rank 0's
   double flops;                // of the model, a step, on average over the ranks
-  double peak;                 // FLOP/s of products, measured
+  PeakRate& peak;
 
   void note(const std::string& line) const {
     if (log) log->note(line);

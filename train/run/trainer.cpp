@@ -10,6 +10,7 @@
 #include "train/run/launch_agreement.h"
 #include "train/run/loop.h"
 #include "train/run/memory_check.h"
+#include "train/run/peak_rate.h"
 #include "train/run/placement.h"
 #include "train/run/run_data.h"
 
@@ -57,7 +58,7 @@ struct RunParts {
   Checkpoints checkpoints;
   RunData data;
   const ChosenKernels kernels;
-  const double peak;  // FLOP/s of products, measured
+  PeakRate peak;
   TrainState run;
   Loader loader;
   StepStatistics history;
@@ -70,7 +71,7 @@ struct RunParts {
                     noted_io(place.journal), place.mesh.all(), place.nodes),
         data(open_data(o)),
         kernels(choose_kernels(o.config, plan, place.mesh, place.device, o.progress.directory)),
-        peak(1e9 * product_rate(place.device, dtype_of(o.config.kernels.dtype), plan.products, 0.005)),
+        peak(find_peak(o.config, plan, place.mesh, place.device, o.progress.directory)),
         run(o.config, place.mesh, place.device, plan.sizes),
         loader(data.mixture, loader_options(o.config, place.mesh)),
         history(o.config.train.spike_sigmas) {}
@@ -97,15 +98,17 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
       record_data(config, p.data, o.resume, {.directory = directory, .step = step, .replicas = p.place.mesh.replicas()});
   if (!replace_file(directory + "/config.yaml", to_yaml(config))) throw Error(text("cannot write ", directory, "/config.yaml"));
   keep_choices(p.kernels, directory);
+  keep_peak(p.peak, directory);
   p.log.emplace(directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
   announce({.config = config,
             .mesh = p.place.mesh,
             .device = p.place.device,
             .plan = p.plan,
             .mixture = p.data.mixture,
-            .peak = p.peak,
+            .peak = p.peak.flops_per_second(),
             .step = step},
            *p.log);
+  if (!p.peak.known()) p.log->note(p.peak.describe());
   const auto tell = [&p](const std::vector<std::string>& notes) {
     for (const std::string& note : notes) p.log->note(note);
   };
@@ -152,6 +155,7 @@ ExitCode run_to_end(const Order& order) {
     if (order.ready) order.ready(parts.run);
     parts.place.journal.doing("training");
     const ExitCode code = loop(session, step);
+    if (parts.place.mesh.first()) keep_peak(parts.peak, order.progress.directory);
     parts.place.journal.doing("ending");
     finish(parts);
     return code;

@@ -1,5 +1,7 @@
 #include "kernels/tune/rates.h"
 
+#include <algorithm>
+
 #include "test/catch.h"
 
 using namespace trireme;
@@ -20,4 +22,20 @@ TEST_CASE("the product rate of this machine is measured over all shapes together
   CHECK(both < 1e6);
   CHECK(product_rate(device, Dtype::bf16, {{.m = 64, .n = 33, .k = 17, .transpose_a = true, .accumulate = true}}) > 0);
   CHECK(product_rate(device, Dtype::f32, {}) == 0);
+}
+
+TEST_CASE("the windows of a product rate are ordered, and their spread is a share") {
+  Device device(Place::cpu, read_cpu_facts());
+  const ProductShape small{.m = 64, .n = 64, .k = 64}, thin{.m = 1, .n = 512, .k = 512, .transpose_b = true, .count = 3};
+  const std::vector<double> windows = ProductTrial(device, Dtype::f32, small).windows();
+  REQUIRE(windows.size() == ProductTrial::kWindows);
+  CHECK(std::ranges::is_sorted(windows));
+  CHECK(windows.front() > 0);
+  const SteadyRate rate = steady_product_rate(device, Dtype::f32, {small, thin});
+  CHECK(rate.best > 0.01);
+  CHECK(rate.best < 1e6);
+  CHECK(rate.spread >= 0);
+  CHECK(rate.spread < 1);
+  CHECK(steady_product_rate(device, Dtype::f32, {}).best == 0);
+  CHECK(device.ledger().bytes() == device.workspace_bytes());
 }
