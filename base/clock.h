@@ -1,4 +1,4 @@
-// The steady clock, and the seconds since one of its moments.
+// The steady clock, and the seconds elapsed since a time point.
 #pragma once
 
 #include <chrono>

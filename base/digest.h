@@ -1,4 +1,4 @@
-// Digests of bytes, and how they are written.
+// Digests of bytes and their text form.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// XXH3 of 64 bits (https://github.com/Cyan4973/xxHash).
+// 64-bit XXH3 (https://github.com/Cyan4973/xxHash).
 uint64_t digest(const void* bytes, int64_t count);
 inline uint64_t digest(std::string_view bytes) { return digest(bytes.data(), static_cast<int64_t>(bytes.size())); }
 

@@ -1,8 +1,10 @@
-// Errors, and how the program ends because of them.
+// Error classes and the exit code of each.
 //
-// ConfigError: the user can fix it (exit 2). DataError: a shard, text or tokenizer is bad (3). CheckpointError: no usable
-// checkpoint (4). Stopped: ended on request after a save (75). Error: everything else (70); it carries the caller's file:line.
-// One catch in main turns them into a line on stderr and an exit code; nothing else in the program catches to ignore.
+// ConfigError: the user can fix it (exit 2). DataError: a shard, text or tokenizer is bad (3).
+// CheckpointError: no usable checkpoint (4). Stopped: ended on request after a save (75). Error:
+// everything else (70), with the caller's file:line.
+// One catch in main prints the error on stderr and returns its exit code. No other code catches an
+// error to ignore it.
 #pragma once
 
 #include <array>
@@ -19,7 +21,7 @@ namespace trireme {
 
 enum class ExitCode : int { done = 0, usage = 2, data = 3, checkpoint = 4, internal = 70, hang = 71, numerics = 72, stopped = 75 };
 
-// A part of a message: a reference to what will be written.
+// A part of a message: a reference to the value to be printed.
 class MessagePart {
  public:
   MessagePart(const char* words)
@@ -34,15 +36,16 @@ class MessagePart {
   void (*write_)(std::ostream&, const void*);
 };
 
-// Messages are rare: their code is small, and out of the way.
+// Cold and never inlined: messages are rare, so their code stays small and out of the way.
 [[gnu::noinline, gnu::cold]] inline std::string joined(const MessagePart* parts, size_t count) {
   std::ostringstream out;
   for (size_t i = 0; i < count; ++i) parts[i].write(out);
   return std::move(out).str();
 }
 
-// Parts of a message, joined only when somebody reads it. Holds references: use it inside one full expression. Its type says how
-// many there are and not what they are, so that few such types are compiled.
+// Parts of a message, joined only when the text is read. Holds references: use it inside one full
+// expression. The type depends on the number of parts alone, so the compiler instantiates few of
+// them.
 template <size_t kCount>
 class Text {
  public:
@@ -71,7 +74,7 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-// Several problems found together are separated by newlines, one line each.
+// Several problems found together are one message: a line for each.
 struct ConfigError : Error {
   explicit ConfigError(const std::string& message) : Error(message, ExitCode::usage) {}
 };
@@ -88,7 +91,7 @@ struct Stopped : Error {
   explicit Stopped(const std::string& message) : Error(message, ExitCode::stopped) {}
 };
 
-// For what must hold inside the program; the user's mistakes are ConfigError and DataError.
+// Checks an invariant of the program. Mistakes of the user are ConfigError and DataError.
 template <size_t kCount>
 void require(bool holds, const Text<kCount>& message, std::source_location at = std::source_location::current()) {
   if (!holds) [[unlikely]]

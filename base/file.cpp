@@ -34,7 +34,7 @@ File File::open_plain(const std::string& path) {
   if (fd < 0) fail_errno(path, "cannot be opened");
   File file(path, fd);
   struct stat info {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) fail_with(path, "is no plain file");
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) fail_with(path, "is not a regular file");
   return file;
 }
 
@@ -46,7 +46,7 @@ File File::standard_input() {
 
 DirectoryLock::DirectoryLock(const std::string& directory) : directory_(File::open_to_read(directory)) {
   if (flock(directory_.descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    fail_with(directory, "another process is making shards there: wait for it, or choose another directory");
+    fail_with(directory, "another process is building shards there: wait for it, or choose another directory");
 }
 
 File File::open_to_write(const std::string& path) {
@@ -79,7 +79,7 @@ void File::read_at(void* bytes, int64_t count, int64_t offset) const {
 }
 
 void File::will_read(int64_t count, int64_t offset) const {
-  posix_fadvise(fd_, offset, count, POSIX_FADV_WILLNEED);  // advice: a file system may have no use for it
+  posix_fadvise(fd_, offset, count, POSIX_FADV_WILLNEED);  // a hint: a file system may ignore it
 }
 
 int64_t File::read(void* bytes, int64_t count) {

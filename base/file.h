@@ -1,4 +1,5 @@
-// Files of the host: opened, read and written at offsets, made durable. Problems are DataErrors that name the file.
+// Files: open, read and write at offsets, make durable. Every failure is a DataError that names the
+// file.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +8,15 @@
 
 namespace trireme {
 
-// An open file. Offsets and counts in bytes; interrupted and partial transfers are carried on until done.
+// An open file. Offsets and counts are in bytes. Interrupted and partial transfers are retried
+// until complete.
 class File {
  public:
   static File open_to_read(const std::string& path);
-  static File open_plain(const std::string& path);     // to read; what is no plain file is refused, without waiting for a pipe
-  static File open_to_write(const std::string& path);  // an existing file, kept as it is; also readable
+  static File open_plain(const std::string& path);  // for reading; refuses anything but a regular file, and never blocks on a pipe
+  static File open_to_write(const std::string& path);  // keeps the contents of an existing file; also readable
   static File create(const std::string& path);         // empties an existing file
-  static File standard_input();                        // from where it stands
+  static File standard_input();                        // from its current position
   ~File();
   File(File&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
   File& operator=(File&& other) noexcept {
@@ -23,12 +25,12 @@ class File {
     return *this;
   }
 
-  void read_at(void* bytes, int64_t count, int64_t offset) const;  // DataError when the file ends before
-  void will_read(int64_t count, int64_t offset) const;             // soon: the disk may begin, and is not waited for
-  int64_t read(void* bytes, int64_t count);                        // the next ones, of a pipe, too: `count`, or fewer at its end
+  void read_at(void* bytes, int64_t count, int64_t offset) const;  // DataError if the file is too short
+  void will_read(int64_t count, int64_t offset) const;             // prefetch hint; returns at once
+  int64_t read(void* bytes, int64_t count);                        // the next `count` bytes, also of a pipe; fewer at its end
   void write_at(const void* bytes, int64_t count, int64_t offset);
   int64_t size() const;
-  void sync();  // data and size are on disk afterwards; after a failure the file must not be used
+  void sync();  // makes data and size durable; do not use the file after a failure
   const std::string& path() const { return path_; }
   int descriptor() const { return fd_; }
 
@@ -38,7 +40,8 @@ class File {
   int fd_ = -1;
 };
 
-// One process's while it lives. DataError when another has it; file systems that know no locks (flock) give it to all.
+// An exclusive lock on a directory, held for the object's lifetime. Throws DataError if another
+// process holds it. On file systems without flock, every process gets the lock.
 class DirectoryLock {
  public:
   explicit DirectoryLock(const std::string& directory);
@@ -47,10 +50,10 @@ class DirectoryLock {
   File directory_;
 };
 
-// Makes the names in a directory durable.
+// Makes the entries of a directory durable.
 void sync_directory(const std::string& path);
 
-// Renames a synced file to its final name, replacing what was there, and makes the name durable.
+// Renames a synced file to its final name, replacing any old file, and makes the name durable.
 void commit_file(const std::string& from, const std::string& to);
 
 }  // namespace trireme

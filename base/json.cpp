@@ -13,7 +13,7 @@ namespace {
 
 using Library = nlohmann::ordered_json;
 
-// Builds a value from the library's events.
+// Builds a value from the parser's events.
 class Builder : public nlohmann::json_sax<Library> {
  public:
   explicit Builder(const JsonLimits& limits) : limits_(limits) {}
@@ -32,7 +32,7 @@ class Builder : public nlohmann::json_sax<Library> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
-    if (limits_.unique_names && open_.back()->contains(name)) throw JsonError("names '" + name + "' twice");
+    if (limits_.unique_names && open_.back()->contains(name)) throw JsonError("repeats the name '" + name + "'");
     name_ = std::move(name);
     return true;
   }
@@ -135,7 +135,7 @@ Library in_library(const Json& json, bool sorted) {
   }
   if (json.is_null()) return nullptr;
   Library object = Library::object();
-  auto& pairs = object.get_ref<Library::object_t&>();  // their names differ already: no search for each
+  auto& pairs = object.get_ref<Library::object_t&>();  // keys of a map are unique already: no need to search for each
   for (const auto* member : json.members_in_order(sorted)) pairs.emplace_back(member->first, in_library(member->second, sorted));
   return object;
 }
@@ -247,7 +247,7 @@ std::ostream& operator<<(std::ostream& out, const Json& json) { return out << js
 std::partial_ordering Json::order(const Json& a, const Json& b) {
   if (!a.is_number() || !b.is_number()) return std::partial_ordering::unordered;
   if (a.kind() == Kind::real || b.kind() == Kind::real) return a.as_real() <=> b.as_real();
-  if (a.is_natural() != b.is_natural()) return a.is_natural() <=> b.is_natural();  // one is below 0
+  if (a.is_natural() != b.is_natural()) return a.is_natural() <=> b.is_natural();  // one of them is negative
   return a.is_natural() ? a.as_natural() <=> b.as_natural() : a.as_integer() <=> b.as_integer();
 }
 

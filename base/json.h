@@ -1,13 +1,15 @@
-// Json: a JSON value. Parsing and writing are nlohmann/json's, in json.cpp alone: its header costs every file that includes it
-// several seconds to compile.
+// Json: a JSON value. Parsing and writing are nlohmann/json's, hidden in json.cpp: its header costs
+// every file that includes it several seconds to compile.
 //
-//     const Json entry = Json::parse(line);                       // JsonError: where and why it is not JSON
-//     if (const Json* text = entry.find("text")) use(text->get<std::string>());
-//     Json out{{"step", 12}, {"losses", losses}};                 // a list of pairs that begin with a string is an object
-//     say(out.dump());
+//   const Json entry = Json::parse(line);
+// JsonError: where and why it is not JSON
+//   if (const Json* text = entry.find("text")) use(text->get<std::string>());
+//   Json out{{"step", 12}, {"losses", losses}};
+// a list of pairs that begin with a string is an object
+//   say(out.dump());
 //
-// An object keeps its members sorted by name, and remembers the order in which they came. Reading a value as what it is not, or a
-// member that is missing, throws JsonError.
+// An object keeps its members sorted by name and remembers their original order. Reading a value as
+// the wrong type, or a missing member, throws JsonError.
 #pragma once
 
 #include <compare>
@@ -32,13 +34,13 @@ struct JsonError : std::runtime_error {
 };
 
 struct JsonLimits {
-  int depth = 1000;           // of values within values; more is refused
-  bool unique_names = false;  // an object that names a member twice is refused; otherwise the last one counts
+  int depth = 1000;           // maximum nesting of values
+  bool unique_names = false;  // refuse an object that repeats a name; otherwise the last one counts
 };
 
 struct JsonStyle {
   int indent = -1;      // spaces for each level; -1: one line
-  bool sorted = false;  // members by name; otherwise in the order in which they came
+  bool sorted = false;  // members by name; otherwise in their original order
   bool ascii = false;   // \u escapes for all other characters
   bool strict = false;  // JsonError for text that is not UTF-8; otherwise U+FFFD replaces it
 };
@@ -82,7 +84,7 @@ class Json {
 
   static Json parse(std::string_view text, const JsonLimits& limits = {});
   static Json parse(std::istream& in, const JsonLimits& limits = {});
-  // Null for what is not JSON.
+  // Null if the text is not JSON.
   static Json parse_or_null(std::string_view text);
   static Json parse_or_null(std::istream& in);
 
@@ -95,9 +97,10 @@ class Json {
   bool is_object() const { return kind() == Kind::object; }
   bool is_number() const { return is_integer() || kind() == Kind::real; }
   bool is_integer() const { return kind() == Kind::integer || kind() == Kind::natural; }
-  bool is_natural() const;  // an integer, 0 or above
+  bool is_natural() const;  // an integer >= 0
 
-  // A number as any other, a boolean, a string, an array as a vector, an object as a map of strings.
+  // Converts any other number, a boolean, a string, an array to a vector, an object to a map of
+  // strings.
   template <class T>
   T get() const {
     T value{};
@@ -106,7 +109,7 @@ class Json {
   }
   template <class T>
   requires(!std::same_as<T, Json> && !std::is_pointer_v<T> && !std::same_as<T, char> && !std::same_as<T, std::string_view> &&
-           !std::same_as<T, std::initializer_list<char>>)  // what else a string could be assigned from
+           !std::same_as<T, std::initializer_list<char>>)  // excluded: std::string could be assigned from it as well
   operator T() const {
     return get<T>();
   }
@@ -118,12 +121,12 @@ class Json {
   Object& members();
   std::vector<const Object::value_type*> members_in_order(bool sorted) const;
 
-  // Items of an array or members of an object; otherwise 0 for null, 1 for a value.
+  // Items of an array or members of an object; for other values 0 for null, otherwise 1.
   size_t size() const;
   bool empty() const { return size() == 0; }
 
-  // Members. Null becomes an object when one is added.
-  const Json* find(std::string_view name) const;  // nullptr: there is none, or this is no object
+  // Members of an object. Adding one turns null into an object.
+  const Json* find(std::string_view name) const;  // nullptr: no such member, or not an object
   Json* find(std::string_view name);
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   const Json& at(std::string_view name) const;
@@ -132,12 +135,12 @@ class Json {
   Json& operator[](std::string_view name);
   const Json& operator[](const char* name) const { return at(name); }
   Json& operator[](const char* name) { return (*this)[std::string_view(name)]; }
-  bool add(std::string_view name, Json value);  // false: there is one of this name
+  bool add(std::string_view name, Json value);  // false if the name exists already
   void erase(std::string_view name);
-  void update(const Json& other);  // takes over all members
+  void update(const Json& other);  // takes over all members of `other`
   Json value(std::string_view name, Json otherwise) const;
 
-  // Items. Null becomes an array when one is added.
+  // Items of an array. Adding one turns null into an array.
   const Json& at(std::integral auto index) const { return item(static_cast<size_t>(index)); }
   const Json& operator[](std::integral auto index) const { return item(static_cast<size_t>(index)); }
   Json& operator[](std::integral auto index) { return const_cast<Json&>(item(static_cast<size_t>(index))); }
@@ -149,7 +152,7 @@ class Json {
   Array::iterator begin() { return items().begin(); }
   Array::iterator end() { return items().end(); }
 
-  // Numbers are compared by value, whatever their type; other values have no order.
+  // Compares numbers by value, whatever their type; other values have no order.
   friend bool operator==(const Json& a, const Json& b) { return equal(a, b); }
   friend bool operator==(const Json& a, const std::string& b) { return a.is_string() && a.string() == b; }
   friend bool operator==(const Json& a, const char* b) { return a.is_string() && a.string() == b; }
@@ -198,8 +201,8 @@ class Json {
 
   std::variant<std::nullptr_t, bool, int64_t, uint64_t, double, std::unique_ptr<std::string>, std::unique_ptr<Array>,
                std::unique_ptr<Object>>
-      value_;           // in the order of Kind
-  uint32_t place_ = 0;  // among the members of the object that holds it: an assignment does not change it
+      value_;           // alternatives in the order of Kind
+  uint32_t place_ = 0;  // position among the members of the object that holds it; assignment keeps it
 };
 
 }  // namespace trireme

@@ -1,9 +1,11 @@
-// The vocabulary in which each room declares its configuration keys.
+// Vocabulary in which each room declares its configuration keys.
 //
 // A config struct lists its keys once:
-//     void visit(auto& keys) { keys("layers", layers, "transformer blocks", at_least(1).identity()); }
-// and that listing is walked to read YAML, to apply --set, to print --help, to write the resolved file and to refuse unknown keys.
-// A key's field is a bool, int64_t, double, std::string, a std::vector of one of the last two, or an enum with Names.
+//   void visit(auto& keys) { keys("layers", layers, "transformer blocks", at_least(1).identity()); }
+// That listing is walked to read YAML, apply --set, print --help, write the resolved file and
+// refuse unknown keys.
+// A key's field is a bool, int64_t, double, std::string, a std::vector of either of the last two,
+// or an enum with Names.
 #pragma once
 
 #include <array>
@@ -15,15 +17,16 @@
 
 namespace trireme {
 
-// What a number may be: lowest <= value <= highest (or > lowest when open); strings and enums ignore that. And whether the key is a
-// part of a run's identity, whatever its type.
+// Constraints on a key. Numbers: lowest <= value <= highest, or > lowest if open; strings and enums
+// ignore these. `of_the_run` applies to every type.
 struct Limit {
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
-  bool open = false;        // the lowest value itself is refused
+  bool open = false;        // refuse the lowest value itself
   bool of_the_run = false;  // see identity()
 
-  // Of a key that says which model or which order of data is trained: with another value, a checkpoint is another run's.
+  // Marks a key that defines the model or the order of the data: a checkpoint with another value
+  // belongs to another run.
   constexpr Limit identity() const {
     Limit limit = *this;
     limit.of_the_run = true;
@@ -41,7 +44,8 @@ constexpr bool inside(double value, const Limit& limit) {
   return value <= limit.highest && (limit.open ? value > limit.lowest : value >= limit.lowest);
 }
 
-// The words of an enum whose values count from 0: specialise as an array of string_views, in the order of the values.
+// Names of an enum whose values count from 0. Specialise it as an array of string_views, in the
+// order of the values.
 template <class Enum>
 struct Names;
 

@@ -15,7 +15,8 @@ std::string printed(double value, std::chars_format format, int precision) {
   return {buffer.data(), end.ptr};
 }
 
-// Three significant digits of a number below 1000 (or of whatever the last unit leaves), without a useless fraction.
+// Three significant digits of a number below 1000 (larger for the last unit), without trailing
+// zeros of a fraction.
 std::string three_digits(double value) {
   const double size = std::abs(value);
   if (size >= 99.95 || value == std::round(value)) return fixed(value, 0);

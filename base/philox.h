@@ -1,6 +1,6 @@
-// Counter-based random numbers: the value is a pure function of (key, counter), so any rank, thread or GPU gets the same bits for
-// the same element without sharing state. Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
-// easy as 1, 2, 3", SC 2011).
+// Counter-based random numbers: each value is a pure function of (key, counter). Any rank, thread
+// or GPU gets the same bits for the same element without sharing state. Philox 4x32 with 10 rounds
+// (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 #pragma once
 
 #include <array>
@@ -12,7 +12,8 @@ namespace trireme {
 
 constexpr std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low, uint64_t counter_high = 0) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  // Four scalars: without optimisation, as in tests, std::array costs a call for each access.
+  // Four scalars instead of std::array, which costs a call for each access in unoptimised builds
+  // such as tests.
   uint32_t c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32),
            c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -33,7 +34,7 @@ constexpr uint64_t philox64(uint64_t key, uint64_t counter_low, uint64_t counter
   return (static_cast<uint64_t>(c[0]) << 32) | c[1];
 }
 
-// Uniform in (0, 1): 53 bits, never an end point.
+// Uniform in (0, 1) with 53 bits; never 0 or 1.
 constexpr double unit(uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1.0p-53; }
 
 // Standard normal, element `index` of the stream `key` (Box and Muller 1958).

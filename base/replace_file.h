@@ -1,4 +1,5 @@
-// A small file that is replaced whole: a reader, or a kill, sees the old text or the new, never a part.
+// Replaces a small file atomically: a reader, or a kill, sees the old text or the new, never a
+// part.
 #pragma once
 
 #include <string>
@@ -6,11 +7,12 @@
 
 namespace trireme {
 
-// Write directory/name through directory/name.tmp and a rename. False when the disk refuses; the old file stands then.
+// Writes directory/name through directory/name.tmp and a rename. Returns false if the write fails;
+// the old file then remains.
 bool replace_file(const std::string& path, std::string_view text);
-bool replace_file_durably(const std::string& path, std::string_view text);  // it also survives a loss of power
+bool replace_file_durably(const std::string& path, std::string_view text);  // also survives a loss of power
 
-// All of it, over interrupts and short writes. False when the disk refuses.
+// Writes the whole text, across interrupts and short writes. Returns false if the write fails.
 bool write_all(int file, std::string_view text);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// A shared library that is opened when it is first needed: NVIDIA's are hundreds of megabytes, which a run on the CPU neither needs
-// to have nor pays for.
+// A shared library that is opened on first use. NVIDIA's libraries are hundreds of megabytes, which
+// a run on the CPU neither needs nor loads.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace trireme {
 
 class SharedLibrary {
  public:
-  // Never closed. Error "PURPOSE needs NAME: why not".
+  // Opens the library; it is never closed. Throws Error "PURPOSE needs NAME: why not".
   SharedLibrary(std::string name, const std::string& purpose);
   template <class F>
   F* find(const char* function) const {
@@ -16,7 +16,7 @@ class SharedLibrary {
   }
 
  private:
-  void* address_of(const char* function) const;  // Error without it
+  void* address_of(const char* function) const;  // throws Error if the library lacks it
   std::string name_;
   void* handle_;
 };

@@ -1,4 +1,5 @@
-// UTF-8 as Unicode 15, table 3-7 defines it: no overlong forms, no surrogates, nothing above U+10FFFF.
+// UTF-8 validation by Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above
+// U+10FFFF.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace trireme {
 
-// Bytes of the well-formed character `bytes` begins with; 0 when it begins with none.
+// Length in bytes of the well-formed character at the beginning of `bytes`; 0 if there is none.
 inline size_t utf8_character(std::string_view bytes) {
   if (bytes.empty()) return 0;
   const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
@@ -23,7 +24,7 @@ inline size_t utf8_character(std::string_view bytes) {
   return length;
 }
 
-// Bytes of the longest well-formed prefix.
+// Length in bytes of the longest well-formed prefix.
 inline size_t utf8_prefix(std::string_view bytes) {
   size_t i = 0;
   while (i < bytes.size()) {
@@ -39,7 +40,7 @@ inline size_t utf8_prefix(std::string_view bytes) {
   return i;
 }
 
-// The last place within `limit` bytes of a longer text at which a character begins.
+// The last start of a character within the first `limit` bytes of a longer text.
 inline size_t start_of_character(std::string_view text, size_t limit) {
   size_t i = limit;
   while (i > 1 && i + 3 > limit && (static_cast<uint8_t>(text[i]) & 0xc0) == 0x80) --i;

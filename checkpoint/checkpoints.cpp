@@ -21,7 +21,7 @@ namespace trireme {
 
 namespace {
 
-// Of this thread: it takes of the processors what the steps leave.
+// Lowers this thread's priority, so that a save takes only the processor time that steps leave.
 void work_behind_the_steps() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10); }
 
 std::string words_of(const SaveResult& result) {
@@ -69,8 +69,8 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
 }
 
 void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void()> ready, Tier tier) {
-  require(tier == Tier::disk || memory_->exists(), text("a save to memory without checkpoint.memory_every"));
-  require(!saving_, text("a save begins before the last one has ended"));
+  require(tier == Tier::disk || memory_->exists(), text("a save to memory needs checkpoint.memory_every"));
+  require(!saving_, text("a save began before the previous one ended"));
   if (tier == Tier::memory) copies_are_lost_ = false;
   const std::string id = broadcast(ranks_, ranks_.rank() == 0 ? random_id() : "");
   saving_.emplace(Saving{.step = step,
@@ -113,12 +113,12 @@ std::optional<SaveResult> Checkpoints::advance() {
 }
 
 SaveResult Checkpoints::end() {
-  require(saving_.has_value(), text("there is no save to end"));
+  require(saving_.has_value(), text("no save is in progress"));
   for (;;)
     if (const std::optional<SaveResult> result = advance()) return *result;
 }
 
-// On a thread of its own: this rank's file, on disk and re-read.
+// Writes this rank's file, synced and re-read. Runs on a thread of its own.
 Checkpoints::Part Checkpoints::write_part(const Saving& saving, const std::function<void()>& ready) const {
   Part part;
   std::exception_ptr failure;
@@ -133,15 +133,15 @@ Checkpoints::Part Checkpoints::write_part(const Saving& saving, const std::funct
   } catch (...) {
     failure = std::current_exception();
   }
-  // Other ranks wait for it, whatever has happened here.
+  // Runs in every case: other ranks wait for it.
   if (saving.tier == Tier::memory) memory_->exchange(saving.staged, failure ? "" : part.text);
   if (failure) std::rethrow_exception(failure);
   return part;
 }
 
-// Rank 0's thread goes on with what all have written.
+// Merges the parts of all ranks on rank 0's thread.
 void Checkpoints::bring_together(Saving& saving) {
-  const bool alone = saving.tier == Tier::disk;  // rank 0 commits for all
+  const bool alone = saving.tier == Tier::disk;  // rank 0 commits for all ranks
   saving.phase = alone ? Phase::committing : Phase::merging;
   Part own;
   Outcome report;
@@ -180,7 +180,7 @@ void Checkpoints::bring_together(Saving& saving) {
     });
 }
 
-// What all ranks have written, if they have.
+// The manifest of all ranks' parts; throws if one of them failed.
 Manifest Checkpoints::merge(Saving& saving, const Part& own, const std::vector<Outcome>& parts) const {
   Manifest manifest{.run = run_id_,
                     .save = saving.id,
@@ -196,7 +196,7 @@ Manifest Checkpoints::merge(Saving& saving, const Part& own, const std::vector<O
   add_part(manifest, own.manifest);
   saving.result.write_seconds = own.seconds;
   for (size_t r = 1; r < parts.size(); ++r) {
-    const std::string& words = parts[r].words;  // seconds, a line's end, the manifest
+    const std::string& words = parts[r].words;  // a line of seconds, then the manifest
     saving.result.write_seconds = std::max(saving.result.write_seconds, std::stod(words));
     add_part(manifest, parse_part(words.substr(words.find('\n') + 1)));
   }
@@ -204,7 +204,7 @@ Manifest Checkpoints::merge(Saving& saving, const Part& own, const std::vector<O
   return manifest;
 }
 
-// In memory one rank of each node commits what is there.
+// Sends the manifest to one rank of each node, which commits its memory tier.
 void Checkpoints::hand_out(Saving& saving) {
   saving.phase = Phase::committing;
   Outcome merged;
@@ -228,7 +228,7 @@ void Checkpoints::hand_out(Saving& saving) {
   });
 }
 
-// All ranks learn how the save ended, and it has.
+// Ends the save: all ranks learn its result.
 SaveResult Checkpoints::conclude(Saving& saving) {
   Outcome mine;
   try {
@@ -267,7 +267,7 @@ void Checkpoints::finish() {
     const std::vector<int64_t> in_memory = steps_in(memory_->directory());
     const bool newer = !in_memory.empty() && in_memory.back() > last_on_disk_;
     if (largest(ranks_, newer) == 0) memory_->remove();
-    gather(ranks_, "");  // before the lock is another's
+    gather(ranks_, "");  // before another process can take the lock
   }
   run_lock_.reset();
 }

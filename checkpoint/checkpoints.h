@@ -1,18 +1,21 @@
-// Checkpoints: the face of this room. A run's state is saved so that a crash at any moment leaves a valid newest checkpoint,
-// and restored to the bit from the newest one whose digests hold.
+// Checkpoints: the interface of this room. Saves a run's state so that a crash at any moment leaves
+// a valid newest checkpoint. Restores it bit for bit from the newest checkpoint whose digests
+// match.
 //
-// On disk: RUN/checkpoints/step-00001000/{manifest.json, shard-00000.h5}. A step is finished optimizer steps. Names that end in
-// .tmp or .replaced are in the making or on the way out; they are swept when a run opens its directory. RUN/lock holds the run's
-// lock, which rank 0 of several holds. Every rank writes its own file and reads its own slices; rank 0 commits. All ranks
-// call restore, restore_from, begin, advance and end together.
+// On disk: RUN/checkpoints/step-00001000/{manifest.json, shard-00000.h5}. A step is a number of
+// finished optimizer steps. Names that end in .tmp or .replaced are incomplete or being deleted;
+// opening a run's directory sweeps them. Rank 0 holds the lock RUN/lock for all ranks. Every rank
+// writes its own file and reads its own slices; rank 0 commits. All ranks call restore,
+// restore_from, begin, advance and end together.
 //
-// Beside the disk there may be a second tier, in the nodes' memory: see memory_tier.h. There one rank of each node commits. Both
-// are looked through for the newest valid step.
+// A second tier may keep checkpoints in the memory of the nodes: see memory_tier.h. There, one rank
+// of each node commits. A restore looks for the newest valid step in both tiers.
 //
-// A save goes on while the steps do. begin() starts it: each rank writes and re-reads its file on a thread of its own. When no
-// rank is busy() any more, advance() brings the parts together, and rank 0's thread commits; when that is done, advance() tells all
-// ranks how it ended. Ranks agree on "busy" themselves, along with what else they agree on; the threads of a save talk to other
-// ranks only to copy files between nodes' memories.
+// A save overlaps the steps that follow. begin() starts it: each rank writes and re-reads its file
+// on a thread of its own. Once no rank is busy(), advance() merges the parts and rank 0's thread
+// commits; after that, advance() returns the result on all ranks. The caller agrees on "busy"
+// between ranks, along with whatever else it exchanges. The threads of a save communicate only to
+// copy files between the memories of nodes.
 #pragma once
 
 #include <functional>
@@ -37,13 +40,13 @@
 
 namespace trireme {
 
-// What a save writes and a restore fills. Tensors are on Place::cpu; together the slices of a name cover its whole tensor: in a
-// save each element once, over all ranks.
+// The state that a save writes and a restore fills. Tensors are on Place::cpu. Together, the slices
+// of a name over all ranks cover its tensor; in a save they hold each element once.
 struct CheckpointState {
   std::vector<TensorSlice> slices;          // weights under their names, moments as "adam_m/NAME" and "adam_v/NAME"
   std::map<std::string, int64_t> counters;  // "tokens", "data_cursor", "seed", ...
   std::string config;                       // the resolved YAML, UTF-8
-  bool finite = false;                      // a save of NaN or infinity is refused
+  bool finite = false;                      // refuse to save NaN or infinity
 };
 
 enum class Tier { disk, memory };
@@ -51,89 +54,94 @@ enum class Tier { disk, memory };
 struct SaveResult {
   int64_t step = 0;
   Tier tier = Tier::disk;
-  int64_t bytes = 0;         // of all ranks; 0 when this very state was already there
+  int64_t bytes = 0;         // of all ranks; 0 if this very state was on disk already
   double seconds = 0;        // from begin to commit
-  double write_seconds = 0;  // until all ranks' parts were on disk
-  std::string digest;        // state_digest of what was saved
+  double write_seconds = 0;  // until all ranks had their parts on disk
+  std::string digest;        // state_digest of the saved state
 };
 
 enum class Resume { automatic, never };
 
 class Checkpoints {
  public:
-  // Takes the run directory's lock, makes what is missing of the directory, and sweeps what a killed save left. ConfigError when
-  // another process holds the lock, or when `resume` is never and the directory holds checkpoints.
-  // `ranks` and `nodes` outlive this.
+  // Takes the run directory's lock, creates missing directories and sweeps what a killed save left.
+  // ConfigError if another process holds the lock, or if `resume` is never and the directory holds
+  // checkpoints.
+  // `ranks` and `nodes` must outlive this.
   Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume = Resume::automatic, Io io = {},
               const Comm& ranks = kAlone, const Nodes& nodes = kOneNode);
   ~Checkpoints() { abandon(); }
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
 
-  // All ranks: whether this run has a checkpoint, valid or not.
+  // True if this run has a checkpoint, valid or not. All ranks call it.
   bool any() const { return !find_steps().empty(); }
 
-  // Fills `state` in place from the newest valid checkpoint and returns its step; nullopt, `state` untouched, when the directory
-  // holds none at all. Damaged checkpoints are passed over with a warning; CheckpointError when none is left (the tensors then hold
-  // anything), or when the checkpoint's tensors are not those of `state` (all differences at once, nothing touched).
+  // Fills `state` in place from the newest valid checkpoint and returns its step. Returns nullopt,
+  // `state` untouched, if the directory holds none. Skips damaged checkpoints with a warning.
+  // CheckpointError if none is left (the tensors then hold anything), or if the checkpoint's
+  // tensors differ from those of `state` (all differences at once, nothing touched).
   std::optional<int64_t> restore(CheckpointState& state);
 
-  // The same from exactly this checkpoint, or from the newest valid one of another run's directory. ConfigError when this run
-  // already holds checkpoints that a later automatic resume would prefer.
+  // Restores exactly this checkpoint, or the newest valid one of another run's directory.
+  // ConfigError if this run already holds checkpoints that a later automatic resume would prefer.
   int64_t restore_from(const std::string& directory, CheckpointState& state);
 
-  // Whether checkpoint.every asks for a save after `step` finished steps.
+  // True if checkpoint.every asks for a save after `step` finished steps.
   bool due(int64_t step) const { return config_.every > 0 && step > 0 && step % config_.every == 0; }
 
-  // Whether checkpoint.memory_every asks for one in memory.
-  // Also for the first step after one that a node has lost: until then there is one copy of it.
+  // True if checkpoint.memory_every asks for a save in memory.
+  // Also for the first step after a node lost its copy: until then a single copy exists.
   bool due_in_memory(int64_t step) const {
     return config_.memory_every > 0 && step > 0 && (step % config_.memory_every == 0 || copies_are_lost_);
   }
 
-  // Begins to save `state` as of `step` finished steps. Its tensors stay as they are until the save has ended: they are a copy of
-  // what is trained, or training waits. `ready`, called by the thread that writes, returns when they are there. No save is under
-  // way.
+  // Begins to save `state` as of `step` finished steps. Its tensors must not change until the save
+  // has ended: they are a copy, or training waits. The writing thread calls `ready`, which returns
+  // once the tensors are complete. Call it only when no save is in progress.
   void begin(int64_t step, CheckpointState state, std::function<void()> ready = {}, Tier tier = Tier::disk);
-  bool saving() const { return saving_.has_value(); }  // a save was begun and has not ended; on all ranks alike
-  bool busy() const;                                   // this rank's thread is at work
-  // When no rank is busy: the next part of the save; its result, when that was the last. Otherwise it waits until then.
-  // CheckpointError, on all ranks, when the save failed: it could not be written or does not re-read, or a tensor has not changed
-  // since an earlier step's save, so that the caller saves something else than what it trains. Previous checkpoints are intact, and
-  // training may go on.
+  bool saving() const { return saving_.has_value(); }  // a save is in progress; the same on all ranks
+  bool busy() const;                                   // this rank's thread is working
+  // Call it when no rank is busy: performs the next part of the save, and returns the result after
+  // the last. Otherwise it waits until then. CheckpointError, on all ranks, if the save failed: it
+  // could not be written, did not re-read, or a tensor is unchanged since the save of an earlier
+  // step, so the caller does not save what it trains. Previous checkpoints remain intact, and
+  // training may continue.
   std::optional<SaveResult> advance();
-  SaveResult end();  // waits for the end of the save under way
+  SaveResult end();  // waits for the end of the save in progress
 
   SaveResult save(int64_t step, CheckpointState state) {
     begin(step, std::move(state));
     return end();
   }
 
-  // Called on rank 0, by the thread that commits, before each commit: what must be on disk with it.
+  // Registers a call that the committing thread of rank 0 makes before each commit, for what must
+  // be on disk together with it.
   void before_commit(std::function<void()> call) { retention_.before_commit(std::move(call)); }
 
-  // All ranks, after a restore: CheckpointError on all of them unless `slices`, each element once over all ranks, are the tensors
-  // that were restored.
+  // Checks after a restore that `slices`, each element once over all ranks, are the restored
+  // tensors. CheckpointError on all ranks otherwise. All ranks call it.
   void confirm(const std::vector<TensorSlice>& slices) const;
 
-  // What is under way goes on to where its threads end, and is not heard of any more: of a rank that ends for another reason. What
-  // begin() was given is its caller's again.
+  // Lets threads in progress run to their end and ignores their result, for a rank that ends for
+  // another reason. Afterwards the caller owns the state given to begin() again.
   void abandon();
 
-  // Whether the last restore was from this run's directory on disk.
+  // True if the last restore read this run's directory on disk.
   bool restored_from_disk() const { return last_on_disk_ >= 0; }
 
-  // No save is under way, checkpoint.command has done its last, and the lock is given back; what is in memory goes, unless it is
-  // newer than what this process has restored from disk or saved there.
+  // Call it when no save is in progress: waits for checkpoint.command and releases the lock.
+  // Removes what is in memory, unless it is newer than what this process restored from disk or
+  // saved there.
   void finish();
 
-  // What went wrong without ending anything, since the last call; one line each.
+  // Returns the problems since the last call that ended nothing; one line each.
   std::vector<std::string> take_warnings();
 
  private:
   struct Part {
     Manifest manifest;
-    double seconds = 0;  // that it took to write
+    double seconds = 0;  // spent writing
     std::string text;    // the manifest, for other ranks
   };
   enum class Phase { writing, merging, committing };
@@ -144,10 +152,10 @@ class Checkpoints {
     CheckpointState state;
     std::string id, staged;
     Clock::time_point start;
-    std::future<Part> part;           // this rank's
-    std::future<std::string> merged;  // rank 0's for other ranks that commit: the manifest
-    std::future<void> commit;         // of ranks that commit
-    SaveResult result;                // rank 0's
+    std::future<Part> part;           // of this rank
+    std::future<std::string> merged;  // on rank 0: the manifest, for other ranks that commit
+    std::future<void> commit;         // on ranks that commit
+    SaveResult result;                // on rank 0
     std::exception_ptr failure;       // of this rank
   };
 
@@ -157,7 +165,7 @@ class Checkpoints {
   void hand_out(Saving& saving);
   SaveResult conclude(Saving& saving);
   struct Found {
-    std::string directory;  // of the steps
+    std::string directory;  // holds the directories of steps
     int64_t step;
     std::optional<MemoryTier::Step> in_memory;
   };
@@ -170,19 +178,19 @@ class Checkpoints {
   std::string directory_;  // RUN/checkpoints
   Io io_;
   const Comm& ranks_;
-  std::optional<RunLock> run_lock_;  // rank 0's
-  int64_t last_on_disk_ = -1;        // the step of the last save to disk or restore from there
+  std::optional<RunLock> run_lock_;  // on rank 0
+  int64_t last_on_disk_ = -1;        // the last step saved to disk or restored from there
   Retention retention_;              // rank 0 commits to it
   std::optional<MemoryTier> memory_;
   std::string run_id_;
-  uint64_t restored_ = 0;  // the digest of the tensors of the last restore
+  uint64_t restored_ = 0;  // digest of the tensors of the last restore
   bool copies_are_lost_ = false;
   std::vector<std::string> warnings_;
-  std::optional<Saving> saving_;  // the last member: its threads end before the others go
+  std::optional<Saving> saving_;  // last member: destroyed first, which joins its threads
 };
 
-// The digest of a state: 16 hex digits over names, dtypes, shapes, every element and the counters. The same however the tensors are
-// cut into slices.
+// Digest of a state: 16 hex digits over names, dtypes, shapes, every element and the counters. It
+// does not depend on how tensors are cut into slices.
 std::string state_digest(const CheckpointState& state);
 
 }  // namespace trireme

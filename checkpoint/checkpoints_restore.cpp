@@ -1,4 +1,4 @@
-// The half of Checkpoints that reads: which checkpoints there are, and a state filled from one.
+// Reading half of Checkpoints: finds checkpoints and fills a state from one.
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -21,18 +21,18 @@ bool same_directory(const std::string& a, const std::string& b) {
   return std::filesystem::equivalent(a, b, error);
 }
 
-// The directory that holds a checkpoint's directory.
+// Parent of a checkpoint's directory.
 std::string holder_of(const std::string& checkpoint) {
   return std::filesystem::absolute(checkpoint + "/.").parent_path().parent_path();
 }
 
-// `manifest`, if all of its files are there.
+// Returns `manifest` if all of its files exist.
 Manifest whole_checkpoint(const Io& io, const std::string& directory, Manifest manifest) {
   verify_sizes(io, directory, manifest);
   return manifest;
 }
 
-// Rank 0's.
+// Broadcasts the steps of rank 0.
 std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps) {
   if (ranks.size() == 1) return steps;
   std::string words;
@@ -43,7 +43,8 @@ std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps
 
 }  // namespace
 
-// In both tiers, rising; of one step that in memory last, for it is read first.
+// Steps of both tiers in ascending order; for equal steps memory comes last, since it is read
+// first.
 std::vector<Checkpoints::Found> Checkpoints::find_steps() const {
   std::vector<Found> found;
   for (const int64_t step : agreed(ranks_, steps_in(directory_))) found.push_back({directory_, step, {}});
@@ -88,13 +89,14 @@ int64_t Checkpoints::restore_newest(const std::vector<Found>& steps, const std::
       return step;
     } catch (const DamagedCheckpoint& damage) {
       problems += text("\n", path, " is damaged: ", damage.what());
-      warnings_.push_back(text(path, " is damaged and passed over: ", damage.what()));
+      warnings_.push_back(text(path, " is damaged, skipping it: ", damage.what()));
     }
   }
   throw CheckpointError(text("no usable checkpoint in ", searched, problems));
 }
 
-// Of several nodes, one that has damaged files in memory is brought others', as long as there are any.
+// With several nodes, a node whose files in memory are damaged gets copies of other nodes', as long
+// as there are any.
 int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
   const std::string path = found.directory + "/" + step_name(found.step);
   if (!found.in_memory)
@@ -117,7 +119,7 @@ int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
   }
 }
 
-// Each rank its own slices. A checkpoint that is damaged for one rank is damaged for all.
+// Restores each rank's own slices. Damage for one rank counts for all.
 int64_t Checkpoints::restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state) {
   std::string names;
   if (ranks_.size() > 1)
@@ -157,8 +159,8 @@ void Checkpoints::confirm(const std::vector<TensorSlice>& slices) const {
   if (const std::vector<std::string> parts = gather(ranks_, ranks_.size() > 1 ? write_manifest(own) : ""); ranks_.rank() == 0) {
     for (size_t r = 1; r < parts.size(); ++r) add_part(own, parse_part(parts[r]));
     if (const uint64_t there = tensors_digest(own.tensors); there != restored_)
-      problem = text("the tensors that were restored have digest ", hex(there), ", those of their checkpoint ", hex(restored_),
-                     ": memory or the program is at fault; nothing is changed on disk");
+      problem = text("the restored tensors have digest ", hex(there), ", those of their checkpoint ", hex(restored_),
+                     ": suspected memory fault or bug; nothing on disk has changed");
   }
   problem = broadcast(ranks_, problem);
   if (!problem.empty()) throw CheckpointError(problem);

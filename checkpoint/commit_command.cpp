@@ -19,9 +19,9 @@ namespace trireme {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{20};
-constexpr int kInput = 0, kOutput = 1, kErrors = 2;  // of the command
+constexpr int kInput = 0, kOutput = 1, kErrors = 2;  // file descriptors of the command
 
-// "" or what posix_spawn and its kin have against it.
+// Text of an error number of posix_spawn and its kin; "" for 0.
 std::string reason_of(int error) { return error == 0 ? "" : strerror(error); }
 
 }  // namespace
@@ -48,7 +48,7 @@ void CommitCommand::start(int64_t step, const std::string& directory) {
   {
     const std::lock_guard lock(mutex_);
     if (next_)
-      warnings_.push_back(text("checkpoint.command was not run for step ", next_->step, ": it is still at work on step ",
+      warnings_.push_back(text("checkpoint.command did not run for step ", next_->step, ": it is still running for step ",
                                at_work_ ? at_work_->step : next_->step));
     next_ = Job{.step = step, .directory = std::filesystem::absolute(directory)};
   }
@@ -103,7 +103,7 @@ std::string CommitCommand::run(const Job& job) {
   posix_spawn_file_actions_addopen(&files, kInput, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, kOutput, log_.c_str(), O_CREAT | O_APPEND | O_WRONLY, 0666);
   posix_spawn_file_actions_adddup2(&files, kOutput, kErrors);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a terminal's signals are not for it
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a terminal's signals do not reach it
   pid_t child = 0;
   const int error = posix_spawn(&child, "/bin/sh", &files, &attributes, words, environment.data());
   posix_spawn_file_actions_destroy(&files);

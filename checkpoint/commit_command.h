@@ -1,4 +1,5 @@
-// The user's command for each checkpoint that is committed to disk: to copy it to an object store, say.
+// Runs the user's command for each checkpoint committed to disk, for example to copy it to an
+// object store.
 #pragma once
 
 #include <condition_variable>
@@ -11,20 +12,21 @@
 
 namespace trireme {
 
-// One runs at a time, by /bin/sh, with TRIREME_CHECKPOINT (the step's directory, absolute) and TRIREME_STEP in its environment;
-// what it prints is appended to `log`. The last step for which it succeeded is kept in `done`. Of steps that come while it is at
-// work, it is given the newest next, and the others never.
+// Runs one command at a time, by /bin/sh, with TRIREME_CHECKPOINT (the step's absolute directory)
+// and TRIREME_STEP in its environment, and appends its output to `log`. The file `done` keeps the
+// last step for which it succeeded. Of the steps that arrive while it runs, it gets only the
+// newest.
 class CommitCommand {
  public:
   CommitCommand(std::string command, std::string log, std::string done);
-  ~CommitCommand();  // a command at work goes on by itself
+  ~CommitCommand();  // a running command continues by itself
   CommitCommand(const CommitCommand&) = delete;
   CommitCommand& operator=(const CommitCommand&) = delete;
 
   void start(int64_t step, const std::string& directory);
-  int64_t last_done() const;  // also by an earlier process; -1: none
-  bool needs(int64_t step);   // it is at work on this step, or to be given it
-  void finish();              // waits until nothing is left to do
+  int64_t last_done() const;  // of earlier processes too; -1: none
+  bool needs(int64_t step);   // true if it runs for this step or is yet to
+  void finish();              // waits until no step is left
   std::vector<std::string> take_warnings();
 
  private:
@@ -33,7 +35,7 @@ class CommitCommand {
     std::string directory;
   };
   void work();
-  std::string run(const Job& job);  // what went wrong; "" nothing
+  std::string run(const Job& job);  // returns the problem, or ""
 
   const std::string command_, log_, done_;
   std::mutex mutex_;
@@ -41,7 +43,7 @@ class CommitCommand {
   std::optional<Job> at_work_, next_;
   std::vector<std::string> warnings_;
   bool closing_ = false;
-  std::thread thread_;  // last: it starts when all else stands
+  std::thread thread_;  // last: starts once all other members exist
 };
 
 }  // namespace trireme

@@ -14,24 +14,23 @@ struct CheckpointConfig {
   std::string command{};
 
   void visit(auto& keys) {
-    keys("every", every, "steps between checkpoints; 0 saves only at the end", at_least(0));
+    keys("every", every, "steps between checkpoints; 0: save only at the end", at_least(0));
     keys("keep", keep, "newest valid checkpoints to keep", at_least(2));
-    keys("keep_every", keep_every, "steps that are a multiple of this are kept for ever, too; 0: none", at_least(0));
+    keys("keep_every", keep_every, "also keep every step that is a multiple of this; 0: none", at_least(0));
     keys("memory_every", memory_every,
-         "steps between checkpoints in the nodes' memory, each with a copy on another node: they outlive the processes, and of "
-         "several "
-         "nodes any one; 0: none",
+         "steps between checkpoints in the nodes' memory, which outlive the processes; with several nodes each has a copy on "
+         "another, so any one node may be lost; 0: none",
          at_least(0));
     keys("async", async,
-         "training goes on from a copy of the state in host memory while that is written; false takes no such memory");
+         "write a checkpoint from a copy of the state in host memory while training continues; false: training waits, without a "
+         "copy");
     keys("writers", writers,
-         "threads by which a rank writes its part of a checkpoint beside the steps: more where they do not fill the disk; 0 takes "
-         "three for each thread of its steps, 8 at most",
+         "threads with which a rank writes a checkpoint during the steps; raise it if the disk is not busy; 0: three for each "
+         "compute thread, at most 8",
          between(0, 256));
-    keys(
-        "command", command,
-        "run by /bin/sh for each checkpoint on disk once it is committed, with its directory as TRIREME_CHECKPOINT and its step as "
-        "TRIREME_STEP: to copy it elsewhere");
+    keys("command", command,
+         "shell command after each checkpoint on disk is committed, for example to copy it elsewhere: gets its directory as "
+         "TRIREME_CHECKPOINT and its step as TRIREME_STEP");
   }
 };
 

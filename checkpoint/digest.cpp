@@ -10,7 +10,8 @@ static_assert(std::endian::native == std::endian::little, "stored bytes and dige
 
 namespace {
 
-// Golden-ratio steps keep (index, bits) apart for any two elements of a tensor; the rest is splitmix64's finalizer.
+// Steps by the golden ratio separate (index, bits) of any two elements of a tensor; the rest is
+// splitmix64's finalizer.
 template <class Bits>
 uint64_t sum_of_mixes(const void* elements, int64_t first, int64_t count) {
   const auto* bytes = static_cast<const std::byte*>(elements);

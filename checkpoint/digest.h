@@ -1,5 +1,5 @@
-// Digests: what makes a damaged byte visible. XXH3 of 64 bits over stored bytes, by MiB page; and a sum over elements that does not
-// depend on how a tensor is cut.
+// Digests that detect damaged bytes: 64-bit XXH3 of stored bytes by pages of 1 MiB, and a sum over
+// elements that does not depend on how a tensor is cut.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@
 
 namespace trireme {
 
-std::optional<uint64_t> from_hex(std::string_view digits);  // of exactly the form that hex() gives
-std::string random_id();                                    // such digits, from the system's randomness
+std::optional<uint64_t> from_hex(std::string_view digits);  // accepts only the form that hex() returns
+std::string random_id();                                    // 16 hex digits from the system's random source
 
 inline constexpr int64_t kPage = 1 << 20;
 constexpr int64_t pages_of(int64_t bytes) { return (bytes + kPage - 1) / kPage; }
 
-// Calls job(i) for each i below `jobs`, if they are `many` by all threads of this one, and throws what one of them threw: no other
-// is begun then.
+// Calls job(i) for each i below `jobs`: on all threads of this one if they are `many`. Rethrows the
+// first error; no job begins after it.
 template <class Job>
 void in_parallel(int64_t jobs, bool many, Job job) {
   std::exception_ptr failure;
@@ -49,11 +49,13 @@ void for_each_page(int64_t bytes, Page page) {
 }
 
 std::vector<uint64_t> page_digests(const void* bytes, int64_t count);
-// A piece's digest: the digest of its pages' digests, so that one page can be checked, and found, without the others.
+// Digest of a piece: the digest of its pages' digests. A single page can be checked, and damage
+// located, without the others.
 uint64_t digest_of_pages(const std::vector<uint64_t>& pages);
 
-// The share of `count` elements, the first of which is element `first` of its global tensor (row-major), in the tensor's digest:
-// the sum, modulo 2^64, of a mix of each element's index and bits. Shares of any cut of a tensor add up to the same.
+// Share of `count` elements in their tensor's digest: the sum, modulo 2^64, of a mix of each
+// element's index and bits. `first` is the row-major index of the first in the global tensor. The
+// shares of any cut of a tensor add up to the same sum.
 uint64_t element_digest(const void* elements, Dtype dtype, int64_t first, int64_t count);
 
 }  // namespace trireme

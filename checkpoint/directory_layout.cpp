@@ -20,7 +20,7 @@ std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
-// The step of a name that step_name() makes, or -1.
+// Inverse of step_name(); -1 for any other name.
 int64_t step_of(const std::string& name) {
   const bool digits = name.starts_with("step-") && name.size() >= 13 && name.size() <= 23 &&
                       name.find_first_not_of("0123456789", 5) == std::string::npos;
@@ -29,12 +29,12 @@ int64_t step_of(const std::string& name) {
   return step_name(step) == name ? step : -1;
 }
 
-// `name` without `suffix`, or "".
+// `name` without `suffix`; "" if it does not end in it.
 std::string without(const std::string& name, const std::string& suffix) {
   return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : "";
 }
 
-// Whether save `id` of a step, or its deletion, made this name.
+// True for names made while a step is saved or deleted.
 bool is_temporary(const std::string& name) {
   const std::string made = without(name, kTemporary);
   const bool staged = made.size() > 17 && made[made.size() - 17] == '-' && from_hex(made.substr(made.size() - 16));
@@ -79,7 +79,7 @@ void write_manifest_file(const Io& io, const std::string& directory, const Manif
 Manifest load_step(const Io& io, const std::string& directory, int64_t step) {
   const std::string path = directory + "/" + step_name(step);
   Manifest manifest = load_manifest(io, path);
-  if (manifest.step != step) throw DamagedCheckpoint(text(path, "/", kManifestName, " is of step ", manifest.step));
+  if (manifest.step != step) throw DamagedCheckpoint(text(path, "/", kManifestName, " belongs to step ", manifest.step));
   return manifest;
 }
 
@@ -89,7 +89,7 @@ void sweep(const Io& io, const std::string& directory, std::vector<std::string>&
       if (is_temporary(name)) remove_directory(io, directory + "/" + name, kManifestName);
       if (const std::string step = without(name, kReplaced); step_of(step) >= 0) settle_replaced(io, directory + "/" + step);
     } catch (const CheckpointError& error) {
-      warnings.push_back(text("what an earlier process left is not swept: ", error.what()));
+      warnings.push_back(text("cannot remove what an earlier process left: ", error.what()));
     }
   }
 }

@@ -12,7 +12,7 @@ namespace trireme {
 
 namespace {
 
-constexpr int64_t kPortion = 4 << 20;  // bytes of a file that travel at once
+constexpr int64_t kPortion = 4 << 20;  // bytes of a message
 
 }  // namespace
 
@@ -22,7 +22,7 @@ void send_file(const Io& io, const Nodes& nodes, int64_t to, const std::string& 
   std::string problem = problem_of([&] { file.emplace(IoFile::open_to_read(io, path)); });
   for (int64_t at = 0; at < bytes; at += kPortion) {
     const int64_t now = std::min(kPortion, bytes - at);
-    // The other end waits for as many bytes, whatever they are; they are checked there.
+    // Sends as many bytes in every case, since the receiver waits for them and checks them.
     if (problem.empty()) problem = problem_of([&] { file->read_at(portion.data(), now, at); });
     nodes.send(to, portion.data(), now);
   }
@@ -32,7 +32,7 @@ void send_file(const Io& io, const Nodes& nodes, int64_t to, const std::string& 
 void receive_file(const Io& io, const Nodes& nodes, int64_t from, const std::string& path, int64_t bytes) {
   const DiskMemory portion(kPortion);
   std::optional<IoFile> file;
-  unlink((path + kTemporary).c_str());  // of a start that was cut off
+  unlink((path + kTemporary).c_str());  // left by a process that was killed
   std::string problem = problem_of([&] { file.emplace(IoFile::create(io, path + kTemporary)); });
   for (int64_t at = 0; at < bytes; at += kPortion) {
     const int64_t now = std::min(kPortion, bytes - at);

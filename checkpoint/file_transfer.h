@@ -1,5 +1,5 @@
-// A file sent from one node to another, as long as its receiver knows it to be: both ends move so many bytes, whatever happens to
-// either's disk.
+// Sends a file from one node to another. Both sides transfer the agreed number of bytes, even if
+// either disk fails.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@
 
 namespace trireme {
 
-// DamagedCheckpoint, when all bytes were sent, for a file that cannot be read; what arrives is to be checked there.
+// Throws DamagedCheckpoint, after all bytes were sent, if the file cannot be read. The receiver
+// must verify the contents.
 void send_file(const Io& io, const Nodes& nodes, int64_t to, const std::string& path, int64_t bytes);
-// CheckpointError, when all bytes have come, where they cannot be written: nothing of them stays. As a file of another name until
-// it is complete.
+// Throws CheckpointError, after all bytes have arrived, if they cannot be written; it then leaves
+// no file. Until it is complete the file has a temporary name.
 void receive_file(const Io& io, const Nodes& nodes, int64_t from, const std::string& path, int64_t bytes);
 
 }  // namespace trireme

@@ -15,11 +15,11 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kTransfer = 16 << 20;      // bytes of one system call
-constexpr int64_t kBlock = 4096;             // of disks: what bypasses the cache is whole ones, in memory as in the file
-constexpr int64_t kLeastDirect = 256 << 10;  // bytes from which on a disk's own time outweighs that of its answer
-constexpr int64_t kBounce = 1 << 20;         // bytes that are copied at a time, to or from memory that begins anywhere
+constexpr int64_t kBlock = 4096;             // alignment of direct I/O in bytes, in memory as in the file
+constexpr int64_t kLeastDirect = 256 << 10;  // bytes from which direct I/O pays: the transfer outweighs the latency
+constexpr int64_t kBounce = 1 << 20;         // bytes copied at a time to or from unaligned memory
 
-// Of this thread: where memory that is not the disk's way is copied.
+// This thread's buffer for copies to and from unaligned memory.
 std::byte* bounce() {
   static thread_local const DiskMemory memory(kBounce);
   return memory.data();
@@ -56,23 +56,23 @@ Io::Io()
 
 DiskMemory::DiskMemory(int64_t bytes)
     : memory_(static_cast<std::byte*>(std::aligned_alloc(kBlock, static_cast<size_t>((bytes + kBlock - 1) / kBlock * kBlock)))) {
-  require(memory_ != nullptr, text("no memory for ", bytes, " bytes on their way to or from a disk"));
+  require(memory_ != nullptr, text("out of memory for ", bytes, " bytes of a disk buffer"));
 }
 
 IoFile IoFile::open_to_read(const Io& io, const std::string& path) {
-  const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;  // a pipe must not make us wait
+  const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;  // never blocks on a pipe
   const int fd = retried([&] { return io.open(path.c_str(), flags, 0); });
   if (fd < 0) fail_to_read("cannot open " + path);
   IoFile file(io, path, fd);
   struct stat facts;
   if (fstat(fd, &facts) != 0) fail_to_read("cannot look at " + path);
-  if (!S_ISREG(facts.st_mode)) throw DamagedCheckpoint(path + " is not a plain file");
+  if (!S_ISREG(facts.st_mode)) throw DamagedCheckpoint(path + " is not a regular file");
   return file;
 }
 
 IoFile IoFile::open_to_write(const Io& io, const std::string& path) {
   const int fd = retried([&] { return io.open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0); });
-  if (fd < 0) fail_to_write("cannot open " + path + " to write");
+  if (fd < 0) fail_to_write("cannot open " + path + " for writing");
   return IoFile(io, path, fd);
 }
 
@@ -95,7 +95,7 @@ void IoFile::bypass_cache() {
   if (direct_ >= 0 && fstat(fd_, &facts) == 0 && fstat(direct_, &direct_facts) == 0 && facts.st_ino == direct_facts.st_ino &&
       facts.st_dev == direct_facts.st_dev)
     return;
-  if (direct_ >= 0) io_->close(std::exchange(direct_, -1));  // the name is another file's now
+  if (direct_ >= 0) io_->close(std::exchange(direct_, -1));  // the path names another file by now
 }
 
 bool IoFile::goes_directly(int64_t count, int64_t offset) const {
@@ -151,7 +151,7 @@ void IoFile::write_at(const void* bytes, int64_t count, int64_t offset) {
     const ssize_t n = retried(
         [&] { return io_->pwrite(fd_, static_cast<const std::byte*>(bytes) + done, static_cast<size_t>(part), offset + done); });
     if (n < 0) fail_to_write(text("cannot write ", path_, " at byte ", offset + done));
-    if (n == 0) throw CheckpointError(text("cannot write ", path_, " at byte ", offset + done, ": nothing was taken"));
+    if (n == 0) throw CheckpointError(text("cannot write ", path_, " at byte ", offset + done, ": no byte was written"));
     done += n;
   }
 }
@@ -165,7 +165,7 @@ int64_t IoFile::size() const {
 void IoFile::allocate() {
   const int64_t bytes = size();
   if (bytes == 0 || retried([&] { return io_->fallocate(fd_, 0, 0, bytes); }) == 0) return;
-  if (errno == EIO) fail_to_write(text("cannot set aside ", bytes, " bytes for ", path_));
+  if (errno == EIO) fail_to_write(text("cannot reserve ", bytes, " bytes for ", path_));
 }
 
 void IoFile::sync() {

@@ -1,5 +1,6 @@
-// Io: every call by which a checkpoint touches the disk, as replaceable functions with the meaning of the system's; tests make each
-// of them fail, fall short or end the process. IoFile: an open file over it, carrying on interrupted and partial transfers.
+// Io: every disk operation of checkpoints, as replaceable functions with the semantics of the
+// system calls. Tests make each of them fail, fall short or end the process. IoFile: an open file
+// on top of Io that retries interrupted and partial transfers.
 #pragma once
 
 #include <sys/types.h>
@@ -17,13 +18,14 @@
 
 namespace trireme {
 
-// Bytes on disk are not what was saved, or cannot be read: an older checkpoint may do.
+// Bytes on disk differ from what was saved, or cannot be read. An older checkpoint may still be
+// valid.
 struct DamagedCheckpoint : CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
 struct Io {
-  Io();  // the system's
+  Io();  // uses the system calls
 
   std::function<int(const char* path, int flags, mode_t mode)> open;
   std::function<ssize_t(int fd, void* bytes, size_t count, off_t offset)> pread;
@@ -39,7 +41,7 @@ struct Io {
       create_hdf5;
 };
 
-// Page-aligned memory of no value yet, for what a disk reads or writes itself.
+// Page-aligned, uninitialised memory for direct I/O.
 class DiskMemory {
  public:
   explicit DiskMemory(int64_t bytes);
@@ -52,13 +54,14 @@ class DiskMemory {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-// Reading throws DamagedCheckpoint, writing CheckpointError; both name the file and the system's reason.
+// Reading throws DamagedCheckpoint, writing CheckpointError; both name the file and the system's
+// reason.
 class IoFile {
  public:
-  // Refuses whatever is not a plain file: links, directories, pipes.
+  // Refuses links, directories and pipes.
   static IoFile open_to_read(const Io& io, const std::string& path);
-  static IoFile open_to_write(const Io& io, const std::string& path);  // an existing file, kept as it is
-  static IoFile create(const Io& io, const std::string& path);         // must not exist yet
+  static IoFile open_to_write(const Io& io, const std::string& path);  // keeps the contents of an existing file
+  static IoFile create(const Io& io, const std::string& path);         // fails if it exists
   ~IoFile();
   IoFile(IoFile&& other) noexcept
       : io_(other.io_),
@@ -67,28 +70,29 @@ class IoFile {
         direct_(std::exchange(other.direct_, -1)) {}
   IoFile& operator=(IoFile&&) = delete;
 
-  // From now on, where the file system allows that, what is large and begins at a multiple of 4096 moves between memory and disk
-  // itself (O_DIRECT): without a copy by the processor, and past the system's cache. All else goes through the cache as before.
+  // Uses direct I/O (O_DIRECT) from now on, if the file system supports it, for large transfers at
+  // multiples of 4096 bytes. They skip the page cache and its copy. All other transfers use the
+  // cache as before.
   void bypass_cache();
   bool bypasses_cache() const { return direct_ >= 0; }
 
-  // Of any number of threads at once, and of any memory.
+  // Thread-safe; accepts memory of any alignment.
   void read_at(void* bytes, int64_t count, int64_t offset) const;
   void write_at(const void* bytes, int64_t count, int64_t offset);
   int64_t size() const;
-  // Has the disk set aside blocks for what the file is long, where the file system can and wants to (of no room the writes are to
-  // tell: file systems that compress may ask for more than it takes): several threads' writes go to the disk side by side. (Those
-  // that allocate blocks wait for each other in ext4 and XFS.)
+  // Reserves blocks for the file's whole length if the file system can, so that several threads
+  // write in parallel. (Writes that allocate blocks serialise in ext4 and XFS.) A lack of space is
+  // left to the writes to report: compressing file systems may reserve more than they use.
   void allocate();
-  void sync();               // after a failure the file's contents are unknown: it must be given up
-  void close();              // and hear of late errors
-  void drop_cached() const;  // what was synced is read from the disk next, if the system follows the advice
+  void sync();               // after a failure the contents are unknown: discard the file
+  void close();              // reports late errors
+  void drop_cached() const;  // hint: the next read of synced data comes from the disk
   const std::string& path() const { return path_; }
 
  private:
   IoFile(const Io& io, std::string path, int fd) : io_(&io), path_(std::move(path)), fd_(fd) {}
-  // The bytes that were moved past the cache: the first ones. What the system refuses that way is left to the cache, and to what it
-  // says then.
+  // Returns how many leading bytes bypassed the cache. Whatever the system refuses is left to a
+  // cached transfer, which reports the error.
   int64_t read_directly(std::byte* bytes, int64_t count, int64_t offset) const;
   int64_t write_directly(const std::byte* bytes, int64_t count, int64_t offset);
   bool goes_directly(int64_t count, int64_t offset) const;
@@ -98,11 +102,12 @@ class IoFile {
   int fd_ = -1, direct_ = -1;
 };
 
-// CheckpointError with the paths and the system's reason when they fail.
-void make_directory(const Io& io, const std::string& path);  // which may be there
+// These throw CheckpointError with the paths and the system's reason.
+void make_directory(const Io& io, const std::string& path);  // may exist already
 void rename_path(const Io& io, const std::string& from, const std::string& to);
 void sync_directory(const Io& io, const std::string& path);
-// Removes a directory of plain files, `first` before all others; nothing happens when it does not exist.
+// Removes a directory of regular files, `first` before the others. Does nothing if it does not
+// exist.
 void remove_directory(const Io& io, const std::string& path, const std::string& first);
 
 bool path_exists(const std::string& path);

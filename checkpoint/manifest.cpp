@@ -8,7 +8,7 @@ namespace trireme {
 
 namespace {
 
-constexpr size_t kMaxPieces = 16384;  // of one tensor: they are compared in pairs
+constexpr size_t kMaxPieces = 16384;  // per tensor: they are compared in pairs
 
 template <class... Parts>
 void must(bool holds, const Parts&... parts) {
@@ -20,13 +20,13 @@ bool plain_file_name(const std::string& name) {
   return !name.empty() && name.size() <= 255 && name[0] != '.' && name.find_first_not_of(kAllowed) == std::string::npos;
 }
 
-// A name is shown to people, and is a dataset's name with '/' replaced by ':'.
+// True for names that can be printed and used, with '/' replaced by ':', as a dataset's name.
 bool plain_tensor_name(const std::string& name) {
   return !name.empty() && name.size() <= 512 && name.find_first_of(":@") == std::string::npos &&
          std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 127; });
 }
 
-// The product of dims and `unit`, or -1 when a dim is negative or the product leaves 62 bits.
+// Product of dims and `unit`; -1 if a dim is negative or the product exceeds 62 bits.
 int64_t product(const std::vector<int64_t>& dims, int64_t unit) {
   constexpr int64_t kLargest = int64_t{1} << 62;
   int64_t n = unit;
@@ -48,7 +48,7 @@ void check_file(const FileEntry& file) {
 void check_piece(const Manifest& manifest, const TensorEntry& tensor, const Piece& piece) {
   const TensorRegion& box = piece.box;
   must(box.offset.size() == tensor.shape.size() && box.shape.size() == tensor.shape.size(), tensor.name,
-       ": a piece of other dims than the tensor's");
+       ": a piece has other dims than the tensor");
   for (size_t d = 0; d < tensor.shape.size(); ++d)
     must(box.offset[d] >= 0 && box.shape[d] >= 0 && box.offset[d] <= tensor.shape[d] &&
              box.shape[d] <= tensor.shape[d] - box.offset[d],
@@ -64,7 +64,7 @@ void check_piece(const Manifest& manifest, const TensorEntry& tensor, const Piec
        tensor.name, ": its pages leave the page table of ", file.name);
 }
 
-// All elements once: no two pieces meet, and their sizes add up.
+// Checks that pieces hold all elements once: no two overlap, and their sizes add up.
 void check_cover(const TensorEntry& tensor) {
   const std::vector<Piece>& pieces = tensor.pieces;
   must(!pieces.empty() && pieces.size() <= kMaxPieces, tensor.name, ": ", pieces.size(), " pieces, allowed are 1 to ", kMaxPieces);
@@ -75,7 +75,7 @@ void check_cover(const TensorEntry& tensor) {
     left -= size;
     for (size_t j = 0; j < i; ++j) must(intersect(pieces[i].box, pieces[j].box).size() == 0, tensor.name, ": its pieces overlap");
   }
-  must(left == 0, tensor.name, ": its pieces leave out ", left, " elements");
+  must(left == 0, tensor.name, ": its pieces lack ", left, " elements");
 }
 
 void sort_extents(std::vector<Extent>& extents) {
@@ -140,7 +140,7 @@ void check(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     const TensorEntry& tensor = manifest.tensors[i];
     must(plain_tensor_name(tensor.name), "'", tensor.name, "' is not a plain tensor name");
-    must(i == 0 || manifest.tensors[i - 1].name < tensor.name, tensor.name, ": tensors are not sorted, or one is there twice");
+    must(i == 0 || manifest.tensors[i - 1].name < tensor.name, tensor.name, ": tensors are not sorted, or one appears twice");
     must(!tensor.shape.empty() && tensor.shape.size() <= 4, tensor.name, ": ", tensor.shape.size(), " dims, allowed are 1 to 4");
     must(product(tensor.shape, bytes_of(tensor.dtype)) >= 0, tensor.name, ": its shape overflows");
     for (const Piece& piece : tensor.pieces) {
@@ -176,7 +176,7 @@ std::vector<Extent> gaps_between(std::vector<Extent> used, int64_t bytes) {
   std::vector<Extent> gaps;
   int64_t end = 0;
   for (const Extent& extent : used) {
-    if (extent.begin == extent.end) continue;  // of no bytes: it may lie anywhere
+    if (extent.begin == extent.end) continue;  // an empty one may be anywhere
     if (end < extent.begin) gaps.push_back({end, extent.begin});
     end = extent.end;
   }

@@ -1,4 +1,5 @@
-// manifest.json, written and read. One line per file and per tensor, so that it can be looked at and compared with line tools.
+// Writes and parses manifest.json: one line per file and tensor, so that line tools can show and
+// compare it.
 #include <algorithm>
 #include <limits>
 
@@ -13,7 +14,7 @@ namespace {
 constexpr auto kFormat = "trireme checkpoint";
 constexpr int64_t kVersion = 1;
 constexpr std::string_view kHead = "{\"digest\":\"", kMiddle = "\",\n\"manifest\":", kTail = "}\n";
-constexpr int64_t kMaxBytes = int64_t{256} << 20;  // of manifest.json
+constexpr int64_t kMaxBytes = int64_t{256} << 20;  // size of manifest.json
 constexpr int kMaxDepth = 6;                       // manifest, tensors, tensor, pieces, piece, shape
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 
@@ -52,11 +53,11 @@ std::string lines_of(const std::vector<Entry>& entries) {
 
 int64_t integer_of(const Json& value, const std::string& where) {
   const bool fits = value.is_integer() && !(value.is_natural() && value.get<uint64_t>() > uint64_t{kLargest});
-  if (!fits) throw DamagedCheckpoint(where + " is not an integer of 64 bits");
+  if (!fits) throw DamagedCheckpoint(where + " is not a 64-bit integer");
   return value.get<int64_t>();
 }
 
-// A JSON object whose values must be there and be what is asked for.
+// A JSON object whose required values are checked when read.
 class Fields {
  public:
   Fields(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
@@ -99,7 +100,7 @@ class Fields {
 Dtype parse_dtype(const std::string& name, const std::string& tensor) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i32})
     if (name == name_of(dtype)) return dtype;
-  throw DamagedCheckpoint(text(tensor, ": dtype '", name, "', known are f32, bf16 and i32"));
+  throw DamagedCheckpoint(text(tensor, ": dtype '", name, "' is not one of f32, bf16 and i32"));
 }
 
 FileEntry parse_file(const Json& json, size_t i) {
@@ -137,7 +138,7 @@ Json parse_bounded(std::string_view body) {
   }
 }
 
-// Names in a bad manifest are anything: as much of a message as makes a line.
+// Shortens a message to one line: names in a damaged manifest may be anything.
 std::string one_line(std::string message) {
   for (char& c : message)
     if (c < ' ' || c == 127) c = '?';
@@ -147,9 +148,9 @@ std::string one_line(std::string message) {
 Manifest parse_unchecked(std::string_view body, std::string& digest) {
   const Json json = parse_bounded(body);
   const Fields fields(json, "manifest");
-  if (fields.string("format", 64) != kFormat) throw DamagedCheckpoint("is not the manifest of a checkpoint");
+  if (fields.string("format", 64) != kFormat) throw DamagedCheckpoint("is not a checkpoint's manifest");
   if (const int64_t version = fields.integer("version"); version != kVersion)
-    throw CheckpointError(text("is of format version ", version, ", this program reads version ", kVersion));
+    throw CheckpointError(text("has format version ", version, ", this program reads version ", kVersion));
   Manifest manifest;
   manifest.run = fields.string("run", 64);
   manifest.save = fields.string("save", 64);
@@ -171,16 +172,16 @@ Manifest parse_body(std::string_view body) {
   const Manifest manifest = parse_unchecked(body, digest);
   check(manifest);
   if (digest != state_digest(manifest.tensors, manifest.counters))
-    throw DamagedCheckpoint("the state's digest is not that of its tensors and counters");
+    throw DamagedCheckpoint("the state's digest does not match its tensors and counters");
   return manifest;
 }
 
-// Of a framed text whose digest matches.
+// The inner text of a manifest, after its digest was checked.
 std::string_view body_of(std::string_view text) {
   constexpr size_t kAround = kHead.size() + 16 + kMiddle.size() + kTail.size();
   const bool framed = text.size() > kAround && text.starts_with(kHead) && text.ends_with(kTail) &&
                       text.substr(kHead.size() + 16, kMiddle.size()) == kMiddle;
-  if (!framed) throw DamagedCheckpoint("is cut off or is not a manifest");
+  if (!framed) throw DamagedCheckpoint("is truncated or is not a manifest");
   const std::string_view body = text.substr(kAround - kTail.size(), text.size() - kAround);
   if (text.substr(kHead.size(), 16) != hex(digest(body.data(), static_cast<int64_t>(body.size()))))
     throw DamagedCheckpoint("does not match its digest");
@@ -200,7 +201,7 @@ std::string write_manifest(const Manifest& manifest) {
                      {"config", manifest.config}};
   try {
     std::string body = head.dump({.strict = true});
-    body.pop_back();  // the brace that closes it
+    body.pop_back();  // the closing brace
     body += ",\n\"files\":" + lines_of(manifest.files) + ",\n\"tensors\":" + lines_of(manifest.tensors) + "}";
     return std::string(kHead) + hex(digest(body.data(), static_cast<int64_t>(body.size()))) + std::string(kMiddle) + body +
            std::string(kTail);

@@ -17,7 +17,7 @@ namespace trireme {
 
 namespace {
 
-// A directory, no link, that belongs to this user alone.
+// True for a directory, not a link, that belongs to this user alone.
 bool is_our_own(const std::string& path) {
   struct stat facts;
   return lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & 077) == 0;
@@ -36,7 +36,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// Whole, or not at all.
+// Writes the whole line or nothing.
 void write_line(const std::string& path, const std::string& line) {
   const std::string temporary = path + kTemporary;
   std::ofstream out(temporary, std::ios::trunc);
@@ -49,7 +49,7 @@ std::string root() { return "/dev/shm/trireme-" + std::to_string(geteuid()); }
 
 std::string whole_path(const std::string& run) { return std::filesystem::absolute(run).lexically_normal(); }
 
-// Calls tier(directory, token, run) for each that this user has here.
+// Calls tier(directory, token, run) for each memory directory of this user.
 template <class Tier>
 void for_each_tier(Tier tier) {
   std::error_code error;
@@ -78,13 +78,13 @@ Owner owner_of(const std::string& directory, const std::string& run) {
   if (!std::filesystem::exists(directory, error)) return error ? Owner::another : Owner::nobody;
   if (!is_our_own(root()) || !is_our_own(directory)) return Owner::another;
   const std::string owner = first_line(directory + "/run");
-  if (owner.empty()) return Owner::nobody;  // its making was cut off
+  if (owner.empty()) return Owner::nobody;  // its creation was interrupted
   return owner == whole_path(run) ? Owner::we : Owner::another;
 }
 
 void make_memory_directory(const std::string& directory, const std::string& run) {
   if (!std::filesystem::is_directory("/dev/shm"))
-    throw ConfigError("checkpoint.memory_every: there is no /dev/shm here; set it to 0");
+    throw ConfigError("checkpoint.memory_every: this machine has no /dev/shm; set it to 0");
   make_our_own(root());
   make_our_own(directory);
   if (owner_of(directory, run) != Owner::we) write_line(directory + "/run", whole_path(run));

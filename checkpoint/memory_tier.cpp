@@ -20,7 +20,7 @@ namespace trireme {
 
 namespace {
 
-// Nodes that only pretend to be share one machine's memory.
+// Simulated nodes share one machine's memory, so each gets a directory of its own.
 std::string directory_of(const std::string& token, const Nodes& nodes) {
   return memory_directory(token) + (nodes.pretended() && nodes.here() > 0 ? "-" + std::to_string(nodes.here()) : "");
 }
@@ -33,10 +33,10 @@ MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool want
   std::string token = broadcast(ranks_, first ? memory_token(run_directory) : "");
   const Owner owner = leads() && !token.empty() ? owner_of(directory_of(token, nodes_), run_directory) : Owner::nobody;
   const std::vector<int64_t> some = largest(ranks_, {owner == Owner::we, owner == Owner::another});
-  if (some[0] == 0 || some[1] != 0) token.clear();  // of a copied run, or one whose machines have been started anew
+  if (some[0] == 0 || some[1] != 0) token.clear();  // of a copied run, or one whose machines have restarted
   std::string problem;
   if (token.empty() && first) {
-    drop_memory_token(run_directory);  // machines that come back with what they had are too late
+    drop_memory_token(run_directory);  // the contents of machines that return later are outdated
     if (wanted) problem = problem_of([&] { keep_memory_token(run_directory, token = random_id()); });
   }
   token = broadcast(ranks_, token);
@@ -52,7 +52,7 @@ MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool want
   throw_together<ConfigError>(ranks_, problem);
 }
 
-// Of a start that has just ended, some node's rank may live a moment longer.
+// Retries: a rank of a run that has just ended may live a moment longer.
 void MemoryTier::take_lock() {
   for (int tries = 0; !run_lock_; ++tries) {
     try {
@@ -65,7 +65,7 @@ void MemoryTier::take_lock() {
   retention_.emplace(io_, directory_, CheckpointConfig{.keep = 2}, nodes_.count() == 1 ? Holds::all : Holds::some);
 }
 
-// By another token: what other nodes have by the old one is no longer this run's.
+// Takes a new token, so that what other nodes hold under the old one no longer belongs to this run.
 void MemoryTier::go_on_from(int64_t step) {
   if (!exists()) return;
   const std::vector<int64_t> here = leads() ? steps_in(directory_) : std::vector<int64_t>{};

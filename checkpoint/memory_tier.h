@@ -1,11 +1,14 @@
-// MemoryTier: a run's checkpoints in the memory of its nodes, which outlive the processes; with a copy on another node each, so
-// that they outlive a machine, too.
+// MemoryTier: a run's checkpoints in the memory of its nodes, where they outlive the processes.
+// With a copy on another node each, they also outlive a machine.
 //
-// On each node they lie in /dev/shm/trireme-UID/TOKEN. RUN/memory holds the token and the directory names RUN, so that it belongs
-// to this run directory alone, to no copy of it, and to this user; one rank of the node holds its lock. A step's directory there
-// is as on disk, but holds of the step's files only those of the node's own ranks, and of the ranks of the node before: each rank
-// hands its file to one of the next node's. A step can be restored as long as each of its files is on some node; what a node needs
-// and has lost, or never had, is brought from there.
+// On each node they are in /dev/shm/trireme-UID/TOKEN. RUN/memory holds the token and the directory
+// names RUN. So it belongs to this user and to this run directory alone, not to a copy of it. One
+// rank of the node holds its lock.
+//
+// A step's directory there looks as on disk, but holds only the files of the node's own ranks and
+// of the previous node's ranks: each rank sends its file to a rank of the next node. A step can be
+// restored as long as each of its files is on some node. Files that a node needs and lacks are
+// copied from there.
 #pragma once
 
 #include <optional>
@@ -24,50 +27,53 @@ namespace trireme {
 
 class MemoryTier {
  public:
-  // All ranks call it. The tier that this run has; if it is `wanted`, a new one where there is none. What a save that was cut off
-  // left is swept. ConfigError, on all ranks, when a system has no such memory or another user is in the way. What it is given
-  // outlives it.
+  // Opens the tier of this run; creates one if it is `wanted` and missing. Sweeps what an
+  // interrupted save left. ConfigError, on all ranks, if the system has no such memory or another
+  // user owns the directory. The arguments must outlive this. All ranks call it.
   MemoryTier(const Io& io, const std::string& run_directory, bool wanted, const Nodes& nodes, const Comm& ranks);
   MemoryTier(const MemoryTier&) = delete;
   MemoryTier& operator=(const MemoryTier&) = delete;
 
   bool exists() const { return !directory_.empty(); }
-  const std::string& directory() const { return directory_; }  // of this node
-  // Of the rank that commits on its node, and sees to what is there.
+  const std::string& directory() const { return directory_; }  // on this node
+  // Retention on the rank that commits for its node and manages its directory; otherwise null.
   Retention* retention() { return retention_ ? &*retention_ : nullptr; }
   const RunLock* lock() const { return run_lock_ ? &*run_lock_ : nullptr; }  // likewise
 
-  // A step that some node has. Saves of one step that were cut off differently on two nodes are two of them.
+  // A step that some node holds. Interrupted saves of one step that differ between two nodes count
+  // as two.
   struct Step {
     int64_t step = 0;
     std::string save;     // its id
-    std::string problem;  // why it cannot be restored; "": each file of it is on some node
-    // Rank 0's: the nodes that have its manifest; of each file those that have it.
+    std::string problem;  // why it cannot be restored; "": each of its files is on some node
+    // Rank 0 only: the nodes that hold its manifest; for each file, the nodes that hold it.
     std::vector<int64_t> on;
     std::vector<std::vector<int64_t>> files;
   };
-  // All ranks; rising.
+  // All steps in ascending order. All ranks call it.
   std::vector<Step> find() const;
-  // All ranks: afterwards step.step's directory on this node holds the files that `slices` of its ranks are in. DamagedCheckpoint,
-  // on all of them, when that cannot be. Returns whether anything had to be sent.
+  // Copies to this node the files that `slices` of its ranks are stored in. Throws
+  // DamagedCheckpoint on all ranks if that is impossible. Returns true if any file was sent. All
+  // ranks call it.
   bool bring(const Step& step, const std::vector<TensorSlice>& slices) const;
-  // All ranks: files of this step that do not match their digests are removed, where another node may have them whole. Returns
-  // whether there were any.
+  // Removes files of this step that do not match their digests, since another node may have intact
+  // copies. Returns true if there were any. All ranks call it.
   bool drop_damaged(const Step& step) const;
-  // All ranks: the run goes on from `step`. Newer ones, which could not be restored, are forgotten, also those of nodes that are
-  // not here now.
+  // Continues the run from `step`: discards newer steps, which could not be restored, also those of
+  // absent nodes. All ranks call it.
   void go_on_from(int64_t step);
 
-  // All ranks, each on a thread: the file that `part` names, which is in the directory `staged`, goes to a rank of the next node;
-  // those of the node before arrive there and are re-read. `part` is a manifest's text, or "" of a rank that has none to give.
+  // Sends the file that `part` names, in the directory `staged`, to a rank of the next node;
+  // receives and re-reads those of the previous node. `part` is a manifest's text, or "" if the
+  // rank has no file. All ranks call it, each on a thread.
   void exchange(const std::string& staged, const std::string& part) const;
 
-  void remove();  // what is on this node
+  void remove();  // removes this node's directory
   std::vector<std::string> take_warnings();
 
  private:
   struct Move {
-    int64_t file, from, to;  // of a step's files; ranks
+    int64_t file, from, to;  // index among a step's files; ranks
   };
   void take_lock();
   std::string list() const;
@@ -86,7 +92,8 @@ class MemoryTier {
   std::vector<std::string> warnings_;
 };
 
-// The newest step of which this machine's memory holds files for the run, of the right sizes; -1: none.
+// The newest step for which this machine's memory holds files of the run with the right sizes; -1:
+// none.
 int64_t newest_in_memory(const std::string& run_directory);
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
-// The half of MemoryTier that restores: which steps the nodes have, and their files, brought to where they are needed.
+// Restoring half of MemoryTier: lists the steps of all nodes and copies files to where they are
+// needed.
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,12 +27,12 @@ std::vector<Number> numbers_in(const std::string& line) {
   return {std::istream_iterator<Number>(in), {}};
 }
 
-// The files that hold some of `slices`.
+// Indices of the files that hold elements of `slices`.
 std::set<int64_t> files_of(const Manifest& manifest, const std::vector<TensorSlice>& slices) {
   std::set<int64_t> files;
   for (const TensorSlice& slice : slices) {
     const TensorEntry* tensor = find_tensor(manifest, slice.name);
-    if (tensor == nullptr || tensor->shape != slice.global_shape) continue;  // what reads them says so
+    if (tensor == nullptr || tensor->shape != slice.global_shape) continue;  // read_slices reports it
     for (const Piece& piece : tensor->pieces)
       if (intersect(piece.box, box_of(slice)).size() > 0) files.insert(piece.file);
   }
@@ -40,8 +41,8 @@ std::set<int64_t> files_of(const Manifest& manifest, const std::vector<TensorSli
 
 }  // namespace
 
-// What this node has, a line for each step: the step, its save, of how many files, and which of them are here; or the step, 0 and
-// what is wrong with it.
+// What this node holds, a line for each step: the step, its save, its number of files, and which of
+// them are here; or the step, 0 and the problem.
 std::string MemoryTier::list() const {
   std::string lines;
   for (const int64_t step : steps_in(directory_)) {
@@ -64,7 +65,7 @@ std::string MemoryTier::list() const {
 std::vector<MemoryTier::Step> MemoryTier::find() const {
   if (!exists()) return {};
   const std::vector<std::string> lists = gather(ranks_, leads() ? list() : "");
-  std::map<std::pair<int64_t, std::string>, Step> found;  // "0": of no save that can be told
+  std::map<std::pair<int64_t, std::string>, Step> found;  // save "0": unknown, since its manifest is damaged
   for (int64_t node = 0; node < nodes_.count() && !lists.empty(); ++node) {
     std::istringstream lines(lists[static_cast<size_t>(nodes_.leader(node))]);
     for (std::string line; std::getline(lines, line);) {
@@ -104,7 +105,7 @@ std::vector<MemoryTier::Step> MemoryTier::find() const {
   return steps;
 }
 
-// A step's manifest, to all ranks.
+// Sends a step's manifest to all ranks.
 Manifest MemoryTier::share_manifest(const Step& step) const {
   const bool first = ranks_.rank() == 0;
   const int64_t owner = nodes_.leader(std::stoll(broadcast(ranks_, first ? std::to_string(step.on.front()) : "")));
@@ -119,11 +120,12 @@ Manifest MemoryTier::share_manifest(const Step& step) const {
     words = nodes_.receive(owner);
   }
   words = broadcast(ranks_, words);
-  if (words.empty()) throw DamagedCheckpoint("its manifest is gone");
+  if (words.empty()) throw DamagedCheckpoint("its manifest is missing");
   return parse_manifest(words);
 }
 
-// Which files go where, so that each node has those that its ranks need, and the manifest: that is meant by a file -1.
+// Plans the copies that give each node the files that its ranks need, and the manifest, which
+// counts as file -1.
 std::vector<MemoryTier::Move> MemoryTier::agree_on_moves(const Step& step, const Manifest& manifest,
                                                          const std::vector<TensorSlice>& slices) const {
   std::string needed;
@@ -148,7 +150,7 @@ std::vector<MemoryTier::Move> MemoryTier::agree_on_moves(const Step& step, const
   return moves;
 }
 
-// One after the other, so that no two wait for each other.
+// Copies one file after the other, so that no two transfers wait for each other.
 void MemoryTier::carry_out(const std::vector<Move>& moves, const Manifest& manifest) const {
   const std::string there = directory_ + "/" + step_name(manifest.step);
   const std::string staged = directory_ + "/" + staging_name(manifest.step, manifest.save);
@@ -183,7 +185,7 @@ void MemoryTier::carry_out(const std::vector<Move>& moves, const Manifest& manif
   throw_together<DamagedCheckpoint>(ranks_, problem);
 }
 
-// What came is what was saved, and stays.
+// Verifies the received files and moves them into place.
 void MemoryTier::settle(const std::string& into, const std::vector<std::string>& received, const Manifest& manifest) const {
   for (const std::string& name : received) verify_part(io_, into, only_file(manifest, name));
   if (into == directory_ + "/" + step_name(manifest.step)) return;

@@ -1,4 +1,4 @@
-// What goes wrong, as words that ranks can tell each other: what one of them could not do, none goes on with.
+// Problems as text that ranks exchange: if one of them fails, all of them throw.
 #pragma once
 
 #include <exception>
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// What `work` throws; "" where it does not.
+// Message of the exception that `work` throws; "" if it throws none.
 template <class Work>
 std::string problem_of(Work work) {
   try {
@@ -19,7 +19,7 @@ std::string problem_of(Work work) {
   return "";
 }
 
-// All ranks call it: where `mine` of some rank is a problem, each throws the same one.
+// Throws the same problem on every rank if `mine` is one on some rank. All ranks call it.
 template <class Failure>
 void throw_together(const Comm& ranks, const std::string& mine) {
   if (const std::string problem = first_problem(ranks, mine); !problem.empty()) throw Failure(problem);

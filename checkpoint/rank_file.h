@@ -1,5 +1,5 @@
-// One rank's file: written under a temporary name with our own writes, each byte of it covered by a digest, and read back
-// piece by piece. libhdf5 makes the container and never reads one.
+// One rank's file: written under a temporary name, covered by digests to the last byte, and read
+// back piece by piece. libhdf5 creates the container and never reads one.
 #pragma once
 
 #include <set>
@@ -14,47 +14,50 @@ namespace trireme {
 
 TensorRegion box_of(const TensorSlice& slice);
 
-// What `slices` are, by name: shape, dtype and the digest of the elements that they hold (the whole tensor's, if they hold all of
-// it; shares of several ranks add up). No pieces yet. Throws Error for slices that are not on Place::cpu or leave their tensor.
+// Entries of the tensors in `slices`, without pieces: shape, dtype and the digest of the elements
+// that they hold. That is the tensor's digest if they hold all of it; otherwise the shares of ranks
+// add up to it. Throws Error for slices that are not on Place::cpu or exceed their tensor.
 std::vector<TensorEntry> describe(const std::vector<TensorSlice>& slices);
 
-// Writes shard-RRRRR.h5 of `rank` into `directory` and returns what it adds to a manifest: describe(slices) with a piece for each
-// slice, and the file, of which there is none without slices. File and name are durable then. Each page is read, digested and
-// written once. CheckpointError when the disk refuses, or for a number that is none if all are to be `finite`.
+// Writes shard-RRRRR.h5 of `rank` into `directory`, durably. Returns its part of a manifest:
+// describe(slices) with a piece for each slice, and the file, if there are any slices. Reads,
+// digests and writes each page once. CheckpointError if the disk refuses, or for NaN or infinity if
+// all elements must be `finite`.
 Manifest write_rank_file(const Io& io, const std::string& directory, int rank, const std::vector<TensorSlice>& slices,
                          bool finite = false);
 
-// Reads every byte of what write_rank_file has written, from the disk itself where the system lets go of its copy, and holds it
-// against its digest.
+// Re-reads every byte that write_rank_file wrote and checks it against its digest; from the disk
+// itself if the system drops its cached copy.
 void verify_part(const Io& io, const std::string& directory, const Manifest& part);
 
-// The files of `manifest` that are in `directory`, with their pieces: verify_part takes it.
+// The part of `manifest` whose files are in `directory`, with their pieces, for verify_part.
 Manifest part_in(const std::string& directory, const Manifest& manifest);
-Manifest only_file(const Manifest& manifest, const std::string& name);  // this one, likewise
+Manifest only_file(const Manifest& manifest, const std::string& name);  // the same for this file alone
 
-// Whether others read the same files on this node: the system's cache then keeps what was read once.
+// Number of readers of the same files on this node: with several, the page cache keeps what was
+// read once.
 enum class Reader { alone, one_of_many };
 struct OtherReaders {
-  std::set<std::string> tensors{};  // names of what other ranks read
+  std::set<std::string> tensors{};  // names of tensors that other ranks read
   Reader reader = Reader::alone;
 };
 
-// Fills `slices` from a checkpoint, however either is cut, and checks every byte read against its digest, and the elements against
-// their tensor's. CheckpointError, before a byte is moved, when the tensors differ in name, shape or dtype; all differences at
-// once.
+// Fills `slices` from a checkpoint, however either is cut. Checks every byte read against its
+// digest, and the elements against their tensor's. CheckpointError, before anything is read, if
+// tensors differ in name, shape or dtype; all differences at once.
 void read_slices(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<TensorSlice>& slices,
                  const OtherReaders& others = {});
 
-// One whole tensor, into memory of its shape and dtype on Place::cpu.
+// Reads one whole tensor into memory of its shape and dtype on Place::cpu.
 void read_tensor(const Io& io, const std::string& directory, const Manifest& manifest, const TensorEntry& tensor, Tensor into);
 
-// Reads every byte of every file and holds it against its digest.
+// Reads every byte of every file and checks it against its digest.
 void verify_files(const Io& io, const std::string& directory, const Manifest& manifest);
 
-// Of the bytes of `file` in `extents`, read back.
+// Digest of the bytes of `file` in `extents`, read back.
 uint64_t container_digest(const IoFile& file, const std::vector<Extent>& extents);
 
-// Only that the files are there and of the right size: cheap.
+// Checks only that the files exist and have the right sizes: cheap.
 void verify_sizes(const Io& io, const std::string& directory, const Manifest& manifest);
 
 }  // namespace trireme

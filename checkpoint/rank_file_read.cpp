@@ -1,4 +1,4 @@
-// The part of rank_file.h that reads: slices filled from pieces, however either is cut.
+// Reading part of rank_file.h: fills slices from pieces, however either is cut.
 #include <atomic>
 #include <map>
 #include <set>
@@ -10,7 +10,8 @@ namespace trireme {
 
 namespace {
 
-// Fills the part of `slice` that lies in `piece`: of a piece that is cut otherwise, only the pages that hold some of it are read.
+// Fills the part of `slice` that lies in `piece`. If they are cut differently, it reads only the
+// pages that hold some of it.
 void read_part(RankFiles& files, const TensorEntry& tensor, const Piece& piece, const TensorSlice& slice) {
   const TensorRegion box = box_of(slice), common = intersect(piece.box, box);
   if (common.size() == 0) return;
@@ -46,17 +47,17 @@ void require_same_tensors(const std::string& directory, const Manifest& manifest
       problems += text("\n", directory, " has ", tensor.name, " ", shape_text(tensor.dtype, tensor.shape), ", the model does not");
   if (!problems.empty())
     throw CheckpointError(
-        text(directory, " is of another model than the config's: use its config.yaml, or choose another train.name", problems));
+        text(directory, " holds another model than the config: use its config.yaml, or choose another train.name", problems));
 }
 
-// A part of a tensor, in the memory of one slice that holds it.
+// A part of a tensor in the memory of one slice that holds it.
 struct Patch {
   const TensorSlice* slice;
   TensorRegion box;
 };
 
-// Disjoint patches that cover what the slices of one tensor hold together: a rank may hold several copies of an element, such as
-// those of a key-value head that several parts of the model use.
+// Disjoint patches that cover what the slices of one tensor hold together. A rank may hold several
+// copies of an element, such as those of a key-value head shared by several parts of the model.
 std::vector<Patch> patches_of(const std::vector<const TensorSlice*>& slices) {
   std::vector<Patch> patches;
   for (size_t i = 0; i < slices.size(); ++i) {
@@ -80,7 +81,7 @@ int64_t elements_of(const std::vector<Patch>& patches) {
 
 uint64_t digest_of(const std::vector<Patch>& patches) {
   std::atomic<uint64_t> sum = 0;
-  for (const Patch& patch : patches) {  // no structured binding: with OpenMP, clang 18 lets no lambda capture one
+  for (const Patch& patch : patches) {  // no structured binding: clang 18 with OpenMP cannot capture one in a lambda
     const TensorSlice* const slice = patch.slice;
     const TensorRegion& box = patch.box;
     const Dtype dtype = slice->local.dtype();

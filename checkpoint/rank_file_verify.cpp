@@ -1,4 +1,4 @@
-// The part of rank_file.h that verifies files, all or some of a manifest's, without slices to fill.
+// Verifying part of rank_file.h: checks all or some files of a manifest without slices to fill.
 #include "checkpoint/digest.h"
 #include "checkpoint/rank_files.h"
 
@@ -6,7 +6,7 @@ namespace trireme {
 
 namespace {
 
-// Returns the elements' share in the tensor's digest.
+// Verifies a piece and returns the elements' share in the tensor's digest.
 uint64_t verify_piece(RankFiles& files, const TensorEntry& tensor, const Piece& piece) {
   const TensorRegion global = whole(tensor.shape);
   const int64_t unit = bytes_of(tensor.dtype);
@@ -22,7 +22,7 @@ uint64_t verify_piece(RankFiles& files, const TensorEntry& tensor, const Piece& 
   return sum;
 }
 
-// The page tables, and what lies around the tensors.
+// Verifies page tables and the bytes around tensors.
 void verify_containers(RankFiles& files, const Manifest& manifest) {
   const std::vector<std::vector<Extent>> used = used_extents(manifest);
   for (size_t f = 0; f < manifest.files.size(); ++f) {
@@ -35,12 +35,12 @@ void verify_containers(RankFiles& files, const Manifest& manifest) {
   }
 }
 
-// The wanted files, with their pieces.
+// The part of a manifest with the wanted files and their pieces.
 template <class Wanted>
 Manifest only(const Manifest& manifest, Wanted wanted) {
   Manifest part = manifest;
   part.files.clear();
-  std::vector<int64_t> index(manifest.files.size(), -1);  // of each file in `part`
+  std::vector<int64_t> index(manifest.files.size(), -1);  // index of each file in `part`
   for (size_t f = 0; f < manifest.files.size(); ++f) {
     if (!wanted(manifest.files[f])) continue;
     index[f] = static_cast<int64_t>(part.files.size());

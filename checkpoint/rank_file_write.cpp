@@ -13,9 +13,8 @@ namespace trireme {
 
 namespace {
 
-constexpr int64_t kSynced =
-    256 << 20;  // bytes through the cache, after which they go to the disk: the last sync does not take minutes
-constexpr auto kPageTable = ":page_digests";  // no tensor's name has a colon
+constexpr int64_t kSynced = 256 << 20;  // bytes written through the cache before they are flushed, so that the last sync is short
+constexpr auto kPageTable = ":page_digests";  // cannot be a tensor's name: those have no colon
 
 Hdf5Type hdf5_type(Dtype dtype) {
   return dtype == Dtype::f32 ? Hdf5Type::f32 : dtype == Dtype::bf16 ? Hdf5Type::bf16 : Hdf5Type::i32;
@@ -27,38 +26,40 @@ void require_valid(const TensorSlice& slice) {
   require(local.place() == Place::cpu && dims > 0, text("shard ", slice.name, " is not in host memory"));
   require(local.data() != nullptr || local.bytes() == 0, text("shard ", slice.name, " has no memory"));
   require(slice.global_shape.size() == dims && slice.offset.size() == dims,
-          text("shard ", slice.name, " of ", local, " is placed in a tensor of ", slice.global_shape.size(), " dims"));
+          text("shard ", slice.name, " of ", local, " cannot be part of a tensor of ", slice.global_shape.size(), " dims"));
   for (size_t d = 0; d < dims; ++d)
     require(slice.offset[d] >= 0 && slice.offset[d] + local.dim(static_cast<int>(d)) <= slice.global_shape[d],
-            text("shard ", slice.name, " leaves its tensor in dim ", d));
+            text("shard ", slice.name, " exceeds its tensor in dim ", d));
 }
 
-// What one thread does at a time: bytes [begin, begin + count) of a slice, whole pages but for its last.
+// Unit of work of a thread: bytes [begin, begin + count) of a slice, whole pages except for its
+// last.
 struct Portion {
   size_t slice;
   int64_t begin, count;
 };
 
 std::vector<Portion> portions_of(const std::vector<TensorSlice>& slices) {
-  constexpr int64_t kPortion =
-      4 * kPage;  // as one transfer, half as much again as by single pages on a disk that answers in 100 us
+  constexpr int64_t kPortion = 4 * kPage;  // per transfer: 1.5 times as fast as single pages on a disk with 100 us latency
   std::vector<Portion> portions;
   for (size_t i = 0; i < slices.size(); ++i)
     for (int64_t begin = 0, bytes = slices[i].local.bytes(); begin < bytes; begin += kPortion)
       portions.push_back({i, begin, std::min(kPortion, bytes - begin)});
-  // The small ones last: what goes through the system's cache waits until no write past it is under way, and holds up the next.
+  // Small portions come last: cached writes wait for all direct writes in progress and delay the
+  // next.
   std::ranges::stable_sort(portions, std::greater(), &Portion::count);
   return portions;
 }
 
-// Worth more than one thread.
+// True if more than one thread is worth its cost.
 bool many(const std::vector<Portion>& portions) {
   int64_t bytes = 0;
   for (const Portion& portion : portions) bytes += portion.count;
   return bytes >= 8 * kPage;
 }
 
-// Of each page of a slice: the digest of its bytes, and its elements' share in the tensor's digest.
+// For each page of a slice: the digest of its bytes, and its elements' share in the tensor's
+// digest.
 struct Digests {
   std::vector<uint64_t> pages, shares;
 
@@ -75,24 +76,23 @@ void digest_elements(const TensorSlice& slice, int64_t page, Digests& digests) {
   });
 }
 
-// Of all slices.
+// Digests of all slices, allocated but not computed.
 std::vector<Digests> room_for_digests(const std::vector<TensorSlice>& slices) {
   std::vector<Digests> digests;
   for (const TensorSlice& slice : slices) digests.emplace_back(slice);
   return digests;
 }
 
-// Of the bytes [begin, begin + count) of a slice.
+// Checks the bytes [begin, begin + count) of a slice for NaN and infinity.
 void require_finite(const TensorSlice& slice, int64_t begin, int64_t count) {
   const int64_t unit = bytes_of(slice.local.dtype());
   auto* bytes = static_cast<std::byte*>(slice.local.data());
   const int64_t bad = first_not_finite(Tensor(bytes + begin, slice.local.dtype(), Place::cpu, {count / unit}));
   if (bad >= 0)
-    throw CheckpointError(
-        text(slice.name, " is not saved: element ", begin / unit + bad, " of its shard is infinite or no number"));
+    throw CheckpointError(text(slice.name, " is not saved: element ", begin / unit + bad, " of its shard is NaN or infinite"));
 }
 
-// The tensors of which there are slices, by name, without digests.
+// Entries of the tensors in `slices`, by name, without digests.
 std::map<std::string, TensorEntry> tensors_of(const std::vector<TensorSlice>& slices) {
   std::map<std::string, TensorEntry> tensors;
   for (const TensorSlice& slice : slices) {
@@ -112,7 +112,7 @@ std::vector<TensorEntry> sorted(std::map<std::string, TensorEntry> tensors) {
   return entries;
 }
 
-// A tensor's name; a part of a tensor is told from others by where it begins.
+// Dataset of a slice: the tensor's name, and the slice's offset if it holds only a part.
 std::string dataset_name(const TensorSlice& slice) {
   std::string name = slice.name;
   std::replace(name.begin(), name.end(), '/', ':');
@@ -134,7 +134,7 @@ std::vector<Hdf5Dataset> create_container(const Io& io, const std::string& path,
   }
 }
 
-// Each page is digested while it is on its way through the processor's cache, or before the disk fetches it itself.
+// Digests each page while it is in the processor's cache, or before the disk reads it by DMA.
 std::vector<Digests> write_portions(IoFile& file, const std::vector<TensorSlice>& slices, const std::vector<Hdf5Dataset>& datasets,
                                     bool finite) {
   file.bypass_cache();

@@ -9,7 +9,7 @@ namespace trireme {
 
 namespace {
 
-// Throws with the name of the tensor and, if the page table can be trusted, the place of the damage.
+// Throws with the name of the tensor and, if the page table is intact, the place of the damage.
 [[noreturn]] void report_damage(const IoFile& file, const FileEntry& entry, const TensorEntry& tensor, const Piece& piece,
                                 const std::vector<uint64_t>& pages) {
   std::string where;

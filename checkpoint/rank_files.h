@@ -1,5 +1,5 @@
-// RankFiles: the files of a checkpoint, one open at a time, and their pieces, read against their digests. DamagedCheckpoint names
-// the file and, of a piece, the tensor and the MiB where that can be told.
+// RankFiles: a checkpoint's files, one open at a time, and their pieces, checked against digests
+// when read. DamagedCheckpoint names the file; for a piece, also the tensor and, if known, the MiB.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@ namespace trireme {
 
 class RankFiles {
  public:
-  // What it is given outlives it.
+  // The arguments must outlive this.
   RankFiles(const Io& io, const std::string& directory, const Manifest& manifest, Reader reader = Reader::one_of_many)
       : io_(io), directory_(directory), manifest_(manifest), reader_(reader) {}
 
-  const IoFile& open(int64_t index);  // of the size that the manifest says; until another one is
+  const IoFile& open(int64_t index);  // checked to have the manifest's size; valid until another is opened
   const FileEntry& entry(int64_t index) const { return manifest_.files[static_cast<size_t>(index)]; }
-  // The digests of all pages of a file, which match theirs.
+  // Digests of all pages of a file, verified.
   const std::vector<uint64_t>& pages(int64_t index);
 
  private:
@@ -37,18 +37,18 @@ class RankFiles {
   std::map<int64_t, std::vector<uint64_t>> tables_;
 };
 
-// The digests of a file's pages as it has them, whatever has become of them.
+// Digests of a file's pages as stored, not verified.
 std::vector<uint64_t> read_page_table(const IoFile& file, const FileEntry& entry);
 
-// All of a piece, into memory of its size.
+// Reads a whole piece into memory of its size.
 void read_piece(RankFiles& files, const TensorEntry& tensor, const Piece& piece, std::byte* into);
 
-// Reads a piece through a page of memory at a time, several in parallel, and calls look(page, bytes, begin, count) with what is in
-// it. Whether the piece matches its digest is known behind the last of them.
+// Reads a piece page by page, several in parallel, and calls look(page, bytes, begin, count) for
+// each. The piece is verified only after the last page.
 using LookAtPage = std::function<void(size_t page, const std::byte* bytes, int64_t begin, int64_t count)>;
 void look_through(RankFiles& files, const TensorEntry& tensor, const Piece& piece, const LookAtPage& look);
 
-// One page of a piece after the other, each checked against its digest.
+// Reads a piece sequentially and checks each page against its digest.
 class PieceReader {
  public:
   PieceReader(RankFiles& files, const TensorEntry& tensor, const Piece& piece) : files_(files), tensor_(tensor), piece_(piece) {}

@@ -1,5 +1,5 @@
-// For tools and tests: what checkpoints are there, whether they are whole, what is in one, and where two differ. Nothing here
-// writes or needs the lock.
+// Inspects checkpoints for tools and tests: lists, verifies, reads and compares them. It writes
+// nothing and needs no lock.
 #pragma once
 
 #include <optional>
@@ -15,36 +15,40 @@ namespace trireme {
 struct CheckpointInfo {
   std::string directory;
   int64_t step = 0;
-  int64_t tensors = 0, bytes = 0;  // 0 when there is a problem
-  std::string problem;             // why it cannot be used; "": its manifest is valid and its files have the right sizes
+  int64_t tensors = 0, bytes = 0;  // 0 if there is a problem
+  std::string problem;             // why it is unusable; "": the manifest is valid and all files have the right sizes
 };
 
-// The checkpoints of a run's directory (or of its checkpoints/), oldest first; their data is not read.
+// Checkpoints of a run's directory (or of its checkpoints/), oldest first. Does not read their
+// data.
 std::vector<CheckpointInfo> list_checkpoints(const std::string& run);
 
-// Reads every byte of one checkpoint against its digests. DamagedCheckpoint, a CheckpointError, that names file and tensor.
+// Verifies every byte of one checkpoint. Throws DamagedCheckpoint, a CheckpointError, that names
+// file and tensor.
 struct Verified {
   int64_t step, tensors, bytes;
-  std::string digest;  // the state's
+  std::string digest;  // of the state
 };
 Verified verify_checkpoint(const std::string& directory);
 
-// The first tensor (by name) or counter in which two checkpoints differ, as "NAME: how"; nullopt when their states are equal. Of a
-// run's directory, its newest checkpoint. Compares the manifests' digests: verify both to be sure of the bytes.
+// First tensor (by name) or counter in which two checkpoints differ, as "NAME: how"; nullopt if
+// their states are equal. A run's directory stands for its newest checkpoint. Compares the
+// manifests' digests: verify both to be sure of the bytes.
 std::optional<std::string> diff_checkpoints(const std::string& a, const std::string& b);
 
-// One checkpoint: its manifest, and tensors one by one. Given a run's directory, its newest checkpoint that list_checkpoints finds
-// no problem with. CheckpointError when there is none.
+// One checkpoint: its manifest, and its tensors one by one. A run's directory stands for its newest
+// checkpoint without a problem in list_checkpoints. CheckpointError if there is none.
 class CheckpointReader {
  public:
   explicit CheckpointReader(const std::string& run_or_checkpoint);
 
   const std::string& directory() const { return directory_; }
-  const Manifest& manifest() const { return manifest_; }  // step, counters, config, and each tensor's name, dtype and shape
-  // Into memory of the tensor's dtype and shape on Place::cpu; checked against its digests. CheckpointError when there is no such
-  // tensor.
+  const Manifest& manifest() const { return manifest_; }  // step, counters, config, tensors' names, dtypes, shapes
+  // Reads a tensor into memory of its dtype and shape on Place::cpu, checked against its digests.
+  // CheckpointError if there is no such tensor.
   void read(const std::string& name, Tensor into) const;
-  // Parts of tensors, which several ranks may read side by side. CheckpointError when one is not of the tensor's shape or dtype.
+  // Reads parts of tensors; several ranks may do so at the same time. CheckpointError if one
+  // differs from the tensor's shape or dtype.
   void read(const std::vector<TensorSlice>& slices) const;
 
  private:
@@ -53,7 +57,7 @@ class CheckpointReader {
   Manifest manifest_;
 };
 
-// Where the checkpoints of a run lie: `run`/checkpoints if that exists, else `run`.
+// Directory of a run's checkpoints: `run`/checkpoints if it exists, else `run`.
 std::string checkpoints_of(const std::string& run);
 
 }  // namespace trireme

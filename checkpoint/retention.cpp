@@ -14,7 +14,7 @@ void require_whole(const Manifest& manifest) {
   try {
     check(manifest);
   } catch (const DamagedCheckpoint& error) {
-    throw Error(text("the state cannot be a checkpoint: ", error.what()));
+    throw Error(text("the state cannot be saved: ", error.what()));
   }
 }
 
@@ -78,20 +78,21 @@ void Retention::follows(const Manifest& restored) {
   last_updates_ = updates_of(restored);
 }
 
-// Steps without an update leave the tensors as they were.
+// True if an update has happened, so that equal tensors would be an error. Steps without one leave
+// them as they were.
 bool Retention::may_not_be_equal(const Manifest& manifest) const {
   const std::optional<int64_t> updates = updates_of(manifest);
   return !updates || updates != last_updates_;
 }
 
 bool Retention::already_there(const Manifest& manifest) {
-  // Of one that holds some files, another save may have left others.
+  // A directory that holds only some files may stem from another save.
   if (holds_ == Holds::some || !path_exists(directory_ + "/" + step_name(manifest.step))) return false;
   try {
     const Manifest there = load_step(io_, directory_, manifest.step);
     return state_digest(there.tensors, there.counters) == state_digest(manifest.tensors, manifest.counters) && valid(manifest.step);
   } catch (const CheckpointError&) {
-    return false;  // damaged: it is replaced
+    return false;  // damaged: replace it
   }
 }
 
@@ -115,7 +116,7 @@ void Retention::discard(const std::string& staged) {
   try {
     remove_directory(io_, staged, kManifestName);
   } catch (const CheckpointError& error) {
-    warnings_.push_back(text("what a failed save left stays until the next start: ", error.what()));
+    warnings_.push_back(text("cannot remove what a failed save left (the next start will): ", error.what()));
   }
 }
 
@@ -134,7 +135,7 @@ void Retention::retain(int64_t just_saved, const RunLock& lock) {
       }
     }
   } catch (const CheckpointError& error) {
-    warnings_.push_back(text("an old checkpoint could not be deleted: ", error.what()));
+    warnings_.push_back(text("cannot delete an old checkpoint: ", error.what()));
   }
 }
 

@@ -1,4 +1,5 @@
-// Retention: the checkpoints of a run in one directory. New ones are committed to it, old ones leave it. One thread at a time.
+// Retention: the checkpoints of a run in one directory. Commits new ones and deletes old ones. One
+// thread at a time.
 #pragma once
 
 #include <functional>
@@ -15,32 +16,34 @@
 
 namespace trireme {
 
-// All files of its checkpoints, or only some of each: of a node of several.
+// All files of its checkpoints, or only some of each, as on one node of several.
 enum class Holds { all, some };
 
 class Retention {
  public:
-  // What is kept: the newest `keep` that are valid, at least two, and each whose step is a multiple of `keep_every`, if that is
-  // not 0. `io` outlives this.
+  // Keeps the newest `keep` valid checkpoints, at least two, and each whose step is a multiple of
+  // `keep_every`, unless that is 0. `io` must outlive this.
   Retention(const Io& io, std::string directory, const CheckpointConfig& config, Holds holds = Holds::all);
 
-  // Makes the checkpoint that `manifest` describes of the directory `staged`, in which its files are complete, on disk and re-read;
-  // then deletes what is no longer kept. Returns the checkpoint's bytes; 0 when this very state of this step was already there.
-  // `staged` is gone afterwards, also when it throws: CheckpointError when the disk refuses, when the lock is no longer ours, or
-  // when no tensor has changed since an earlier step's save, although the counter "updates", if there is one, has; Error when the
-  // manifest cannot be one.
+  // Commits the checkpoint that `manifest` describes, whose files in the directory `staged` are
+  // complete, synced and re-read. Then deletes those that need not be kept. Returns the
+  // checkpoint's bytes; 0 if this very state of this step existed already. `staged` is gone
+  // afterwards, also after an error. CheckpointError if the disk refuses or the lock is lost. Also
+  // if no tensor has changed since the save of an earlier step, unless the counter "updates" says
+  // so. Error if the manifest is invalid.
   int64_t commit(const std::string& staged, const Manifest& manifest, const RunLock& lock);
   void discard(const std::string& staged);
 
-  // The state that the next save must differ from: of a restore.
+  // Sets the restored state, from which the next save must differ.
   void follows(const Manifest& restored);
-  // Runs `command` for each step that is committed from here on, and for the newest that is there if it has not seen that; what it
-  // prints is appended to RUN/checkpoint_command.log. Until then the step is kept.
+  // Runs `command` for each step committed from now on, and for the newest existing one if it was
+  // not run for that. Appends its output to RUN/checkpoint_command.log. Keeps a step until the
+  // command has run.
   void after_commit(const std::string& command, const std::string& run_directory);
   void wait_for_command() {
     if (command_) command_->finish();
   }
-  // Called before each commit: what must be on disk with it.
+  // Registers a call before each commit, for what must be on disk together with it.
   void before_commit(std::function<void()> call) { before_commit_ = std::move(call); }
 
   std::vector<std::string> take_warnings();

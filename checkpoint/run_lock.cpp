@@ -49,7 +49,7 @@ RunLock::RunLock(const std::string& run_directory) : path_(run_directory + "/loc
   }
   const std::string line = holder_ + "\n";
   const bool written = ftruncate(fd_, 0) == 0 && pwrite(fd_, line.data(), line.size(), 0) == static_cast<ssize_t>(line.size());
-  if (!written) holder_.clear();  // a full disk: the lock itself still holds
+  if (!written) holder_.clear();  // disk full: the lock itself still holds
 }
 
 void RunLock::check() const {

@@ -1,5 +1,5 @@
-// RunLock: the right to write into a run directory, held by one process. A lock of the system on RUN/lock: it ends with the
-// process, however that dies. The file names its holder.
+// RunLock: the right to write to a run directory, held by one process. It is a system lock on
+// RUN/lock, so it ends with the process, however that dies. The file names its holder.
 #pragma once
 
 #include <string>
@@ -8,14 +8,15 @@ namespace trireme {
 
 class RunLock {
  public:
-  // ConfigError that names the holder when another process has it.
+  // Throws ConfigError, naming the holder, if another process has it.
   explicit RunLock(const std::string& run_directory);
   ~RunLock() { release(); }
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  // Throws CheckpointError unless the lock is still ours: asked before every rename and unlink that others can see, so that a
-  // process whose lock was lost (file removed, lock server restarted) neither commits nor deletes.
+  // Throws CheckpointError unless the lock is still held. Called before every rename and unlink
+  // that others can see: a process that lost its lock (file removed, lock server restarted) must
+  // not commit or delete.
   void check() const;
   void release() noexcept;
 

@@ -16,7 +16,7 @@ namespace trireme {
 
 namespace {
 
-constexpr int64_t kLongestHeader = 100'000'000;  // bytes, as in Hugging Face's own reader
+constexpr int64_t kLongestHeader = 100'000'000;  // bytes; the limit of Hugging Face's own reader
 constexpr int64_t kChunk = 1 << 20;              // elements converted at a time
 constexpr const char* kIndex = "model.safetensors.index.json";
 
@@ -51,14 +51,14 @@ float from_half(uint16_t half) {
 Json parse_header(const std::string& header, const std::string& path) {
   try {
     Json parsed = Json::parse(header, {.unique_names = true});
-    if (!parsed.is_object()) throw DataError(path + ": its header is no JSON object");
+    if (!parsed.is_object()) throw DataError(path + ": its header is not a JSON object");
     return parsed;
   } catch (const JsonError& e) {
     throw DataError(path + ": its header " + e.what());
   }
 }
 
-// What the header says of one tensor, its offsets counted from the beginning of the data.
+// One tensor's entry in the header. Offsets count from the beginning of the data.
 PublishedTensor parse_entry(const Json& said, const std::string& of) {
   const auto integer = [](const Json& value) { return value.is_natural(); };
   if (!said.is_object() || !said.contains("dtype") || !said["dtype"].is_string() || !said.contains("shape") ||
@@ -86,7 +86,7 @@ PublishedTensor parse_entry(const Json& said, const std::string& of) {
 std::string header_of(const std::vector<SafetensorsWriter::Entry>& entries, FloatType type) {
   const int64_t unit = type == FloatType::f32 ? 4 : 2;
   Json header;
-  header["__metadata__"]["format"] = "pt";  // what transformers asks for
+  header["__metadata__"]["format"] = "pt";  // required by transformers
   int64_t at = 0;
   for (const auto& [name, shape] : entries) {
     int64_t bytes = unit;
@@ -110,10 +110,10 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(File::open_plain(path)) {
   const int64_t bytes = file_.size();
   uint64_t length = 0;
-  if (bytes < 8) throw DataError(text(path, ": of ", bytes, " bytes is no safetensors file"));
+  if (bytes < 8) throw DataError(text(path, ": of ", bytes, " bytes is not a safetensors file"));
   file_.read_at(&length, 8, 0);
   if (length > kLongestHeader || static_cast<int64_t>(length) > bytes - 8)
-    throw DataError(text(path, ": is no safetensors file: a header of ", length, " bytes in a file of ", bytes));
+    throw DataError(text(path, ": not a safetensors file: a header of ", length, " bytes in a file of ", bytes));
   std::string header(length, '\0');
   file_.read_at(header.data(), static_cast<int64_t>(length), 8);
   const int64_t data = 8 + static_cast<int64_t>(length);
@@ -125,15 +125,16 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(File::open_pla
     in_order.emplace_back(tensor.begin, name);
     tensors_.emplace(name, std::move(tensor));
   }
-  std::ranges::sort(in_order, [&](const auto& a, const auto& b) {  // of those that begin together the empty ones first
+  std::ranges::sort(in_order, [&](const auto& a, const auto& b) {  // of tensors with equal offsets, empty ones come first
     return std::pair(a.first, tensors_.at(a.second).bytes) < std::pair(b.first, tensors_.at(b.second).bytes);
   });
   int64_t end = 0;
   for (const auto& [begin, name] : in_order) {
     if (begin != end)
-      throw DataError(text(path, ": ", name, begin < end ? " overlaps the tensor in front of it" : " follows a gap", " at byte ",
-                           begin, " of the data"));
-    if (__builtin_add_overflow(end, tensors_.at(name).bytes, &end)) throw DataError(path + ": its tensors are more than a file");
+      throw DataError(text(path, ": ", name, begin < end ? " overlaps the previous tensor" : " follows a gap", " at byte ", begin,
+                           " of the data"));
+    if (__builtin_add_overflow(end, tensors_.at(name).bytes, &end))
+      throw DataError(path + ": its tensors are larger than any file");
   }
   if (end != bytes - data)
     throw DataError(text(path, ": its tensors are ", end, " bytes, the file has ", bytes - data, " for them"));
@@ -143,7 +144,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(File::open_pla
 void SafetensorsFile::read(const std::string& name, int64_t first, int64_t count, float* into) const {
   const PublishedTensor& tensor = tensors_.at(name);
   const int64_t unit = bytes_of_type(tensor.type);
-  require(first >= 0 && count >= 0 && first + count <= tensor.bytes / unit, text("elements of ", name, " that it has not"));
+  require(first >= 0 && count >= 0 && first + count <= tensor.bytes / unit, text("elements of ", name, " are out of range"));
   if (tensor.type == "F32") return file_.read_at(into, count * unit, tensor.begin + first * unit);
   const auto convert = [&]<class From>(From, auto to_float) {
     std::vector<From> from(static_cast<size_t>(std::min(count, kChunk)));
@@ -180,7 +181,7 @@ PublishedWeights::PublishedWeights(const std::string& path, std::function<void()
       std::set<std::string> files;
       for (const auto& [name, file] : whole["weight_map"].members()) {
         if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
-          throw DataError(index + ": the file of " + name + " is no name");
+          throw DataError(index + ": the file name of " + name + " is invalid");
         indexed[name] = path + "/" + file.get<std::string>();
         files.insert(indexed[name]);
       }
@@ -190,11 +191,11 @@ PublishedWeights::PublishedWeights(const std::string& path, std::function<void()
   for (const std::string& file : paths) {
     files_.emplace_back(file);
     for (const auto& [name, tensor] : files_.back().tensors())
-      if (!file_of_.emplace(name, files_.size() - 1).second) throw DataError(file + ": " + name + " is in another file, too");
+      if (!file_of_.emplace(name, files_.size() - 1).second) throw DataError(file + ": " + name + " is also in another file");
   }
   for (const auto& [name, file] : indexed)
     if (const auto found = file_of_.find(name); found == file_of_.end() || files_[found->second].path() != file)
-      throw DataError(file + ": " + name + ", which " + kIndex + " says it has, is not in it");
+      throw DataError(file + ": " + name + ", which " + kIndex + " lists in it, is missing");
 }
 
 std::vector<std::string> PublishedWeights::names() const {
@@ -244,7 +245,7 @@ void SafetensorsWriter::write(const void* bytes, int64_t count) {
 }
 
 void SafetensorsWriter::append(const float* values, int64_t count) {
-  require(count <= left_, text(count - left_, " elements more than ", path_, " was to have"));
+  require(count <= left_, text(path_, ": ", count - left_, " elements too many"));
   left_ -= count;
   if (type_ == FloatType::f32) return write(values, 4 * count);
   std::vector<Bf16> rounded(static_cast<size_t>(std::min(count, kChunk)));

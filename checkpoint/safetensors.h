@@ -1,8 +1,9 @@
-// safetensors, the file format in which weights are published: 8 bytes for the length of a JSON header {NAME: {dtype, shape,
-// data_offsets}}, the header, the data (https://github.com/huggingface/safetensors, "Format"). Whole models are one file,
-// model.safetensors, or several with a model.safetensors.index.json.
+// safetensors, the file format of published weights (https://github.com/huggingface/safetensors,
+// "Format"). A file is 8 bytes for the length of a JSON header {NAME: {dtype, shape,
+// data_offsets}}, the header and the data. A model is one file, model.safetensors, or several with
+// a model.safetensors.index.json.
 //
-// What is wrong with a file is a DataError that names it.
+// Any problem with a file is a DataError that names it.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +17,23 @@
 
 namespace trireme {
 
-enum class FloatType { f32, bf16 };  // of what is written
+enum class FloatType { f32, bf16 };  // dtype to write
 
 struct PublishedTensor {
-  std::string type;  // as the file says it
+  std::string type;  // as in the file
   std::vector<int64_t> shape;
   int64_t begin, bytes;  // in the file
 };
 
-// A header that is not trusted: offsets must cover the data without gap or overlap, and be what type and shape make.
+// Parses an untrusted header: offsets must cover the data without gap or overlap, and match type
+// and shape.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
   const std::map<std::string, PublishedTensor>& tensors() const { return tensors_; }
-  // Elements [first, first + count) of a tensor of floats, row-major, as f32.
+  // Reads elements [first, first + count) of a float tensor, row-major, as f32.
   void read(const std::string& name, int64_t first, int64_t count, float* into) const;
 
  private:
@@ -39,15 +41,15 @@ class SafetensorsFile {
   std::map<std::string, PublishedTensor> tensors_;
 };
 
-// The tensors of a directory, or of one file.
+// All tensors of a directory, or of one file.
 class PublishedWeights {
  public:
-  // `moved` is told each time that something was read.
+  // Calls `moved` after each read.
   explicit PublishedWeights(const std::string& path, std::function<void()> moved = nullptr);
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;
-  const PublishedTensor* find(const std::string& name) const;  // nullptr: there is none
+  const PublishedTensor* find(const std::string& name) const;  // nullptr: no such tensor
   void read(const std::string& name, int64_t first, int64_t count, float* into) const;
 
  private:
@@ -57,21 +59,21 @@ class PublishedWeights {
   std::map<std::string, size_t> file_of_;
 };
 
-// Writes tensors one after the other, in the order they were told in.
+// Writes tensors one after the other, in the order of the entries given.
 class SafetensorsWriter {
  public:
   struct Entry {
     std::string name;
     std::vector<int64_t> shape;
   };
-  // Makes the file, under a temporary name, with its header.
+  // Creates the file with its header, under a temporary name.
   SafetensorsWriter(const std::string& path, const std::vector<Entry>& entries, FloatType type);
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   void append(const float* values, int64_t count);  // the next elements, rounded to nearest even
-  void commit();                                    // when all are there: synced, and under its name
+  void commit();                                    // call once all elements are written: syncs and renames the file
 
  private:
   SafetensorsWriter(const std::string& path, FloatType type);
@@ -80,11 +82,11 @@ class SafetensorsWriter {
   std::string path_;
   FloatType type_;
   File file_;
-  int64_t written_ = 0, left_ = 0;  // bytes; elements that are still to come
+  int64_t written_ = 0, left_ = 0;  // bytes; elements still missing
   bool committed_ = false;
 };
 
-// Bytes of such a file's header and data.
+// Size of such a file in bytes, header and data.
 int64_t bytes_of(const std::vector<SafetensorsWriter::Entry>& entries, FloatType type);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// TensorRegion: a rectangular part of a tensor's elements, in the tensor's global coordinates. Where pieces on disk and slices in
-// memory meet.
+// TensorRegion: a rectangular part of a tensor's elements, in the tensor's global coordinates. It
+// relates pieces on disk to slices in memory.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace trireme {
 
 struct TensorRegion {
-  std::vector<int64_t> offset, shape;  // of the same length
+  std::vector<int64_t> offset, shape;  // of equal length
   bool operator==(const TensorRegion&) const = default;
 
   int64_t size() const {
@@ -23,7 +23,7 @@ inline TensorRegion whole(const std::vector<int64_t>& shape) {
   return {.offset = std::vector<int64_t>(shape.size(), 0), .shape = shape};
 }
 
-// Of two boxes of as many dims; of size 0 when they do not meet.
+// Intersection of two regions with equally many dims; empty if they do not overlap.
 inline TensorRegion intersect(const TensorRegion& a, const TensorRegion& b) {
   TensorRegion both = a;
   for (size_t d = 0; d < a.shape.size(); ++d) {
@@ -35,7 +35,7 @@ inline TensorRegion intersect(const TensorRegion& a, const TensorRegion& b) {
   return both;
 }
 
-// The part of `a` outside `b`, as disjoint boxes: at most two for each dim.
+// The part of `a` outside `b`, as disjoint regions: at most two for each dim.
 inline std::vector<TensorRegion> subtract(const TensorRegion& a, const TensorRegion& b) {
   const TensorRegion common = intersect(a, b);
   if (common.size() == 0) return {a};
@@ -60,11 +60,11 @@ struct ElementRange {
   int64_t begin, end;
 };
 
-// Cuts these elements of `inner` into runs that lie contiguously in both `a` and `b` (each stored row-major, each containing
-// `inner`), and calls run(index in a, index in b, count) for each, in order.
+// Cuts these elements of `inner` into runs that are contiguous in both `a` and `b` (each stored
+// row-major, each containing `inner`). Calls run(index in a, index in b, count) for each, in order.
 template <class Run>
 void for_each_run(const TensorRegion& inner, ElementRange elements, const TensorRegion& a, const TensorRegion& b, Run run) {
-  int last = static_cast<int>(inner.shape.size()) - 1;  // the dim along which a run lies; all dims behind it are taken whole
+  int last = static_cast<int>(inner.shape.size()) - 1;  // the dim along which a run lies; later dims are taken whole
   int64_t length = inner.shape[static_cast<size_t>(last)];
   for (; last > 0; --last) {
     const auto d = static_cast<size_t>(last);

@@ -102,7 +102,7 @@ TEST_CASE("text that is not JSON, too deep or twice the same name is refused") {
   CHECK(problem_of("[[[1]]]", {.depth = 3}) == "accepted");
   CHECK_THAT(problem_of("[[[[1]]]]", {.depth = 3}), ContainsSubstring("nested more than 3 deep"));
   CHECK(Json::parse(R"({"a":1,"a":2})").at("a") == 2);
-  CHECK(problem_of(R"({"a":1,"a":2})", {.unique_names = true}) == "names 'a' twice");
+  CHECK(problem_of(R"({"a":1,"a":2})", {.unique_names = true}) == "repeats the name 'a'");
 }
 
 TEST_CASE("text that is not UTF-8 is replaced, or refused where that is asked for") {

@@ -158,7 +158,7 @@ TEST_CASE("a second save does not begin before the first has ended") {
   Checkpoints checkpoints(keeping(2), scratch / "run");
   const OwnedState first = small_state(1), second = small_state(2);
   checkpoints.begin(1, first.state);
-  CHECK_THROWS_WITH(checkpoints.begin(2, second.state), ContainsSubstring("before the last one has ended"));
+  CHECK_THROWS_WITH(checkpoints.begin(2, second.state), ContainsSubstring("before the previous one ended"));
   checkpoints.end();
   checkpoints.begin(2, second.state);
   checkpoints.end();
@@ -198,7 +198,7 @@ TEST_CASE("a state that is confirmed is the one that was restored") {
   checkpoints.restore(owned.state);
   CHECK_NOTHROW(checkpoints.confirm(owned.state.slices));
   *static_cast<unsigned char*>(owned.state.slices[1].local.data()) ^= 1;
-  CHECK_THROWS_WITH(checkpoints.confirm(owned.state.slices), ContainsSubstring("the tensors that were restored have digest"));
+  CHECK_THROWS_WITH(checkpoints.confirm(owned.state.slices), ContainsSubstring("the restored tensors have digest"));
 }
 
 TEST_CASE("what is saved in memory is found where it is newer than what is on disk, outlives the process, and goes with the run") {

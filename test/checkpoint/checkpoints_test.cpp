@@ -173,7 +173,7 @@ TEST_CASE("an old checkpoint that cannot be deleted is a warning") {
   checkpoints.save(3, small_state(3).state);
   const std::vector<std::string> warnings = checkpoints.take_warnings();
   REQUIRE(warnings.size() == 1);
-  CHECK_THAT(warnings[0], ContainsSubstring("could not be deleted"));
+  CHECK_THAT(warnings[0], ContainsSubstring("cannot delete an old checkpoint"));
   CHECK(checkpoints.take_warnings().empty());
   CHECK(steps_left(scratch / "run") == std::vector<int64_t>{2, 3});
 }
@@ -363,13 +363,13 @@ TEST_CASE("states that cannot be a checkpoint are refused as a fault of the prog
     CHECK(std::filesystem::is_empty(scratch / "run/checkpoints"));
     return message;
   };
-  CHECK_THAT(refused([](OwnedState& s) { s.add("part", Dtype::f32, {4}, {0}, {3}); }), ContainsSubstring("leave out 1 elements"));
+  CHECK_THAT(refused([](OwnedState& s) { s.add("part", Dtype::f32, {4}, {0}, {3}); }), ContainsSubstring("lack 1 elements"));
   CHECK_THAT(refused([](OwnedState& s) {
                s.add("part", Dtype::f32, {4}, {0}, {3});
                s.add("part", Dtype::f32, {4}, {1}, {3});
              }),
              ContainsSubstring("overlap"));
-  CHECK_THAT(refused([](OwnedState& s) { s.add("part", Dtype::f32, {4}, {2}, {3}); }), ContainsSubstring("leaves its tensor"));
+  CHECK_THAT(refused([](OwnedState& s) { s.add("part", Dtype::f32, {4}, {2}, {3}); }), ContainsSubstring("exceeds its tensor"));
   CHECK_THAT(refused([](OwnedState& s) { s.add("a b", Dtype::f32, {4}); }), ContainsSubstring("plain tensor name"));
   CHECK_THAT(refused([](OwnedState& s) { s.state.config = "\xff\xfe"; }), ContainsSubstring("manifest"));
 }

@@ -38,7 +38,7 @@ int64_t restored_step(const std::string& run) {
   REQUIRE(owned.state.counters == small_state(*step).state.counters);
   const std::vector<std::string> warnings = checkpoints.take_warnings();
   REQUIRE(warnings.size() == 1);
-  REQUIRE_THAT(warnings[0], ContainsSubstring("is damaged and passed over"));
+  REQUIRE_THAT(warnings[0], ContainsSubstring("is damaged, skipping it: "));
   return *step;
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("files that are cut, empty, missing, swapped, stale or no files: the o
          std::filesystem::remove(n + slice);
          std::filesystem::create_directory(n + slice);
        },
-       "not a plain file"},
+       "not a regular file"},
       {"shard a link",
        [&](auto&, auto& n) {
          std::filesystem::rename(n + slice, n + "/elsewhere");
@@ -165,10 +165,10 @@ TEST_CASE("files that are cut, empty, missing, swapped, stale or no files: the o
          std::filesystem::remove(n + slice);
          REQUIRE(mkfifo((n + slice).c_str(), 0600) == 0);
        },
-       "not a plain file"},
+       "not a regular file"},
       {"shard of zeros", [&](auto&, auto& n) { write_text(n + slice, std::string(std::filesystem::file_size(n + slice), '\0')); },
        "does not match its digest"},
-      {"manifest empty", [&](auto&, auto& n) { write_text(n + manifest, ""); }, "cut off"},
+      {"manifest empty", [&](auto&, auto& n) { write_text(n + manifest, ""); }, "is truncated"},
       {"manifest missing", [&](auto&, auto& n) { std::filesystem::remove(n + manifest); }, "No such file"},
       {"manifest only temporary", [&](auto&, auto& n) { std::filesystem::rename(n + manifest, n + manifest + ".tmp"); },
        "No such file"},
@@ -233,17 +233,17 @@ TEST_CASE("manifests that somebody made, with a right digest, are refused in one
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   const std::vector<Bad> table{
       {"\"version\":1", "\"version\":2", "format version 2"},
-      {"\"version\":1", "\"version\":\"1\"", "version is not an integer"},
-      {"trireme checkpoint", "another program", "is not the manifest of a checkpoint"},
+      {"\"version\":1", "\"version\":\"1\"", "version is not a 64-bit integer"},
+      {"trireme checkpoint", "another program", "is not a checkpoint's manifest"},
       {"\"step\":1", "\"step\":-1", "step -1"},
-      {"\"step\":1", "\"step\":1.5", "step is not an integer"},
-      {"\"step\":1", "\"step\":99999999999999999999", "step is not an integer"},
-      {"\"step\":1", "\"step\":9223372036854775808", "step is not an integer"},
+      {"\"step\":1", "\"step\":1.5", "step is not a 64-bit integer"},
+      {"\"step\":1", "\"step\":99999999999999999999", "step is not a 64-bit integer"},
+      {"\"step\":1", "\"step\":9223372036854775808", "step is not a 64-bit integer"},
       {"\"step\":1,", "", "step is missing"},
       {"\"step\":1", "\"step\":" + deep, "nested more than 6 deep"},
       {"\"step\":1", "\"step\":}", "is not JSON"},
       {"\"tokens\":100", "\"tokens\":101", "state's digest"},
-      {"\"tokens\":100", "\"tokens\":null", "counters: tokens is not an integer"},
+      {"\"tokens\":100", "\"tokens\":null", "counters: tokens is not a 64-bit integer"},
       {"shard-00000.h5", "../shard-00000.h5", "is not a plain name"},
       {"shard-00000.h5", "/etc/passwd", "is not a plain name"},
       {"shard-00000.h5", "", "is not a plain name"},
@@ -255,7 +255,7 @@ TEST_CASE("manifests that somebody made, with a right digest, are refused in one
       {"\"dtype\":\"bf16\"", "\"dtype\":\"f64\"", "dtype 'f64'"},
       {"\"dtype\":\"bf16\"", "\"dtype\":\"b\\nf16\"", "dtype 'b?f16'"},
       {"\"dtype\":\"bf16\"", "\"dtype\":\"f32\"", "do not hold the piece's shape"},
-      {"\"shape\":[7]", "\"shape\":[8]", "leave out 1 elements"},
+      {"\"shape\":[7]", "\"shape\":[8]", "lack 1 elements"},
       {"\"shape\":[7]", "\"shape\":[]", "0 dims"},
       {"\"shape\":[7]", "\"shape\":[1,1,1,1,7]", "shape is not an array of at most 4"},
       {"\"shape\":[7]", "\"shape\":[-7]", "shape overflows"},

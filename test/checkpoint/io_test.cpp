@@ -195,6 +195,6 @@ TEST_CASE("a file system that sets no blocks aside is written without, and a dis
     CHECK(std::exchange(asked, 0) == 1 << 20);
   }
   reason = EIO;
-  CHECK_THROWS_WITH(file.allocate(), ContainsSubstring("cannot set aside 1048576 bytes for " + scratch / "file") &&
+  CHECK_THROWS_WITH(file.allocate(), ContainsSubstring("cannot reserve 1048576 bytes for " + scratch / "file") &&
                                          ContainsSubstring("Input/output error"));
 }

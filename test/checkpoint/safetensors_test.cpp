@@ -110,14 +110,14 @@ TEST_CASE("of safetensors that are damaged or lie, what is wrong is told") {
   const std::string two = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":)";
   const std::string huge = "9223372036854775807";
   const std::pair<std::string, const char*> cases[] = {
-      {"", "of 0 bytes is no safetensors file"},
-      {"1234567", "of 7 bytes is no safetensors file"},
-      {std::string(8, '\xff'), "is no safetensors file: a header of 18446744073709551615 bytes"},
+      {"", "of 0 bytes is not a safetensors file"},
+      {"1234567", "of 7 bytes is not a safetensors file"},
+      {std::string(8, '\xff'), "not a safetensors file: a header of 18446744073709551615 bytes"},
       {std::string("\x09\0\0\0\0\0\0\0", 8) + "{}", "a header of 9 bytes in a file of 10"},
       {file_of("", ""), "its header is not JSON"},
       {file_of("{", ""), "its header is not JSON"},
-      {file_of("[]", ""), "its header is no JSON object"},
-      {file_of("12", ""), "its header is no JSON object"},
+      {file_of("[]", ""), "its header is not a JSON object"},
+      {file_of("12", ""), "its header is not a JSON object"},
       {file_of("\xff\xfe", ""), "its header is not JSON"},
       {file_of(std::string(100000, '['), ""), "its header is not JSON"},
       {file_of(R"({"a":1})", ""), "a: needs dtype, shape and data_offsets"},
@@ -141,11 +141,11 @@ TEST_CASE("of safetensors that are damaged or lie, what is wrong is told") {
       {file_of(with("[2]", "[0]").replace(with("[2]", "[0]").find("[0,8]"), 5, "[" + huge + "," + huge + "]"), ""),
        "a follows a gap"},
       {file_of(with("[0,8]", "[4,12]"), eight + "1234"), "a follows a gap at byte 4 of the data"},
-      {file_of(two + "[4,8]}}", eight), "b overlaps the tensor in front of it at byte 4 of the data"},
+      {file_of(two + "[4,8]}}", eight), "b overlaps the previous tensor at byte 4 of the data"},
       {file_of(two + "[12,16]}}", eight + eight), "b follows a gap at byte 12 of the data"},
       {file_of(good, "1234567"), "its tensors are 8 bytes, the file has 7 for them"},
       {file_of(good, eight + "9"), "its tensors are 8 bytes, the file has 9 for them"},
-      {file_of(good.substr(0, good.size() - 1) + "," + good.substr(1), eight), "its header names 'a' twice"},
+      {file_of(good.substr(0, good.size() - 1) + "," + good.substr(1), eight), "its header repeats the name 'a'"},
   };
   for (const auto& [bytes, message] : cases) {
     INFO(message);
@@ -156,7 +156,7 @@ TEST_CASE("of safetensors that are damaged or lie, what is wrong is told") {
   write(path, file_of(with("F32", "I32"), eight));
   float value = 0;
   CHECK_THROWS_WITH(SafetensorsFile(path).read("a", 0, 1, &value), ContainsSubstring("a is of type I32, weights are F32"));
-  CHECK_THROWS_WITH(SafetensorsFile(scratch.path()), ContainsSubstring("is no plain file"));
+  CHECK_THROWS_WITH(SafetensorsFile(scratch.path()), ContainsSubstring("is not a regular file"));
   CHECK_THROWS_WITH(SafetensorsFile(scratch / "none"), ContainsSubstring("cannot be opened"));
 }
 
@@ -205,10 +205,10 @@ TEST_CASE("weights in several files are found by their index, which must be righ
   CHECK(all_of(PublishedWeights(scratch.path()), "b", 1)[0] == 5);
   const std::pair<const char*, const char*> wrong[] = {
       {R"({"weight_map":{"a":"1.safetensors","c":"2.safetensors"}})",
-       "c, which model.safetensors.index.json says it has, is not in it"},
-      {R"({"weight_map":{"a":"2.safetensors","b":"1.safetensors"}})", "is not in it"},
-      {R"({"weight_map":{"a":"../1.safetensors"}})", "the file of a is no name"},
-      {R"({"weight_map":{"a":7}})", "the file of a is no name"},
+       "c, which model.safetensors.index.json lists in it, is missing"},
+      {R"({"weight_map":{"a":"2.safetensors","b":"1.safetensors"}})", "is missing"},
+      {R"({"weight_map":{"a":"../1.safetensors"}})", "the file name of a is invalid"},
+      {R"({"weight_map":{"a":7}})", "the file name of a is invalid"},
       {R"({"weight_map":{"a":"3.safetensors"}})", "3.safetensors: cannot be opened"},
       {R"({"weight_map":[]})", "has no weight_map"},
       {R"({)", "has no weight_map"},
@@ -221,5 +221,5 @@ TEST_CASE("weights in several files are found by their index, which must be righ
   CHECK_THROWS_WITH(PublishedWeights(scratch.path()), ContainsSubstring("holds neither model.safetensors nor"));
   one("2.safetensors", "a");
   write(index, R"({"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})");
-  CHECK_THROWS_WITH(PublishedWeights(scratch.path()), ContainsSubstring("a is in another file, too"));
+  CHECK_THROWS_WITH(PublishedWeights(scratch.path()), ContainsSubstring("a is also in another file"));
 }

@@ -235,7 +235,7 @@ TEST_CASE(
   }
   const DirectoryLock lock(options.output);
   options.replace = true;
-  CHECK_THROWS_WITH(build_shards(options, *bytes, kNobody), ContainsSubstring("another process is making shards there"));
+  CHECK_THROWS_WITH(build_shards(options, *bytes, kNobody), ContainsSubstring("another process is building shards there"));
 }
 
 TEST_CASE("shards that are half renamed are no corpus, and the same build goes on with their names", "[unsanitized]") {

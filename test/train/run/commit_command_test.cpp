@@ -14,7 +14,7 @@ TEST_CASE("a command of the user's is run for committed checkpoints, which stay 
   succeed(ended);
   const std::string log = place.run("tiny", "checkpoint_command.log");
   CHECK_THAT(log, ContainsSubstring("copied 2\n") && ContainsSubstring("copied 20\n"));  // the first and, before the end, the last
-  CHECK_THAT(place.run("tiny", "log.txt"), ContainsSubstring("checkpoint.command was not run for step "));
+  CHECK_THAT(place.run("tiny", "log.txt"), ContainsSubstring("checkpoint.command did not run for step "));
   for (const char* step : {"copy-2", "copy-20"}) {
     CAPTURE(step);
     CHECK(std::filesystem::exists(place.scratch / (std::string(step) + "/manifest.json")));
