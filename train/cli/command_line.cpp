@@ -2,31 +2,21 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <sstream>
 
+#include "train/cli/command_tree.h"
+#include "train/cli/exit_codes.h"
+#include "train/cli/wrapped_text.h"
 #include "train/config/keys.h"
 
 namespace trireme {
 namespace {
 
-// Commands of two words belong to one of these.
-struct Group {
-  const char *name, *about;
-};
-constexpr std::array kGroups{
-    Group{"data", "Token shards: builds them from text, tells what is in them, verifies them"},
-    Group{"tokenizer", "Learns a tokenizer, and tries it"},
-    Group{"checkpoint", "What checkpoints hold, and whether they are whole"},
-    Group{"model",
-          "To and from the formats in which models are published; `train` begins with one by train.init_from, `eval` takes it as "
-          "it is"},
-    Group{"bench", "Times, beside what this machine can do"},
-};
+constexpr size_t kHelpColumns = 100;
 
 // A whole number (digits), or any finite number, inside a limit. CLI11's own checks speak of doubles.
 template <class Number>
@@ -91,31 +81,38 @@ std::vector<std::string> names_of_commands(const CLI::App& level) {
 
 class CommandLine {
  public:
-  CommandLine(const std::vector<std::unique_ptr<Command>>& commands, const std::string& version) {
+  explicit CommandLine(const std::vector<std::unique_ptr<Command>>& commands) : app_(std::string(about_program())) {
     app_.name("trireme");
-    app_.set_version_flag("--version", "trireme " + version);
+    app_.set_version_flag("--version", version_line(), "Print version and commit, and exit");
     app_.require_subcommand(1);
     for (const std::unique_ptr<Command>& command : commands) add(*command);
+    app_.footer(  // after all commands, which would inherit it
+        "Exit codes:\n" + exit_code_lines() + "\n\nHelp of a command: trireme help COMMAND");
   }
 
   // ConfigError for a command that does not exist; CLI::ParseError for everything else, --help among it.
   Command* parse(std::vector<std::string> words) {
+    if (!words.empty() && words.front() == "help" &&
+        std::ranges::none_of(words, [](const auto& w) { return w.starts_with('-'); })) {
+      words.erase(words.begin());
+      words.push_back("--help");
+    }
     Entry* wanted = find_command(words);
     const auto dashes = std::ranges::find(words, "--");
-    std::vector<std::string> behind;
+    std::vector<std::string> after;
     if (dashes != words.end() && wanted != nullptr && wanted->takes_dashes()) {
-      behind.assign(dashes + 1, words.end());
+      after.assign(dashes + 1, words.end());
       words.erase(dashes, words.end());
     }
     std::ranges::reverse(words);  // as CLI11 wants them
     app_.parse(std::move(words));
-    take_rest(*chosen_, behind);
+    take_rest(*chosen_, after);
     return chosen_->command;
   }
 
   std::string help() const {
     const std::string page = app_.help();
-    return page.substr(0, page.find_last_not_of('\n') + 1);
+    return wrapped(page.substr(0, page.find_last_not_of('\n') + 1), kHelpColumns);
   }
 
   // One line for a command line that CLI11 refused: "trireme data build: --output is required; see trireme data build --help".
@@ -128,11 +125,7 @@ class CommandLine {
     }
     const std::vector<std::string> commands = names_of_commands(*level);
     const bool too_little = refused.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError);
-    if (!commands.empty() && too_little) {
-      std::string all;
-      for (const std::string& command : commands) all += (all.empty() ? "" : ", ") + command;
-      return path + ": needs a command: " + all;
-    }
+    if (!commands.empty() && too_little) return help() + "\n\n" + path + ": needs a command";
     const bool too_much = refused.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
     const std::string help = "see " + path + " --help";
     if (!too_little && !too_much) return path + ": " + refused.what() + "; " + help;
@@ -177,9 +170,7 @@ class CommandLine {
   CLI::App* group(const std::string& name) {
     const auto it_is = [&](const CLI::App* app) { return app->get_name() == name; };
     if (const std::vector<CLI::App*> there = app_.get_subcommands(it_is); !there.empty()) return there.front();
-    const auto* found = std::ranges::find_if(kGroups, [&](const Group& g) { return g.name == name; });
-    require(found != kGroups.end(), text("no group of commands ", name));
-    CLI::App* made = app_.add_subcommand(name, found->about);
+    CLI::App* made = app_.add_subcommand(name, std::string(about_group(name)));
     made->require_subcommand(1);
     return made;
   }
@@ -192,9 +183,7 @@ class CommandLine {
       const std::vector<std::string> names = names_of_commands(*level);
       if (names.empty() || word.starts_with('-')) break;
       if (std::ranges::find(names, word) == names.end()) {
-        const std::string near = nearest(word, names);
-        throw ConfigError(path + ": no command '" + word + "'; " +
-                          (near.empty() ? "see " + path + " --help" : "did you mean " + near + "?"));
+        throw ConfigError(path + ": no command '" + word + "'; " + suggestion(word, *level, path));
       }
       level = level->get_subcommand(word);
       path += " " + word;
@@ -203,29 +192,38 @@ class CommandLine {
     return found == entries_.end() ? nullptr : &*found;
   }
 
+  // Commands of this level come first; then those of any group: `trireme export` means `trireme model export`.
+  std::string suggestion(const std::string& word, const CLI::App& level, const std::string& path) const {
+    const std::string near = nearest(word, names_of_commands(level));
+    if (!near.empty()) return "did you mean " + near + "?";
+    std::string full;
+    for (const Entry& entry : entries_)
+      if (entry.app->get_name() == word) full += (full.empty() ? "" : " or ") + entry.command->name();
+    return full.empty() ? "see " + path + " --help" : "did you mean trireme " + full + "?";
+  }
+
   // CLI::ExtrasError for an option that does not exist.
-  static void take_rest(Entry& entry, const std::vector<std::string>& behind) {
-    if (std::vector<std::string>* words = entry.options.after_dashes()) *words = behind;
+  static void take_rest(Entry& entry, const std::vector<std::string>& after) {
+    if (std::vector<std::string>* words = entry.options.after_dashes()) *words = after;
     if (const Option* rest = entry.rest()) {
       std::vector<std::string> words = entry.app->remaining();
       for (const std::string& word : words)
         if (word.size() > 1 && word.starts_with('-')) throw CLI::ExtrasError(entry.app->get_name(), {word});
-      words.insert(words.end(), behind.begin(), behind.end());
+      words.insert(words.end(), after.begin(), after.end());
       *std::get<std::vector<std::string>*>(rest->field) = std::move(words);
     }
   }
 
-  CLI::App app_{"Pretrains transformers: text in, checkpoints out."};
+  CLI::App app_;
   std::deque<Entry> entries_;  // references into it stay valid
   Entry* chosen_ = nullptr;
 };
 
 }  // namespace
 
-Request parse_command_line(const std::vector<std::unique_ptr<Command>>& commands, const std::string& version, int argc,
-                           char** argv) {
+Request parse_command_line(const std::vector<std::unique_ptr<Command>>& commands, int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  CommandLine line(commands, version);
+  CommandLine line(commands);
   try {
     return {.command = line.parse(words)};
   } catch (const CLI::CallForHelp&) {

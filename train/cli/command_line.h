@@ -17,7 +17,6 @@ struct Request {
 };
 
 // Sets the options of one of these commands. --help, --version and errors in the words are answers.
-Request parse_command_line(const std::vector<std::unique_ptr<Command>>& commands, const std::string& version, int argc,
-                           char** argv);
+Request parse_command_line(const std::vector<std::unique_ptr<Command>>& commands, int argc, char** argv);
 
 }  // namespace trireme

@@ -79,6 +79,10 @@ std::unique_ptr<Command> bench_save_command();
 std::unique_ptr<Command> bench_tokenizer_command();
 std::unique_ptr<Command> bench_data_command();
 std::unique_ptr<Command> doctor_command();
+std::unique_ptr<Command> version_command();
+std::unique_ptr<Command> help_command();
+
+std::string version_line();  // "trireme 0.2.0 (commit 0123456789ab of 2026-02-03)"
 
 // All commands, in the order of --help.
 std::vector<std::unique_ptr<Command>> all_commands();

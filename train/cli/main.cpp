@@ -33,7 +33,9 @@ std::vector<std::unique_ptr<Command>> all_commands() {
                           bench_save_command,
                           bench_tokenizer_command,
                           bench_data_command,
-                          doctor_command})
+                          doctor_command,
+                          version_command,
+                          help_command})
     commands.push_back(make());
   return commands;
 }
@@ -42,7 +44,7 @@ namespace {
 
 int run_program(int argc, char** argv) {
   const std::vector<std::unique_ptr<Command>> commands = all_commands();
-  const Request request = parse_command_line(commands, TRIREME_VERSION, argc, argv);
+  const Request request = parse_command_line(commands, argc, argv);
   if (request.command != nullptr) return static_cast<int>(request.command->run());
   request.code == ExitCode::done ? say(request.answer) : complain(request.answer);
   return static_cast<int>(request.code);
