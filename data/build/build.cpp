@@ -107,12 +107,28 @@ class Build {
       BuildJournal::remove(options_.output);
       remove_unfinished(options_.output, splits);
     }
-    for (; journal_.list < std::ssize(lists_); ++journal_.list, journal_.at = {}) read_list();
-    finish();
+    try {
+      for (; journal_.list < std::ssize(lists_); ++journal_.list, journal_.at = {}) read_list();
+      train_.finish();
+      validation_.finish();
+    } catch (...) {
+      if (!can_resume()) remove_unfinished(options_.output, splits);
+      throw;
+    }
+    if (const std::string problem = problem_of_splits(); !problem.empty()) {
+      BuildJournal::remove(options_.output);
+      remove_unfinished(options_.output, splits);
+      throw DataError(problem);
+    }
+    journal_.splits = {train_.keep(), validation_.keep()};
+    journal_.commit(options_.output);
     return summary();
   }
 
  private:
+  // The journal names what is on disk, and the same build continues from there.
+  bool can_resume() const { return !journal_.splits.empty(); }
+
   void take_over(const BuildJournal& other) {
     journal_ = other;
     train_.go_on_from(other.splits.at(0));
@@ -152,18 +168,16 @@ class Build {
     kept_ = Clock::now();
   }
 
-  void finish() {
-    train_.finish();
-    validation_.finish();
+  // Empty if both splits have what was asked for.
+  std::string problem_of_splits() const {
     const std::string from = options_.inputs.empty() ? "no inputs" : options_.inputs.front();
     if (summary_.train.tokens == 0)
-      throw DataError(text(from, ": no document is left for training (", journal_.problems.count, " skipped, ",
-                           summary_.validation.documents, " held out)"));
+      return text(from, ": no document is left for training (", journal_.problems.count, " skipped, ",
+                  summary_.validation.documents, " held out)");
     if (summary_.validation.tokens == 0 && (options_.validation_fraction > 0 || !options_.validation_inputs.empty()))
-      throw DataError(text(from, ": none of ", summary_.train.documents, " documents is held out for validation: hold out a ",
-                           "larger fraction, or name validation inputs"));
-    journal_.splits = {train_.keep(), validation_.keep()};
-    journal_.commit(options_.output);
+      return text(from, ": none of ", summary_.train.documents, " documents is held out for validation: hold out a ",
+                  "larger fraction, or name validation inputs");
+    return {};
   }
 
   BuildSummary summary() {

@@ -100,15 +100,20 @@ SplitSummary import_shards(const ImportOptions& options, const Tokenizer& tokeni
     const auto size = std::filesystem::file_size(file, unreadable);
     if (!unreadable) total += static_cast<int64_t>(size);
   }
-  for (const std::string& file : files) {
-    import_file(file, options, tokenizer, writer, [&](int64_t bytes) {
-      progress({done + bytes, total, summary.documents, summary.tokens});
-    });
-    std::error_code gone;
-    if (const auto size = std::filesystem::file_size(file, gone); !gone) done += static_cast<int64_t>(size);
+  try {
+    for (const std::string& file : files) {
+      import_file(file, options, tokenizer, writer, [&](int64_t bytes) {
+        progress({done + bytes, total, summary.documents, summary.tokens});
+      });
+      std::error_code gone;
+      if (const auto size = std::filesystem::file_size(file, gone); !gone) done += static_cast<int64_t>(size);
+    }
+    writer.finish();
+    if (summary.tokens == 0) throw DataError(options.inputs.front() + ": holds no tokens");
+  } catch (...) {
+    remove_unfinished(options.output, {options.split});
+    throw;
   }
-  writer.finish();
-  if (summary.tokens == 0) throw DataError(options.inputs.front() + ": holds no tokens");
   const BuildJournal journal{.splits = {writer.keep()}};
   journal.commit(options.output);
   return summary;

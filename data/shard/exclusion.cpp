@@ -1,13 +1,16 @@
 #include "data/shard/exclusion.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/replace_file.h"
 #include "data/shard/provenance.h"
 
 namespace trireme {
@@ -98,11 +101,7 @@ Exclusion read_exclusion(const std::string& path) {
 
 void write_exclusion(const Exclusion& exclusion) {
   const std::string body = body_of(exclusion), all = std::string(kFirstWords) + hex(digest(body)) + "\n" + body;
-  const std::string temporary = exclusion.path + ".tmp";
-  File file = File::create(temporary);
-  file.write_at(all.data(), std::ssize(all), 0);
-  file.sync();
-  commit_file(temporary, exclusion.path);
+  if (!replace_file_durably(exclusion.path, all)) throw DataError(exclusion.path + ": cannot be written: " + std::strerror(errno));
 }
 
 }  // namespace trireme

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/replace_file.h"
 
 namespace trireme {
 
@@ -113,11 +116,7 @@ Bpe read_vocabulary(const std::string& path) {
 }
 
 void save_tokenizer_json(const Bpe& bpe, const std::string& path) {
-  const std::string json = tokenizer_json(bpe), temporary = path + ".tmp";
-  File file = File::create(temporary);
-  file.write_at(json.data(), static_cast<int64_t>(json.size()), 0);
-  file.sync();
-  commit_file(temporary, path);
+  if (!replace_file_durably(path, tokenizer_json(bpe))) throw DataError(path + ": cannot be written: " + std::strerror(errno));
 }
 
 }  // namespace trireme

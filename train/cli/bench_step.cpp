@@ -15,6 +15,7 @@
 #include "kernels/ops/matmul.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"
+#include "train/cli/output_path.h"
 #include "train/run/kernel_choices.h"
 #include "train/step/plan.h"
 #include "train/step/step.h"
@@ -125,6 +126,7 @@ void write_json(const std::string& path, const RunConfig& config, const Plan& pl
 
 ExitCode run_bench_step(const BenchStepOptions& options) {
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
+  const PreparedOutput output = prepare_output(options.json, OutputKind::file);
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);

@@ -9,6 +9,7 @@
 #include "data/shard/exclusion.h"
 #include "kernels/device.h"
 #include "train/cli/commands.h"
+#include "train/cli/output_path.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -177,6 +178,7 @@ ExitCode run_data_build(const DataBuildOptions& options) {
   KernelsConfig cpu{.device = DeviceChoice::cpu};
   cpu.threads = options.threads;
   open_device(cpu, 1);  // sets the number of threads
+  const PreparedOutput output = prepare_output(options.output, OutputKind::directory);
   const auto tokenizer = open_tokenizer(options.tokenizer);
   const BuildOptions build{.inputs = options.inputs,
                            .validation_inputs = options.validation_inputs,
@@ -210,6 +212,7 @@ ExitCode run_data_build(const DataBuildOptions& options) {
 }
 
 ExitCode run_data_import(const DataImportOptions& options) {
+  const PreparedOutput output = prepare_output(options.output, OutputKind::directory);
   const auto tokenizer = open_tokenizer(options.tokenizer);
   ImportOptions wanted{.inputs = options.inputs,
                        .output = options.output,

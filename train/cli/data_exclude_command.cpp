@@ -5,6 +5,7 @@
 #include "data/build/inspect.h"
 #include "data/documents/list_files.h"
 #include "train/cli/commands.h"
+#include "train/cli/output_path.h"
 #include "train/cli/step_data.h"
 #include "train/telemetry/log.h"
 
@@ -62,6 +63,7 @@ ExitCode run_data_exclude(const DataExcludeOptions& options) {
     throw ConfigError("trireme data exclude: say which documents, by --documents, --step, --match or --file");
   if (std::filesystem::exists(options.output) && !options.replace)
     throw DataError(options.output + ": exists already: choose another name, or replace it with --replace");
+  const PreparedOutput output = prepare_output(options.output, OutputKind::file);
   const bool of_run = options.from.size() == 1 && std::filesystem::exists(run_of(options.from[0]) + "/config.yaml");
   if (of_run) {
     StepData data(options.from[0], {});

@@ -12,6 +12,7 @@
 #include "checkpoint/reader.h"
 #include "parallel/host_collectives.h"
 #include "train/cli/commands.h"
+#include "train/cli/output_path.h"
 #include "train/cli/weight_source.h"
 #include "train/eval/choices.h"
 #include "train/run/kernel_choices.h"
@@ -211,6 +212,7 @@ int64_t load_weights(const WeightSource& source, TrainState& run) {
 
 void evaluate_on(const EvalOptions& options, const WeightSource& source, World& world) {
   const RunConfig& config = source.config;
+  const PreparedOutput output = prepare_output(options.json, OutputKind::file);
   Device device = open_device(config.kernels, world.core_sharers(), world.local_rank());
   Mesh mesh(world, config.parallel);
   const Plan plan = make_plan(config, mesh);

@@ -10,6 +10,7 @@
 #include "data/documents/list_files.h"
 #include "data/text/text_file.h"
 #include "train/cli/commands.h"
+#include "train/cli/output_path.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -165,6 +166,7 @@ ExitCode run_tokenizer_train(const TokenizerTrainOptions& options) {
     throw ConfigError(options.output + ": is there already; --replace replaces it");
   const std::optional<int64_t> limit = parse_bytes(options.text_limit);
   if (!limit) throw ConfigError("--text-limit " + options.text_limit + ": must be a size such as 1GiB");
+  const PreparedOutput output = prepare_output(options.output, OutputKind::file);
   TrainingBars bars;
   TokenizerTraining training{
       .inputs = options.inputs, .vocab = options.vocab, .pattern = options.pattern, .documents = {.field = options.field}};

@@ -1,0 +1,87 @@
+// Output paths: made and checked before any input is read, and nothing remains of a command that failed.
+#include "train/cli/output_path.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "test/catch.h"
+#include "test/data/scratch.h"
+#include "test/train/process.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string refusal_of_output(const std::string& path, OutputKind kind) {
+  try {
+    const PreparedOutput output = prepare_output(path, kind);
+    return "accepted";
+  } catch (const DataError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an output's directories are made, and those that stay empty are removed") {
+  const Scratch scratch;
+  {
+    const PreparedOutput output = prepare_output(scratch / "a/b/c.json", OutputKind::file);
+    CHECK(fs::is_directory(scratch / "a/b"));
+    CHECK(fs::is_empty(scratch / "a/b"));
+  }
+  CHECK_FALSE(fs::exists(scratch / "a"));
+  {
+    const PreparedOutput output = prepare_output(scratch / "a/b", OutputKind::directory);
+    write_text(scratch / "a/kept", "x");
+  }
+  CHECK(fs::exists(scratch / "a/kept"));
+  CHECK_FALSE(fs::exists(scratch / "a/b"));
+  { const PreparedOutput output = prepare_output(scratch / "a", OutputKind::directory); }
+  CHECK(fs::exists(scratch / "a"));
+}
+
+TEST_CASE("an output of the wrong kind, or where nothing can be written, is refused with its path") {
+  const Scratch scratch;
+  write_text(scratch / "file", "x");
+  CHECK(refusal_of_output(scratch.path(), OutputKind::file) == scratch.path() + ": is a directory: name the file to write in it");
+  CHECK(refusal_of_output(scratch / "new/", OutputKind::file) == scratch / "new/: is a directory: name the file to write in it");
+  CHECK(refusal_of_output(scratch / "file", OutputKind::directory) == scratch / "file: is a file: name a directory");
+  CHECK(refusal_of_output(scratch / "file/a.json", OutputKind::file) ==
+        scratch / "file: the directory cannot be made: Not a directory");
+  CHECK(refusal_of_output("/proc/a/b.json", OutputKind::file) ==
+        "/proc/a: the directory cannot be made: No such file or directory");
+  CHECK_THAT(refusal_of_output("/proc/a.json", OutputKind::file),
+             ContainsSubstring("/proc/.trireme-output.tmp: cannot be created: "));
+  CHECK(refusal_of_output("-", OutputKind::file) == "accepted");
+  CHECK(refusal_of_output("", OutputKind::file) == "accepted");
+}
+
+TEST_CASE("commands make the directory of their output, and leave nothing when they fail") {
+  const Scratch scratch;
+  write_text(scratch / "text.txt", "the cat sat on the mat and the hat");
+  const auto run = [&](const std::vector<std::string>& words) { return run_trireme(scratch.path(), words); };
+  CHECK(run({"tokenizer", "train", "text.txt", "--vocab", "260", "--output", "new/deep/tokenizer.json"}).code == 0);
+  CHECK(fs::exists(scratch / "new/deep/tokenizer.json"));
+
+  // A pipe without a writer as input: reading it would wait for ever.
+  REQUIRE(mkfifo((scratch / "pipe").c_str(), 0600) == 0);
+  const Ended refused = run({"tokenizer", "train", "pipe", "--output", "text.txt/tokenizer.json"});
+  CHECK(refused.code == 3);
+  CHECK(refused.err == "text.txt: the directory cannot be made: Not a directory\n");
+
+  write_text(scratch / "bad.txt", "fine\nbad \xff\n");
+  CHECK(run({"data", "build", "text.txt", "bad.txt", "--tokenizer", "bytes", "--output", "failed/shards"}).code == 3);
+  CHECK(run({"data", "build", "none.txt", "--tokenizer", "bytes", "--output", "failed/shards"}).code == 3);
+  CHECK(run({"data", "import", "bad.bin", "--tokenizer", "bytes", "--output", "failed/shards"}).code == 3);
+  CHECK_FALSE(fs::exists(scratch / "failed"));
+  CHECK(run({"data", "build", "text.txt", "--tokenizer", "bytes", "--output", "kept"}).code == 0);
+  CHECK(run({"data", "build", "bad.txt", "--tokenizer", "bytes", "--output", "kept", "--replace"}).code == 3);
+  const auto inside = std::distance(fs::directory_iterator(scratch / "kept"), fs::directory_iterator());
+  CHECK(inside == 1);
+}
+
+}  // namespace trireme
