@@ -13,14 +13,14 @@ int32_t choose_token(std::span<const float> logits, const Sampling& sampling, in
   require(vocab > 0, text("no token to choose from"));
   std::vector<int32_t> order(vocab);
   std::iota(order.begin(), order.end(), 0);
-  const auto likelier = [&](int32_t a, int32_t b) {
+  const auto more_likely = [&](int32_t a, int32_t b) {
     return logits[static_cast<size_t>(a)] != logits[static_cast<size_t>(b)]
                ? logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]
                : a < b;
   };
-  if (sampling.temperature <= 0) return *std::min_element(order.begin(), order.end(), likelier);
+  if (sampling.temperature <= 0) return *std::min_element(order.begin(), order.end(), more_likely);
 
-  std::sort(order.begin(), order.end(), likelier);
+  std::sort(order.begin(), order.end(), more_likely);
   if (sampling.top_k > 0) order.resize(std::min(order.size(), static_cast<size_t>(sampling.top_k)));
   std::vector<double> weight(order.size());
   const double best = logits[static_cast<size_t>(order[0])];
@@ -37,26 +37,30 @@ int32_t choose_token(std::span<const float> logits, const Sampling& sampling, in
   return order[kept - 1];
 }
 
-void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> history, const Sampling& sampling,
+bool cut_to_context(std::vector<int32_t>& tokens, int64_t context) {
+  if (std::ssize(tokens) < context) return false;
+  const int64_t kept = std::max<int64_t>(1, context / 2);
+  tokens.erase(tokens.begin(), tokens.end() - std::min(kept, std::ssize(tokens)));
+  return true;
+}
+
+void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> tokens, const Sampling& sampling,
               const std::function<bool(int32_t)>& emit) {
-  require(!history.empty(), text("an empty prompt"));
-  const auto keep = [&](int64_t most) {
-    if (static_cast<int64_t>(history.size()) > most) history.erase(history.begin(), history.end() - most);
-  };
+  require(!tokens.empty(), text("an empty prompt"));
   decoder.clear();
-  keep(std::max<int64_t>(1, decoder.capacity() / 2));
-  decoder.feed(stream, history);
+  cut_to_context(tokens, decoder.capacity());
+  decoder.feed(stream, tokens);
   for (int64_t index = 0; index < sampling.tokens; ++index) {
-    const int32_t token =
-        choose_token({decoder.logits().as<float>(), static_cast<size_t>(decoder.logits().cols())}, sampling, index);
-    history.push_back(token);
-    if (!emit(token)) return;
+    const std::span logits(decoder.logits().as<float>(), static_cast<size_t>(decoder.logits().cols()));
+    const int32_t token = choose_token(logits, sampling, index);
+    tokens.push_back(token);
+    if (!emit(token) || index + 1 == sampling.tokens) return;
     if (decoder.length() == decoder.capacity()) {
       decoder.clear();
-      keep(std::max<int64_t>(1, decoder.capacity() / 2));
-      decoder.feed(stream, history);
+      cut_to_context(tokens, decoder.capacity());
+      decoder.feed(stream, tokens);
     } else {
-      decoder.feed(stream, {&history.back(), 1});
+      decoder.feed(stream, {&tokens.back(), 1});
     }
   }
 }

@@ -1,4 +1,4 @@
-// Text from a model: the choice of the next token, and the loop around the decoder.
+// Generation of text: the choice of the next token, and the loop around the decoder.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,21 @@ namespace trireme {
 
 struct Sampling {
   int64_t tokens = 200;      // at most
-  double temperature = 0.8;  // 0: always the likeliest
-  int64_t top_k = 0;         // 0: all
-  double top_p = 1;          // the smallest set of likeliest tokens with at least this probability
+  double temperature = 0.8;  // 0: always the most likely token
+  int64_t top_k = 0;         // sample from the k most likely tokens; 0: all
+  double top_p = 1;          // sample from the fewest most likely tokens that reach this probability
   uint64_t seed = 1;
   int64_t vocab = 0;  // tokens the tokenizer knows; entries of the model beyond them are never chosen
 };
 
-// One token from logits [V]: the first sampling.vocab of them. Token number `index` of a seed is always drawn alike.
+// Chooses one token from logits [V], of which the first sampling.vocab count. A seed and an `index` always draw the same number.
 int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index);
 
-// Feeds the prompt (at least one token) and hands each new token to `emit` until it returns false or sampling.tokens are made. When
-// the context is full, the newer half of the text is fed anew.
+// Cuts a text that leaves no room in a context of so many tokens to its newer half. Returns whether it did.
+bool cut_to_context(std::vector<int32_t>& tokens, int64_t context);
+
+// Feeds the prompt (at least one token) and hands each new token to `emit`, until that returns false or sampling.tokens are made.
+// A text that fills the context continues from its newer half.
 void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> prompt, const Sampling& sampling,
               const std::function<bool(int32_t)>& emit);
 

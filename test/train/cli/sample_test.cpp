@@ -61,6 +61,28 @@ TEST_CASE("a sample is the same from a run's name, its directory, its checkpoint
   CHECK(text_of(place, "begins.yaml") == run);
 }
 
+TEST_CASE("a prompt comes from standard input, too, and one that exceeds the context is cut with a word") {
+  const Workplace place;
+  succeed(place.train({"train.steps=40"}));
+  const auto piped = [&](const std::string& writer) {
+    const std::string command = writer + " | " TRIREME_BUILD "/trireme sample tiny --prompt - --tokens 20";
+    const Ended ended = Process(place.scratch.path(), {"-c", command}, 1, "/bin/sh").wait();
+    succeed(ended);
+    return ended;
+  };
+  const std::string named = text_of(place, "tiny");
+  CHECK(piped("printf abc").out == named);
+  CHECK(piped("echo abc").out == named);
+  CHECK(piped("printf 'abc\\n\\n'").out.starts_with("abc\n"));
+  CHECK(piped("printf 'a\\033[2J'").out.starts_with("a^[[2J"));
+  CHECK(piped("printf abc").err.empty());
+  CHECK(piped("head -c 62 held.txt").err.empty());
+  CHECK(piped("head -c 63 held.txt").err == "--prompt: its 64 tokens exceed the context of 64; the last 32 are used\n");
+  const Ended long_text = piped("head -c 5000 held.txt");
+  CHECK(long_text.out.size() == 5000 + 20 + 1);
+  CHECK(long_text.out.substr(5000) == piped("head -c 5000 held.txt | tail -c 32").out.substr(32));
+}
+
 TEST_CASE("a sample from a place without a model names what is there instead") {
   const Workplace place;
   succeed(place.train({"train.steps=2", "train.warmup=1"}));
