@@ -18,12 +18,13 @@
 namespace trireme {
 
 // Constraints on a key. Numbers: lowest <= value <= highest, or > lowest if open; strings and enums
-// ignore these. `of_the_run` applies to every type.
+// ignore these. `of_the_run` applies to every type, `is_path` to strings.
 struct Limit {
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
   bool open = false;        // refuse the lowest value itself
   bool of_the_run = false;  // see identity()
+  bool is_path = false;     // see path()
 
   // Marks a key that defines the model or the order of the data: a checkpoint with another value
   // belongs to another run.
@@ -32,10 +33,17 @@ struct Limit {
     limit.of_the_run = true;
     return limit;
   }
+  // For a key that names files: ~, $VAR and ${VAR} are expanded.
+  constexpr Limit path() const {
+    Limit limit = *this;
+    limit.is_path = true;
+    return limit;
+  }
 };
 
 constexpr Limit anything() { return {}; }
 constexpr Limit identity() { return anything().identity(); }
+constexpr Limit paths() { return anything().path(); }
 constexpr Limit at_least(double lowest) { return {.lowest = lowest}; }
 constexpr Limit above(double lowest) { return {.lowest = lowest, .open = true}; }
 constexpr Limit between(double lowest, double highest) { return {.lowest = lowest, .highest = highest}; }

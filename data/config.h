@@ -12,7 +12,7 @@ struct DataConfig {
   std::string tokenizer;
 
   void visit(auto& keys) {
-    keys("train", train, "token shards to train on: files, patterns, or directories of *.h5", identity());
+    keys("train", train, "token shards to train on: files, patterns, or directories of *.h5", paths().identity());
     keys("weights", weights,
          "of each entry of data.train, a source of its own then: its share of the samples, of any sum; each is read whole, again "
          "and "
@@ -20,10 +20,11 @@ struct DataConfig {
          above(0).identity());
     keys("exclude", exclude,
          "lists of documents that are not trained on, as 'trireme data exclude' makes them: their tokens are no targets, and with "
-         "model.document_mask nothing else sees them");
-    keys("validation", validation, "token shards held out for evaluation, named in the same ways; none: no evaluation");
+         "model.document_mask nothing else sees them",
+         paths());
+    keys("validation", validation, "token shards held out for evaluation, named in the same ways; none: no evaluation", paths());
     keys("tokenizer", tokenizer,
-         "tokenizer.json (or .model, .tiktoken) for sampling, or 'bytes'; must match the shards' fingerprint", identity());
+         "tokenizer.json (or .model, .tiktoken) for sampling, or 'bytes'; must match the shards' fingerprint", paths().identity());
   }
 };
 

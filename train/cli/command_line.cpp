@@ -11,7 +11,7 @@
 #include "train/cli/command_tree.h"
 #include "train/cli/exit_codes.h"
 #include "train/cli/wrapped_text.h"
-#include "train/config/keys.h"
+#include "train/config/nearest.h"
 
 namespace trireme {
 namespace {

@@ -60,7 +60,7 @@ ExitCode run_train(const TrainOptions& options) {
   World world;
   const Comm all("all", 0, world.rank(), world.launched());
   const std::optional<RunConfig> config = agree_on_config(all, [&] {
-    RunConfig read = read_config(options.config, options.set);
+    RunConfig read = read_config(options.config, options.set, Purpose::start);
     require_mesh(read, world.size(), 0);
     return read;
   });

@@ -5,7 +5,7 @@
 
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/reader.h"
-#include "train/config/keys.h"
+#include "train/config/nearest.h"
 #include "train/hub/published_config.h"
 
 namespace trireme {
@@ -50,7 +50,8 @@ bool names_hub_model(const std::string& from) {
   if (!near.empty()) throw CheckpointError(absent + "; did you mean " + (bare ? "" : directory + "/") + near + "?");
   std::string remedy = runs.empty() ? "; name a run, a checkpoint, a config or a published model's directory"
                                     : "; runs in " + directory + ": " + listed(runs);
-  if (names_hub_model(from) && (bare || !fs::exists(directory))) remedy += "; to fetch a published model: hf download " + from + " --local-dir DIR";
+  if (names_hub_model(from) && (bare || !fs::exists(directory)))
+    remedy += "; to fetch a published model: hf download " + from + " --local-dir DIR";
   throw CheckpointError(absent + remedy);
 }
 

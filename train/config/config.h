@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "checkpoint/config.h"
 #include "data/config.h"
@@ -56,10 +57,11 @@ struct TrainConfig {
 
   void visit(auto& keys) {
     keys("name", name, "the run directory is runs/NAME");
-    keys("runs", runs, "directory of run directories");
+    keys("runs", runs, "directory of run directories", paths());
     keys("init_from", init_from,
          "a directory of published weights (config.json, safetensors) that a run without checkpoints begins with: GPT-2, Llama, "
-         "Mistral, Qwen2, Qwen3; none: fresh weights");
+         "Mistral, Qwen2, Qwen3; none: fresh weights",
+         paths());
     keys("steps", steps, "optimizer steps", between(1, 1e12));
     keys("batch", batch, "sequences of one optimizer step, over all replicas", between(1, 1e9).identity());
     keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch",
@@ -94,7 +96,8 @@ struct TrainConfig {
     keys("eval_overlap", eval_overlap, "share of a validation sequence that repeats the one before, to predict the rest from more",
          between(0, 1));
     keys("eval_choices", eval_choices,
-         "files of multiple-choice questions that each evaluation answers, too: JSON lines as `trireme eval --choices` takes them");
+         "files of multiple-choice questions that each evaluation answers, too: JSON lines as `trireme eval --choices` takes them",
+         paths());
     keys("hang_after", hang_after,
          "seconds, or three of the slowest of recent steps, after which ranks that get on no more end, the culprit named; 0: never",
          at_least(0));
@@ -109,16 +112,15 @@ struct TrainConfig {
     if (name.empty() || name == "." || name == ".." || name.find_first_of("/\n") != std::string::npos || name.size() > 200)
       report("name", "must be the name of a directory, without '/' and of at most 200 bytes");
     if (runs.empty()) report("runs", "must name a directory");
-    if (warmup > steps) report("warmup", "must not exceed train.steps = " + std::to_string(steps));
     if (beta1 >= 1) report("beta1", "must be below 1");
     if (beta2 >= 1) report("beta2", "must be below 1");
     if (eval_overlap >= 1) report("eval_overlap", "must be below 1");
   }
 };
 
-// What a config is read for. A plan, a bench or a list needs no data; what the number of ranks decides may be checked with it,
-// later.
-enum class Purpose { plan, mesh, train };
+// Purpose of reading a config. A plan, a bench or a list needs no data (`mesh`: nor what depends on the
+// number of ranks, which is checked later). `train` needs data; `start` also checks that files exist.
+enum class Purpose { plan, mesh, train, start };
 
 struct RunConfig {
   KernelsConfig kernels;
@@ -127,6 +129,7 @@ struct RunConfig {
   DataConfig data;
   CheckpointConfig checkpoint;
   TrainConfig train;
+  std::vector<std::string> notes;  // values that resolve() has changed, one line each; not part of the config
 
   // Walks the sections in the order of the rooms: section("kernels", kernels), ...
   void visit(auto& section) {
@@ -138,9 +141,15 @@ struct RunConfig {
     section("train", train);
   }
 
-  // Fills in what follows from other keys. parallel.dp and train.microbatch may stay 0 (automatic): they follow from the ranks of a
-  // start.
-  void resolve() { model.resolve(); }
+  // Fills in what follows from other keys. parallel.dp and train.microbatch may stay 0 (automatic):
+  // they follow from the number of ranks.
+  void resolve() {
+    model.resolve();
+    const int64_t asked = std::exchange(train.warmup, train.warmup > train.steps ? train.steps / 10 : train.warmup);
+    if (asked != train.warmup)
+      notes.push_back("train.warmup: " + std::to_string(asked) + " -> " + std::to_string(train.warmup) +
+                      ": longer than train.steps = " + std::to_string(train.steps) + ", so a tenth of it is taken");
+  }
 
   // The sequences of one forward pass on one of so many replicas.
   int64_t microbatch_rows(int64_t replicas) const {
@@ -208,7 +217,7 @@ struct RunConfig {
       report("kernels.bf16_layers", "leaves none of the " + std::to_string(model.layers) + " layers to kernels.matmul = fp8");
   }
 
-  // What does not go together, after resolve(): report("train.warmup", "must not exceed train.steps = 10") for each problem.
+  // Calls report("train.beta1", "must be below 1") for each problem, after resolve().
   void check(Purpose purpose, auto&& report) const {
     kernels.check([&](const std::string& key, const std::string& problem) { report("kernels." + key, problem); });
     model.check([&](const std::string& key, const std::string& problem) { report("model." + key, problem); });
@@ -228,10 +237,10 @@ struct RunConfig {
     if (train.offload != Offload::none && kernels.device != DeviceChoice::cuda)
       report("train.offload", "must be none with kernels.device = " + std::string(name_of(kernels.device)) +
                                   ", whose memory is the host's; or set kernels.device = cuda");
-    if (purpose == Purpose::train && !data.exclude.empty() && !model.document_mask)
+    if (purpose >= Purpose::train && !data.exclude.empty() && !model.document_mask)
       report("data.exclude",
              "needs model.document_mask = true: without it the documents behind an excluded one would still see it");
-    if (purpose == Purpose::train && data.train.empty())
+    if (purpose >= Purpose::train && data.train.empty())
       report("data.train", "names no token shards; make some with 'trireme data build'");
     try {
       if (!data.weights.empty()) MixtureSchedule{data.weights};
@@ -240,7 +249,7 @@ struct RunConfig {
     }
     if (!train.eval_choices.empty() && data.tokenizer.empty())
       report("train.eval_choices", "needs data.tokenizer, by which questions become tokens");
-    if (purpose == Purpose::train && !data.weights.empty() && data.weights.size() != data.train.size())
+    if (purpose >= Purpose::train && !data.weights.empty() && data.weights.size() != data.train.size())
       report("data.weights", "must be as many numbers as data.train has entries, " + std::to_string(data.train.size()));
   }
 };

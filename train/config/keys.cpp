@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
+#include <type_traits>
+
+#include "train/config/expand_path.h"
 
 namespace trireme {
 namespace {
@@ -53,6 +55,26 @@ std::string printed(Enum value) {
   return std::string(name_of(value));
 }
 
+// The value as reading expects it: in paths, what would be expanded is escaped.
+template <class Field>
+std::string written(const Field& field, const Limit& limit) {
+  if constexpr (std::is_same_v<Field, std::string>) {
+    if (limit.is_path) return printed(escape_path(field));
+  } else if constexpr (std::is_same_v<Field, std::vector<std::string>>) {
+    std::vector<std::string> paths = field;
+    for (std::string& path : paths)
+      if (limit.is_path) path = escape_path(path);
+    return printed(paths);
+  }
+  return printed(field);
+}
+
+template <class Field>
+std::vector<std::string> words_of_field(const Field&) {
+  if constexpr (std::is_enum_v<Field>) return {Names<Field>::words.begin(), Names<Field>::words.end()};
+  return {};
+}
+
 std::string within(const Limit& limit) {
   const bool low = std::isfinite(limit.lowest), high = std::isfinite(limit.highest);
   const auto number = [](double v) {
@@ -68,7 +90,7 @@ std::string within(const Limit& limit) {
 std::string type_of(bool, const Limit&) { return "true or false"; }
 std::string type_of(int64_t, const Limit& limit) { return "a whole number" + within(limit); }
 std::string type_of(double, const Limit& limit) { return "a number" + within(limit); }
-std::string type_of(const std::string&, const Limit&) { return "a text"; }
+std::string type_of(const std::string&, const Limit& limit) { return limit.is_path ? "a path" : "a text"; }
 std::string type_of(const std::vector<std::string>&, const Limit&) { return "a list of paths"; }
 std::string type_of(const std::vector<double>&, const Limit& limit) { return "a list of numbers" + within(limit); }
 std::string type_of(const StepRanges&, const Limit&) { return "a list of steps and ranges of steps, such as [7, 100-120]"; }
@@ -181,22 +203,6 @@ bool parse(const Written& value, const Limit&, Enum& field) {
   return true;
 }
 
-// Insertions, deletions, replacements and swaps of neighbours that lead from a to b.
-int edit_distance(const std::string& a, const std::string& b) {
-  std::vector<int> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  std::iota(last.begin(), last.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before = last;
-    last = row;
-  }
-  return last[b.size()];
-}
-
 }  // namespace
 
 std::vector<Key> list_keys(const RunConfig& config) {
@@ -206,16 +212,17 @@ std::vector<Key> list_keys(const RunConfig& config) {
                [&](const std::string& section, const std::string& name, auto& field, const std::string& help, const Limit& limit) {
                  keys.push_back({.section = section,
                                  .name = name,
-                                 .value = printed(field),
+                                 .value = written(field, limit),
                                  .type = type_of(field, limit),
                                  .help = help,
-                                 .identity = limit.of_the_run});
+                                 .limit = limit,
+                                 .words = words_of_field(field)});
                });
   return keys;
 }
 
 std::string set_key(RunConfig& config, const std::string& section, const std::string& name, const Written& value) {
-  std::string problem = "is no key";
+  std::string problem = "is not a key";
   for_each_key(config, [&](const std::string& s, const std::string& n, auto& field, const std::string&, const Limit& limit) {
     if (s == section && n == name) problem = parse(value, limit, field) ? "" : "must be " + type_of(field, limit);
   });
@@ -249,17 +256,6 @@ std::string quoted(const std::string& text) {
       out += c;
   }
   return out + '"';
-}
-
-std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
-  if (word.size() > 100) return "";
-  std::string best;
-  int best_distance = std::max<int>(1, static_cast<int>(word.size()) / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    const int distance = edit_distance(word, candidate);
-    if (distance < best_distance) best = candidate, best_distance = distance;
-  }
-  return best;
 }
 
 }  // namespace trireme

@@ -14,7 +14,8 @@ struct Key {
   std::string value;  // as YAML; reading it back gives the same bits
   std::string type;   // the field's type in a word or two, and what it may be: "a whole number, at least 1"
   std::string help;
-  bool identity = false;  // with another value, a checkpoint is another run's
+  Limit limit{};
+  std::vector<std::string> words{};  // the values of an enum
   std::string full() const { return section + "." + name; }
 };
 
@@ -37,8 +38,5 @@ std::string shown(const Written& value);
 
 // Text as a YAML scalar in double quotes.
 std::string quoted(const std::string& text);
-
-// The candidate with the smallest edit distance to word, or "" when none is near.
-std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace trireme

@@ -1,82 +1,69 @@
 // The half of config.h that reads: YAML and --set become a RunConfig, with all problems at once.
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "train/config/config.h"
-#include "train/config/keys.h"
+#include "train/config/config_problems.h"
+#include "train/config/expand_path.h"
+#include "train/config/key_names.h"
+#include "train/config/missing_files.h"
 #include "train/config/yaml.h"
 
 namespace trireme {
 namespace {
 
-constexpr size_t kMostProblems = 50;
+constexpr int kMostIncluded = 100;  // files, against ever more of them
 
-// All that is wrong, in the order in which it was found.
-class Problems {
- public:
-  void add(const std::string& line) {
-    if (++count_ <= kMostProblems) lines_ += (lines_.empty() ? "" : "\n") + line;
-  }
-  void raise() const {
-    if (count_ == 0) return;
-    std::string more;
-    if (count_ > kMostProblems) more = "\n... and " + std::to_string(count_ - kMostProblems) + " more problems";
-    throw ConfigError(lines_ + more);
-  }
-
- private:
-  std::string lines_;
-  size_t count_ = 0;
-};
-
-// One reading of a file and its overrides: the config so far, where each key was set, and what is wrong.
+// One reading of a file, the files that it includes and the overrides: the config so far, where each
+// key was set, and what is wrong.
 class Reading {
  public:
-  explicit Reading(const std::string& path) : path_(path) {}
+  explicit Reading(const std::string& path) : path_(path), file_(path) {}
 
   RunConfig config;
 
-  void file() try {
-    yaml(read_yaml_bytes(path_));
-  } catch (const ConfigError& e) {  // the file cannot be read; what is wrong with the overrides is still told
+  // An unreadable file does not hide what is wrong with the overrides.
+  void file() try { document(read_yaml_bytes(path_), true); } catch (const ConfigError& e) {
     problems_.add(e.what());
     unread_ = true;
   }
 
-  void yaml(const std::string& bytes) {
-    const Node root = parse_yaml(path_, bytes);
-    if (root.kind == Node::Kind::null) return problems_.add(path_ + ": is empty; the sections are " + joined(section_names()));
-    if (root.kind != Node::Kind::map) return problems_.add(at(root) + ": must hold sections (" + joined(section_names()) + ")");
+  // One YAML document of `file_`. Its own keys win over those of files that it includes.
+  void document(const std::string& bytes, bool may_include) {
+    const Node root = parse_yaml(file_, bytes);
+    if (root.kind == Node::Kind::null) return problems_.add(file_ + ": is empty; the sections are " + names_.sections());
+    if (root.kind != Node::Kind::map) return problems_.add(at(root) + ": must hold sections (" + names_.sections() + ")");
     std::map<std::string, int> first_lines;
+    for (size_t i = 0; i + 1 < root.children.size(); i += 2)
+      if (may_include && root.children[i].text == "include") include(root.children[i], root.children[i + 1]);
     for (size_t i = 0; i + 1 < root.children.size(); i += 2) {
       const Node &name = root.children[i], &value = root.children[i + 1];
-      if (unique(first_lines, name, name.text)) section(name, value);
+      if (unique(first_lines, name, name.text) && !(may_include && name.text == "include")) section(name, value);
     }
   }
 
   void override(const std::string& assignment) {
     const std::string where = "--set " + assignment;
     const size_t equals = assignment.find('='), dot = assignment.find('.');
-    if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
-      const std::string near = suggestion("", assignment.substr(0, equals));
-      return problems_.add(where + ": must be section.key=value" + near);
-    }
-    const std::string section = assignment.substr(0, dot), key = assignment.substr(dot + 1, equals - dot - 1);
-    if (!known_section(where, section) || !known_key(where, section, key)) return;
+    if (equals == std::string::npos || dot == std::string::npos || dot > equals) return incomplete(where, assignment);
+    const std::string section = assignment.substr(0, dot), name = assignment.substr(dot + 1, equals - dot - 1);
+    const Key* key = known_section(where, section, true) ? known_key(where, section, name) : nullptr;
+    if (key == nullptr) return;
     Written value;
-    const std::string text = assignment.substr(equals + 1);
     try {
-      value = override_value(where, text, is_list(section, key));
+      value = override_value(where, assignment.substr(equals + 1), key->value.starts_with('['));
     } catch (const ConfigError& e) {
-      return troubled(section + "." + key, e.what());
+      return troubled(key->full(), e.what());
     }
-    set(where, section, key, value);
+    set(where, *key, value);
   }
 
-  // Resolves, checks what keys must be to each other, and throws if anything was wrong.
+  // Resolves, checks keys against each other, and throws if anything was wrong.
   RunConfig finish(Purpose purpose) {
     if (unread_) problems_.raise();
     config.resolve();
@@ -86,41 +73,67 @@ class Reading {
       if (!consequence) problems_.add(origin(key) + ": " + problem);
     });
     problems_.raise();
+    if (purpose == Purpose::start) check_files();
+    problems_.raise();
     return config;
   }
 
  private:
-  std::string at(const Node& node) const { return path_ + ":" + std::to_string(node.line); }
+  std::string at(const Node& node) const { return file_ + ":" + std::to_string(node.line); }
 
-  static std::string joined(const std::vector<std::string>& words) {
-    std::string line;
-    for (const std::string& word : words) line += (line.empty() ? "" : ", ") + word;
-    return line;
+  void include(const Node& name, const Node& value) {
+    const bool list = value.kind == Node::Kind::list;
+    const std::vector<Node> files = list ? value.children : std::vector<Node>{value};
+    for (const Node& file : files) {
+      const std::string where = at(file) + ": include";
+      if (!file.scalar()) return problems_.add(at(name) + ": include: must be a file or a list of files");
+      const ExpandedPath written = expand_path(file.text);
+      const std::string path = (std::filesystem::path(file_).parent_path() / written.path).string();
+      if (!written.problem.empty())
+        problems_.add(where + ": " + file.text + ": " + written.problem);
+      else
+        include_file(where, path);
+    }
   }
 
-  std::vector<std::string> section_names() const {
-    std::vector<std::string> names;
-    for (const Key& key : keys_)
-      if (names.empty() || names.back() != key.section) names.push_back(key.section);
-    return names;
+  void include_file(const std::string& where, const std::string& path) {
+    if (std::ranges::any_of(including_, [&](const std::string& other) { return same_file(other, path); }) || same_file(path_, path))
+      return problems_.add(where + ": " + path + " includes itself");
+    if (++included_ > kMostIncluded) return problems_.add(where + ": more than " + std::to_string(kMostIncluded) + " files");
+    std::string bytes;
+    try {
+      bytes = read_yaml_bytes(path);
+    } catch (const ConfigError& e) {
+      return problems_.add(where + ": " + e.what());
+    }
+    including_.push_back(path);
+    const std::string includer = std::exchange(file_, path);
+    try {
+      document(bytes, true);
+    } catch (const ConfigError& e) {  // not valid YAML
+      problems_.add(e.what());
+    }
+    file_ = includer;
+    including_.pop_back();
   }
 
-  std::vector<std::string> key_names(const std::string& section) const {
-    std::vector<std::string> names;
-    for (const Key& key : keys_)
-      if (key.section == section) names.push_back(key.name);
-    return names;
+  static bool same_file(const std::string& a, const std::string& b) {
+    std::error_code missing;
+    return std::filesystem::equivalent(a, b, missing);
   }
 
-  // "; did you mean model.layers?", or "". A near name of the same section first, then the same name in another one.
-  std::string suggestion(const std::string& section, const std::string& name) {
-    std::string near = nearest(name, key_names(section));
-    if (!near.empty()) near = section + "." + near;
-    for (const Key& key : keys_)
-      if (near.empty() && (key.name == name || key.full() == name)) near = key.full();
-    if (near.empty()) return "";
-    troubled_.push_back(near);  // it was meant, so what follows from its default is no news
-    return "; did you mean " + near + "?";
+  // --set without a value, or without a section.
+  void incomplete(const std::string& where, const std::string& assignment) {
+    const size_t equals = assignment.find('='), dot = assignment.find('.');
+    const std::string name = assignment.substr(0, equals);
+    const bool is_key = dot != std::string::npos && dot < name.size() && names_.find(name.substr(0, dot), name.substr(dot + 1));
+    if (is_key) {
+      troubled_.push_back(name);
+      return problems_.add(where + ": has no value; write " + name + "=VALUE");
+    }
+    const Advice advice = names_.on_key("", name);
+    if (!advice.meant.empty()) troubled_.push_back(advice.meant);
+    problems_.add(where + ": must be section.key=value" + (advice.meant.empty() ? "" : "; " + advice.words));
   }
 
   bool unique(std::map<std::string, int>& first_lines, const Node& name, const std::string& full) {
@@ -129,28 +142,30 @@ class Reading {
       return false;
     }
     const auto [first, added] = first_lines.emplace(name.text, name.line);
-    if (!added) problems_.add(at(name) + ": " + full + ": stands twice, first in line " + std::to_string(first->second));
+    if (!added) problems_.add(at(name) + ": " + full + ": appears twice, first in line " + std::to_string(first->second));
     return added;
   }
 
-  bool known_section(const std::string& where, const std::string& name) {
-    const std::vector<std::string> names = section_names();
-    if (std::ranges::find(names, name) != names.end()) return true;
-    const std::string near = nearest(name, names);
-    problems_.add(where + ": unknown section; " + (near.empty() ? "there are " + joined(names) : "did you mean " + near + "?"));
+  bool known_section(const std::string& where, const std::string& name, bool holds_keys) {
+    if (names_.has_section(name)) return true;
+    const Advice advice = names_.on_section(name, holds_keys);
+    if (!advice.meant.empty()) troubled_.push_back(advice.meant);
+    problems_.add(where + ": unknown section; " + advice.words);
     return false;
   }
 
-  bool known_key(const std::string& where, const std::string& section, const std::string& name) {
-    const std::vector<std::string> names = key_names(section);
-    if (std::ranges::find(names, name) != names.end()) return true;
-    const std::string near = suggestion(section, name);
-    problems_.add(where + ": unknown key" + (near.empty() ? "; " + section + " has " + joined(names) : near));
-    return false;
+  // The key that was meant is troubled, so that consequences of its default are not reported.
+  const Key* known_key(const std::string& where, const std::string& section, const std::string& name) {
+    if (const Key* key = names_.find(section, name)) return key;
+    const Advice advice = names_.on_key(section, name);
+    if (!advice.meant.empty()) troubled_.push_back(advice.meant);
+    problems_.add(where + ": unknown key; " + advice.words);
+    return nullptr;
   }
 
   void section(const Node& name, const Node& value) {
-    if (!known_section(at(name) + ": " + shown({.texts = {name.text}}), name.text)) return;
+    const bool holds_keys = !value.scalar() && value.kind != Node::Kind::list;
+    if (!known_section(at(name) + ": " + shown({.texts = {name.text}}), name.text, holds_keys)) return;
     if (value.kind == Node::Kind::null) return;  // a section whose keys are all commented out
     if (value.kind != Node::Kind::map) return problems_.add(at(name) + ": " + name.text + ": must hold keys, indented below it");
     std::map<std::string, int> first_lines;
@@ -160,9 +175,10 @@ class Reading {
     }
   }
 
-  void entry(const std::string& section, const Node& key, const Node& value) {
-    const std::string full = section + "." + shown({.texts = {key.text}}), where = at(key) + ": " + full;
-    if (!known_key(where, section, key.text)) return;
+  void entry(const std::string& section, const Node& name, const Node& value) {
+    const std::string full = section + "." + shown({.texts = {name.text}}), where = at(name) + ": " + full;
+    const Key* key = known_key(where, section, name.text);
+    if (key == nullptr) return;
     if (value.kind == Node::Kind::null) return troubled(full, where + ": has no value");
     if (value.kind == Node::Kind::map) return troubled(full, where + ": holds keys of its own; it must be one value");
     Written written{.texts = {}, .list = value.kind == Node::Kind::list, .quoted = value.kind == Node::Kind::quoted};
@@ -171,25 +187,38 @@ class Reading {
       if (!element.scalar()) return troubled(full, at(element) + ": " + full + ": an element must be one value");
       written.texts.push_back(element.text);
     }
-    set(where + " = " + shown(written), section, key.text, written);
+    set(where + " = " + shown(written), *key, written);
   }
 
-  void set(const std::string& where, const std::string& section, const std::string& key, const Written& value) {
-    const std::string problem = set_key(config, section, key, value);
+  void set(const std::string& where, const Key& key, Written value) {
+    for (std::string& text : value.texts) {
+      if (!key.limit.is_path) break;
+      const ExpandedPath expanded = expand_path(text);
+      if (!expanded.problem.empty()) return troubled(key.full(), where + ": " + expanded.problem);
+      text = expanded.path;
+    }
+    const std::string problem = set_key(config, key.section, key.name, value);
     if (problem.empty())
-      origins_[section + "." + key] = where;
+      origins_[key.full()] = where;
     else
-      troubled(section + "." + key, where + ": " + problem);
+      troubled(key.full(), where + ": " + problem);
+  }
+
+  void check_files() {
+    bool relative = false;
+    for (const MissingFile& file : missing_files(config)) {
+      const std::string where = origin(file.key);
+      const bool shows =
+          where.ends_with("=" + file.path) || where.ends_with("= " + file.path) || where.ends_with("= [" + file.path + "]");
+      problems_.add(where + ": " + (shows ? "" : file.path + ": ") + file.problem);
+      relative |= !file.path.starts_with('/');
+    }
+    if (relative) problems_.add("paths count from the working directory, " + std::filesystem::current_path().string());
   }
 
   void troubled(const std::string& key, const std::string& problem) {
     troubled_.push_back(key);
     problems_.add(problem);
-  }
-
-  bool is_list(const std::string& section, const std::string& name) const {
-    return std::ranges::any_of(keys_,
-                               [&](const Key& k) { return k.section == section && k.name == name && k.value.starts_with('['); });
   }
 
   // a,b or [a, "b, c"] for a list, the bare text for everything else.
@@ -224,8 +253,11 @@ class Reading {
   }
 
   const std::string path_;
-  const std::vector<Key> keys_ = list_keys({});
-  Problems problems_;
+  std::string file_;                    // that is being read: path_, or one that it includes
+  std::vector<std::string> including_;  // files between path_ and file_, file_ among them
+  int included_ = 0;
+  const KeyNames names_;
+  ConfigProblems problems_;
   bool unread_ = false;
   std::vector<std::string> troubled_;           // keys whose value is not what the user meant
   std::map<std::string, std::string> origins_;  // section.key -> "configs/x.yaml:12: model.heads = 7"
@@ -243,39 +275,9 @@ RunConfig read_config(const std::string& path, const std::vector<std::string>& o
 RunConfig parse_config(const std::string& name, const std::string& yaml, const std::vector<std::string>& overrides,
                        Purpose purpose) {
   Reading reading(name);
-  reading.yaml(yaml);
+  reading.document(yaml, false);
   for (const std::string& assignment : overrides) reading.override(assignment);
   return reading.finish(purpose);
-}
-
-std::string to_yaml(const RunConfig& config) {
-  std::string out = "# The resolved configuration: every key. Training with this file repeats the run.\n";
-  std::string section;
-  for (const Key& key : list_keys(config)) {
-    if (key.section != section) out += key.section + ":\n";
-    section = key.section;
-    out += "  " + key.name + ": " + key.value + "\n";
-  }
-  return out;
-}
-
-std::string config_help() {
-  std::string out = "Configuration keys, with their defaults (in the YAML file, or --set section.key=value):\n";
-  std::string section;
-  for (const Key& key : list_keys({})) {
-    if (key.section != section) out += "\n" + key.section + ":\n";
-    section = key.section;
-    out += "  " + key.full() + " = " + key.value + "  (" + key.type + ")\n      " + key.help + "\n";
-  }
-  return out;
-}
-
-std::vector<std::string> differences(const RunConfig& a, const RunConfig& b) {
-  std::vector<std::string> lines;
-  const std::vector<Key> before = list_keys(a), after = list_keys(b);
-  for (size_t i = 0; i < before.size(); ++i)
-    if (before[i].value != after[i].value) lines.push_back(before[i].full() + ": " + before[i].value + " -> " + after[i].value);
-  return lines;
 }
 
 }  // namespace trireme

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "train/config/keys.h"
+#include "train/config/nearest.h"
 
 namespace trireme {
 namespace {
@@ -83,7 +83,7 @@ Node parse_yaml(const std::string& name, const std::string& bytes) {
     }
     return builder.root();
   } catch (const YAML::Exception& e) {
-    throw ConfigError(text(name, ":", e.mark.line + 1, ":", e.mark.column + 1, ": is no YAML: ", e.msg));
+    throw ConfigError(text(name, ":", e.mark.line + 1, ":", e.mark.column + 1, ": is not valid YAML: ", e.msg));
   }
 }
 
@@ -97,9 +97,10 @@ std::string read_yaml_bytes(const std::string& path) {
     const std::filesystem::path parent = std::filesystem::path(path).parent_path();
     std::error_code unreadable;
     for (const auto& entry : std::filesystem::directory_iterator(parent.empty() ? "." : parent, unreadable))
-      if (entry.path().extension() == ".yaml") others.push_back((parent / entry.path().filename()).string());
-    const std::string near = nearest(path, others);
-    throw ConfigError(path + ": cannot be read: " + reason + (near.empty() ? "" : "; did you mean " + near + "?"));
+      if (entry.path().extension() == ".yaml") others.push_back(entry.path().filename().string());
+    const std::string near = nearest(std::filesystem::path(path).filename().string(), others);
+    throw ConfigError(path + ": cannot be read: " + reason +
+                      (near.empty() ? "" : "; did you mean " + (parent / near).string() + "?"));
   }
   std::string bytes(kMostBytes + 1, '\0');
   file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));

@@ -44,6 +44,7 @@ void announce(const Announcement& a, RunLog& log) {
   log.note(config.train.name + ": " + parameters + " parameters, " + memory + ", " + data);
   for (const std::string& line : describe_sources(config, mixture)) log.note(line);
   log.note(place + (peak > 0 ? ", products at " + human_si(peak) + "FLOP/s" : ""));
+  for (const std::string& note : config.notes) log.note(note);
   if (step > 0) log.note("resumed after step " + std::to_string(step));
 }
 

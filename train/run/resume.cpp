@@ -14,7 +14,7 @@ namespace {
 
 bool changes_the_run(const RunConfig& config, const std::string& difference) {
   return std::ranges::any_of(list_keys(config),
-                             [&](const Key& key) { return key.identity && difference.starts_with(key.full() + ":"); });
+                             [&](const Key& key) { return key.limit.of_the_run && difference.starts_with(key.full() + ":"); });
 }
 
 // Which of its products are of 8 bits.

@@ -130,6 +130,12 @@ std::vector<Row> table() {
        "tokenizer"},
       {"never resume where checkpoints are", nothing, {"train", "config.yaml", "--resume", "never"}, 2, "runs/good"},
       {"a resume with another model", nothing, set("model.theta=5"), 2, "model.theta"},
+      {"a key of another trainer", nothing, set("train.learning_rate=0.1"), 2, "did you mean train.lr?"},
+      {"a key without a value", nothing, set("train.lr"), 2, "--set train.lr: has no value; write train.lr=VALUE"},
+      {"a variable that is not set", nothing, set("train.runs=$NO_SUCH_VARIABLE/runs"), 2, "$NO_SUCH_VARIABLE is not set"},
+      {"a tokenizer that is not there", nothing, set("data.tokenizer=none.json"), 2,
+       "--set data.tokenizer=none.json: no such file\npaths count from the working directory, /"},
+      {"an included file that is not there", config_with("include: none.yaml"), train, 2, "include: none.yaml: cannot be read"},
       // text and JSONL
       {"no such text", nothing, build, 3, "new.txt"},
       {"an empty text", file("new.txt", ""), build, 3, "new"},
@@ -148,7 +154,7 @@ std::vector<Row> table() {
       {"a token beyond the vocabulary", nothing, {"tokenizer", "decode", "bytes", "9999"}, 3, "9999"},
       {"a token that is no number", nothing, {"tokenizer", "decode", "bytes", "abc"}, 2, "abc"},
       // shards
-      {"no such shard", [](const std::string& d) { fs::remove(d + "/" + kShard); }, set("train.name=new"), 3, kShard},
+      {"no such shard", [](const std::string& d) { fs::remove(d + "/" + kShard); }, set("train.name=new"), 2, kShard},
       {"a text for a shard", file(kShard, "this is no shard"), set("train.name=new"), 3, kShard},
       {"a shard cut short", cut_off(kShard, 0.7), set("train.name=new"), 3, kShard},
       {"an empty shard", file(kShard, ""), set("train.name=new"), 3, kShard},

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "test/catch.h"
 #include "train/config/keys.h"
+#include "train/config/nearest.h"
 
 using namespace trireme;
 
@@ -59,7 +60,7 @@ std::string repeated(const std::string& part, int times) {
 // Other texts that the key takes: one that differs from its default.
 std::string another_value(const Key& key) {
   if (key.type == "true or false") return key.value == "true" ? "false" : "true";
-  if (key.type == "a text") return "something: else # \"here\"";
+  if (key.type == "a text" || key.type == "a path") return "something: else # \"here\"";
   if (key.type == "a list of paths") return "a dir/b.h5,c";
   if (key.type.starts_with("a list of steps")) return "7-9";
   if (key.type.starts_with("a list of numbers")) return "0.25";
@@ -110,7 +111,7 @@ TEST_CASE("values of every kind are read from the file") {
   CHECK(config.train.schedule == LrSchedule::wsd);
 }
 
-TEST_CASE("logits have the step's numbers on a GPU and f32 on the CPU, unless told") {
+TEST_CASE("logits have the step's numbers on a GPU and f32 on the CPU by default") {
   const auto of = [](const std::string& keys) { return read("kernels: {" + keys + "}\n").kernels.logits_dtype(); };
   CHECK(of("dtype: bf16") == Dtype::f32);
   CHECK(of("dtype: bf16, device: cuda") == Dtype::bf16);
@@ -157,21 +158,27 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"model:\n  layers: 3\n---\nmodel:\n", {}, "x.yaml:3: a second document begins; a config is one document"},
       // sections
       {"modle:\n  layers: 3\n", {}, "x.yaml:1: modle: unknown section; did you mean model?"},
-      {"optimizer:\n  lr: 3\n",
-       {},
-       "x.yaml:1: optimizer: unknown section; there are kernels, parallel, model, data, checkpoint, train"},
+      {"optimizer:\n  lr: 3\n", {}, "x.yaml:1: optimizer: unknown section; did you mean train?"},
+      {"zoo:\n  lr: 3\n", {}, "x.yaml:1: zoo: unknown section; there are kernels, parallel, model, data, checkpoint, train"},
+      {"learning_rate: 3e-4\n", {}, "x.yaml:1: learning_rate: unknown section; did you mean train.lr?"},
+      {"steps: 3\n", {}, "x.yaml:1: steps: unknown section; did you mean train.steps?"},
       {"model: 7\n", {}, "x.yaml:1: model: must hold keys, indented below it"},
       {"model: [7]\n", {}, "x.yaml:1: model: must hold keys, indented below it"},
-      {"model:\n  layers: 3\ntrain:\n  steps: 200\nmodel:\n  layers: 4\n", {}, "x.yaml:5: model: stands twice, first in line 1"},
+      {"model:\n  layers: 3\ntrain:\n  steps: 200\nmodel:\n  layers: 4\n", {}, "x.yaml:5: model: appears twice, first in line 1"},
       {"[model]: 3\n", {}, "x.yaml:1: a name is missing before ':'"},
       // keys
       {"model:\n  layer: 3\n", {}, "x.yaml:2: model.layer: unknown key; did you mean model.layers?"},
       {"model:\n  haeds: 3\n", {}, "x.yaml:2: model.haeds: unknown key; did you mean model.heads?"},
       {"model:\n  lr: 3\n", {}, "x.yaml:2: model.lr: unknown key; did you mean train.lr?"},
-      {"checkpoint:\n  dropout: 3\n",
+      {"checkpoint:\n  dropout: 3\n", {}, "x.yaml:2: checkpoint.dropout: unknown key; dropout is not supported"},
+      {"checkpoint:\n  zebra: 3\n", {}, "x.yaml:2: checkpoint.zebra: unknown key; trireme train --help lists all keys"},
+      {"train:\n  learning_rate: 3\n", {}, "x.yaml:2: train.learning_rate: unknown key; did you mean train.lr?"},
+      {"train:\n  max_iterz: 3\n", {}, "x.yaml:2: train.max_iterz: unknown key; did you mean train.steps?"},
+      {"train:\n  num_train_epochs: 3\n",
        {},
-       "x.yaml:2: checkpoint.dropout: unknown key; checkpoint has every, keep, keep_every, memory_every, async, writers, command"},
-      {"model:\n  layers: 3\n  layers: 4\n", {}, "x.yaml:3: model.layers: stands twice, first in line 2"},
+       "x.yaml:2: train.num_train_epochs: unknown key; did you mean train.steps (in steps)?"},
+      {"model:\n  n-layer: 3\n", {}, "x.yaml:2: model.n-layer: unknown key; did you mean model.layers?"},
+      {"model:\n  layers: 3\n  layers: 4\n", {}, "x.yaml:3: model.layers: appears twice, first in line 2"},
       {"model:\n  layers:\n", {}, "x.yaml:2: model.layers: has no value"},
       {"model:\n  layers: ~\n", {}, "x.yaml:2: model.layers: has no value"},
       {"model:\n  layers: {a: 3}\n", {}, "x.yaml:2: model.layers: holds keys of its own; it must be one value"},
@@ -249,7 +256,6 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        "kernels.device = cuda"},
       {"train:\n  offload: all\n", {}, "x.yaml:2: train.offload = all: must be none or optimizer"},
       {"train:\n  rounding: up\n", {}, "x.yaml:2: train.rounding = up: must be nearest or stochastic"},
-      {"train:\n  steps: 50\n", {}, "x.yaml: train.warmup = 100 (not set): must not exceed train.steps = 50"},
       {"train:\n  batch: 12\n  microbatch: 5\n", {}, "x.yaml:3: train.microbatch = 5: must divide train.batch / parallel.dp = 12"},
       {"train:\n  batch: 4\n  microbatch: 8\n", {}, "x.yaml:3: train.microbatch = 8: must divide train.batch / parallel.dp = 4"},
       {"train:\n  steps: 1e12\n  batch: 1e6\n",
@@ -269,7 +275,10 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"model:\n", {"model.heads=3"}, "x.yaml: model.width = 256 (not set): must be a multiple of model.heads = 3"},
       {"model:\n", {"model.kv_heads=3"}, "--set model.kv_heads=3: must divide model.heads = 4"},
       {"model:\n", {"model.heads="}, "--set model.heads=: must be a whole number, 1 to 1048576"},
-      {"model:\n", {"model.heads"}, "--set model.heads: must be section.key=value; did you mean model.heads?"},
+      {"model:\n", {"model.heads"}, "--set model.heads: has no value; write model.heads=VALUE"},
+      {"model:\n", {"model.haeds"}, "--set model.haeds: must be section.key=value"},
+      {"model:\n", {"learning_rate=3"}, "--set learning_rate=3: must be section.key=value; did you mean train.lr?"},
+      {"model:\n", {"train.learning_rate=3"}, "--set train.learning_rate=3: unknown key; did you mean train.lr?"},
       {"model:\n", {"layers=3"}, "--set layers=3: must be section.key=value; did you mean model.layers?"},
       {"model:\n", {"layers=3.5"}, "--set layers=3.5: must be section.key=value; did you mean model.layers?"},
       {"model:\n", {""}, "--set : must be section.key=value"},
@@ -285,7 +294,7 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
   }
 }
 
-TEST_CASE("what is no YAML is told with its place") {
+TEST_CASE("text that is not valid YAML is reported with its place") {
   for (const std::string bad :
        {"model: {layers: 3\n", "model:\n  layers: 3\n width: 4\n", "model:\n  layers: [3\n", "model:\n  - 3\n  layers: 3\n",
         "model:\n  name: 'a' b\n", "model:\n  layers: @3\n", "}\n", "model:\n  a: \"\\q\"\n"}) {
@@ -293,29 +302,29 @@ TEST_CASE("what is no YAML is told with its place") {
     const std::string line = complaint(bad);
     CHECK(line.starts_with("x.yaml:"));
     CHECK(std::isdigit(line[7]));
-    CHECK_THAT(line, ContainsSubstring(": is no YAML: "));
+    CHECK_THAT(line, ContainsSubstring(": is not valid YAML: "));
     CHECK(std::ranges::count(line, '\n') == 0);
   }
   CHECK_THAT(complaint("model:\n", {"data.train=[a"}),
-             ContainsSubstring("--set data.train=[a:1:") && ContainsSubstring(": is no YAML: "));
+             ContainsSubstring("--set data.train=[a:1:") && ContainsSubstring(": is not valid YAML: "));
 }
 
-TEST_CASE("all mistakes are told at once, those of the file and those of the command line") {
-  CHECK(complaint("modle:\nmodel:\n  layers: x\n  haeds: 3\ntrain:\n  warmup: 2000\n", {"train.lr=-1", "nothing"}) ==
+TEST_CASE("all mistakes of the file and of the command line are reported at once") {
+  CHECK(complaint("modle:\nmodel:\n  layers: x\n  haeds: 3\ntrain:\n  beta1: 1\n", {"train.lr=-1", "nothing"}) ==
         "x.yaml:1: modle: unknown section; did you mean model?\n"
         "x.yaml:3: model.layers = x: must be a whole number, 1 to 100000\n"
         "x.yaml:4: model.haeds: unknown key; did you mean model.heads?\n"
         "--set train.lr=-1: must be a number, above 0\n"
         "--set nothing: must be section.key=value\n"
-        "x.yaml:6: train.warmup = 2000: must not exceed train.steps = 1000");
+        "x.yaml:6: train.beta1 = 1: must be below 1");
 }
 
 TEST_CASE("an unreadable file does not hide what is wrong with the overrides") {
   CHECK_THAT(complaint("model: [", {"train.lr=-1"}),
-             ContainsSubstring("is no YAML: ") && ContainsSubstring("\n--set train.lr=-1: must be a number, above 0"));
+             ContainsSubstring("is not valid YAML: ") && ContainsSubstring("\n--set train.lr=-1: must be a number, above 0"));
 }
 
-TEST_CASE("what follows only from a refused value is not told") {
+TEST_CASE("consequences of a refused value are not reported") {
   CHECK(complaint("model:\n  width: 252\n  heads: zehn\n") == "x.yaml:3: model.heads = zehn: must be a whole number, 1 to 1048576");
   CHECK(complaint("model:\n  width: 250\n  head: 10\n") == "x.yaml:3: model.head: unknown key; did you mean model.heads?");
 }
@@ -345,7 +354,7 @@ TEST_CASE("training needs data, a plan does not") {
   CHECK(complaint("model:\n", {}, Purpose::plan) == "");
 }
 
-TEST_CASE("every key is set by --set, read back from the written file, told by differences and explained by the help") {
+TEST_CASE("every key is set by --set, read back from the written file, listed by differences and explained by the help") {
   const std::string help = config_help();
   const RunConfig before = read("train:\n  warmup: 0\n");
   for (const Key& key : list_keys({})) {
@@ -379,8 +388,8 @@ TEST_CASE("every key is set by --set, read back from the written file, told by d
 TEST_CASE("a run is its model, its data in their order, and the numbers it computes with") {
   std::set<std::string> others;  // besides the model's
   for (const Key& key : list_keys({})) {
-    if (key.section == "model") CHECK(key.identity);
-    if (key.section != "model" && key.identity) others.insert(key.full());
+    if (key.section == "model") CHECK(key.limit.of_the_run);
+    if (key.section != "model" && key.limit.of_the_run) others.insert(key.full());
   }
   CHECK(others == std::set<std::string>{"data.train", "data.weights", "data.tokenizer", "train.batch", "train.seed",
                                         "train.rounding", "kernels.dtype"});
@@ -463,6 +472,17 @@ TEST_CASE("damaged files are refused or read, never more") {
     refused += !complaint(bad).empty();
   }
   CHECK(refused > 100);
+}
+
+TEST_CASE("a warm-up longer than the run becomes a tenth of it, with a note") {
+  const RunConfig config = read("train:\n  steps: 40\n");
+  CHECK(config.train.warmup == 4);
+  CHECK(config.notes ==
+        std::vector<std::string>{"train.warmup: 100 -> 4: longer than train.steps = 40, so a tenth of it is taken"});
+  CHECK_THAT(to_yaml(config), ContainsSubstring("\n  warmup: 4\n"));
+  CHECK(read(to_yaml(config)).notes.empty());
+  CHECK(read("train: {steps: 5, warmup: 6}\n").train.warmup == 0);
+  CHECK(read("train: {steps: 5, warmup: 5}\n").train.warmup == 5);
 }
 
 TEST_CASE("every file in configs/ is read, resolves, and says all it needs for training") {
