@@ -4,6 +4,7 @@
 
 #include "checkpoint/reader.h"
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -11,25 +12,32 @@ namespace {
 
 struct CheckpointListOptions {
   static constexpr auto name = "checkpoint list";
-  static constexpr auto about = "Lists the checkpoints of a run";
-  std::string run;
-  void visit(Options& o) { o("run", run, "A run's directory").required(); }
+  static constexpr auto about = "List the checkpoints of a run";
+  std::string run, json;
+  void visit(Options& o) {
+    o("run", run, "Directory of a run").required();
+    o.json(json);
+  }
 };
 
 struct CheckpointVerifyOptions {
   static constexpr auto name = "checkpoint verify";
-  static constexpr auto about = "Reads every byte against its digests";
-  std::string from;
-  void visit(Options& o) { o("from", from, "A run's directory, or one checkpoint's").required(); }
+  static constexpr auto about = "Read every byte of checkpoints and check it against its digest";
+  std::string from, json;
+  void visit(Options& o) {
+    o("from", from, "Directory of a run or of one checkpoint").required();
+    o.json(json);
+  }
 };
 
 struct CheckpointDiffOptions {
   static constexpr auto name = "checkpoint diff";
-  static constexpr auto about = "Whether two checkpoints hold the same state";
-  std::string a, b;
+  static constexpr auto about = "Compare the state of two checkpoints";
+  std::string a, b, json;
   void visit(Options& o) {
-    o("a", a, "A checkpoint, or a run: its newest").required();
-    o("b", b, "Another").required();
+    o("a", a, "Directory of a checkpoint, or of a run for its newest one").required();
+    o("b", b, "Directory of the other, likewise").required();
+    o.json(json);
   }
 };
 
@@ -37,40 +45,64 @@ std::string contents(int64_t tensors, int64_t bytes) {
   return text(tensors, " tensors, ", human_bytes(static_cast<double>(bytes)));
 }
 
+// Null for a text that is empty.
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
 ExitCode run_checkpoint_list(const CheckpointListOptions& options) {
+  JsonOutput json(options.json);
   const std::vector<CheckpointInfo> found = list_checkpoints(options.run);
   if (found.empty()) throw CheckpointError(options.run + ": holds no checkpoints; name a run's directory");
+  Json all = Json::array();
   for (const CheckpointInfo& checkpoint : found) {
+    all.push_back({{"step", checkpoint.step},
+                   {"directory", checkpoint.directory},
+                   {"tensors", checkpoint.tensors},
+                   {"bytes", checkpoint.bytes},
+                   {"problem", text_or_null(checkpoint.problem)}});
     const std::string about = checkpoint.problem.empty() ? contents(checkpoint.tensors, checkpoint.bytes) : checkpoint.problem;
     say(std::string(text("step ", checkpoint.step, "  ", checkpoint.directory, "  ", about)));
   }
+  json.write({{"checkpoints", all}});
   return ExitCode::done;
 }
 
-// Of a run's directory every checkpoint; CheckpointError's code when one is damaged.
+// Verifies one checkpoint, or every one of a run. Returns CheckpointError's code when one is damaged.
 ExitCode run_checkpoint_verify(const CheckpointVerifyOptions& options) {
+  JsonOutput json(options.json);
   std::vector<std::string> directories;
   for (const CheckpointInfo& checkpoint : list_checkpoints(options.from)) directories.push_back(checkpoint.directory);
   if (directories.empty()) directories.push_back(options.from);  // one checkpoint, or what is left of it
+  Json all = Json::array();
   int damaged = 0;
   for (const std::string& directory : directories) {
     try {
       const Verified whole = verify_checkpoint(directory);
       say(std::string(
           text("step ", whole.step, "  ", directory, "  whole: ", contents(whole.tensors, whole.bytes), ", state ", whole.digest)));
+      all.push_back({{"directory", directory},
+                     {"undamaged", true},
+                     {"step", whole.step},
+                     {"tensors", whole.tensors},
+                     {"bytes", whole.bytes},
+                     {"state_digest", whole.digest},
+                     {"problem", nullptr}});
     } catch (const DamagedCheckpoint& e) {  // the others are still looked at
       complain(e.what());
+      all.push_back({{"directory", directory}, {"undamaged", false}, {"problem", e.what()}});
       ++damaged;
     }
   }
+  json.write({{"checkpoints", all}});
   return damaged == 0 ? ExitCode::done : ExitCode::checkpoint;
 }
 
-// CheckpointError that says where the states differ. Of a run's directory, its newest checkpoint.
+// Throws CheckpointError with the place where the states differ.
 ExitCode run_checkpoint_diff(const CheckpointDiffOptions& options) {
+  JsonOutput json(options.json);
   const std::string first = CheckpointReader(options.a).directory(), second = CheckpointReader(options.b).directory();
-  if (const auto difference = diff_checkpoints(first, second))
-    throw CheckpointError(text(first, " and ", second, " differ: ", *difference));
+  const auto difference = diff_checkpoints(first, second);
+  json.write({{"a", first}, {"b", second}, {"same", !difference}, {"difference", text_or_null(difference.value_or(""))}});
+  if (difference) throw CheckpointError(text(first, " and ", second, " differ: ", *difference));
   say(std::string(text(first, " and ", second, " hold the same state")));
   return ExitCode::done;
 }

@@ -1,14 +1,13 @@
-// trireme data build, import, info, verify.
+// trireme data build, import.
 #include <algorithm>
 #include <optional>
 
-#include "checkpoint/digest.h"
 #include "data/build/build.h"
 #include "data/build/import.h"
 #include "data/build/inspect.h"
-#include "data/shard/exclusion.h"
 #include "kernels/device.h"
 #include "train/cli/commands.h"
+#include "train/cli/data_contents.h"
 #include "train/cli/output_path.h"
 #include "train/telemetry/log.h"
 
@@ -77,44 +76,10 @@ struct DataImportOptions {
   }
 };
 
-struct DataInfoOptions {
-  static constexpr auto name = "data info";
-  static constexpr auto about = "What shards hold";
-  std::vector<std::string> shards;
-  bool lengths = false;
-  int64_t samples = 0;
-  std::string tokenizer;
-
-  void visit(Options& o) {
-    o("shards", shards, "Shards, directories of them, or lists of excluded documents").required();
-    o("--lengths", lengths, "Also how long their documents are");
-    o("--samples", samples, "Also the text of so many documents", at_least(1));
-    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", by which samples are read");
-  }
-};
-
-struct DataVerifyOptions {
-  static constexpr auto name = "data verify";
-  static constexpr auto about = "Reads every byte of shards against their digests";
-  std::vector<std::string> shards;
-  void visit(Options& o) { o("shards", shards, "Shards, or directories of them").required(); }
-};
-
-// What a split or a shard holds, for people.
-std::string contents(int64_t tokens, int64_t documents, int64_t text_bytes) {
-  const double per_token = static_cast<double>(text_bytes) / static_cast<double>(std::max<int64_t>(tokens, 1));
-  return text(tokens, " tokens, ", documents, " documents, ", human_bytes(static_cast<double>(text_bytes)), " of text, ",
-              fixed(per_token, 2), " bytes per token");
-}
-
-std::string percent(int64_t part, int64_t whole) {
-  return fixed(100 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(whole, 1)), 2) + " %";
-}
-
 void say_split(const std::string& name, const SplitSummary& split) {
   if (split.shards.empty()) return;
   const std::string last = split.shards.size() > 1 ? " to " + split.shards.back() : "";
-  say(name + ": " + contents(split.tokens, split.documents, split.text_bytes) + ": " + split.shards.front() + last);
+  say(name + ": " + data_contents(split.tokens, split.documents, split.text_bytes) + ": " + split.shards.front() + last);
   if (split.trained_tokens < split.tokens)
     say(std::string(text(name, ": ", split.trained_tokens, " tokens are targets, ", percent(split.trained_tokens, split.tokens))));
   if (split.rows > 0)
@@ -127,47 +92,6 @@ void say_cut(const std::string& name, const SplitSummary& split, int64_t context
   if (split.shards.empty() || split.rows > 0 || context == 0) return;
   const int64_t cut = count_cut_documents(split.shards, context);
   say(std::string(text(name, ": samples of ", context, " tokens cut ", percent(cut, split.documents), " of the documents")));
-}
-
-// What a shard says of targets and rows, if it does.
-std::string training_of(const ShardInfo& shard) {
-  const std::string trained =
-      shard.trained_tokens < shard.tokens ? ", targets " + percent(shard.trained_tokens, shard.tokens) + " of the tokens" : "";
-  return trained + (shard.row > 0 ? ", packed in rows of " + std::to_string(shard.row) : "");
-}
-
-void say_lengths(const std::vector<std::string>& shards) {
-  const DocumentLengths lengths = document_lengths(shards);
-  say(std::string(
-      text("documents of ", lengths.shortest, " to ", lengths.longest, " tokens, half of them of ", lengths.median, " or more")));
-  const int64_t most = std::ranges::max(lengths.counts);
-  for (size_t i = 0; i < lengths.counts.size() && lengths.documents > 0; ++i) {
-    const int64_t least = int64_t{1} << i, count = lengths.counts[i];
-    if (2 * least <= lengths.shortest || least > lengths.longest) continue;
-    const std::string range = std::to_string(least) + " to " + std::to_string(2 * least - 1);
-    const double share = 100 * static_cast<double>(count) / static_cast<double>(lengths.documents);
-    const std::string bar(static_cast<size_t>((40 * count + most - 1) / most), '#');
-    say(std::string(text(std::string(20 - std::min<size_t>(range.size(), 20), ' '), range, "  ", bar, bar.empty() ? "" : " ", count,
-                         " (", fixed(share, 1), " %)")));
-  }
-}
-
-void say_samples(const DataInfoOptions& options) {
-  if (options.tokenizer.empty()) throw ConfigError("--samples: needs the --tokenizer that the shards were made with");
-  const auto tokenizer = open_tokenizer(options.tokenizer);
-  for (const SampleDocument& sample : sample_documents(options.shards, *tokenizer, options.samples, 600)) {
-    say(std::string(text("-- ", sample.shard, ", document ", sample.number, ", ", sample.tokens, " tokens")));
-    say(sample.text + (sample.cut ? " ..." : ""));
-  }
-}
-
-void say_exclusion(const Exclusion& exclusion) {
-  say(std::string(
-      text(exclusion.path, ": ", exclusion.documents(), " excluded documents in ", exclusion.shards.size(), " shards")));
-  for (const ExcludedShard& shard : exclusion.shards) {
-    say(std::string(text("  ", shard.path, ", digest ", hex(shard.digest), ": ", shard.documents.size(), " documents")));
-    for (const int64_t number : shard.documents) say("    " + std::to_string(number));
-  }
 }
 
 ExitCode run_data_build(const DataBuildOptions& options) {
@@ -235,57 +159,9 @@ ExitCode run_data_import(const DataImportOptions& options) {
   return ExitCode::done;
 }
 
-ExitCode run_data_info(const DataInfoOptions& given) {
-  DataInfoOptions options = given;
-  std::erase_if(options.shards, [](const std::string& path) {
-    const bool list = is_exclusion(path);
-    if (list) say_exclusion(read_exclusion(path));
-    return list;
-  });
-  if (options.shards.empty()) return ExitCode::done;
-  ShardInfo all{};
-  const std::vector<ShardInfo> infos = describe_shards(options.shards);
-  for (const ShardInfo& shard : infos) {
-    say(shard.path + ": " + contents(shard.tokens, shard.documents, shard.facts.text_bytes) + ", " +
-        human_bytes(static_cast<double>(shard.file_bytes)) + " on disk, vocabulary " + std::to_string(shard.facts.vocab) +
-        ", tokenizer " + shard.facts.tokenizer + training_of(shard) + ", digest " + hex(shard.digest));
-    all.tokens += shard.tokens;
-    all.documents += shard.documents;
-    all.facts.text_bytes += shard.facts.text_bytes;
-    all.trained_tokens += shard.trained_tokens;
-  }
-  if (infos.size() > 1)
-    say(std::to_string(infos.size()) + " shards: " + contents(all.tokens, all.documents, all.facts.text_bytes) + training_of(all));
-  if (options.lengths) say_lengths(options.shards);
-  if (options.samples > 0) say_samples(options);
-  return ExitCode::done;
-}
-
-ExitCode run_data_verify(const DataVerifyOptions& options) {
-  ExitCode code = ExitCode::done;
-  std::optional<ProgressBar> bar;
-  const auto told = [&](int64_t read, int64_t all) {
-    if (!bar) bar.emplace("verifying", all, human_bytes);
-    bar->update(read);
-  };
-  const std::vector<ShardVerdict> verdicts = verify_shards(options.shards, told);
-  bar.reset();
-  for (const ShardVerdict& verdict : verdicts) {
-    if (verdict.problem.empty()) {
-      say(verdict.path + ": whole, digest " + hex(verdict.digest));
-    } else {
-      complain(verdict.problem);
-      code = ExitCode::data;
-    }
-  }
-  return code;
-}
-
 }  // namespace
 
 std::unique_ptr<Command> data_build_command() { return make_command<DataBuildOptions>(run_data_build); }
 std::unique_ptr<Command> data_import_command() { return make_command<DataImportOptions>(run_data_import); }
-std::unique_ptr<Command> data_info_command() { return make_command<DataInfoOptions>(run_data_info); }
-std::unique_ptr<Command> data_verify_command() { return make_command<DataVerifyOptions>(run_data_verify); }
 
 }  // namespace trireme

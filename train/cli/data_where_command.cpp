@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "data/build/inspect.h"
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
 #include "train/cli/step_data.h"
 #include "train/telemetry/log.h"
 
@@ -20,7 +21,7 @@ struct DataWhereOptions {
   int64_t replica = -1;  // -1: all
   int64_t text = 0;      // bytes
   std::string tokenizer;
-  bool json = false;
+  std::string json;
 
   void visit(Options& o) {
     o("from", from, "A run's directory, or a config").required();
@@ -31,7 +32,7 @@ struct DataWhereOptions {
     o("--replica", replica, "Only its rows", at_least(0));
     o("--text", text, "Also so many bytes of each document's text", at_least(1));
     o("--tokenizer", tokenizer, std::string(kTokenizers) + ", for --text; without: data.tokenizer");
-    o("--json", json, "Prints JSON, a line for each row or document");
+    o.json(json);
   }
 };
 
@@ -93,7 +94,7 @@ Json json_of(const OpenedData& opened, int64_t step, const WhereRow& row, const 
   return json;
 }
 
-void say_steps(StepData& data, const DataWhereOptions& options) {
+void say_steps(StepData& data, const DataWhereOptions& options, JsonOutput& json) {
   const StepRange range = data.range(options.step);
   Texts texts{.bytes = options.text};
   for (int64_t step = range.first; step <= range.last; ++step) {
@@ -105,8 +106,8 @@ void say_steps(StepData& data, const DataWhereOptions& options) {
     if (opened.leaves_out(step)) complain(std::string(text("step ", step, " is passed over, as train.leave_out says")));
     for (const WhereRow& row : opened.where->step(step - 1)) {
       if (options.replica >= 0 && row.place.replica != options.replica) continue;
-      if (options.json)
-        say(line_of(json_of(opened, step, row, texts)));
+      if (json.wanted())
+        json.write_line(json_of(opened, step, row, texts));
       else
         say_row(opened, step, row, texts);
     }
@@ -121,7 +122,7 @@ DocumentName name_of_piece(const std::vector<Corpus>& sources, DocumentChoice::P
 }
 
 // The steps in which documents are read.
-void say_readings(StepData& data, const DataWhereOptions& options) {
+void say_readings(StepData& data, const DataWhereOptions& options, JsonOutput& json) {
   std::map<std::string, std::pair<std::string, std::set<int64_t>>> steps_of;  // by shard and number: its source, its steps
   for (const DataRecord& record : std::vector<DataRecord>(data.records())) {
     OpenedData& opened = data.at(record.after_step + 1);
@@ -140,8 +141,8 @@ void say_readings(StepData& data, const DataWhereOptions& options) {
   }
   if (steps_of.empty()) throw DataError("--file " + options.file + ": no document is known to come from it");
   for (const auto& [key, found] : steps_of) {
-    if (options.json) {
-      say(line_of({{"document", key}, {"steps", std::vector(found.second.begin(), found.second.end())}}));
+    if (json.wanted()) {
+      json.write_line({{"document", key}, {"steps", std::vector(found.second.begin(), found.second.end())}});
       continue;
     }
     std::string list;
@@ -153,11 +154,12 @@ void say_readings(StepData& data, const DataWhereOptions& options) {
 ExitCode run_data_where(const DataWhereOptions& options) {
   const int asked = !options.step.empty() + !options.document.empty() + !options.file.empty();
   if (asked != 1) throw ConfigError("trireme data where: ask for one of --step, --document and --file");
+  JsonOutput json(options.json);
   StepData data(options.from, options.set);
   if (options.step.empty())
-    say_readings(data, options);
+    say_readings(data, options, json);
   else
-    say_steps(data, options);
+    say_steps(data, options, json);
   return ExitCode::done;
 }
 

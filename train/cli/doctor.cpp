@@ -1,11 +1,13 @@
-// trireme doctor: what this machine and this build can do, and what is missing.
+// trireme doctor: measures this machine and reports what this build can use of it.
 #include <unistd.h>
 
 #include "kernels/cuda_facts.h"
 #include "kernels/device.h"
 #include "kernels/tune/rates.h"
 #include "parallel/world.h"
+#include "train/cli/build_facts.h"
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -13,34 +15,90 @@ namespace {
 
 struct DoctorOptions {
   static constexpr auto name = "doctor";
-  static constexpr auto about = "What this machine and this build can do, and what is missing";
-  void visit(Options&) {}
+  static constexpr auto about = "Report the abilities of this machine and of this build, and the gaps";
+  std::string json;
+  void visit(Options& o) { o.json(json); }
 };
+
+struct Findings {
+  CpuFacts cpu;
+  int threads;                         // of a rank
+  double copy;                         // bytes/s, read and written
+  double products_f32, products_bf16;  // FLOP/s
+  CudaFacts cuda;
+  FusedFacts cudnn;
+  std::optional<int64_t> ranks;  // started by a launcher
+  bool writable;                 // the working directory
+};
+
+Findings examine() {
+  Device device = open_device({}, 1);
+  const std::vector<ProductShape> square{{.m = 1024, .n = 1024, .k = 1024, .transpose_b = true}};
+  return {.cpu = device.cpu(),
+          .threads = device.threads(),
+          .copy = 1e9 * copy_bandwidth(device),
+          .products_f32 = 1e9 * product_rate(device, Dtype::f32, square),
+          .products_bf16 = 1e9 * product_rate(device, Dtype::bf16, square),
+          .cuda = cuda_facts(),
+          .cudnn = fused_attention_facts(),
+          .ranks = launched_ranks(),
+          .writable = access(".", W_OK) == 0};
+}
+
+const char* vectors_of(const CpuFacts& cpu) { return cpu.avx512 ? "AVX-512" : cpu.avx2 ? "AVX2" : "SSE2"; }
 
 void line(const char* what, const std::string& found) {
   say(std::string(what) + std::string(16 - std::min<size_t>(15, std::string_view(what).size()), ' ') + found);
 }
 
-ExitCode run_doctor(const DoctorOptions&) {
-  Device device = open_device({}, 1);
-  const CpuFacts& cpu = device.cpu();
-  const std::vector<ProductShape> square{{.m = 1024, .n = 1024, .k = 1024, .transpose_b = true}};
-  line("compiler", std::string("g++ ") + __VERSION__);
-  line("processor", cpu.name);
-  line("cores", std::to_string(cpu.cores) + " (" + std::to_string(device.threads()) + " threads a rank)");
-  line("memory", human_bytes(static_cast<double>(cpu.memory_bytes)));
-  line("vectors", cpu.avx512 ? "AVX-512" : cpu.avx2 ? "AVX2" : "SSE2: the CPU kernels will be slow");
-  line("bf16 products", cpu.bf16_path());
-  line("copy", human_si(1e9 * copy_bandwidth(device)) + "B/s, read and written");
-  line("products f32", human_si(1e9 * product_rate(device, Dtype::f32, square)) + "FLOP/s");
-  line("products bf16", human_si(1e9 * product_rate(device, Dtype::bf16, square)) + "FLOP/s");
-  line("CUDA", cuda_facts().verdict);
-  const FusedFacts fused = fused_attention_facts();
-  line("cuDNN", fused.found ? fused.verdict + "; kernels.attention may use it" : fused.verdict);
-  const std::optional<int64_t> ranks = launched_ranks();
-  line("launcher", ranks ? "MPI, " + std::to_string(*ranks) + " ranks" : "none: a plain start is one rank");
-  line("here", access(".", W_OK) == 0 ? "the working directory can be written"
-                                      : "the working directory cannot be written: runs/ must lie elsewhere (train.runs)");
+void say_findings(const Findings& f) {
+  line("version", version_line());
+  line("compiler", build_facts().compiler);
+  line("processor", f.cpu.name);
+  line("cores", std::to_string(f.cpu.cores) + " (" + std::to_string(f.threads) + " threads a rank)");
+  line("memory", human_bytes(static_cast<double>(f.cpu.memory_bytes)));
+  line("vectors", vectors_of(f.cpu) + std::string(f.cpu.avx2 ? "" : ": the CPU kernels will be slow"));
+  line("bf16 products", f.cpu.bf16_path());
+  line("copy", human_si(f.copy) + "B/s, read and written");
+  line("products f32", human_si(f.products_f32) + "FLOP/s");
+  line("products bf16", human_si(f.products_bf16) + "FLOP/s");
+  line("CUDA", f.cuda.verdict);
+  line("cuDNN", f.cudnn.verdict + (f.cudnn.found ? "; kernels.attention may use it" : ""));
+  line("launcher", f.ranks ? "MPI, " + std::to_string(*f.ranks) + " ranks" : "none: started without one, a run has one rank");
+  line("here", f.writable ? "the working directory is writable"
+                          : "the working directory is not writable: set train.runs to a directory that is");
+}
+
+Json json_of(const Findings& f) {
+  return {{"version", build_facts().version},
+          {"compiler", build_facts().compiler},
+          {"processor", f.cpu.name},
+          {"cores", f.cpu.cores},
+          {"threads_per_rank", f.threads},
+          {"memory_bytes", f.cpu.memory_bytes},
+          {"vectors", vectors_of(f.cpu)},
+          {"bf16_products", f.cpu.bf16_products()},
+          {"copy_bytes_per_second", f.copy},
+          {"product_f32_flops_per_second", f.products_f32},
+          {"product_bf16_flops_per_second", f.products_bf16},
+          {"cuda",
+           {{"built", f.cuda.built},
+            {"toolkit", f.cuda.toolkit},
+            {"devices", f.cuda.devices},
+            {"device", f.cuda.device},
+            {"capability", f.cuda.capability},
+            {"kernel_ran", f.cuda.kernel_ran},
+            {"verdict", f.cuda.verdict}}},
+          {"cudnn", {{"found", f.cudnn.found}, {"verdict", f.cudnn.verdict}}},
+          {"launched_ranks", f.ranks ? Json(*f.ranks) : Json()},
+          {"directory_writable", f.writable}};
+}
+
+ExitCode run_doctor(const DoctorOptions& options) {
+  JsonOutput json(options.json);
+  const Findings findings = examine();
+  say_findings(findings);
+  json.write(json_of(findings));
   return ExitCode::done;
 }
 

@@ -8,11 +8,10 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/replace_file.h"
 #include "checkpoint/reader.h"
 #include "parallel/host_collectives.h"
 #include "train/cli/commands.h"
-#include "train/cli/output_path.h"
+#include "train/cli/json_output.h"
 #include "train/cli/weight_source.h"
 #include "train/eval/choices.h"
 #include "train/run/kernel_choices.h"
@@ -52,7 +51,7 @@ struct EvalOptions {
       "is predicted from at least as many. 0 is what training does unless train.eval_overlap says more",
       at_least(0));
     o("--step", step, "Of a run's checkpoints that of this step", at_least(0));
-    o("--json", json, "Also write what was found to this file");
+    o.json(json);
     o.set(set);
   }
   static std::string footer() {
@@ -211,8 +210,8 @@ int64_t load_weights(const WeightSource& source, TrainState& run) {
 }
 
 void evaluate_on(const EvalOptions& options, const WeightSource& source, World& world) {
+  JsonOutput json(options.json);
   const RunConfig& config = source.config;
-  const PreparedOutput output = prepare_output(options.json, OutputKind::file);
   Device device = open_device(config.kernels, world.core_sharers(), world.local_rank());
   Mesh mesh(world, config.parallel);
   const Plan plan = make_plan(config, mesh);
@@ -227,9 +226,7 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
   Json found{{"weights", source.directory()}, {"step", step}};
   found.update(evaluator.evaluate_all());
   run.sync.join();
-  if (!mesh.first() || options.json.empty()) return;
-  if (!replace_file(options.json, found.dump({.indent = 2}) + "\n"))
-    throw ConfigError("--json " + options.json + ": cannot be written");
+  if (mesh.first()) json.write(found);
 }
 
 ExitCode run_eval(const EvalOptions& options) {

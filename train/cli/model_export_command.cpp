@@ -6,6 +6,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
 #include "train/config/keys.h"
 #include "train/hub/export_directory.h"
 #include "train/hub/exported_tokenizer.h"
@@ -18,7 +19,7 @@ namespace {
 struct ModelExportOptions {
   static constexpr auto name = "model export";
   static constexpr auto about = "Writes a checkpoint as config.json, safetensors and tokenizer files, for transformers and vLLM";
-  std::string from, output, dtype, file_size = "5GB", tokenizer;
+  std::string from, output, dtype, file_size = "5GB", tokenizer, json;
   bool replace = false;
 
   void visit(Options& o) {
@@ -28,6 +29,7 @@ struct ModelExportOptions {
     o("--file-size", file_size, "Of a file, at most, where there are several");
     o("--tokenizer", tokenizer, "Instead of the run's data.tokenizer; none: without one");
     o("--replace", replace, "Replace the model that the output directory holds");
+    o.json(json);
   }
 };
 
@@ -114,6 +116,7 @@ int64_t write_weights(const CheckpointReader& checkpoint, const std::vector<std:
 }
 
 ExitCode run_model_export(const ModelExportOptions& options) {
+  JsonOutput json(options.json);
   const CheckpointReader checkpoint(options.from);
   const RunConfig config = parse_config(checkpoint.directory(), checkpoint.manifest().config);
   const bool bf16 = options.dtype == "bf16" || (options.dtype.empty() && config.kernels.dtype == StepDtype::bf16);
@@ -142,6 +145,12 @@ ExitCode run_model_export(const ModelExportOptions& options) {
   if (!without.empty()) complain(without);
   say(std::string(text(options.output, ": step ", checkpoint.manifest().step, ", ", human_bytes(static_cast<double>(bytes)), " of ",
                        bf16 ? "bf16" : "f32", " weights in ", files.size(), files.size() == 1 ? " file" : " files")));
+  json.write({{"output", options.output},
+              {"step", checkpoint.manifest().step},
+              {"bytes", bytes},
+              {"dtype", bf16 ? "bf16" : "f32"},
+              {"files", files.size()},
+              {"warning", without.empty() ? Json() : Json(without)}});
   return ExitCode::done;
 }
 

@@ -51,6 +51,10 @@ class Options {
     return (*this)("--set", keys, "A key's value, before the file's: section.key=value; may be repeated, the last one wins")
         .repeated();
   }
+  // --json, whose path JsonOutput takes.
+  Option& json(std::string& path) {
+    return (*this)("--json", path, "File for the results as JSON; -: standard output, with nothing else on it; default: none");
+  }
   // The words after --, which are not options: a command that is supervised.
   void after_dashes(std::vector<std::string>& words) { after_dashes_ = &words; }
 

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
 #include "train/config/config.h"
 #include "train/run/launch_agreement.h"
 #include "train/run/mesh_suggestion.h"
@@ -45,14 +46,14 @@ struct PlanOptions {
   std::string config, memory;
   std::vector<std::string> set;
   int64_t ranks = 1;
-  bool json = false;
+  std::string json;
 
   void visit(Options& o) {
     o("config", config, "YAML file").required();
     o.set(set);
     o("--ranks", ranks, "Ranks to plan for", at_least(1));
     o("--memory", memory, "Memory of a rank, as 80GB: where it does not fit, names the nearest mesh that does");
-    o("--json", json, "Prints JSON");
+    o.json(json);
   }
 };
 
@@ -69,12 +70,14 @@ ExitCode run_train(const TrainOptions& options) {
 }
 
 ExitCode run_plan(const PlanOptions& options) {
+  JsonOutput json(options.json);
   const RunConfig config = read_config(options.config, options.set, Purpose::mesh);
   const std::optional<int64_t> memory = options.memory.empty() ? 0 : parse_bytes(options.memory);
   if (!memory) throw ConfigError("--memory " + options.memory + ": must be a size such as 80GB or 75.5GiB");
   require_mesh(config, options.ranks, *memory);
   const std::vector<Plan> stages = stage_plans(config, options.ranks);
-  say(options.json ? plan_json(config, stages) : plan_table(config, stages));
+  say(plan_table(config, stages));
+  json.write(plan_json(config, stages));
   return ExitCode::done;
 }
 

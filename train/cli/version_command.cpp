@@ -1,6 +1,7 @@
 // trireme version, help.
 #include "train/cli/build_facts.h"
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -9,7 +10,8 @@ namespace {
 struct VersionOptions {
   static constexpr auto name = "version";
   static constexpr auto about = "Print version, commit, back-ends and compiler";
-  void visit(Options&) {}
+  std::string json;
+  void visit(Options& o) { o.json(json); }
 };
 
 // The command line answers it: it has the pages.
@@ -31,11 +33,26 @@ std::string back_ends(const BuildFacts& facts) {
   return cpu + ", CUDA " + facts.cuda + (facts.nccl ? ", NCCL" : ", no NCCL") + (facts.cudnn ? ", cuDNN" : ", no cuDNN");
 }
 
-ExitCode run_version(const VersionOptions&) {
+Json json_of(const BuildFacts& facts) {
+  const auto known = [](const std::string& text, bool is) { return is ? Json(text) : Json(); };
+  return {{"version", facts.version},
+          {"commit", known(facts.commit, !facts.commit_date.empty())},
+          {"commit_date", known(facts.commit_date, !facts.commit_date.empty())},
+          {"changed", facts.changed},
+          {"compiler", facts.compiler},
+          {"processor", facts.processor},
+          {"cuda", known(facts.cuda, !facts.cuda.empty())},
+          {"nccl", facts.nccl},
+          {"cudnn", facts.cudnn}};
+}
+
+ExitCode run_version(const VersionOptions& options) {
+  JsonOutput json(options.json);
   const BuildFacts facts = build_facts();
   say(version_line());
   say("back-ends  " + back_ends(facts));
   say("compiler   " + facts.compiler);
+  json.write(json_of(facts));
   return ExitCode::done;
 }
 

@@ -11,6 +11,8 @@
 
 namespace trireme {
 
+class Json;
+
 struct ParameterGroup {
   std::string name;  // "embedding", "attention", "mlp", "norms", "head"
   int64_t count = 0;
@@ -53,7 +55,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh);
 // For people: bytes per arena, parameters by group, FLOPs and traffic by op, of the stage that needs most memory; and each stage's
 // bytes. `stages`: the plan of a rank of each stage.
 std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages);
-// For programs: one JSON object.
-std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages);
+// The same for programs, as one object.
+Json plan_json(const RunConfig& config, const std::vector<Plan>& stages);
 
 }  // namespace trireme

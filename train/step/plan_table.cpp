@@ -87,7 +87,7 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages)
   return out;
 }
 
-std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages) {
+Json plan_json(const RunConfig& config, const std::vector<Plan>& stages) {
   const Plan& plan = largest(stages);
   Json out;
   out["name"] = config.train.name;
@@ -120,8 +120,8 @@ std::string plan_json(const RunConfig& config, const std::vector<Plan>& stages) 
       {"products", plan.product_flops}, {"causal_attention", plan.attention_flops}, {"model", plan.model_flops()}};
   for (const auto& [name, count] : plan.step)
     out["ops"][name] = {{"calls", count.calls}, {"bytes", count.bytes}, {"flops", count.flops}};
-  for (const auto& [name, count] : plan.traffic) out["traffic"][name] = {{"calls", count.calls}, {"sent", count.bytes}};
-  return out.dump({.indent = 2});
+  for (const auto& [name, count] : plan.traffic) out["traffic"][name] = {{"calls", count.calls}, {"sent_bytes", count.bytes}};
+  return out;
 }
 
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/replace_file.h"
 
 namespace trireme {
@@ -77,6 +78,15 @@ void say(std::string_view line) { speak(STDOUT_FILENO, line); }
 void say_part(std::string_view part) { (void)write_all(STDOUT_FILENO, part); }
 void complain(std::string_view line) { speak(STDERR_FILENO, line); }
 bool is_terminal() { return columns_of(STDOUT_FILENO) > 0; }
+
+ReservedOutput::ReservedOutput() : output_(dup(STDOUT_FILENO)) {
+  require(output_ >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0, text("cannot redirect standard output"));
+}
+ReservedOutput::~ReservedOutput() {
+  dup2(output_, STDOUT_FILENO);
+  close(output_);
+}
+bool ReservedOutput::write(std::string_view text) const { return write_all(output_, text); }
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);

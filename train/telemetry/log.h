@@ -21,6 +21,20 @@ void complain(std::string_view line);  // stderr
 std::string utc_now();                 // "2026-02-03T04:05:06Z"
 bool is_terminal();                    // stdout is a terminal of known width (a launcher's pseudo-terminal is not)
 
+// Standard output, reserved for results that programs read. As long as this exists, what say() and libraries print goes to standard
+// error.
+class ReservedOutput {
+ public:
+  ReservedOutput();  // Error when the process has no file descriptor left
+  ~ReservedOutput();
+  ReservedOutput(const ReservedOutput&) = delete;
+  ReservedOutput& operator=(const ReservedOutput&) = delete;
+  bool write(std::string_view text) const;  // to standard output; false when that cannot be written
+
+ private:
+  int output_;
+};
+
 // What a progress line shows; a total of 0 is unknown.
 struct Progress {
   std::string label;

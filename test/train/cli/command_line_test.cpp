@@ -228,7 +228,7 @@ TEST_CASE("a tokenizer is learnt with special tokens, tells of what text, and is
   CHECK(train({"--replace", "--special", ""}).code == 2);
 }
 
-TEST_CASE("shards are built, told about and verified, and a damaged one does not hide the others") {
+TEST_CASE("shards are built, described and verified, and a damaged one does not hide the others") {
   const Scratch scratch;
   std::string words;
   for (int i = 0; i < 2000; ++i) words += "word" + std::to_string(i % 97) + (i % 10 == 9 ? "\n" : " ");
@@ -261,7 +261,7 @@ TEST_CASE("shards are built, told about and verified, and a damaged one does not
   const Ended verified = run({"data", "verify", "out"});
   CHECK(verified.code == 3);
   CHECK_THAT(verified.err, ContainsSubstring("out/train-00000.h5"));
-  CHECK_THAT(verified.out, ContainsSubstring("out/validation-00000.h5: whole"));
+  CHECK_THAT(verified.out, ContainsSubstring("out/validation-00000.h5: undamaged"));
 
   again[4] = "other";
   again.insert(again.end(), {"--validation", "0.5"});

@@ -76,7 +76,7 @@ TEST_CASE("a run tells the documents of its steps, also of those in front of a c
   succeed(place.train(later, true));
 
   for (const auto& [step, file] : {std::pair("5-6", "a.jsonl"), {"7-8", "b.jsonl"}}) {
-    const auto rows = place.json({"data", "where", "runs/tiny", "--step", step, "--json", "--text", "1000"});
+    const auto rows = place.json({"data", "where", "runs/tiny", "--step", step, "--json", "-", "--text", "1000"});
     REQUIRE(rows.size() == 8);
     const std::string lines = read_text(place.scratch / file);
     for (const Json& row : rows) {
@@ -94,7 +94,7 @@ TEST_CASE("a run tells the documents of its steps, also of those in front of a c
     }
     const Json first = rows.front().at("documents").front();
     const std::string name = "train-00000.h5:" + first.at("number").dump();
-    const auto steps = place.json({"data", "where", "runs/tiny", "--document", name, "--json"});
+    const auto steps = place.json({"data", "where", "runs/tiny", "--document", name, "--json", "-"});
     bool found = false;
     for (const Json& document : steps)
       for (const Json& each : document.at("steps"))
@@ -111,7 +111,7 @@ TEST_CASE("a run tells the documents of its steps, also of those in front of a c
   CHECK_THAT(place.run({"data", "where", "runs/tiny", "--step", "7"}).err, ContainsSubstring("of its last start"));
   place.build(write_lines(place.scratch, "c.jsonl", 1), "c");
   const auto of_config =
-      place.json({"data", "where", "config.yaml", "--set", "data.train=c/train-00000.h5", "--file", "c.jsonl", "--json"});
+      place.json({"data", "where", "config.yaml", "--set", "data.train=c/train-00000.h5", "--file", "c.jsonl", "--json", "-"});
   CHECK(of_config.size() == 80);
 }
 
