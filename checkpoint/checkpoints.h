@@ -47,6 +47,8 @@ struct CheckpointState {
   std::map<std::string, int64_t> counters;  // "tokens", "data_cursor", "seed", ...
   std::string config;                       // the resolved YAML, UTF-8
   bool finite = false;                      // refuse to save NaN or infinity
+  // Called by a restore with the saved config before any tensor is read; may throw to refuse it.
+  std::function<void(const std::string& config)> accept{};
 };
 
 enum class Tier { disk, memory };

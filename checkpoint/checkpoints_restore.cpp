@@ -134,6 +134,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   std::string damage;
   try {
     const Manifest manifest = load();
+    if (state.accept) state.accept(manifest.config);
     read_slices(io_, directory, manifest, state.slices,
                 {.tensors = elsewhere, .reader = ranks_.size() == 1 ? Reader::alone : Reader::one_of_many});
     state.counters = manifest.counters;

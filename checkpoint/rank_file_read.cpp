@@ -31,20 +31,26 @@ std::string shape_text(Dtype dtype, const std::vector<int64_t>& shape) {
 
 void require_same_tensors(const std::string& directory, const Manifest& manifest, const std::vector<TensorSlice>& slices,
                           const std::set<std::string>& elsewhere) {
+  constexpr size_t kMost = 8;  // lines
   std::string problems;
+  size_t count = 0;
+  const auto add = [&](const std::string& problem) {
+    if (++count <= kMost) problems += "\n" + problem;
+  };
   std::set<std::string> seen;
   for (const TensorSlice& slice : slices) {
     if (!seen.insert(slice.name).second) continue;
     const TensorEntry* tensor = find_tensor(manifest, slice.name);
     const std::string wanted = shape_text(slice.local.dtype(), slice.global_shape);
     if (tensor == nullptr)
-      problems += text("\n", directory, " lacks ", slice.name, " ", wanted);
+      add(text(directory, " lacks ", slice.name, " ", wanted));
     else if (const std::string found = shape_text(tensor->dtype, tensor->shape); found != wanted)
-      problems += text("\n", directory, " has ", slice.name, " as ", found, ", the model as ", wanted);
+      add(text(directory, " has ", slice.name, " as ", found, ", the model as ", wanted));
   }
   for (const TensorEntry& tensor : manifest.tensors)
     if (!seen.contains(tensor.name) && !elsewhere.contains(tensor.name))
-      problems += text("\n", directory, " has ", tensor.name, " ", shape_text(tensor.dtype, tensor.shape), ", the model does not");
+      add(text(directory, " has ", tensor.name, " ", shape_text(tensor.dtype, tensor.shape), ", the model does not"));
+  if (count > kMost) problems += text("\n... and ", count - kMost, " more differences");
   if (!problems.empty())
     throw CheckpointError(
         text(directory, " holds another model than the config: use its config.yaml, or choose another train.name", problems));

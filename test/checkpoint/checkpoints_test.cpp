@@ -227,6 +227,24 @@ TEST_CASE("tensors that are missing, extra or of other shapes are one error that
   CHECK(other.bytes() == before);
 }
 
+TEST_CASE("a restore asks about the saved config before tensors, and lists eight differences of tensors at most") {
+  const Scratch scratch;
+  save_steps(scratch / "run", {1});
+  Checkpoints checkpoints(keeping(3), scratch / "run");
+  OwnedState other;
+  for (int i = 0; i < 20; ++i) other.add("other." + std::to_string(i), Dtype::f32, {2});
+  const std::string message = message_of<CheckpointError>([&] { checkpoints.restore(other.state); });
+  CHECK(std::ranges::count(message, '\n') == 9);
+  CHECK_THAT(message, ContainsSubstring(" more differences"));
+  std::string asked;
+  other.state.accept = [&](const std::string& config) {
+    asked = config;
+    throw ConfigError("refused");
+  };
+  CHECK(message_of<ConfigError>([&] { checkpoints.restore(other.state); }) == "refused");
+  CHECK(asked == small_state(1).state.config);
+}
+
 TEST_CASE("starting fresh in a directory that holds checkpoints is refused, also when they are damaged") {
   const Scratch scratch;
   { const Checkpoints fresh({}, scratch / "run", Resume::never); }

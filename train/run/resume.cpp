@@ -1,6 +1,7 @@
 #include "train/run/resume.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "train/config/keys.h"
@@ -17,28 +18,46 @@ bool changes_the_run(const RunConfig& config, const std::string& difference) {
                              [&](const Key& key) { return key.limit.of_the_run && difference.starts_with(key.full() + ":"); });
 }
 
-// Which of its products are of 8 bits.
+// Number format of the products with weights.
 std::string products_of(const RunConfig& config) {
   if (config.kernels.matmul != MatmulDtype::fp8) return "bf16";
   return "fp8 but for " + std::to_string(config.kernels.bf16_layers) + " layers at each end";
 }
 
+// Keys that decide which tensors there are: no option makes such a checkpoint fit.
+bool changes_tensors(const std::string& difference) {
+  constexpr std::array kKeys{"family", "layers", "width", "heads",   "kv_heads", "head_size",
+                             "ffn",    "vocab",  "tied",  "qk_norm", "qkv_bias"};
+  return std::ranges::any_of(kKeys, [&](const char* key) { return difference.starts_with("model." + std::string(key) + ":"); });
+}
+
+// One line for one difference; for several, a line each and the remedy.
+std::string refusal_of(const std::vector<std::string>& differences) {
+  constexpr size_t kMost = 8;
+  const bool several = differences.size() > 1;
+  std::string lines;
+  for (size_t i = 0; i < std::min(differences.size(), kMost); ++i) lines += differences[i] + (several ? "\n" : ": ");
+  if (differences.size() > kMost) lines += text("... and ", differences.size() - kMost, " more\n");
+  lines += "the checkpoint belongs to another run";
+  lines += several ? ": take these back" : "; take this back";
+  if (std::ranges::any_of(differences, changes_tensors)) return lines + ", or choose another train.name";
+  return lines + ", choose another train.name, or continue with --resume-allow";
+}
+
 }  // namespace
 
 std::vector<std::string> compare_for_resume(const RunConfig& config, const std::string& saved, bool allow) {
-  std::vector<std::string> told;
-  std::string refused;
+  std::vector<std::string> changes, refused;
   const RunConfig before = parse_config("the checkpoint's config", saved);
-  if (const std::string was = products_of(before), is = products_of(config); was != is && config.kernels.dtype == StepDtype::bf16)
-    refused += "kernels.matmul: products in " + was + " -> " + is + ": the checkpoint belongs to another run\n";
   for (const std::string& difference : differences(before, config)) {
     if (difference.starts_with("train.name:") || difference.starts_with("train.runs:")) continue;
-    told.push_back("changed since the checkpoint: " + difference);
-    if (changes_the_run(config, difference)) refused += difference + ": the checkpoint belongs to another run\n";
+    changes.push_back("changed since the checkpoint: " + difference);
+    if (changes_the_run(config, difference)) refused.push_back(difference);
   }
-  if (!refused.empty() && !allow)
-    throw ConfigError(refused + "take these back, choose another train.name for a new run, or continue with --resume-allow");
-  return told;
+  if (const std::string was = products_of(before), is = products_of(config); was != is && config.kernels.dtype == StepDtype::bf16)
+    refused.push_back("kernels.matmul: products in " + was + " -> " + is);
+  if (!refused.empty() && !allow) throw ConfigError(refusal_of(refused));
+  return changes;
 }
 
 void initialise(const RunConfig& config, TrainState& run, const std::function<void()>& moved) {
@@ -58,6 +77,8 @@ int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& r
   const RunConfig& config = run.config;
   std::optional<HostState> host(std::in_place, run.device, state_slices(run, Ownership::held), Copies::where_needed);
   CheckpointState state = state_of(config, host->slices(), 0, history);
+  std::vector<std::string> changes;
+  state.accept = [&](const std::string& saved) { changes = compare_for_resume(config, saved, resume.allow_changes); };
   std::optional<int64_t> step;
   if (resume.from == "auto")
     step = checkpoints.restore(state);
@@ -74,7 +95,7 @@ int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& r
     initialise(config, run, [&] { journal.disk_moved(); });
     return 0;
   }
-  for (const std::string& line : compare_for_resume(config, state.config, resume.allow_changes)) tell(line);
+  for (const std::string& line : changes) tell(line);
   history.load(state.counters, *step);
   host->store();
   host.reset();

@@ -189,9 +189,11 @@ std::vector<Row> table() {
       {"resuming into another shape",
        nothing,
        {"train", "config.yaml", "--set", "train.name=new", "--set", "model.width=32", "--resume", kStep},
-       4,
-       "embedding.tokens",
-       40},  // a line for each tensor
+       2,
+       "model.width: 16 -> 32\n",
+       4},  // head_size and ffn follow
+      {"resuming with another number of layers", nothing, set("model.layers=2"), 2,
+       "model.layers: 1 -> 2: the checkpoint belongs to another run; take this back, or choose another train.name\n", 1},
   };
 }
 
