@@ -46,13 +46,15 @@ void check(const BuildOptions& options) {
   if (options.validation_fraction > 0 && !options.validation_inputs.empty())
     throw ConfigError("validation inputs and a validation fraction are two ways to say one thing: give one");
   check_shard_tokens(options.tokens_per_shard, options.pack_context);
+  if (const std::string name = template_of(options.documents); !name.empty()) ChatTemplate{name};
 }
 
 // Of all that the shards depend on; empty: of standard input, which cannot be read again.
 std::string key_of(const BuildOptions& options, const std::vector<std::vector<std::string>>& lists, const Tokenizer& tokenizer) {
   std::string all = text("1\n", tokenizer.fingerprint(), "\n", std::bit_cast<uint64_t>(options.validation_fraction), "\n",
                          options.tokens_per_shard, "\n", options.documents.field, "\n", options.documents.prompt, "\n",
-                         options.documents.response, "\n", options.documents.messages, "\n", options.pack_context, "\n");
+                         options.documents.response, "\n", options.documents.messages, "\n", options.documents.input, "\n",
+                         template_of(options.documents), "\n", options.pack_context, "\n");
   for (const std::vector<std::string>& list : lists) {
     for (const std::string& file : list) {
       if (file == kStandardInput) return {};
@@ -66,7 +68,11 @@ std::string key_of(const BuildOptions& options, const std::vector<std::vector<st
 }
 
 SplitOptions split_of(const BuildOptions& options, const char* split) {
-  return {.directory = options.output, .split = split, .tokens_per_shard = options.tokens_per_shard, .row = options.pack_context};
+  return {.directory = options.output,
+          .split = split,
+          .tokens_per_shard = options.tokens_per_shard,
+          .row = options.pack_context,
+          .chat_template = template_of(options.documents)};
 }
 
 class Build {

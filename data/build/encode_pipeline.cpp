@@ -116,14 +116,7 @@ class Pipeline {
   void encode(const Passage& passage, std::vector<int32_t>& tokens, std::vector<uint8_t>& trained) const {
     if (passage.parts.empty())
       return passage.starts ? tokenizer_.encode(passage.text, tokens) : tokenizer_.encode_rest(passage.text, tokens);
-    for (const LinePart& part : passage.parts) {
-      if (&part == &passage.parts.front())
-        tokenizer_.encode(part.text, tokens);
-      else
-        tokenizer_.encode_rest(part.text, tokens);
-      if (part.ends_turn) tokens.push_back(tokenizer_.end_of_document());
-      trained.resize(tokens.size(), part.trained ? 1 : 0);
-    }
+    encode_parts(passage.parts, tokenizer_, tokens, trained);
     trained.push_back(passage.parts.back().trained ? 1 : 0);
   }
 

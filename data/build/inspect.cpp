@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/build/packing.h"
+#include "data/documents/chat_template.h"
 #include "data/documents/list_files.h"
 
 namespace trireme {
@@ -16,7 +17,7 @@ std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths) {
   for (const std::string& path : list_files(paths, ".h5")) {
     const ShardReader shard(path);
     infos.push_back({path, shard.file_bytes(), shard.tokens(), static_cast<int64_t>(shard.document_starts().size()), shard.facts(),
-                     shard.trained_tokens(), shard.row(), shard.digest()});
+                     shard.trained_tokens(), shard.row(), shard.digest(), chat_template_of(shard).value_or("")});
   }
   return infos;
 }

@@ -19,6 +19,7 @@ struct ShardInfo {
   ShardFacts facts;
   int64_t trained_tokens, row;  // as ShardReader's
   uint64_t digest;              // likewise
+  std::string chat_template;    // "": it has none
 };
 std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths);
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/documents/chat_template.h"
 #include "data/shard/shard.h"
 
 namespace trireme {
@@ -27,6 +28,7 @@ SplitWriter::SplitWriter(SplitOptions options, const Tokenizer& tokenizer, Split
       tokenizer_(tokenizer),
       tokens_per_shard_(options.tokens_per_shard),
       row_(options.row),
+      chat_template_(std::move(options.chat_template)),
       summary_(summary) {
   for (int32_t token = 0; token < tokenizer.vocab_size(); ++token)
     bytes_of_.push_back(static_cast<uint32_t>(tokenizer.bytes_of(token).size()));
@@ -121,9 +123,10 @@ int64_t SplitWriter::trained_bytes() const {
 }
 
 void SplitWriter::write_stream(const std::string& path, int64_t row) const {
+  std::vector<ShardDataset> more = provenance_.datasets();
+  if (!chat_template_.empty()) more.push_back({kChatTemplateDataset, Hdf5Type::u8, std::as_bytes(std::span(chat_template_))});
   write_shard(path, {tokenizer_.fingerprint(), tokenizer_.vocab_size(), tokenizer_.end_of_document(), text_bytes_}, stream_.tokens,
-              stream_.starts,
-              {.trained = stream_.trained, .trained_bytes = trained_bytes(), .row = row, .more = provenance_.datasets()});
+              stream_.starts, {.trained = stream_.trained, .trained_bytes = trained_bytes(), .row = row, .more = more});
 }
 
 void SplitWriter::write() {

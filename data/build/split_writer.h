@@ -45,6 +45,7 @@ struct SplitOptions {
   // 0, or what the documents of about tokens_per_shard tokens are packed into (packing.h): as many rows as they need, in 10 bytes
   // a token.
   int64_t row = 0;
+  std::string chat_template = {};  // its name is kept in the shards; "": there is none
 };
 
 class SplitWriter {
@@ -80,6 +81,7 @@ class SplitWriter {
   const std::string directory_, split_;
   const Tokenizer& tokenizer_;
   const int64_t tokens_per_shard_, row_;
+  const std::string chat_template_;
   SplitSummary& summary_;
   std::vector<uint32_t> bytes_of_;  // by token
   bool text_starts_ = false;        // the next token is the document's first

@@ -247,8 +247,17 @@ void Documents::parse(Passage& passage) const {
   ParsedLine parsed = parse_line(passage.text, options_);
   if (!parsed.problem.empty()) passage.problem = text(passage.source.file, ":", passage.source.line, ": ", parsed.problem);
   passage.json = false;
-  if (options_.has_prompts()) passage.parts = parsed.parts;
-  passage.text = parsed.parts.empty() ? "" : std::move(parsed.parts.front().text);
+  if (!options_.has_prompts()) {
+    passage.text = parsed.parts.empty() ? "" : std::move(parsed.parts.front().text);
+    return;
+  }
+  passage.text.clear();
+  for (const LinePart& part : parsed.parts) {
+    if (part.trained && !passage.text.empty()) break;
+    passage.text += part.text;
+    if (part.trained) break;
+  }
+  passage.parts = std::move(parsed.parts);
 }
 
 std::vector<Passage> Documents::next(int64_t bytes) {

@@ -1,5 +1,6 @@
 #include "data/documents/json_line.h"
 
+#include <array>
 #include <utility>
 
 #include "base/error.h"
@@ -12,59 +13,80 @@ namespace {
 std::string& string_in(Json& object, const std::string& field) {
   const auto found = object.find(field);
   if (found == nullptr) throw BadLine{"has no field '" + field + "'"};
-  if (!found->is_string()) throw BadLine{"field '" + field + "' is no string"};
+  if (!found->is_string()) throw BadLine{"field '" + field + "' is not a string"};
   return found->string();
 }
 
 std::vector<LinePart> prompt_and_response(Json& object, const DocumentOptions& options) {
-  std::vector<LinePart> parts;
   std::string &prompt = string_in(object, options.prompt), &response = string_in(object, options.response);
   if (response.empty()) throw BadLine{"field '" + options.response + "' is empty"};
-  if (!prompt.empty()) parts.push_back({.text = std::move(prompt), .trained = false});
+  if (const std::string name = template_of(options); !name.empty()) {
+    const ChatTemplate form(name, options.tokenizer);
+    const bool has_input = !options.input.empty() && object.contains(options.input) && !object[options.input].is_null();
+    const std::string words = has_input ? form.with_input(prompt, string_in(object, options.input)) : prompt;
+    return form.document(std::array{ChatMessage{"user", words}, ChatMessage{"assistant", response}});
+  }
+  std::vector<LinePart> parts;
+  if (!prompt.empty()) parts.push_back({.text = std::move(prompt)});
   parts.push_back({.text = std::move(response), .trained = true});
   return parts;
 }
 
-// A message's role and content.
-std::pair<std::string, std::string> role_and_content(Json& message, const std::string& name) {
-  const bool whole = message.is_object() && message.contains("role") && message["role"].is_string() &&
-                     message.contains("content") && message["content"].is_string();
-  if (!whole) throw BadLine{name + " is no object with strings 'role' and 'content'"};
-  return {message["role"].get<std::string>(), std::move(message["content"].string())};
+bool has_strings(Json& message, const char* first, const char* second) {
+  return message.is_object() && message.contains(first) && message[first].is_string() && message.contains(second) &&
+         message[second].is_string();
 }
 
-std::vector<LinePart> conversation(Json& object, const std::string& field) {
-  const auto found = object.find(field);
-  if (found == nullptr) throw BadLine{"has no field '" + field + "'"};
-  if (!found->is_array()) throw BadLine{"field '" + field + "' is no list"};
-  std::vector<LinePart> parts;
-  std::string given;  // up to the next answer
-  for (size_t i = 0; i < found->size(); ++i) {
-    const std::string name = text(field, "[", i, "]");
-    auto [role, content] = role_and_content((*found)[i], name);
+// ShareGPT's messages have `from` and `value`, with names of their own for the roles.
+ChatMessage message_of(Json& message, const std::string& name) {
+  if (has_strings(message, "role", "content")) {
+    auto role = message["role"].get<std::string>();
     if (role != "system" && role != "user" && role != "assistant")
       throw BadLine{name + ".role is '" + role + "': must be system, user or assistant"};
-    given += "<|" + role + "|>\n";
-    if (role != "assistant") {
-      given += content + "\n";
-      continue;
-    }
-    if (content.empty()) throw BadLine{name + ".content is empty"};
-    parts.push_back({.text = std::exchange(given, "\n"), .trained = false});
-    parts.push_back({.text = std::move(content), .trained = true, .ends_turn = true});
+    return {std::move(role), std::move(message["content"].string())};
   }
+  if (!has_strings(message, "from", "value"))
+    throw BadLine{name + " is not an object with strings 'role' and 'content', or 'from' and 'value'"};
+  const auto from = message["from"].get<std::string>();
+  const char* const role = from == "system"                       ? "system"
+                           : from == "human" || from == "user"    ? "user"
+                           : from == "gpt" || from == "assistant" ? "assistant"
+                                                                  : nullptr;
+  if (role == nullptr) throw BadLine{name + ".from is '" + from + "': must be system, human or gpt"};
+  return {role, std::move(message["value"].string())};
+}
+
+std::vector<LinePart> conversation(Json& object, const DocumentOptions& options) {
+  const std::string& field = options.messages;
+  const auto found = object.find(field);
+  if (found == nullptr) throw BadLine{"has no field '" + field + "'"};
+  if (!found->is_array()) throw BadLine{"field '" + field + "' is not a list"};
+  const ChatTemplate form(template_of(options), options.tokenizer);
+  std::vector<ChatMessage> messages;
+  for (size_t i = 0; i < found->size(); ++i) {
+    const std::string name = text(field, "[", i, "]");
+    messages.push_back(message_of((*found)[i], name));
+    if (messages[i].role == "assistant" && messages[i].content.empty()) throw BadLine{name + " is empty"};
+    if (const std::string problem = form.problem_of(messages, i); !problem.empty()) throw BadLine{name + " " + problem};
+  }
+  std::vector<LinePart> parts = form.document(messages);
   if (parts.empty()) throw BadLine{"field '" + field + "' has no message of the assistant"};
-  parts.back().ends_turn = false;  // the document ends there
   return parts;
 }
 
 }  // namespace
 
+std::string template_of(const DocumentOptions& options) {
+  if (!options.chat_template.empty() || !options.has_prompts()) return options.chat_template;
+  if (!options.messages.empty()) return "trireme";
+  return options.input.empty() ? "" : "alpaca";
+}
+
 ParsedLine parse_line(const std::string& line, const DocumentOptions& options) {
   try {
     Json object = Json::parse(line);
-    if (!object.is_object()) return {{}, "is no JSON object"};
-    if (!options.messages.empty()) return {conversation(object, options.messages), {}};
+    if (!object.is_object()) return {{}, "is not a JSON object"};
+    if (!options.messages.empty()) return {conversation(object, options), {}};
     if (!options.prompt.empty()) return {prompt_and_response(object, options), {}};
     std::string& text = string_in(object, options.field);
     if (text.empty()) return {};

@@ -1,13 +1,13 @@
-// What a JSON line says of a document: its text; a prompt and the response to it; or the messages of a conversation.
+// JSON lines as documents: a line's text, a prompt and its response, or the messages of a conversation.
 //
-// A conversation is rendered as plain text, each message as a line <|system|>, <|user|> or <|assistant|>, its content and the end
-// of a line; in front of the line's end behind an assistant's content stands the tokenizer's end_of_document, so that what is
-// learnt is where an answer ends. Targets are the assistants' contents and these ends. Behind the last answer only the end stands.
+// Prompts and responses follow one another as they are, or in the form of a chat template. Conversations always have the form of a
+// template (chat_template.h). Targets are the responses, the assistant's contents, and the tokens that end them.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "data/documents/chat_template.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace trireme {
@@ -15,20 +15,19 @@ namespace trireme {
 struct DocumentOptions {
   std::string field = "text";              // of a JSON line
   bool skip_bad = true;                    // a problem loses its document; otherwise it is thrown as a DataError
-  std::string stdin_name = "stdin.jsonl";  // what "-" would be called as a file
+  std::string stdin_name = "stdin.jsonl";  // the name of "-" as if it were a file
   const Tokenizer* tokenizer = nullptr;    // says where long documents are cut; without one it is where no word is
-  // Instead of `field`, both; or `messages`: [{"role": "user", "content": "..."}, ...]. What is no JSON line is a problem then.
-  std::string prompt = {}, response = {}, messages = {};
+  // Instead of `field`: prompt and response, with or without input; or messages, [{"role": "user", "content": "..."}, ...] or
+  // [{"from": "human", "value": "..."}, ...]. Files that are not JSON lines are a problem then.
+  std::string prompt = {}, input = {}, response = {}, messages = {};
+  std::string chat_template = {};  // a name of ChatTemplate's; "": template_of() chooses
 
   bool has_prompts() const { return !prompt.empty() || !messages.empty(); }
 };
 
-// A stretch of a document that is encoded for itself, so that no token lies in two of them.
-struct LinePart {
-  std::string text;
-  bool trained;            // its tokens are targets
-  bool ends_turn = false;  // an end_of_document belongs to it, though the document goes on
-};
+// The name of the template for prompts, responses and messages: `chat_template` if it is set, else trireme for messages, alpaca for
+// prompts with an input, and "", no template, for prompts without.
+std::string template_of(const DocumentOptions& options);
 
 // A problem in a line; thrown while the line is read.
 struct BadLine {
@@ -36,8 +35,8 @@ struct BadLine {
 };
 
 struct ParsedLine {
-  std::vector<LinePart> parts;  // none: no document
-  std::string problem;          // or what is wrong with the line
+  std::vector<LinePart> parts;  // empty: the line holds no document
+  std::string problem;          // or the reason why it is refused
 };
 
 ParsedLine parse_line(const std::string& line, const DocumentOptions& options);

@@ -35,6 +35,8 @@ class ByteTokenizer final : public Tokenizer {
 
 size_t Tokenizer::last_cut(std::string_view text, size_t limit) const { return last_cut_between_words(text, limit); }
 
+std::optional<int32_t> Tokenizer::special_token(std::string_view) const { return std::nullopt; }
+
 std::string_view Tokenizer::bytes_at_start(int32_t token, bool& start) const {
   start = false;
   return bytes_of(token);

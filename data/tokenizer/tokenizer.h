@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ class Tokenizer {
   virtual std::string_view bytes_of(int32_t token) const = 0;
   // The same at the start of a text, without a space that is not of the text; `start`: whether the next token is there, too.
   virtual std::string_view bytes_at_start(int32_t token, bool& start) const;
+  // The special token that is written so, such as <|im_start|>; encode never makes it. nullopt: there is none of this name.
+  virtual std::optional<int32_t> special_token(std::string_view written) const;
   virtual int32_t vocab_size() const = 0;
   virtual int32_t end_of_document() const = 0;
   // A word without spaces that differs whenever encode or decode could; shards carry it.

@@ -51,6 +51,10 @@ class BpeTokenizer final : public Tokenizer {
   void encode(std::string_view bytes, std::vector<int32_t>& tokens) const override;
   using Tokenizer::encode;
   std::string_view bytes_of(int32_t token) const override { return bpe_.tokens[static_cast<size_t>(token)]; }
+  std::optional<int32_t> special_token(std::string_view written) const override {
+    const auto found = std::ranges::find(bpe_.special, written, &std::pair<int32_t, std::string>::second);
+    return found == bpe_.special.end() ? std::nullopt : std::optional(found->first);
+  }
   int32_t vocab_size() const override { return static_cast<int32_t>(bpe_.tokens.size()); }
   int32_t end_of_document() const override { return bpe_.end_of_document; }
   std::string fingerprint() const override { return fingerprint_; }

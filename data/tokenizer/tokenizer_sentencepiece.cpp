@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "base/digest.h"
 #include "base/error.h"
@@ -36,6 +37,10 @@ class SentencePieceTokenizer final : public Tokenizer {
   size_t last_cut(std::string_view text, size_t limit) const override;
   std::string_view bytes_of(int32_t token) const override { return bytes_[static_cast<size_t>(token)]; }
   std::string_view bytes_at_start(int32_t token, bool& start) const override;
+  std::optional<int32_t> special_token(std::string_view written) const override {
+    const auto found = std::ranges::find(controls_, written, &std::pair<std::string, int32_t>::first);
+    return found == controls_.end() ? std::nullopt : std::optional(found->second);
+  }
   int32_t vocab_size() const override { return static_cast<int32_t>(bytes_.size()); }
   int32_t end_of_document() const override { return end_of_document_; }
   std::string fingerprint() const override { return fingerprint_; }
@@ -55,7 +60,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   const std::optional<Unigram> unigram_;  // or BPE, by the library
   const bool dummy_prefix_, collapse_;
   std::vector<Kind> kinds_;
-  Processor spaced_, plain_;  // with a space put in front of what they are given, and without
+  std::vector<std::pair<std::string, int32_t>> controls_;  // control symbols and their ids
+  Processor spaced_, plain_;                               // with a space put in front of what they are given, and without
   std::vector<std::string> bytes_;
   std::vector<bool> begins_with_space_;  // the piece; not the byte
   int32_t end_of_document_ = -1;
@@ -72,6 +78,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(const SentencePieceModel& model, 
       collapse_(model.collapse) {
   for (const SentencePieceModel::Piece& piece : model.pieces) {
     if (piece.kind == Kind::control && piece.text == model.end_piece) end_of_document_ = vocab_size();
+    if (piece.kind == Kind::control) controls_.emplace_back(piece.text, vocab_size());
     kinds_.push_back(piece.kind);
     bytes_.push_back(written(piece, model));
     begins_with_space_.push_back(piece.kind != Kind::control && piece.text.starts_with(SentencePieceModel::kSpace));

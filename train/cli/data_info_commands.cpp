@@ -41,11 +41,12 @@ struct DataVerifyOptions {
   }
 };
 
-// Targets and rows of a shard, if it has such.
+// Targets, rows and chat template of a shard, if it has such.
 std::string training_of(const ShardInfo& shard) {
   const std::string trained =
       shard.trained_tokens < shard.tokens ? ", targets " + percent(shard.trained_tokens, shard.tokens) + " of the tokens" : "";
-  return trained + (shard.row > 0 ? ", packed in rows of " + std::to_string(shard.row) : "");
+  const std::string chat = shard.chat_template.empty() ? "" : ", chat template " + shard.chat_template;
+  return trained + chat + (shard.row > 0 ? ", packed in rows of " + std::to_string(shard.row) : "");
 }
 
 void say_lengths(const DocumentLengths& lengths) {
@@ -100,6 +101,7 @@ Json json_of(const ShardInfo& shard) {
           {"tokenizer", shard.facts.tokenizer},
           {"target_tokens", shard.trained_tokens},
           {"row_tokens", shard.row},
+          {"chat_template", shard.chat_template},
           {"digest", hex(shard.digest)}};
 }
 

@@ -214,21 +214,21 @@ TEST_CASE("a conversation is rendered in lines, and each answer's content and en
   CHECK(ShardReader(summary.train.shards[0]).document_starts().size() == 1);
 }
 
-TEST_CASE("lines that are no prompts, responses or conversations are told") {
+TEST_CASE("lines without prompts, responses or conversations are refused with the reason") {
   const DocumentOptions pairs{.prompt = "p", .response = "r"}, chat{.messages = "m"};
   const std::tuple<DocumentOptions, const char*, const char*> cases[] = {
       {pairs, R"({"p": "x"})", "in.jsonl:1: has no field 'r'"},
       {pairs, R"({"r": "x"})", "has no field 'p'"},
-      {pairs, R"({"p": 1, "r": "x"})", "field 'p' is no string"},
+      {pairs, R"({"p": 1, "r": "x"})", "field 'p' is not a string"},
       {pairs, R"({"p": "x", "r": ""})", "field 'r' is empty"},
       {chat, R"({"p": "x"})", "has no field 'm'"},
-      {chat, R"({"m": "x"})", "field 'm' is no list"},
+      {chat, R"({"m": "x"})", "field 'm' is not a list"},
       {chat, R"({"m": []})", "field 'm' has no message of the assistant"},
       {chat, R"({"m": [{"role": "user", "content": "x"}]})", "has no message of the assistant"},
-      {chat, R"({"m": [7]})", "m[0] is no object with strings 'role' and 'content'"},
-      {chat, R"({"m": [{"role": "user"}]})", "m[0] is no object with"},
+      {chat, R"({"m": [7]})", "m[0] is not an object with strings 'role' and 'content'"},
+      {chat, R"({"m": [{"role": "user"}]})", "m[0] is not an object with"},
       {chat, R"({"m": [{"role": "tool", "content": "x"}]})", "m[0].role is 'tool': must be system, user or assistant"},
-      {chat, R"({"m": [{"role": "assistant", "content": ""}]})", "m[0].content is empty"},
+      {chat, R"({"m": [{"role": "assistant", "content": ""}]})", "m[0] is empty"},
   };
   for (const auto& [options, line, message] : cases) {
     INFO(line);

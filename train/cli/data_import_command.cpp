@@ -1,0 +1,62 @@
+// trireme data import: token files of other programs as shards.
+#include <optional>
+
+#include "data/build/import.h"
+#include "train/cli/commands.h"
+#include "train/cli/data_contents.h"
+#include "train/cli/output_path.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+namespace {
+
+struct DataImportOptions {
+  static constexpr auto name = "data import";
+  static constexpr auto about = "Makes shards of tokens that llm.c, Megatron-LM or NumPy have written, token for token";
+  std::vector<std::string> inputs;
+  std::string output, tokenizer, format = "auto", split = "train";
+  int64_t begin = -1, shard_tokens = 1 << 26;
+  bool replace = false;
+
+  void visit(Options& o) {
+    o("input", inputs, "Files, directories or patterns: .bin of llm.c, .bin with .idx of Megatron-LM, .npy").required();
+    o("--output", output, "Directory of the shards").required();
+    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", by which the tokens were made").required();
+    o("--format", format, "What the files are").one_of({"auto", "llmc", "megatron", "npy"});
+    o("--begin", begin, "The token that each document begins with; without: they end with the tokenizer's end",
+      between(0, INT32_MAX));
+    o("--split", split, "What the shards are for").one_of({"train", "validation"});
+    o("--shard-tokens", shard_tokens, "Tokens of a shard, held in memory while it is made", at_least(1));
+    o("--replace", replace, "Replaces the shards of this split that the output directory holds");
+  }
+};
+
+ExitCode run_data_import(const DataImportOptions& options) {
+  const PreparedOutput output = prepare_output(options.output, OutputKind::directory);
+  const auto tokenizer = open_tokenizer(options.tokenizer);
+  ImportOptions wanted{.inputs = options.inputs,
+                       .output = options.output,
+                       .split = options.split,
+                       .begin = static_cast<int32_t>(options.begin),
+                       .tokens_per_shard = options.shard_tokens,
+                       .replace = options.replace};
+  for (const auto& [name, format] :
+       {std::pair("llmc", TokenFormat::llmc), {"megatron", TokenFormat::megatron}, {"npy", TokenFormat::npy}})
+    if (options.format == name) wanted.format = format;
+  std::optional<ProgressBar> bar;
+  const SplitSummary made = import_shards(wanted, *tokenizer, [&](const BuildProgress& progress) {
+    if (!bar) bar.emplace("tokens", progress.bytes_total, human_bytes);
+    bar->update(progress.bytes_read);
+  });
+  if (bar) bar->finish();
+  say_split(options.split, made);
+  if (made.tokens > 1000000 && made.documents < made.tokens / 1000000)
+    complain(std::string(text("only ", made.documents, " documents: if they begin with a token, say --begin ID")));
+  return ExitCode::done;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> data_import_command() { return make_command<DataImportOptions>(run_data_import); }
+
+}  // namespace trireme
