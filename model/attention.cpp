@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// [N, H, D] as rows of D: what the norm of each head sees.
+// Views [N, H, D] as rows of D, on which the norm of each head works.
 Tensor heads(const Tensor& t) { return t.view({t.dim(0) * t.dim(1), t.dim(2)}); }
 
 float scale(const ModelConfig& config) { return static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_size))); }
@@ -29,7 +29,7 @@ Views attention_views(const Pass& pass, const AttentionSaved& saved) {
           .document_start = pass.config.document_mask && b.document_start ? b.document_start.view({b.rows, b.context}) : Tensor{}};
 }
 
-// QK-norm: each head of saved.q and saved.k normalised, then turned by its position.
+// QK-norm: normalises each head of saved.q and saved.k, then rotates it by its position.
 void head_norms_forward(Pass& pass, const HeadNormWeights& norm, const AttentionSaved& saved) {
   const float eps = static_cast<float>(pass.config.norm_eps);
   run(pass.stream,
@@ -40,7 +40,7 @@ void head_norms_forward(Pass& pass, const HeadNormWeights& norm, const Attention
   run(pass.stream, Rotate{.x = saved.k, .positions = pass.batch.positions, .table = pass.rope});
 }
 
-// In place, from the gradients of what attention read to those of what the projection made.
+// In place: turns gradients of attention's inputs into gradients of the projection's outputs.
 void head_norms_backward(Pass& pass, const Trained<HeadNormWeights>& norm, const AttentionSaved& saved, Tensor dq, Tensor dk) {
   run(pass.stream, Rotate{.x = dk, .positions = pass.batch.positions, .table = pass.rope, .backward = true});
   run(pass.stream, Rotate{.x = dq, .positions = pass.batch.positions, .table = pass.rope, .backward = true});
@@ -63,7 +63,7 @@ void head_norms_backward(Pass& pass, const Trained<HeadNormWeights>& norm, const
 void AttentionWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const Shard& shard) {
   const ModelConfig local = shard_config(config, shard.count);
   const int64_t q = local.q_width(), kv = local.kv_width();
-  // Shards that share a key-value head follow each other; the first of them counts.
+  // Shards that share a key-value head are neighbours; only the first counts it.
   const int64_t sharing = std::max<int64_t>(1, shard.count / config.kv_heads);
   const int64_t first_kv = shard.index / sharing * kv;
   const auto pieces = [&](const std::string& end) {
@@ -118,7 +118,7 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
   // 1. one product for queries, keys and values
   Tensor qkv = pass.temporary(pass.config.q_width() + 2 * pass.config.kv_width());
   linear_forward(pass, {.w = weights.qkv, .bias = weights.qkv_bias}, {.x = rows.x, .y = qkv});
-  // 2. heads apart, turned by their position (after the norm, where there is one)
+  // 2. separate heads, rotated by their position (after the norm, if there is one)
   run(pass.stream, SplitHeadsForward{.q = qk_norm ? saved.q_raw : saved.q,
                                      .k = qk_norm ? saved.k_raw : saved.k,
                                      .v = saved.v,
@@ -137,7 +137,7 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
                                     .document_start = view.document_start,
                                     .window = pass.config.window,
                                     .scale = scale(pass.config)});
-  // 5. back to the stream
+  // 5. projection back to the stream
   linear_forward(pass, {.w = weights.out, .bias = weights.out_bias}, {.x = saved.mixed, .y = rows.y});
 }
 

@@ -1,5 +1,7 @@
-// Causal self-attention: one fused projection to queries, keys and values, RoPE (llama), grouped heads, projection back.
-// H query heads, K key-value heads of size D, of one shard: the shards' results add up.
+// Causal self-attention: one fused projection to queries, keys and values, RoPE (llama), grouped
+// heads, and the projection back.
+// One shard has H query heads and K key-value heads of size D; the results of the shards are
+// summed.
 #pragma once
 
 #include "model/linear.h"
@@ -11,11 +13,11 @@ struct AttentionWeights {
   Tensor qkv_bias;  // [(H + 2 K) D], gpt2 and qkv_bias only
   Tensor out;       // [C, H D]
   Tensor out_bias;  // [C], gpt2's first shard only
-  // config: of the whole model.
+  // `config` is the whole model's.
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const Shard& shard);
 };
 
-// The gains of QK-norm, which all heads and so all shards share.
+// The gains of QK-norm, shared by all heads and thus all shards.
 struct HeadNormWeights {
   Tensor q_gain, k_gain;  // [D], qk_norm only
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config);
@@ -23,12 +25,12 @@ struct HeadNormWeights {
 
 struct AttentionSaved {
   Tensor q, k, v;               // [N, H, D], [N, K, D], [N, K, D] as attention reads them
-  Tensor dqkv;                  // [N, (H + 2 K) D], the memory of the three: since backward the gradient of the projection
+  Tensor dqkv;                  // [N, (H + 2 K) D], the same memory as q, k, v: after backward the projection's gradient
   Tensor q_raw, k_raw;          // before the norm, qk_norm only
   Tensor q_inverse, k_inverse;  // [N H], [N K] f32, qk_norm only
-  Tensor mixed;                 // [N, H D] what attention made
+  Tensor mixed;                 // [N, H D] attention's result
   Tensor lse;                   // [B, H, T] f32
-  // Keys and values to attend to, [1, S, K, D] each, where they are more than this pass's own: decoding with a cache.
+  // Cached keys and values to attend to [1, S, K, D] each, if they are more than this pass's own.
   Tensor cached_k, cached_v;
   void take(Arena& arena, const ModelConfig& config, int64_t rows, int64_t context, Dtype dtype);
 };
@@ -36,7 +38,7 @@ struct AttentionSaved {
 // y [N, C] = attention(x [N, C]).
 void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm, const AttentionSaved& saved,
                        const PartForward& rows);
-// What the gradient of the input can keep for those of the weights, in the same pass.
+// Values that the backward of the input can keep for the backward of the weights in the same pass.
 struct AttentionKept {
   KeptGradient out, qkv;
   static AttentionKept take(Pass& pass);
@@ -44,7 +46,7 @@ struct AttentionKept {
 // dx [N, C] from dy [N, C]; adds to the gradients of the norm.
 void attention_backward_input(Pass& pass, const AttentionWeights& weights, const Trained<HeadNormWeights>& norm,
                               const AttentionSaved& saved, const PartBackwardInput<AttentionKept>& rows);
-// Adds to gradients, any time after that; with `kept`, in the same pass.
+// Adds to gradients, at any time after the backward of the input; with `kept`, in the same pass.
 void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved,
                                const PartBackwardWeight<AttentionKept>& rows);
 

@@ -23,7 +23,8 @@ void BlockWeights::declare(const WeightVisitor& visit, const std::string& name, 
 
 namespace {
 
-// The gradients of the gains: in one listing for the walk that takes them and the one that adds them.
+// Visits the gradients of the gains: one listing for the walk that allocates them and the walk that
+// adds them.
 void for_gains(BlockSaved& saved, const ModelConfig& config, const WeightVisitor& visit) {
   saved.dattention_norm.declare(visit, "", config);
   saved.dmlp_norm.declare(visit, "", config);
@@ -72,7 +73,7 @@ void BlockSaved::take_scratch(Arena& arena, const ModelConfig& config, const Ten
 
 namespace {
 
-// 1. attention on the normalised stream, and 2. its norm
+// 1. attention on the normalised stream, and the norm of 2.
 void forward_to_mlp(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta) {
   norm_forward(pass, weights.attention_norm, saved.attention_norm, in);
   {
@@ -87,7 +88,7 @@ void forward_to_mlp(Pass& pass, const BlockWeights& weights, const BlockSaved& s
   norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.attention_norm.sum, .delta = delta});
 }
 
-// All that backward reads, from the stream before the block.
+// Recomputes everything that backward reads, from the stream before the block.
 void forward_again(Pass& pass, const BlockWeights& weights, const BlockSaved& saved) {
   const Frame frame(pass.temporaries);
   forward_to_mlp(pass, weights, saved, {.x = saved.attention_norm.sum}, pass.own_temporary(pass.config.width));
@@ -113,7 +114,8 @@ Residual block_forward(Pass& pass, const BlockWeights& weights, const BlockSaved
 
 namespace {
 
-// The gradients of QK-norm's gains come from every shard: summed in place, or shard by shard where the sum's order is to be exact.
+// Sum over shards of the gradients of QK-norm's gains: in place, or shard by shard if the order of
+// the sum is fixed.
 class HeadNormSum {
  public:
   HeadNormSum(Pass& pass, const HeadNormWeights& gradients) : pass_(pass), gradients_(gradients) {
@@ -142,13 +144,14 @@ class HeadNormSum {
   Tensor parts_;  // [2, mine, D] f32
 };
 
-// The gradients that the first half of backward makes: where they belong, or beside the activations until the second half.
+// Destinations of the first half's gradients of gains: final, or next to the activations until the
+// second half.
 struct Gains {
   NormWeights attention_norm, mlp_norm;
   HeadNormWeights head_norm;
 };
 
-// What the first half rounds and leaves to the second where that follows at once, by shard.
+// Rounded gradients that the first half leaves to the second, if that follows at once; by shard.
 template <class Kept>
 std::vector<Kept> kept_gradients(Pass& pass, size_t shards, Backward which) {
   std::vector<Kept> kept(shards);
@@ -156,7 +159,7 @@ std::vector<Kept> kept_gradients(Pass& pass, size_t shards, Backward which) {
   return kept;
 }
 
-// What the backward of the block's two parts share.
+// State shared by the backward of the block's two parts.
 struct BlockBackward {
   Trained<BlockWeights> block;
   const BlockSaved& saved;
@@ -235,7 +238,7 @@ void block_backward(Pass& pass, const Trained<BlockWeights>& block, const BlockS
   // 2.
   const BlockBackward backward{.block = block, .saved = saved, .gains = to, .which = which};
   mlp_half(pass, backward, dy);
-  // 1. the gradient of the stream between the two is where the stream was
+  // 1. the gradient of the stream between the parts replaces the stream itself
   attention_half(pass, backward, saved.mlp_norm.sum);
   if (which != Backward::weight) return;
   for (const auto& [gradient, part] :

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// What all shards share first, then this rank's shards.
+// Weights of a block: first those shared by all shards, then this rank's shards.
 struct BlockWeights {
   NormWeights attention_norm, mlp_norm;
   HeadNormWeights head_norm;
@@ -21,7 +21,8 @@ struct BlockSaved {
   std::vector<AttentionSaved> attention;
   NormSaved mlp_norm;
   std::vector<MlpSaved> mlp;
-  // Between the halves of backward: the gradients that the first half makes on its way. [C] or [D] each, f32
+  // Between the halves of backward: gradients of gains that the first half computes along the way,
+  // [C] or [D] each, f32.
   Tensor gains;  // all of them, flat
   NormWeights dattention_norm, dmlp_norm;
   HeadNormWeights dhead_norm;
@@ -32,18 +33,20 @@ struct BlockSaved {
     Recompute recompute = Recompute::none;
   };
   Recompute recompute = Recompute::none;
-  // config: of one shard. What is computed again is where `scratch` has it, for all blocks.
+  // `config` is one shard's. Recomputed activations go to `scratch`, which all blocks share.
   void take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape, const BlockSaved& scratch);
   void take_scratch(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape);
 };
 
-// The two halves of backward. The second may follow any time later: what it reads stays in the saved activations and in dy.
+// The halves of backward. The second may follow at any later time: it reads only the saved
+// activations and dy.
 enum class Backward { whole, input, weight };
 
-// The stream after the block. `delta` [own, C] is memory for the pending addend; it may be in.delta.
+// Returns the stream after the block. `delta` [own, C] is memory for the pending addend; it may be
+// in.delta.
 Residual block_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta);
-// From dy [own, C], the gradient of the stream after the block: saved.attention_norm.sum becomes that of the stream before it. Adds
-// to the weights' gradients.
+// Takes dy [own, C], the gradient of the stream after the block; saved.attention_norm.sum becomes
+// the gradient of the stream before it. Adds to the weights' gradients.
 void block_backward(Pass& pass, const Trained<BlockWeights>& block, const BlockSaved& saved, Tensor dy, Backward which);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// The `model:` section: which transformer.
+// The `model:` section of a config: the transformer's architecture and sizes.
 #pragma once
 
 #include "base/key.h"
@@ -19,9 +19,10 @@ struct Names<RopeScaling> {
   static constexpr std::array<std::string_view, 2> words{"none", "llama3"};
 };
 
-// What backward computes again from the saved stream instead of finding it saved: `selective` the norms' results and activation
-// functions, which cost next to nothing; `full` all of a block but the stream before it, at the price of nearly another forward
-// (Chen et al., "Training deep nets with sublinear memory cost", 2016). Gradients have the same bits.
+// Activations that backward recomputes from the saved stream. `selective`: results of norms and
+// activation functions, at almost no cost. `full`: everything in a block but its input, at almost
+// the cost of another forward (Chen et al., "Training deep nets with sublinear memory cost", 2016).
+// Gradients have the same bits.
 enum class Recompute { none, selective, full };
 
 template <>
@@ -46,42 +47,43 @@ struct ModelConfig {
     keys("family", family, "gpt2: learned positions, LayerNorm, GELU, biases; llama: RoPE, RMSNorm, SwiGLU (also Mistral, Qwen)",
          identity());
     keys("layers", layers, "transformer blocks", between(1, 100000).identity());
-    keys("width", width, "size of the residual stream", between(1, 1 << 24).identity());
+    keys("width", width, "width of the residual stream", between(1, 1 << 24).identity());
     keys("heads", heads, "query heads", between(1, 1 << 20).identity());
-    keys("kv_heads", kv_heads, "key-value heads; 0 takes heads", between(0, 1 << 20).identity());
-    keys("head_size", head_size, "size of a head; 0 takes width / heads", between(0, 512).identity());
-    keys("ffn", ffn, "hidden size of the MLP; 0 takes 4 width (gpt2) or 8/3 width rounded up to 64 (llama)",
+    keys("kv_heads", kv_heads, "key-value heads; 0: same as heads", between(0, 1 << 20).identity());
+    keys("head_size", head_size, "size of a head; 0: width / heads", between(0, 512).identity());
+    keys("ffn", ffn, "hidden size of the MLP; 0: 4 width (gpt2) or 8/3 width rounded up to 64 (llama)",
          between(0, 1 << 26).identity());
-    keys("vocab", vocab, "entries of the embedding, at least the tokenizer's", between(2, 2147483647).identity());
+    keys("vocab", vocab, "rows of the embedding, at least the tokenizer's entries", between(2, 2147483647).identity());
     keys("context", context, "tokens of a training sequence", between(1, 2147483647).identity());
-    keys("tied", tied, "the head's weight is the embedding's", identity());
+    keys("tied", tied, "share the embedding's weight with the head", identity());
     keys("theta", theta, "base of RoPE's wavelengths (llama)", above(0).identity());
     keys("rope_scaling", rope_scaling, "llama3: Llama 3.1's scaling of long wavelengths", identity());
-    keys("rope_factor", rope_factor, "llama3 scaling: longest wavelengths are divided by it", at_least(1).identity());
+    keys("rope_factor", rope_factor, "llama3 scaling: factor by which the longest wavelengths grow", at_least(1).identity());
     keys("rope_low_factor", rope_low_factor, "llama3 scaling: below original / low, wavelengths start to change",
          above(0).identity());
     keys("rope_high_factor", rope_high_factor, "llama3 scaling: wavelengths under original / high stay", above(0).identity());
-    keys("rope_original_context", rope_original_context, "llama3 scaling: the context before it", at_least(1).identity());
+    keys("rope_original_context", rope_original_context, "llama3 scaling: context before the extension", at_least(1).identity());
     keys("qk_norm", qk_norm, "RMSNorm of each query and key head before RoPE (Qwen3)", identity());
     keys("qkv_bias", qkv_bias, "bias on the query, key and value projections (Qwen2); gpt2 always has it", identity());
-    keys("window", window, "sliding window: keys a query sees, itself included; 0 sees all", between(0, 2147483647).identity());
+    keys("window", window, "sliding window: keys that a query sees, itself included; 0: all", between(0, 2147483647).identity());
     keys("norm_eps", norm_eps, "added to the variance in every norm", above(0).identity());
     keys("init_std", init_std, "standard deviation of initial weights; projections back to the stream use std / sqrt(2 layers)",
          above(0).identity());
     keys("z_loss", z_loss, "weight of the squared log normaliser in the loss", at_least(0).identity());
-    keys("document_mask", document_mask, "attention never crosses a document's start", identity());
-    keys("restart_positions", restart_positions, "positions count from each document's start instead of the sequence's",
+    keys("document_mask", document_mask, "restrict attention to the token's own document", identity());
+    keys("restart_positions", restart_positions, "count positions from each document's start instead of the sequence's",
          identity());
   }
 
-  // Fills in what follows from other keys. Call once, after reading.
+  // Fills in defaults that depend on other keys. Call it once, after reading.
   void resolve() {
     if (kv_heads == 0) kv_heads = heads;
     if (head_size == 0) head_size = width / heads;
     if (ffn == 0) ffn = family == Family::gpt2 ? 4 * width : (8 * width / 3 + 63) / 64 * 64;
   }
 
-  // What does not go together, as (key, message) for each problem: `report("kv_heads", "must divide model.heads = 8")`.
+  // Reports keys that contradict each other, as (key, message): `report("kv_heads", "must divide
+  // model.heads = 8")`.
   void check(auto&& report) const {
     if (heads % (kv_heads > 0 ? kv_heads : 1) != 0) report("kv_heads", "must divide model.heads = " + std::to_string(heads));
     if (head_size == 0) {
@@ -93,8 +95,8 @@ struct ModelConfig {
       if (family == Family::llama && head_size % 2 != 0)
         report("head_size", "must be even, since RoPE turns pairs; by default it is model.width / model.heads");
     }
-    if (family == Family::gpt2 && qk_norm) report("qk_norm", "belongs to model.family = llama");
-    if (family == Family::gpt2 && rope_scaling != RopeScaling::none) report("rope_scaling", "belongs to model.family = llama");
+    if (family == Family::gpt2 && qk_norm) report("qk_norm", "needs model.family = llama");
+    if (family == Family::gpt2 && rope_scaling != RopeScaling::none) report("rope_scaling", "needs model.family = llama");
     if (family == Family::gpt2 && kv_heads != heads) report("kv_heads", "must be model.heads with model.family = gpt2");
     if (rope_low_factor >= rope_high_factor) report("rope_low_factor", "must be below model.rope_high_factor");
   }

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kChunk = 128;  // tokens of one pass over a prompt: bounds the temporaries
+constexpr size_t kChunk = 128;  // tokens of one pass over a prompt; bounds the temporaries
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void Decoder::feed_chunk(Stream& stream, std::span<const int32_t> tokens) {
     const Frame layer(temporaries_);
     BlockSaved saved;
     saved.take(temporaries_, config_, kWhole, {.rows = 1, .context = n, .dtype = dtype_}, {});
-    // The stream enters in x and leaves in `next`; the layer's other memory is given back.
+    // The stream enters in x and leaves in `next`; the rest of the layer's memory is released.
     if (i == 0) saved.attention_norm.sum = x;
     saved.mlp_norm.sum = i % 2 == 0 ? next : x;
     AttentionSaved& attention = saved.attention.front();

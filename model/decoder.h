@@ -1,4 +1,5 @@
-// Decoder: the model for generation: weights and a cache of keys and values, no gradients. One sequence at a time.
+// Decoder: the model for generation, with weights and a cache of keys and values, without
+// gradients. One sequence at a time.
 #pragma once
 
 #include <span>
@@ -9,10 +10,11 @@ namespace trireme {
 
 class Decoder {
  public:
-  // Uses arenas.weights, .activations (the cache) and .temporaries. On Place::none: feed(context tokens) finds the sizes.
+  // Uses arenas.weights, .activations (the cache) and .temporaries. On Place::none, feed(context
+  // tokens) measures the sizes.
   Decoder(const ModelConfig& config, Dtype dtype, Arenas& arenas, Stream& stream);
 
-  // To be filled from a checkpoint before the first feed.
+  // Fill these from a checkpoint before the first feed.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   int64_t length() const { return length_; }  // tokens in the cache
   int64_t capacity() const { return config_.context; }
@@ -31,7 +33,7 @@ class Decoder {
   StageWeights weights_;
   std::vector<Parameter> parameters_;
   Tensor rope_, tokens_, positions_;  // [context, D/2, 2], [context] i32, [context] i32
-  std::vector<Tensor> k_, v_;         // [context, K, D] of each layer
+  std::vector<Tensor> k_, v_;         // for each layer, [context, K, D]
   Tensor logits_;
   int64_t length_ = 0;
 };

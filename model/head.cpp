@@ -16,7 +16,7 @@ constexpr int64_t kChunkBytes = 128 << 20;
 
 struct Chunk {
   int64_t begin, end;
-  Tensor logits;                // [mine n, V]: one shard's after the other
+  Tensor logits;                // [mine n, V]: the shards' logits, one after the other
   Tensor losses, lse, targets;  // [n] f32, [n] f32, [n] i32
   Tensor logits_of(int64_t shard) const { return logits.slice(shard * (end - begin), (shard + 1) * (end - begin)); }
 };
@@ -27,10 +27,10 @@ VocabRange range_of(const Pass& pass, int64_t shard) {
 }
 
 bool in_place(const Pass& pass) { return pass.logits == pass.dtype; }
-// Loss and gradients come from one op: a whole row's.
+// True if one op computes loss and gradients, since it has whole rows.
 bool in_one(const Pass& pass) { return in_place(pass) && pass.tensor.count == 1; }
 
-// The losses of a chunk whose logits are there, and its lse.
+// Losses and lse of a chunk with computed logits.
 void chunk_loss(Pass& pass, const Chunk& chunk, bool with_z_loss = true) {
   const TensorParallel& tensor = pass.tensor;
   const float z_loss = with_z_loss ? static_cast<float>(pass.config.z_loss) : 0;
@@ -60,14 +60,16 @@ void chunk_loss(Pass& pass, const Chunk& chunk, bool with_z_loss = true) {
       ShardLoss{.loss = chunk.losses, .lse = chunk.lse, .top = top, .sums = sums, .targets = chunk.targets, .z_loss = z_loss});
 }
 
-// Rows of a chunk: equal chunks of at most kChunkBytes of logits, but at least 16 rows; the last may be shorter.
+// Rows of a chunk: equal chunks with at most kChunkBytes of logits but at least 16 rows; the last
+// may be shorter.
 int64_t head_chunk_rows(int64_t size, int64_t vocab, Dtype logits) {
   const int64_t most = std::max<int64_t>(16, kChunkBytes / (bytes_of(logits) * vocab));
   const int64_t chunks = (size + most - 1) / most;
   return (size + chunks - 1) / chunks;
 }
 
-// Computes each chunk's logits from the normalised rows x [N, C], hands it to `each` for its losses, and adds these up.
+// Computes each chunk's logits from the normalised rows x [N, C], calls `each` for its losses, and
+// sums these.
 void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss,
                     const std::function<void(const Chunk&)>& each) {
   const Frame frame(pass.temporaries);
@@ -91,7 +93,7 @@ void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const Loss
   if (loss.total) run(pass.stream, SumInto{.total = loss.total, .x = losses, .scale = loss.scale});
 }
 
-// The losses of a chunk, and with a whole vocabulary the gradients of logits that give them their place.
+// Losses of a chunk; with a whole vocabulary also the gradients, which replace the logits.
 void chunk_loss_backward(Pass& pass, const Chunk& chunk, float scale) {
   if (!in_one(pass)) return chunk_loss(pass, chunk);
   run(pass.stream, CrossEntropyInPlace{.loss = chunk.losses,
@@ -101,7 +103,8 @@ void chunk_loss_backward(Pass& pass, const Chunk& chunk, float scale) {
                                        .scale = scale});
 }
 
-// The gradients of a chunk's logits in the step's dtype, behind chunk_loss_backward: where the logits were, or in `narrow`.
+// Gradients of a chunk's logits in the step's dtype, after chunk_loss_backward: in place of the
+// logits, or in `narrow`.
 Tensor dlogits_of(Pass& pass, const Chunk& chunk, int64_t shard, Tensor narrow, float scale) {
   const Tensor logits = chunk.logits_of(shard), dlogits = narrow ? narrow.slice(0, logits.dim(0)) : logits;
   if (in_one(pass)) return dlogits;

@@ -13,7 +13,7 @@ struct Scaled {
 
 Tensor take_scale(Pass& pass) { return pass.temporaries.take(Dtype::f32, {1}); }
 
-// x in 8 bits. `kept`: and its transpose.
+// Rounds x to 8 bits; with `kept` also its transpose.
 Scaled quantize(Pass& pass, Dtype dtype, const Tensor& x, const KeptGradient& kept = {}) {
   const Scaled to{.values = pass.temporaries.take(dtype, {x.dim(0), x.dim(1)}),
                   .scale = kept.scale ? kept.scale : take_scale(pass)};
@@ -27,7 +27,7 @@ Scaled quantize_transposed(Pass& pass, Dtype dtype, const Tensor& x) {
   return to;
 }
 
-// op with these operands, along whose rows it sums.
+// Gives `op` these operands, along whose rows it sums.
 Matmul of_8_bits(Matmul op, const Scaled& a, const Scaled& b) {
   op.a = a.values, op.a_scale = a.scale;
   op.b = b.values, op.b_scale = b.scale;
@@ -65,7 +65,7 @@ void linear_backward_input(Pass& pass, Tensor w, const PartBackwardInput<KeptGra
 void linear_backward_weight(Pass& pass, const LinearWeight& gradient, const PartBackwardWeight<KeptGradient>& rows) {
   const Frame frame(pass.temporaries);
   const Tensor dbias = gradient.bias;
-  const bool along = pass.fused_products && !pass.fp8;  // the sums of what is not rounded
+  const bool along = pass.fused_products && !pass.fp8;  // f32 sums of unrounded addends
   if (dbias && !along) run(pass.stream, BiasBackward{.dbias = dbias, .dy = rows.dy});
   Matmul op{.c = gradient.w, .a = rows.dy, .b = rows.x, .sums = along ? dbias : Tensor{}, .transpose_a = true, .accumulate = true};
   if (pass.fp8) {

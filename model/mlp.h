@@ -1,4 +1,5 @@
-// The feed-forward part: GELU (gpt2) or SwiGLU (llama). Hidden size F, of one shard: the shards' results add up.
+// The feed-forward part: GELU (gpt2) or SwiGLU (llama). One shard has hidden size F; the results of
+// the shards are summed.
 #pragma once
 
 #include "model/linear.h"
@@ -10,30 +11,31 @@ struct MlpWeights {
   Tensor up_bias;    // [F], gpt2 only
   Tensor down;       // [C, F]
   Tensor down_bias;  // [C], gpt2's first shard only
-  // config: of the whole model.
+  // `config` is the whole model's.
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const Shard& shard);
 };
 
 struct MlpSaved {
-  Tensor hidden;  // [N, F] or [N, 2 F] before the activation; since backward its gradient
-  Tensor active;  // [N, F] after it
-  // `active`: memory for it; absent: of its own.
+  Tensor hidden;  // [N, F] or [N, 2 F] before the activation; after backward its gradient
+  Tensor active;  // [N, F] after the activation
+  // `active`: memory to use; absent: takes its own.
   void take(Arena& arena, const ModelConfig& config, int64_t size, Dtype dtype, Tensor active = {});
 };
 
-// saved.active from x [N, C], as in mlp_forward; mlp_activate: from saved.hidden.
+// mlp_forward_up computes saved.active from x [N, C], as in mlp_forward; mlp_activate from
+// saved.hidden.
 void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x);
 void mlp_activate(Pass& pass, const MlpSaved& saved);
 // y [N, C] = mlp(x [N, C]).
 void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartForward& rows);
-// What the gradient of the input can keep for those of the weights, in the same pass.
+// Values that the backward of the input can keep for the backward of the weights in the same pass.
 struct MlpKept {
   KeptGradient down, up;
   static MlpKept take(Pass& pass);
 };
 // dx [N, C] from dy [N, C].
 void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartBackwardInput<MlpKept>& rows);
-// Adds to gradients, any time after that; with `kept`, in the same pass.
+// Adds to gradients, at any time after the backward of the input; with `kept`, in the same pass.
 void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, const PartBackwardWeight<MlpKept>& rows);
 
 }  // namespace trireme

@@ -42,7 +42,7 @@ void norm_forward(Pass& pass, const NormWeights& weights, const NormSaved& saved
 
 namespace {
 
-// [begin, end) of the rows of this rank.
+// [begin, end) of this rank's rows.
 struct RowRange {
   int64_t begin, end;
   Tensor operator()(const Tensor& t) const { return t ? t.slice(begin, end) : t; }
@@ -74,7 +74,7 @@ void backward_rows(Pass& pass, const Trained<NormWeights>& norm, const NormSaved
 
 void norm_backward(Pass& pass, const Trained<NormWeights>& norm, const NormSaved& saved, const NormBackward& from) {
   if (!pass.tensor.exact) return backward_rows(pass, norm, saved, from, {.begin = 0, .end = pass.own()});
-  // As many parts of the batch's rows as there are shards, each summed alone.
+  // Sums as many parts of the batch's rows as there are shards, each separately.
   const Frame frame(pass.temporaries);
   const int64_t rows = pass.size() / pass.tensor.count, parts = pass.own() / rows, c = pass.config.width;
   const Tensor gains = pass.temporaries.take(Dtype::f32, {parts, c});

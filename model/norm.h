@@ -1,4 +1,5 @@
-// The norm of either family: LayerNorm (gpt2) or RMSNorm (llama), fused with the sum of the residual stream.
+// The norm of either family, LayerNorm (gpt2) or RMSNorm (llama), fused with the addition of the
+// residual stream.
 #pragma once
 
 #include "model/part.h"
@@ -12,20 +13,21 @@ struct NormWeights {
 };
 
 struct NormSaved {
-  Tensor sum;            // [own, C] what was normalised, the stream; since backward its gradient. Without a delta the input itself
+  Tensor sum;            // [own, C] the stream, normalised: the input itself without a delta; after backward its gradient
   Tensor y;              // [own, C] the result
   Tensor mean, inverse;  // [own] f32; mean for gpt2 only
-  // `y`: memory for it; absent: of its own.
+  // `y`: memory to use; absent: takes its own.
   void take(Arena& arena, const ModelConfig& config, int64_t rows, Dtype dtype, Tensor y = {});
 };
 
-// saved.y = norm(saved.sum), saved.sum = in.x + in.delta: the stream from here on. Without a delta, in.x must be saved.sum.
+// saved.y = norm(saved.sum) with saved.sum = in.x + in.delta, the stream from here on. Without a
+// delta, in.x must be saved.sum.
 void norm_forward(Pass& pass, const NormWeights& weights, const NormSaved& saved, const Residual& in);
 struct NormBackward {
   Tensor dy;      // [own, C] the gradient of the result
-  Tensor dsum{};  // [own, C] that of saved.sum from its other use, where it has one
+  Tensor dsum{};  // [own, C] gradient of saved.sum from its other use, if any
 };
-// saved.sum = its gradient. Adds to the weights'.
+// saved.sum becomes its gradient. Adds to the weights' gradients.
 void norm_backward(Pass& pass, const Trained<NormWeights>& norm, const NormSaved& saved, const NormBackward& from);
 
 }  // namespace trireme

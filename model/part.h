@@ -1,7 +1,9 @@
-// What the parts of a model share. A part declares its weights and its saved activations, then forward, then backward mirrored.
+// Common definitions of the model's parts. A part declares its weights and its saved activations,
+// then forward, then backward mirrored.
 //
-// Weights and their gradients are the same struct; declare() lists them once, and that listing is walked to count, to place, to
-// initialise, to update, to checkpoint. A part holds no state: the Stage owns its weights, gradients and saved activations.
+// Weights and their gradients are the same struct. declare() lists them once; that listing is
+// walked to count, place, initialise, update and checkpoint them. A part holds no state: the Stage
+// owns its weights, gradients and saved activations.
 #pragma once
 
 #include <functional>
@@ -14,29 +16,30 @@
 
 namespace trireme {
 
-// How a weight starts: normal(0, init_std) for `normal`; `residual` projections write into the stream and start at
-// init_std / sqrt(2 layers) (Radford et al., "Language models are unsupervised multitask learners", 2019); `position` at init_std
-// / 2.
+// Initial values of a weight. `normal`: normal(0, init_std). `residual`: projections that write
+// into the stream, with init_std / sqrt(2 layers) (Radford et al., "Language models are
+// unsupervised multitask learners", 2019). `position`: with init_std / 2.
 enum class Init { zero, one, normal, residual, position };
 
-// A named range of the first dim of a fused weight: q, k and v of one product; gate and up of another. With tensor parallelism it
-// is rows [first, first + rows) of a weight of `all` rows.
+// A named range of the first dim of a fused weight: q, k and v of one product; gate and up of
+// another. With tensor parallelism it is rows [first, first + rows) of a weight of `all` rows.
 struct WeightPiece {
   std::string name;
   int64_t rows;
   int64_t first = 0, all = rows;
-  bool copy = false;  // another shard has the same, and is the one that counts
+  bool copy = false;  // another shard has the same rows and counts them
 };
 
-// Weights that every rank of a tensor-parallel group holds: whether their gradients on the ranks are parts of a sum.
-enum class Shared { no, rows, heads };  // rows: where each rank has its own rows of the stream; heads: always
+// Weights that every rank of a tensor-parallel group holds: when the ranks' gradients must be
+// summed. `rows`: if each rank has its own rows of the stream; `heads`: always.
+enum class Shared { no, rows, heads };
 
 struct WeightSpec {
-  std::string name;            // "layers.3.attention.out"; for a fused weight the part in front of its pieces' names
+  std::string name;            // "layers.3.attention.out"; for a fused weight the common prefix of its pieces' names
   std::vector<int64_t> shape;  // 1 or 2 dims; a product's weight is [out, in]
   Init init;
-  std::vector<WeightPiece> pieces{};    // empty: one piece, the weight itself. Rows behind the pieces are padding, always zero
-  int64_t first_col = 0, all_cols = 0;  // columns [first_col, first_col + shape[1]) of a weight of all_cols; 0: it has no others
+  std::vector<WeightPiece> pieces{};    // empty: one piece, the weight itself. Rows after the pieces are padding, always zero
+  int64_t first_col = 0, all_cols = 0;  // columns [first_col, first_col + shape[1]) of a weight of all_cols; 0: all columns
   Shared shared = Shared::no;
 
   bool decays() const { return shape.size() > 1; }
@@ -48,15 +51,16 @@ struct WeightSpec {
 
 using WeightVisitor = std::function<void(Tensor&, const WeightSpec&)>;
 
-// The weights of a part, and their gradients, to which its backward adds.
+// A part's weights, and their gradients, to which its backward adds.
 template <class Weights>
 struct Trained {
   const Weights& weights;
   Weights& gradients;
 };
 
-// The rows that a part works on: forward makes y of x; of backward, the first half makes dx of dy, and the second, any time later,
-// the weights' gradients of dy and x. `Kept`: what the first half can keep for the second, in the same pass.
+// Rows that a part works on: forward computes y from x. The first half of backward computes dx from
+// dy; the second, at any later time, computes the weights' gradients from dy and x. `Kept` holds
+// values that the first half leaves to the second in the same pass.
 struct PartForward {
   Tensor x, y;
 };
@@ -71,7 +75,7 @@ struct PartBackwardWeight {
   Kept kept{};
 };
 
-// The named pieces of a weight `t` (or of its gradient, master or moment): (full name, view).
+// Named pieces of a weight `t` (or of its gradient, master or moment): (full name, view).
 inline std::vector<std::pair<std::string, Tensor>> pieces_of(const WeightSpec& spec, const Tensor& t) {
   std::vector<std::pair<std::string, Tensor>> named;
   int64_t row = 0;
@@ -82,20 +86,21 @@ inline std::vector<std::pair<std::string, Tensor>> pieces_of(const WeightSpec& s
   return named;
 }
 
-// The sequences of one pass, B rows of T tokens; each tensor is [N] i32, N = B T.
+// The sequences of one pass: B rows of T tokens. Each tensor is [N] i32, N = B T.
 struct Microbatch {
   int64_t rows = 0, context = 0;
   Tensor tokens, positions;
-  Tensor targets{};         // for a loss; negative: ignored
-  Tensor document_start{};  // [N], see ops/attention.h; absent: one document a row
-  // In a step: which of the replica's microbatches it is, and whether with its backward the gradients leave the Stage.
+  Tensor targets{};         // needed for a loss; negative: ignored
+  Tensor document_start{};  // [N], see ops/attention.h; absent: one document for each row
+  // In a training step: number of this microbatch in the replica, and whether the gradients leave
+  // the Stage after its backward.
   int64_t number = 0;
   bool last = false, gradients_leave = false;
 
   int64_t size() const { return rows * context; }
 };
 
-// What a part works with during one pass.
+// Context of one pass through the parts: config, memory, stream and batch.
 struct Pass {
   Stream& stream;
   Arena& temporaries;
@@ -103,10 +108,10 @@ struct Pass {
   const Microbatch& batch;
   Tensor rope;                  // [context, D/2, 2] f32; absent without RoPE
   Dtype dtype;                  // of activations
-  Dtype logits = Dtype::f32;    // of the classifier, in a loss: f32 or dtype
-  bool fused_products = false;  // products take along what they can: see kernels/ops/matmul.h
-  bool fused_gelu = false;      // and in forward the activation function
-  bool fp8 = false;             // products with weights are of 8 bits, and take nothing along: see model/linear.h
+  Dtype logits = Dtype::f32;    // of the classifier, for a loss: f32 or dtype
+  bool fused_products = false;  // fuse what can be fused into products: see kernels/ops/matmul.h
+  bool fused_gelu = false;      // and the activation function in forward
+  bool fp8 = false;             // products with weights are 8-bit and fuse nothing: see model/linear.h
   const TensorParallel& tensor = kWhole;
   int64_t vocab = config.vocab;  // of the whole model
 
@@ -116,7 +121,8 @@ struct Pass {
   Tensor own_temporary(int64_t cols) { return temporaries.take(dtype, {own(), cols}); }
 };
 
-// The residual stream between parts: x + delta, added where the next norm reads it. delta is absent before the first block.
+// The residual stream between parts: x + delta, added by the next norm. delta is absent before the
+// first block.
 struct Residual {
   Tensor x;        // [own, C]
   Tensor delta{};  // [own, C]

@@ -37,7 +37,7 @@ void ShardSum::finish() {
   if (tensor.row_parts() == 1) {
     run(*tensor.ranks, stream, AllReduce{.x = sum});
   } else {
-    // Its own part of the sum, in place where the dtypes differ.
+    // This rank's own part of the sum, in place if the dtypes differ.
     const int64_t n = y_.size(), first = tensor.ranks->rank() * n;
     const Tensor part = sum.dtype() == y_.dtype() ? flat(y_) : flat(sum).slice(first, first + n);
     run(*tensor.ranks, stream, ReduceScatter{.part = part, .all = flat(sum)});

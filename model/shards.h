@@ -1,8 +1,10 @@
-// Tensor parallelism: every part of a model is `count` shards of equal shape, of which each rank of the tp group computes some.
+// Tensor parallelism: every part of a model is `count` shards of equal shape, of which each rank of
+// the tp group computes some.
 //
-// Columns of the first product of a part and rows of the second one are split (Shoeybi et al., "Megatron-LM", 2019), and so are the
-// entries of the vocabulary. With `sequence`, each rank holds its own rows of the residual stream (Korthikanti et al., "Reducing
-// activation recomputation in large transformer models", 2022).
+// Columns of the first product of a part and rows of the second are split (Shoeybi et al.,
+// "Megatron-LM", 2019), and so are the rows of the vocabulary. With `sequence`, each rank holds its
+// own rows of the residual stream (Korthikanti et al., "Reducing activation recomputation in large
+// transformer models", 2022).
 #pragma once
 
 #include "model/config.h"
@@ -16,12 +18,12 @@ struct Shard {
 
 struct TensorParallel {
   int64_t count = 1;              // shards of the model
-  int64_t first = 0, mine = 1;    // this rank's
+  int64_t first = 0, mine = 1;    // this rank's shards
   const Comm* ranks = &kAlone;    // the tp group
-  const Comm* sharing = &kAlone;  // its ranks whose shards have this rank's key-value head
-  bool sequence = false;          // rows of the stream are split over the ranks
-  // Sums over shards are taken in f32 in the order of a tree over all shards, sums over rows over `count` parts of them: the same
-  // bits however many ranks there are.
+  const Comm* sharing = &kAlone;  // ranks of the group that share this rank's key-value head
+  bool sequence = false;          // rows of the stream are split among the ranks
+  // Sum over shards in f32 in the order of a tree over all shards, and over rows in `count` parts:
+  // the same bits for any number of ranks.
   bool exact = false;
 
   Shard shard(int64_t i) const { return {.index = first + i, .count = count}; }
@@ -31,8 +33,8 @@ struct TensorParallel {
 // The whole model: one shard.
 inline const TensorParallel kWhole;
 
-// The sizes of one shard: heads, kv_heads, ffn and vocab, the latter rounded up. Fewer kv heads than shards: several shards have
-// the same one.
+// The sizes of one shard: heads, kv_heads, ffn and vocab, the last rounded up. If there are fewer
+// kv heads than shards, several shards share one.
 inline ModelConfig shard_config(const ModelConfig& config, int64_t count) {
   ModelConfig shard = config;
   shard.heads = config.heads / count;
@@ -42,7 +44,7 @@ inline ModelConfig shard_config(const ModelConfig& config, int64_t count) {
   return shard;
 }
 
-// The entries of the vocabulary that a shard has: [first, first + valid).
+// The range [first, first + valid) of the vocabulary that a shard has.
 struct VocabRange {
   int64_t first, valid;
 };

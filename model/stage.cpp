@@ -25,14 +25,14 @@ Pass Stage::pass(Stream& stream, const Microbatch& batch) {
 
 namespace {
 
-// Tells of the units of this kind; of the block, where one is given.
+// Calls a hook for the units of this kind; for the given block, if any.
 template <class Told>
 void tell(const std::vector<Unit>& units, UnitKind kind, const Told& told, size_t block = 0) {
   for (size_t unit = 0; unit < units.size(); ++unit)
     if (units[unit].id.kind == kind && units[unit].id.block == block) told(unit);
 }
 
-// What a head reads and writes: its own weights, and the table where it is tied.
+// Calls a hook for the weights of the head: its own, and the table if it is tied.
 template <class Told>
 void tell_head(const std::vector<Unit>& units, const ModelConfig& config, const Told& told) {
   const bool tied_copy = std::ranges::any_of(units, [](const Unit& unit) { return unit.tied_copy(); });
@@ -119,7 +119,7 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
     if (which != Backward::input) tell(units_, UnitKind::block, done, first + i);
     d = saved.blocks[i].attention_norm.sum;
   }
-  // 1. (with a tied head that has no tied copy, its part of the gradient is in the table since 3.)
+  // 1. (a tied head without a tied copy has added its part of the gradient to the table in 3.)
   if (!chunk.first || which == Backward::input) return;
   tell(units_, UnitKind::table, write);
   tell(units_, UnitKind::positions, write);
@@ -128,7 +128,7 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
   tell(units_, UnitKind::table, done);
 }
 
-// Over the ranks of the tp group: gradients of weights that all of them hold. They stand together at the beginning of a unit.
+// Sums gradients of weights that all ranks of the tp group hold. They come first in a unit.
 void Stage::sum_shared(Stream& stream, size_t unit) {
   const TensorParallel& tensor = shape_.tensor;
   if (units_[unit].id.kind == UnitKind::block) sum_key_values(stream, gradients_.blocks[units_[unit].id.block]);
@@ -141,7 +141,8 @@ void Stage::sum_shared(Stream& stream, size_t unit) {
   if (begin < end) run(*tensor.ranks, stream, AllReduce{.x = units_[unit].gradients.slice(begin, end)});
 }
 
-// Over the shards that have the same key-value head: of this rank, and of the ranks beside it.
+// Sums gradients over the shards that share a key-value head: of this rank, and of neighbouring
+// ranks.
 void Stage::sum_key_values(Stream& stream, const BlockWeights& gradients) {
   const TensorParallel& tensor = shape_.tensor;
   const int64_t sharing = tensor.count / config_.kv_heads, local = std::min(sharing, tensor.mine), q = shard_.q_width();

@@ -1,4 +1,4 @@
-// How a Stage takes its memory: units, the weights and gradients in them, and saved activations.
+// Memory of a Stage: units, the weights and gradients in them, and saved activations.
 #include <algorithm>
 
 #include "kernels/ops/rope.h"
@@ -36,7 +36,7 @@ constexpr int64_t kAlign = 128;  // elements: 256 bytes in bf16
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// The units of these pieces. The head of a tied model reads the table here, or has a tied copy.
+// The units of these pieces. A tied head reads the table here, or has a tied copy.
 std::vector<UnitId> units_of(const ModelConfig& config, const std::vector<ModelChunk>& chunks, const TensorParallel& tensor,
                              bool tied_copy) {
   std::vector<UnitId> units;
@@ -54,7 +54,7 @@ std::vector<UnitId> units_of(const ModelConfig& config, const std::vector<ModelC
 
 using EachWeight = std::function<void(const Tensor&, const WeightSpec&, int64_t begin)>;
 
-// The elements of a unit, gaps included: a multiple of the parts it is cut into.
+// Elements of a unit, gaps included: a multiple of the number of parts into which it is cut.
 int64_t size_of(const UnitId& unit, const ModelConfig& config, const StageShape& shape) {
   int64_t end = 0;
   StageWeights none;
@@ -63,7 +63,8 @@ int64_t size_of(const UnitId& unit, const ModelConfig& config, const StageShape&
   return round_up(end, kAlign * shape.holding.parts);
 }
 
-// Places a unit's weights in `all`, in the order of their declaration; a weight begins at the same element whatever the dtype.
+// Places a unit's weights in `all`, in the order of their declaration. A weight begins at the same
+// element for every dtype.
 WeightVisitor placing(const Tensor& all, const EachWeight& each) {
   return [all, each, begin = int64_t{0}](Tensor& t, const WeightSpec& spec) mutable {
     t = all.slice(begin, begin + spec.size());
@@ -73,7 +74,8 @@ WeightVisitor placing(const Tensor& all, const EachWeight& each) {
   };
 }
 
-// Units that are used at different times share memory: every other block, and the two ends of the model.
+// Memory of a unit. Units used at different times share it: every other block, and the two ends of
+// the model.
 size_t memory_of(const UnitId& unit, const ModelConfig& config) {
   switch (unit.kind) {
     case UnitKind::block:
@@ -81,7 +83,7 @@ size_t memory_of(const UnitId& unit, const ModelConfig& config) {
     case UnitKind::positions:
       return 3;
     case UnitKind::head:
-      return config.tied ? 4 : 2;  // a tied head reads the table beside its own weights
+      return config.tied ? 4 : 2;  // a tied head reads the table as well as its own weights
     default:
       return 2;
   }
@@ -126,12 +128,12 @@ Stage::Stage(const ModelConfig& config, const StageShape& shape, Arenas& arenas,
   take_activations(arenas.activations);
 }
 
-// A tied head has a tied copy where the table is on another stage. Where gradients are summed exactly, the tied copy's is apart
-// even next to the table, whose weights it then reads.
+// A tied head has a tied copy if the table is on another stage. With exact sums it has one even
+// next to the table, to keep its gradient apart; it then reads the table's weights.
 void Stage::take_units(Arenas& arenas) {
   const bool has_table = shape_.chunks.front().first, tied_copy = config_.tied && has_last() && (!has_table || shape_.tensor.exact);
   const std::vector<UnitId> ids = units_of(config_, shape_.chunks, shape_.tensor, tied_copy);
-  // Memory that units share.
+  // Memory shared by units.
   std::vector<std::array<Tensor, 2>> shared(kMemories);
   for (size_t memory = 0; memory < kMemories; ++memory) {
     int64_t most = 0;
@@ -190,7 +192,7 @@ void Stage::take_activations(Arena& arena) {
   const int64_t own = shape_.rows * shape_.context / shape_.tensor.row_parts();
   const bool goes_on = !shape_.chunks.front().last;
   const BlockSaved::Shape each{shape_.rows, shape_.context, shape_.dtype, shape_.halves, shape_.recompute};
-  require(shape_.recompute == Recompute::none || !shape_.halves, text("recomputation for a backward in halves"));
+  require(shape_.recompute == Recompute::none || !shape_.halves, text("recomputation is not available with a backward in halves"));
   BlockSaved scratch;
   scratch.take_scratch(arena, shard_, shape_.tensor, each);
   for (int64_t slot = 0; slot < shape_.slots; ++slot) {

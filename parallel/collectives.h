@@ -1,9 +1,11 @@
-// Collectives, as ops: run(comm, stream, AllReduce{.x = t}). All ranks of a Comm run the same ones in the same order.
+// Collectives as ops: run(comm, stream, AllReduce{.x = t}). All ranks of a Comm run the same ones
+// in the same order.
 //
-// On the CPU, sums are taken in f32, in one order: a balanced tree over the ranks (the first half's sum plus the second half's, and
-// so on down), rounded once to the tensor's dtype. So every rank gets the same bits. A group in nodes (Comm::locals) sums over each
-// node's ranks, then over the nodes: the same tree where both numbers are powers of two. In a group of one, nothing moves; what is
-// gathered or scattered to another place is copied.
+// On the CPU, sums are f32 in one order: a balanced tree over the ranks (sum of the first half plus
+// sum of the second half, recursively), rounded once to the tensor's dtype. So every rank gets the
+// same bits. A group divided into nodes (Comm::locals) sums over each node's ranks, then over the
+// nodes: the same tree if both numbers are powers of two. A group of one moves nothing, except for
+// copies if the gathered or scattered tensor lies elsewhere.
 #pragma once
 
 #include "base/clock.h"
@@ -12,27 +14,27 @@
 
 namespace trireme {
 
-// Bytes of x that a rank sends, of which each rank sums or has a share.
+// Bytes of x that a rank sends if each rank sums, or has, a share.
 inline double shares_sent(const Comm& comm, const Tensor& x, bool bf16_on_wire) {
   const double share = static_cast<double>(x.bytes()) / static_cast<double>(comm.size());
   return share / (bf16_on_wire && x.dtype() == Dtype::f32 ? 2 : 1) * static_cast<double>(comm.size() - 1);
 }
 
-// x = sum over ranks of x, or the largest. Of the largest, a NaN wins on the CPU and loses on GPUs.
+// x = sum over ranks of x, or the maximum. In a maximum, a NaN wins on the CPU and loses on GPUs.
 struct AllReduce {
   static constexpr auto name = "all_reduce";
   enum class Kind { sum, max };
   Tensor x;  // add  any shape, f32 or bf16; the same on every rank
   Kind kind = Kind::sum;
-  bool bf16_on_wire = false;  // f32 addends travel as bf16; their sum as f32
+  bool bf16_on_wire = false;  // send f32 addends as bf16 and the sum as f32
   void visit(auto& t) const { t.add(x); }
   void check(const Comm&) const { expect_float(x, "x"); }
-  double sent(const Comm& comm) const {  // bytes a rank sends
+  double sent(const Comm& comm) const {  // bytes that a rank sends
     return shares_sent(comm, x, bf16_on_wire) + shares_sent(comm, x, false);
   }
 };
 
-// For check(): `part` is one of as many equal parts of `all` as there are ranks.
+// For check(): `all` has as many equal parts as there are ranks, and `part` is the size of one.
 inline void expect_parts(const Comm& comm, const Tensor& all, const Tensor& part) {
   expect(part, "part", {all.size() / comm.size()});
   require(part.dtype() == all.dtype() && all.dims() == 1 && all.size() % comm.size() == 0,
@@ -42,20 +44,20 @@ inline void expect_parts(const Comm& comm, const Tensor& all, const Tensor& part
 // part = rank r's r-th part of the sum over ranks of `all`.
 struct ReduceScatter {
   static constexpr auto name = "reduce_scatter";
-  Tensor part;                // out  [n / size], flat; it may be this rank's part of `all`; with `accumulate` updated in place
+  Tensor part;                // out  [n / size], flat; may be this rank's part of `all`; updated in place with `accumulate`
   Tensor all;                 // in   [n], flat
   bool accumulate = false;    // part += the sum
-  bool bf16_on_wire = false;  // f32 addends travel as bf16
+  bool bf16_on_wire = false;  // send f32 addends as bf16
   void visit(auto& t) const { accumulate ? t.add(part) : t.out(part), t.in(all); }
   void check(const Comm& comm) const { expect_float(all, "all"), expect_parts(comm, all, part); }
   double sent(const Comm& comm) const { return shares_sent(comm, all, bf16_on_wire); }
 };
 
-// all = the ranks' parts, one after the other.
+// all = the ranks' parts, concatenated.
 struct AllGather {
   static constexpr auto name = "all_gather";
   Tensor all;   // out  [n], flat, any dtype
-  Tensor part;  // in   [n / size], flat; it may be this rank's part of `all`
+  Tensor part;  // in   [n / size], flat; may be this rank's part of `all`
   void visit(auto& t) const { t.out(all), t.in(part); }
   void check(const Comm& comm) const { expect_parts(comm, all, part); }
   double sent(const Comm& comm) const { return shares_sent(comm, all, false); }
@@ -71,7 +73,7 @@ struct Broadcast {
   double sent(const Comm& comm) const { return comm.size() > 1 ? static_cast<double>(x.bytes()) : 0; }
 };
 
-// x goes to `peer`; x comes from it.
+// Sends x to `peer`; Receive gets x from it.
 struct Send {
   static constexpr auto name = "send";
   Tensor x;  // in   any shape and dtype
@@ -86,18 +88,18 @@ struct Receive {
   Tensor x;  // out  any shape and dtype; with `accumulate` updated in place, f32
   int64_t peer;
   Channel channel;
-  bool accumulate = false;  // x += what comes
+  bool accumulate = false;  // x += the received values
   void visit(auto& t) const { accumulate ? t.add(x) : t.out(x); }
   void check(const Comm& comm) const { require(0 <= peer && peer < comm.size(), text("peer ", peer, " of ", comm.size())); }
   double sent(const Comm&) const { return 0; }
 };
 
-// A sum of many addends in the order of one tree, whoever has which of them: see TreeAdd. Enters the ranks' addends of a round:
-// rank r's is number first + r.
+// Adds the ranks' addends of a round to a sum over many rounds in the order of one tree, however
+// the addends are distributed: see TreeAdd. Rank r's addend has number first + r.
 struct TreeAddAll {
   static constexpr auto name = "tree_add_all";
-  Tensor tree;  // add  [levels, m] f32; levels such that 2^levels exceeds all addends
-  Tensor all;   // in   [n] f32: m = n / size, of which each rank sums its own part; or m = n
+  Tensor tree;  // add  [levels, m] f32; 2^levels exceeds the number of addends
+  Tensor all;   // in   [n] f32: m = n / size, where each rank sums its own part; or m = n
   int64_t first;
   void visit(auto& t) const { t.add(tree), t.in(all); }
   void check(const Comm& comm) const {
@@ -116,7 +118,7 @@ void launch(const Comm&, const Cpu&, const Broadcast&);
 void launch(const Comm&, const Cpu&, const Send&);
 void launch(const Comm&, const Cpu&, const Receive&);
 
-// Between GPUs: see Comm::connect_gpus.
+// Between GPUs: needs Comm::connect_gpus.
 void launch(const Comm&, const Cuda&, const TreeAddAll&);
 void launch(const Comm&, const Cuda&, const AllReduce&);
 void launch(const Comm&, const Cuda&, const ReduceScatter&);
@@ -125,7 +127,8 @@ void launch(const Comm&, const Cuda&, const Broadcast&);
 void launch(const Comm&, const Cuda&, const Send&);
 void launch(const Comm&, const Cuda&, const Receive&);
 
-// Written down as long as it lasts; of GPUs, as long as it is handed over.
+// Runs a collective with a journal entry for its duration; on GPUs, for the time it takes to
+// enqueue.
 template <class Op>
 JournalSpan entered(const Comm& comm, const Op& op) {
   const auto bytes = static_cast<int64_t>(op.sent(comm));
@@ -135,7 +138,8 @@ JournalSpan entered(const Comm& comm, const Op& op) {
     return comm.span(Op::name, bytes);
 }
 
-// The door of collectives. Counted under "all_reduce dp": calls, and as bytes what this rank sends. The Comm outlives the work.
+// The door for collectives. Counts under "all_reduce dp": calls, and the bytes that this rank
+// sends. The Comm must outlive the work.
 template <class Op>
 void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at = std::source_location::current()) {
   Door door(stream, Op::name, at);

@@ -1,4 +1,4 @@
-// The `parallel:` section: how the ranks form the mesh.
+// The `parallel:` section of a config: how ranks form the mesh.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// Which stage of a pipeline computes what when: see schedule.h.
+// Order of work of the stages of a pipeline: see schedule.h.
 enum class Schedule { gpipe, one_f_one_b, interleaved, zero_bubble };
 
 template <>
@@ -15,7 +15,7 @@ struct Names<Schedule> {
   static constexpr std::array<std::string_view, 4> words{"gpipe", "1f1b", "interleaved", "zero_bubble"};
 };
 
-// Whether sums depend on the mesh.
+// Order of sums: the fastest for the mesh, or the same on every mesh.
 enum class Numerics { fast, invariant };
 
 template <>
@@ -23,7 +23,7 @@ struct Names<Numerics> {
   static constexpr std::array<std::string_view, 2> words{"fast", "invariant"};
 };
 
-// What gradients travel as between replicas.
+// Dtype of gradients sent between replicas.
 enum class ReduceDtype { f32, bf16 };
 
 template <>
@@ -44,24 +44,21 @@ struct ParallelConfig {
   double timeout = 600;
 
   void visit(auto& keys) {
-    keys("dp", dp, "replicas, each with its own part of the batch; 0 takes ranks / (pp cp tp)", between(0, 1e6));
+    keys("dp", dp, "replicas, each with its own part of the batch; 0: ranks / (pp cp tp)", between(0, 1e6));
     keys("pp", pp, "pipeline stages", between(1, 1e6));
-    keys("cp", cp, "parts of the context", between(1, 1e6));
-    keys("tp", tp, "parts of each tensor", between(1, 1e6));
-    keys("ep", ep, "parts of the experts, within dp", between(1, 1e6));
-    keys("zero", zero, "what replicas hold in parts: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 weights too",
-         between(0, 3));
-    keys("schedule", schedule, "which pipeline stage computes what when; zero_bubble: backward in two halves");
-    keys("chunks", chunks, "interleaved: pieces of the model that a stage holds; 0 takes 2", between(0, 1e6));
-    keys("sequence", sequence, "with tp: each rank holds its own rows of the stream between the split products");
-    keys("numerics", numerics, "invariant: the same bits on every mesh, at the price of more memory and smaller products");
-    keys("max_tp", max_tp, "invariant: the largest tp that is to have the same bits; 0 takes tp", between(0, 1e6));
-    keys("reduce", reduce, "what gradients travel as between replicas; they are summed in f32");
-    keys("two_level", two_level, "replicas on one node sum first, then the nodes: less between nodes, more within");
-    keys("node_ranks", node_ranks, "two_level: ranks of a node; 0 takes what the launcher has started there, a plan 8",
-         between(0, 1e6));
-    keys("timeout", timeout, "seconds that a rank waits for its GPU, which waits for other ranks, before the run ends; 0: forever",
-         between(0, 1e9));
+    keys("cp", cp, "context parallelism; not supported yet, must be 1", between(1, 1e6));
+    keys("tp", tp, "shards of each tensor", between(1, 1e6));
+    keys("ep", ep, "expert parallelism; not supported yet, must be 1", between(1, 1e6));
+    keys("zero", zero, "state divided among replicas: 0 none, 1 the optimizer's, 2 also gradients, 3 also weights", between(0, 3));
+    keys("schedule", schedule, "order of work in the pipeline; zero_bubble splits backward into two halves");
+    keys("chunks", chunks, "interleaved: pieces of the model on each stage; 0: 2", between(0, 1e6));
+    keys("sequence", sequence, "with tp: divide the rows of the residual stream among the ranks between split products");
+    keys("numerics", numerics, "invariant: the same bits on every mesh, at the cost of memory and smaller products");
+    keys("max_tp", max_tp, "invariant: the largest tp with the same bits; 0: tp", between(0, 1e6));
+    keys("reduce", reduce, "dtype of gradients sent between replicas; sums are f32");
+    keys("two_level", two_level, "sum within each node first, then between nodes: less traffic between nodes, more within");
+    keys("node_ranks", node_ranks, "two_level: ranks of a node; 0: as launched, in a plan 8", between(0, 1e6));
+    keys("timeout", timeout, "abort after a rank has waited this many seconds for its GPU; 0: never", between(0, 1e9));
   }
 
   int64_t stage_chunks() const {  // pieces of the model on each stage
@@ -72,15 +69,15 @@ struct ParallelConfig {
   bool exact() const { return numerics == Numerics::invariant; }
   int64_t shards() const { return exact() && max_tp > 0 ? max_tp : tp; }  // parts that sums over tensors are made of
 
-  // What this version cannot do, as (key, message) for each problem.
+  // Reports values that this version does not support, as (key, message).
   void check(auto&& report) const {
-    if (cp > 1) report("cp", "context parallelism does not exist yet: must be 1; parallel.tp with parallel.sequence splits rows");
-    if (ep > 1) report("ep", "there are no experts yet: must be 1");
-    if (chunks > 1 && schedule != Schedule::interleaved) report("chunks", "belongs to parallel.schedule = interleaved");
-    if (node_ranks > 1 && !two_level) report("node_ranks", "belongs to parallel.two_level = true");
+    if (cp > 1) report("cp", "context parallelism is not supported yet: must be 1; parallel.tp with parallel.sequence splits rows");
+    if (ep > 1) report("ep", "experts are not supported yet: must be 1");
+    if (chunks > 1 && schedule != Schedule::interleaved) report("chunks", "needs parallel.schedule = interleaved");
+    if (node_ranks > 1 && !two_level) report("node_ranks", "needs parallel.two_level = true");
     if (!exact()) return;
     if (reduce != ReduceDtype::f32) report("reduce", "must be f32 with parallel.numerics = invariant");
-    if (two_level) report("two_level", "must be false with parallel.numerics = invariant, which sums in an order of its own");
+    if (two_level) report("two_level", "must be false with parallel.numerics = invariant, which fixes the order of sums");
     if (shards() % tp != 0) report("max_tp", "must be a multiple of parallel.tp = " + std::to_string(tp));
     if ((shards() & (shards() - 1)) != 0) report(max_tp > 0 ? "max_tp" : "tp", "must be a power of two with invariant numerics");
   }

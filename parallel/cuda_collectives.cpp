@@ -1,5 +1,5 @@
-// The collectives of Place::cuda. What NCCL has no word for is an exchange of pieces and sums of our own kernels: addends that
-// travel as bf16 and are summed in f32, and sums in the order of the tree.
+// Collectives on Place::cuda. Those that NCCL lacks are an exchange of pieces and a sum by a kernel
+// of ours: f32 sums of addends sent as bf16, and sums in the order of the tree.
 #include <algorithm>
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPiece = 64 << 20;  // bytes of scratch memory that an exchange takes at most, about
+constexpr int64_t kPiece = 64 << 20;  // bytes of scratch memory that an exchange may take, approximately
 
 Tensor flat(const Tensor& t) { return t.view({t.size()}); }
 
@@ -18,7 +18,7 @@ void move(const Cuda& cuda, const Tensor& to, const Tensor& from) {
   if (to.data() != from.data()) copy_bytes(*cuda.lane, to.data(), from.data(), from.bytes());
 }
 
-// Scratch memory of the lane in tensors, one after the other.
+// The lane's scratch memory, divided into consecutive tensors.
 class Pieces {
  public:
   Pieces(const Cuda& cuda, int64_t bytes) : at_(scratch(*cuda.lane, bytes)), end_(at_ + bytes) {}
@@ -34,7 +34,7 @@ class Pieces {
   std::byte *at_, *end_;
 };
 
-// Each rank's part of `all`, in pieces of elements [at, at + length) of each.
+// The same piece of each rank's part of `all`: elements [at, at + length) of each.
 struct Round {
   int64_t at, length;
 };
@@ -47,10 +47,10 @@ int64_t step_of(const Comm& comm, int64_t part, int64_t element) {
   return std::min(part, std::max<int64_t>(kPiece / comm.size() / element / 64 * 64, 1024));
 }
 
-// Addends of `dtype` travel as this.
+// Dtype in which addends of `dtype` are sent.
 Dtype wire_of(Dtype dtype, bool bf16_on_wire) { return bf16_on_wire ? Dtype::bf16 : dtype; }
 
-// In the order of the tree.
+// Sums this rank's part in the order of the tree.
 void sum_own_part(const Comm& comm, const Cuda& cuda, const ReduceScatter& op) {
   const int64_t size = comm.size(), rank = comm.rank(), n = op.part.size();
   const Dtype wire = wire_of(op.all.dtype(), op.bf16_on_wire);
@@ -72,7 +72,7 @@ void sum_own_part(const Comm& comm, const Cuda& cuda, const ReduceScatter& op) {
   }
 }
 
-// The same of few elements, all of them, on every rank.
+// Sums all of a few elements on every rank.
 void sum_few(const Comm& comm, const Cuda& cuda, Tensor x) {
   if (x.size() == 0) return;
   Pieces pieces(cuda, Pieces::bytes(x.dtype(), comm.size() * x.size()));
@@ -99,7 +99,7 @@ void launch(const Comm& comm, const Cuda& cuda, const AllReduce& op) {
 
 void launch(const Comm& comm, const Cuda& cuda, const ReduceScatter& op) {
   if (comm.size() == 1) {
-    require(!op.accumulate, text("a group of one adds nothing up"));
+    require(!op.accumulate, text("a group of one has nothing to add"));
     return move(cuda, op.part, op.all);
   }
   if (wire_of(op.all.dtype(), op.bf16_on_wire) != op.all.dtype() || comm.ordered()) return sum_own_part(comm, cuda, op);
@@ -119,7 +119,7 @@ void launch(const Comm& comm, const Cuda& cuda, const Broadcast& op) {
   if (comm.size() > 1) comm.gpus().broadcast(*cuda.lane, op.x, op.root);
 }
 
-// A receiver that adds takes pieces of its own size.
+// A receiver that accumulates takes pieces, so the sender uses the same sizes.
 void launch(const Comm& comm, const Cuda& cuda, const Send& op) {
   for (const auto& [at, length] : rounds(op.x.size(), kPiece / 4))
     comm.gpus().send(*cuda.lane, flat(op.x).slice(at, at + length), op.peer, op.channel);
@@ -138,7 +138,7 @@ void launch(const Comm& comm, const Cuda& cuda, const Receive& op) {
   }
 }
 
-// Every rank's addends of a piece come here and enter in the order of the ranks.
+// Receives every rank's addends of a piece and adds them in the order of the ranks.
 void launch(const Comm& comm, const Cuda& cuda, const TreeAddAll& op) {
   const int64_t size = comm.size(), rank = comm.rank(), m = op.tree.cols();
   const Tensor all = flat(op.all);

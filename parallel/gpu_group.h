@@ -1,7 +1,8 @@
-// GpuGroup: what moves between the GPUs of the ranks of a Comm. By NCCL in nccl.cpp; a build without NCCL has nccl_absent.cpp.
+// GpuGroup: transfers between the GPUs of the ranks of a Comm. NCCL implements it in nccl.cpp; a
+// build without NCCL has nccl_absent.cpp.
 //
-// Each call hands work to a lane and returns. Work of one group is done in the order in which it was handed over, whatever its
-// lanes; every rank hands over the same work in the same order.
+// Each call enqueues work to a lane and returns. Work of a group runs in the order of the calls,
+// whatever its lanes. Every rank makes the same calls in the same order.
 #pragma once
 
 #include <cstddef>
@@ -18,31 +19,33 @@ namespace trireme {
 class GpuGroup {
  public:
   enum class Sum { add, max };
-  // Of the order in which `add` adds nothing is known but that every rank gets the same bits.
+  // The order of sums is unspecified, but every rank gets the same bits.
   virtual ~GpuGroup() = default;
   virtual void all_reduce(CudaLane& lane, Tensor x, Sum sum) = 0;
   virtual void reduce_scatter(CudaLane& lane, Tensor part, Tensor all) = 0;  // part may be this rank's part of all
   virtual void all_gather(CudaLane& lane, Tensor all, Tensor part) = 0;      // likewise
   virtual void broadcast(CudaLane& lane, Tensor x, int64_t root) = 0;
 
-  // Part r of `to` = part `rank` of rank r's `from`, where each rank's `from` lies in one piece for each other rank; this rank's
-  // own is left out.
+  // Part r of `to` = part `rank` of rank r's `from`. Each rank's `from` has one piece for each
+  // other rank and none for itself.
   virtual void exchange(CudaLane& lane, const std::vector<Tensor>& to, const std::vector<Tensor>& from) = 0;
 
-  // Messages over links. Those of each link and direction have an order of their own.
+  // Messages over links. Those of one link and direction arrive in order.
   virtual void send(CudaLane& lane, Tensor x, int64_t peer, Channel channel) = 0;
   virtual void receive(CudaLane& lane, Tensor x, int64_t peer, Channel channel) = 0;
 
-  // Memory that is sent from and received into again and again: known beforehand, it needs no copies on the way, where the
-  // connections can do without. nullptr: there is nothing to be gained. It is forgotten before the memory goes.
+  // Registers memory that is sent or received repeatedly, so that no copies are made where
+  // connections allow it. nullptr: no benefit. Unregister it before the memory is freed.
   virtual void* know(std::byte* memory, int64_t bytes) = 0;
   virtual void forget(void* known) noexcept = 0;
 
-  // Error where something has gone wrong meanwhile that no call has told, such as a connection that is gone.
+  // Throws Error after an asynchronous failure that no call has reported, such as a lost
+  // connection.
   virtual void check() const = 0;
 };
 
-// Memory known to a group as long as this lives. All ranks of the group have theirs at the same time.
+// Memory registered with a group for the object's lifetime. All ranks of the group hold theirs at
+// the same time.
 class KnownMemory {
  public:
   KnownMemory(GpuGroup& group, std::byte* memory, int64_t bytes) : group_(group), known_(group.know(memory, bytes)) {}
@@ -57,8 +60,9 @@ class KnownMemory {
   void* known_;
 };
 
-// All ranks of the group call it, all groups of a mesh in the same order. With `ring`, neighbours, of whom the last has the first,
-// and the two ends, have links. Returns when every rank has reached every other. Error with NCCL's reason.
+// Opens the group. All ranks of the group call it, all groups of a mesh in the same order. With
+// `ring`, neighbours (including the last and the first) have links, and so do the two ends. Returns
+// once every rank has reached every other. Error with NCCL's reason.
 std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, bool ring);
 
 }  // namespace trireme

@@ -42,7 +42,7 @@ std::vector<std::string> gather(const Comm& comm, const std::string& mine) {
 
 namespace {
 
-constexpr char kWords = '+', kProblem = '-';  // as the first byte
+constexpr char kWords = '+', kProblem = '-';  // first byte of a message
 
 std::string bytes_of(const Outcome& report) { return report.failed() ? kProblem + report.problem : kWords + report.words; }
 

@@ -1,4 +1,5 @@
-// Agreements between the hosts of a Comm's ranks, outside of any stream: small, and each rank waits for all others.
+// Collectives between the hosts of a Comm's ranks, outside of any stream. For small data; each rank
+// waits for all others.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +10,22 @@
 
 namespace trireme {
 
-std::vector<std::string> gather(const Comm& comm, const std::string& mine);  // on rank 0 of every rank, in order; elsewhere empty
+std::vector<std::string> gather(const Comm& comm, const std::string& mine);  // on rank 0: every rank's, in order; elsewhere empty
 std::string broadcast(const Comm& comm, const std::string& mine);            // rank 0's
 
-// What a rank tells the others: what it has, or the problem that kept it from that.
+// The result of a rank for the others: a text, or the problem that prevented it.
 struct Outcome {
   std::string words{};
-  std::string problem{};  // empty: there is none
+  std::string problem{};  // empty: none
   bool failed() const { return !problem.empty(); }
 };
 std::vector<Outcome> gather(const Comm& comm, const Outcome& mine);
 Outcome broadcast(const Comm& comm, const Outcome& mine);
 
-// The problem that the first rank in order has, rank 0's own first; "": none of them has any.
+// The problem of the first rank that has one, rank 0's own first; "": no rank has one.
 std::string first_problem(const Comm& comm, std::string mine);
-std::vector<double> sum(const Comm& comm, const std::vector<double>& mine);  // of as many numbers on every rank
-// Of each place, over as many numbers on every rank.
+std::vector<double> sum(const Comm& comm, const std::vector<double>& mine);  // element-wise; equally many numbers on every rank
+// Element-wise maximum over the ranks of equally many numbers.
 std::vector<int64_t> largest(const Comm& comm, const std::vector<int64_t>& mine);
 int64_t largest(const Comm& comm, int64_t mine);
 

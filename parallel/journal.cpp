@@ -26,7 +26,8 @@ void put(std::array<char, n>& to, const char* from) {
   std::strncpy(to.data(), from, n - 1);
 }
 
-// A value that one thread writes and others read at any moment: whole, or not at all.
+// A value that one thread writes and others read at any time without locks: complete, or not at
+// all.
 template <class T>
 class Published {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);
@@ -40,7 +41,8 @@ class Published {
     for (size_t i = 0; i < words.size(); ++i) words_[i].store(words[i], std::memory_order_relaxed);
     version_.store(version + 2, std::memory_order_release);
   }
-  // False when it was being written, several times over: its writer was stopped in the middle of it.
+  // False after several attempts that met a write in progress: the writer was stopped in the middle
+  // of it.
   bool read(T& value) const {
     for (int attempt = 0; attempt < 100; ++attempt) {
       const uint64_t before = version_.load(std::memory_order_acquire);
@@ -58,7 +60,7 @@ class Published {
   std::array<std::atomic<uint64_t>, sizeof(T) / 8> words_{};
 };
 
-// As /proc tells it: the letter behind the name, which may hold anything.
+// State of a process from /proc: the letter after the name, which may hold any characters.
 char state_of(int32_t process) {
   std::ifstream in("/proc/" + std::to_string(process) + "/stat");
   std::string line;
@@ -73,7 +75,7 @@ struct Journal::Page {
   int64_t rank = 0;
   int32_t process = 0;
   std::array<char, 64> host{};
-  std::atomic<int64_t> moves = 0, moved = 0;  // how often it got on, and when last
+  std::atomic<int64_t> moves = 0, moved = 0;  // number of progress marks, and time of the last
   std::atomic<int64_t> step = 0, part = 0, accused = -1;
   std::atomic<bool> confessed = false;
   std::array<char, 4096> confession{};
@@ -90,7 +92,7 @@ struct Journal::Page {
     moves.fetch_add(1, std::memory_order_relaxed);
     moved.store(now(), std::memory_order_relaxed);
   }
-  // The calling thread's place, found or taken; kThreads when there is none left.
+  // Finds or takes the calling thread's place; kThreads if none is left.
   size_t place(int32_t thread) {
     for (size_t i = 0; i < kThreads; ++i) {
       int32_t free = 0;
@@ -98,7 +100,7 @@ struct Journal::Page {
     }
     return kThreads;
   }
-  // Of one more wait of the group.
+  // Number of the group's next wait.
   int64_t number(uint64_t key) {
     for (Count& group : groups) {
       uint64_t free = 0;
@@ -122,7 +124,7 @@ Journal::Journal(int64_t rank) : memory_(memfd_create("trireme-journal", MFD_CLO
   const bool there = memory_ >= 0 && ftruncate(memory_, sizeof(Page)) == 0;
   void* const mapped = there ? mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, memory_, 0)
                              : mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  require(mapped != MAP_FAILED, text("no memory for the journal"));
+  require(mapped != MAP_FAILED, text("cannot allocate the journal"));
   own_.reset(std::construct_at(static_cast<Page*>(mapped)));
   own_->rank = leader_ = rank;
   own_->process = getpid();
@@ -143,7 +145,7 @@ void Journal::connect(const World& world, int64_t node_ranks) {
     leader_ = std::min(leader_, rank);
     const std::string path = text("/proc/", process, "/fd/", file);
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;  // another user's, or a kernel that hides it: judged without
+    if (fd < 0) continue;  // another user's, or hidden by the kernel: judge without it
     void* const mapped = mmap(nullptr, sizeof(Page), PROT_READ, MAP_SHARED, fd, 0);
     close(fd);
     if (mapped != MAP_FAILED) others_.emplace_back(static_cast<Page*>(mapped));

@@ -8,18 +8,18 @@ namespace {
 
 constexpr int64_t kPlannedNode = 8;  // ranks of an imagined node
 
-// Ranks of each node, as the launcher has placed them.
+// Ranks of each node, as placed by the launcher.
 int64_t ranks_of_node(const World& world, const Comm& all) {
   const int64_t most = largest(all, world.local_size());
   const bool else_placed = world.local_size() != most || world.local_rank() != world.rank() % most;
   if (largest(all, else_placed ? 1 : 0) > 0)
     throw ConfigError(
         "parallel.two_level=true: nodes must have the same number of ranks, and neighbours in rank on one node: "
-        "start with mpirun --map-by slot or srun --distribution=block, or leave two_level out");
+        "start with mpirun --map-by slot or srun --distribution=block, or set parallel.two_level to false");
   return most;
 }
 
-// Replicas that share a node of so many ranks, each replica of `replica` neighbours.
+// Replicas that share a node of so many ranks, if each replica is `replica` neighbouring ranks.
 int64_t replicas_on_node(int64_t node_ranks, int64_t replica, int64_t replicas) {
   const int64_t locals = node_ranks % replica == 0 ? node_ranks / replica : 1;
   return replicas % locals == 0 ? locals : 1;
@@ -36,20 +36,20 @@ MeshSizes mesh_sizes(int64_t ranks, const ParallelConfig& config) {
   const std::string product = text("parallel.pp ", config.pp, " x parallel.cp ", config.cp, " x parallel.tp ", config.tp);
   if (config.dp == 0)
     throw ConfigError(text(product, " = ", others, " ranks for each replica, but ", have, ": start a multiple of ", others,
-                           " ranks, or make the parts fewer"));
+                           " ranks, or lower these sizes"));
   throw ConfigError(text("parallel.dp ", config.dp, " x ", product, " = ", config.dp * others, " ranks, but ", have, ": start ",
-                         config.dp * others, " ranks, or leave parallel.dp out to take all there are"));
+                         config.dp * others, " ranks, or omit parallel.dp to use all of them"));
 }
 
 namespace {
 
-// Where `rank` stands along an axis: its place, of so many; ranks `stride` apart are neighbours.
+// Position of `rank` along an axis. Neighbours along the axis are `stride` ranks apart.
 struct Standing {
   int64_t place, size, stride;
-  int64_t group(int64_t rank) const { return rank - place * stride; }  // the first of those along the axis
+  int64_t group(int64_t rank) const { return rank - place * stride; }  // the first rank of its group along the axis
 };
 
-// Along dp, pp and tp.
+// Positions along dp, pp and tp.
 std::array<Standing, 3> places_of(int64_t rank, const MeshSizes& n) {
   const auto at = [rank](int64_t size, int64_t stride) { return Standing{rank / stride % size, size, stride}; };
   return {at(n.dp, n.pp * n.cp * n.tp), at(n.pp, n.cp * n.tp), at(n.tp, 1)};
@@ -101,13 +101,13 @@ void Mesh::keep(Journal& journal) {
   all_.keep(journal);
 }
 
-// What is handed over is not taken back: whoever waits for it ends, and with it all ranks.
+// Enqueued work cannot be cancelled: a rank that waits for it ends, and with it all ranks.
 void Mesh::check_gpus(double waited) const {
   for (const Comm& axis : axes_)
     if (axis.size() > 1) axis.gpus().check();
   if (timeout_ > 0 && waited > timeout_)
-    throw Error(text("this rank's GPU has not come through a step in parallel.timeout = ", timeout_,
-                     " s: it waits for another rank, which is gone or stuck, or a step takes longer than that"));
+    throw Error(text("this rank's GPU has not finished a step within parallel.timeout = ", timeout_,
+                     " s: another rank is gone or stuck; if steps take longer, raise parallel.timeout"));
 }
 
 void Mesh::connect(Device& device) {

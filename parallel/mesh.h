@@ -1,6 +1,7 @@
-// Mesh: which place of which axis this rank takes, and the groups of ranks along each axis.
+// Mesh: this rank's position on each axis, and the groups of ranks along each axis.
 //
-// rank = ((dp * PP + pp) * CP + cp) * TP + tp: the parts of one tensor are neighbours, most likely on one node.
+// rank = ((dp * PP + pp) * CP + cp) * TP + tp: the shards of one tensor are neighbours, usually on
+// one node.
 #pragma once
 
 #include <array>
@@ -15,51 +16,56 @@ namespace trireme {
 
 class Mesh {
  public:
-  Mesh() = default;  // of one rank
-  // All ranks of the world call it. ConfigError when the axes do not multiply to the world's ranks, or two_level finds no nodes of
-  // one size. parallel.dp = 0 takes what the other axes leave.
+  Mesh() = default;  // one rank
+  // Builds the mesh of a launched world. All ranks of the world call it. ConfigError if the axes do
+  // not multiply to the number of ranks, or if two_level finds nodes of unequal size. parallel.dp =
+  // 0 takes the rest of the ranks.
   Mesh(const World& world, const ParallelConfig& config);
-  // Imagined: rank `rank` of `ranks`, whose groups only count.
+  // Imagines rank `rank` of `ranks`, with groups that only count.
   Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config);
 
-  // From here on collectives along every axis run on Place::cuda, too. Nothing happens on a CPU, or with one rank. All ranks of the
-  // world call it. A host throws that waits for the device longer than parallel.timeout, or whose connections break. The mesh stays
-  // where it is.
+  // Enables collectives on Place::cuda along every axis. Does nothing on a CPU or with one rank.
+  // All ranks of the world call it. A host throws if it waits for the device longer than
+  // parallel.timeout, or if its connections break. The mesh must not move afterwards.
   void connect(Device& device);
 
-  // Waits along every axis are written into it from here on. It outlives the mesh.
+  // Records waits along every axis from now on. The journal must outlive the mesh.
   void keep(Journal& journal);
-  // This rank has done or begun a part of its work: told to the journal, if one is kept.
+  // Records progress of this rank in the journal, if there is one.
   void mark_progress() const {
     if (journal_ != nullptr) journal_->mark_progress();
   }
 
-  // The group of this rank along each axis, from the outermost: copies of the model, stages of the pipeline, shards of tensors.
+  // This rank's group along each axis, from the outermost: replicas, pipeline stages, shards of
+  // tensors.
   const std::array<Comm, 3>& axes() const { return axes_; }
   const Comm& dp() const { return axes_[0]; }
   const Comm& pp() const { return axes_[1]; }
   const Comm& tp() const { return axes_[2]; }
   const Comm& all() const { return all_; }
-  // The tp group in groups of `size` neighbours. All ranks call it.
+  // Divides the tp group into groups of `size` neighbours. All ranks call it.
   Comm neighbours(int64_t size) const;
 
-  // By purpose. This rank computes replica replica() of replicas(): its part of each batch.
+  // Groups by purpose. This rank computes replica replica() of replicas(): its part of each batch.
   int64_t replica() const { return dp().rank(); }
   int64_t replicas() const { return dp().size(); }
-  // The ranks with the same weights and other samples: gradients, losses and counts add up over them.
+  // The ranks with the same weights and other samples: gradients, losses and counts are summed over
+  // them.
   const Comm& gradient_group() const { return dp(); }
-  // Of them, those that divide one copy of the optimizer's state among themselves (parallel.zero). One rank where each keeps all.
+  // The subset that divides one copy of the optimizer's state (parallel.zero); one rank if each
+  // holds a whole copy.
   const Comm& owner_group() const { return divides_state_ ? dp() : kAlone; }
-  // Copies of the optimizer's state over all ranks, and whether this rank's is, or is a part of, the first.
+  // Copies of the optimizer's state over all ranks; first_copy() is true if this rank holds all or
+  // part of the first.
   int64_t copies() const { return replicas() / owner_group().size(); }
   bool in_first_copy() const { return divides_state_ || replica() == 0; }
-  // Along these, ranks hold different parts of the model's state: what is counted over all parameters adds up over them, in this
-  // order.
+  // Axes along which ranks hold different parts of the model's state. A count over all parameters
+  // is summed along them, in this order.
   std::array<const Comm*, 3> state_groups() const { return {&owner_group(), &tp(), &pp()}; }
-  // Along these, ranks have different losses of a batch. Those of a stage that has none are 0.
+  // Axes along which ranks hold different losses of a batch. Stages without a loss contribute 0.
   std::array<const Comm*, 2> loss_groups() const { return {&gradient_group(), &pp()}; }
 
-  bool first() const { return all_.rank() == 0; }  // the rank that speaks for all
+  bool first() const { return all_.rank() == 0; }  // the rank that reports for all
   std::string describe() const;                    // "rank 5 | dp 1 pp 0 tp 1"
 
  private:
@@ -69,11 +75,11 @@ class Mesh {
   Comm all_;
   Journal* journal_ = nullptr;
   double timeout_ = 0;
-  bool launched_ = false;  // by a launcher: not imagined
+  bool launched_ = false;  // by a launcher, not imagined
   bool exact_ = false, on_gpus_ = false, divides_state_ = false;
 };
 
-// The sizes of the axes for this many ranks. ConfigError when they do not multiply to it.
+// Sizes of the axes for this many ranks. ConfigError if they do not multiply to it.
 struct MeshSizes {
   int64_t dp, pp, cp, tp;
 };

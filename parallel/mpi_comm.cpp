@@ -16,11 +16,11 @@
 namespace trireme {
 namespace {
 
-// A message that fails in the midst of a collective is mostly of ranks that are out of step: the watchdogs are given the time to
-// tell which.
+// Grace period after a message of a collective fails. Usually ranks are out of step, and the
+// watchdogs need the time to name which.
 constexpr std::chrono::seconds kForVerdict{30};
 
-// MPI's handles are pointers or ints, as its maker likes.
+// MPI's handles are pointers or ints, depending on the implementation.
 MPI_Comm handle(uint64_t group) {
   MPI_Comm comm;
   std::memcpy(&comm, &group, sizeof comm);
@@ -33,7 +33,7 @@ uint64_t group_of(MPI_Comm comm) {
   return group;
 }
 
-// The ranks of a mesh's axis lie at equal distances.
+// Ranks along an axis of the mesh are equally spaced.
 GroupRanks ranks_of(MPI_Comm comm, int size) {
   MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
   ok(MPI_Comm_group(MPI_COMM_WORLD, &world));
@@ -99,7 +99,7 @@ void Comm::connect_gpus(bool ring, bool ordered) {
 void Comm::Closer::operator()(GpuGroup* group) const { delete group; }
 
 GpuGroup& Comm::gpus() const {
-  require(gpus_ != nullptr, text("a collective of GPUs along ", axis_, ", which are not connected"));
+  require(gpus_ != nullptr, text("a collective of GPUs along ", axis_, ", but they are not connected"));
   return *gpus_;
 }
 

@@ -1,4 +1,4 @@
-// The collectives of Place::cpu that move elements, over MPI. Scratch memory is a lane's workspace.
+// Collectives on Place::cpu that move elements, over MPI. Scratch memory is a lane's workspace.
 #include "parallel/mpi_messages.h"
 
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// A message longer than MPI's counts goes in several.
+// Elements of one MPI message; longer transfers take several.
 constexpr int64_t kMessage = 1 << 28;
 
 struct PeerMessage {
@@ -36,15 +36,15 @@ void exchange(const Comm& comm, Way way, const PeerMessage& message) {
 
 }  // namespace
 
-// Where the group is in nodes, ranks take their like's from the other nodes, then from the ranks of their own node all that these
-// have.
+// Gathers shares in a group divided into nodes: first from the ranks of the same local number on
+// other nodes, then from the ranks of the own node, with all that these have gathered.
 void gather_shares(const Comm& comm, std::byte* all, int64_t n, int64_t element) {
   const int64_t size = comm.size(), rank = comm.rank(), locals = comm.locals(), nodes = size / locals;
   const int64_t node = rank / locals, local = rank % locals;
   const auto begin = [&](int64_t r) { return share_begin(n, r, size) * element; };
   const auto bytes = [&](int64_t r) { return begin(r + 1) - begin(r); };
   std::vector<MPI_Request> requests;
-  // Share `wanted` comes from rank `source`, share `mine` goes to rank `target`.
+  // Receives share `wanted` from rank `source` and sends share `mine` to rank `target`.
   const auto swap = [&](int64_t at, int64_t source, int64_t wanted, int64_t target, int64_t mine) {
     const auto piece = [&](int64_t r) { return count_of(std::clamp<int64_t>(bytes(r) - at, 0, kMessage)); };
     const auto place = [&](int64_t r) { return all + begin(r) + at; };
@@ -88,7 +88,7 @@ void launch(const Comm& comm, const Cpu&, const Broadcast& op) {
 }
 
 void launch(const Comm& comm, const Cpu&, const Send& op) {
-  // A receiver that adds takes pieces of its own size.
+  // A receiver that accumulates takes pieces, so both sides use the same sizes.
   auto* data = static_cast<std::byte*>(op.x.data());
   for (int64_t at = 0; at < op.x.bytes() || at == 0; at += kScratch)
     exchange(comm, Way::out,

@@ -1,5 +1,5 @@
-// What the collectives of Place::cpu share, over MPI: how elements are divided among the ranks, and the messages that bring what
-// has been divided together again.
+// Helpers shared by the collectives on Place::cpu over MPI: the division of elements among the
+// ranks, and the gathering of divided results.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,15 @@
 
 namespace trireme {
 
-// Bytes of scratch memory: a piece of each rank's share is exchanged and summed at once. Few and large pieces: each is a wait for
-// lanes whose threads share cores with the compute lanes.
+// Bytes of scratch memory: a piece of each rank's share is exchanged and summed at once. Pieces are
+// few and large, since each is a wait for lanes whose threads share cores with the compute lanes.
 constexpr int64_t kScratch = 16 << 20;
 
-// Where rank r's share of n elements begins. The first share is one of the longest.
+// First element of rank r's share of n elements. The first share is one of the longest.
 inline int64_t share_begin(int64_t n, int64_t r, int64_t size) { return n / size * r + std::min(r, n % size); }
 
-// all = the shares of all ranks, n elements of so many bytes; this rank's own already lies there.
+// all = the shares of all ranks, n elements of so many bytes. This rank's own share is already in
+// place.
 void gather_shares(const Comm& comm, std::byte* all, int64_t n, int64_t element);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// The collectives of Place::cpu that add up, over MPI. Sums are our own, for their order: see collectives.h. Scratch memory is a
-// lane's workspace.
+// Collectives on Place::cpu that sum, over MPI. The sums are our own, to fix their order: see
+// collectives.h. Scratch memory is a lane's workspace.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -24,7 +24,8 @@ float combine(const T* const* from, int64_t begin, int64_t end, int64_t i, Combi
   return both(combine(from, begin, middle, i, both), combine(from, middle, end, i, both));
 }
 
-// Where addends go: their sum, with `accumulate` added to what is there, or the largest of them.
+// Destination of addends: their sum, with `accumulate` added to the present value, or their
+// maximum.
 template <class T>
 struct Combined {
   T* to;
@@ -33,7 +34,7 @@ struct Combined {
   Combined from_element(int64_t i) const { return {.to = to + i, .kind = kind, .accumulate = accumulate}; }
 };
 
-// into.to[i] = from[0][i] + ... in the order of the tree; into.to may be one of them.
+// into.to[i] = from[0][i] + ... in the order of the tree; into.to may be one of the addends.
 template <class From, class To>
 void combine(const std::vector<const From*>& from, const Combined<To>& into, int64_t n) {
   To* const to = into.to;
@@ -52,21 +53,21 @@ void combine(const std::vector<const From*>& from, const Combined<To>& into, int
   }
 }
 
-// Some ranks of a group, `count` of them, of which this is number `mine`, exchange pieces: each has an addend for each. What is
-// sent as it lies there is not copied first.
+// An exchange among `count` ranks of a group, of which this is number `mine`: each has an addend
+// for each other. Data that needs no conversion is sent without a copy.
 template <class Wire, class From>
 class Addends {
   static constexpr bool kCopied = !std::is_same_v<From, Wire>;
 
  public:
-  // memory: bytes(count, step).
+  // `memory` has bytes(count, step) bytes.
   Addends(const Comm& comm, int64_t count, int64_t mine, std::byte* memory, int64_t step)
       : comm_(comm), count_(count), mine_(mine), in_(reinterpret_cast<Wire*>(memory)), out_(in_ + count * step), step_(step) {}
   static int64_t bytes(int64_t count, int64_t step) {
     return (kCopied ? 2 : 1) * count * step * static_cast<int64_t>(sizeof(Wire));
   }
 
-  // piece(k): what number k adds up, begin and length here; rank(k): its rank.
+  // piece(k): begin and length of what number k sums, in this rank's data; rank(k): its rank.
   template <class Piece, class Rank>
   void post(Piece piece, Rank rank, std::vector<MPI_Request>& requests) {
     from_.resize(static_cast<size_t>(count_));
@@ -88,7 +89,7 @@ class Addends {
                    &requests.emplace_back()));
     }
   }
-  const std::vector<const Wire*>& all() const { return from_; }  // when the requests are done
+  const std::vector<const Wire*>& all() const { return from_; }  // once the requests are done
 
  private:
   static const Wire* as_sent(const From* from, int64_t n, Wire* copy) {
@@ -107,7 +108,8 @@ class Addends {
   std::vector<const Wire*> from_;
 };
 
-// The ranks' shares of n elements at `all`, in pieces of up to `step` of each: piece(r, at) is rank r's, from `at` on.
+// The ranks' shares of n elements at `all`, in pieces of up to `step` each: piece(r, at) is rank
+// r's piece at offset `at`.
 template <class T>
 struct Shares {
   const T* all;
@@ -119,7 +121,7 @@ struct Shares {
   }
 };
 
-// This rank's share, combined over the ranks: piece by piece, so that little scratch memory is needed.
+// Combines this rank's share over the ranks, piece by piece to save scratch memory.
 template <class Wire, class T>
 void reduce_flat(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, const Combined<T>& into) {
   using Others = Addends<Wire, T>;
@@ -134,7 +136,8 @@ void reduce_flat(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, cons
   }
 }
 
-// The same of a group in nodes: each node's ranks first add up what each of them then takes to its like on the other nodes.
+// The same for a group divided into nodes: a node's ranks first sum among themselves, then each
+// exchanges with its counterparts on other nodes.
 template <class Wire, class T>
 void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, const Combined<T>& into) {
   using Neighbours = Addends<Wire, T>;
@@ -144,7 +147,7 @@ void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, 
   const int64_t sums = nodes * step * static_cast<int64_t>(sizeof(float));
   std::byte* const memory = cpu.workspace->reserve(nodes * column + sums + Others::bytes(nodes, step));
   auto* const sum = reinterpret_cast<float*>(memory + nodes * column);
-  const auto like = [&](int64_t j) { return j * locals + local; };  // this rank's like on node j
+  const auto like = [&](int64_t j) { return j * locals + local; };  // this rank's counterpart on node j
   std::vector<MPI_Request> requests;
   for (int64_t at = 0; at < shares.longest(); at += step) {
     const auto length = [&](int64_t j) { return shares.piece(like(j), at).second; };
@@ -166,7 +169,7 @@ void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, 
   }
 }
 
-// This rank's share of the n elements at `all`, combined over the ranks.
+// Combines this rank's share of the n elements at `all` over the ranks.
 template <class Wire, class T>
 void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, const Combined<T>& into) {
   const int64_t size = comm.size(), most = std::max<int64_t>(kScratch / size / static_cast<int64_t>(sizeof(Wire)), 1024);
@@ -177,7 +180,7 @@ void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, con
     reduce_flat<Wire>(comm, cpu, shares, into);
 }
 
-// work(an element, what it travels as)
+// Calls work(value of the element type, value of the type that is sent).
 template <class Work>
 void with_wire(Dtype dtype, bool bf16_on_wire, Work work) {
   if (dtype == Dtype::bf16)
@@ -204,7 +207,7 @@ void launch(const Comm& comm, const Cpu& cpu, const AllReduce& op) {
 
 void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
   if (comm.size() == 1) {
-    require(!op.accumulate, text("a group of one adds nothing up"));
+    require(!op.accumulate, text("a group of one has nothing to add"));
     if (op.part.data() != op.all.data()) std::memcpy(op.part.data(), op.all.data(), static_cast<size_t>(op.all.bytes()));
     return;
   }
@@ -215,7 +218,7 @@ void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
   });
 }
 
-// Piece by piece: every rank's addends of the piece come here and enter in the order of the ranks.
+// Receives every rank's addends piece by piece and adds them in the order of the ranks.
 void launch(const Comm& comm, const Cpu& cpu, const TreeAddAll& op) {
   const int64_t size = comm.size(), rank = comm.rank(), m = op.tree.cols();
   const auto enter = [&](int64_t number, Tensor addend, int64_t first) {
@@ -229,7 +232,7 @@ void launch(const Comm& comm, const Cpu& cpu, const TreeAddAll& op) {
   std::vector<MPI_Request> requests;
   for (int64_t at = 0; at < m; at += step) {
     const int64_t length = std::min(step, m - at), bytes = length * 4;
-    const auto begin = [&](int64_t r) { return all + (shared ? r * m : 0) + at; };  // of what rank r sums
+    const auto begin = [&](int64_t r) { return all + (shared ? r * m : 0) + at; };  // start of what rank r sums
     requests.clear();
     for (int64_t i = 1; i < size; ++i) {
       const int64_t source = (rank + size - i) % size, target = (rank + i) % size;

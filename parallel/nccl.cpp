@@ -1,6 +1,7 @@
-// GpuGroup by NCCL: a communicator for the collectives of the group, and one of two ranks for each link and channel, so that
-// messages of one wait for no other. All are made at the start, in one order, and greet: NCCL connects ranks at their first
-// message, which would have hosts wait for each other in the middle of a step.
+// GpuGroup by NCCL: a communicator for the collectives of the group, and one of two ranks for each
+// link and channel, so that messages of one do not wait for another. All are created at the start
+// in one order and exchange a first message: NCCL connects ranks lazily, which would block hosts in
+// the middle of a step.
 #include <nccl.h>
 
 #include <array>
@@ -17,19 +18,19 @@ void ok(ncclResult_t status, std::source_location at = std::source_location::cur
   if (status == ncclSuccess) return;
   std::string why = std::string("NCCL: ") + ncclGetErrorString(status);
   if (const char* more = ncclGetLastError(nullptr); more != nullptr && *more != '\0') why += std::string(": ") + more;
-  if (status == ncclInvalidUsage) why += "; does every rank have a GPU of its own? NCCL_DEBUG=WARN tells more";
+  if (status == ncclInvalidUsage) why += "; check that every rank has its own GPU; NCCL_DEBUG=WARN prints details";
   throw Error(why, at);
 }
 void ok(cudaError_t status, std::source_location at = std::source_location::current()) {
   if (status != cudaSuccess) throw Error(std::string("CUDA: ") + cudaGetErrorString(status), at);
 }
 
-constexpr int kRegisters = 21900;  // the version, 2.19, from which on memory can be registered
+constexpr int kRegisters = 21900;  // version 2.19, the first that can register memory
 
 ncclDataType_t type_of(Dtype dtype) { return dtype == Dtype::bf16 ? ncclBfloat16 : dtype == Dtype::f32 ? ncclFloat32 : ncclInt32; }
 size_t count(const Tensor& x) { return static_cast<size_t>(x.size()); }
 
-// A communicator. After an error it does not wait for what will not come.
+// Owns a communicator. After an error it does not wait for pending work.
 class Own {
  public:
   Own() = default;
@@ -50,7 +51,7 @@ class Own {
   int uncaught_ = std::uncaught_exceptions();
 };
 
-// Calls between its ends are done as one.
+// Groups the NCCL calls that `calls` makes.
 void together(const auto& calls) {
   ok(ncclGroupStart());
   calls();
@@ -122,14 +123,15 @@ class NcclGroup : public GpuGroup {
     ncclResult_t error = ncclSuccess;
     ok(ncclCommGetAsyncError(comm.get(), &error));
     if (error != ncclSuccess)
-      throw Error(text("NCCL: the connection along ", axis_, " is broken (", ncclGetErrorString(error), "): has a rank ended?"));
+      throw Error(text("NCCL: the connection along ", axis_, " is lost (", ncclGetErrorString(error),
+                       "): a rank may have ended; see its output"));
   }
   struct Link {
     Own comm;
-    int64_t lower = -1;  // it joins this rank and the next, or of the last the first; -1: not in use
-    int peer = 0;        // the other's number in it
+    int64_t lower = -1;  // joins this rank and the next, or the last and the first; -1: unused
+    int peer = 0;        // the other rank's number in the communicator
   };
-  // Something small to send and receive.
+  // A small buffer for first messages.
   struct Greeting {
     cudaStream_t stream = nullptr;
     void* memory = nullptr;  // 2 floats, then one for each rank
@@ -148,7 +150,7 @@ class NcclGroup : public GpuGroup {
     void finish() const { ok(cudaStreamSynchronize(stream)); }
   };
 
-  // Each collective once: they connect ranks in ways of their own.
+  // Runs each collective once, since each sets up connections of its own.
   void greet_all(const Greeting& greeting) {
     auto* const one = static_cast<float*>(greeting.memory);
     float* const all = one + 2;
@@ -166,7 +168,8 @@ class NcclGroup : public GpuGroup {
     greeting.finish();
   }
 
-  // The links of even number, of odd number, and the last with the first, each of a channel in one split of the group.
+  // Opens the links with even numbers, with odd numbers, and between last and first, each kind by
+  // one split of the group for each channel.
   void open_links(const Greeting& greeting) {
     const int64_t last = size_ - 1;
     for (size_t channel = 0; channel < 2; ++channel) {
@@ -181,7 +184,8 @@ class NcclGroup : public GpuGroup {
   void open(Link& link, int64_t lower, const Greeting& greeting) {
     link.lower = lower;
     const int color = lower < 0 ? NCCL_SPLIT_NOCOLOR : static_cast<int>(lower);
-    // A receive is posted long before its message is sent, and holds multiprocessors while it waits: few.
+    // A receive is posted long before its message is sent and occupies multiprocessors while it
+    // waits: allow few.
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.minCTAs = 1, config.maxCTAs = 4;
     ok(ncclCommSplit(all_.get(), color, static_cast<int>(rank_), link.comm.put(), &config));
@@ -204,13 +208,13 @@ class NcclGroup : public GpuGroup {
     if (channel != Channel::tied && (forward ? to : from) == (lower + 1) % size_)
       for (const Link& link : links_[forward ? 0 : 1])
         if (link.lower == lower) return link;
-    throw Error(text("a message from ", from, " to ", to, " along ", axis_, ", which have no link"));
+    throw Error(text("a message from ", from, " to ", to, " along ", axis_, ", but they have no link"));
   }
 
   std::string axis_;
   int64_t rank_, size_;
   Own all_;
-  std::array<std::array<Link, 3>, 2> links_;  // of forward and backward
+  std::array<std::array<Link, 3>, 2> links_;  // for forward and backward
   Link tied_;
 };
 

@@ -1,11 +1,11 @@
-// In place of nccl.cpp in a build without NCCL.
+// Replaces nccl.cpp in a build without NCCL.
 #include "parallel/gpu_group.h"
 
 namespace trireme {
 
 std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, bool) {
   throw ConfigError(text("kernels.device = cuda on ", comm.size(), " ranks along ", comm.axis(),
-                         ": this program was built without NCCL; start one rank, or build it where nccl.h is"));
+                         ": this program was built without NCCL; start one rank, or install nccl.h and rebuild"));
 }
 
 }  // namespace trireme

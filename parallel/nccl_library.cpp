@@ -1,4 +1,4 @@
-// NCCL's functions, of the library that is there when the first of them is called.
+// NCCL's functions, loaded from the shared library at the first call.
 #include <nccl.h>
 
 #include "base/shared_library.h"

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPart = 64 << 20;  // bytes of one of MPI's messages at most
+constexpr int64_t kPart = 64 << 20;  // most bytes of one MPI message
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Nodes: which ranks share a machine, and messages between ranks that wait for no step.
+// Nodes: which ranks share a machine, and messages between ranks that do not depend on steps.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,19 @@ namespace trireme {
 
 class Nodes {
  public:
-  Nodes() = default;  // one, of one rank
-  // All ranks of the world call it. `pretended`: where all ranks are on one machine, so many neighbours count as a node; 0: they
-  // are one.
+  Nodes() = default;  // one node of one rank
+  // Finds the nodes. All ranks of the world call it. `pretended`: if all ranks are on one machine,
+  // as many neighbours count as a node; 0: they are one.
   explicit Nodes(const World& world, int64_t pretended = 0);
 
   int64_t count() const { return static_cast<int64_t>(ranks_.size()); }
-  int64_t here() const { return here_; }                                                               // this rank's, from 0
-  bool pretended() const { return pretended_; }                                                        // they share one machine
-  const std::vector<int64_t>& ranks(int64_t node) const { return ranks_[static_cast<size_t>(node)]; }  // of the world, rising
+  int64_t here() const { return here_; }                                                               // this rank's node, from 0
+  bool pretended() const { return pretended_; }                                                        // simulated on one machine
+  const std::vector<int64_t>& ranks(int64_t node) const { return ranks_[static_cast<size_t>(node)]; }  // in the world, ascending
   int64_t leader(int64_t node) const { return ranks(node).front(); }
 
-  // From any thread, one at a time between two ranks. Both return when it is done. Error when MPI fails.
+  // Transfers between two ranks: from any thread, one at a time for each pair. Returns once
+  // complete. Error if MPI fails.
   void send(int64_t to, const void* bytes, int64_t count) const;
   void receive(int64_t from, void* bytes, int64_t count) const;
   void send(int64_t to, const std::string& words) const;

@@ -15,7 +15,7 @@ void add(Actions& actions, ActionKind kind, int64_t microbatch, int64_t chunk = 
   actions.push_back({.kind = kind, .microbatch = microbatch, .chunk = chunk, .slot = 0});
 }
 
-// One forward and one backward in turn, once `ahead` forwards are done.
+// `ahead` forwards, then one forward and one backward in turn.
 Actions one_forward_one_backward(int64_t m, int64_t ahead) {
   Actions actions;
   for (int64_t i = 0; i < ahead; ++i) add(actions, ActionKind::forward, i);
@@ -26,7 +26,8 @@ Actions one_forward_one_backward(int64_t m, int64_t ahead) {
   return actions;
 }
 
-// Stage s may lag s microbatches behind with its weights' gradients: with the p - s forwards it is ahead, p are in flight.
+// Stage s may delay its weights' gradients by s microbatches: with the p - s forwards it is ahead,
+// p are in flight.
 Actions zero_bubble(const PipelineShape& shape, int64_t stage) {
   const int64_t m = shape.microbatches, ahead = std::min(shape.stages - stage, m);
   Actions actions;
@@ -40,7 +41,8 @@ Actions zero_bubble(const PipelineShape& shape, int64_t stage) {
   return actions;
 }
 
-// Groups of p microbatches pass chunk 0, then chunk 1, ...; their backwards the last chunk first.
+// Groups of p microbatches pass chunk 0, then chunk 1, ...; their backwards start with the last
+// chunk.
 Actions interleaved(const PipelineShape& shape, int64_t stage) {
   const int64_t p = shape.stages, v = shape.chunks, total = shape.microbatches * v;
   const auto microbatch = [&](int64_t i) { return i / (p * v) * p + i % p; };
@@ -108,7 +110,8 @@ std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape,
 std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, int64_t slots) {
   require(0 <= stage && stage < shape.stages && slots >= 1, text("stage ", stage, " of ", shape.stages, ", ", slots, " slots"));
   Actions actions;
-  // Groups of `stages` microbatches pass chunk 0, then chunk 1, ...: no stage waits for another but at the ends.
+  // Groups of `stages` microbatches pass chunk 0, then chunk 1, ...: a stage waits for others only
+  // at the ends.
   for (int64_t group = 0; group < shape.microbatches; group += shape.stages)
     for (int64_t chunk = 0; chunk < shape.chunks; ++chunk)
       for (int64_t i = group; i < std::min(group + shape.stages, shape.microbatches); ++i) {

@@ -1,13 +1,16 @@
-// Pipeline schedules as data: which stage computes which microbatch when. Pure functions: the step follows the list; timeline.h
-// says how long it takes.
+// Pipeline schedules as data: the order in which each stage computes microbatches. Pure functions:
+// the step follows the list; timeline.h shows how long it takes.
 //
-// Stage s of p holds `chunks` pieces of the model: piece c is number c p + s of the p * chunks pieces the layers are cut into.
+// Stage s of p holds `chunks` pieces of the model: piece c is number c p + s of the p * chunks
+// pieces into which the layers are cut.
 //   gpipe        all forwards, then all backwards. Huang et al., "GPipe", 2019
-//   1f1b         after a warm-up, one forward and one backward in turn. Narayanan et al., "PipeDream-2BW", 2021
-//   interleaved  1f1b over several chunks of each stage. Narayanan et al., "Efficient large-scale language model training on GPU
-//                clusters using Megatron-LM", 2021
-//   zero_bubble  1f1b whose backward is two actions: the input's gradient, which the stage before waits for, and later the
-//                weights'. No more memory than 1f1b's first stage (ZB-H1). Qi et al., "Zero bubble pipeline parallelism", 2023
+//   1f1b         after a warm-up, one forward and one backward in turn. Narayanan et al.,
+//                "PipeDream-2BW", 2021
+//   interleaved  1f1b over several chunks of each stage. Narayanan et al., "Efficient large-scale
+//                language model training on GPU clusters using Megatron-LM", 2021
+//   zero_bubble  1f1b with backward in two actions: the input's gradient, for which the previous
+//                stage waits, and later the weights'. Takes no more memory than 1f1b's first
+//                stage (ZB-H1). Qi et al., "Zero bubble pipeline parallelism", 2023
 #pragma once
 
 #include <cstdint>
@@ -28,23 +31,25 @@ struct Action {
   ActionKind kind;
   int64_t microbatch;  // of the replica, from 0
   int64_t chunk;       // of the stage, from 0
-  int64_t slot;        // where the chunk's activations lie from its forward to its last backward; lowest free one
+  int64_t slot;        // holds the chunk's activations from its forward to its last backward; the lowest free one
 };
 
 struct PipelineShape {
   int64_t stages = 1, microbatches = 1, chunks = 1;  // chunks > 1 only if interleaved
 };
 
-// The actions of stage `stage`, in order. Error where the shape is not one of the schedule's: see schedule_problem.
+// The actions of stage `stage`, in order. Error if the schedule cannot run in this shape: see
+// schedule_problem.
 std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape, int64_t stage);
 
-// The same for forward passes alone, on at most so many slots: an evaluation.
+// The same for forward passes alone, with at most so many slots, for an evaluation.
 std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, int64_t slots);
 
-// Why a schedule cannot run in this shape; "" when it can. Interleaved runs microbatches in groups of `stages`.
+// Why a schedule cannot run in this shape; "" if it can. Interleaved needs microbatches in groups
+// of `stages`.
 std::string schedule_problem(Schedule schedule, const PipelineShape& shape);
 
-// The most activation slots in use at once: chunk-sized pieces.
+// The maximum number of activation slots in use at once; a slot holds one chunk.
 int64_t slots_of(const std::vector<Action>& actions);
 
 }  // namespace trireme

@@ -17,12 +17,13 @@ Timeline simulate(const std::vector<std::vector<Action>>& stages, const Pipeline
                                                                : times.backward_input + times.backward_weight;
     return whole / static_cast<double>(v);
   };
-  // When (piece, microbatch) was done: forwards, and the gradients of the pieces' inputs.
+  // Completion times by (piece, microbatch): of forwards, and of the gradients of the pieces'
+  // inputs.
   std::map<std::pair<int64_t, int64_t>, double> forwards, backwards;
   Timeline timeline;
   timeline.stages.resize(stages.size());
   std::vector<size_t> next(stages.size(), 0);
-  // The time at which an action's inputs are there; negative while they are not.
+  // The time at which an action's inputs are ready; negative if they are not yet.
   const auto ready = [&](const Action& a, int64_t stage) {
     const int64_t piece = a.chunk * p + stage, last = p * v - 1;
     const auto done = [&](const auto& times_of, int64_t of) {
@@ -68,7 +69,7 @@ double bubble_formula(Schedule schedule, const PipelineShape& shape, const Actio
 
 namespace {
 
-// Of the picture, in its own units.
+// Geometry of the picture, in SVG units.
 constexpr double kWidth = 1000, kLeft = 70, kTop = 34, kRow = 26;
 
 const char* color_of(ActionKind kind) {
@@ -85,7 +86,7 @@ const char* color_of(ActionKind kind) {
   return "";
 }
 
-// Element after element, so that a line of the file is one of them.
+// Appends one SVG element as one line of the file.
 template <class... Values>
 void append(std::string& out, const char* format, Values... values) {
   char line[400];

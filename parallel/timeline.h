@@ -1,4 +1,5 @@
-// Timeline: when each stage of a pipeline does what, if messages take no time. The pictures in docs/schedules are drawn from it.
+// Timeline: when each stage of a pipeline computes what, if messages take no time. The pictures in
+// docs/schedules are drawn from it.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace trireme {
 
-// How long an action of a whole stage takes, in any unit. A chunk's takes 1 / chunks of it.
+// Durations of the actions of a whole stage, in any unit. A chunk's take 1 / chunks of them.
 struct ActionTimes {
   double forward = 1, backward_input = 1, backward_weight = 1;
 };
@@ -18,17 +19,18 @@ struct TimedAction {
   double begin, end;
 };
 
-// When each action of each stage runs if messages take no time. Error when the stages wait for each other forever.
+// Start and end of each action of each stage, if messages take no time. Error if the stages wait
+// for each other forever.
 struct Timeline {
   std::vector<std::vector<TimedAction>> stages;
   double end = 0;
-  double busy = 0;  // of one stage; all do the same work
-  // Idle share of a stage's time, relative to the busy time: what the papers call the bubble.
+  double busy = 0;  // of one stage; equal for all
+  // Idle time of a stage relative to its busy time: the bubble in the literature.
   double bubble() const { return end / busy - 1; }
 };
 Timeline simulate(const std::vector<std::vector<Action>>& stages, const PipelineShape& shape, const ActionTimes& times);
 
-// The bubble in theory, of the schedules' papers; of interleaved with whole groups.
+// Theoretical bubble from the schedules' papers; for interleaved with complete groups.
 double bubble_formula(Schedule schedule, const PipelineShape& shape, const ActionTimes& times);
 
 // The timeline as an SVG picture.

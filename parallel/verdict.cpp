@@ -61,7 +61,7 @@ class Judge {
   }
 
  private:
-  // Rank i waits for the members of the group that have not entered what it is in.
+  // Members of the group that have not entered rank i's wait: rank i waits for them.
   void missing_from(size_t i, const JournalEntry& entry) {
     const auto add = [&](int64_t rank) {
       if (const auto at = places_.find(rank); at == places_.end())
@@ -82,7 +82,7 @@ class Judge {
       if (count == entered.end() || count->second < entry.number) add(entry.group.member(m));
     }
   }
-  // Whether the other end of a message is in its part of it.
+  // True if the other end of a message has reached it.
   bool meets(size_t i, const JournalEntry& entry) const {
     const auto at = places_.find(entry.peer);
     if (at == places_.end()) return false;
@@ -96,7 +96,8 @@ class Judge {
     return static_cast<size_t>(std::find_if(ranks_.begin(), ranks_.end(), ended) - ranks_.begin());
   }
 
-  // In the same wait of a group all must do the same: the rank that does something else, and what the most do.
+  // Ranks in the same wait of a group must do the same: finds the rank that does something else,
+  // and what most do.
   std::pair<size_t, std::string> odd_one() const {
     std::map<std::pair<uint64_t, int64_t>, std::vector<std::pair<size_t, const JournalEntry*>>> waits;
     for (size_t i = 0; i < ranks_.size(); ++i)
@@ -118,8 +119,8 @@ class Judge {
     return {ranks_.size(), ""};
   }
 
-  // At the end of the chains of waits: a rank that waits for nobody; in a circle, the one that most wait for, of several the one
-  // that is ahead, for it has left something out.
+  // Follows the chains of waits to the rank that waits for nobody. In a cycle, it takes the rank
+  // that most wait for; among equals the one that is ahead, since it has skipped something.
   size_t awaited() const {
     std::vector<int64_t> waiting(ranks_.size(), 0);
     for (const auto& awaits : awaits_)
@@ -168,9 +169,9 @@ class Judge {
   }
 
   const std::vector<RankReport>& ranks_;
-  std::map<int64_t, size_t> places_;      // of ranks in ranks_
-  std::vector<std::set<size_t>> awaits_;  // by place: whom it waits for
-  bool beyond_ = false;                   // some wait for ranks that cannot be read
+  std::map<int64_t, size_t> places_;      // index in ranks_ of each rank
+  std::vector<std::set<size_t>> awaits_;  // by index: the ranks it waits for
+  bool beyond_ = false;                   // some wait for ranks whose journals cannot be read
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The verdict on ranks that get on no more: which of them the others wait for.
+// Verdict on ranks that make no progress: finds the rank that the others wait for.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 namespace trireme {
 
 struct Verdict {
-  int64_t rank = -1;   // the culprit; -1: none can be told
-  int32_t thread = 0;  // of it, that waits for others; 0: none does
-  std::string line;    // what happened, for people
+  int64_t rank = -1;   // the culprit; -1: unknown
+  int32_t thread = 0;  // its thread that waits for others; 0: none
+  std::string line;    // description for the user
 };
 
-// Of the reports of all ranks, taken when they had been silent for a while.
+// Judges the reports of all ranks, taken after a period of silence.
 Verdict judge(const std::vector<RankReport>& ranks);
 
 }  // namespace trireme

@@ -26,7 +26,7 @@ int64_t number_in(const char* variable, const std::string& value) {
   return number;
 }
 
-// Ranks of the node whose sets of cores meet this one's.
+// Ranks of the node whose sets of cores overlap with this one's.
 int sharers(MPI_Comm node, int size) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
@@ -42,7 +42,8 @@ int sharers(MPI_Comm node, int size) {
   return std::max(1, count);
 }
 
-// Not a death signal of the kernel's: that comes when the thread ends that has started us, which in some launchers is not the last.
+// Polls instead of using the kernel's parent-death signal: that fires when the thread that started
+// us ends, which in some launchers is not the last.
 void end_without_parent(const std::stop_token& stop, pid_t parent) {
   std::mutex mutex;
   std::condition_variable_any never;
@@ -70,11 +71,11 @@ std::string host_name() {
 }
 
 std::optional<int64_t> launched_ranks() {
-  // mpirun of Open MPI; of MPICH and Intel MPI.
+  // Set by mpirun: the first by Open MPI, the second by MPICH and Intel MPI.
   for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const std::string value = environment(variable); !value.empty()) return number_in(variable, value);
-  // A step of srun. Not SLURM_NTASKS: a batch script holds that too, outside of any srun. A step of one task without PMIx is a
-  // plain start.
+  // A step of srun. SLURM_NTASKS would also be set in a batch script outside of any srun. A step of
+  // one task without PMIx counts as a plain start.
   if (const std::string tasks = environment("SLURM_STEP_NUM_TASKS"); !tasks.empty() && !environment("SLURM_PROCID").empty()) {
     const int64_t ranks = number_in("SLURM_STEP_NUM_TASKS", tasks);
     if (ranks > 1 || !environment("PMIX_RANK").empty()) return ranks;
@@ -86,14 +87,15 @@ std::optional<int64_t> launched_ranks() {
 World::Session::Session(bool wanted) : up(wanted) {
   if (!up) return;
   parent_watch = std::jthread(end_without_parent, getppid());
-  // For CUDA, which reads them when it starts, maybe within MPI. Where a stream waits for another rank no other may wait for it:
-  // not for the code of a kernel to be loaded when it is first started, nor in one of the GPU's queues that both share.
+  // CUDA reads these when it starts, possibly inside MPI. A stream that waits for another rank must
+  // not block others: neither by lazy loading of a kernel's code nor by sharing one of the GPU's
+  // queues.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int provided = 0;
   ok(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
-  ok(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // also of what is made of it
-  if (provided < MPI_THREAD_MULTIPLE) throw ConfigError("this MPI was built without MPI_THREAD_MULTIPLE; choose another MPI");
+  ok(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // also inherited by communicators made from it
+  if (provided < MPI_THREAD_MULTIPLE) throw ConfigError("this MPI was built without MPI_THREAD_MULTIPLE; use another MPI");
 }
 
 World::Session::~Session() {
@@ -113,13 +115,13 @@ World::World() : session_(launched_ranks().has_value()) {
   const int64_t promised = *launched_ranks();
   if (promised > 0 && promised != size_)
     throw ConfigError(text("the launcher started ", promised, " ranks but MPI sees ", size_,
-                           ": start with the mpirun of the MPI this program was built with, or with srun --mpi=pmix"));
+                           ": start with the mpirun of the MPI that this program was built with, or with srun --mpi=pmix"));
 }
 
 std::vector<std::string> World::tell_node(const std::string& mine) const {
   if (!session_.up) return {mine};
   constexpr size_t kLength = 128;
-  require(mine.size() < kLength, text("a node is told ", mine.size(), " bytes"));
+  require(mine.size() < kLength, text("a rank sends its node ", mine.size(), " bytes"));
   MPI_Comm node = MPI_COMM_NULL;
   ok(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
   std::string padded = mine, all(kLength * static_cast<size_t>(local_size_), '\0');

@@ -1,7 +1,8 @@
-// The ranks of this start: MPI up and down, and the environment that a launcher leaves.
+// World: the ranks of this start, MPI's initialisation and finalisation, and the launcher's
+// environment.
 //
-// MPI is initialised only where a launcher's environment says that this process is one of several (or of a set of one), so a plain
-// start works where MPI cannot.
+// MPI is initialised only if a launcher's environment says that this process is one of several (or
+// of a set of one). So a plain start works even if MPI does not.
 #pragma once
 
 #include <optional>
@@ -15,52 +16,52 @@ namespace trireme {
 
 class World {
  public:
-  // ConfigError when MPI sees other ranks than the launcher started.
+  // ConfigError if MPI sees another number of ranks than the launcher started.
   World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  int local_rank() const { return local_rank_; }  // among the ranks of this node
+  int local_rank() const { return local_rank_; }  // number among the ranks of this node
   int local_size() const { return local_size_; }
-  // Ranks of this node, itself included, that may run on one of this rank's cores: launchers bind ranks to cores, or leave all to
-  // all.
+  // Ranks of this node, itself included, that may run on one of this rank's cores. Launchers bind
+  // ranks to cores, or leave all cores to all.
   int core_sharers() const { return core_sharers_; }
   bool launched() const { return session_.up; }  // by a launcher: MPI is initialised
 
-  // All ranks: what each rank of this node tells, in their order.
+  // Gathers a text from each rank of this node, in their order. All ranks call it.
   std::vector<std::string> tell_node(const std::string& mine) const;
-  // Ends every rank with this code, from any thread. The message has been printed before.
+  // Ends every rank with this exit code, from any thread. Print the message before.
   [[noreturn]] void abort(ExitCode code) const;
 
  private:
-  struct Session {  // initialises MPI and finalises it, also when World's constructor throws
+  struct Session {  // initialises MPI; finalises it even if World's constructor throws
     explicit Session(bool wanted);
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
     bool up;
-    std::jthread parent_watch;  // ends this process when the launcher is gone: Open MPI's ranks would stay behind
+    std::jthread parent_watch;  // ends this process when the launcher is gone: Open MPI would leave its ranks running
   };
 
   Session session_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, core_sharers_ = 1;
 };
 
-// The ranks that a launcher's environment promises: 1 to many; 0 when there is a launcher that does not say; nothing without one.
-// ConfigError when the environment holds no number there.
+// Number of ranks that a launcher's environment announces, at least 1. 0 if a launcher does not
+// say; nullopt without a launcher. ConfigError if the variable is not a number.
 std::optional<int64_t> launched_ranks();
 
-// An environment variable's value; "" when it is not set.
+// An environment variable's value; "" if it is not set.
 std::string environment(const std::string& name);
-// For what this process starts, where nobody has said otherwise. Before it has threads.
+// Sets a variable for child processes unless it is set already. Call it before any thread starts.
 void set_environment_default(const std::string& name, const std::string& value);
-char** environment_block();  // all of it, "NAME=value" each, ended by nullptr
+char** environment_block();  // all variables as "NAME=value", ended by nullptr
 
 std::string host_name();
 
-// Ends this process alone, without asking MPI or anybody else.
+// Ends this process alone and at once, without MPI.
 [[noreturn]] void end_at_once(ExitCode code);
 
 }  // namespace trireme

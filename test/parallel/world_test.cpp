@@ -115,7 +115,7 @@ TEST_CASE("the mesh of one rank has one replica, and wishes beyond it are refuse
   CHECK_THROWS_WITH(
       Mesh(world, two),
       "parallel.pp 1 x parallel.cp 1 x parallel.tp 2 = 2 ranks for each replica, but this start has 1 rank: start a multiple of 2 "
-      "ranks, or make the parts fewer");
+      "ranks, or lower these sizes");
 }
 
 TEST_CASE("an imagined mesh gives each rank its place, tp fastest") {

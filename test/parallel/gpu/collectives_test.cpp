@@ -235,5 +235,5 @@ TEST_CASE("ranks that are not connected say so") {
   const Comm comm("dp", 1, 2);
   HostTensor x(Dtype::f32, {4});
   Device device(Place::cuda);
-  CHECK_THROWS_WITH(run(comm, device.compute(), AllReduce{.x = x}), ContainsSubstring("along dp, which are not connected"));
+  CHECK_THROWS_WITH(run(comm, device.compute(), AllReduce{.x = x}), ContainsSubstring("along dp, but they are not connected"));
 }

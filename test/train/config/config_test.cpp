@@ -245,7 +245,7 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"model:\n  heads: 4\n  width: 20\n",
        {},
        "x.yaml: model.head_size = 5 (not set): must be even, since RoPE turns pairs; by default it is model.width / model.heads"},
-      {"model:\n  family: gpt2\n  qk_norm: true\n", {}, "x.yaml:3: model.qk_norm = true: belongs to model.family = llama"},
+      {"model:\n  family: gpt2\n  qk_norm: true\n", {}, "x.yaml:3: model.qk_norm = true: needs model.family = llama"},
       {"kernels:\n  dtype: f32\ntrain:\n  rounding: stochastic\n",
        {},
        "x.yaml:4: train.rounding = stochastic: must be nearest with kernels.dtype = f32, whose weights are the masters; or set "
@@ -263,12 +263,12 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        "x.yaml:2: train.steps = 1e12: times train.batch times model.context is more tokens than 63 bits count"},
       {"parallel:\n  cp: 2\n",
        {},
-       "x.yaml:2: parallel.cp = 2: context parallelism does not exist yet: must be 1; parallel.tp with parallel.sequence splits "
+       "x.yaml:2: parallel.cp = 2: context parallelism is not supported yet: must be 1; parallel.tp with parallel.sequence splits "
        "rows"},
-      {"parallel:\n  ep: 2\n", {}, "x.yaml:2: parallel.ep = 2: there are no experts yet: must be 1"},
+      {"parallel:\n  ep: 2\n", {}, "x.yaml:2: parallel.ep = 2: experts are not supported yet: must be 1"},
       {"parallel:\n  tp: 3\nmodel:\n  ffn: 768\n", {}, "x.yaml:2: parallel.tp = 3: must divide model.heads = 4"},
       {"parallel:\n  pp: 7\n", {}, "x.yaml:2: parallel.pp = 7: must not exceed model.layers = 6"},
-      {"parallel:\n  chunks: 2\n", {}, "x.yaml:2: parallel.chunks = 2: belongs to parallel.schedule = interleaved"},
+      {"parallel:\n  chunks: 2\n", {}, "x.yaml:2: parallel.chunks = 2: needs parallel.schedule = interleaved"},
       {"parallel:\n  dp: 3\ntrain:\n  batch: 4\n", {}, "x.yaml:4: train.batch = 4: must be a multiple of parallel.dp = 3"},
       // overrides
       {"model:\n", {"model.heads=seven"}, "--set model.heads=seven: must be a whole number, 1 to 1048576"},
