@@ -32,7 +32,8 @@ struct EvalOptions {
   std::string from;
   std::vector<std::string> set;
   int64_t step = -1;  // of a run; -1: its newest checkpoint
-  std::vector<std::string> shards, texts, choices;
+  std::vector<std::string> shards, texts, choices, examples;
+  int64_t shots = 0;
   std::string field = "text";
   int64_t sequences = 0;
   int64_t overlap = -1;  // tokens; -1: half the context
@@ -43,7 +44,12 @@ struct EvalOptions {
     o("--shards", shards, "Token shards, or directories of them");
     o("--text", texts, kTextInputs);
     o("--choices", choices,
-      "Questions as JSON lines: {\"context\", \"choices\", \"answer\"}, or as HellaSwag, ARC, MMLU or PIQA have them");
+      "Multiple-choice questions as JSON lines: {\"context\", \"choices\", \"answer\"}, or as published by HellaSwag, ARC, MMLU or "
+      "PIQA");
+    o("--shots", shots, "Solved examples before each question, chosen and worded as by lm-evaluation-harness", at_least(0));
+    o("--examples", examples,
+      "Files of solved examples, such as a training or dev split: one for all of --choices, or one for each. Default: the other "
+      "questions of the same file");
     o("--field", field, "The text's field in a JSON line");
     o("--sequences", sequences, "Of shards and of text, the first so many; 0: all", at_least(0));
     o("--overlap", overlap,
@@ -89,11 +95,13 @@ RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std:
   return config;
 }
 
-// A progress line of rank 0's alone.
+std::string human_sequences(double count) { return human_count(count) + " sequences"; }
+
+// Progress in sequences, shown by rank 0 only.
 class EvalProgress {
  public:
   EvalProgress(const TrainState& run, const std::string& label, int64_t total) {
-    if (run.mesh.first()) bar_.emplace(label, total);
+    if (run.mesh.first()) bar_.emplace(label, total, human_sequences);
   }
   Progressed reporter() {
     return [this](int64_t done) { bar_ ? bar_->update(done) : void(); };
@@ -130,7 +138,8 @@ class Evaluator {
                              ", the model's is ", model_.vocab));
       if (tokenizer_) corpus_->expect_tokenizer(*tokenizer_);
     }
-    if (!options_.choices.empty()) tasks_ = open_choice_tasks(options_.choices, *tokenizer_, model_);
+    if (!options_.choices.empty())
+      tasks_ = open_choice_tasks(options_.choices, *tokenizer_, model_, {options_.shots, options_.examples});
     if (!options_.texts.empty()) stream_.emplace(options_.texts, options_.field, *tokenizer_, context, overlap_);
   }
 
@@ -170,7 +179,9 @@ class Evaluator {
     const double seconds = seconds_since(begin);
     progress.finish();
     const ChoiceScore score = score_choices(task.questions(), likelihoods);
-    tell(std::string(text(task.name(), ": ", describe(score), ", ", score.questions, " questions, ")) + human_seconds(seconds));
+    tell(std::string(text(task.name(), ": ", describe(score), ", ", score.questions, " questions, ", task.choices(), " choices, ",
+                          task.shots(), " shots, ")) +
+         human_seconds(seconds));
     Json by_question;
     for (auto next = likelihoods.begin(); const Question& question : task.questions()) {
       const auto end = next + std::ssize(question.choices);
@@ -183,6 +194,7 @@ class Evaluator {
             {"acc_norm_stderr", score.normalised_error},
             {"chance", score.chance},
             {"questions", score.questions},
+            {"shots", task.shots()},
             {"seconds", seconds},
             {"log_likelihoods", by_question}};
   }
@@ -232,6 +244,9 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
 ExitCode run_eval(const EvalOptions& options) {
   if (options.shards.empty() && options.texts.empty() && options.choices.empty())
     throw ConfigError("trireme eval: needs --shards, --text or --choices");
+  if (options.choices.empty() && (options.shots > 0 || !options.examples.empty()))
+    throw ConfigError("--shots and --examples: need --choices");
+  if (options.shots == 0 && !options.examples.empty()) throw ConfigError("--examples: needs --shots K");
   World world;
   const Comm all("all", 0, world.rank(), world.launched());
   std::string checkpoint;

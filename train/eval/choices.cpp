@@ -21,7 +21,7 @@ std::string name_of_file(const std::string& path) {
   return name.has_stem() ? name.stem().string() : name.string();
 }
 
-// Of a share p of n questions: sqrt(p (1 - p) / (n - 1)).
+// Standard error of a fraction p of n questions: sqrt(p (1 - p) / (n - 1)).
 double error_of(double share, int64_t count) {
   return count > 1 ? std::sqrt(share * (1 - share) / static_cast<double>(count - 1)) : 0;
 }
@@ -50,29 +50,30 @@ ChoiceScore score_choices(const std::vector<Question>& questions, const std::vec
   return score;
 }
 
-ChoiceTask::ChoiceTask(const std::string& path, const Tokenizer& tokenizer, const ModelConfig& model)
-    : name_(name_of_file(path)), context_(model.context), questions_(read_questions(path)) {
-  constexpr size_t kMostTold = 20;
+ChoiceTask::ChoiceTask(const std::string& path, const Tokenizer& tokenizer, const ModelConfig& model, const FewShot& few)
+    : name_(name_of_file(path)), context_(model.context), shots_(few.shots), questions_(read_questions(path)) {
+  complete_prompts(questions_, path, few);
+  constexpr size_t kMostShown = 20;
   std::string problems;
   size_t bad = 0;
   for (const Question& question : questions_) {
     for (size_t choice = 0; choice < question.choices.size(); ++choice) {
       Continuation whole = encode_continuation(tokenizer, question.context, question.choices[choice].text);
       const auto size = static_cast<int64_t>(whole.tokens.size()), of_choice = size - whole.first;
-      if (of_choice > context_ && ++bad <= kMostTold)
-        problems += text(bad > 1 ? "\n" : "", path, ":", question.line, ": choice ", choice, " is of ", of_choice,
-                         " tokens, the model's context of ", context_);
+      if (of_choice > context_ && ++bad <= kMostShown)
+        problems += text(bad > 1 ? "\n" : "", path, ":", question.line, ": choice ", choice, " has ", of_choice,
+                         " tokens; the model's context holds ", context_);
       const int64_t cut = std::max<int64_t>(size - context_ - 1, 0);
       whole.tokens.erase(whole.tokens.begin(), whole.tokens.begin() + cut);
       items_.push_back({std::move(whole.tokens), whole.first - cut});
     }
   }
-  if (bad > kMostTold) problems += text("\n... and ", bad - kMostTold, " more");
+  if (bad > kMostShown) problems += text("\n... and ", bad - kMostShown, " more");
   if (bad > 0) throw DataError(problems);
   pack(model.document_mask);
 }
 
-// The longest first, and beside it the shortest that fit.
+// Each sequence takes the longest item that is left, and after it the shortest ones that fit.
 void ChoiceTask::pack(bool together) {
   std::vector<size_t> order(items_.size());
   std::iota(order.begin(), order.end(), 0);
@@ -91,7 +92,7 @@ void ChoiceTask::read(int64_t sequence, const SampleRow& row) const {
   std::fill_n(row.tokens, context_, 0);
   std::fill_n(row.targets, context_, -1);
   int64_t at = 0;
-  const auto place = [&](int64_t count) {  // of a document
+  const auto place = [&](int64_t count) {  // a document of so many tokens
     for (int64_t t = 0; t < count; ++t, ++at) {
       row.positions[at] = static_cast<int32_t>(t);
       row.document_start[at] = static_cast<int32_t>(at - t);
@@ -108,7 +109,7 @@ void ChoiceTask::read(int64_t sequence, const SampleRow& row) const {
 
 std::vector<double> ChoiceTask::likelihoods(TrainState& run, const Progressed& progressed) const {
   std::vector<double> found(items_.size(), 0.0);
-  const auto tell = [&](int64_t sequence, std::span<const int32_t>, std::span<const float> losses) {
+  const auto add_losses = [&](int64_t sequence, std::span<const int32_t>, std::span<const float> losses) {
     for (const size_t number : rows_[static_cast<size_t>(sequence)]) {
       const auto inputs = static_cast<size_t>(items_[number].inputs());
       const std::span<const float> of_item = losses.first(inputs);  // 0 where there is no target
@@ -117,7 +118,7 @@ std::vector<double> ChoiceTask::likelihoods(TrainState& run, const Progressed& p
     }
   };
   const auto read_row = [this](int64_t sequence, const SampleRow& row) { read(sequence, row); };
-  predict(run, {.count = sequences(), .read = read_row}, {.tell = tell, .progressed = progressed});
+  predict(run, {.count = sequences(), .read = read_row}, {.tell = add_losses, .progressed = progressed});
   for (const Comm* group : run.mesh.loss_groups()) found = sum(*group, found);
   return found;
 }
@@ -129,14 +130,19 @@ ChoiceScore ChoiceTask::score(TrainState& run, const Progressed& progressed) con
   return score;
 }
 
-std::vector<ChoiceTask> open_choice_tasks(const std::vector<std::string>& files, const Tokenizer& tokenizer,
-                                          const ModelConfig& model) {
+std::vector<ChoiceTask> open_choice_tasks(const std::vector<std::string>& inputs, const Tokenizer& tokenizer,
+                                          const ModelConfig& model, const ExampleFiles& examples) {
+  const std::vector<std::string> files = list_files(inputs), from = list_files(examples.inputs);
+  if (from.size() > 1 && from.size() != files.size())
+    throw DataError(text(from.size(), " files of examples for ", files.size(),
+                         " files of questions: give one for all, or one for each, in the same order"));
   std::vector<ChoiceTask> tasks;
   std::set<std::string> names;
-  for (const std::string& path : list_files(files)) {
-    tasks.emplace_back(path, tokenizer, model);
+  for (size_t i = 0; i < files.size(); ++i) {
+    const FewShot few{.shots = examples.shots, .examples = from.empty() ? "" : from[from.size() == 1 ? 0 : i]};
+    tasks.emplace_back(files[i], tokenizer, model, few);
     if (!names.insert(tasks.back().name()).second)
-      throw DataError(path + ": another file of choices is called " + tasks.back().name() + ", too: rename one of them");
+      throw DataError(files[i] + ": another file of questions is also called " + tasks.back().name() + ": rename one of them");
   }
   return tasks;
 }

@@ -1,11 +1,14 @@
 // trireme eval and train.eval_choices: losses and likelihoods against training's own, against the decoder's in double precision, on
 // meshes, and of models that know the answer.
 #include <cmath>
+#include <filesystem>
 #include <memory>
+#include <sstream>
 
 #include "base/json.h"
 #include "model/decoder.h"
 #include "test/catch.h"
+#include "test/train/golden.h"
 #include "test/train/workplace.h"
 #include "train/eval/choices.h"
 #include "train/step/plan.h"
@@ -144,12 +147,12 @@ TEST_CASE("choices that alone exceed the context are refused, each by its line")
   write_text(scratch / "q.jsonl", line + line);
   const auto tokenizer = make_byte_tokenizer();
   CHECK_THROWS_WITH(ChoiceTask(scratch / "q.jsonl", *tokenizer, model),
-                    ContainsSubstring("q.jsonl:1: choice 1 is of 9 tokens, the model's context of 8\n") &&
+                    ContainsSubstring("q.jsonl:1: choice 1 has 9 tokens; the model's context holds 8\n") &&
                         ContainsSubstring("q.jsonl:2: choice 1"));
   write_text(scratch / "q.json", Json{{"context", "a"}, {"choices", {"1", "2"}}, {"answer", 0}}.dump());
   write_text(scratch / "q.jsonl", read_text(scratch / "q.json"));
   CHECK_THROWS_WITH(open_choice_tasks({scratch / "q.json", scratch / "q.jsonl"}, *tokenizer, model),
-                    ContainsSubstring("another file of choices is called q, too"));
+                    ContainsSubstring("another file of questions is also called q: rename one of them"));
 }
 
 TEST_CASE("eval finds the loss that training's own evaluation has found, and a fresh model as unsure as its vocabulary") {
@@ -196,6 +199,46 @@ TEST_CASE("a published model is evaluated as it is, as the run that it was expor
   CHECK(published["choices"][0]["acc"] == run["choices"][0]["acc"]);
   CHECK(published["weights"] == "published");
   CHECK(Process(place.scratch.path(), {"eval", "published", "--step", "3", "--text", "held.txt"}, 1).wait().code != 0);
+}
+
+TEST_CASE("few-shot scores and likelihoods are lm-evaluation-harness's, for four tasks at 0, 2 and 6 shots") {
+  const Scratch scratch;
+  const std::string goldens = std::string(TRIREME_SOURCE) + "/test/data/goldens/choices/";
+  std::filesystem::create_directory(scratch / "model");
+  Json config = Json::parse(read_text(golden_of("qwen3") + "/config.json"));
+  config["max_position_embeddings"] = Json(4096);
+  write_text(scratch / "model/config.json", config.dump());
+  write_text(scratch / "model/model.safetensors", read_text(golden_of("qwen3") + "/model.safetensors"));
+  std::istringstream lines(read_text(goldens + "scores.jsonl"));
+  int64_t compared = 0;
+  for (std::string line; std::getline(lines, line); ++compared) {
+    const Json golden = Json::parse(line);
+    const std::string task = golden.at("task").get<std::string>(), shots = std::to_string(golden.at("shots").get<int64_t>());
+    INFO(task << " at " << shots << " shots");
+    std::vector<std::string> words{"eval",      "model",
+                                   "--json",    "found.json",
+                                   "--shots",   shots,
+                                   "--set",     "data.tokenizer=bytes",
+                                   "--set",     "kernels.dtype=f32",
+                                   "--set",     "model.context=4096",
+                                   "--choices", goldens + "questions_" + task + ".jsonl"};
+    if (task != "own" && shots != "0") words.insert(words.end(), {"--examples", goldens + "examples_" + task + ".jsonl"});
+    const Ended ended = run_trireme(scratch.path(), words);
+    succeed(ended);
+    const std::string choices = task == "piqa" ? "14" : "28";
+    CHECK_THAT(ended.out, ContainsSubstring(", 7 questions, " + choices + " choices, " + shots + " shots, "));
+    const Json found = Json::parse(read_text(scratch / "found.json")).at("choices")[0];
+    CHECK(found.at("acc").get<double>() == Approx(golden.at("acc").get<double>()));
+    if (golden.contains("acc_norm")) CHECK(found.at("acc_norm").get<double>() == Approx(golden.at("acc_norm").get<double>()));
+    const auto wanted = golden.at("log_likelihoods").get<std::vector<std::vector<double>>>();
+    const auto got = found.at("log_likelihoods").get<std::vector<std::vector<double>>>();
+    REQUIRE(got.size() == wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      REQUIRE(got[i].size() == wanted[i].size());
+      for (size_t k = 0; k < got[i].size(); ++k) CHECK(got[i][k] == Approx(wanted[i][k]).margin(5e-4));
+    }
+  }
+  CHECK(compared == 15);
 }
 
 TEST_CASE("text is evaluated whole, whatever the overlap") {
