@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 namespace trireme {
 
@@ -23,15 +24,24 @@ bool sync_directory_of(const std::string& path) {
 bool write_file(const std::string& path, std::string_view text, bool sync) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return false;
-  bool fine = write_all(file, text) && (!sync || fsync(file) == 0);
-  fine = close(file) == 0 && fine;
-  return fine;
+  const bool written = write_all(file, text) && (!sync || fsync(file) == 0);
+  const int reason = errno;
+  if (close(file) != 0) return false;
+  if (!written) errno = reason;
+  return written;
+}
+
+// False, with the errno of the failure before.
+bool remove_failed(const std::string& temporary) {
+  const int reason = errno;
+  unlink(temporary.c_str());
+  errno = reason;
+  return false;
 }
 
 bool put_in_place(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return true;
-  unlink(from.c_str());
-  return false;
+  return remove_failed(from);
 }
 
 }  // namespace
@@ -49,15 +59,21 @@ bool write_all(int file, std::string_view text) {
 bool replace_file(const std::string& path, std::string_view text) {
   const std::string temporary = path + ".tmp";
   if (write_file(temporary, text, false)) return put_in_place(temporary, path);
-  unlink(temporary.c_str());
-  return false;
+  return remove_failed(temporary);
 }
 
 bool replace_file_durably(const std::string& path, std::string_view text) {
   const std::string temporary = path + ".tmp";
   if (write_file(temporary, text, true)) return put_in_place(temporary, path) && sync_directory_of(path);
-  unlink(temporary.c_str());
-  return false;
+  return remove_failed(temporary);
+}
+
+DataError unwritable(const std::string& path) {
+  const int reason = errno;
+  const char* remedy = "choose another directory";
+  if (reason == ENOSPC || reason == EDQUOT) remedy = "free space or choose another directory";
+  if (reason == EACCES || reason == EPERM) remedy = "make it writable or choose another directory";
+  return DataError(text(path, ": ", std::strerror(reason), "; ", remedy));
 }
 
 }  // namespace trireme

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace trireme {
 
 // Writes directory/name through directory/name.tmp and a rename. Returns false if the write fails;
@@ -14,5 +16,9 @@ bool replace_file_durably(const std::string& path, std::string_view text);  // a
 
 // Writes the whole text, across interrupts and short writes. Returns false if the write fails.
 bool write_all(int file, std::string_view text);
+
+// The error for a path that cannot be written or created, by the errno of the failed call: the
+// reason and the remedy. The functions above keep errno.
+DataError unwritable(const std::string& path);
 
 }  // namespace trireme

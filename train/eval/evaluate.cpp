@@ -13,6 +13,8 @@ namespace trireme {
 
 namespace {
 
+constexpr int64_t kPassesOfStage = 16;  // between reports of progress, for which the pipeline drains: 6 % of its time
+
 // One pass of sequences, in memory of its own.
 class PassOfSequences {
  public:
@@ -39,6 +41,58 @@ class PassOfSequences {
   const Sequences& sequences_;
   int64_t rows_, context_;
   std::vector<int32_t> ids_;
+};
+
+// Passes of the pipeline over the sequences.
+class Passes {
+ public:
+  Passes(TrainState& run, const Sequences& sequences, const PredictHooks& hooks)
+      : run_(run),
+        sequences_(sequences),
+        hooks_(hooks),
+        rows_(run.stage.shape().rows),
+        context_(run.stage.shape().context),
+        input_(sequences, rows_, context_),
+        losses_(static_cast<size_t>(rows_ * context_)) {}
+
+  // Passes [first, first + count) of each replica.
+  void run(int64_t first, int64_t count) {
+    PipelineShape pipeline = pipeline_shape(run_.config, run_.mesh.replicas());
+    pipeline.microbatches = count;
+    const std::vector<Action> actions = make_forward_schedule(pipeline, run_.mesh.pp().rank(), run_.stage.shape().slots);
+    run_.pipeline.begin(actions);
+    for (size_t i = 0; i < actions.size(); ++i) {
+      const Action& a = actions[i];
+      run_.mesh.mark_progress();
+      const int64_t pass = run_.mesh.replica() + (first + a.microbatch) * run_.mesh.replicas();
+      const Microbatch batch = microbatch(run_.launcher.upload(input_.read(pass)), 0, rows_);
+      const Seat seat = run_.pipeline.seat(a);
+      run_.pipeline.before(i);
+      run_.stage.forward(run_.device.compute(), batch, run_.hooks, seat);
+      run_.pipeline.after(i);
+      if (run_.stage.chunk_at(a.chunk).last) losses_of(pass, batch, seat);
+    }
+  }
+
+ private:
+  void losses_of(int64_t pass, const Microbatch& batch, const Seat& seat) {
+    Stream& compute = run_.device.compute();
+    const auto fetch = [&](const Tensor& x) {
+      copy(compute, Tensor(losses_.data(), Dtype::f32, Place::cpu, {x.size()}), x);
+      compute.finish();
+    };
+    run_.stage.evaluate(compute, batch, {.z_loss = false, .each = fetch}, seat);
+    for (int64_t row = 0; row < rows_ && pass * rows_ + row < sequences_.count; ++row)
+      hooks_.tell(pass * rows_ + row, input_.targets(row),
+                  std::span(losses_).subspan(static_cast<size_t>(row * context_), static_cast<size_t>(context_)));
+  }
+
+  TrainState& run_;
+  const Sequences& sequences_;
+  const PredictHooks& hooks_;
+  const int64_t rows_, context_;
+  PassOfSequences input_;
+  std::vector<float> losses_;
 };
 
 Evaluation evaluate_sequences(TrainState& run, const Sequences& sequences, double tokens_per_byte, const Progressed& progressed) {
@@ -73,38 +127,16 @@ Evaluation evaluate_samples(TrainState& run, const Samples& samples, int64_t seq
 
 }  // namespace
 
-// As many passes on each replica as on every other, for weights may be gathered from all: some are beyond the last sequence.
 void predict(TrainState& r, const Sequences& sequences, const PredictHooks& hooks) {
   if (sequences.count == 0) return;
-  Stream& compute = r.device.compute();
-  const StageShape& shape = r.stage.shape();
-  const int64_t rows = shape.rows, context = shape.context;
-  const int64_t replica = r.mesh.replica(), replicas = r.mesh.replicas(), round = rows * replicas;
-  PassOfSequences input(sequences, rows, context);
-  std::vector<float> losses(static_cast<size_t>(rows * context));
-  PipelineShape pipeline = pipeline_shape(r.config, replicas);
-  pipeline.microbatches = (sequences.count + round - 1) / round;
-  const std::vector<Action> actions = make_forward_schedule(pipeline, r.mesh.pp().rank(), shape.slots);
-  r.pipeline.begin(actions);
-  for (size_t i = 0; i < actions.size(); ++i) {
-    const Action& a = actions[i];
-    r.mesh.mark_progress();
-    const int64_t pass = replica + a.microbatch * replicas;
-    const Microbatch batch = microbatch(r.launcher.upload(input.read(pass)), 0, rows);
-    const Seat seat = r.pipeline.seat(a);
-    r.pipeline.before(i);
-    r.stage.forward(compute, batch, r.hooks, seat);
-    r.pipeline.after(i);
-    if (hooks.progressed) hooks.progressed(std::min((a.microbatch + 1) * round, sequences.count));
-    if (!r.stage.chunk_at(a.chunk).last) continue;
-    const auto fetch = [&](const Tensor& x) {
-      copy(compute, Tensor(losses.data(), Dtype::f32, Place::cpu, {x.size()}), x);
-      compute.finish();
-    };
-    r.stage.evaluate(compute, batch, {.z_loss = false, .each = fetch}, seat);
-    for (int64_t row = 0; row < rows && pass * rows + row < sequences.count; ++row)
-      hooks.tell(pass * rows + row, input.targets(row),
-                 std::span(losses).subspan(static_cast<size_t>(row * context), static_cast<size_t>(context)));
+  const int64_t rows = r.stage.shape().rows, replicas = r.mesh.replicas(), round = rows * replicas, stages = r.mesh.pp().size();
+  // Each replica has as many passes as every other, for weights may be gathered from all: some are beyond the last sequence.
+  const int64_t passes = (sequences.count + round - 1) / round, part = stages == 1 ? 1 : kPassesOfStage * stages;
+  Passes of_part(r, sequences, hooks);
+  for (int64_t first = 0; first < passes; first += part) {
+    const int64_t end = std::min(first + part, passes);
+    of_part.run(first, end - first);
+    if (hooks.progressed) hooks.progressed(std::min(end * round, sequences.count));
   }
 }
 

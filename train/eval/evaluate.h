@@ -19,7 +19,8 @@ struct Sequences {
 struct PredictHooks {
   // On ranks with the model's last part, each sequence of this replica: its targets, and the loss of each in nats, without z-loss.
   std::function<void(int64_t sequence, std::span<const int32_t> targets, std::span<const float> losses)> tell;
-  std::function<void(int64_t done)> progressed{};  // sequences of all replicas, about
+  // All ranks together, between messages, after about this many sequences of all replicas. If all ranks throw, the rest is left.
+  std::function<void(int64_t done)> progressed{};
 };
 
 // Each replica its part of the sequences, all ranks together. Uses the Stage's activations; changes no weight.

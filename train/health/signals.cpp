@@ -1,22 +1,37 @@
 #include "train/health/signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
+#include <cstring>
 #include <initializer_list>
+#include <string_view>
 
 namespace trireme {
 namespace {
 
-// The one thing a signal handler may touch.
-volatile std::sig_atomic_t received = 0;
+constexpr std::string_view kLastWords =
+    "\nended at once by the second Ctrl-C: steps since the newest checkpoint are lost; the same command continues from there\n";
+constexpr int kErrors = 2;  // the file of stderr: a handler may call write() and no stream
+
+// The only things that a signal handler may touch.
+volatile std::sig_atomic_t received = 0, speaks_at_end = 0;
+
+void end_at_once() {
+  if (speaks_at_end != 0) [[maybe_unused]]
+    const ssize_t written = write(kErrors, kLastWords.data(), kLastWords.size());
+  std::signal(SIGINT, SIG_DFL), std::raise(SIGINT);
+}
 
 void remember(int signal) {
-  if (received == SIGINT && signal == SIGINT) std::signal(SIGINT, SIG_DFL), std::raise(SIGINT);
+  if (received == SIGINT && signal == SIGINT) end_at_once();
   received = signal;
 }
 
 }  // namespace
 
-void watch_signals() {
+void watch_signals(bool speaks) {
+  speaks_at_end = speaks ? 1 : 0;
   struct sigaction action {};
   action.sa_handler = remember;
   action.sa_flags = SA_RESTART;
@@ -24,5 +39,10 @@ void watch_signals() {
 }
 
 int stop_signal() { return received; }
+
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
+}
 
 }  // namespace trireme

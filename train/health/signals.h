@@ -1,11 +1,16 @@
-// A wish to stop: SIGTERM, SIGINT, SIGUSR1 or SIGUSR2. The step in progress is finished, a checkpoint saved, exit code 75.
+// Graceful shutdown: on SIGTERM, SIGINT, SIGUSR1 or SIGUSR2 the run finishes its step, saves, and exits with 75.
 #pragma once
+
+#include <string>
 
 namespace trireme {
 
-// Watches for the signals from now on. A second SIGINT ends the program at once.
-void watch_signals();
-// The signal that asked to stop, 0 if none has.
+// Watches for the signals from now on. A second SIGINT ends the program at once, as that signal does by default (130 in a shell);
+// with `speaks`, a line on stderr comes first.
+void watch_signals(bool speaks = true);
+// The last signal that asked to stop, 0 if there is none.
 int stop_signal();
+// "SIGINT"
+std::string signal_name(int signal);
 
 }  // namespace trireme

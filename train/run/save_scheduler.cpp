@@ -10,18 +10,22 @@ namespace {
 // Adds the time of a scope, in which steps wait.
 class Stall {
  public:
-  Stall(Journal& journal, double& seconds) : journal_(journal), seconds_(seconds), start_(Clock::now()) {
+  Stall(Journal& journal, std::optional<RunLog>& log, double& seconds)
+      : journal_(journal), log_(log), seconds_(seconds), start_(Clock::now()) {
     journal_.doing("saving");
+    if (log_) log_->busy("saving");
   }
   ~Stall() {
     seconds_ += seconds_since(start_);
     journal_.doing("training");
+    if (log_) log_->idle();
   }
   Stall(const Stall&) = delete;
   Stall& operator=(const Stall&) = delete;
 
  private:
   Journal& journal_;
+  std::optional<RunLog>& log_;
   double& seconds_;
   Clock::time_point start_;
 };
@@ -59,7 +63,7 @@ void SaveScheduler::save_at_last(int64_t step) {
   start(step, Tier::disk);
   SaveResult result;
   {
-    const Stall stall(journal_, stall_);
+    const Stall stall(journal_, log_, stall_);
     result = checkpoints_.end();
   }
   ended(result);
@@ -68,7 +72,7 @@ void SaveScheduler::save_at_last(int64_t step) {
 void SaveScheduler::start(int64_t step, Tier tier) {
   end();
   stall_ = 0;
-  const Stall stall(journal_, stall_);
+  const Stall stall(journal_, log_, stall_);
   const auto before = Clock::now();
   copy_.fetch();
   snapshot_ = seconds_since(before);
@@ -90,7 +94,7 @@ void SaveScheduler::note_outcome(Call call) {
   if (!checkpoints_.saving()) return;
   std::optional<SaveResult> result;
   try {
-    const Stall stall(journal_, stall_);
+    const Stall stall(journal_, log_, stall_);
     result = call();
   } catch (const CheckpointError& error) {
     failed(error);

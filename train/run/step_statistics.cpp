@@ -44,6 +44,7 @@ void StepStatistics::saw(int64_t step, const StepResult& result) {
   const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   not_finite_ = finite ? 0 : not_finite_ + 1;
   refused_ = result.updated ? 0 : refused_ + 1;
+  zero_gradients_ = result.grad_norm == 0 && result.loss != 0 ? zero_gradients_ + 1 : 0;
   if (!result.updated) return;
   ++updates_;
   waiting_.push_back({.step = step, .loss = result.loss, .norm = result.grad_norm});
@@ -74,6 +75,7 @@ void StepStatistics::store(std::map<std::string, int64_t>& counters) const {
   counters["history/entered"] = entered_;
   counters["history/refused"] = refused_;
   counters["history/not_finite"] = not_finite_;
+  if (zero_gradients_ > 0) counters["history/zero_gradients"] = zero_gradients_;
   for (const auto& [name, usual] : {std::pair("history/loss", loss_), std::pair("history/norm", norm_)}) {
     counters[std::string(name) + "/mean"] = bits_of(usual.mean);
     counters[std::string(name) + "/variance"] = bits_of(usual.variance);
@@ -96,6 +98,7 @@ void StepStatistics::load(const std::map<std::string, int64_t>& counters, int64_
   entered_ = get("history/entered");
   refused_ = get("history/refused");
   not_finite_ = get("history/not_finite");
+  zero_gradients_ = get("history/zero_gradients");
   for (const auto& [name, usual] : {std::pair("history/loss", &loss_), std::pair("history/norm", &norm_)}) {
     usual->mean = of_bits(get(std::string(name) + "/mean"));
     usual->variance = of_bits(get(std::string(name) + "/variance"));

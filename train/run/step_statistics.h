@@ -26,7 +26,9 @@ class StepStatistics {
   // Steps in a row up to the last one seen that were no update, or not finite.
   int64_t refused() const { return refused_; }
   int64_t not_finite() const { return not_finite_; }
-  // What is usual is not known any more.
+  // Steps in a row up to the last one seen whose gradients are zero although they have a loss.
+  int64_t zero_gradients() const { return zero_gradients_; }
+  // Resets the means and variances.
   void forget();
   // "loss 9.1 above 3.3, norm 2 below 7": what a finite result did against its limits.
   static std::string describe(const StepResult& result);
@@ -50,7 +52,7 @@ class StepStatistics {
   };
 
   double sigmas_;
-  int64_t updates_ = 0, entered_ = 0, refused_ = 0, not_finite_ = 0;
+  int64_t updates_ = 0, entered_ = 0, refused_ = 0, not_finite_ = 0, zero_gradients_ = 0;
   Usual loss_, norm_;
   std::deque<Seen> waiting_;  // of the last two steps, not entered yet
 };

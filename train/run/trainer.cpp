@@ -6,6 +6,7 @@
 #include "parallel/host_collectives.h"
 #include "train/health/signals.h"
 #include "train/run/announcement.h"
+#include "train/run/evaluations.h"
 #include "train/run/kernel_choices.h"
 #include "train/run/launch_agreement.h"
 #include "train/run/loop.h"
@@ -13,6 +14,8 @@
 #include "train/run/peak_rate.h"
 #include "train/run/placement.h"
 #include "train/run/run_data.h"
+#include "train/run/stop_notice.h"
+#include "train/telemetry/log.h"
 
 namespace trireme {
 namespace {
@@ -90,7 +93,14 @@ struct RunParts {
   }
 };
 
-// Rank 0 writes down what runs, and tells it.
+RunSchedule schedule_of(const RunConfig& config, const RunData& data) {
+  return {.steps = config.train.steps,
+          .eval_every = config.train.eval_every,
+          .save_every = config.checkpoint.every,
+          .evaluation_in_steps = evaluation_in_steps(config, data.validation, data.choices)};
+}
+
+// Rank 0 records and announces what runs.
 void open_log(const Order& o, RunParts& p, int64_t step) {
   const std::string& directory = o.progress.directory;
   const RunConfig& config = o.config;
@@ -99,7 +109,7 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
   if (!replace_file(directory + "/config.yaml", to_yaml(config))) throw Error(text("cannot write ", directory, "/config.yaml"));
   keep_choices(p.kernels, directory);
   keep_peak(p.peak, directory);
-  p.log.emplace(directory, config.train.name, config.train.steps, step > 0 ? step : -1, config.train.log_every);
+  p.log.emplace(directory, config.train.name, schedule_of(config, p.data), step > 0 ? step : -1, config.train.log_every);
   announce({.config = config,
             .mesh = p.place.mesh,
             .device = p.place.device,
@@ -115,7 +125,7 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
   tell(p.kernels.notes), tell(p.data.exclusions), tell(changes);
 }
 
-Session session_of(const Order& o, RunParts& p, SaveScheduler& saves) {
+Session session_of(const Order& o, RunParts& p, SaveScheduler& saves, StopNotice& notice) {
   const Comm& all = p.place.mesh.all();
   return {.config = o.config,
           .resume = o.resume,
@@ -128,6 +138,7 @@ Session session_of(const Order& o, RunParts& p, SaveScheduler& saves) {
           .history = p.history,
           .journal = p.place.journal,
           .watchdog = p.place.watchdog,
+          .notice = notice,
           .log = p.log,
           .flops = sum(all, {p.plan.model_flops()}).front() / static_cast<double>(all.size()),
           .peak = p.peak};
@@ -143,15 +154,18 @@ void finish(RunParts& p) {
 
 // The table of contents: who am I, what do I hold, where is the data; what was saved, and on with it.
 ExitCode run_to_end(const Order& order) {
-  watch_signals();
+  const bool speaks = order.world.rank() == 0;
+  watch_signals(speaks);
+  StopNotice notice(speaks);
   RunParts parts(order);
+  const StopNoticeVoice voice(notice, [&log = parts.log](const std::string& line) { log ? log->note(line) : complain(line); });
   try {
     int64_t& step = order.progress.step = restore(parts.run, parts.checkpoints, order.resume, parts.history, parts.place.journal);
     order.progress.owned = true;  // rank 0 holds the run's lock for all
     parts.loader.seek(step);
     if (parts.place.mesh.first()) open_log(order, parts, step);
     SaveScheduler saves(parts.run, parts.history, parts.checkpoints, parts.log, parts.place.journal);
-    Session session = session_of(order, parts, saves);
+    Session session = session_of(order, parts, saves, notice);
     if (order.ready) order.ready(parts.run);
     parts.place.journal.doing("training");
     const ExitCode code = loop(session, step);

@@ -105,6 +105,8 @@ bool read_line(const std::string& line, int64_t resume_step, const MetricsReader
                     .questions = integer(object, "questions"),
                     .seconds = number(object, "seconds")});
   }
+  if (object.contains("saved_bytes") && object.value("tier", "") == "disk" && reader.saved)
+    reader.saved({.step = step, .seconds = number(object, "saved_seconds"), .stall_ms = number(object, "save_stall_ms")});
   return true;
 }
 
@@ -171,6 +173,10 @@ std::string json_line(const ChoicesRecord& r) {
       .integer("questions", r.questions)
       .measured("seconds", r.seconds, 3)
       .end();
+}
+
+std::string json_line(const EventRecord& r) {
+  return Line().integer("step", r.step).word("event", r.event).integer("since", r.since).end();
 }
 
 std::string json_line(const SaveRecord& r) {

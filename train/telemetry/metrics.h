@@ -2,8 +2,8 @@
 //
 // A training line holds step, loss, grad_norm, lr, tokens, step_ms, data_ms, tokens_per_second, mfu; an evaluation line step,
 // val_loss, bits_per_byte, val_tokens, seconds; a file of train.eval_choices step, choices (its name), acc, acc_stderr, acc_norm,
-// acc_norm_stderr, chance, questions, seconds; a committed save step, saved_bytes, saved_seconds, write_gb_per_second,
-// save_stall_ms, tier.
+// acc_norm_stderr, chance, questions, seconds; an event step, event, since; a committed save step, saved_bytes, saved_seconds,
+// write_gb_per_second, save_stall_ms, tier.
 // Of two runs with the same losses, lines of saves may stand elsewhere or be missing: when a save ends, is measured, too. A line is
 // written in one call: a kill leaves at most one torn line, the last. Losses and norms are floats and print so that they read back
 // as the same float; what is not finite prints as null. The file of a run that was killed and resumed equals the undisturbed run's
@@ -45,6 +45,12 @@ struct ChoicesRecord {  // see train/eval/choices.h
   double seconds = 0;  // measured
 };
 
+struct EventRecord {
+  int64_t step = 0;
+  std::string event;  // "zero_gradients"
+  int64_t since = 0;  // the first step of it
+};
+
 struct SaveRecord {
   int64_t step = 0;          // whose state it is
   int64_t bytes = 0;         // of all ranks
@@ -58,13 +64,15 @@ struct SaveRecord {
 std::string json_line(const StepRecord& record);
 std::string json_line(const EvalRecord& record);
 std::string json_line(const ChoicesRecord& record);
+std::string json_line(const EventRecord& record);
 std::string json_line(const SaveRecord& record);
 
-// What a reader of earlier lines wants to hear.
+// Callbacks for the lines that a resume keeps, in their order.
 struct MetricsReader {
   std::function<void(const StepRecord&)> step;
   std::function<void(const EvalRecord&)> eval;
   std::function<void(const ChoicesRecord&)> choices{};
+  std::function<void(const SaveRecord&)> saved{};  // times alone; those to disk
 };
 
 class MetricsFile {

@@ -157,9 +157,11 @@ void Report::facts(std::vector<std::pair<std::string, std::string>> rows) {
   changed_ = true;
 }
 
-void Report::add(const StepRecord& record, double eta) {
+void Report::add(const StepRecord& record, const StepRecord& usual, double eta) {
   const std::lock_guard lock(mutex_);
   data_.add(record);
+  data_.mfu = usual.mfu;
+  data_.tokens_per_second = usual.tokens_per_second;
   data_.eta = eta;
   changed_ = true;
 }

@@ -51,7 +51,7 @@ class Report {
   Report& operator=(const Report&) = delete;
 
   void facts(std::vector<std::pair<std::string, std::string>> rows);
-  void add(const StepRecord& record, double eta);
+  void add(const StepRecord& record, const StepRecord& usual, double eta);  // usual: its speed is shown
   void add(const EvalRecord& record);
   void add(const ChoicesRecord& record);
   void finish();  // the last page: the run has finished if its last step is done, and stopped otherwise

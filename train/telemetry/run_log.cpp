@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <mutex>
 
 #include "base/clock.h"
@@ -13,12 +14,23 @@
 
 namespace trireme {
 
+namespace {
+
+constexpr std::chrono::seconds kBusyPeriod{10};  // between plain lines of what the steps wait for
+constexpr auto kEvaluating = "evaluating";
+
+}  // namespace
+
 struct RunLog::State {
-  State(const std::string& directory, const std::string& title, int64_t total_steps, int64_t resume_step, int64_t log_every);
+  State(const std::string& directory, const std::string& title, const RunSchedule& schedule, int64_t resume_step,
+        int64_t log_every);
   ~State() { close(text); }
 
+  MetricsReader earlier_lines();
+  void measured(int64_t step, const std::string& part, double seconds);
   void write_text(std::string_view line);
   void check(bool written);
+  StepRecord usual() const;  // the last step, at the speed of a usual one
   double eta() const;
   void redraw();
   std::string plain_line() const;
@@ -26,28 +38,28 @@ struct RunLog::State {
 
   const int64_t total, log_every;
   ReportData earlier;  // of the steps before a resume; the report's first data
+  TimeLeft left;
+  std::map<std::string, int64_t> evaluated;  // by part: the last step
   MetricsFile metrics;
   Report report;
   int text = -1;  // log.txt
 
   std::mutex mutex;  // of what follows
-  StepRecord now;
-  int64_t first_step = 0;  // of this process
-  Clock::time_point first_time;
-  Throttle throttle{kRedrawPeriod};
+  StepRecord now;    // step 0: none in this process
+  struct Busy {
+    std::string what{};
+    int64_t done = 0, total = 0;
+    Clock::time_point since{};
+    std::string words() const;
+  } busy;
+  Throttle throttle{kRedrawPeriod}, plain{kBusyPeriod};
   Progress progress;  // at the bottom of the terminal
   StatusLine line;
-  bool told = false;  // that the disk refuses
+  bool refused = false;  // by the disk, and reported
   bool finished = false;
 };
 
 namespace {
-
-MetricsReader reader_into(ReportData& data) {
-  return {.step = [&data](const StepRecord& record) { data.add(record); },
-          .eval = [&data](const EvalRecord& record) { data.add(record); },
-          .choices = [&data](const ChoicesRecord& record) { data.add(record); }};
-}
 
 ReportData empty_report(const std::string& title, int64_t total_steps) {
   ReportData data;
@@ -68,60 +80,92 @@ std::string result_of(const EvalRecord& record) {
 
 }  // namespace
 
-RunLog::State::State(const std::string& directory, const std::string& title, int64_t total_steps, int64_t resume_step,
+RunLog::State::State(const std::string& directory, const std::string& title, const RunSchedule& schedule, int64_t resume_step,
                      int64_t log_every)
-    : total(total_steps),
+    : total(schedule.steps),
       log_every(log_every),
-      earlier(empty_report(title, total_steps)),
-      metrics(directory, resume_step, reader_into(earlier)),
+      earlier(empty_report(title, schedule.steps)),
+      left(schedule),
+      metrics(directory, resume_step, earlier_lines()),
       report(directory, std::move(earlier)) {
   const std::string path = directory + "/log.txt";
   text = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(text >= 0, trireme::text("cannot write ", path));
-  progress = {.label = title, .done = std::max<int64_t>(resume_step, 0), .total = total_steps, .details = {}};
+  if (text < 0) throw unwritable(path);
+  progress = {.label = title, .done = std::max<int64_t>(resume_step, 0), .total = total, .details = {}};
+}
+
+// The report and the time left continue from the lines before a resume.
+MetricsReader RunLog::State::earlier_lines() {
+  return {
+      .step = [this](const StepRecord& record) { earlier.add(record), left.step(record.step_ms / 1000); },
+      .eval = [this](const EvalRecord& record) { earlier.add(record), measured(record.step, "", record.seconds); },
+      .choices = [this](const ChoicesRecord& record) { earlier.add(record), measured(record.step, record.name, record.seconds); },
+      .saved = [this](const SaveRecord& record) { left.save(record.stall_ms / 1000); }};
+}
+
+void RunLog::State::measured(int64_t step, const std::string& part, double seconds) {
+  left.evaluation(step, part, seconds);
+  evaluated[part] = step;
 }
 
 void RunLog::State::check(bool written) {
-  if (!written && !told) complain("warning: the run directory cannot be written (disk full?); the run goes on without its log");
-  told = told || !written;
+  if (!written && !refused)
+    complain("warning: the run directory cannot be written (disk full?); the run continues without its log");
+  refused = refused || !written;
 }
 
 void RunLog::State::write_text(std::string_view line) { check(write_all(text, utc_now() + "  " + std::string(line) + "\n")); }
 
+StepRecord RunLog::State::usual() const {
+  StepRecord shown = now;
+  const double change = now.step_ms / 1000 / left.usual_step();
+  if (!std::isfinite(change)) return shown;
+  shown.tokens_per_second *= change;
+  if (std::isfinite(shown.mfu)) shown.mfu = std::min(1.0, shown.mfu * change);
+  return shown;
+}
+
 double RunLog::State::eta() const {
-  const auto left = static_cast<double>(std::max<int64_t>(total - now.step, 0));
-  if (now.step <= first_step) return left * now.step_ms / 1000;
-  return left * seconds_since(first_time) / static_cast<double>(now.step - first_step);
+  const bool evaluating = busy.what == kEvaluating && busy.total > 0;
+  return left.after(progress.done, evaluating ? static_cast<double>(busy.done) / static_cast<double>(busy.total) : 0);
+}
+
+std::string RunLog::State::Busy::words() const {
+  return total > 0 ? what + " " + std::to_string(done) + "/" + std::to_string(total) : what;
 }
 
 std::vector<std::string> RunLog::State::details() const {
-  std::vector<std::string> fields{of_total(now.step, total), "loss " + fixed(now.loss, 4)};
+  std::vector<std::string> fields{of_total(progress.done, total)};
+  if (!busy.what.empty()) fields.push_back(busy.words());
+  if (now.step > 0) fields.push_back("loss " + fixed(now.loss, 4));
   const DownsampledCurve& val = report.data().val_loss;
   if (!val.empty()) fields.push_back("val " + fixed(val.last(), 4));
-  fields.push_back(human_count(now.tokens_per_second) + " tok/s");
-  if (now.step < total) fields.push_back("ETA " + human_seconds(eta()));
-  if (std::isfinite(now.mfu)) fields.push_back("MFU " + fixed(100 * now.mfu, 1) + "%");
+  const StepRecord shown = usual();
+  if (busy.what.empty()) fields.push_back(human_count(shown.tokens_per_second) + " tok/s");
+  if (now.step < total || !busy.what.empty()) fields.push_back("ETA " + human_seconds(eta()));
+  if (busy.what.empty() && std::isfinite(shown.mfu)) fields.push_back("MFU " + fixed(100 * shown.mfu, 1) + "%");
   return fields;
 }
 
 std::string RunLog::State::plain_line() const {
+  const StepRecord shown = usual();
   std::string line = "step " + of_total(now.step, total) + "  loss " + fixed(now.loss, 4) + "  norm " +
                      significant(now.grad_norm, 4) + "  lr " + significant(now.lr, 4) + "  " + human_seconds(now.step_ms / 1000) +
-                     "  " + human_count(now.tokens_per_second) + " tok/s";
-  if (std::isfinite(now.mfu)) line += "  mfu " + fixed(100 * now.mfu, 1) + "%";
+                     "  " + human_count(shown.tokens_per_second) + " tok/s";
+  if (std::isfinite(shown.mfu)) line += "  mfu " + fixed(100 * shown.mfu, 1) + "%";
   line += "  stall " + human_seconds(now.data_ms / 1000);
   return line + (now.step < total ? "  eta " + human_seconds(eta()) : "");
 }
 
 void RunLog::State::redraw() {
-  if (now.step == 0 || finished) return;
-  progress.done = now.step;
+  if ((now.step == 0 && busy.what.empty()) || finished) return;
   progress.details = details();
   line.draw(progress);
 }
 
-RunLog::RunLog(const std::string& directory, const std::string& title, int64_t total_steps, int64_t resume_step, int64_t log_every)
-    : state_(std::make_unique<State>(directory, title, total_steps, resume_step, std::max<int64_t>(log_every, 1))) {
+RunLog::RunLog(const std::string& directory, const std::string& title, const RunSchedule& schedule, int64_t resume_step,
+               int64_t log_every)
+    : state_(std::make_unique<State>(directory, title, schedule, resume_step, std::max<int64_t>(log_every, 1))) {
   const int64_t dropped = state_->metrics.dropped();
   if (dropped == 0) return;
   note("metrics.jsonl: " + std::to_string(dropped) + " torn lines or lines after step " + std::to_string(resume_step) + " dropped");
@@ -134,14 +178,12 @@ void RunLog::facts(std::vector<std::pair<std::string, std::string>> rows) { stat
 void RunLog::step(const StepRecord& record) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
+  const bool first = s.now.step == 0, last = record.step >= s.total;
   s.now = record;
-  const bool first = s.first_step == 0, last = record.step >= s.total;
-  if (first) {
-    s.first_step = record.step;
-    s.first_time = Clock::now();
-  }
+  s.progress.done = record.step;
+  s.left.step(record.step_ms / 1000);
   s.check(s.metrics.append(json_line(record)));
-  s.report.add(record, s.eta());
+  s.report.add(record, s.usual(), s.eta());
   if (first || last || record.step % s.log_every == 0) {
     const std::string line = s.plain_line();
     s.write_text(line);
@@ -150,25 +192,65 @@ void RunLog::step(const StepRecord& record) {
   if (s.throttle.due(Clock::now()) || last) s.redraw();
 }
 
+void RunLog::busy(std::string_view what, int64_t done, int64_t total) {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  const auto now = Clock::now();
+  const bool begins = s.busy.what != what;
+  if (begins) s.busy = {.what = std::string(what), .since = now};
+  s.busy.done = done, s.busy.total = total;
+  if (begins) s.plain = Throttle(kBusyPeriod);
+  const bool due = s.plain.due(now) && !begins;
+  if (s.line.possible()) {
+    if (s.throttle.due(now) || begins) s.redraw();
+  } else if (due && done > 0 && total > 0) {
+    const double left = static_cast<double>(total - done) / static_cast<double>(done) * seconds_since(s.busy.since);
+    say(s.busy.words() + "  eta " + human_seconds(left));
+  }
+}
+
+void RunLog::idle() {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  s.busy = {};
+  s.redraw();
+}
+
+bool RunLog::evaluated(int64_t step, const std::string& part) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->evaluated.find(part);
+  return found != state_->evaluated.end() && found->second == step;
+}
+
+void RunLog::event(const EventRecord& record, std::string_view line) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->check(state_->metrics.append(json_line(record)));
+  }
+  note(line);
+}
+
 void RunLog::eval(const EvalRecord& record) {
   State& s = *state_;
   {
     const std::lock_guard lock(s.mutex);
     s.check(s.metrics.append(json_line(record)));
     s.report.add(record);
+    s.measured(record.step, "", record.seconds);
   }
   note("eval " + of_total(record.step, s.total) + "  " + result_of(record) + "  (" +
        human_count(static_cast<double>(record.val_tokens)) + " tokens, " + human_seconds(record.seconds) + ")");
 }
 
-void RunLog::choices(const ChoicesRecord& record, std::string_view told) {
+void RunLog::choices(const ChoicesRecord& record, std::string_view words) {
   State& s = *state_;
   {
     const std::lock_guard lock(s.mutex);
     s.check(s.metrics.append(json_line(record)));
     s.report.add(record);
+    s.measured(record.step, record.name, record.seconds);
   }
-  note("eval " + of_total(record.step, s.total) + "  " + record.name + " " + std::string(told) + "  (" +
+  note("eval " + of_total(record.step, s.total) + "  " + record.name + " " + std::string(words) + "  (" +
        human_count(static_cast<double>(record.questions)) + " questions, " + human_seconds(record.seconds) + ")");
 }
 
@@ -188,6 +270,7 @@ void RunLog::saved(const SaveRecord& record) {
          (record.write_seconds > 0 ? ", " + human_bytes(size / record.write_seconds) + "/s" : "") + ", steps waited " +
          human_seconds(stall));
   const std::lock_guard lock(state_->mutex);
+  state_->left.save(stall);
   state_->check(state_->metrics.append(json_line(record)));
 }
 

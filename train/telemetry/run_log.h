@@ -1,4 +1,4 @@
-// RunLog: what a run tells of its steps, in its directory and on the terminal.
+// RunLog: the log of a run's steps, evaluations and saves, in its directory and on the terminal.
 #pragma once
 
 #include <memory>
@@ -9,17 +9,20 @@
 
 #include "train/telemetry/log.h"
 #include "train/telemetry/metrics.h"
+#include "train/telemetry/time_left.h"
 
 namespace trireme {
 
 // The log of one run directory: metrics.jsonl, log.txt, report.html, and the progress line or plain lines on stdout.
-// Lines go to log.txt, and to stdout where it is no terminal, at the first step, at every log_every-th and at the last.
-// A full disk never stops the run: it is told once on stderr, and logging goes on when there is room.
+// Lines go to log.txt, and to stdout unless it is a terminal, at the first step, at every log_every-th and at the last. Speed, MFU
+// and the time left that people see are those of a usual recent step (see TimeLeft); metrics.jsonl has each step's own.
+// A full disk never stops the run: stderr says so once, and logging continues when there is room.
 class RunLog {
  public:
-  // The directory exists. resume_step: the step of the checkpoint that was restored, -1 for a fresh run. Error if it cannot be
+  // The directory exists. resume_step: the step of the checkpoint that was restored, -1 for a fresh run. DataError if it cannot be
   // written.
-  RunLog(const std::string& directory, const std::string& title, int64_t total_steps, int64_t resume_step, int64_t log_every);
+  RunLog(const std::string& directory, const std::string& title, const RunSchedule& schedule, int64_t resume_step,
+         int64_t log_every);
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
@@ -29,11 +32,20 @@ class RunLog {
 
   void step(const StepRecord& record);
   void eval(const EvalRecord& record);
-  void choices(const ChoicesRecord& record, std::string_view told);  // `told`: its line for people
-  void note(std::string_view line);                                  // to stdout, and with the time to log.txt
-  void saved(const SaveRecord& record);                              // after a checkpoint is committed
-  void sync();                                                       // what was logged is on disk; from any thread
-  void finish();  // the last call of a run that ends in good order: tells the outcome
+  void choices(const ChoicesRecord& record, std::string_view words);  // words: the result for people
+  void event(const EventRecord& record, std::string_view line);       // line: a note that explains it
+  void note(std::string_view line);                                   // to stdout, and with the time to log.txt
+  void saved(const SaveRecord& record);                               // after a checkpoint is committed
+  void sync();                                                        // puts the log on disk; from any thread
+  void finish();  // the last call of a run that ends in good order: prints the outcome
+
+  // What the steps wait for, shown in place of the speed: "evaluating" 264 of 5047 sequences; a total of 0 is unknown. Without a
+  // terminal, a plain line every ten seconds at most.
+  void busy(std::string_view what, int64_t done = 0, int64_t total = 0);
+  void idle();
+
+  // Whether the log has this part of the evaluation after `step`: "" is the validation text, else the name of a file of questions.
+  bool evaluated(int64_t step, const std::string& part) const;
 
  private:
   struct State;

@@ -1,6 +1,7 @@
 // Steps whose loss or gradients are not finite, or stand out: skipped, rolled back, or the end of the run; named, and never saved.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -175,12 +176,35 @@ TEST_CASE("a gradient that stands out is a spike, and its step leaves what a run
   CHECK(place.differ("spike", "usual") != 0);
 }
 
-TEST_CASE("when ten steps in a row stand out, what is usual is learnt anew", "[unsanitized]") {
+TEST_CASE("ten consecutive outliers reset the spike statistics", "[unsanitized]") {
   const Workplace place;
   const Ended ended = place.train({"train.name=rising", "train.spike_sigmas=0.001", "train.schedule=constant", "train.steps=100"});
   INFO(ended.out << ended.err);
   REQUIRE(ended.code == 0);
-  CHECK_THAT(place.run("rising", "log.txt"), ContainsSubstring("ten steps in a row stood out: what is usual is learnt anew"));
+  CHECK_THAT(place.run("rising", "log.txt"), ContainsSubstring("10 consecutive outlier steps: resetting spike statistics"));
+}
+
+TEST_CASE("a model that has diverged to zero gradients is reported once, with the remedy and an event", "[unsanitized]") {
+  const Workplace place;
+  const std::vector<std::string> settings{"train.lr=300", "train.warmup=0", "train.schedule=constant", "checkpoint.every=1"};
+  succeed(place.train(with(settings, {"train.name=whole", "train.steps=7"})));
+  const std::string log = place.run("whole", "log.txt");
+  const size_t at = log.find("warning: gradients are zero since step ");
+  REQUIRE(at != std::string::npos);
+  CHECK(log.find("gradients are zero", at + 20) == std::string::npos);
+  const std::string step(1, log[at + std::string("warning: gradients are zero since step ").size()]);
+  CHECK_THAT(log, ContainsSubstring("warning: gradients are zero since step " + step +
+                                    ": the model has diverged (lr 300). Stop it, lower train.lr or lengthen train.warmup, and "
+                                    "begin again under another train.name, or with --resume from a checkpoint before step " +
+                                    step + "\n"));
+  const Json event{{"step", std::stoll(step) + 2}, {"event", "zero_gradients"}, {"since", std::stoll(step)}};
+  const std::vector<Json> lines = place.metrics("whole");
+  CHECK(std::ranges::count(lines, event) == 1);
+  // A resume between the steps that count knows how many there were.
+  for (const std::string& steps : {step, std::string("7")})
+    succeed(place.train(with(settings, {"train.name=parts", "train.steps=" + steps, "train.eval_every=0"})));
+  const std::vector<Json> parts = place.metrics("parts");
+  CHECK(std::ranges::count(parts, event) == 1);
 }
 
 TEST_CASE("a bad step ends the run where that is asked for, with 72 and the weights before it", "[unsanitized]") {

@@ -355,7 +355,7 @@ TEST_CASE("a progress bar elsewhere is silent for quick work, but for its last l
 TEST_CASE("a run's log has the first, every log_every-th and the last step") {
   const Scratch directory;
   const std::string said = written_by(STDOUT_FILENO, [&] {
-    RunLog log(directory.path(), "test", 25, -1, 10);
+    RunLog log(directory.path(), "test", {.steps = 25}, -1, 10);
     log.facts({{"device", "none"}});
     for (int64_t step = 1; step <= 25; ++step) {
       log.step(step_record(step));
@@ -385,7 +385,7 @@ TEST_CASE("a run's log has the first, every log_every-th and the last step") {
 TEST_CASE("a run in a terminal keeps its line below the notes") {
   const Scratch directory;
   const std::string shown = shown_by(120, [&] {
-    RunLog log(directory.path(), "test", 1000, -1, 10);
+    RunLog log(directory.path(), "test", {.steps = 1000}, -1, 10);
     for (int64_t step = 1; step <= 1000; ++step) log.step(step_record(step));
     log.eval(eval_record(1000));
     log.finish();
@@ -402,7 +402,7 @@ TEST_CASE("a run in a terminal keeps its line below the notes") {
 TEST_CASE("the metrics of a killed and resumed run equal the undisturbed run's") {
   const Scratch straight, killed;
   const auto train = [](const std::filesystem::path& path, int64_t from, int64_t to) {
-    RunLog log(path, "test", 30, from > 0 ? from : -1, 100);
+    RunLog log(path, "test", {.steps = 30}, from > 0 ? from : -1, 100);
     for (int64_t step = from + 1; step <= to; ++step) {
       StepRecord record = step_record(step, 1.0 / static_cast<double>(step));
       record.step_ms = static_cast<double>(to);  // a measured time differs from run to run
@@ -427,11 +427,11 @@ TEST_CASE("a resumed run's report has the points from before") {
   const Scratch directory;
   written_by(STDOUT_FILENO, [&] {
     {
-      RunLog log(directory.path(), "test", 100, -1, 100);
+      RunLog log(directory.path(), "test", {.steps = 100}, -1, 100);
       for (int64_t step = 1; step <= 50; ++step) log.step(step_record(step, 3.25));
       log.eval(eval_record(50));
     }
-    RunLog log(directory.path(), "test", 100, 50, 100);
+    RunLog log(directory.path(), "test", {.steps = 100}, 50, 100);
     log.step(step_record(51));
   });
   const std::string page = read_text(directory / "report.html");
@@ -447,7 +447,7 @@ TEST_CASE("a full disk is told once and does not stop the run") {
   std::string warned;
   written_by(STDOUT_FILENO, [&] {
     warned = written_by(STDERR_FILENO, [&] {
-      RunLog log(directory.path(), "test", 3, -1, 1);
+      RunLog log(directory.path(), "test", {.steps = 3}, -1, 1);
       for (int64_t step = 1; step <= 3; ++step) log.step(step_record(step));
       log.finish();
     });
@@ -459,7 +459,7 @@ TEST_CASE("a full disk is told once and does not stop the run") {
 TEST_CASE("notes may come from another thread than the steps") {
   const Scratch directory;
   written_by(STDOUT_FILENO, [&] {
-    RunLog log(directory.path(), "test", 500, -1, 50);
+    RunLog log(directory.path(), "test", {.steps = 500}, -1, 50);
     std::thread other([&] {
       for (int i = 0; i < 100; ++i) log.note("note " + std::to_string(i));
     });
@@ -468,4 +468,61 @@ TEST_CASE("notes may come from another thread than the steps") {
     log.finish();
   });
   CHECK(lines_of(read_text(directory / "log.txt")).size() == 11 + 100 + 1);
+}
+
+TEST_CASE("a run in a terminal shows what its steps wait for, and the time left counts it") {
+  const Scratch directory;
+  const std::string shown = shown_by(120, [&] {
+    RunLog log(directory.path(), "test", {.steps = 10, .evaluation_in_steps = 80}, -1, 1);
+    log.step(step_record(1));
+    log.busy("evaluating", 0, 5047);
+    std::this_thread::sleep_for(150ms);
+    log.busy("evaluating", 264, 5047);
+    log.idle();
+    log.busy("saving");
+    log.idle();
+  });
+  CHECK_THAT(shown, ContainsSubstring(" 1/10  evaluating 0/5047  loss 2.5000  ETA 1.1s\x1b") ||
+                        ContainsSubstring(" 1/10  evaluating 0/5047  loss 2.5000  ETA 1.1s\r"));
+  CHECK_THAT(shown, ContainsSubstring(" 1/10  evaluating 264/5047  loss 2.5000  ETA "));
+  CHECK_THAT(shown, ContainsSubstring(" 1/10  saving  loss 2.5000  ETA "));
+  CHECK(shown.rfind("80k tok/s") > shown.rfind("saving"));
+  CHECK(lines_of(read_text(directory / "log.txt")).size() == 1);
+}
+
+TEST_CASE("speed and MFU that people see are those of usual steps, and metrics.jsonl has each step's own") {
+  const Scratch directory;
+  const std::string said = written_by(STDOUT_FILENO, [&] {
+    RunLog log(directory.path(), "test", {.steps = 21}, -1, 1);
+    for (int64_t step = 1; step <= 20; ++step) log.step(step_record(step));
+    StepRecord slow = step_record(21);
+    slow.step_ms *= 100, slow.tokens_per_second /= 100, slow.mfu /= 100;
+    log.step(slow);
+    slow.mfu = NAN;
+    log.step(slow);
+  });
+  CHECK_THAT(lines_of(said).back(), !ContainsSubstring("mfu"));
+  CHECK(lines_of(said)[20] == "step 21/21  loss 2.5000  norm 0.75  lr 0.001  1.2s  72.7k tok/s  mfu 36.4%  stall 100us");
+  CHECK_THAT(read_text(directory / "metrics.jsonl"), ContainsSubstring("\"tokens_per_second\": 800.0, \"mfu\": 0.0040}"));
+}
+
+TEST_CASE("a resumed log knows the evaluations and events of before") {
+  const Scratch directory;
+  const std::string event = "{\"step\": 5, \"event\": \"zero_gradients\", \"since\": 3}\n";
+  written_by(STDOUT_FILENO, [&] {
+    {
+      RunLog log(directory.path(), "test", {.steps = 30}, -1, 10);
+      for (int64_t step = 1; step <= 10; ++step) log.step(step_record(step));
+      log.event({.step = 5, .event = "zero_gradients", .since = 3}, "warning");
+      log.eval(eval_record(10));
+      log.choices({.step = 10, .name = "quiz"}, "words");
+      CHECK(log.evaluated(10, ""));
+    }
+    RunLog log(directory.path(), "test", {.steps = 30}, 10, 10);
+    CHECK(log.evaluated(10, ""));
+    CHECK(log.evaluated(10, "quiz"));
+    CHECK_FALSE(log.evaluated(10, "other"));
+    CHECK_FALSE(log.evaluated(9, ""));
+  });
+  CHECK_THAT(read_text(directory / "metrics.jsonl"), ContainsSubstring(event));
 }

@@ -254,9 +254,9 @@ TEST_CASE("the report's thread rewrites the page while records arrive, and the l
     report.facts({{"parameters", "6M"}});
     std::set<std::string> pages;
     for (int64_t step = 1; step <= 3000; ++step) {
-      report.add(
-          StepRecord{.step = step, .loss = 3, .grad_norm = 1, .lr = 1e-3, .tokens = step, .step_ms = 1, .tokens_per_second = 1000},
-          5);
+      const StepRecord record{
+          .step = step, .loss = 3, .grad_norm = 1, .lr = 1e-3, .tokens = step, .step_ms = 1, .tokens_per_second = 1000};
+      report.add(record, record, 5);
       if (step % 30 == 0) {
         report.add(EvalRecord{.step = step, .val_loss = 3, .bits_per_byte = 1, .val_tokens = 1, .seconds = 0.1});
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

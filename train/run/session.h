@@ -1,0 +1,54 @@
+// Session: everything that the loop of a run works with, next to the TrainState itself.
+#pragma once
+
+#include <optional>
+
+#include "checkpoint/checkpoints.h"
+#include "data/loader/corpus.h"
+#include "data/loader/loader.h"
+#include "train/eval/choices.h"
+#include "train/health/watchdog.h"
+#include "train/run/peak_rate.h"
+#include "train/run/resume.h"
+#include "train/run/save_scheduler.h"
+#include "train/run/step_statistics.h"
+#include "train/run/stop_notice.h"
+#include "train/telemetry/run_log.h"
+
+namespace trireme {
+
+struct Session {
+  const RunConfig& config;
+  const ResumeChoice& resume;
+  TrainState& run;
+  Loader& loader;
+  const std::optional<Corpus>& validation;
+  const std::vector<ChoiceTask>& choices;
+  Checkpoints& checkpoints;
+  SaveScheduler& saves;
+  StepStatistics& history;
+  Journal& journal;
+  Watchdog& watchdog;
+  StopNotice& notice;
+  std::optional<RunLog>& log;  // rank 0's
+  double flops;                // of the model, a step, on average over the ranks
+  PeakRate& peak;
+
+  void note(const std::string& line) const {
+    if (log) log->note(line);
+  }
+};
+
+// The work of this rank's thread, as other ranks see it, while the scope lasts.
+class Doing {
+ public:
+  Doing(Journal& journal, const char* what) : journal_(journal) { journal_.doing(what); }
+  ~Doing() { journal_.doing("training"); }
+  Doing(const Doing&) = delete;
+  Doing& operator=(const Doing&) = delete;
+
+ private:
+  Journal& journal_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,159 @@
+#include "train/run/steps.h"
+
+#include <chrono>
+#include <utility>
+
+#include "parallel/host_collectives.h"
+#include "train/run/nan_search.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kMostBad = 10;  // steps in a row without an update before the run ends or, if they are finite, resets its statistics
+constexpr int64_t kZeroSteps = 3;  // in a row with gradients of zero before the model counts as diverged
+
+}  // namespace
+
+void Steps::begin() {
+  const int64_t step = begun_ + 1;
+  if (holds(session_.config.train.leave_out, step)) return leave_out(step);
+  if (begun_ == ended_) since_ = Clock::now();
+  session_.journal.begin(step);
+  session_.notice.begun(step);
+  computed_ = true;
+  const Batch batch = next();
+  waited_[static_cast<size_t>(step % 2)] = batch.waited;
+  begin_step(session_.run, batch, begun_++, session_.history.limits(step));
+  if (begun_ - ended_ > session_.run.launcher.ahead()) end();
+}
+
+void Steps::end_all() {
+  while (ended_ < begun_) end();
+}
+
+void Steps::judge(const BadSteps& bad_steps) {
+  if (bad_steps.most == 0) return;
+  end_all();
+  if (bad_steps.most != bad_steps.fewest) disagree();
+  for (const Bad& bad : std::exchange(bad_, {})) judge(bad);
+}
+
+void Steps::settle() {
+  end_all();
+  const std::vector<int64_t> most = largest(session_.run.mesh.all(), {bad(), -bad()});
+  judge({.most = most[0], .fewest = -most[1]});
+}
+
+Batch Steps::next() {
+  const Doing doing(session_.journal, "reading");
+  return session_.loader.next();
+}
+
+void Steps::leave_out(int64_t step) {
+  settle();
+  next();
+  pass_over(step);
+  session_.note("step " + std::to_string(step) + ": left out, as train.leave_out says");
+}
+
+// Steps up to here are done, without an update since the state was last right.
+void Steps::pass_over(int64_t step) {
+  session_.run.optimizer.skip_update(session_.run.device.compute(), step);
+  begun_ = ended_ = step;
+  session_.notice.begun(step), session_.notice.ended(step);
+}
+
+void Steps::end() {
+  const StepResult result = end_step(session_.run, ended_);
+  session_.notice.ended(++ended_);
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - std::exchange(since_, now)).count();
+  session_.watchdog.took(seconds);
+  log(result, seconds);
+  StepStatistics& history = session_.history;
+  history.saw(ended_, result);
+  warn_of_zero_gradients(result);
+  if (result.updated)
+    weights_ = ended_;
+  else
+    bad_.push_back({ended_, weights_, result, history.refused(), history.not_finite()});
+}
+
+void Steps::log(const StepResult& result, double seconds) {
+  if (!session_.log) return;
+  const Doing doing(session_.journal, "logging");
+  const int64_t tokens = session_.config.train.batch * session_.config.model.context;
+  session_.log->step({.step = ended_,
+                      .loss = result.loss,
+                      .grad_norm = result.grad_norm,
+                      .lr = result.lr,
+                      .tokens = ended_ * tokens,
+                      .step_ms = seconds * 1e3,
+                      .tokens_per_second = static_cast<double>(tokens) / seconds,
+                      .data_ms = waited_[static_cast<size_t>(ended_ % 2)] * 1e3,
+                      .mfu = session_.peak.mfu(session_.flops, seconds, session_.run.launcher.ahead())});
+}
+
+void Steps::warn_of_zero_gradients(const StepResult& result) {
+  if (!session_.log || session_.history.zero_gradients() != kZeroSteps) return;
+  const int64_t since = ended_ - kZeroSteps + 1;
+  const std::string line = text(
+      "warning: gradients are zero since step ", since, ": the model has diverged (lr ", significant(result.lr, 4),
+      "). Stop it, lower train.lr or lengthen train.warmup, and begin again under another train.name, or with --resume from a ",
+      "checkpoint before step ", since);
+  session_.log->event({.step = ended_, .event = "zero_gradients", .since = since}, line);
+}
+
+// The numbers are shared by all ranks, so a rank that differs has a fault.
+void Steps::disagree() {
+  std::string mine = session_.run.mesh.describe() + " has no bad step";
+  if (!bad_.empty()) mine = session_.run.mesh.describe() + " has " + bad_.back().describe();
+  std::string all;
+  for (const std::string& line : gather(session_.run.mesh.all(), mine)) all += "\n" + line;
+  throw Error("ranks disagree on whether a step was an update: suspected hardware fault" + broadcast(session_.run.mesh.all(), all));
+}
+
+void Steps::judge(const Bad& bad) {
+  std::string what = bad.describe();
+  const bool finite = bad.not_finite == 0;
+  if (!finite) what += ", first " + cause(bad.step);
+  const BadStep wanted = session_.config.train.on_bad_step;
+  if (wanted == BadStep::stop || bad.not_finite >= kMostBad) give_up(bad, what);
+  if (wanted == BadStep::skip) session_.note(what + ": the update was skipped");
+  if (wanted == BadStep::rollback && bad.step > rolled_back_) roll_back(what);
+  if (!finite || bad.refused < kMostBad) return;
+  session_.history.forget();
+  session_.note(std::to_string(kMostBad) + " consecutive outlier steps: resetting spike statistics");
+}
+
+std::string Steps::cause(int64_t step) {
+  const Doing doing(session_.journal, "looking for the fault");
+  session_.loader.seek(step - 1);
+  const std::string found = find_not_finite(session_.run, session_.loader.next(), begun_ - 1);
+  session_.loader.seek(begun_);
+  return found.empty() ? "nowhere when computed again: a processor or memory may be at fault" : "in " + found;
+}
+
+// Loads the newest checkpoint and continues with the batch after those that were begun.
+void Steps::roll_back(const std::string& what) {
+  const Doing doing(session_.journal, "reading a checkpoint");
+  session_.saves.end();
+  ResumeChoice newest = session_.resume;
+  if (session_.checkpoints.any()) newest.from = "auto";
+  StepStatistics then = session_.history;
+  weights_ = restore(session_.run, session_.checkpoints, newest, then, session_.journal);
+  session_.history.go_back_to(then);
+  pass_over(rolled_back_ = begun_);
+  session_.note(what + ": back to the state after step " + std::to_string(weights_) + ". Steps " + std::to_string(weights_ + 1) +
+                " to " + std::to_string(begun_) + " are left out");
+}
+
+void Steps::give_up(const Bad& bad, const std::string& what) {
+  session_.saves.end();
+  const bool many = session_.config.train.on_bad_step != BadStep::stop;
+  throw NumericsError(text(what, many ? std::string(text(": the last of ", kMostBad, " steps in a row without an update")) : "",
+                           "; the weights are those of step ", bad.weights, ". A lower train.lr, a longer train.warmup or ",
+                           "train.clip may help; train.leave_out skips batches that cause it"));
+}
+
+}  // namespace trireme
