@@ -1,5 +1,5 @@
-// trireme bench data: reading token shards, in their order and shuffled as training does, beside what the disk or the page cache
-// gives.
+// trireme bench data: reads token shards in order, and shuffled as training does, against plain reads of the disk and the page
+// cache.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "data/loader/shuffle.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -21,14 +22,16 @@ namespace {
 
 struct BenchDataOptions {
   static constexpr auto name = "bench data";
-  static constexpr auto about = "Token shards read in their order and shuffled, beside the page cache and the disk";
+  static constexpr auto about = "Read token shards in order and shuffled, against plain reads of disk and page cache";
   std::vector<std::string> inputs;
+  std::string json;
   int64_t context = 1024, batch = 64, rounds = 8;
   void visit(Options& o) {
     o("shards", inputs, "Shards: files, directories, patterns").required();
     o("--context", context, "Tokens of a sample", between(1, 1 << 30));
     o("--batch", batch, "Samples of a step", between(1, 1 << 30));
-    o("--rounds", rounds, "Times each is done", between(1, 1000));
+    o("--rounds", rounds, "Repetitions of each measurement, of which the median counts", between(1, 1000));
+    o.json(json);
   }
 };
 
@@ -40,7 +43,7 @@ std::vector<std::string> paths_of(const Corpus& corpus) {
   return paths;
 }
 
-// The page cache loses the files.
+// Drops the files from the page cache.
 void forget(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     File file = File::open_to_write(path);
@@ -59,7 +62,7 @@ double read_plainly(const std::vector<std::string>& paths) {
   return seconds_since(begin);
 }
 
-// do_part(0) to do_part(parts - 1) by so many threads, each of which takes the next one.
+// Calls do_part(0) to do_part(parts - 1) on this many threads, each of which takes the next part.
 void divide(int64_t parts, int threads, const std::function<void(int64_t)>& do_part) {
   std::atomic<int64_t> next = 0;
   std::vector<std::exception_ptr> failures(static_cast<size_t>(threads));
@@ -79,7 +82,7 @@ void divide(int64_t parts, int threads, const std::function<void(int64_t)>& do_p
     if (failure) std::rethrow_exception(failure);
 }
 
-// The same pieces of the files as an epoch's samples, in any order, and nothing done with them.
+// Reads the same pieces of the files as an epoch's samples, in any order, and does nothing with them.
 double read_plainly_shuffled(const std::vector<std::string>& paths, int64_t piece, int threads) {
   std::vector<File> files;
   std::vector<int64_t> ends;  // of each file's pieces
@@ -100,7 +103,7 @@ double read_plainly_shuffled(const std::vector<std::string>& paths, int64_t piec
   return seconds_since(begin);
 }
 
-// Checked and widened.
+// Reads tokens, checked against digests and widened.
 double read_shards(const std::vector<std::string>& paths, int threads) {
   const auto begin = Clock::now();
   for (const std::string& path : paths) {
@@ -114,7 +117,7 @@ double read_shards(const std::vector<std::string>& paths, int threads) {
   return seconds_since(begin);
 }
 
-// An epoch of shuffled samples, as the loader of a replica that takes all of them reads it.
+// Reads an epoch of shuffled samples, as the loader of the only replica does.
 double read_batches(const std::vector<std::string>& paths, const BenchDataOptions& options) {
   const Corpus corpus(paths, options.context, false);
   const int64_t batch = std::min(options.batch, corpus.samples());
@@ -125,6 +128,7 @@ double read_batches(const std::vector<std::string>& paths, const BenchDataOption
 }
 
 ExitCode run_bench_data(const BenchDataOptions& options) {
+  JsonOutput json(options.json);
   const Corpus first(options.inputs, options.context, false);
   const std::vector<std::string> paths = paths_of(first);
   double bytes = 0, tokens = 0;
@@ -146,6 +150,7 @@ ExitCode run_bench_data(const BenchDataOptions& options) {
   };
   const int readers = LoaderOptions{}.readers;
   const int64_t piece = options.context * (first.vocab() <= 65536 ? 2 : 4);
+  Json found = Json::array();
   for (const bool cold : {false, true}) {
     const double plain = time(cold, [&] { return read_plainly(paths); });
     const double checked = time(cold, [&] { return read_shards(paths, 1); });
@@ -155,6 +160,7 @@ ExitCode run_bench_data(const BenchDataOptions& options) {
     const auto line = [&](const char* what, double seconds) {
       say(row("%-12s%-34s%8.2f GB/s%8.0f million tokens/s%7.0f %%", cold ? "disk" : "page cache", what, bytes / seconds / 1e9,
               tokens / seconds / 1e6, 100 * plain / seconds));
+      found.push_back({{"from", cold ? "disk" : "page cache"}, {"name", what}, {"seconds", seconds}});
     };
     line("read", plain);
     line("tokens, checked", checked);
@@ -162,6 +168,7 @@ ExitCode run_bench_data(const BenchDataOptions& options) {
     line(row("read, shuffled, by %d threads", readers).c_str(), pieces);
     line("an epoch of shuffled batches", shuffled);
   }
+  json.write({{"shards", paths.size()}, {"bytes", bytes}, {"tokens", tokens}, {"readings", found}});
   return ExitCode::done;
 }
 

@@ -1,4 +1,4 @@
-// trireme bench kernels: time, rate, and the share of what this machine can do at best, measured in the same run.
+// trireme bench kernels: times each op, against limits of this machine measured in the same run.
 #include <vector>
 
 #include "base/clock.h"
@@ -21,6 +21,7 @@
 #include "kernels/ops/update_gate.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -28,16 +29,17 @@ namespace {
 
 struct BenchKernelsOptions {
   static constexpr auto name = "bench kernels";
-  static constexpr auto about = "Each op: time, rate, share of the measured copy or product rate";
-  std::string only;
+  static constexpr auto about = "Time each op, against the measured rates of copies and products";
+  std::string only, json;
   bool cuda = false;
   void visit(Options& o) {
-    o("--only", only, "Only ops whose name contains this");
-    o("--cuda", cuda, "Those of the GPU");
+    o("--only", only, "Part of the names of the ops to time; default: all ops");
+    o("--cuda", cuda, "Time the kernels of the GPU; default: those of the CPU");
+    o.json(json);
   }
 };
 
-// One op on memory of its own, with what it moves and computes.
+// Runs ops on memory of its own, and keeps their times and rates.
 class KernelBench {
  public:
   KernelBench(Device& device, const Ceilings& best, std::string only)
@@ -70,7 +72,7 @@ class KernelBench {
     run(device_.compute(), op);
   }
 
-  // The median of at least five times and 0.2 s.
+  // Times the op: the median of at least five runs and 0.2 s.
   template <class Op>
   void operator()(const Op& op) {
     if (std::string(Op::name).find(only_) == std::string::npos) return;
@@ -90,7 +92,10 @@ class KernelBench {
     const std::string share =
         flops > 0 ? row("%.0f %% of products", 100 * flops / best_.products) : row("%.0f %% of copy", 100 * bytes / best_.copy);
     say(row("%-24s %10.3f %10.1f %10.0f  %s", Op::name, time * 1e3, bytes, flops, share.c_str()));
+    found_.push_back({{"name", Op::name}, {"seconds", time}, {"bytes", count.bytes}, {"flops", count.flops}});
   }
+
+  const Json& found() const { return found_; }
 
  private:
   Tensor random(Tensor t) {
@@ -102,10 +107,11 @@ class KernelBench {
   Ceilings best_;
   std::string only_;
   Arena arena_;
+  Json found_ = Json::array();
 };
 
-// Each op at GPT-2 124M's shapes, N = 2048 rows, bf16; Llama's ops at the same sizes. What tensors hold follows from the order in
-// which they are taken.
+// All ops at GPT-2 124M's shapes, N = 2048 rows, bf16; Llama's ops at the same sizes. The values of tensors follow from the order
+// in which they are taken.
 struct BenchedOps {
   static constexpr int64_t B = 8, T = 256, N = B * T, C = 768, H = 12, D = 64, F = 3072, V = 50257, chunk = 512;
   KernelBench& b;
@@ -214,6 +220,7 @@ void bench_all(KernelBench& b) {
 }
 
 ExitCode run_bench_kernels(const BenchKernelsOptions& options) {
+  JsonOutput json(options.json);
   Device device = open_device({.device = options.cuda ? DeviceChoice::cuda : DeviceChoice::cpu}, 1);
   const Ceilings best = measure_ceilings(device, Dtype::bf16,
                                          {{.m = 2048, .n = 3072, .k = 768, .transpose_b = true},
@@ -222,6 +229,9 @@ ExitCode run_bench_kernels(const BenchKernelsOptions& options) {
   introduce(device, best, "bf16 products of the MLP's shapes");
   KernelBench bench(device, best, options.only);
   bench_all(bench);
+  Json all{{"device", device_name(device)}, {"ops", bench.found()}};
+  all.update(json_of(best));
+  json.write(all);
   return ExitCode::done;
 }
 

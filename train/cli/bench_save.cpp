@@ -1,18 +1,14 @@
-// trireme bench save: what a save costs the steps of a config, beside what this machine's memory and disk can do, in the same run.
+// trireme bench save: measures the overhead of saves for the steps of a config, against memory and disk, in the same run.
 //
 // A round takes steps beside which a save is written and as many without one, in turns, so that a machine that slows down does so
-// for both; a save alone; and as many bytes by memcpy and by plain O_DIRECT writes, one after the other. The interval of what a
-// save costs is Student's, of the rounds' differences (Student, "The probable error of a mean", 1908).
+// for both; a save alone; and as many bytes by memcpy and by plain O_DIRECT writes, one after the other.
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <iterator>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,6 +18,8 @@
 #include "kernels/memory.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
+#include "train/cli/save_costs.h"
 #include "train/health/signals.h"
 #include "train/run/kernel_choices.h"
 #include "train/run/save_scheduler.h"
@@ -33,18 +31,17 @@ namespace {
 
 struct BenchSaveOptions {
   static constexpr auto name = "bench save";
-  static constexpr auto about = "What saving costs the steps of a config, beside this disk and memory";
-  std::string config;
+  static constexpr auto about = "Measure checkpoint overhead against raw memory and disk bandwidth";
+  std::string config, json;
   std::vector<std::string> set;
   int64_t rounds = 8;
   void visit(Options& o) {
     o("config", config, "YAML file").required();
-    o("--rounds", rounds, "Pairs of steps with a save and steps without", between(2, 1000));
+    o("--rounds", rounds, "Repetitions: steps with a save, and as many without", between(2, 1000));
+    o.json(json);
     o.set(set);
   }
 };
-
-constexpr int64_t kTransfer = 4 << 20;  // bytes of one O_DIRECT write
 
 template <class Call>
 double seconds_of(Call call) {
@@ -53,24 +50,7 @@ double seconds_of(Call call) {
   return seconds_since(begin);
 }
 
-// A mean, and how far from it the true one may be: 19 times in 20 it is no further.
-struct Estimate {
-  double mean, margin;
-};
-
-Estimate estimate(const std::vector<double>& values) {
-  constexpr double kQuantiles[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201,
-                                   2.179,  2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};  // 0.975, from 1 degree on
-  const auto n = static_cast<double>(values.size());
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
-  double squares = 0;
-  for (const double v : values) squares += (v - mean) * (v - mean);
-  const size_t degrees = values.size() - 1;
-  const double quantile = degrees <= std::size(kQuantiles) ? kQuantiles[degrees - 1] : 1.96 + 2.5 / static_cast<double>(degrees);
-  return {.mean = mean, .margin = quantile * std::sqrt(squares / (n - 1) / n)};
-}
-
-// A directory that goes with its contents, beside those of runs: on their disk.
+// A temporary directory beside those of runs, on their disk.
 class Scratch {
  public:
   explicit Scratch(const RunConfig& config)
@@ -91,8 +71,8 @@ class Scratch {
   std::string path_;
 };
 
-// Seconds to write `bytes` bytes (a multiple of kTransfer) of page-aligned memory to a file and have them on disk; nullopt where
-// the file system wants its cache.
+// Seconds to write `bytes` bytes (a multiple of kTransfer) of page-aligned memory to a file and have them on disk; nullopt if the
+// file system refuses to bypass its cache.
 std::optional<double> write_directly(const std::string& path, const std::byte* memory, int64_t bytes) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0666);
   bool done = fd >= 0;
@@ -116,7 +96,7 @@ struct Round {
   std::optional<double> direct;  // of as many bytes
 };
 
-// All that a round works on.
+// State and saves of the rounds.
 class Bench {
  public:
   Bench(const RunConfig& config, TrainState& run, const std::string& directory)
@@ -188,7 +168,7 @@ class Bench {
   void plain_steps() {
     for (int64_t i = 0; i < steps_; ++i) step();
   }
-  // The save that has just ended. CheckpointError if it did not succeed, which SaveScheduler tells a log alone.
+  // The save that has just ended. CheckpointError if it did not succeed, which SaveScheduler reports to a log alone.
   const SaveTimes& saved() {
     const int64_t step = saves_.last().result.step;
     if (saves_.last().result.bytes == 0 || step == std::exchange(measured_, step))
@@ -228,45 +208,31 @@ std::vector<double> column(const std::vector<Round>& rounds, Value value) {
   return values;
 }
 
-void tell(const RunConfig& config, const std::vector<Round>& rounds, const Bench& bench) {
+SaveCosts summarise(const RunConfig& config, const std::vector<Round>& rounds, const Bench& bench) {
   const auto middle = [&](auto value) { return median(column(rounds, value)); };
-  const auto bytes = static_cast<double>(rounds.front().alone.result.bytes);
-  const double copied = middle([](const Round& r) { return r.memcpy; });
-  const double snapshot = middle([](const Round& r) { return r.saved.snapshot; });
-  say(row("state           %s", human_bytes(bytes).c_str()));
-  if (bench.copies()) {
-    say(row("memcpy          %10.1f ms by one thread: %.1f GB/s", copied * 1e3, bytes / copied / 1e9));
-    say(row("snapshot        %10.1f ms: %.2f of that memcpy", snapshot * 1e3, snapshot / copied));
-  } else {
-    say(row("snapshot        %10.1f ms to hand the copy to the GPU", snapshot * 1e3));
-  }
-  if (std::ranges::all_of(rounds, [](const Round& r) { return r.direct.has_value(); })) {
-    const auto direct_bytes = static_cast<double>(bench.bytes());
-    const double direct = middle([](const Round& r) { return *r.direct; });
-    say(row("O_DIRECT        %10.2f GB/s: plain writes of %ld MiB", direct_bytes / direct / 1e9,
-            static_cast<long>(kTransfer >> 20)));
-    const double share = middle([&](const Round& r) { return bytes / direct_bytes * *r.direct / r.alone.result.write_seconds; });
-    say(row("a save alone    %10.2f GB/s: %.0f %% of that",
-            bytes / middle([](const Round& r) { return r.alone.result.write_seconds; }) / 1e9, 100 * share));
-  } else {
-    say(row("a save alone    %10.2f GB/s; this file system does not write past its cache",
-            bytes / middle([](const Round& r) { return r.alone.result.write_seconds; }) / 1e9));
-  }
-  say(row("                %10.2f s until it is committed", middle([](const Round& r) { return r.alone.result.seconds; })));
-  say(row("beside steps    %10.2f s until it is committed", middle([](const Round& r) { return r.saved.result.seconds; })));
-  say(row("steps wait      %10.1f ms", 1e3 * middle([](const Round& r) { return r.saved.stall; })));
-  const double step = middle([&](const Round& r) { return r.plain / static_cast<double>(bench.steps()); });
-  say(row("step            %10.1f ms", step * 1e3));
-  const Estimate cost = estimate(column(rounds, [](const Round& r) { return r.beside - r.plain; }));
-  say(row("a save costs    %10.1f ms, give or take %.1f (95 %%, %zu rounds of %ld steps with and without)", cost.mean * 1e3,
-          cost.margin * 1e3, rounds.size(), static_cast<long>(bench.steps())));
-  const int64_t every = config.checkpoint.every > 0 ? config.checkpoint.every : 100;
-  const double share = 100 / step / static_cast<double>(every);
-  say(row("every %ld steps  %9.2f %% of the time, %.2f to %.2f", static_cast<long>(every), share * cost.mean,
-          share * (cost.mean - cost.margin), share * (cost.mean + cost.margin)));
+  const auto bytes = static_cast<double>(rounds.front().alone.result.bytes), direct_bytes = static_cast<double>(bench.bytes());
+  SaveCosts c{.bytes = bytes,
+              .memcpy = middle([](const Round& r) { return r.memcpy; }),
+              .snapshot = middle([](const Round& r) { return r.saved.snapshot; }),
+              .direct = {},
+              .alone = bytes / middle([](const Round& r) { return r.alone.result.write_seconds; }),
+              .share = 0,
+              .committed = middle([](const Round& r) { return r.alone.result.seconds; }),
+              .committed_beside_steps = middle([](const Round& r) { return r.saved.result.seconds; }),
+              .wait = middle([](const Round& r) { return r.saved.stall; }),
+              .step = middle([&](const Round& r) { return r.plain / static_cast<double>(bench.steps()); }),
+              .cost = estimate(column(rounds, [](const Round& r) { return r.beside - r.plain; })),
+              .rounds = std::ssize(rounds),
+              .steps = bench.steps(),
+              .every = config.checkpoint.every > 0 ? config.checkpoint.every : 100};
+  if (!std::ranges::all_of(rounds, [](const Round& r) { return r.direct.has_value(); })) return c;
+  c.direct = direct_bytes / middle([](const Round& r) { return *r.direct; });
+  c.share = middle([&](const Round& r) { return bytes / direct_bytes * *r.direct / r.alone.result.write_seconds; });
+  return c;
 }
 
 ExitCode run_bench_save(const BenchSaveOptions& options) {
+  JsonOutput json(options.json);
   watch_signals();  // the directory is to go also when somebody has seen enough
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
   Device device = open_device(config.kernels, 1);
@@ -281,7 +247,9 @@ ExitCode run_bench_save(const BenchSaveOptions& options) {
   std::vector<Round> rounds;
   for (int i = 0; i < options.rounds && stop_signal() == 0; ++i) rounds.push_back(bench.round(i));
   if (rounds.size() < 2) return ExitCode::stopped;
-  tell(config, rounds, bench);
+  const SaveCosts costs = summarise(config, rounds, bench);
+  say_costs(costs, bench.copies());
+  json.write(json_of(costs, bench.copies()));
   return stop_signal() == 0 ? ExitCode::done : ExitCode::stopped;
 }
 

@@ -1,21 +1,17 @@
-// trireme bench step: one training step, op by op, and its time over the floor that this machine's rates, measured in the same run,
-// leave it.
+// trireme bench step: times a training step op by op, against the floor of this machine's rates, measured in the same run.
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/number_format.h"
-#include "kernels/cuda_facts.h"
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/gradient_norm.h"
 #include "kernels/ops/matmul.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"
-#include "train/cli/output_path.h"
+#include "train/cli/json_output.h"
 #include "train/run/kernel_choices.h"
 #include "train/step/plan.h"
 #include "train/step/step.h"
@@ -26,20 +22,19 @@ namespace {
 
 struct BenchStepOptions {
   static constexpr auto name = "bench step";
-  static constexpr auto about = "One training step of a config, op by op";
+  static constexpr auto about = "Time a training step of a config, op by op, against its floor";
   std::string config, json;
   std::vector<std::string> set;
   void visit(Options& o) {
     o("config", config, "YAML file").required();
-    o("--json", json, "Also write what was measured to this file");
+    o.json(json);
     o.set(set);
   }
 };
 
-// What was measured.
 struct Measured {
   Ceilings best;
-  double attention;           // GFLOP/s: of attention's products, which are never of 8 bits
+  double attention;           // GFLOP/s: rate of attention's products, which are never 8-bit
   std::vector<double> times;  // of steps, seconds
   Tally ops;                  // of one step, on average
   double step() const { return median(times); }
@@ -55,7 +50,7 @@ struct Measured {
   }
 };
 
-// Steps first alone, one always on its way as in training; then a few op by op, which a clock around each op slows down.
+// Times steps, with one in flight as in training; then a few op by op, which a clock around each op slows down.
 Measured measure_steps(TrainState& run, const Batch& batch, const Ceilings& best, double attention) {
   Measured m{.best = best, .attention = attention, .times = {}, .ops = {}};
   int64_t step = 0;
@@ -81,7 +76,7 @@ Measured measure_steps(TrainState& run, const Batch& batch, const Ceilings& best
   return m;
 }
 
-void tell_ops(const Measured& m) {
+void say_ops(const Measured& m) {
   std::vector<std::pair<std::string, OpCount>> ops(m.ops.begin(), m.ops.end());
   std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   say(row("%-24s %7s %10s %7s %9s %9s  %s", "op", "calls", "ms", "share", "GB/s", "GFLOP/s", "time over floor"));
@@ -94,10 +89,10 @@ void tell_ops(const Measured& m) {
   say(row("%-24s %7s %10.2f %6.1f%%", "between ops", "", (m.step() - inside) * 1e3, 100 * (1 - inside / m.step())));
 }
 
-void write_json(const std::string& path, const RunConfig& config, const Plan& plan, const Device& device, const Measured& m) {
+Json json_of(const RunConfig& config, const Plan& plan, const Device& device, const Measured& m) {
   Json out;
   out["name"] = config.train.name;
-  out["device"] = device.place() == Place::cuda ? cuda_facts().device : device.cpu().name;
+  out["device"] = device_name(device);
   out["dtype"] = name_of(config.kernels.dtype);
   out["matmul"] = name_of(config.kernels.matmul);
   out["parameters"] = plan.parameters;
@@ -116,17 +111,15 @@ void write_json(const std::string& path, const RunConfig& config, const Plan& pl
   out["model_flops"] = plan.model_flops();
   out["model_flops_per_second"] = plan.model_flops() / m.step();
   out["floor_seconds"] = m.floor();
-  out["copy_bytes_per_second"] = m.best.copy * 1e9;
-  out["product_flops_per_second"] = m.best.products * 1e9;
+  out.update(json_of(m.best));
   for (const auto& [name, op] : m.ops)
     out["ops"].push_back({{"name", name}, {"calls", op.calls}, {"seconds", op.seconds}, {"bytes", op.bytes}, {"flops", op.flops}});
-  if (!(std::ofstream(path) << out.dump({.indent = 2}) << "\n").flush())
-    throw ConfigError("--json " + path + ": cannot be written");
+  return out;
 }
 
 ExitCode run_bench_step(const BenchStepOptions& options) {
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
-  const PreparedOutput output = prepare_output(options.json, OutputKind::file);
+  JsonOutput json(options.json);
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);
@@ -144,7 +137,7 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
   const RandomBatch random(config);
   const Measured m = measure_steps(run, random.batch, best, wide > 0 ? wide : best.products);
-  tell_ops(m);
+  say_ops(m);
 
   const OpCount adamw = m.ops.at(AdamW::name), norm = m.ops.at(SquaredNorm::name);
   const double seconds = m.step(), products = plan.product_flops / best.products / 1e9;
@@ -164,7 +157,7 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
   say(row("MFU           %10.1f %% of that rate: %sFLOP/s (products and causal attention, forward and twice that backward)",
           100 * plan.model_flops() / seconds / best.products / 1e9, human_si(plan.model_flops() / seconds).c_str()));
   say(row("AdamW         %10.1f %% of the copy bandwidth", 100 * adamw.bytes / adamw.seconds / best.copy / 1e9));
-  if (!options.json.empty()) write_json(options.json, config, plan, device, m);
+  json.write(json_of(config, plan, device, m));
   return ExitCode::done;
 }
 

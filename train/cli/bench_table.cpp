@@ -1,6 +1,9 @@
 #include "train/cli/bench_table.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
 
 #include "base/number_format.h"
 #include "base/philox.h"
@@ -14,6 +17,18 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+Estimate estimate(const std::vector<double>& values) {
+  constexpr double kQuantiles[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201,
+                                   2.179,  2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};  // 0.975, from 1 degree on
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double v : values) squares += (v - mean) * (v - mean);
+  const size_t degrees = values.size() - 1;
+  const double quantile = degrees <= std::size(kQuantiles) ? kQuantiles[degrees - 1] : 1.96 + 2.5 / static_cast<double>(degrees);
+  return {.mean = mean, .margin = quantile * std::sqrt(squares / (n - 1) / n)};
+}
+
 Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes) {
   return {.copy = copy_bandwidth(device), .products = product_rate(device, dtype, shapes)};
 }
@@ -25,6 +40,12 @@ void introduce(const Device& device, const Ceilings& best, const char* of) {
     say(row("%s, %d threads, bf16 products: %s", device.cpu().name.c_str(), device.threads(), device.cpu().bf16_path().c_str()));
   say(row("copy %.1f GB/s (read and written), %s %.0f GFLOP/s, both measured now", best.copy, of, best.products));
   say("");
+}
+
+std::string device_name(const Device& device) { return device.place() == Place::cuda ? cuda_facts().device : device.cpu().name; }
+
+Json json_of(const Ceilings& best) {
+  return {{"copy_bytes_per_second", best.copy * 1e9}, {"product_flops_per_second", best.products * 1e9}};
 }
 
 RandomBatch::RandomBatch(const RunConfig& config) {

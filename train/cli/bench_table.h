@@ -1,10 +1,11 @@
-// What the benchmarks share: the table's rows, what this machine can do at best, a batch of random tokens.
+// Parts of the benchmarks: rows of a table, statistics, limits of this machine, a batch of random tokens.
 #pragma once
 
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "data/loader/loader.h"
 #include "kernels/tune/rates.h"
 #include "train/config/config.h"
@@ -12,6 +13,13 @@
 namespace trireme {
 
 double median(std::vector<double> values);
+
+// A mean and its margin: the true one is within it 19 times in 20. Student's interval (Student, "The probable error of a mean",
+// 1908) of two values or more.
+struct Estimate {
+  double mean, margin;
+};
+Estimate estimate(const std::vector<double>& values);
 
 // A line as printf makes it.
 template <class... Parts>
@@ -26,10 +34,13 @@ struct Ceilings {
   double copy, products;  // GB/s, read and written; GFLOP/s
 };
 Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes);
-// Says what the machine is and does at best.
+// Prints the machine and its limits.
 void introduce(const Device& device, const Ceilings& best, const char* of);
+// The name of its processor or GPU.
+std::string device_name(const Device& device);
+Json json_of(const Ceilings& best);
 
-// Of random tokens, one document a sequence.
+// A batch of random tokens, one document per sequence.
 class RandomBatch {
  public:
   explicit RandomBatch(const RunConfig& config);

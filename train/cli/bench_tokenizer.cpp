@@ -1,4 +1,4 @@
-// trireme bench tokenizer: how fast text becomes tokens and tokens text, by one thread and by all, beside a copy of the bytes.
+// trireme bench tokenizer: times encoding and decoding, on one thread and on all, against a copy of the bytes.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -12,6 +12,7 @@
 #include "kernels/device.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -19,15 +20,16 @@ namespace {
 
 struct BenchTokenizerOptions {
   static constexpr auto name = "bench tokenizer";
-  static constexpr auto about = "Text to tokens and back, by one thread and by all";
-  std::string tokenizer, field = "text";
+  static constexpr auto about = "Time encoding and decoding of text, on one thread and on all";
+  std::string tokenizer, field = "text", json;
   std::vector<std::string> inputs;
   int64_t rounds = 8;
   void visit(Options& o) {
     o("tokenizer", tokenizer, kTokenizers).required();
     o("inputs", inputs, "Text: files, directories, patterns").required();
-    o("--field", field, "Of a JSON line");
-    o("--rounds", rounds, "Times each is done", between(1, 1000));
+    o("--field", field, "Field of a JSON line that holds the text");
+    o("--rounds", rounds, "Repetitions of each measurement, of which the median counts", between(1, 1000));
+    o.json(json);
   }
 };
 
@@ -41,7 +43,7 @@ std::vector<Passage> read_all(const std::vector<std::string>& inputs, const std:
 }
 
 struct Seconds {
-  double first, usual;  // usual: the median of those behind the first
+  double first, usual;  // usual: the median of all but the first
 };
 Seconds timed(int64_t rounds, const std::function<void()>& work) {
   std::vector<double> seconds;
@@ -54,6 +56,7 @@ Seconds timed(int64_t rounds, const std::function<void()>& work) {
 }
 
 ExitCode run_bench_tokenizer(const BenchTokenizerOptions& options) {
+  JsonOutput json(options.json);
   const auto tokenizer = open_tokenizer(options.tokenizer);
   const std::vector<Passage> passages = read_all(options.inputs, options.field, *tokenizer);
   const int threads = threads_here();
@@ -89,6 +92,15 @@ ExitCode run_bench_tokenizer(const BenchTokenizerOptions& options) {
           rate(alone.first), tokens / alone.usual / 1e6, alone.usual / copying.usual));
   say(row("by %2d threads   %10.1f MB/s: %.2f times as fast", threads, rate(together.usual), alone.usual / together.usual));
   say(row("decode          %10.1f MB/s", rate(decoding.usual)));
+  json.write({{"text_bytes", bytes},
+              {"passages", passages.size()},
+              {"tokens", tokens},
+              {"threads", threads},
+              {"copy_seconds", copying.usual},
+              {"encode_seconds", alone.usual},
+              {"encode_first_seconds", alone.first},
+              {"encode_all_threads_seconds", together.usual},
+              {"decode_seconds", decoding.usual}});
   return ExitCode::done;
 }
 

@@ -142,6 +142,35 @@ TEST_CASE("checkpoints, evaluations and exports are reported as JSON") {
   CHECK(exported["files"] == 1);
 }
 
+TEST_CASE("benchmarks write JSON with documented names") {
+  const Workplace place;
+  const std::string& directory = place.scratch.path();
+  const auto names_of = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "bench");
+    words.insert(words.end(), {"--json", "-"});
+    const Ended ended = run_trireme(directory, words);
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    const Json json = Json::parse(ended.out);
+    std::set<std::string> names;
+    for (const auto& [name, value] : json.members()) names.insert(name);
+    const std::string page = read_text(TRIREME_SOURCE "/docs/json.md");
+    for (const std::string& name : names) CHECK_THAT(page.substr(page.find("## bench")), ContainsSubstring("`" + name + "`"));
+    return json;
+  };
+  const Json step = names_of({"step", "config.yaml"});
+  CHECK(step["tokens_per_second"].get<double>() > 0);
+  CHECK(step["ops"].size() > 3);
+  const Json kernels = names_of({"kernels", "--only", "fill"});
+  CHECK(kernels["copy_bytes_per_second"].get<double>() > 1e6);
+  const Json save = names_of({"save", "config.yaml", "--rounds", "2"});
+  CHECK(save["rounds"] == 2);
+  const Json data = names_of({"data", "shards/train-*.h5", "--context", "16", "--batch", "4", "--rounds", "1"});
+  CHECK(data["readings"].size() == 10);
+  write_text(place.scratch / "text.txt", "some text");
+  CHECK(names_of({"tokenizer", "bytes", "text.txt", "--rounds", "1"})["text_bytes"] == 9);
+}
+
 TEST_CASE("an output for JSON that cannot be written is refused before the work") {
   const Scratch scratch;
   write_text(scratch / "file", "");
