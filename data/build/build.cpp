@@ -10,7 +10,6 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/philox.h"
 #include "data/build/build_journal.h"
 #include "data/build/encode_pipeline.h"
 #include "data/documents/list_files.h"
@@ -20,10 +19,6 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool held_out(const Passage& first, double fraction) {
-  return unit(philox64(stream_key(0, "validation"), digest(first.text))) < fraction;
-}
 
 std::vector<std::string> without(std::vector<std::string> files, const std::vector<std::string>& others) {
   std::set<fs::path> same;
@@ -75,12 +70,15 @@ SplitOptions split_of(const BuildOptions& options, const char* split) {
           .chat_template = template_of(options.documents)};
 }
 
+// One pass over the inputs.
 class Build {
  public:
-  Build(const BuildOptions& options, const Tokenizer& tokenizer, const std::function<void(const BuildProgress&)>& progress)
+  Build(const BuildOptions& options, const Tokenizer& tokenizer, const std::function<void(const BuildProgress&)>& progress,
+        ReadBatches& read)
       : options_(options),
         tokenizer_(tokenizer),
         progress_(progress),
+        read_(read),
         train_(split_of(options, "train"), tokenizer, summary_.train),
         validation_(split_of(options, "validation"), tokenizer, summary_.validation) {
     const auto validation = list_files(options.validation_inputs);
@@ -90,7 +88,9 @@ class Build {
     journal_.key = key_of(options, lists_, tokenizer);
   }
 
-  BuildSummary make(const std::function<void()>& resumed) {
+  // Documents are held out below this hash. nullopt: another pass with below() makes the shards.
+  std::optional<BuildSummary> make(double below, const std::function<void()>& resumed) {
+    journal_.hold_out.below = below;
     const std::vector<std::string> splits{"train", "validation"};
     const auto ours = [&](const std::optional<BuildJournal>& other) {
       const bool lost_none = other && other->problems.count == 0;
@@ -121,15 +121,19 @@ class Build {
       if (!can_resume()) remove_unfinished(options_.output, splits);
       throw;
     }
-    if (const std::string problem = problem_of_splits(); !problem.empty()) {
-      BuildJournal::remove(options_.output);
-      remove_unfinished(options_.output, splits);
-      throw DataError(problem);
+    const std::string problem = problem_of_splits();
+    if (problem.empty() && !other_limit()) {
+      journal_.splits = {train_.keep(), validation_.keep()};
+      journal_.commit(options_.output);
+      return summary();
     }
-    journal_.splits = {train_.keep(), validation_.keep()};
-    journal_.commit(options_.output);
-    return summary();
+    BuildJournal::remove(options_.output);
+    remove_unfinished(options_.output, splits);
+    if (!problem.empty()) throw DataError(problem);
+    journal_.hold_out.below = *other_limit();
+    return std::nullopt;
   }
+  double below() const { return journal_.hold_out.below; }
 
  private:
   // The journal names what is on disk, and the same build continues from there.
@@ -141,31 +145,48 @@ class Build {
     validation_.go_on_from(other.splits.at(1));
   }
 
+  bool is_piped() const { return journal_.key.empty(); }
+
+  std::optional<double> other_limit() const {
+    if (options_.validation_fraction == 0 || (is_piped() && !read_.whole)) return std::nullopt;
+    return journal_.hold_out.other_limit(summary_.train.documents, summary_.validation.documents);
+  }
+
   void read_list() {
+    if (second_pass_ && is_piped()) {
+      for (const EncodedBatch& batch : std::exchange(read_.batches, {})) take(batch);
+      return;
+    }
     DocumentOptions how = options_.documents;
     how.tokenizer = &tokenizer_;
     Documents documents(lists_[static_cast<size_t>(journal_.list)], how);
     documents.go_on_from(journal_.at);
-    const auto take = [&](const EncodedBatch& batch) {
-      for (size_t i = 0; i < batch.passages.size(); ++i) add(batch.passages[i], batch.tokens[i], batch.trained[i]);
+    const auto take_and_keep = [&](const EncodedBatch& batch) {
+      take(batch);
+      const bool both = summary_.train.documents > 0 && summary_.validation.documents > 0;
+      if (is_piped() && options_.validation_fraction > 0) both ? read_.drop() : read_.keep(batch);
       journal_.at = batch.end;
-      if (!journal_.key.empty() && seconds_since(kept_) >= options_.keep_every) keep();
+      if (!is_piped() && seconds_since(kept_) >= options_.keep_every) keep();
       progress_({batch.bytes_read, documents.bytes_total(), summary_.train.documents + summary_.validation.documents,
                  summary_.train.tokens + summary_.validation.tokens});
     };
-    encode_documents(documents, tokenizer_, take, options_.batch_bytes);
+    encode_documents(documents, tokenizer_, take_and_keep, options_.batch_bytes);
+  }
+
+  void take(const EncodedBatch& batch) {
+    for (size_t i = 0; i < batch.passages.size(); ++i) add(batch.passages[i], batch.tokens[i], batch.trained[i]);
   }
 
   void add(const Passage& passage, const std::vector<int32_t>& tokens, const std::vector<uint8_t>& trained) {
     if (!passage.problem.empty() && !options_.documents.skip_bad)
-      throw DataError(passage.problem + " (--on-error skip goes on without such documents, from what is done)");
+      throw DataError(passage.problem + " (--on-error skip leaves such documents out and continues)");
     if (!passage.problem.empty()) return journal_.problems.add(passage.problem, options_.documents);
     if (passage.text.empty()) return;
-    if (passage.starts) journal_.held_out = journal_.list == 1 || held_out(passage, options_.validation_fraction);
+    if (passage.starts) journal_.held_out = journal_.list == 1 || journal_.hold_out.choose(passage);
     (journal_.held_out ? validation_ : train_).add(tokens, trained, passage.starts, passage.ends, passage.source);
   }
 
-  // The state from which the same build goes on.
+  // Saves the state from which the same build continues.
   void keep() {
     const std::vector<SplitState> before = std::move(journal_.splits);
     journal_.splits = {train_.keep(), validation_.keep()};
@@ -174,17 +195,17 @@ class Build {
     kept_ = Clock::now();
   }
 
-  // Empty if both splits have what was asked for.
+  // Empty if both splits have what was asked for, or can have it by another limit.
   std::string problem_of_splits() const {
     const std::string from = options_.inputs.empty() ? "no inputs" : options_.inputs.front();
-    if (summary_.train.tokens == 0)
-      return text(from, ": no document is left for training (", journal_.problems.count, " skipped, ",
-                  summary_.validation.documents, " held out)");
-    if (summary_.validation.tokens == 0 && (options_.validation_fraction > 0 || !options_.validation_inputs.empty()))
-      return text(from, ": none of ", summary_.train.documents, " documents is held out for validation: hold out a ",
-                  "larger fraction, or name validation inputs");
-    return {};
+    const int64_t trained = summary_.train.documents, held_out = summary_.validation.documents;
+    if (other_limit() || (trained > 0 && (held_out > 0 || !asks_for_validation()))) return {};
+    if (options_.validation_fraction > 0 && trained + held_out > 0) return journal_.hold_out.problem(from, trained + held_out);
+    if (trained == 0)
+      return text(from, ": no document is left for training (", journal_.problems.count, " skipped, ", held_out, " held out)");
+    return options_.validation_inputs.front() + ": no document is left for validation";
   }
+  bool asks_for_validation() const { return options_.validation_fraction > 0 || !options_.validation_inputs.empty(); }
 
   BuildSummary summary() {
     summary_.skipped = journal_.problems.count;
@@ -195,6 +216,8 @@ class Build {
   const BuildOptions& options_;
   const Tokenizer& tokenizer_;
   const std::function<void(const BuildProgress&)>& progress_;
+  ReadBatches& read_;
+  const bool second_pass_ = !read_.batches.empty();
   BuildSummary summary_;
   SplitWriter train_, validation_;
   std::vector<std::vector<std::string>> lists_;
@@ -207,7 +230,12 @@ class Build {
 BuildSummary build_shards(const BuildOptions& options, const Tokenizer& tokenizer,
                           const std::function<void(const BuildProgress&)>& progress, const std::function<void()>& resumed) {
   check(options);
-  return Build(options, tokenizer, progress).make(resumed);
+  ReadBatches read;
+  for (double below = options.validation_fraction;;) {
+    Build build(options, tokenizer, progress, read);
+    if (std::optional<BuildSummary> summary = build.make(below, resumed)) return std::move(*summary);
+    below = build.below();
+  }
 }
 
 }  // namespace trireme

@@ -17,7 +17,7 @@ namespace trireme {
 struct BuildOptions {
   std::vector<std::string> inputs;             // as list_files takes them
   std::vector<std::string> validation_inputs;  // held out whole, also where `inputs` names them; or, without them,
-  double validation_fraction = 0;              // of the documents, by a hash of their text, or prompt: equal ones go together
+  double validation_fraction = 0;              // of the documents, by a hash of their text or prompt (hold_out.h); at least one
   std::string output;                          // directory for train-00000.h5, ..., validation-00000.h5, ...; made if need be
   DocumentOptions documents = {};
   int64_t tokens_per_shard = 1 << 26;  // held in memory, 4 bytes each, for both splits

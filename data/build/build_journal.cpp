@@ -41,6 +41,9 @@ Json to_json(const BuildJournal& journal) {
           {"file", journal.at.file},
           {"passages", journal.at.passages},
           {"held_out", journal.held_out},
+          {"held_out_below", journal.hold_out.below},
+          {"lowest_hash", journal.hold_out.lowest},
+          {"highest_hash", journal.hold_out.highest},
           {"problems", journal.problems.count},
           {"first_problems", journal.problems.first}};
 }
@@ -50,11 +53,13 @@ std::optional<BuildJournal> read_journal(const std::string& path) {
   if (!file) return std::nullopt;
   try {
     const Json json = Json::parse(file);
-    BuildJournal journal{.key = json.at("key"),
-                         .list = json.at("list"),
-                         .at = {.file = json.at("file"), .passages = json.at("passages")},
-                         .held_out = json.at("held_out"),
-                         .problems = {.count = json.at("problems"), .first = json.at("first_problems")}};
+    BuildJournal journal{
+        .key = json.at("key"),
+        .list = json.at("list"),
+        .at = {.file = json.at("file"), .passages = json.at("passages")},
+        .held_out = json.at("held_out"),
+        .hold_out = {.below = json.at("held_out_below"), .lowest = json.at("lowest_hash"), .highest = json.at("highest_hash")},
+        .problems = {.count = json.at("problems"), .first = json.at("first_problems")}};
     const Json& splits = json.at("splits");
     for (const Json& s : splits)
       journal.splits.push_back({.split = s.at("split"),

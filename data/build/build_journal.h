@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/build/hold_out.h"
 #include "data/build/split_writer.h"
 #include "data/documents/documents.h"
 
@@ -18,7 +19,8 @@ struct BuildJournal {
   std::vector<SplitState> splits{};
   int64_t list = 0;  // of files: what is read for training, what is held out whole
   Documents::Position at{};
-  bool held_out = false;  // the document that the next passage goes on with
+  bool held_out = false;  // the document that the next passage continues
+  HoldOut hold_out{};
   Problems problems{};
 
   void save(const std::string& directory) const;  // on disk, in the place of the one before

@@ -119,7 +119,7 @@ TEST_CASE("inputs that name nothing are refused") {
   CHECK_THAT(build(scratch / "empty"), ContainsSubstring("no files under this directory"));
   CHECK_THAT(build(scratch / "void.txt"), ContainsSubstring("no document is left for training"));
   write_text(scratch / "one.txt", "one document");
-  CHECK_THAT(build(scratch / "one.txt", 1e-9), ContainsSubstring("none of 1 documents is held out"));
+  CHECK_THAT(build(scratch / "one.txt", 1e-9), ContainsSubstring("one.txt: is one document, and documents are held out whole"));
   CHECK_THAT(refusal([&] { train_tokenizer({.inputs = {scratch / "void.txt"}, .vocab = 300}, [](const TokenizerProgress&) {}); }),
              ContainsSubstring("no text to train"));
   CHECK_THROWS_AS(train_tokenizer({.inputs = {scratch / "one.txt"}, .vocab = 256}, [](const TokenizerProgress&) {}), ConfigError);
