@@ -2,6 +2,7 @@
 // gradients. One sequence at a time.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include "model/stage.h"
@@ -19,6 +20,8 @@ class Decoder {
   int64_t length() const { return length_; }  // tokens in the cache
   int64_t capacity() const { return config_.context; }
   void clear() { length_ = 0; }
+  // Forgets all but the first `length` tokens. logits() are void until the next feed.
+  void rewind(int64_t length) { length_ = std::min(length, length_); }
 
   // Appends tokens (each in [0, vocab); at most capacity() - length() of them, else Error) and computes logits() after the last.
   void feed(Stream& stream, std::span<const int32_t> tokens);

@@ -58,6 +58,7 @@ std::unique_ptr<Command> train_command();
 std::unique_ptr<Command> supervise_command();
 std::unique_ptr<Command> plan_command();
 std::unique_ptr<Command> sample_command();
+std::unique_ptr<Command> chat_command();
 std::unique_ptr<Command> eval_command();
 std::unique_ptr<Command> data_build_command();
 std::unique_ptr<Command> data_import_command();

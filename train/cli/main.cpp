@@ -13,6 +13,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
                           supervise_command,
                           plan_command,
                           sample_command,
+                          chat_command,
                           eval_command,
                           data_build_command,
                           data_import_command,

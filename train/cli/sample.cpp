@@ -1,8 +1,10 @@
 // trireme sample: continues a text.
 #include <memory>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "train/cli/commands.h"
+#include "train/cli/json_output.h"
 #include "train/cli/loaded_model.h"
 #include "train/telemetry/log.h"
 #include "train/telemetry/readable_text.h"
@@ -14,7 +16,7 @@ struct SampleOptions {
   static constexpr auto name = "sample";
   static constexpr auto about = "Continues a text with a model";
   WeightWords weights;
-  std::string prompt;
+  std::string prompt, json;
   SamplingOptions sampling;
 
   void visit(Options& o) {
@@ -22,6 +24,7 @@ struct SampleOptions {
     o("--prompt", prompt, "Text to continue; '-' reads standard input, without the line end at its end").required();
     sampling.visit(o);
     o("--step", weights.step, "Step of the run's checkpoint; default: the newest", at_least(0));
+    o.json(json);
     o.set(weights.set);
   }
   static std::string footer() {
@@ -39,24 +42,51 @@ std::string standard_input() {
   return all;
 }
 
-ExitCode run_sample(const SampleOptions& options) {
-  LoadedModel model(find_weights(options.weights));
+// Generates and prints as it goes. Returns the facts for --json.
+Json continue_text(LoadedModel& model, const SampleOptions& options, const std::string& before) {
   const Tokenizer& tokenizer = model.tokenizer();
-  const std::string text_before = options.prompt == "-" ? standard_input() : options.prompt;
-  std::vector<int32_t> prompt = model.document(text_before);
+  std::vector<int32_t> prompt = model.document(before);
   TextOfTokens words(tokenizer);
   for (const int32_t token : prompt) words.next(token);
-  if (const auto all = std::ssize(prompt); cut_to_context(prompt, model.decoder().capacity()))
-    complain(std::string(text("--prompt: its ", all, " tokens exceed the context of ", model.decoder().capacity(), "; the last ",
-                              prompt.size(), " are used")));
-  ReadableText readable(Controls::show);
-  say_part(readable.next(text_before));
+  const int64_t all = std::ssize(prompt), context = model.decoder().capacity();
+  if (cut_to_context(prompt, context))
+    complain(std::string(
+        text("--prompt: its ", all, " tokens exceed the context of ", context, "; the last ", prompt.size(), " are used")));
+  const int64_t used = std::ssize(prompt);
+  ReadableText shown(Controls::show), before_kept(Controls::keep), kept(Controls::keep);
+  say_part(shown.next(before));
+  std::string whole;
+  int64_t tokens = 0;
+  bool ended = false;
+  const auto begin = Clock::now();
   generate(model.decoder(), model.stream(), std::move(prompt), options.sampling.sampling(tokenizer), [&](int32_t token) {
-    if (token == tokenizer.end_of_document()) return false;
-    say_part(readable.next(words.next(token)));
+    ended = token == tokenizer.end_of_document();
+    if (ended) return false;
+    const std::string_view bytes = words.next(token);
+    say_part(shown.next(bytes));
+    whole += kept.next(bytes);
+    ++tokens;
     return true;
   });
-  say_part(readable.finish() + "\n");
+  const double seconds = seconds_since(begin);
+  say_part(shown.finish() + "\n");
+  whole += kept.finish();
+  return {{"prompt", before_kept.next(before) + before_kept.finish()},
+          {"prompt_tokens", used},
+          {"text", whole},
+          {"tokens", tokens},
+          {"end_of_document", ended},
+          {"seconds", seconds},
+          {"tokens_per_second", static_cast<double>(tokens) / seconds}};
+}
+
+ExitCode run_sample(const SampleOptions& options) {
+  JsonOutput json(options.json);
+  const WeightSource source = find_weights(options.weights);
+  LoadedModel model(source);
+  Json found{{"weights", source.directory()}};
+  found.update(continue_text(model, options, options.prompt == "-" ? standard_input() : options.prompt));
+  json.write(found);
   return ExitCode::done;
 }
 

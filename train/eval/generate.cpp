@@ -44,24 +44,31 @@ bool cut_to_context(std::vector<int32_t>& tokens, int64_t context) {
   return true;
 }
 
+GenerationEnd draw_tokens(Decoder& decoder, Stream& stream, const Sampling& sampling, int64_t& drawn,
+                          const std::function<bool(int32_t)>& emit) {
+  for (int64_t made = 1;; ++made) {
+    const std::span logits(decoder.logits().as<float>(), static_cast<size_t>(decoder.logits().cols()));
+    const int32_t token = choose_token(logits, sampling, drawn++);
+    if (!emit(token)) return GenerationEnd::stopped;
+    if (made >= sampling.tokens) return GenerationEnd::tokens;
+    if (decoder.length() == decoder.capacity()) return GenerationEnd::context;
+    decoder.feed(stream, {&token, 1});
+  }
+}
+
 void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> tokens, const Sampling& sampling,
               const std::function<bool(int32_t)>& emit) {
   require(!tokens.empty(), text("an empty prompt"));
-  decoder.clear();
-  cut_to_context(tokens, decoder.capacity());
-  decoder.feed(stream, tokens);
-  for (int64_t index = 0; index < sampling.tokens; ++index) {
-    const std::span logits(decoder.logits().as<float>(), static_cast<size_t>(decoder.logits().cols()));
-    const int32_t token = choose_token(logits, sampling, index);
-    tokens.push_back(token);
-    if (!emit(token) || index + 1 == sampling.tokens) return;
-    if (decoder.length() == decoder.capacity()) {
-      decoder.clear();
-      cut_to_context(tokens, decoder.capacity());
-      decoder.feed(stream, tokens);
-    } else {
-      decoder.feed(stream, {&tokens.back(), 1});
-    }
+  Sampling left = sampling;
+  for (int64_t drawn = 0; left.tokens > 0; left.tokens = sampling.tokens - drawn) {
+    decoder.clear();
+    cut_to_context(tokens, decoder.capacity());
+    decoder.feed(stream, tokens);
+    const auto keep = [&](int32_t token) {
+      tokens.push_back(token);
+      return emit(token);
+    };
+    if (draw_tokens(decoder, stream, left, drawn, keep) != GenerationEnd::context) return;
   }
 }
 

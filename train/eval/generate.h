@@ -24,6 +24,13 @@ int32_t choose_token(std::span<const float> logits, const Sampling& sampling, in
 // Cuts a text that leaves no room in a context of so many tokens to its newer half. Returns whether it did.
 bool cut_to_context(std::vector<int32_t>& tokens, int64_t context);
 
+enum class GenerationEnd { stopped, tokens, context };  // by `emit`, by sampling.tokens, by a full context
+
+// Draws tokens after those that the decoder holds, and hands each to `emit`, which stops by returning false. `drawn` counts the
+// tokens that this seed has drawn before, and those drawn now. The decoder holds all of them but the last.
+GenerationEnd draw_tokens(Decoder& decoder, Stream& stream, const Sampling& sampling, int64_t& drawn,
+                          const std::function<bool(int32_t)>& emit);
+
 // Feeds the prompt (at least one token) and hands each new token to `emit`, until that returns false or sampling.tokens are made.
 // A text that fills the context continues from its newer half.
 void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> prompt, const Sampling& sampling,

@@ -29,6 +29,7 @@ TEST_CASE("help is there on every level, and the train command's explains every 
                                            "train",
                                            "plan",
                                            "sample",
+                                           "chat",
                                            "eval",
                                            "data",
                                            "data build",

@@ -83,6 +83,27 @@ TEST_CASE("a prompt comes from standard input, too, and one that exceeds the con
   CHECK(long_text.out.substr(5000) == piped("head -c 5000 held.txt | tail -c 32").out.substr(32));
 }
 
+TEST_CASE("a sample as JSON has the text, its tokens and its speed, and nothing else on standard output") {
+  const Workplace place;
+  succeed(place.train({"train.steps=40"}));
+  const std::string text = text_of(place, "tiny");
+  const Ended ended = sample(place, "tiny", {"--json", "-"});
+  succeed(ended);
+  CHECK(ended.err == text);
+  const Json found = Json::parse(ended.out);
+  CHECK(found.at("weights") == "runs/tiny/checkpoints/step-00000040");
+  CHECK(found.at("prompt") == "abc");
+  CHECK(found.at("prompt_tokens") == 4);
+  CHECK("abc" + found.at("text").get<std::string>() + "\n" == text);
+  CHECK(found.at("tokens") == 20);
+  CHECK(found.at("end_of_document") == false);
+  CHECK(found.at("tokens_per_second").get<double>() == Approx(20 / found.at("seconds").get<double>()));
+  const Ended controls =
+      run_trireme(place.scratch.path(), {"sample", "tiny", "--prompt", "a\x1b\xff", "--tokens", "1", "--json", "-"});
+  succeed(controls);
+  CHECK(Json::parse(controls.out).at("prompt") == "a\x1b\uFFFD");
+}
+
 TEST_CASE("a sample from a place without a model names what is there instead") {
   const Workplace place;
   succeed(place.train({"train.steps=2", "train.warmup=1"}));

@@ -1,0 +1,56 @@
+#include "train/cli/chat_form.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/json.h"
+#include "data/documents/chat_template.h"
+#include "data/documents/list_files.h"
+
+namespace trireme {
+namespace {
+
+std::string text_in(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The template of a published model, a program in jinja; "" without one.
+std::string published_template(const std::string& directory) {
+  if (std::string alone = text_in(directory + "/chat_template.jinja"); !alone.empty()) return alone;
+  const Json config = Json::parse_or_null(text_in(directory + "/tokenizer_config.json"));
+  const Json* written = config.is_object() ? config.find("chat_template") : nullptr;
+  return written == nullptr ? "" : written->is_string() ? written->get<std::string>() : written->dump();
+}
+
+// The form whose markers a template writes; "": none that is known here.
+std::string resembled(const std::string& jinja) {
+  const auto has = [&](const char* marker) { return jinja.find(marker) != std::string::npos; };
+  if (has("<|im_start|>")) return "chatml";
+  if (has("<|start_header_id|>")) return "llama3";
+  if (has("### Instruction:")) return "alpaca";
+  return has("<|user|>") && has("<|assistant|>") ? "trireme" : "";
+}
+
+// Shards that are gone or damaged say nothing.
+std::string form_of_shards(const std::vector<std::string>& inputs) try {
+  for (const std::string& path : list_files(inputs, ".h5"))
+    if (const auto name = chat_template_of(ShardReader(path))) return *name;
+  return "";
+} catch (const DataError&) {
+  return "";
+}
+
+}  // namespace
+
+std::string find_chat_form(const WeightSource& source) {
+  if (std::string name = form_of_shards(source.config.data.train); !name.empty()) return name;
+  const std::string& published = source.config.train.init_from;
+  if (std::string name = published.empty() ? "" : resembled(published_template(published)); !name.empty()) return name;
+  throw ConfigError(source.directory() +
+                    ": has no chat template that is known here: neither its data nor its directory names one; choose it by "
+                    "--chat-template trireme, chatml, llama3 or alpaca, or use `trireme sample`");
+}
+
+}  // namespace trireme
