@@ -1,13 +1,13 @@
-# What people do here. CMake compiles, scripts/ sets up and runs; this file only joins them.
+# Common tasks. CMake compiles, scripts/ sets up and runs; this file only combines them.
 #   make          compile everything into build/
 #   make train    set up, compile, train the quickstart model     make train ARGS="--set train.steps=200"
 #   make test     set up, compile, all tests: 7 to 11 minutes on two cores
 #   make sanitize set up, the tests again with address, undefined-behaviour and thread sanitizers: 10 to 14 minutes
-#   make soak     what takes long or wants a quiet machine: every mesh of up to eight ranks, every place where a disk can fail
+#   make soak     long tests, best on a quiet machine: every mesh of up to eight ranks, every place where a disk can fail
 #   make fuzz     our parsers under libFuzzer, each for FUZZ_SECONDS
 #   make bench    speed of the kernels and of a training step on this machine
-#   make bundle   the program with its libraries in one archive for machines without them; checked in a bare root where root may
-#   make index    each source file with what it holds
+#   make bundle   the program with its libraries in one archive for machines without them; checked in a bare root if run as root
+#   make index    each source file with its purpose
 #   make check    format, include arrows, warnings as errors      make format   rewrites the sources
 .PHONY: build train test sanitize soak fuzz bench bundle index check format clean
 .DEFAULT_GOAL := build
@@ -21,8 +21,8 @@ format  := $(shell command -v clang-format-14 || { clang-format --version 2> /de
 build: build/build.ninja
 	cmake --build build
 
-# Where a change is only checked, warnings are errors, and of the GPUs' machine code one kind is made: the bundle and
-# scripts/kernel_registers.sh make all.
+# In CI, warnings are errors, and machine code is made for one GPU architecture; the bundle and
+# scripts/kernel_registers.sh cover all.
 build/build.ninja:
 	cmake -S . -B build -G Ninja $(if $(CI),-DTRIREME_WERROR=ON -DCMAKE_CUDA_ARCHITECTURES=90a-real)
 build/asan/build.ninja:

@@ -1,5 +1,5 @@
-// Digests that detect damaged bytes: 64-bit XXH3 of stored bytes by pages of 1 MiB, and a sum over
-// elements that does not depend on how a tensor is cut.
+// Digests that detect damaged bytes. Stored bytes have 64-bit XXH3, by pages of 1 MiB; elements have
+// a sum that does not depend on how a tensor is cut.
 #pragma once
 
 #include <algorithm>

@@ -41,7 +41,7 @@ std::set<int64_t> files_of(const Manifest& manifest, const std::vector<TensorSli
 
 }  // namespace
 
-// What this node holds, a line for each step: the step, its save, its number of files, and which of
+// Contents of this node, a line for each step: the step, its save, its number of files, and which of
 // them are here; or the step, 0 and the problem.
 std::string MemoryTier::list() const {
   std::string lines;

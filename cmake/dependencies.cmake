@@ -81,7 +81,7 @@ if(TRIREME_CUDA AND NOT TRIREME_SANITIZE)
     check_language(CUDA)
     if(CMAKE_CUDA_COMPILER)
       enable_language(CUDA)
-      # CMake before 3.26 does not know how nvcc is told C++20.
+      # CMake before 3.26 does not know nvcc's option for C++20.
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA_STANDARD 20)

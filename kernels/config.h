@@ -1,4 +1,4 @@
-// The `kernels:` section: where and in which numbers a step is computed.
+// The `kernels:` section of a config: the device and the dtypes of a step.
 #pragma once
 
 #include "base/key.h"
@@ -55,37 +55,38 @@ struct KernelsConfig {
   AttentionKernels attention = AttentionKernels::automatic;
 
   void visit(auto& keys) {
-    keys("device", device, "where the step runs; auto takes the CPU, cuda a GPU for each rank");
-    keys("dtype", dtype, "weights and activations of the step; masters, moments, gradients and sums are always f32", identity());
-    keys("matmul", matmul,
-         "operands of products with weights; fp8: in 8 bits, scaled by their tensor's largest (the CPU does as a GPU, no faster)");
-    keys("bf16_layers", bf16_layers,
-         "with fp8: so many layers at each end of the model, which multiply in bf16 as the classifier does", at_least(0));
-    keys("logits", logits, "the classifier's logits in a loss; auto takes dtype on a GPU, f32 on the CPU; sums are always f32");
-    keys("threads", threads, "CPU threads of a rank; 0 takes the node's cores divided by its ranks", between(0, 4096));
+    keys("device", device, "where the step runs: auto is the CPU, cuda a GPU for each rank");
+    keys("dtype", dtype, "dtype of weights and activations in a step; masters, moments, gradients and sums are always f32",
+         identity());
+    keys("matmul", matmul, "operands of products with weights; fp8: 8-bit, scaled per tensor (the CPU emulates it, no faster)");
+    keys("bf16_layers", bf16_layers, "with fp8: number of layers at each end of the model that use bf16, as the classifier does",
+         at_least(0));
+    keys("logits", logits, "dtype of the logits in a loss; auto: kernels.dtype on a GPU, f32 on the CPU; sums are always f32");
+    keys("threads", threads, "CPU threads of a rank; 0: the node's cores divided by its ranks", between(0, 4096));
     keys("autotune", autotune,
-         "on a GPU: which algorithm does which product is tried before the first step and kept in RUN/kernels.json");
-    keys("graph", graph, "on a GPU: a step is recorded once and handed over as one CUDA graph, unless parallel.zero > 0");
+         "on a GPU: time the algorithms of each product before the first step; choices are kept in RUN/kernels.json");
+    keys("graph", graph, "on a GPU: record a step once and replay it as one CUDA graph, unless parallel.zero > 0");
     keys("attention", attention,
-         "on a GPU in bf16 without document masks: cuDNN's kernels, ours, or the faster, tried at the start");
+         "on a GPU in bf16 without document masks: cudnn, ours, or auto for the faster, timed at the start");
   }
 
-  // What does not go together, as (key, message) for each problem.
+  // Reports keys that contradict each other, as (key, message).
   void check(auto&& report) const {
     if (logits == LogitsDtype::bf16 && dtype == StepDtype::f32) report("logits", "must be f32 or auto with kernels.dtype = f32");
     if (matmul != MatmulDtype::automatic && dtype == StepDtype::f32)
-      report("matmul", "must be auto with kernels.dtype = f32, whose products are of f32; or set kernels.dtype = bf16");
+      report("matmul", "must be auto with kernels.dtype = f32; or set kernels.dtype = bf16");
     if (attention == AttentionKernels::cudnn && device != DeviceChoice::cuda)
       report("attention", "is for GPUs: set kernels.device to cuda, or kernels.attention to auto");
   }
 
-  // A GPU's products and losses wait for memory: bf16 logits move half the bytes, and their gradients take their place.
+  // A GPU's products and losses are bound by memory: bf16 logits move half the bytes, and their
+  // gradients replace them.
   Dtype logits_dtype() const {
     if (logits != LogitsDtype::automatic) return logits == LogitsDtype::bf16 ? Dtype::bf16 : Dtype::f32;
     return device == DeviceChoice::cuda ? dtype_of(dtype) : Dtype::f32;
   }
 
-  // Whether products take along what they can: see ops/matmul.h.
+  // True if products fuse what they can: see ops/matmul.h.
   bool fused_products() const { return device == DeviceChoice::cuda && dtype == StepDtype::bf16; }
 };
 

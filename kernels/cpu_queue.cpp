@@ -38,7 +38,7 @@ class CpuQueue::Ring {
   uint64_t pushed_ = 0, done_ = 0;
   bool closing_ = false;
   std::exception_ptr error_;
-  std::thread thread_;  // last: it starts when all else stands
+  std::thread thread_;  // last: starts once all other members exist
 };
 
 CpuQueue::Ring::~Ring() {

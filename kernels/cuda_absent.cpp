@@ -1,4 +1,4 @@
-// In place of kernels/cuda/ in a build without CUDA; CMake adds the launch() of every op.
+// Replaces kernels/cuda/ in a build without CUDA; CMake adds the launch() of every op.
 #include "kernels/cuda_facts.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/ops/attention.h"

@@ -1,6 +1,6 @@
-// What the files of kernels/ above the back-ends ask of CUDA: lanes, their moments, memory, copies. Answered by
-// kernels/cuda/machine.cu; in a build without CUDA by cuda_absent.cpp, which refuses. Errors of earlier work are thrown by any of
-// them.
+// CUDA services for the files of kernels/ above the back-ends: lanes, their moments, memory,
+// copies. Implemented by kernels/cuda/machine.cu; in a build without CUDA by cuda_absent.cpp, which
+// refuses. Any of them may throw errors of earlier work.
 #pragma once
 
 #include <cstddef>
@@ -13,68 +13,71 @@ namespace trireme {
 
 class Ledger;
 
-// Which GPU this thread uses from here on: number `number` of those that this process sees, counted around; where there is none,
-// nothing.
+// Selects this thread's GPU: number `number`, modulo the visible ones. Does nothing if there is
+// none.
 void use_gpu(int number);
 
-// A CUDA stream with the events that mark its moments, and scratch memory for the kernels of this lane, counted by the ledger.
+// A lane: a CUDA stream with the events that mark its moments, and scratch memory for its kernels,
+// counted by the ledger.
 struct CudaLane;
 CudaLane* open_cuda_lane(Ledger& ledger);
 void close_cuda_lane(CudaLane* lane) noexcept;
 int64_t scratch_bytes(const CudaLane& lane);
-// Scratch memory of the lane: what it holds lasts until the next call. At a multiple of 256.
+// Scratch memory of the lane, aligned to 256 bytes. Its contents last until the next call.
 std::byte* scratch(CudaLane& lane, int64_t bytes);
 CUstream_st* stream_of(CudaLane& lane);  // CUDA's own handle
 
-// A moment of `lane`: all that it was handed before. Moments count up from 1.
+// A moment of `lane`: all work enqueued before. Moments count up from 1.
 uint64_t record_moment(CudaLane& lane);
-// What `lane` is handed from here on begins after that moment of `other`.
+// Makes later work of `lane` wait for that moment of `other`.
 void wait_for_moment(CudaLane& lane, CudaLane& other, uint64_t moment);
-// The host waits until all that the lane was handed is done.
+// Blocks the host until all enqueued work of the lane is done.
 void finish_lane(CudaLane& lane);
 
-// Asked by a host that waits for a lane, several times a second, with the seconds that it has waited: throws where it is in vain.
+// Called by a host that waits for a lane, several times a second, with the seconds waited so far.
+// Throws if the wait is in vain.
 struct WaitGuard {
   void (*ask)(const void* about, double seconds) = nullptr;
   const void* about = nullptr;
 };
 void guard_waits(CudaLane& lane, WaitGuard guard);
 
-// For NVIDIA's profilers: what is handed over between the two goes by this name. They nest.
+// Names a range of enqueued work for NVIDIA's profilers. Ranges nest.
 void begin_range(const char* name);
 void end_range();
 
-// Of benchmarks: the seconds that the lane spends on what it is handed between the two are added to *seconds by collect_timers(),
-// which waits for it.
+// For benchmarks: times the lane's work between the two calls. collect_timers() waits for the lane
+// and adds the seconds to *seconds.
 void begin_timer(CudaLane& lane);
 void end_timer(CudaLane& lane, double* seconds) noexcept;
 void collect_timers(CudaLane& lane);
 
 std::byte* allocate_on_gpu(int64_t bytes);  // zeros
 void free_on_gpu(std::byte* memory) noexcept;
-// Of the host, pinned, which the GPU's kernels reach at the same address over their bus; zeros.
+// Pinned host memory, zeroed, which the GPU's kernels access at the same address over their bus.
 std::byte* allocate_pinned(int64_t bytes);
 void free_pinned(std::byte* memory) noexcept;
 
-// A moment of a lane that the host waits for, however much the lane is handed afterwards.
+// A moment of a lane that the host can wait for, regardless of later work.
 struct CudaMark;
 CudaMark* open_mark();
 void close_mark(CudaMark* mark) noexcept;
 void set_mark(CudaMark& mark, CudaLane& lane);
-void wait_for_mark(CudaMark& mark);  // at once where it was never set
+void wait_for_mark(CudaMark& mark);  // returns at once if it was never set
 
-// What the lanes are handed between begin_capture and end_capture is recorded and not executed. The first of them is the one in
-// whose order the graph is launched; the others are through before it begins and go on after it. Moments from before count as
-// passed, those recorded in it as passed once it was launched.
+// Work that lanes receive between begin_capture and end_capture is recorded, not executed. The
+// graph is launched in the order of the first lane; the others finish before it begins and continue
+// after it. Moments from before count as passed; recorded moments have passed once the graph was
+// launched.
 struct CudaGraph;
 void begin_capture(std::span<CudaLane* const> lanes);
 CudaGraph* end_capture(std::span<CudaLane* const> lanes);
 void abandon_capture(std::span<CudaLane* const> lanes) noexcept;
 void launch_graph(CudaGraph& graph, std::span<CudaLane* const> lanes);
-bool still_fits(const CudaGraph& graph, std::span<CudaLane* const> lanes);  // the lanes' scratch memory is where it was
+bool still_fits(const CudaGraph& graph, std::span<CudaLane* const> lanes);  // true if the lanes' scratch memory has not moved
 void close_graph(CudaGraph* graph) noexcept;
 
-// In the lane's order. Memory of the host must stay as it is until the lane is through.
+// Copies in the lane's order. Host memory must not change until the lane has finished.
 void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes);
 
 }  // namespace trireme

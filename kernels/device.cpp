@@ -45,7 +45,7 @@ CpuFacts read_cpu_facts() {
 }
 
 void Ledger::allocate(int64_t bytes, const char* what) {
-  require(!frozen_, text("allocation of ", bytes, " bytes for ", what, " after the first step"));
+  require(!frozen_, text("allocation of ", bytes, " bytes for ", what, " after the first step: memory is frozen"));
   bytes_ += bytes;
 }
 
@@ -72,7 +72,7 @@ Device::Device(Place place, CpuFacts facts)
       facts_(std::move(facts)),
       cuda_lane_(place == Place::cuda ? open_cuda_lane(ledger_) : nullptr),
       compute_(make_compute()) {
-  // Streams that are made first have the GPU's queues to themselves: before NCCL makes its own.
+  // Created before NCCL's streams: the first streams get GPU queues of their own.
   if (place == Place::cuda)
     for (size_t number = 0; number < side_lanes_.size(); ++number) side_lane(number);
 }
@@ -93,7 +93,7 @@ Stream& Device::side_lane(size_t number) {
     watch_lanes();
     return *side.stream;
   }
-  Workspace* workspace = number == 0 ? &comm_workspace_ : nullptr;  // messages need none
+  Workspace* workspace = number == 0 ? &comm_workspace_ : nullptr;  // message lanes need none
   side.stream.emplace(Cpu{.workspace = workspace, .bf16_products = facts_.bf16_products()}, nullptr, &side.lane.emplace());
   watch_lanes();
   return *side.stream;
@@ -136,7 +136,7 @@ void Device::measure(bool on) {
 
 void Device::check_order(bool on) {
   checks_order_ = on && place_ != Place::none;
-  order_.forget_all();  // what happens while it is off is not known to it
+  order_.forget_all();  // it does not see what happens while it is off
   ledger_.check_order(checks_order_ ? &order_ : nullptr);
   watch_lanes();
 }
@@ -160,7 +160,7 @@ Device open_device(const KernelsConfig& config, int core_sharers, int gpu) {
                            "; install cuDNN 9, or set kernels.attention to auto or ours"));
   constexpr int kWith8Bits = 90;
   if (cuda && config.matmul == MatmulDtype::fp8 && cuda_facts().capability < kWith8Bits)
-    throw ConfigError(text("kernels.matmul = fp8: ", cuda_facts().device, " has no products of 8 bits (compute capability ",
+    throw ConfigError(text("kernels.matmul = fp8: ", cuda_facts().device, " has no 8-bit products (compute capability ",
                            cuda_facts().capability / 10, ".", cuda_facts().capability % 10,
                            ", needed 9.0); set kernels.matmul to auto"));
   CpuFacts facts = read_cpu_facts();

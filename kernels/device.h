@@ -1,4 +1,5 @@
-// Device: the machine a rank computes on, its lanes, its scratch memory and the rule that nothing is allocated after step one.
+// Device: the machine on which a rank computes. It has lanes and scratch memory, and refuses
+// allocations after the first step.
 #pragma once
 
 #include <array>
@@ -14,19 +15,20 @@
 
 namespace trireme {
 
-// What this machine's processor offers, read once.
+// Facts about this machine's processor, read once.
 struct CpuFacts {
-  std::string name{};  // as the processor calls itself
-  int cores = 1;       // this process may use (affinity respected)
+  std::string name{};  // as reported by the processor
+  int cores = 1;       // cores that this process may use, by its affinity
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
-  int64_t memory_bytes = 0;  // physical memory, or the cgroup's limit where it is lower
-  // The instructions bf16 products use, for people: "AMX", "AVX512-BF16" or "none (products convert to f32)".
+  int64_t memory_bytes = 0;  // physical memory, or the cgroup's limit if it is lower
+  // Instructions for bf16 products, as text: "AMX", "AVX512-BF16" or "none (products convert to
+  // f32)".
   std::string bf16_path() const;
   bool bf16_products() const { return avx512_bf16 || amx_bf16; }
 };
 CpuFacts read_cpu_facts();
 
-// The part of Device that owners of memory see.
+// Accounts for a device's memory; the part of Device that owners of memory see.
 class Ledger {
  public:
   // Throws Error once frozen; otherwise adds to bytes().
@@ -39,12 +41,13 @@ class Ledger {
   int64_t bytes() const { return bytes_; }
 
  private:
-  std::atomic<int64_t> bytes_ = 0;  // both: lanes have scratch memory, too
+  std::atomic<int64_t> bytes_ = 0;  // atomic, since several lanes have scratch memory
   std::atomic<bool> frozen_ = false;
   OrderChecker* order_ = nullptr;
 };
 
-// Scratch of CPU kernels: grows until the ledger is frozen; each reserve() invalidates the one before. 64-byte aligned.
+// Scratch memory of CPU kernels, aligned to 64 bytes. It grows until the ledger is frozen; each
+// reserve() invalidates the previous one.
 class Workspace {
  public:
   explicit Workspace(Ledger& ledger) : ledger_(ledger) {}
@@ -69,27 +72,28 @@ class Device {
 
   Place place() const { return place_; }
   const CpuFacts& cpu() const { return facts_; }
-  int threads() const;  // of OpenMP, on Place::cpu
+  int threads() const;  // OpenMP's, on Place::cpu
   Stream& compute() { return compute_; }
-  // The communication lane; on Place::cpu its thread starts with the first call.
+  // The communication lane. On Place::cpu its thread starts with the first call.
   Stream& comm() { return side_lane(0); }
-  // Lanes of their own for the messages between the stages of a pipeline, likewise.
+  // Separate lanes for the messages between pipeline stages, started likewise.
   static constexpr size_t kPipes = 4;
   Stream& pipe(size_t number) { return side_lane(1 + number); }
-  // Which kernels compute which attention on the compute lane, until told otherwise: see attention_choice.h.
+  // Kernels chosen for attention on the compute lane: see attention_choice.h.
   AttentionChoices& attention() { return attention_; }
   Ledger& ledger() { return ledger_; }
-  std::vector<CudaLane*> cuda_lanes() const;  // of Place::cuda: compute's, then the others'
-  void guard_waits(WaitGuard guard);          // on Place::cuda: of all lanes
+  std::vector<CudaLane*> cuda_lanes() const;  // on Place::cuda: first the compute lane, then the others
+  void guard_waits(WaitGuard guard);          // on Place::cuda: for all lanes
   int64_t workspace_bytes() const;            // scratch memory of the compute and the communication lane
-  // What ran on the compute lane since the last call of measure(). Always counted on Place::none.
+  // Work on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally();
   Tally& comm_tally() { return comm_tally_; }
-  void measure(bool on);  // per-op times on a real place: for `trireme bench`
-  // For tests: from here on, an op that touches what another lane's op has touched, without a wait between them, throws; see
-  // race_checker.h. Copies of streams made before are not watched, nor is Place::none, where tensors have no memory.
+  void measure(bool on);  // enables times per op on a real place, for `trireme bench`
+  // For tests: makes an op throw if it touches memory that another lane's op has touched without a
+  // wait between them; see race_checker.h. Does not watch copies of streams made before, nor
+  // Place::none, where tensors have no memory.
   void check_order(bool on);
-  // From here on an allocation through this device throws.
+  // Makes every later allocation through this device throw.
   void freeze() { ledger_.freeze(); }
   void thaw() { ledger_.thaw(); }
 
@@ -121,13 +125,14 @@ class Device {
   bool checks_order_ = false;
 };
 
-// Of the OpenMP regions that the calling thread starts.
+// Number of threads of the OpenMP regions that the calling thread starts.
 int threads_here();
 void use_threads_here(int threads);
 
-// The device the config asks for. Sets OpenMP's number of threads: kernels.threads, or this process's cores divided by the ranks
-// that share them.
-// On CUDA this process takes GPU number `gpu` of those it sees, counted around. ConfigError when it cannot run steps.
+// Opens the device that the config asks for. Sets OpenMP's number of threads: kernels.threads, or
+// this process's cores divided by the ranks that share them.
+// On CUDA, this process takes GPU number `gpu`, modulo the visible ones. ConfigError if it cannot
+// run steps.
 Device open_device(const KernelsConfig& config, int core_sharers, int gpu = 0);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Whether numbers are numbers.
+// Detects NaN and infinity in tensors.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace trireme {
 
-// The first element of a tensor on Place::cpu that is infinite or no number; -1: there is none, as in integers.
+// Index of the first element of a tensor on Place::cpu that is NaN or infinite; -1 if there is
+// none, as in integers.
 inline int64_t first_not_finite(const Tensor& x) {
   constexpr int64_t kBlock = 1024;
   const auto search = [&]<class Bits>(Bits exponent) -> int64_t {

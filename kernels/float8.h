@@ -1,5 +1,6 @@
-// Floating point numbers of 8 bits: Micikevicius et al., "FP8 formats for deep learning", 2022. E4M3 has more digits and no
-// infinity, E5M2 more range. From float: to nearest even; what lies beyond the largest becomes the largest, NaN stays NaN.
+// 8-bit floating point numbers: Micikevicius et al., "FP8 formats for deep learning", 2022. E4M3
+// has more precision and no infinity, E5M2 more range. Conversion from float rounds to nearest even
+// and saturates; NaN stays NaN.
 #pragma once
 
 #include <bit>
@@ -20,7 +21,7 @@ struct Float8 {
     } else if (magnitude >= std::bit_cast<uint32_t>(largest())) {
       bits = sign | kLargestBits;
     } else if (magnitude < kSmallestNormal) {
-      // The sum's last digit is the least that a number without its leading one can have.
+      // Adding this makes the sum's last bit the smallest subnormal number.
       constexpr float kRounder = std::bit_cast<float>(static_cast<uint32_t>(127 + 23 + 1 - kBias - kMantissaBits) << 23);
       const float sum = std::bit_cast<float>(magnitude) + kRounder;
       bits = sign | static_cast<uint8_t>(std::bit_cast<uint32_t>(sum) - std::bit_cast<uint32_t>(kRounder));
@@ -31,7 +32,7 @@ struct Float8 {
   }
   constexpr explicit operator float() const {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x80u) << 24, rest = bits & 0x7fu;
-    if (rest > kLargestBits) {  // E4M3: NaN; E5M2: an infinity, then NaN
+    if (rest > kLargestBits) {  // E4M3: NaN; E5M2: infinity and NaN
       const bool infinity = kBias == 15 && rest == static_cast<uint32_t>(kLargestBits) + 1;
       return std::bit_cast<float>(sign | (infinity ? 0x7f800000u : 0x7fc00000u));
     }

@@ -1,8 +1,9 @@
-// Graph: what a piece of the program hands to the lanes of a GPU, recorded once as a CUDA graph and handed over again as a whole:
-// the host's time for each kernel, and the gaps that it leaves on the GPU, are gone.
+// Graph: a CUDA graph of the work that a piece of the program enqueues to the lanes of a GPU. It is
+// recorded once and replayed as a whole, which saves the host's time for each kernel, and the gaps
+// on the GPU.
 //
-// Whatever the piece hands over again must be the same: addresses, sizes, numbers. It begins when all lanes are through with what
-// they were handed before, and they go on when it is done: nothing of it overlaps with its neighbours.
+// A replay repeats the same addresses, sizes and numbers. It begins once all lanes have finished
+// earlier work, and they continue once it is done: it overlaps with nothing.
 #pragma once
 
 #include <functional>
@@ -14,13 +15,14 @@ namespace trireme {
 
 class Graph {
  public:
-  // Place::cuda. The device outlives it.
+  // Needs Place::cuda. The device must outlive it.
   explicit Graph(Device& device) : device_(device) {}
 
-  // Calls `work`, records what it hands to the device's lanes instead of executing it, and hands over the whole. `work` must not
-  // wait for a lane, and takes no memory: it has run before.
+  // Calls `work`, records what it enqueues to the device's lanes instead of executing it, and
+  // launches the whole. `work` must not wait for a lane or allocate memory: run it once before.
   void record(const std::function<void()>& work);
-  // Hands over again what was recorded. False: it cannot be, for nothing was, or scratch memory has moved since.
+  // Launches the recorded work again. Returns false if nothing was recorded, or if scratch memory
+  // has moved since.
   bool replay();
 
  private:

@@ -9,7 +9,7 @@ namespace trireme {
 std::byte* map_memory(int64_t bytes, const char* what) {
   void* mapped = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw Error(text("out of memory: ", bytes, " bytes for ", what));
-  madvise(mapped, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer TLB misses; where refused, nothing is lost
+  madvise(mapped, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer TLB misses; harmless if refused
   return static_cast<std::byte*>(mapped);
 }
 

@@ -1,5 +1,6 @@
-// Who owns memory: Buffer alone. Arena hands out tensors of one Buffer in order; Frame gives temporaries back at the end of a
-// scope. On Place::none a Buffer has a size and no memory, so that the plan walks the very code that will run.
+// Owners of memory. Buffer alone owns it. Arena hands out tensors of one Buffer in order; Frame
+// releases temporaries at the end of a scope. On Place::none a Buffer has a size and no memory, so
+// that the plan walks the very code that will run.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +12,11 @@
 
 namespace trireme {
 
-// Whose memory it is that ops of a place work on: the place's own, or for Place::cuda the host's, pinned.
+// Kind of memory that ops of a place work on: the place's own, or for Place::cuda pinned memory of
+// the host.
 enum class Memory { own, pinned };
 
-// Zeros of the host's memory, in pages as large as the system gives. Error when there is none.
+// Host memory, zeroed, in pages as large as the system offers. Throws Error if there is not enough.
 std::byte* map_memory(int64_t bytes, const char* what);
 void unmap_memory(std::byte* memory, int64_t bytes);
 
@@ -42,13 +44,13 @@ class Arena {
   static constexpr int64_t kAlign = 256;
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-  // On Place::none, pass kUnlimited to find out how much is needed: peak().
+  // On Place::none, pass kUnlimited to measure the need: peak().
   Arena(Device& device, int64_t bytes, const char* name, Memory memory = Memory::own)
       : name_(name), buffer_(device, bytes, name, memory) {}
 
-  // The next tensor; starts at a multiple of kAlign. Throws Error when the arena is full.
+  // Takes the next tensor, at a multiple of kAlign. Throws Error if the arena is full.
   Tensor take(Dtype dtype, std::initializer_list<int64_t> shape);
-  // All bytes taken so far, as one flat tensor; the gaps between tensors stay zero unless written.
+  // All bytes taken so far, as one flat tensor; gaps between tensors stay zero unless written.
   Tensor flat(Dtype dtype) const;
 
   int64_t used() const { return used_; }
@@ -64,7 +66,7 @@ class Arena {
   int64_t peak_ = 0;
 };
 
-// What is taken from `arena` during this scope is given back at its end.
+// Releases at the end of its scope what was taken from `arena` during it.
 class Frame {
  public:
   explicit Frame(Arena& arena) : arena_(arena), mark_(arena.used_) {}
@@ -83,7 +85,8 @@ struct ArenaSizes {
   int64_t total() const { return weights + gradients + optimizer + activations + temporaries; }
 };
 
-// The five arenas of a run, allocated once with the sizes the plan found. The optimizer's holds masters and moments alone.
+// The five arenas of a run, allocated once with the sizes of the plan. The optimizer's arena holds
+// only masters and moments.
 struct Arenas {
   Arena weights, gradients, optimizer, activations, temporaries;
   Arenas(Device& device, const ArenaSizes& sizes, Memory of_optimizer = Memory::own)

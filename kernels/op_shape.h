@@ -1,5 +1,5 @@
-// The shapes of ops that have several kernels of different speed. Each such op gives its own with shape(); the door counts them,
-// the plan lists them, and autotuning chooses by them.
+// Shapes of ops that have several kernels of different speed. Each such op returns its own from
+// shape(). The door counts them, the plan lists them, and autotuning chooses by them.
 #pragma once
 
 #include <compare>
@@ -13,20 +13,20 @@
 
 namespace trireme {
 
-// A matrix product, as the op Matmul has it.
+// Shape of a matrix product, as in the op Matmul.
 struct ProductShape {
   int64_t m, n, k;
   bool transpose_a = false, transpose_b = false, accumulate = false;
-  int64_t count = 1;                                                            // how often a step computes it
-  bool bias = false, pre_activation = false, gelu_input = false, sums = false;  // what it takes along
-  bool wide = false;                                                            // c is f32 though a and b are not
-  std::optional<Dtype> bits8{};  // a has these 8 bits and b e4m3's, whatever dtype the rest has
+  int64_t count = 1;                                                            // number of times in a step
+  bool bias = false, pre_activation = false, gelu_input = false, sums = false;  // fused epilogues
+  bool wide = false;                                                            // c is f32 but a and b are not
+  std::optional<Dtype> bits8{};  // a has this 8-bit dtype and b is e4m3, whatever the other dtype
   Dtype result(Dtype dtype) const { return accumulate || wide ? Dtype::f32 : dtype; }
   double flops() const { return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
   auto operator<=>(const ProductShape&) const = default;
 };
 
-// An attention of bf16, each row one document, as many queries as keys.
+// Shape of a bf16 attention: each row one document, as many queries as keys.
 struct AttentionShape {
   bool backward = false;
   int64_t rows = 0, tokens = 0, heads = 0, kv_heads = 0, head_size = 0, window = 0;  // B, T, H, K, D; window 0: none
@@ -42,7 +42,7 @@ struct AttentionShape {
 
 using OpShape = std::variant<ProductShape, AttentionShape>;
 
-// By AttentionShape::words(): "cudnn" or "ours". What is not in it is done by our kernels.
+// Kernels by AttentionShape::words(): "cudnn" or "ours". Missing shapes use our kernels.
 using AttentionChoices = std::map<std::string, std::string>;
 
 }  // namespace trireme

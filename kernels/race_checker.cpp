@@ -13,7 +13,7 @@ bool empty(const OrderChecker::Access& a) { return a.data == nullptr || a.bytes 
 
 uint64_t known(const std::vector<uint64_t>& clock, size_t lane) { return lane < clock.size() ? clock[lane] : 0; }
 
-// "bytes 64 to 128 of 256": where a range lies in a tensor.
+// Position of a range in a tensor: "bytes 64 to 128 of 256".
 std::string place_in(const OrderChecker::Access& a, uintptr_t begin, uintptr_t end) {
   return text("bytes ", begin - address(a.data), " to ", end - address(a.data), " of ", a.bytes);
 }
@@ -32,7 +32,7 @@ size_t OrderChecker::lane(const std::string& name) {
   return lanes_.size() - 1;
 }
 
-// The clock of the moment's lane when it was recorded, of the other lanes.
+// Clock of the moment's lane, for the other lanes, when the moment was recorded.
 const OrderChecker::Clock& OrderChecker::clock_of(const Moment& moment) const {
   static const Clock none;
   const auto& waits = lanes_[moment.lane].waits;
@@ -51,7 +51,7 @@ void OrderChecker::wait(size_t lane, const Moment& moment) {
   if (clock != track.clock()) track.waits.emplace_back(track.records, std::move(clock));
 }
 
-// Ranges end and begin here, if there is one.
+// Splits the range at this address, if there is one.
 void OrderChecker::cut(uintptr_t at) {
   const auto next = ranges_.lower_bound(at);
   if (next == ranges_.begin()) return;
@@ -66,11 +66,11 @@ void OrderChecker::require_order(const Use& before, const Access& now, const Ran
   const Access& then = before.access;
   if (then.lane == now.lane || known(lanes_[now.lane].clock(), then.lane) >= before.record) return;
   const std::string &lane = lanes_[now.lane].name, &other = lanes_[then.lane].name;
-  throw Error(
-      text("the ", lane, " lane's ", now.op, " ", verbs, " the ", other, " lane's ", then.op, " (", then.at.file_name(), ":",
-           then.at.line(), "), and nothing orders the two: ", lane, ".wait(", other, ".record()) is missing between them; here ",
-           place_in(now, range.first, range.second.end), ", there ", place_in(then, range.first, range.second.end)),
-      now.at);
+  throw Error(text("the ", lane, " lane's ", now.op, " ", verbs, " the ", other, " lane's ", then.op, " (", then.at.file_name(),
+                   ":", then.at.line(), ") without an order between them: ", lane, ".wait(", other,
+                   ".record()) is missing between them; this access: ", place_in(now, range.first, range.second.end),
+                   ", the other: ", place_in(then, range.first, range.second.end)),
+              now.at);
 }
 
 void OrderChecker::read(const Access& access) {
@@ -79,7 +79,7 @@ void OrderChecker::read(const Access& access) {
   cut(begin), cut(end);
   for (uintptr_t at = begin; at < end;) {
     auto range = ranges_.lower_bound(at);
-    if (range == ranges_.end() || range->first > at) {  // nothing was known from here to the next
+    if (range == ranges_.end() || range->first > at) {  // no access is known from here to the next range
       const uintptr_t next = range == ranges_.end() ? end : std::min(end, range->first);
       range = ranges_.emplace_hint(range, at, Range{.end = next, .write = {}, .reads = {}});
     }

@@ -1,7 +1,8 @@
-// Stochastic rounding to bf16: up or down, each as likely as makes the mean the value itself (Gupta et al., "Deep learning with
-// limited numerical precision", 2015; of master weights in bf16: Zamirai et al., "Revisiting BFloat16 training", 2020). The random
-// bits are a pure function of (the tensor's key, the element's index in the whole model's tensor, the step): whoever holds an
-// element, and however many threads work, rounds it alike.
+// Stochastic rounding to bf16: up or down, with probabilities that make the mean the value itself.
+// See Gupta et al., "Deep learning with limited numerical precision", 2015; for master weights,
+// Zamirai et al., "Revisiting BFloat16 training", 2020. The random bits are a pure function of the
+// tensor's key, the element's index in the whole model's tensor, and the step. So the result is the
+// same on any rank and for any number of threads.
 #pragma once
 
 #include <bit>
@@ -19,14 +20,14 @@ struct Names<Rounding> {
   static constexpr std::array<std::string_view, 2> words{"nearest", "stochastic"};
 };
 
-// Where the elements at hand lie in a tensor of the whole model: from element `first` on of a piece, `cols` columns of a tensor
-// that has `stride`, beginning at its element `origin`.
+// Place of elements in a tensor of the whole model: from element `first` on of a piece. The piece
+// is `cols` columns of a tensor with `stride` columns, beginning at its element `origin`.
 struct WholeTensor {
   uint64_t key = 0;
   int64_t first = 0, origin = 0, cols = 1, stride = 1;
 };
 
-// 16 random bits for each of neighbouring elements, one after the other. Eight of them share a call of philox.
+// 16 random bits for each of consecutive elements. Eight elements share a call of philox.
 class RandomBits {
  public:
   constexpr RandomBits(const WholeTensor& whole, int64_t element, int64_t step) : whole_(whole), step_(step) {
@@ -55,7 +56,8 @@ class RandomBits {
   uint64_t low_ = 0, high_ = 0;
 };
 
-// `random` is of 16 bits. Exact values stay, a NaN stays NaN, and what is finite stays finite: beyond the largest bf16 it is that.
+// `random` has 16 bits. Exact values and NaN stay; finite values stay finite, at most the largest
+// bf16.
 constexpr Bf16 rounded_stochastically(float x, uint32_t random) {
   constexpr uint32_t kInfinity = 0x7f800000u, kLargest = 0x7f7f0000u;
   const uint32_t u = std::bit_cast<uint32_t>(x), magnitude = u & 0x7fffffffu;

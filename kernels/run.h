@@ -1,11 +1,13 @@
 // The door: run(stream, Op{...}) is the only way to execute an operation.
 //
-// An op is a struct: a name, tensors (outputs first), options, visit() listing its tensors, check() for shapes and dtypes,
-// flops() where it multiplies matrices, and shape() where several kernels of different speed can do it. Behind the door stands one
-// overload per back-end, found by argument-dependent lookup:
-//     void launch(const Cpu&, const Op&);        void launch(const Cuda&, const Op&);
-// Conventions of the house: a backward ADDS to weight gradients (listed under t.add) and OVERWRITES everything else. Weight
-// gradients are f32. Outputs never alias inputs unless the op says so. A field without a default is required.
+// An op is a struct with a name, tensors (outputs first), options, visit() that lists its tensors,
+// and check() for shapes and dtypes. It has flops() if it multiplies matrices, and shape() if
+// several kernels of different speed implement it. Behind the door is one overload per back-end,
+// found by argument-dependent lookup:
+//   void launch(const Cpu&, const Op&);        void launch(const Cuda&, const Op&);
+// Conventions of the house: a backward ADDS to weight gradients (listed under t.add) and OVERWRITES
+// everything else. Weight gradients are f32. Outputs never alias inputs unless the op says so. A
+// field without a default is required.
 #pragma once
 
 #include <source_location>
@@ -16,8 +18,8 @@
 
 namespace trireme {
 
-// Walks an op's tensors: all on the lane's place, none null; adds up the bytes it moves, and tells the OrderChecker, if there is
-// one.
+// Walks an op's tensors: checks that all are on the lane's place and none is null, adds up the
+// bytes that it moves, and reports to the OrderChecker, if there is one.
 class Door {
  public:
   Door(const Stream& stream, const char* op, std::source_location at) : stream_(stream), op_(op), at_(at) {}
@@ -54,7 +56,7 @@ class Door {
   double bytes_ = 0;
 };
 
-// Adds what one call of `op` did, or on Place::none would do, to the stream's Tally.
+// Adds to the stream's Tally what one call of `op` did, or would do on Place::none.
 template <class Op>
 void count(Tally* tally, const char* name, const Op& op, double bytes, double seconds) {
   if (tally == nullptr) return;
@@ -71,7 +73,8 @@ void count_shape(Tally& tally, const Op& op) {
     if (const std::optional<OpShape> shape = op.shape()) ++tally[Op::name].shapes[*shape];
 }
 
-// What a CUDA lane is handed while this lives has the op's name for profilers, and its time on the GPU is counted, where it is.
+// Marks work enqueued to a CUDA lane during its lifetime with the op's name for profilers, and
+// times it if times are measured.
 class CudaSpan {
  public:
   CudaSpan(const Stream& stream, const char* op, OpCount* count) : lane_(*stream.cuda().lane), count_(count) {

@@ -1,5 +1,5 @@
-// StagingBuffer: memory of the host that a lane copies from, or to, while the host goes on. On a GPU it is pinned: a copy from any
-// other memory would have the host wait.
+// StagingBuffer: host memory that a lane copies from, or to, while the host continues. For a GPU it
+// is pinned, since a copy from any other memory would block the host.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@ class StagingBuffer {
   StagingBuffer(Device& device, int64_t bytes);  // zeros, page-aligned
 
   std::byte* data() const { return data_; }
-  // The lane was handed copies from or to this memory.
+  // Call it after enqueueing copies from or to this memory.
   void posted(const Stream& stream);
-  // The host waits until they are through, however much the lane was handed since.
+  // Blocks the host until these copies are done, regardless of later work.
   void wait() const;
 
  private:
@@ -33,9 +33,9 @@ class StagingBuffer {
     void operator()(std::byte* memory) const { unmap_memory(memory, bytes); }
   };
 
-  std::unique_ptr<std::byte, Unmapper> plain_;  // where there is no GPU
+  std::unique_ptr<std::byte, Unmapper> plain_;  // if there is no GPU
   std::unique_ptr<std::byte, Unpinner> pinned_;
-  std::unique_ptr<CudaMark, MarkCloser> mark_;  // behind the memory: it waits when it goes
+  std::unique_ptr<CudaMark, MarkCloser> mark_;  // declared after the memory: its destructor waits first
   std::byte* data_;
 };
 

@@ -1,5 +1,7 @@
-// Tensor: a view of contiguous, row-major memory. It never owns; it lives no longer than the Arena or Buffer it looks into.
-// A default-made Tensor is absent: optional operands of an op are simply left out. On Place::none a present tensor has no data.
+// Tensor: a view of contiguous, row-major memory. It owns nothing and must not outlive its Arena or
+// Buffer.
+// A default-constructed Tensor is absent: optional operands of an op are left out. On Place::none a
+// present tensor has no data.
 #pragma once
 
 #include <array>
@@ -27,7 +29,8 @@ constexpr const char* name_of(Dtype dtype) {
 }
 constexpr const char* name_of(Place place) { return place == Place::none ? "none" : place == Place::cpu ? "cpu" : "cuda"; }
 
-// The upper half of an IEEE float. From float: round to nearest even; NaN stays NaN.
+// bf16: the upper half of an IEEE float. Conversion from float rounds to nearest even; NaN stays
+// NaN.
 struct Bf16 {
   uint16_t bits = 0;
   Bf16() = default;
@@ -75,7 +78,7 @@ class Tensor {
   }
   int64_t bytes() const { return size() * bytes_of(dtype_); }
   int64_t cols() const { return dims_ == 0 ? 0 : shape_[dims_ - 1]; }  // the last dim
-  int64_t rows() const { return cols() == 0 ? 0 : size() / cols(); }   // the product of all others
+  int64_t rows() const { return cols() == 0 ? 0 : size() / cols(); }   // product of the other dims
 
   void* data() const { return data_; }
   template <class T>
@@ -84,7 +87,7 @@ class Tensor {
     return static_cast<T*>(data_);
   }
 
-  // The same elements under another shape.
+  // Views the same elements with another shape.
   Tensor view(std::initializer_list<int64_t> shape, std::source_location at = std::source_location::current()) const {
     Tensor t(data_, dtype_, place_, shape);
     require(t.size() == size(), text("view of ", t, " on ", *this), at);
@@ -107,7 +110,7 @@ class Tensor {
       if (i >= dims_ || shape_[i++] != n) return false;
     return i == dims_;
   }
-  // Such as f32[2, 3].
+  // Prints dtype and shape, such as f32[2, 3].
   friend std::ostream& operator<<(std::ostream& out, const Tensor& t) {
     out << name_of(t.dtype_) << '[';
     for (int i = 0; i < t.dims_; ++i) out << (i > 0 ? ", " : "") << t.shape_[static_cast<size_t>(i)];
@@ -122,7 +125,7 @@ class Tensor {
   std::array<int64_t, 4> shape_{};
 };
 
-// For an op's check(): `t` has exactly this shape (and dtype).
+// For an op's check(): requires that `t` has exactly this shape (and dtype).
 inline void expect(const Tensor& t, const char* name, std::initializer_list<int64_t> shape,
                    std::source_location at = std::source_location::current()) {
   if (t.has_shape(shape)) [[likely]]

@@ -6,7 +6,7 @@ namespace trireme {
 
 std::string broadcast(const Comm& comm, const std::string& mine) {
   if (comm.size() == 1) return mine;
-  const JournalSpan span = comm.span("tell", 0);
+  const JournalSpan span = comm.span("broadcast_text", 0);
   std::vector<MPI_Request> request(1);
   auto bytes = static_cast<int64_t>(mine.size());
   ok(MPI_Ibcast(&bytes, 1, MPI_INT64_T, 0, handle(comm), request.data()));

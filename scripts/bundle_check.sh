@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Proves that a bundle needs no package: unpacks it into a root that has glibc, bash, a few commands and CUDA's libraries, nothing else,
 # and runs it there: doctor, plan, a training on the CPU, two ranks.
-#   scripts/bundle_check.sh [FILE]     without: build/trireme-bundle.tar.xz.  Needs root.
+#   scripts/bundle_check.sh [FILE]     default: build/trireme-bundle.tar.xz.  Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 archive=${1:-build/trireme-bundle.tar.xz}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the program for many processors with many compilers, and runs it for processors that this machine is not.
+# Compiles the program for many processors with many compilers, and runs it for other processors by
+# emulation.
 #   scripts/check_builds.sh                    every compiler found here, for each -march below; then x86-64-v2 under qemu
 #   scripts/check_builds.sh --install          the same, after installing every g++ and clang that the distribution offers (root)
 #   scripts/check_builds.sh --slice            base/, kernels/ and data/ for x86-64-v2 and -v4 with this g++, warnings as errors: CI's part
@@ -74,7 +75,8 @@ check_slice() {
   build slice-v4 "$(command -v g++)" x86-64-v4 'base kernels data' "${options[@]}" || true
 }
 
-# train_tiny COMMAND...: the program, perhaps behind an emulator, makes shards, trains four steps, goes on for two and verifies.
+# train_tiny COMMAND...: the program, possibly under an emulator, makes shards, trains four steps,
+# continues for two and verifies.
 train_tiny() {
   local place trireme=("$@")
   place=$(mktemp -d)
@@ -163,6 +165,6 @@ case ${1:-} in
   --emulate) check_x86_64_v2 ;;
   --aarch64) check_aarch64 ;;
   --roots) check_roots "${@:2}" ;;
-  *) sed -n '2,11s/^# //p' "$0"; exit 2 ;;
+  *) sed -n '2,12s/^# //p' "$0"; exit 2 ;;
 esac
 exit "$failed"

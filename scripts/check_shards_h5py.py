@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Builds and imports shards with the program and reads every dataset and attribute of them with h5py: tokens, document starts, loss
-masks and sources against what `trireme tokenizer` says of the texts, and of imported tokens against the files.
+"""Builds and imports shards with the program and reads every dataset and attribute of them with h5py.
+Compares tokens, document starts, loss masks and sources with the output of `trireme tokenizer`, and
+imported tokens with their files.
 
     pip install h5py==3.16.0 numpy && scripts/check_shards_h5py.py build/trireme
 """
@@ -115,7 +116,7 @@ def check_rows(shards: Shards, documents: list, masks: list) -> None:
         found.append((shards.tokens[begin:end], shards.mask[begin:end]))
     assert all(row == ROW for row in shards.rows) and len(shards.tokens) % ROW == 0 and len(found) == len(expected)
     filled = sum(len(piece) for piece, _ in found) - sum(len(piece) for piece, _ in expected)
-    for piece, targets in found:  # the last of a row has its filling behind it
+    for piece, targets in found:  # the last of a row is followed by its padding
         while (piece, targets) not in expected:
             assert piece[-1] == shards.end and targets[-1] == 0
             piece, targets, filled = piece[:-1], targets[:-1], filled - 1

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""FineWeb-Edu (HuggingFaceFW/fineweb-edu) as lines of JSON, packed by zstd, for `trireme data build`.
+"""Fetches FineWeb-Edu (HuggingFaceFW/fineweb-edu) as JSON lines, compressed by zstd, for `trireme data build`.
 
     scripts/fetch_fineweb_edu.py DIRECTORY [--part sample/10BT] [--files N]
 
-Each parquet file of the part is fetched (what a cut connection has left is gone on with), compared with the SHA-256 that the hub
-tells of it, turned into DIRECTORY/NAME.jsonl.zst with the fields "text", "id" and "url", and dropped. Run again, it goes on with the
-files that are missing. Needs pyarrow (pip install pyarrow) and the program zstd. HF_ENDPOINT and HF_TOKEN are honoured.
+Fetches each parquet file of the part (an interrupted download continues), compares it with the hub's
+SHA-256, converts it to DIRECTORY/NAME.jsonl.zst with the fields "text", "id" and "url", and deletes it.
+Run again, it continues with the missing files. Needs pyarrow (pip install pyarrow) and the program zstd. HF_ENDPOINT and HF_TOKEN are honoured.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Karpathy's tinyshakespeare (1.1 MB): the last tenth to DIRECTORY/validation.txt, the rest to DIRECTORY/train.txt, as its users divide it.
+# Fetches Karpathy's tinyshakespeare (1.1 MB): the last tenth to DIRECTORY/validation.txt, the rest to
+# DIRECTORY/train.txt, the usual split.
 #   scripts/fetch_tinyshakespeare.sh [DIRECTORY]       corpus/tinyshakespeare without one; TINYSHAKESPEARE_URL: another place to fetch it from
 set -euo pipefail
 

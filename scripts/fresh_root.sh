@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Proves that a stock system and a clone are enough: makes a fresh root of a distribution, clones this checkout's HEAD into it, and
-# runs there what a newcomer runs. Prints the last lines and the time of each.
-#   scripts/fresh_root.sh [bookworm|trixie|noble] [TARGET...]                 targets of make; without: train test
-#   scripts/fresh_root.sh bookworm|trixie|noble [--keep] --command COMMAND    another command; --keep: in the root as it was left
+# Proves that a stock system and a clone are enough: makes a fresh root of a distribution, clones this
+# checkout's HEAD into it, and runs a newcomer's commands there. Prints the last lines and time of each.
+#   scripts/fresh_root.sh [bookworm|trixie|noble] [TARGET...]                 targets of make; default: train test
+#   scripts/fresh_root.sh bookworm|trixie|noble [--keep] --command COMMAND    another command; --keep: in the existing root
 # Needs root, debootstrap and 4 GB under $TRIREME_ROOTS (default /var/tmp/trireme-roots). The base system is kept there as a tar
-# file; the root itself, NAME/, is made anew each time and left for a look. The mirror is $TRIREME_MIRROR, or the one apt uses here.
+# file; the root itself, NAME/, is recreated each time and kept for inspection. The mirror is $TRIREME_MIRROR, or the one apt uses here.
 set -euo pipefail
 
 suite=${1:-trixie}
@@ -52,7 +52,7 @@ make_base() {
   rm -rf "$root.base"
 }
 
-# What the network needs here, it needs in there: name servers, hosts, apt's proxies. Nothing else is carried over.
+# Copies the network's configuration: name servers, hosts, apt's proxies. Nothing else is copied.
 carry_network() {
   cp /etc/resolv.conf /etc/hosts "$root/etc/"
   apt-config dump | grep -iE '^Acquire::(http|https)::Proxy' > "$root/etc/apt/apt.conf.d/80proxy" || true

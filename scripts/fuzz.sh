@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs each fuzz target of a build for some seconds and prints a table: executions, edges, the largest memory, what was found. Exits
-# with 1 when anything was found.
+# Runs each fuzz target of a build for some seconds and prints a table: executions, edges, the largest memory, findings. Exits
+# with 1 if there are any.
 #   scripts/fuzz.sh BUILD SECONDS
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints, for each parser, the share of its lines that the inputs fuzzing has kept reach.
+# Prints, for each parser, the share of its lines that the fuzzer's corpus covers.
 #   scripts/fuzz_coverage.sh BUILD CORPUS
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, from an unpacked bundle, in a few minutes. Prints one line for each check; check.json grows with each.
-#   scripts/gpu_check.sh [DIRECTORY [CHECK...]]     where logs and check.json go, without: ./gpu_check; only these checks, without: all
-# DIRECTORY.tar holds the directory, as it is after each check.
-# Exits 1 when a check fails, 2 when there is no GPU.
+# Checks all that needs a GPU, from an unpacked bundle, in a few minutes. Prints one line for each check
+# and adds it to check.json.
+#   scripts/gpu_check.sh [DIRECTORY [CHECK...]]     DIRECTORY: for logs and check.json, default
+#                                                   ./gpu_check; CHECK: default all
+# DIRECTORY.tar holds a copy of the directory after each check.
+# Exits 1 if a check fails, 2 if there is no GPU.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PATH=$root/bin:$PATH
@@ -22,21 +24,21 @@ failed=0
 lines=()
 
 if ! nvidia-smi -L > "$out/gpu.txt" 2>&1 || ! grep -q GPU "$out/gpu.txt"; then
-  echo "gpu_check: no GPU answers here" >&2
+  echo "gpu_check: no GPU responds" >&2
   exit 2
 fi
 
-# check NAME COMMAND...: its output goes to NAME.log; the last line of it is told.
+# check NAME COMMAND...: runs the command; NAME.log gets its output, and its last line is printed.
 check() {
-  local name=$1 begin verdict=passed told
+  local name=$1 begin verdict=passed last_line
   shift
   if [ "$wanted" != "  " ] && [ "${wanted/ $name /}" = "$wanted" ]; then return; fi
   begin=$(date +%s.%N)
-  # Killed, with all it has started: a run that is only asked to stop would wait for its GPU.
+  # Kills it with all its children: a run that is only asked to stop would wait for its GPU.
   if ! timeout -s KILL 150 "$@" > "$out/$name.log" 2>&1; then verdict=FAILED failed=1; fi
-  told=$(awk 'NF { last = $0 } END { gsub(/["\\]/, "", last); print substr(last, 1, 120) }' "$out/$name.log")
-  printf '%-12s %-7s %6.1f s  %s\n' "$name" "$verdict" "$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { print b - a }')" "$told"
-  lines+=("{\"check\": \"$name\", \"verdict\": \"$verdict\", \"told\": \"$told\"}")
+  last_line=$(awk 'NF { last = $0 } END { gsub(/["\\]/, "", last); print substr(last, 1, 120) }' "$out/$name.log")
+  printf '%-12s %-7s %6.1f s  %s\n' "$name" "$verdict" "$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { print b - a }')" "$last_line"
+  lines+=("{\"check\": \"$name\", \"verdict\": \"$verdict\", \"last_line\": \"$last_line\"}")
   printf '{"commit": "%s", "gpu": "%s", "checks": [\n%s\n]}\n' "$(cat "$root/commit")" "$(head -n 1 "$out/gpu.txt" | tr -d '"')" \
     "$(printf '%s,\n' "${lines[@]}" | sed '$ s/,$//')" > "$out/check.json"
   tar -C "$(dirname "$out")" -cf "$out.tar" "$(basename "$out")"
@@ -55,13 +57,13 @@ head -c 100000 "$root/corpus/text.txt" > held.txt
 tail -c +100001 "$root/corpus/text.txt" > train.txt
 "$trireme" data build train.txt --validation-input held.txt --output shards --tokenizer bytes > "$out/data.log"
 
-# run NAME DEVICE NUMBERS: f32, bf16, or fp8, which is bf16 with products of 8 bits
+# run NAME DEVICE NUMBERS: trains with f32, bf16, or fp8, which is bf16 with 8-bit products
 run() {
   local dtype=$3 matmul=auto
   if [ "$3" = fp8 ]; then dtype=bf16 matmul=fp8; fi
   exec "$trireme" train config.yaml --set "train.name=$1" --set "kernels.device=$2" --set "kernels.dtype=$dtype" --set "kernels.matmul=$matmul"
 }
-# NCCL wants a GPU for each rank of a host. They share one here: each rank says that it is a host of its own.
+# NCCL needs a GPU for each rank of a host. The ranks share one here: each claims to be a host of its own.
 export NCCL_SOCKET_IFNAME=lo NCCL_NET=Socket NCCL_IB_DISABLE=1 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NVLS_ENABLE=0
 export NCCL_MNNVL_ENABLE=0 NCCL_MAX_CTAS=2 NCCL_RAS_ENABLE=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 sharing() { # sharing RANKS COMMAND...
@@ -72,15 +74,16 @@ sharing() { # sharing RANKS COMMAND...
 }
 # losses NAME: one a line
 losses() { sed -nE 's/.*"loss": ?([0-9.eE+-]+).*/\1/p' "runs/$1/metrics.jsonl"; }
-# compare A B BOUND: the largest relative difference of a loss between two runs.
+# compare A B BOUND: bounds the largest relative difference of a loss between two runs.
 compare() {
   paste <(losses "$1") <(losses "$2") | awk -v bound="$3" -v steps="$(losses "$1" | wc -l)" '
     { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > most || d != d || NF < 2) most = NF < 2 ? 1 : d; n += 1 }
     END { printf "%d losses differ by at most %.2e, bound %s\n", n, most, bound; exit !(n > 0 && n == steps && most <= bound) }'
 }
-# trajectory NUMBERS BOUND: the CPU's losses and the GPU's.
+# trajectory NUMBERS BOUND: compares the CPU's losses with the GPU's.
 trajectory() { (run "cpu-$1" cpu "$1") && (run "gpu-$1" cuda "$1") && compare "cpu-$1" "gpu-$1" "$2"; }
-# mesh NAME RANKS SETTING...: the losses of so many ranks and of one, in f32, over a few steps: they take turns on the GPU.
+# mesh NAME RANKS SETTING...: compares the losses of so many ranks and of one, in f32, over a few steps.
+# The ranks take turns on the GPU.
 mesh() {
   local name=$1 ranks=$2 settings=(--set train.steps=8 --set train.warmup=2 --set train.eval_every=0)
   shift 2
@@ -91,11 +94,11 @@ mesh() {
   sharing "$ranks" "$trireme" train config.yaml --set "train.name=$name" --set kernels.device=cuda --set kernels.dtype=f32 "${settings[@]}" &&
     compare one "$name" 1e-4
 }
-# A run is killed and continued: the same bits as one that was not.
+# Kills a run and continues it: expects the bits of an undisturbed one.
 resume() {
   local child
   mkdir -p runs/killed
-  cp runs/gpu-bf16/kernels.json runs/killed/  # two runs that try for themselves need not have the same bits
+  cp runs/gpu-bf16/kernels.json runs/killed/  # two runs that tune separately need not have the same bits
   run killed cuda bf16 > killed.txt 2>&1 &
   child=$!
   until [ "$(cat runs/killed/metrics.jsonl 2> /dev/null | wc -l)" -ge 15 ]; do kill -0 $child || break; sleep 0.05; done
@@ -114,8 +117,8 @@ check bf16 bash -c 'trajectory bf16 0.02'
 has_fp8=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | awk 'NR == 1 { print ($1 >= 9 ? 1 : 0) }')
 if [ "$has_fp8" = 1 ]; then check fp8 bash -c 'trajectory fp8 0.02'; fi
 check resume bash -c resume
-# step NAME CONFIG SETTING...: speed of a training step, in bf16 and with products of 8 bits, and the same in PyTorch in bf16: without
-# document masks, and GPT-2's vocabulary filled up to a multiple of 64.
+# step NAME CONFIG SETTING...: speed of a training step in bf16 and with 8-bit products, and of
+# PyTorch in bf16: without document masks, and with GPT-2's vocabulary padded to a multiple of 64.
 step() {
   local name=$1 config=$2 settings=() numbers matmul
   shift 2

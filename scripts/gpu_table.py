@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What gpu_check.sh has measured of training steps, as one table: time, share of the roofline, ratio to PyTorch and of fp8 to bf16.
+"""Tabulates the training steps that gpu_check.sh measured: time, share of the roofline, ratio to
+PyTorch and of fp8 to bf16.
 
   scripts/gpu_table.py DIRECTORY [--json FILE]     reads DIRECTORY/step-*.json and peer-*.json; prints the table, as Markdown
 
@@ -11,7 +12,8 @@ import glob
 import json
 import os
 
-# By a part of the GPU's name: products of bf16 and of 8 bits, FLOP/s; copies, bytes/s; as reached, not as advertised.
+# Rates by a part of the GPU's name, as reached, not as advertised: bf16 products and 8-bit products,
+# FLOP/s; copies, bytes/s.
 RATES = {"H200": (790e12, 1400e12, 4.3e12), "H100": (790e12, 1400e12, 3.0e12), "A100": (260e12, 260e12, 1.6e12)}
 
 
@@ -31,8 +33,8 @@ def read(pattern):
     found = {}
     for path in sorted(glob.glob(pattern)):
         with open(path) as file:
-            told = json.load(file)
-        for each in told if isinstance(told, list) else [told]:
+            loaded = json.load(file)
+        for each in loaded if isinstance(loaded, list) else [loaded]:
             found[each["name"]] = each
     return found
 
@@ -44,12 +46,12 @@ def main():
     chosen = arguments.parse_args()
     steps = read(os.path.join(chosen.directory, "step-*.json"))
     peers = read(os.path.join(chosen.directory, "peer-*.json"))
-    told = []
+    table = []
     for name, step in sorted(steps.items()):
         seconds = sorted(step["step_seconds"])[len(step["step_seconds"]) // 2]
         of_bf16 = name[:-4] if name.endswith("-fp8") else name
         best, bf16, peer = roofline(step), steps.get(of_bf16), peers.get(of_bf16)
-        told.append({
+        table.append({
             "name": name, "tokens_per_second": step["tokens_per_second"], "seconds": seconds,
             "model_flops_per_second": step["model_flops_per_second"],
             "roofline_seconds": best, "roofline_share": best / seconds if best else None,
@@ -61,13 +63,13 @@ def main():
     ratio = lambda x: "" if x is None else f"{x:.2f}"
     print("| step | tokens/s | ms | model TFLOP/s | of the roofline | of the measured floor | to PyTorch | to bf16 |")
     print("|---|---|---|---|---|---|---|---|")
-    for t in told:
+    for t in table:
         print(f"| {t['name']} | {t['tokens_per_second']:.0f} | {1e3 * t['seconds']:.1f} | {t['model_flops_per_second'] / 1e12:.0f} | "
               f"{percent(t['roofline_share'])} | {percent(t['floor_share'])} | {ratio(t['peer_ratio'])} | {ratio(t['bf16_ratio'])} |")
     if chosen.json:
         with open(chosen.json, "w") as file:
-            json.dump(told, file, indent=1)
-    if not told:
+            json.dump(table, file, indent=1)
+    if not table:
         raise SystemExit("gpu_table: no step-*.json in " + chosen.directory)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints each source file of the rooms with the first sentence of its opening comment: a header stands for its .cpp and .cu.
-#   scripts/index.sh [ROOM...]        rooms such as train/step; without: all
+#   scripts/index.sh [ROOM...]        rooms such as train/step; default: all
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rooms=("$@")

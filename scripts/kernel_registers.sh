@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compiles every kernel for each architecture and writes the registers each takes into docs/gpu/registers.md. Exits 1 when one spills.
-#   scripts/kernel_registers.sh [ARCHITECTURE...]     without: 80 90a 100a
+# Compiles every kernel for each architecture and writes their registers to docs/gpu/registers.md.
+# Exits 1 if a kernel spills registers.
+#   scripts/kernel_registers.sh [ARCHITECTURE...]     default: 80 90a 100a
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- 80 90a 100a
@@ -44,8 +45,8 @@ done | c++filt | sed -E 's/(\(anonymous namespace\)|trireme)::|void |\(unsigned 
 {
   echo "# Registers of the kernels"
   echo
-  echo "What \`-Xptxas -v\` says of each kernel, for each architecture; written by \`scripts/kernel_registers.sh\` with $("$nvcc" --version | grep -oE 'release [0-9.]+')."
-  echo "Kernels that spill registers to memory: $spills."
+  echo "Registers of each kernel for each architecture, from \`-Xptxas -v\`. \`scripts/kernel_registers.sh\`"
+  echo "wrote this page with nvcc's $("$nvcc" --version | grep -oE 'release [0-9.]+'). Kernels that spill registers to memory: $spills."
   echo
   echo "| source | kernel |$(printf ' sm_%s |' "$@")"
   echo "|---|---|$(printf -- '---|%.0s' "$@")"

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# A Slurm of this machine's own, to try what a cluster runs: munged, slurmctld and slurmd, all they write in one temporary directory.
-#   scripts/local_slurm.sh run COMMAND...     starts it, runs the command with it, stops it; exits as the command does
-#   eval "$(scripts/local_slurm.sh start)"    starts it; srun, sbatch and scontrol of this shell now talk to it, by SLURM_CONF
-#   scripts/local_slurm.sh stop               cancels what runs, stops the daemons, removes the directory
-#   scripts/local_slurm.sh --check            tells what is missing; exit 1 if something is
-# It has CPUS CPUs (8 without), also where the machine has fewer: `srun -n 8` runs on two cores. On Debian and Ubuntu:
+# Runs a private Slurm on this machine to try what a cluster runs: munged, slurmctld and slurmd, with all
+# their files in one temporary directory.
+#   scripts/local_slurm.sh run COMMAND...     starts it, runs the command with it, stops it; exits with the command's code
+#   eval "$(scripts/local_slurm.sh start)"    starts it; SLURM_CONF directs this shell's srun, sbatch and scontrol to it
+#   scripts/local_slurm.sh stop               cancels jobs, stops the daemons, removes the directory
+#   scripts/local_slurm.sh --check            lists what is missing; exits 1 if anything is
+# It has $CPUS CPUs (default 8), even if the machine has fewer: `srun -n 8` runs on two cores. On Debian
+# and Ubuntu:
 #   apt-get install --no-install-recommends slurmctld slurmd slurm-client munge
-# No user is told from another here, and no cgroup confines a job. It asks for no root: without, jobs are the user's own alone.
+# It does not distinguish users, and no cgroup confines a job. It works without root; jobs are then the
+# user's own only.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -153,5 +156,5 @@ case ${1:-} in
     trap 'kill $!; exit 143' TERM INT HUP
     wait $!
     ;;
-  *) sed -n '2,9s/^# //p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,12s/^# //p' "$0" >&2; exit 2 ;;
 esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A bundle: the program, its tests of GPUs, Open MPI and every library they need but glibc and CUDA's, in one archive that runs where it
-# is unpacked. For x86-64 machines with AVX2, a glibc not older than this machine's and, for GPUs, the driver and CUDA's libraries.
-#   scripts/make_bundle.sh [FILE]     without: build/trireme-bundle.tar.xz
+# Makes a bundle: the program, its GPU tests, Open MPI and all libraries they need except glibc and CUDA's,
+# in one archive that runs where it is unpacked. For x86-64 machines with AVX2, a glibc not older than this machine's and, for GPUs, the driver and CUDA's libraries.
+#   scripts/make_bundle.sh [FILE]     default: build/trireme-bundle.tar.xz
 set -euo pipefail
 cd "$(dirname "$0")/.."
 archive=${1:-build/trireme-bundle.tar.xz}
@@ -22,7 +22,7 @@ compile() {
   cmake --build "$build" --target "${targets[@]}"
 }
 
-# What a program loads, but for what every machine has, or a GPU's machine.
+# Libraries that a program loads, except those of every machine, and of every machine with a GPU.
 libraries_of() {
   ldd "$@" 2> /dev/null | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|pthread|rt|resolv|util)\.so[^/]*|lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvidia)[^/]*)$'

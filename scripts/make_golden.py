@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes test/model/goldens/*.safetensors: tiny models computed by PyTorch in f32, the truth that test/model/golden_test.cpp holds us to.
+"""Writes test/model/goldens/*.safetensors: tiny models computed by PyTorch in f32, the
+reference of test/model/golden_test.cpp.
 
 Each file has the initial weights under our names, tokens, targets, document starts, the logits, the loss, the gradient of every weight,
 and the losses of 20 AdamW steps on the same batch. The config stands in the file's metadata. Needs torch and numpy.

@@ -147,7 +147,7 @@ def check_tokenizer(program: str, root: pathlib.Path, name: str, golden: pathlib
     run(program, "train", config, "--set", f"train.name={name}v")
     run(program, "model", "export", root / "runs" / f"{name}v", out, "--dtype", "f32", "--file-size", "0.02MB")
     theirs = {"mistral": transformers.LlamaTokenizer, "qwen2": transformers.PreTrainedTokenizerFast}.get(
-        name, transformers.AutoTokenizer).from_pretrained(out)  # as the export tells where AutoTokenizer reads another
+        name, transformers.AutoTokenizer).from_pretrained(out)  # as the export advises if AutoTokenizer would read another
     encode = lambda text: theirs(text, add_special_tokens=False)["input_ids"]
     same = theirs(TEXTS[0])["input_ids"] == encode(TEXTS[0])
     for text in TEXTS:

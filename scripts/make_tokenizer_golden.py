@@ -8,7 +8,7 @@ SentencePiece, and what these libraries and tiktoken make of texts.
                                                                        texts, and on every character in the middle of others
     scripts/make_tokenizer_golden.py --only llama2 unigram ...         these alone
 
---check also tells what decoding makes of the ids, takes vocabularies in which the end of each word shows (gpt2-edges), and those
+--check also compares the decoded texts, takes vocabularies in which the end of each word shows (gpt2-edges), and those
 that the program trains itself (gpt2-own). The goldens' characters come from blocks that were complete in Unicode 13; those of
 --check are all scalar values, assigned or not, of which tokenizers 0.23.3 and tiktoken 0.14.0 know Unicode 16's.
 """
@@ -195,7 +195,7 @@ SENTENCEPIECE = {
     "llama2": dict(model_type="bpe", vocab_size=1000, byte_fallback=True, normalization_rule_name="identity", split_digits=True,
                    allow_whitespace_only_pieces=True, remove_extra_whitespaces=False, user_defined_symbols=["<tool>", "<|im_end|>"]),
     "unigram": dict(model_type="unigram", vocab_size=1000),
-    # What else models say.
+    # Other settings of published models.
     "bare": dict(model_type="bpe", vocab_size=800, add_dummy_prefix=False, normalization_rule_name="nfkc", split_by_whitespace=False),
     "folded": dict(model_type="unigram", vocab_size=1200, byte_fallback=True, normalization_rule_name="nmt_nfkc_cf",
                    split_by_whitespace=False, user_defined_symbols=["<tool>", " a", "\n"], add_dummy_prefix=False),
@@ -329,7 +329,7 @@ def check_one(program: str, name: str, called: str, encode, texts: list) -> bool
         print(f"{name}: differs on {text[:60]!r}")
     report = f"{name}: {len(texts)} texts, {len(wrong)} differ"
     report += f", {len(excused)} only for marks newer than tokenizers' normal form" if excused else ""
-    if name not in SENTENCEPIECE:  # what bytes become is read one behind the other, so of all texts at once
+    if name not in SENTENCEPIECE:  # bytes decode across texts, so all texts at once
         kept = [(text, line) for text, line in zip(texts, lines) if not newer & set(text)]
         expected = "".join(normalizers.NFC().normalize_str(text) if composed else text for text, _ in kept)
         same = run(program, "decode", called, " ".join(line for _, line in kept)) == expected + "\n"

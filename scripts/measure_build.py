@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Time and peak resident memory of `trireme data build` with one thread and with more, on a folder of text. Needs no packages.
+"""Measures time and peak resident memory of `trireme data build` with one thread and with more, on a folder of text. Needs no packages.
 
     scripts/measure_build.py build/trireme texts/ --tokenizer corpus/tokenizer.json
     scripts/measure_build.py build/trireme texts/ --tokenizer corpus/tokenizer.json --threads 1 2 4 --rounds 5 -- --pack best-fit --context 2048

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the program's speed against tokenizers' and tiktoken's, on the same text and machine, in one run: training a vocabulary, and
+"""Compares the program's speed with tokenizers' and tiktoken's, on the same text and machine, in one run: training a vocabulary, and
 encoding by one thread with it. Ids are compared, too.
 
     pip install tokenizers==0.23.3 tiktoken==0.14.0 && scripts/peer_tokenizers.py build/trireme TEXT [--vocab 32000] [--pattern llama3]

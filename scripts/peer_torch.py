@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same training step in PyTorch, on the same GPU: compiled, fused attention, fused AdamW, bf16 products over f32 weights.
+"""Times the same training step in PyTorch, on the same GPU: compiled, fused attention, fused AdamW, bf16 products over f32 weights.
 
   scripts/peer_torch.py STEP.json...     what `trireme bench step --json` wrote: the same model, tokens a step and microbatch
 

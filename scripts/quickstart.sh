@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The quickstart: a model trained on the C++ standard library's headers of this machine, with nothing downloaded. Called by `make train`.
+# Runs the quickstart: trains a model on this machine's C++ standard library headers, without downloads.
+# Called by `make train`.
 #   scripts/quickstart.sh [--set section.key=value]... [--resume auto|never|DIR]      arguments of `trireme train`
-# Run again, it resumes where it stopped. What it makes: corpus/quickstart/ (tokenizer, token shards) and runs/quickstart/.
+# Run again, it resumes where it stopped. It makes corpus/quickstart/ (tokenizer, token shards) and runs/quickstart/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -17,7 +18,7 @@ for argument in "$@"; do
   esac
 done
 
-# Where the compiler takes <vector> from.
+# Prints the directory of the compiler's <vector>.
 find_headers() {
   local vector
   vector=$(echo '#include <vector>' | "${CXX:-g++}" -E -x c++ - | sed -n 's|^# 1 "\(.*/vector\)".*|\1|p' | head -n 1)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what building and testing Trireme needs and this machine lacks; with nothing missing it takes no time.
+# Installs missing packages for building and testing Trireme; returns at once if nothing is missing.
 #   scripts/setup.sh           install, through apt on Debian and Ubuntu, as root or by sudo
-#   scripts/setup.sh --check   only tell what is missing; exit 1 if something is
-# Where it cannot install, it names the packages and exits 1. CUDA is never installed: a toolkit is used where there is one.
-# Nor is Slurm, which one test wants and is skipped without: scripts/local_slurm.sh names its packages.
+#   scripts/setup.sh --check   only list what is missing; exits 1 if anything is
+# If it cannot install, it names the packages and exits 1. It never installs CUDA: an existing toolkit is
+# used. Nor does it install Slurm: the test that needs it is skipped; see scripts/local_slurm.sh.
 set -euo pipefail
 
-# What is needed: a command, or C++ headers of which one must be there; then its package on Debian and Ubuntu, Fedora, Arch.
+# Requirements: a command, or alternative C++ headers; then the package on Debian and Ubuntu, Fedora, Arch.
 needed='
 command  g++                                               g++                  gcc-c++             gcc
 command  make                                              make                 make                make

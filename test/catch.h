@@ -4,8 +4,9 @@
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 
-// Before GCC lets Catch2 compare two of these, it asks whether one can be compared with Catch2's own expression of it: a class that
-// converts to others makes it ask that again, without end. The answer is no.
+// Before GCC lets Catch2 compare two of these, it checks whether one can be compared with Catch2's
+// own expression of it. For a class that converts to others, this check recurses without end.
+// Answering no ends it.
 namespace trireme {
 class Json;
 }

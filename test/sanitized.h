@@ -1,5 +1,5 @@
-// Whether this build looks for bad memory accesses or races, where each step takes ten to thirty times as long: tests of many like
-// cases then take fewer of them. Needs the macro that test/CMakeLists.txt gives each room's tests.
+// Marks builds with a sanitizer, in which a step takes ten to thirty times as long: tests of many
+// similar cases run fewer. Needs the macro that test/CMakeLists.txt gives each room's tests.
 #pragma once
 
 namespace trireme {

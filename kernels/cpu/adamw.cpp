@@ -18,7 +18,7 @@ struct Factors {
   bool stochastic;
 };
 
-// Without an update: the weights that the step leaves all the same.
+// A step without an update: only rounds the weights again.
 void pass_over(const AdamWPart& part, const Factors& f) {
   launch(Cpu{}, Fill{.x = part.grad});
   if (!f.stochastic || !part.weight) return;
@@ -40,7 +40,7 @@ void update(const AdamWPart& part, const Factors& f) {
       master[i] -= lr * (m[i] * mean / (std::sqrt(v[i] * spread) + eps) + decay * master[i]);
       grad[i] = 0;
     }
-    if (weight == nullptr) return;  // else: this block of master is still in the cache
+    if (weight == nullptr) return;  // afterwards the block of master is still in the cache
     if (f.stochastic)
       return round_stochastically(weight + begin, master + begin, end - begin, RandomBits(part.whole, begin, f.gate.step));
 #pragma omp simd

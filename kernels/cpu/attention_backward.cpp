@@ -1,7 +1,9 @@
-// Backward attention, panel by panel as the forward, with the probabilities p = exp(score - lse) computed again:
-//     dp = dout v^T;   ds = p * (dp - delta), delta = dout . out;   dv += p^T dout;   dk += ds^T q;   dq += ds k
-// One thread owns a key-value head: it sums dk and dv in f32 over all queries of all heads of the group in the order of the pairs,
-// so the bits do not depend on the number of threads. Scratch of a thread: four f32 copies of the head's keys, and one tile.
+// Backward attention, panel by panel as in forward, with recomputed probabilities p = exp(score -
+// lse):
+//   dp = dout v^T;   ds = p * (dp - delta), delta = dout . out;   dv += p^T dout;   dk += ds^T q;   dq += ds k
+// One thread owns a key-value head: it sums dk and dv in f32 over all queries of all heads of the
+// group in the order of the pairs. So the bits do not depend on the number of threads. Scratch
+// memory of a thread: four f32 copies of the head's keys, and one tile.
 #include <omp.h>
 
 #include <cmath>
@@ -29,7 +31,8 @@ struct Scratch : Pieces {
         dq(take(kColumns * sizes.padded)) {}
 };
 
-// Of each pair of a panel: lse, and delta = dout . out. Zero where there is no pair, so that p is finite and ds is 0 there.
+// lse and delta = dout . out for each pair of a panel. Zero in columns without a pair, so that p is
+// finite and ds is 0.
 template <class T>
 struct Rows {
   alignas(64) float lse[kColumns] = {}, delta[kColumns] = {};
@@ -47,7 +50,7 @@ struct Rows {
     }
   }
 
-  // Scores become p, dp becomes ds.
+  // Turns scores into p and dp into ds.
   void differentiate(float* scores, float* dp, int64_t keys) const {
     for (int64_t j = 0; j < keys; ++j, scores += kColumns, dp += kColumns)
 #pragma omp simd
@@ -59,14 +62,14 @@ struct Rows {
   }
 };
 
-// A panel's products with a tile of keys, in the memory of its thread. k, v, dk and dv begin at key 0.
+// Products of a panel with a tile of keys, in the thread's memory. k, v, dk and dv begin at key 0.
 struct PanelTiles {
   const PanelSizes& sizes;
   const Panel& panel;
   const Scratch& at;
   float* memory;
 
-  // p = scores and dp of `keys` keys from `key` on; a multiple of kRows.
+  // Computes p = scores and dp of `keys` keys from `key` on; `keys` is a multiple of kRows.
   void multiply_keys(int64_t key, int64_t keys) const {
     const int64_t d = sizes.padded;
     multiply<Walk::rows, Start::zero>({.c = memory + at.p,
@@ -89,7 +92,7 @@ struct PanelTiles {
                                        .k = sizes.head_size});
   }
 
-  // dv += p^T dout, dk += ds^T q, dq += ds k, with ds where dp was.
+  // dv += p^T dout, dk += ds^T q, dq += ds k, with ds in place of dp.
   void add_gradients(int64_t key, int64_t keys) const {
     const int64_t d = sizes.padded;
     multiply<Walk::rows, Start::sum>({.c = memory + at.dv + key * d,
@@ -122,7 +125,7 @@ struct PanelTiles {
   }
 };
 
-// The part of a panel in dq, dk and dv.
+// Adds a panel's contribution to dq, dk and dv.
 template <class T>
 void go_back(const AttentionBackward& op, const KeyHead& head, const Panel& panel, float* memory) {
   const PanelSizes& sizes = head.sizes;
@@ -153,7 +156,7 @@ void go_back(const AttentionBackward& op, const KeyHead& head, float* memory) {
   std::fill_n(memory + at.dk, packed_keys(sizes), 0.0f);
   std::fill_n(memory + at.dv, packed_keys(sizes), 0.0f);
   for (int64_t first = 0; first < sizes.pairs(); first += kColumns) go_back<T>(op, head, Panel(op, sizes, head.row, first), memory);
-  for (int64_t key = 0; key < sizes.keys; ++key) {  // the scale of dk is in the packed q
+  for (int64_t key = 0; key < sizes.keys; ++key) {  // the packed q already contains the scale of dk
     unpack_row(memory + at.dk + key * sizes.padded, op.dk.as<T>() + head.key_at(key), sizes);
     unpack_row(memory + at.dv + key * sizes.padded, op.dv.as<T>() + head.key_at(key), sizes);
   }

@@ -1,6 +1,7 @@
-// Forward attention, panel by panel: scores of 64 keys x kColumns pairs, their softmax as it stands so far, out += probabilities v.
-// A pair is one lane of every vector, so the softmax needs no sums across lanes. Keys and values of a head are converted to f32
-// once per chunk of panels, and reread from L2.
+// Forward attention, panel by panel: scores of 64 keys x kColumns pairs, their running softmax, out
+// += probabilities v.
+// A pair is one lane of every vector, so the softmax needs no sums across lanes. Keys and values of
+// a head are converted to f32 once per chunk of panels, and reread from L2.
 #include <omp.h>
 
 #include <cmath>
@@ -12,7 +13,8 @@
 namespace trireme {
 namespace {
 
-constexpr float kNothing = std::numeric_limits<float>::lowest();  // the maximum of no scores: finite, so that differences are too
+// Maximum of an empty set of scores: finite, so that differences are finite too.
+constexpr float kNothing = std::numeric_limits<float>::lowest();
 
 struct Scratch : Pieces {
   int64_t k, v, rows, columns, scores, out;
@@ -25,7 +27,7 @@ struct Scratch : Pieces {
         out(take(kColumns * sizes.padded)) {}
 };
 
-// The softmax of each pair over the keys seen so far: exp(score - top) sums to `sum`.
+// Running softmax of each pair over the keys seen so far: exp(score - top) sums to `sum`.
 struct Running {
   alignas(64) float top[kColumns], sum[kColumns], factor[kColumns];
 
@@ -34,7 +36,8 @@ struct Running {
     std::fill_n(sum, kColumns, 0.0f);
   }
 
-  // Takes in `keys` rows of scores and makes them exp(score - top); what was summed before counts `factor` times.
+  // Adds `keys` rows of scores and turns them into exp(score - top); earlier sums are multiplied by
+  // `factor`.
   void add(float* scores, int64_t keys) {
     Vec high[2] = {load(top), load(top + kLanes)};
     for (int64_t j = 0; j < keys; ++j)
@@ -67,13 +70,13 @@ struct Chunk {
   int64_t first, last;
 };
 
-// What a pair has summed over all keys: exp(score - top) v, [D], and exp(score - top).
+// A pair's sums over all keys: of exp(score - top) v, [D], and of exp(score - top).
 struct PairSums {
   const float* out;
   float top, sum;
 };
 
-// Its row of out, and its lse.
+// Writes the pair's row of out, and its lse.
 template <class T>
 void write_pair(const AttentionForward& op, const KeyHead& head, int64_t pair, const PairSums& sums) {
   unpack_row(sums.out, op.out.as<T>() + head.pair_at(pair), head.sizes, 1 / sums.sum);
@@ -134,7 +137,8 @@ template <class T>
 void attend_panels(const Cpu& cpu, const AttentionForward& op, const PanelSizes& sizes) {
   const int threads = omp_get_max_threads();
   const int64_t heads = sizes.rows * sizes.kv_heads, panels = (sizes.pairs() + kColumns - 1) / kColumns;
-  // Four chunks for each thread where there are as many panels; those at the end of a row, which see the most keys, come first.
+  // Four chunks for each thread if there are enough panels. Those at the end of a row see the most
+  // keys and come first.
   const int64_t per_head = std::clamp<int64_t>((4 * threads + heads - 1) / heads, 1, panels);
   const int64_t stride = Scratch(sizes).floats();
   float* memory = reinterpret_cast<float*>(cpu.workspace->reserve(threads * stride * 4));
@@ -148,17 +152,17 @@ void attend_panels(const Cpu& cpu, const AttentionForward& op, const PanelSizes&
   }
 }
 
-// One query at the end of many keys, as in generation: too little for a panel, so the keys are read where they lie, a tile for all
-// heads in turn: in the order of memory.
+// One query at the end of many keys, as in generation. Since it does not fill a panel, keys are
+// read in place and in the order of memory: a tile for all heads in turn.
 struct LastQuery {
-  float *q, *out;  // [D]: q scaled; the sum of exp(score - top) v so far
+  float *q, *out;  // [D]: scaled q; the sum of exp(score - top) v so far
   float &top, &sum;
 
   static int64_t floats(const PanelSizes& sizes) { return 2 * sizes.padded + 16; }
   LastQuery(float* memory, const PanelSizes& sizes)
       : q(memory), out(q + sizes.padded), top(out[sizes.padded]), sum(out[sizes.padded + 1]) {}
 
-  // Takes in `keys` keys that lie `step` elements apart.
+  // Adds `keys` keys that are `step` elements apart.
   template <class T>
   void add(const T* k, const T* v, int64_t keys, int64_t step, int64_t size) const {
     float scores[kTileKeys], high = top, total = 0;

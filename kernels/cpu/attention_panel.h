@@ -1,5 +1,6 @@
-// The unit of work that both directions of attention share: a panel of kColumns (query, query head) pairs which read one key-value
-// head. Pair c of a row is query c / group and head c % group of the group, so that the heads of a group walk the keys together.
+// Panels, the unit of work of both directions of attention: kColumns (query, query head) pairs that
+// read one key-value head. Pair c of a row is query c / group and head c % group of the group, so
+// the heads of a group walk the keys together.
 #pragma once
 
 #include <limits>
@@ -9,12 +10,12 @@
 
 namespace trireme {
 
-inline constexpr int64_t kTileKeys = 64;  // keys whose scores are in L1 at a time
+inline constexpr int64_t kTileKeys = 64;  // keys whose scores are in L1 at the same time
 
 // The shape of an attention, forward or backward.
 struct PanelSizes {
   int64_t rows, queries, keys, heads, kv_heads, group, head_size;  // B, T, S, H, K, H / K, D
-  int64_t padded;                                                  // D rounded up to whole vectors: the row of a packed tile
+  int64_t padded;                                                  // D rounded up to whole vectors: length of a packed row
 
   explicit PanelSizes(const auto& op)
       : rows(op.q.dim(0)),
@@ -29,23 +30,23 @@ struct PanelSizes {
   int64_t pairs() const { return queries * group; }
 };
 
-// A key-value head of a row, and where its keys and pairs lie.
+// A key-value head of a row, and the offsets of its keys and pairs.
 struct KeyHead {
   const PanelSizes& sizes;
   int64_t row, kv;
 
-  // Where row `key` of a [B, S, K, D] tensor begins, and row `pair` of a [B, T, H, D] one.
+  // Offset of row `key` in a [B, S, K, D] tensor, and of row `pair` in a [B, T, H, D] one.
   int64_t key_at(int64_t key) const { return ((row * sizes.keys + key) * sizes.kv_heads + kv) * sizes.head_size; }
   int64_t pair_at(int64_t pair) const {
     return ((row * sizes.queries + pair / sizes.group) * sizes.heads + kv * sizes.group + pair % sizes.group) * sizes.head_size;
   }
-  // Where its lse lies in [B, H, T].
+  // Offset of the pair's lse in [B, H, T].
   int64_t lse_at(int64_t pair) const {
     return (row * sizes.heads + kv * sizes.group + pair % sizes.group) * sizes.queries + pair / sizes.group;
   }
 };
 
-// Throws Error where a document would begin after its query, or before the row.
+// Throws Error if a document begins after its query, or before the row.
 inline void check_documents(const auto& op) {
   if (!op.document_start) return;
   const PanelSizes sizes(op);
@@ -58,8 +59,8 @@ inline void check_documents(const auto& op) {
 
 struct Panel {
   int64_t first, count;        // its pairs
-  int64_t begin, end;          // the keys that any of them sees
-  int64_t all_begin, all_end;  // the keys that each of them sees
+  int64_t begin, end;          // keys seen by any of them
+  int64_t all_begin, all_end;  // keys seen by all of them
   int32_t from[kColumns], to[kColumns];
 
   Panel(const auto& op, const PanelSizes& sizes, int64_t row, int64_t first_pair)
@@ -71,7 +72,7 @@ struct Panel {
         all_end(sizes.keys) {
     const int32_t* start = op.document_start ? op.document_start.template as<int32_t>() + row * sizes.queries : nullptr;
     for (int64_t c = 0; c < kColumns; ++c) {
-      const int64_t query = (first + std::min(c, count - 1)) / sizes.group;  // columns without a pair repeat the last one
+      const int64_t query = (first + std::min(c, count - 1)) / sizes.group;  // columns without a pair repeat the last pair
       const int64_t place = sizes.keys - sizes.queries + query;
       int64_t lowest = start == nullptr ? 0 : start[query];
       if (op.window > 0) lowest = std::max(lowest, place - op.window + 1);
@@ -84,7 +85,7 @@ struct Panel {
     }
   }
 
-  // Scores of `keys` keys from `key` on become -inf where the pair does not see the key.
+  // Sets scores of `keys` keys from `key` on to -inf for pairs that do not see the key.
   void mask(float* scores, int64_t key, int64_t keys) const {
     if (key >= all_begin && key + keys <= all_end) return;
     for (int64_t j = 0; j < keys; ++j, scores += kColumns) {
@@ -96,7 +97,7 @@ struct Panel {
   }
 };
 
-// One row of D elements as f32 times `scale`, filled up with zeros.
+// Converts one row of D elements to f32, times `scale`, padded with zeros.
 template <class T>
 inline void pack_row(const T* from, float* to, const PanelSizes& sizes, float scale = 1) {
 #pragma omp simd
@@ -104,25 +105,26 @@ inline void pack_row(const T* from, float* to, const PanelSizes& sizes, float sc
   for (int64_t d = sizes.head_size; d < sizes.padded; ++d) to[d] = 0;
 }
 
-// The first D elements of a packed row times `scale`, rounded to T.
+// Writes the first D elements of a packed row, times `scale`, rounded to T.
 template <class T>
 inline void unpack_row(const float* from, T* to, const PanelSizes& sizes, float scale = 1) {
 #pragma omp simd
   for (int64_t d = 0; d < sizes.head_size; ++d) to[d] = trireme::to<T>(from[d] * scale);
 }
 
-// Floats of a head's packed keys: rows of `padded` floats and kRows rows more, since products take kRows at a time.
+// Floats of a head's packed keys: rows of `padded` floats, plus kRows rows, since products take
+// kRows at a time.
 inline int64_t packed_keys(const PanelSizes& sizes) { return (sizes.keys + kRows) * sizes.padded; }
 
-// Asks for a row that is read kAhead rows later: the rows of one head are too far apart for the hardware to see a stream. Past the
-// last row this is harmless.
+// Prefetches a row that is read kAhead rows later: rows of one head are too far apart for the
+// hardware prefetcher. Harmless past the last row.
 inline constexpr int64_t kAhead = 8;
 template <class T>
 inline void prefetch_row(const T* row, int64_t size) {
   for (int64_t d = 0; d < size; d += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + d);
 }
 
-// Keys (or values) [begin, end) of a head, then kRows rows of zeros.
+// Packs keys (or values) [begin, end) of a head, then kRows rows of zeros.
 template <class T>
 inline void pack_keys(const T* from, float* to, const KeyHead& head, int64_t begin, int64_t end) {
   const PanelSizes& sizes = head.sizes;
@@ -139,7 +141,7 @@ struct PackedPairs {
   float *rows, *columns;  // [kColumns, padded], and its transpose
 };
 
-// A panel's rows of q (or dout), zero where it has no pair.
+// Packs a panel's rows of q (or dout), with zeros for columns without a pair.
 template <class T>
 inline void pack_pairs(const T* from, const PackedPairs& to, const KeyHead& head, const Panel& panel, float scale = 1) {
   const PanelSizes& sizes = head.sizes;
@@ -149,7 +151,7 @@ inline void pack_pairs(const T* from, const PackedPairs& to, const KeyHead& head
   transpose(to.rows, to.columns, sizes.padded);
 }
 
-// How one thread's scratch memory is divided: each piece begins at a cache line.
+// Divides one thread's scratch memory; each piece begins at a cache line.
 class Pieces {
  public:
   int64_t floats() const { return floats_; }

@@ -1,5 +1,5 @@
-// Sums over rows whose bits do not depend on the number of threads: each of a fixed number of chunks of rows adds up on its own
-// line, and the lines are added in order.
+// Sums over rows with the same bits for any number of threads. A fixed number of chunks of rows are
+// summed separately, then added in order.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// Adds to each of `sums` ([C] f32): calls f(begin, end, lines) for chunks of rows, where lines[i * C + c] begins at zero and is
-// added to column c of sums[i] in the end.
+// Adds to each of `sums` ([C] f32). Calls f(begin, end, lines) for chunks of rows: lines[i * C + c]
+// begins at zero, and its final value is added to column c of sums[i].
 template <class F>
 void add_column_sums(const Cpu& cpu, int64_t rows, std::initializer_list<Tensor> sums, const F& f) {
   const int64_t cols = sums.begin()->size(), width = static_cast<int64_t>(sums.size()) * cols;

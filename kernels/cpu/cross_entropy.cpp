@@ -1,5 +1,5 @@
-// Forward reads the logits once, backward reads them once more and writes: a block's second pass finds it in the first level cache.
-// In place, a row's backward finds it in the second level cache.
+// Forward reads the logits once. Backward reads them once more and writes: the second pass over a
+// block finds it in L1. In place, the backward of a row finds it in L2.
 #include "kernels/ops/cross_entropy.h"
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace trireme {
 
 namespace {
 
-// The targets, once each of them is known to be a class or ignored.
+// The targets, after checking that each is a class or ignored.
 const int32_t* checked_targets(const Tensor& targets, int64_t classes) {
   const int32_t* target = targets.as<int32_t>();
   for (int64_t n = 0; n < targets.size(); ++n)
@@ -19,12 +19,13 @@ const int32_t* checked_targets(const Tensor& targets, int64_t classes) {
   return target;
 }
 
-// log(sum exp(x)) = top + rest, apart so that large logits cost the loss no digits.
+// log(sum exp(x)) = top + rest, kept apart so that large logits do not cost the loss precision.
 struct LogSumExp {
   float top, rest;
 };
 
-// Calls f(lane, x[i]) for all i, in kLanes lanes of their own: sums and maxima that do not wait for each other.
+// Calls f(lane, x[i]) for all i, in kLanes independent lanes: sums and maxima do not wait for each
+// other.
 constexpr int64_t kLanes = 64, kLogits = 2048;
 template <class T, class F>
 inline void in_lanes(const T* x, int64_t n, const F& f) {
@@ -38,7 +39,7 @@ inline void in_lanes(const T* x, int64_t n, const F& f) {
   for (int64_t lane = 0; i + lane < n; ++lane) f(lane, to_float(x[i + lane]));
 }
 
-// Block by block: the sum so far is of exp(x - top).
+// Block by block: the running sum is of exp(x - top).
 template <class T>
 LogSumExp log_sum_exp(const T* x, int64_t n) {
   float top = std::numeric_limits<float>::lowest(), sum = 0;
@@ -104,12 +105,14 @@ struct BackwardRow {
   float z_loss, scale;
 };
 
-// dlogits = softmax * factor for the first `classes` columns, zeros behind; at the target less `scale`.
+// dlogits = softmax * factor for the first `classes` columns, less `scale` at the target; zeros in
+// later columns.
 template <class D, class T>
 void backward_row(D* dlogits, const T* logits, float lse, int64_t target, const BackwardRow& r) {
   const float factor = r.scale * (1 + 2 * r.z_loss * lse);
   const bool here = 0 <= target && target < r.classes;
-  const float at_target = here ? softmax_exp(to_float(logits[target]) - lse) * factor - r.scale : 0;  // before it is written over
+  // Computed before it is overwritten.
+  const float at_target = here ? softmax_exp(to_float(logits[target]) - lse) * factor - r.scale : 0;
 #pragma omp simd
   for (int64_t i = 0; i < r.classes; ++i) dlogits[i] = to<D>(softmax_exp(to_float(logits[i]) - lse) * factor);
   std::fill(dlogits + r.classes, dlogits + r.cols, to<D>(0));

@@ -8,12 +8,12 @@ namespace trireme {
 
 namespace {
 
-// The rows of `table` that indices mean.
+// Rows of `table` selected by indices.
 struct Rows {
   const int32_t* index;
-  int64_t first, count;  // of a shard; indices of other shards have no row
+  int64_t first, count;  // of a shard; indices of other shards select no row
 
-  // Error when an index has no row; in a shard only negative ones.
+  // Throws Error for an index without a row; in a shard only for negative ones.
   Rows(const Tensor& indices, const char* what, const Tensor& table, bool shard = false, int64_t first = 0)
       : index(indices.as<int32_t>()), first(first), count(table.dim(0)) {
     for (int64_t n = 0; n < indices.size(); ++n)
@@ -44,7 +44,7 @@ void add_rows(const Tensor& dtable, const Rows& index, const Tensor& dx) {
 
 namespace {
 
-// Rows of zeros stand for tokens of other shards. -0 becomes 0, as it does where shards are summed.
+// Tokens of other shards have rows of zeros. -0 becomes 0, as it does when shards are summed.
 template <class T>
 void add_row(const T* token, const T* position, T* x, int64_t cols) {
 #pragma omp simd

@@ -1,4 +1,5 @@
-// A square of f32 has 48 bits, so it is exact in double, and so is its product with a power of two.
+// The square of an f32 has 48 bits. So it is exact in double, and so is its product with a power of
+// two.
 #include "kernels/ops/exact_norm.h"
 
 #include <cmath>
@@ -13,10 +14,10 @@ __extension__ using Integer = __int128;
 
 constexpr int kHalf = 40;  // bits of each half of a square's integer
 
-// 2^-n, such that |x| 2^-n < 1 for every |x| <= top.
+// Exponent n such that |x| 2^-n < 1 for every |x| <= top.
 int exponent_above(float top) { return std::ilogb(top) + 1; }
 
-// The integer of n <= 2^22 squares.
+// Sums n <= 2^22 squares as an integer.
 Integer squares(const float* x, int64_t n, double scale) {
   constexpr double kUnit = static_cast<double>(int64_t{1} << kHalf);
   int64_t high = 0, low = 0;

@@ -53,9 +53,10 @@ void launch(const Cpu&, const Add& op) {
 
 namespace {
 
-constexpr int64_t kStrip = 256;  // elements that a tree sums at once
+constexpr int64_t kStrip = 256;  // elements that a tree sums at the same time
 
-// sum[i] = the tree's sum of elements i < length <= kStrip of `count` parts, which begin n elements apart.
+// sum[i] = the tree's sum of element i of `count` parts, n elements apart, for i < length <=
+// kStrip.
 template <class From>
 void sum_tree(const From* parts, int64_t n, int64_t count, int64_t length, float* sum) {
   if (count == 1) {
@@ -126,7 +127,8 @@ void launch(const Cpu&, const SumInto& op) {
   op.total.as<float>()[0] += static_cast<float>(op.scale * total);
 }
 
-// Every thread walks all rows over columns of its own, so the order of a column's sum is that of n whatever the number of threads.
+// Each thread walks all rows for its own columns, so a column is summed in the order of n with any
+// number of threads.
 void launch(const Cpu&, const BiasBackward& op) {
   with_dtype(op.dy.dtype(), [&](auto zero) {
     using T = decltype(zero);

@@ -1,4 +1,5 @@
-// With u = sqrt(2/pi) (x + 0.044715 x^3), (1 + tanh(u)) / 2 is sigmoid(2 u): one exp, and no cancellation where tanh is near -1.
+// With u = sqrt(2/pi) (x + 0.044715 x^3), (1 + tanh(u)) / 2 is sigmoid(2 u): one exp, and no
+// cancellation when tanh is near -1.
 #include "kernels/ops/gelu.h"
 
 #include <cmath>
@@ -14,7 +15,8 @@ constexpr float kCubic = 0.044715f;
 
 inline float gelu(float x) { return x * fast_sigmoid(kTwice * (x + kCubic * x * x * x)); }
 
-// s + x s (1 - s) 2 u'; the product s (1 - s) = e / (1 + e)^2 with e = exp(-|2 u|), as 1 - s would lose its digits for large x.
+// s + x s (1 - s) 2 u'. The product s (1 - s) is e / (1 + e)^2 with e = exp(-|2 u|), since 1 - s
+// would lose precision for large x.
 inline float slope(float x) {
   const float twice = kTwice * (x + kCubic * x * x * x), e = fast_exp(-std::abs(twice)), r = 1 / (1 + e);
   return (twice < 0 ? e * r : r) + x * e * r * r * kTwice * (1 + 3 * kCubic * x * x);

@@ -1,5 +1,5 @@
-// Reads and writes each tensor once: a row's later passes find it in the first level cache. The variance is summed around the mean,
-// so that a large mean costs no digits.
+// Reads and writes each tensor once: later passes over a row find it in L1. The variance is summed
+// around the mean, so that a large mean costs no precision.
 #include "kernels/ops/layernorm.h"
 
 #include <cmath>
@@ -55,7 +55,7 @@ void launch(const Cpu& cpu, const LayerNormBackward& op) {
         T* dx = op.dx.as<T>() + n * cols;
         const T* dsum = op.dsum ? op.dsum.as<T>() + n * cols : nullptr;
         const float mean = op.mean.as<float>()[n], inverse = op.inv_std.as<float>()[n];
-        float along = 0, level = 0;  // y changes neither with the length of x - mean nor with the mean
+        float along = 0, level = 0;  // y does not change with the length of x - mean, nor with the mean
 #pragma omp simd reduction(+ : along, level)
         for (int64_t c = 0; c < cols; ++c) {
           const float g = to_float(dy[c]) * to_float(gain[c]);

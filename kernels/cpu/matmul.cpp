@@ -1,9 +1,10 @@
-// The one host of oneDNN, either generation of it. Primitives are kept by shape, since making one costs more than a small product.
+// Matrix products by oneDNN, versions 2 and 3; no other file includes it. Primitives are cached by
+// shape, since creating one costs more than a small product.
 //
-// Layouts: all plain row-major, a transpose is a pair of strides. On AVX512-BF16 that runs at the rate of the instructions wherever
-// the operands stand, but for the weight gradient (transpose_a), where b is the small operand and every block of rows of c
-// interleaves it anew: there b is brought into oneDNN's own layout once, beforehand. f32 is not interleaved and has nothing to
-// gain.
+// All layouts are plain row-major; a transpose is a pair of strides. On AVX512-BF16 this runs at
+// the instructions' rate, except for the weight gradient (transpose_a). There b is the small
+// operand, and every block of rows of c would interleave it again. So b is first reordered to
+// oneDNN's own layout. f32 is not interleaved and gains nothing.
 #include "kernels/ops/matmul.h"
 
 #include <omp.h>
@@ -24,7 +25,7 @@ namespace {
 
 using dnnl::memory;
 
-// Everything a primitive is made for.
+// Cache key of a primitive: all that it depends on.
 struct Kind {
   int64_t m, n, k;
   Dtype in, out;
@@ -35,11 +36,11 @@ struct Kind {
   bool packs_b() const { return transpose_a && in == Dtype::bf16; }
 };
 
-// A primitive and what it needs; a handle, cheap to copy.
+// A primitive with its descriptors; a handle, cheap to copy.
 struct Product {
   memory::desc a, b, packed_b, bias, c, scratch;
   dnnl::matmul multiply;
-  dnnl::reorder pack;  // only where packed_b differs from b
+  dnnl::reorder pack;  // only if packed_b differs from b
 };
 
 memory::data_type type_of(Dtype dtype) { return dtype == Dtype::bf16 ? memory::data_type::bf16 : memory::data_type::f32; }
@@ -79,7 +80,7 @@ Product make(const Kind& kind, const dnnl::engine& engine) {
   return p;
 }
 
-// Memoises make(); holds no state that a result depends on.
+// Memoises make(); no result depends on its state.
 class Products {
  public:
   const dnnl::engine engine{dnnl::engine::kind::cpu, 0};
@@ -88,7 +89,7 @@ class Products {
     const std::lock_guard lock(mutex_);
     auto found = products_.find(kind);
     if (found == products_.end()) {
-      if (products_.size() == kMost) products_.clear();  // a sampler's products grow with every token
+      if (products_.size() == kMost) products_.clear();  // a sampler's shapes grow with every token
       found = products_.emplace(kind, make(kind, engine)).first;
     }
     return found->second;
@@ -107,7 +108,7 @@ Products& products() {
 
 int64_t aligned(size_t bytes) { return (static_cast<int64_t>(bytes) + 63) / 64 * 64; }
 
-// Multiplies in the dtypes the operands have. `scratch` is what room() asks for.
+// Multiplies in the dtypes of the operands. `scratch` has the size that room() returns.
 void multiply(const Matmul& op, const Product& p, std::byte* scratch) {
   const dnnl::engine& engine = products().engine;
   dnnl::stream stream(engine);
@@ -139,7 +140,8 @@ Product product_of(const Matmul& op) {
                         .threads = omp_get_max_threads()});
 }
 
-// For CPUs without bf16 instructions, where oneDNN would be some ten times slower: the same product of f32 copies.
+// For CPUs without bf16 instructions, on which oneDNN would be about ten times slower: multiplies
+// f32 copies.
 void multiply_as_f32(const Cpu& cpu, const Matmul& op) {
   const auto as_f32 = [](const Tensor& t, std::byte* at) {
     return t.dims() == 2 ? Tensor(at, Dtype::f32, t.place(), {t.dim(0), t.dim(1)}) : Tensor(at, Dtype::f32, t.place(), {t.dim(0)});
@@ -162,7 +164,7 @@ void multiply_as_f32(const Cpu& cpu, const Matmul& op) {
   if (op.c.dtype() == Dtype::bf16) launch(cpu, Cast{.y = op.c, .x = wide.c});
 }
 
-// y = x in bf16 or f32, which have all numbers of 8 bits.
+// y = x in bf16 or f32, which represent all 8-bit numbers exactly.
 template <class Y, class X>
 void widen(const Tensor& y, const Tensor& x) {
   static const auto all = [] {
@@ -196,7 +198,8 @@ void scale_sums(const Matmul& op, const float* sums) {
   });
 }
 
-// Numbers of 8 bits: no faster here, but the same as on a GPU. The product of wider copies, then scaled.
+// 8-bit operands, no faster here, but with the same results as on a GPU: multiplies wider copies,
+// then scales.
 void multiply_8_bits(const Cpu& cpu, const Matmul& op) {
   const Dtype dtype = cpu.bf16_products ? Dtype::bf16 : Dtype::f32;
   const auto wide_as = [](const Tensor& t, Dtype dtype, std::byte* at) {
@@ -235,7 +238,7 @@ void multiply_plainly(const Cpu& cpu, const Matmul& op) {
 
 }  // namespace
 
-// What a product takes along has nothing to gain here: it follows.
+// Fusion would gain nothing on a CPU: epilogues follow the product.
 void launch(const Cpu& cpu, const Matmul& op) {
   if (op.c.size() == 0 || (op.k() == 0 && op.accumulate)) return;
   Matmul plain = op;
@@ -244,7 +247,7 @@ void launch(const Cpu& cpu, const Matmul& op) {
   multiply_plainly(cpu, plain);
   if (op.pre_activation) launch(cpu, GeluForward{.y = op.c, .x = op.pre_activation});
   if (op.gelu_input) {
-    require(op.c.data() != op.gelu_input.data(), text("matmul: c takes the place of gelu_input on CUDA alone"));
+    require(op.c.data() != op.gelu_input.data(), text("matmul: c may replace gelu_input on CUDA only"));
     launch(cpu, GeluBackward{.dx = op.c, .dy = op.c, .x = op.gelu_input});
   }
   if (op.sums) launch(cpu, BiasBackward{.dbias = op.sums, .dy = op.a});

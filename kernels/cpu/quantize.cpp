@@ -5,9 +5,9 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kTile = 64;  // rows and columns that are transposed at once
+constexpr int64_t kTile = 64;  // rows and columns transposed at the same time
 
-// The bits of the largest |x|; those of NaN are larger than any number's.
+// The bits of the largest |x|; those of a NaN are larger than any number's.
 template <class T>
 uint32_t largest_magnitude(const T* x, int64_t n) {
   uint32_t most = 0;

@@ -1,4 +1,4 @@
-// Reads and writes each tensor once: a row's second pass finds it in the first level cache.
+// Reads and writes each tensor once: the second pass over a row finds it in L1.
 #include "kernels/ops/rmsnorm.h"
 
 #include <cmath>
@@ -48,7 +48,7 @@ void launch(const Cpu& cpu, const RmsNormBackward& op) {
         const T *dy = op.dy.as<T>() + n * cols, *x = op.x.as<T>() + n * cols;
         T* dx = op.dx.as<T>() + n * cols;
         const T* dsum = op.dsum ? op.dsum.as<T>() + n * cols : nullptr;
-        float along = 0;  // the part of dy * gain that points along x does not change y
+        float along = 0;  // the part of dy * gain along x does not change y
 #pragma omp simd reduction(+ : along)
         for (int64_t c = 0; c < cols; ++c) along += to_float(dy[c]) * to_float(gain[c]) * to_float(x[c]);
         const float inverse = op.inv_rms.as<float>()[n];

@@ -10,12 +10,12 @@ namespace trireme {
 
 namespace {
 
-// Which positions the rows have and where their angles stand; absent where nothing turns.
+// Positions of the rows, and the table of their angles; absent if nothing rotates.
 struct Rotation {
   const int32_t* positions = nullptr;
   const float* table = nullptr;
   int64_t size;    // of a head
-  float sign = 1;  // -1 turns back
+  float sign = 1;  // -1 rotates back
 
   Rotation(const Tensor& at, const Tensor& angles, int64_t head_size, bool back) : size(head_size) {
     if (!angles) return;
@@ -26,7 +26,7 @@ struct Rotation {
   }
 };
 
-// to = from turned by the angles of row n, `heads` heads; to may be from.
+// to = from rotated by the angles of row n, for `heads` heads; to may be from.
 template <class T>
 void turn(const Rotation& turns, int64_t n, const T* from, T* to_, int64_t heads) {
   const int64_t size = turns.size, half = size / 2;

@@ -1,12 +1,13 @@
-// What the CPU kernels share: choosing T by dtype, blocks for threads, bf16 <-> f32 and exp in forms that `#pragma omp simd` turns
-// into vectors.
+// Helpers shared by the CPU kernels: dispatch by dtype, blocks for threads, and bf16 <-> f32 and
+// exp in forms that `#pragma omp simd` vectorises.
 //
-//     with_dtype(op.x.dtype(), [&](auto zero) {
-//       using T = decltype(zero);                       // float or Bf16
-//       const T* x = op.x.as<T>();
-//       #pragma omp simd
-//       for (int64_t i = 0; i < n; ++i) y[i] = to<T>(fast_exp(to_float(x[i])));
-//     });
+//   with_dtype(op.x.dtype(), [&](auto zero) {
+//     using T = decltype(zero);
+// float or Bf16
+//     const T* x = op.x.as<T>();
+//     #pragma omp simd
+//     for (int64_t i = 0; i < n; ++i) y[i] = to<T>(fast_exp(to_float(x[i])));
+//   });
 #pragma once
 
 #include <omp.h>
@@ -21,25 +22,26 @@
 
 namespace trireme {
 
-// Calls f with a float or a Bf16 of value 0. Throws Error for others.
+// Calls f with a float or a Bf16 of value 0. Throws Error for other dtypes.
 template <class F>
 decltype(auto) with_dtype(Dtype dtype, F&& f) {
   require(dtype == Dtype::f32 || dtype == Dtype::bf16, text("a kernel of ", name_of(dtype), ", expected f32 or bf16"));
   return dtype == Dtype::bf16 ? f(Bf16{}) : f(float{});
 }
 
-// Calls f(begin, end) for the blocks of `block` that make up [0, n), spread over the threads where there is enough to do. The
-// blocks depend on n alone, never on the number of threads.
+// Calls f(begin, end) for the blocks of size `block` in [0, n), on several threads if there is
+// enough work. The blocks depend on n alone, never on the number of threads.
 template <class F>
 void for_blocks(int64_t n, int64_t block, const F& f) {
   const int64_t blocks = (n + block - 1) / block;
 #pragma omp parallel for schedule(static) if (n > 32768)
   for (int64_t i = 0; i < blocks; ++i) f(i * block, std::min(n, (i + 1) * block));
 }
-inline constexpr int64_t kBlock = 8192;  // elements: a few of these arrays stay in the first or second level cache
+inline constexpr int64_t kBlock = 8192;  // elements: a few of these arrays stay in L1 or L2
 
-// The sum of f(begin, end) over [0, n) in double, in one order whatever the number of threads. A reduction belongs in a function
-// that takes pointers: inside a lambda g++ 12 gathers the captured pointer once per lane, ten times slower.
+// Sum of f(begin, end) over [0, n) in double, in the same order for any number of threads. A
+// reduction belongs in a function that takes pointers: inside a lambda g++ 12 gathers the captured
+// pointer for each lane, ten times slower.
 template <class F>
 double sum_of_blocks(int64_t n, const F& f) {
   constexpr int64_t kParts = 1024;
@@ -49,9 +51,9 @@ double sum_of_blocks(int64_t n, const F& f) {
   return std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
-// Calls f(begin, end) for ranges of columns, about one per thread, where every range walks all rows in order: sums over rows that
-// do not depend on the number of threads. A range is a multiple of 64 columns, so that no two threads write to one cache line for
-// long.
+// Calls f(begin, end) for ranges of columns, about one per thread. Each range walks all rows in
+// order, so sums over rows do not depend on the number of threads. Ranges are multiples of 64
+// columns, which limits false sharing.
 template <class F>
 void for_columns(int64_t rows, int64_t cols, const F& f) {
   constexpr int64_t kWidth = 64;
@@ -63,7 +65,8 @@ void for_columns(int64_t rows, int64_t cols, const F& f) {
 inline float to_float(float value) { return value; }
 inline float to_float(Bf16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
 
-// Rounds to nearest even; NaN stays NaN. Bf16's own constructor does the same, but its choice of two is no vector code.
+// Rounds to nearest even; NaN stays NaN. Bf16's own constructor does the same, but its branch does
+// not vectorise.
 template <class T>
 T to(float value) {
   if constexpr (kDtype<T> == Dtype::f32) {
@@ -78,12 +81,12 @@ T to(float value) {
   }
 }
 
-// exp(x): relative error at most 1.2e-7 wherever the result is a normal float, subnormal results are right to their last bit or
-// two; exp(-inf) = 0, exp(x > 88.73) = inf, NaN stays NaN. Cody and Waite's reduction x = n ln 2 + r, |r| <= ln 2 / 2, then a
-// polynomial.
+// exp(x). The relative error is at most 1.2e-7 for normal results; subnormal results are right to
+// the last bit or two. exp(-inf) = 0, exp(x > 88.73) = inf, NaN stays NaN. Cody and Waite's
+// reduction x = n ln 2 + r, |r| <= ln 2 / 2, then a polynomial.
 inline float fast_exp(float x) {
-  const float clamped = x < -105.0f ? -105.0f : x > 90.0f ? 90.0f : x;  // a NaN passes both
-  constexpr float kShift = 0x1.8p23f;                                   // adding it rounds to an integer, kept in the low bits
+  const float clamped = x < -105.0f ? -105.0f : x > 90.0f ? 90.0f : x;  // a NaN passes both comparisons
+  constexpr float kShift = 0x1.8p23f;                                   // adding it rounds to an integer in the low bits
   const float shifted = clamped * 1.44269504f + kShift;
   const float n = shifted - kShift;
   const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -94,13 +97,14 @@ inline float fast_exp(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  // 2^n in two factors, so that neither overflows where the product does not.
+  // 2^n as two factors, so that neither overflows unless the product does.
   const int32_t k = static_cast<int32_t>(std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kShift));
   const int32_t half = k >> 1;
   return p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((k - half + 127) << 23);
 }
 
-// exp(x) for a softmax: as fast_exp up to x = 88, but 0 where the result would be subnormal. Two thirds of the instructions.
+// exp(x) for a softmax: as fast_exp up to x = 88, but 0 instead of subnormal results. Takes two
+// thirds of the instructions.
 inline float softmax_exp(float x) {
   constexpr float kShift = 0x1.8p23f;
   const float shifted = x * 1.44269504f + kShift;
@@ -113,7 +117,7 @@ inline float softmax_exp(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);  // n sits in the low bits
+  const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);  // n is in the low bits
   return x < -87.3365f ? 0.0f : p * power;
 }
 

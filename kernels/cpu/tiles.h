@@ -1,6 +1,7 @@
-// Small f32 matrix products on packed tiles, for kernels whose operands live in L1 and L2: attention.
-// A block of kRows x kColumns sums stays in registers while the products stream by; one row of b is two vector loads, one element
-// of a is a broadcast, so a may be read along its rows or down its columns and is never transposed.
+// Small f32 matrix products on packed tiles, for kernels with operands in L1 and L2: attention.
+// A block of kRows x kColumns sums stays in registers while the products stream by. One row of b is
+// two vector loads; one element of a is a broadcast, so a can be read along rows or columns and is
+// never transposed.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +22,13 @@ inline void store(float* p, Vec v) { *reinterpret_cast<Vec*>(p) = v; }
 
 constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// How a is stored: [M, K] rows of the product, or its transpose [K, M].
+// Storage of a: [M, K] rows of the product, or its transpose [K, M].
 enum class Walk { rows, columns };
-// What c is before the sums are added: nothing, itself, or itself with row i multiplied by scale[i].
+// Initial value of c: zero, itself, or itself with row i multiplied by scale[i].
 enum class Start { zero, sum, scaled };
 
 struct TileProduct {
-  float* c;  // [m, n], ldc elements from row to row
+  float* c;  // [m, n], ldc elements between rows
   int64_t ldc;
   const float* a;  // [m, k] (Walk::rows) or [k, m] (Walk::columns)
   int64_t lda;
@@ -37,7 +38,7 @@ struct TileProduct {
   const float* scale = nullptr;
 };
 
-// Never inlined: among other loops the compiler would run out of registers for the sums.
+// Never inlined: among other loops the compiler would spill the sums.
 template <Walk walk, Start start, int vectors>
 [[gnu::noinline]] void multiply_block(const TileProduct& p, int64_t i, int64_t j) {
   Vec sum[kRows][vectors];
@@ -77,7 +78,8 @@ inline void multiply(const TileProduct& p) {
       p.n - j >= kColumns ? multiply_block<walk, start, 2>(p, i, j) : multiply_block<walk, start, 1>(p, i, j);
 }
 
-// Swaps, in every block of 2 half x 2 half elements of which a and b hold two rows, the off-diagonal quarters.
+// Swaps the off-diagonal quarters in every block of 2 half x 2 half elements, of which a and b hold
+// two rows.
 template <int half, int... lane>
 inline void swap_quarters(Vec& a, Vec& b, std::integer_sequence<int, lane...>) {
   const Vec first = __builtin_shufflevector(a, b, (lane & half ? static_cast<int>(kLanes) + lane - half : lane)...);

@@ -1,6 +1,6 @@
-// One launch for all tensors of a rank: blocks walk chunks of them, which they find by a table. AdamW reads master, m, v and
-// gradient, writes them and the weight: 34 bytes for each element with bf16 weights, in accesses of 16 bytes whose neighbours'
-// lie next to them, so that memory of the host, too, can be worked on where it is.
+// AdamW in one launch for all tensors of a rank: blocks walk chunks, which they look up in a table.
+// It reads master, m, v and gradient and writes them and the weight: 34 bytes per element with bf16
+// weights. Accesses are 16 bytes and coalesced, so pinned host memory can be updated in place too.
 #include <vector>
 
 #include "kernels/cuda/chunks.cuh"
@@ -15,7 +15,7 @@ struct AdamWRow {
   int64_t size, chunk;
   WholeTensor whole;
   float decay;
-  int vectors;  // whether all lie at multiples of kVector elements
+  int vectors;  // true if all are aligned to kVector elements
 };
 static_assert(sizeof(AdamWRow) == 4 * AdamW::kRow);
 

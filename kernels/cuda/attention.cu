@@ -1,6 +1,6 @@
-// Attention of any dtype and head size in f32 arithmetic, without tensor cores. A block has 32 queries (or, for dk and dv, 32 keys)
-// of one head and walks the tiles of 32 keys (queries) that they see; a warp has 4 of its rows, a lane one of the tile's.
-// Deterministic: every sum has one owner.
+// Attention of any dtype and head size in f32 arithmetic, without tensor cores. A block has 32
+// queries (for dk and dv, 32 keys) of one head and walks the tiles of 32 keys (queries) that they
+// see. A warp has 4 of its rows, a lane one of the tile's. Deterministic: every sum has one owner.
 #include <optional>
 
 #include "kernels/cuda/attention.cuh"
@@ -10,9 +10,10 @@ namespace trireme {
 namespace {
 
 constexpr int kTile = 32, kWarps = 8, kRows = kTile / kWarps;  // rows of a warp
-constexpr int kMostSize = 256, kColumns = kMostSize / 32;      // of a lane
+constexpr int kMostSize = 256, kColumns = kMostSize / 32;      // columns of a lane
 
-// Tiles of rows of up to kMostSize columns in f32, each row one longer: lanes that read a column meet no bank twice.
+// Tiles of rows of up to kMostSize columns in f32. Rows are padded by one element, so that lanes
+// reading a column have no bank conflicts.
 struct Tile {
   float* data;
   int64_t stride;
@@ -21,11 +22,11 @@ struct Tile {
 __device__ Tile tile_number(int number, int64_t size) {
   return {reinterpret_cast<float*>(shared_bytes()) + number * kTile * (size + 1), size + 1};
 }
-// Behind `count` tiles: what the lanes of each warp tell each other.
+// Memory after `count` tiles, for exchanges between the lanes of each warp.
 constexpr int64_t kWeights = kTile * 33;
 int64_t tiles_bytes(int count, int64_t size) { return (count * kTile * (size + 1) + kWeights) * 4; }
 
-// Rows [first, first + kTile) of x [., rows, heads, D]; zeros beyond.
+// Loads rows [first, first + kTile) of x [., rows, heads, D]; zeros beyond the end.
 template <class T>
 __device__ void load_tile(Tile tile, const T* x, int64_t b, int64_t first, int64_t rows, int64_t head, int64_t heads,
                           int64_t size) {
@@ -41,7 +42,7 @@ struct WarpLane {
 
 __device__ float* weights_of(int tiles, int64_t size, WarpLane at) { return tile_number(tiles, size).data + at.first * 33; }
 
-// to[r] = the warp's row r of a times the lane's row of b.
+// to[r] = dot product of the warp's row r of a and the lane's row of b.
 __device__ void dots(float (&to)[kRows], Tile a, Tile b, WarpLane at, int64_t size) {
   for (float& sum : to) sum = 0;
   const float* mine = b.row(at.lane);
@@ -50,8 +51,8 @@ __device__ void dots(float (&to)[kRows], Tile a, Tile b, WarpLane at, int64_t si
     for (int r = 0; r < kRows; ++r) to[r] += a.row(at.first + r)[d] * mine[d];
 }
 
-// sums[r][.] += the sum over lanes of weight[r] times the lane's row of b; a lane has every 32nd column. `told` is the warp's place
-// for weights: [kRows, 33].
+// sums[r][.] += the sum over lanes of weight[r] times the lane's row of b. A lane has every 32nd
+// column. `told` is the warp's memory for weights: [kRows, 33].
 __device__ void add_weighted(float (&sums)[kRows][kColumns], const float (&weight)[kRows], Tile b, float* told, WarpLane at,
                              int64_t size) {
   __syncwarp();
@@ -116,7 +117,7 @@ __global__ void attention_forward(T* out, float* lse, const T* q, const T* k, co
   }
 }
 
-// delta[b, h, t] = dout . out. A warp for each.
+// delta[b, h, t] = dout . out, each by one warp.
 template <class T>
 __global__ void row_products(float* delta, const T* dout, const T* out, int64_t n, int64_t queries, int64_t heads, int64_t size) {
   const int64_t i = int64_t{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32;  // (b, t, h)
@@ -207,7 +208,7 @@ __global__ void attention_backward_keys(AttentionGradients<T> op, AttentionSizes
 
 template <class Op>
 AttentionSizes sizes_of(const Op& op) {
-  require(op.q.dim(3) <= kMostSize, text("attention on CUDA with heads of size ", op.q.dim(3), "; at most ", kMostSize));
+  require(op.q.dim(3) <= kMostSize, text("attention on CUDA with heads of size ", op.q.dim(3), "; the maximum is ", kMostSize));
   return {.queries = op.q.dim(1),
           .keys = op.k.dim(1),
           .heads = op.q.dim(2),
@@ -218,7 +219,8 @@ AttentionSizes sizes_of(const Op& op) {
           .document_start = op.document_start ? op.document_start.template as<int32_t>() : nullptr};
 }
 
-// A block for each tile of queries (or as many keys), of so many heads and all rows, with so many tiles in shared memory.
+// A grid with a block for each tile of queries (or keys), for so many heads and all rows, with so
+// many tiles in shared memory.
 Grid tiles_grid(const Tensor& q, int64_t heads, int tiles) {
   return {.blocks = (q.dim(1) + kTile - 1) / kTile,
           .threads = 32 * kWarps,
@@ -227,7 +229,8 @@ Grid tiles_grid(const Tensor& q, int64_t heads, int tiles) {
           .blocks_z = q.dim(0)};
 }
 
-// What the fused kernels are to do: what the run has chosen them for, with tensors they can read.
+// True if the fused kernels are to compute this op: the run has chosen them for its shape, and they
+// can read the tensors.
 template <class Op>
 std::optional<AttentionShape> fused_shape(const Cuda& cuda, const Op& op, std::initializer_list<Tensor> tensors) {
   const std::optional<AttentionShape> shape = op.shape();

@@ -1,4 +1,4 @@
-// What attention's kernels share.
+// Declarations shared by the attention kernels.
 #pragma once
 
 #include "kernels/cuda/tile.cuh"
@@ -15,7 +15,7 @@ struct AttentionSizes {
     const int64_t first = document_start != nullptr ? document_start[b * queries + t] : 0;
     return window > 0 ? max(first, place(t) - window + 1) : first;
   }
-  // The first key that any of the queries [first, last] sees, cut down to a multiple of `tile`.
+  // The first key that any of the queries [first, last] sees, rounded down to a multiple of `tile`.
   __device__ int64_t first_tile(int64_t b, int64_t first, int64_t last, int64_t tile) const {
     int64_t begin = keys;
     for (int64_t t = first; t <= last; ++t) begin = min(begin, first_seen(b, t));
@@ -23,7 +23,8 @@ struct AttentionSizes {
   }
 };
 
-// With tensor cores: bf16, heads of 64 or 128, memory at multiples of 16 bytes. attention_sm80.cu, attention_backward_sm80.cu
+// True if tensor cores can be used: bf16, heads of 64 or 128, memory aligned to 16 bytes. See
+// attention_sm80.cu and attention_backward_sm80.cu.
 bool fits_tensor_cores(const AttentionForward& op);
 bool fits_tensor_cores(const AttentionBackward& op);
 void attention_on_tensor_cores(const Cuda& cuda, const AttentionForward& op, const AttentionSizes& sizes);

@@ -1,7 +1,8 @@
-// Attention's backward pass on tensor cores (Dao, "FlashAttention-2", 2023), in two kernels, each of which sums in one order in
-// registers: of queries (dq), walking keys, and of keys (dk, dv), walking the queries that see them, of all heads that share them.
-// The scores and their gradients are computed in both: seven products where one kernel that adds dq up in memory, in an order that
-// is never the same, needs five.
+// Attention's backward pass on tensor cores (Dao, "FlashAttention-2", 2023), in two kernels that
+// sum in registers in a fixed order. One, for queries (dq), walks keys; the other, for keys (dk,
+// dv), walks the queries that see them, of all heads that share them. Both compute the scores and
+// their gradients: seven products. One kernel would need five, but would add up dq in memory in a
+// different order each time.
 #include "kernels/cuda/attention_sm80.cuh"
 
 namespace trireme {
@@ -19,9 +20,10 @@ struct QueryMemory {
   Bf16 keys[2][kTileRows * kSize], values[2][kTileRows * kSize];
 };
 
-// A block for 64 queries of one head, each warp 16 of them. One piece: dq in registers and the tiles in shared memory live through
-// the whole loop, the scores and their gradients through its three steps. A function of one step would take nearly all of them, and
-// shorten nothing of what a reader must hold in mind.
+// A block for 64 queries of one head, each warp 16 of them. It is one function, since dq in
+// registers and the tiles in shared memory live through the whole loop, and the scores and their
+// gradients through its three steps. A function for one step would take nearly all of them as
+// parameters and hide nothing.
 template <int kSize>
 __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_queries_sm80(AttentionGradientsSm80 op, AttentionSizes s) {
   auto& memory = block_shared<QueryMemory<kSize>>();
@@ -65,7 +67,7 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_queries_sm
       load_left<kSize>(left, memory.douts, warp * kRowsOfWarp, i);
       multiply_transposed<kSize>(dscores, left, memory.values[stage], i);
     }
-    // 2. the scores' gradients
+    // 2. gradients of the scores
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int from = static_cast<int>(max(seen[r] - tile, int64_t{0}));
@@ -91,17 +93,17 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_queries_sm
 }
 
 template <int kSize>
-constexpr int kQueries = kSize == 64 ? 64 : 32;  // of a tile: the sums of 128 columns leave registers for no more
+constexpr int kQueries = kSize == 64 ? 64 : 32;  // of a tile: with 128 columns, the sums leave registers for no more
 
 template <int kSize>
 struct KeyMemory {
   Bf16 keys[kTileRows * kSize], values[kTileRows * kSize];
   Bf16 queries[2][kQueries<kSize> * kSize], douts[2][kQueries<kSize> * kSize];
   float lse[2][kQueries<kSize>], delta[2][kQueries<kSize>];
-  int from[2][kQueries<kSize>];  // the first key that the query sees, counted from the block's
+  int from[2][kQueries<kSize>];  // first key that the query sees, relative to the block's first
 };
 
-// Tile `tile` of the queries of head h.
+// Loads tile `tile` of the queries of head h.
 template <int kSize>
 __device__ void fetch_queries(KeyMemory<kSize>& memory, int stage, const AttentionGradientsSm80& op, const AttentionSizes& s,
                               int64_t b, int64_t h, int64_t tile, int64_t first) {
@@ -115,12 +117,12 @@ __device__ void fetch_queries(KeyMemory<kSize>& memory, int stage, const Attenti
   memory.lse[stage][threadIdx.x] = present ? op.lse[i] * kLog2E : 0.0f;
   memory.delta[stage][threadIdx.x] = present ? op.delta[i] : 0.0f;
   memory.from[stage][threadIdx.x] =
-      present ? static_cast<int>(max(s.first_seen(b, query) - first, int64_t{0})) : kTileRows;  // none
+      present ? static_cast<int>(max(s.first_seen(b, query) - first, int64_t{0})) : kTileRows;  // sees no key
 }
 
-// A block for 64 keys of one key-value head, each warp 16 of them. Products are transposed: a row is a key. One piece, as that of
-// the queries: dk, dv and the tiles live through the whole loop, and each of its three steps reads what the one before has left in
-// registers.
+// A block for 64 keys of one key-value head, each warp 16 of them. Products are transposed: a row
+// is a key. It is one function as that for queries: dk, dv and the tiles live through the whole
+// loop, and each of its three steps reads registers that the previous one has filled.
 template <int kSize>
 __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(AttentionGradientsSm80 op, AttentionSizes s) {
   auto& memory = block_shared<KeyMemory<kSize>>();
@@ -128,7 +130,8 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(
             t = static_cast<int>(threadIdx.x % 4);
   const int64_t first = int64_t{blockIdx.x} * kTileRows, shared = blockIdx.y, b = blockIdx.z, group = s.heads / s.shared;
   const int64_t rows = b * s.keys * s.shared + shared, last = min(first + kTileRows, s.keys) - 1;
-  // Documents and windows come in order: behind the first tile that does not see the block's last key, none does.
+  // Documents and windows are ordered: after the first tile that does not see the block's last key,
+  // none does.
   int64_t tiles = 0;
   while (first + tiles * kQueries<kSize> < s.queries && s.first_seen(b, first + tiles * kQueries<kSize>) <= last) ++tiles;
 
@@ -150,7 +153,7 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(
     __syncthreads();
     // 1. scores = k q^T and the gradients of the probabilities, v dout^T
     float scores[kQueries<kSize> / 8][4] = {}, dscores[kQueries<kSize> / 8][4] = {};
-#pragma unroll 2  // all of them would hold an address each
+#pragma unroll 2  // full unrolling would keep an address for each
     for (int i = 0; i < kSize / 16; ++i) {
       uint32_t left[4];
       load_left<kSize>(left, memory.keys, warp * kRowsOfWarp, i);
@@ -158,8 +161,8 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(
       load_left<kSize>(left, memory.values, warp * kRowsOfWarp, i);
       multiply_transposed<kSize>(dscores, left, memory.douts[stage], i);
     }
-    // 2. the probabilities and the scores' gradients
-    const int place = static_cast<int>(tile - first);  // of the tile's first query, counted from the block's first key
+    // 2. probabilities and gradients of the scores
+    const int place = static_cast<int>(tile - first);  // of the tile's first query, relative to the block's first key
 #pragma unroll
     for (int j = 0; j < kQueries<kSize> / 8; ++j)
 #pragma unroll

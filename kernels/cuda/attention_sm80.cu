@@ -1,6 +1,7 @@
-// Attention's forward pass on tensor cores (Dao, "FlashAttention-2", 2023). A block has 64 queries of one head, each of its four
-// warps 16 of them; tiles of 64 keys and values come by cp.async, the next while this one is multiplied. Scores and sums are f32 in
-// registers; probabilities are rounded to bf16 for the second product, their sum is not.
+// Attention's forward pass on tensor cores (Dao, "FlashAttention-2", 2023). A block has 64 queries
+// of one head, each of its four warps 16 of them. Tiles of 64 keys and values arrive by cp.async,
+// the next while this one is multiplied. Scores and sums are f32 in registers. Probabilities are
+// rounded to bf16 for the second product, but summed unrounded.
 #include "kernels/cuda/attention_sm80.cuh"
 
 namespace trireme {
@@ -12,8 +13,9 @@ struct Memory {
   Bf16 keys[2][kTileRows * kSize], values[2][kTileRows * kSize];
 };
 
-// One piece: the queries, maxima, totals and sums in registers and both stages of tiles in shared memory live through the whole
-// loop. A function of one step would take nearly all of them, and shorten nothing of what a reader must hold in mind.
+// One function, since queries, maxima, totals and sums in registers and both stages of tiles in
+// shared memory live through the whole loop. A function for one step would take nearly all of them
+// as parameters and hide nothing.
 template <int kSize>
 __global__ void __launch_bounds__(32 * kTileWarps)
     attention_forward_sm80(Bf16* out, float* lse, const Bf16* q, const Bf16* k, const Bf16* v, AttentionSizes s) {
@@ -35,7 +37,7 @@ __global__ void __launch_bounds__(32 * kTileWarps)
   fetch<kSize>(memory.values[0], values, stride, begin, s.keys);
   end_group();
 
-  // Of the thread's two rows, g and g + 8 of the warp's.
+  // For the thread's two rows, g and g + 8 of the warp's.
   int64_t seen[2], place[2];
   float top[2] = {-INFINITY, -INFINITY}, total[2] = {};
   for (int r = 0; r < 2; ++r) {
@@ -57,7 +59,7 @@ __global__ void __launch_bounds__(32 * kTileWarps)
 #pragma unroll
     for (int i = 0; i < kSize / 16; ++i) multiply_transposed<kSize>(scores, own[i], memory.keys[stage], i);
 
-      // 2. probabilities, in powers of two. Most tiles are seen by all.
+      // 2. probabilities, as powers of two. Most tiles are visible to all queries.
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int from = static_cast<int>(max(seen[r] - tile, int64_t{0}));
@@ -78,7 +80,7 @@ __global__ void __launch_bounds__(32 * kTileWarps)
       for (int j = 0; j < kTileRows / 8; ++j)
 #pragma unroll
         for (int e = 2 * r; e < 2 * r + 2; ++e)
-          high = scores[j][e] > high || scores[j][e] != scores[j][e] ? scores[j][e] : high;  // NaN stays
+          high = scores[j][e] > high || scores[j][e] != scores[j][e] ? scores[j][e] : high;  // keeps NaN
       for (int by = 1; by < 4; by *= 2) {
         const float other = __shfl_xor_sync(kAllLanes, high, by);
         high = other > high || other != other ? other : high;
@@ -100,7 +102,7 @@ __global__ void __launch_bounds__(32 * kTileWarps)
 
     // 3. sums += probabilities v
     add_product<kSize>(sums, scores, memory.values[stage]);
-    __syncthreads();  // the next tile but one comes where this one was
+    __syncthreads();  // this stage is overwritten by the tile after the next
   }
 
 #pragma unroll

@@ -1,8 +1,9 @@
-// Attention's tiles of bf16 in shared memory, and products of them on tensor cores, for Ampere and later.
+// Tiles of bf16 in shared memory for attention, and their products on tensor cores, for Ampere and
+// later.
 //
-// A tile has kRows rows, 64 or 32, of kSize elements in chunks of 8, chunk c of row r at place c ^ (r % 8): ldmatrix then meets no
-// bank twice. A warp's products have 16 rows; in c[j][e], column 8 j + 2 t + e % 2 of row g + e / 2 * 8, with g = lane / 4 and t =
-// lane % 4.
+// A tile has kRows rows, 64 or 32, of kSize elements in chunks of 8. Chunk c of row r is at place c
+// ^ (r % 8), so ldmatrix has no bank conflicts. A warp's products have 16 rows: c[j][e] is column 8
+// j + 2 t + e % 2 of row g + e / 2 * 8, with g = lane / 4 and t = lane % 4.
 #pragma once
 
 #include "kernels/cuda/attention.cuh"
@@ -17,7 +18,8 @@ __device__ Bf16* chunk(Bf16* tile, int row, int c) {
   return tile + row * kSize + (c ^ (row % 8)) * 8;
 }
 
-// Rows [first, first + kRows) of x, which begin `stride` apart, by cp.async; zeros from `rows` on.
+// Loads rows [first, first + kRows) of x, `stride` elements apart, by cp.async; zeros from `rows`
+// on.
 template <int kSize, int kRows = kTileRows>
 __device__ void fetch(Bf16* tile, const Bf16* x, int64_t stride, int64_t first, int64_t rows) {
   constexpr int kChunks = kSize / 8;
@@ -28,8 +30,8 @@ __device__ void fetch(Bf16* tile, const Bf16* x, int64_t stride, int64_t first, 
   }
 }
 
-// The next of two tiles that are walked together is on its way, where there is one before `end`, and this one is there for the
-// thread; others see it behind a barrier.
+// Starts to load the next of two tiles that are walked together, if one begins before `end`, and
+// waits for this one. The wait covers this thread's copies only: others need a barrier.
 template <int kSize>
 __device__ void turn_tiles(Bf16 (&keys)[2][kTileRows * kSize], Bf16 (&values)[2][kTileRows * kSize], int stage, const Bf16* k,
                            const Bf16* v, int64_t stride, int64_t next, int64_t end, int64_t rows) {
@@ -40,14 +42,14 @@ __device__ void turn_tiles(Bf16 (&keys)[2][kTileRows * kSize], Bf16 (&values)[2]
   wait_for_groups<1>();
 }
 
-// Columns [16 i, 16 i + 16) of 16 rows from `row` on, as the left side of a product.
+// Columns [16 i, 16 i + 16) of 16 rows from `row` on, as the left operand of a product.
 template <int kSize>
 __device__ void load_left(uint32_t (&to)[4], Bf16* tile, int row, int i) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   load_matrices(to, chunk<kSize>(tile, row + lane % 16, 2 * i + lane / 16));
 }
 
-// c += left b^T, where left is columns [16 i, 16 i + 16) of the warp's rows, and b a tile.
+// c += left b^T, where left is columns [16 i, 16 i + 16) of the warp's rows, and b is a tile.
 template <int kSize, int kEighths>
 __device__ void multiply_transposed(float (&c)[kEighths][4], const uint32_t (&left)[4], Bf16* b, int i) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -60,7 +62,7 @@ __device__ void multiply_transposed(float (&c)[kEighths][4], const uint32_t (&le
   }
 }
 
-// c += p b, p rounded to bf16, b a tile.
+// c += p b, with p rounded to bf16 and a tile b.
 template <int kSize, int kEighths>
 __device__ void add_product(float (&c)[kSize / 8][4], const float (&p)[kEighths][4], Bf16* b) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -80,7 +82,7 @@ __device__ void add_product(float (&c)[kSize / 8][4], const float (&p)[kEighths]
   }
 }
 
-// Row g + 8 r of c, times `factor`, to its place in memory.
+// Writes row g + 8 r of c, times `factor`, to memory.
 template <int kSize>
 __device__ void store_row(Bf16* row, const float (&c)[kSize / 8][4], int r, float factor) {
 #pragma unroll

@@ -1,5 +1,6 @@
-// Kernels over many tensors in one launch: blocks walk chunks of them, which they find by a table of rows. A row has `size`, the
-// elements of its tensor, and `chunk`, the number of its first chunk.
+// Kernels over many tensors in one launch: blocks walk chunks of them, which they look up in a
+// table of rows. A row has `size`, the elements of its tensor, and `chunk`, the number of its first
+// chunk.
 #pragma once
 
 #include <type_traits>
@@ -16,7 +17,7 @@ constexpr int kVector = 4;  // elements: 16 bytes of f32
 
 inline int64_t chunks_of(int64_t size) { return (size + kChunk - 1) / kChunk; }
 
-// The host has to wait: `rows` goes.
+// Copies the table to the GPU; the host waits, since `rows` is temporary.
 template <class Row>
 void write_table(const Cuda& cuda, const Tensor& table, std::vector<Row>&& rows) {
   int64_t chunk = 0;
@@ -25,19 +26,20 @@ void write_table(const Cuda& cuda, const Tensor& table, std::vector<Row>&& rows)
   finish_lane(*cuda.lane);
 }
 
-// body(row, begin, end) for the chunks of this block, in order.
+// Calls body(row, begin, end) for the chunks of this block, in order.
 template <class Row, class Body>
 __device__ void for_chunks(const Row* rows, int64_t count, int64_t chunks, const Body& body) {
   int64_t at = 0;
   for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
     while (at + 1 < count && rows[at + 1].chunk <= chunk) ++at;
-    const Row row = rows[at];  // what is written does not change it
+    const Row row = rows[at];  // a copy, since writes to memory cannot change it
     const int64_t begin = (chunk - row.chunk) * kChunk;
     body(row, begin, min(row.size, begin + kChunk));
   }
 }
 
-// body(count, i) for the elements of this thread of a chunk: for kN neighbours at a time and, at the end, for single ones.
+// Calls body(count, i) for this thread's elements of a chunk: for kN neighbours at a time and, at
+// the end, for single ones.
 template <int kN, class Body>
 __device__ void for_elements(int64_t begin, int64_t end, const Body& body) {
   const int64_t packs = (end - begin) / kN;
@@ -50,7 +52,7 @@ inline Grid grid_of_chunks(int64_t chunks) {
   return {.blocks = std::min<int64_t>(chunks, int64_t{multiprocessors()} * 8), .threads = kThreads};
 }
 
-// weight[i ..] = w rounded stochastically.
+// weight[i ..] = w, stochastically rounded.
 template <int kN>
 __device__ void store_stochastically(Bf16* weight, const WholeTensor& whole, int64_t i, const float (&w)[kN], int64_t step) {
   RandomBits bits(whole, i, step);

@@ -1,4 +1,4 @@
-// Sums over rows, column by column, in one fixed order.
+// Sums over rows, column by column, in a fixed order.
 #pragma once
 
 #include "kernels/cuda/tile.cuh"
@@ -7,8 +7,8 @@ namespace trireme {
 
 constexpr int kColumnWarps = 8;
 
-// to[y, c] = (with `accumulate` +=) the sum over rows [y each, (y + 1) each) of from[., c]. A block has 32 columns; a warp takes
-// every 8th row.
+// to[y, c] = (with `accumulate` +=) the sum over rows [y each, (y + 1) each) of from[., c]. A block
+// has 32 columns; a warp takes every 8th row.
 template <class T>
 __global__ void column_sums(float* to, const T* from, int64_t rows, int64_t cols, int64_t each, bool accumulate) {
   auto& sums = block_shared<float[kColumnWarps][33]>();
@@ -25,13 +25,13 @@ __global__ void column_sums(float* to, const T* from, int64_t rows, int64_t cols
   total = accumulate ? total + sum : sum;
 }
 
-// What column_sums works on.
+// Arguments of column_sums.
 template <class T>
 struct ColumnSums {
   float* to;      // [chunks, cols]
   const T* from;  // [rows, cols]
   int64_t rows, cols;
-  int64_t each = rows;  // of a chunk
+  int64_t each = rows;  // rows of a chunk
   bool accumulate = false;
 };
 

@@ -1,7 +1,8 @@
-// A block for each row of logits. Forward reads them once: each thread keeps the largest and the sum of exp() below it, and these
-// are combined: N V elements. Backward reads and writes once more: 2 N V. In place, a row is read, read again and written by one
-// block: 2 N V elements, 4 N V bytes of bf16, where the second reading finds the row in the second level cache. It begins with what
-// was read last, at the row's end, since the rows under way may be more than that cache holds.
+// Cross entropy with a block for each row of logits. Forward reads them once: each thread keeps the
+// maximum and the sum of exp() relative to it, and the block combines these: N V elements. Backward
+// reads and writes once more: 2 N V. In place, one block reads a row, reads it again and writes it:
+// 2 N V elements, 4 N V bytes of bf16 if the second read hits L2. That starts at the row's end,
+// which was read last, since the rows in progress may exceed L2.
 #include <cmath>
 
 #include "kernels/cuda/tile.cuh"
@@ -17,7 +18,8 @@ struct Partial {
   float top[32], sum[32];
 };
 
-// log(sum exp(x)) = top + rest: apart, so that large logits cost the loss no digits. `sum` is of exp(x - top).
+// log(sum exp(x)) = top + rest, kept apart so that large logits do not cost the loss precision.
+// `sum` is of exp(x - top).
 struct TopAndSum {
   float top, sum;
 };
@@ -26,7 +28,7 @@ __device__ TopAndSum combined(TopAndSum a, TopAndSum b) {
   return {top, a.sum * __expf(a.top - top) + b.sum * __expf(b.top - top)};
 }
 
-// On every thread.
+// Combines over the block; every thread gets the result.
 __device__ TopAndSum over_block(TopAndSum mine, Partial& partial) {
   for (int by = 16; by > 0; by /= 2)
     mine = combined(mine, {__shfl_xor_sync(kAllLanes, mine.top, by), __shfl_xor_sync(kAllLanes, mine.sum, by)});
@@ -40,7 +42,7 @@ __device__ TopAndSum over_block(TopAndSum mine, Partial& partial) {
   return all;
 }
 
-// Of `cols` columns, the first are classes: those from number `first` of all shards.
+// A row of `cols` columns, of which the first are classes: those from number `first` of all shards.
 struct Row {
   uint32_t cols, classes, first;
 };
@@ -48,9 +50,9 @@ struct LossFactors {
   float z_loss, scale;
 };
 
-// The columns of a row pass in tiles, kPack for each thread: neighbours where rows come in packs (kN = kPack), else one of each
-// line of a warp. Which thread has which depends on nothing but the row's length. Rows have fewer than 2^31 columns: 32 bits hold
-// them.
+// Tiles of columns, kPack for each thread: neighbours if rows come in packs (kN = kPack), else one
+// of each line of a warp. The assignment depends on the row's length alone. Rows have fewer than
+// 2^31 columns, so 32 bits suffice.
 __device__ uint32_t tile_cols() { return blockDim.x * kPack; }
 template <int kN>
 constexpr uint32_t kStride = kN == kPack ? 1 : 32;
@@ -58,7 +60,7 @@ template <int kN>
 __device__ uint32_t first_column(uint32_t tile) {
   return tile + (kN == kPack ? threadIdx.x * kPack : threadIdx.x / 32 * 32 * kPack + threadIdx.x % 32);
 }
-// Minus infinity, which has no share in anything, behind the classes.
+// Loads a pack, with minus infinity, which contributes nothing, after the last class.
 template <int kN, class T>
 __device__ void read_tile(float (&x)[kPack], const T* row, uint32_t tile, uint32_t classes) {
   const uint32_t c = first_column<kN>(tile);
@@ -157,14 +159,15 @@ __global__ void shard_loss(float* loss, float* lse, const float* top, const floa
   });
 }
 
-// Of an ignored row.
+// Writes the gradient of an ignored row.
 template <int kN, class T>
 __device__ void clear_row(T* row, uint32_t cols) {
   const float zeros[kPack] = {};
   for (uint32_t tile = 0; tile < cols; tile += tile_cols()) write_tile<kN>(row, zeros, tile, cols);
 }
 
-// From the row's end to its beginning. Each thread writes what it alone has read: dlogits may be logits.
+// Walks the row from its end to its beginning. Each thread writes only what it has read: dlogits
+// may be logits.
 template <int kN, class D, class T>
 __device__ void backward_row(D* dlogits, const T* logits, float lse, uint32_t target, Row r, LossFactors f) {
   const float factor = f.scale * (1 + 2 * f.z_loss * lse);
@@ -206,14 +209,14 @@ __global__ void __launch_bounds__(kMostThreads, 2) in_place(float* loss, T* logi
     if (threadIdx.x == 0) loss[n] = 0;
     return clear_row<kN>(row, r.cols);
   }
-  const float at_target = to_float(row[target]);  // read by all before any of them writes, behind the barrier
+  const float at_target = to_float(row[target]);  // read by all threads, before the barrier after which they write
   const TopAndSum all = of_row<kN>(row, r.classes, block_shared<Partial>());
   const float rest = logf(all.sum), lse = all.top + rest;
   if (threadIdx.x == 0) loss[n] = all.top - at_target + rest + f.z_loss * lse * lse;
   backward_row<kN>(row, row, lse, target, r, f);
 }
 
-// A thread for every eighth class, up to kMostThreads.
+// A grid with a thread for every eighth class, up to kMostThreads.
 Grid rows_grid(const Tensor& logits, int64_t shared) {
   const int64_t threads = (logits.cols() / kPack + 31) / 32 * 32;
   return {.blocks = logits.rows(), .threads = static_cast<int>(std::clamp<int64_t>(threads, 32, kMostThreads)), .shared = shared};

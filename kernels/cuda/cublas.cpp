@@ -1,6 +1,7 @@
-// Products by cuBLASLt. It thinks in columns: c = a b in rows is c' = b' a' in columns of the same memory. What a product takes
-// along are its epilogues: GELU_AUX, DGELU, and BGRADB for sums over the rows of what it calls B. An algorithm is 64 opaque bytes,
-// which NVIDIA allows to be kept and given back to the same version of the library.
+// Matrix products by cuBLASLt. It is column-major: c = a b in rows is c' = b' a' in columns of the
+// same memory. Its epilogues implement fusion: GELU_AUX, DGELU, and BGRADB for sums over the rows
+// of its B. An algorithm is 64 opaque bytes that may be saved and reused with the same version of
+// the library.
 #include <cublasLt.h>
 
 #include <array>
@@ -85,21 +86,21 @@ Layout layout(Dtype dtype, int64_t rows, int64_t columns) {
   return Layout(made);
 }
 
-// The library's own type has no name of its own, which nvcc needs where standard containers hold one.
+// Named wrapper: the library's own type is anonymous, but nvcc needs a name in standard containers.
 struct Algorithm {
   cublasLtMatmulAlgo_t opaque{};
 };
 
-// What products of one shape are to the library, and how they are done.
+// Descriptors and algorithm of products of one shape.
 struct Recipe {
   Operation operation;
   Layout a, b, c;
-  std::optional<Algorithm> algorithm;  // absent: the library does not do them
+  std::optional<Algorithm> algorithm;  // absent: the library does not support them
 
   void set(cublasLtMatmulDescAttributes_t attribute, auto value) const {
     ok(lt().matmul_desc_set_attribute(operation.get(), attribute, &value, sizeof value));
   }
-  // What differs between products of one shape.
+  // Sets the addresses, in which products of one shape differ.
   void point_to(const Product& p) const {
     if (p.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     if (p.sums != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.sums));
@@ -111,7 +112,8 @@ struct Recipe {
   }
 };
 
-// A power of two that all addresses are multiples of: 16, which is all that any algorithm asks for, or less.
+// Common alignment of all addresses: 16, the most that any algorithm needs, or a smaller power of
+// two.
 uint32_t alignment_of(const Product& p) {
   uintptr_t bits = 16;
   for (const void* at : {p.a, p.b, static_cast<const void*>(p.c), static_cast<const void*>(p.pre_activation), p.gelu_input})
@@ -137,7 +139,8 @@ Recipe describe(const Product& p) {
   if (p.bias != nullptr) r.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.of_bias));
   if (p.sums != nullptr) r.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
   if (p.pre_activation != nullptr || p.gelu_input != nullptr) r.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n);
-  // Tensor cores add products of 8 bits up in fewer digits than f32 has, unless they are told to stop for it; gradients want that.
+  // Tensor cores accumulate 8-bit products with less precision than f32 unless promotion is
+  // requested, as gradients need.
   if (p.a_scale != nullptr)
     r.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(p.of_a == Dtype::e4m3 && p.of_b == Dtype::e4m3 ? 1 : 0));
   r.a = p.transpose_b ? layout(p.of_b, p.k, p.n) : layout(p.of_b, p.n, p.k);
@@ -147,7 +150,7 @@ Recipe describe(const Product& p) {
   return r;
 }
 
-// The library's advice, best first.
+// The library's heuristic choices, best first.
 std::vector<Algorithm> advice(cublasLtHandle_t handle, const Recipe& r, const Product& p, int most) {
   cublasLtMatmulPreference_t made = nullptr;
   ok(lt().matmul_preference_create(&made));

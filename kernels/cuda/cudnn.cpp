@@ -1,6 +1,7 @@
-// Attention by cuDNN's fused kernels. cuDNN is told a graph of matrix products, pointwise functions and sums, recognises attention
-// in it and answers with a plan: one or a few kernels. Its order of dims is [B, H, T, D]; strides tell it that ours is [B, T, H,
-// D]. A head of k and v that several heads of queries share is a broadcast.
+// Attention by cuDNN's fused kernels. cuDNN receives a graph of matrix products, pointwise
+// functions and sums, recognises attention in it and returns a plan of one or a few kernels. Its
+// order of dims is [B, H, T, D]; strides describe ours, [B, T, H, D]. A head of k and v that
+// several query heads share is a broadcast.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -13,8 +14,8 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kOldest = 91000;  // whose masks take -infinity, and whose plans are made for a device, not a handle
-constexpr int64_t kMostWorkspace = int64_t{2} << 30;  // bytes: a deterministic backward keeps a matrix [T, T] for each head
+constexpr size_t kOldest = 91000;  // first version whose masks accept -infinity, and whose plans belong to a device, not a handle
+constexpr int64_t kMostWorkspace = int64_t{2} << 30;  // bytes: a deterministic backward stores a [T, T] matrix for each head
 
 // [B, T, heads, D] in memory.
 Layout heads_of(const AttentionShape& s, int64_t heads) {
@@ -22,10 +23,11 @@ Layout heads_of(const AttentionShape& s, int64_t heads) {
   return {{s.rows, heads, s.tokens, d}, {s.tokens * heads * d, d, heads * d, 1}};
 }
 
-// What a graph reads and writes: a plan is run with a pointer for each. Numbers are passed by value, which is a pointer, too.
+// Ids of a graph's inputs and outputs: a plan runs with a pointer for each. Scalars are passed by
+// value, also by pointer.
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kRowSums, kScale, kOne, kHidden, kWindow };
 
-// scores where a query sees the key, else -infinity.
+// Returns scores if a query sees the key, else -infinity.
 Value masked(CudnnGraph& g, const AttentionShape& s, const Value& scores, const Value& hidden) {
   const auto hide = [&](const Value& x, cudnnPointwiseMode_t mode, const Value& a, const Value& b) {
     const Value sees = g.inner(CUDNN_DATA_BOOLEAN, scores.layout), y = g.inner(CUDNN_DATA_FLOAT, scores.layout);
@@ -67,7 +69,7 @@ const Descriptor& forward_graph(CudnnGraph& g, const AttentionShape& s) {
   return g.finish();
 }
 
-// dx = a b, for heads of k and v that several heads of queries share the sum over these.
+// dx = a b; if several query heads share a head of k and v, dx is the sum over these.
 void add_heads(CudnnGraph& g, const AttentionShape& s, Uid dx, const Value& a, const Value& b) {
   const Value to = g.outer(dx, CUDNN_DATA_BFLOAT16, heads_of(s, s.kv_heads));
   if (s.heads == s.kv_heads) return g.matmul(to, a, b);
@@ -76,7 +78,8 @@ void add_heads(CudnnGraph& g, const AttentionShape& s, Uid dx, const Value& a, c
   g.reduce(CUDNN_REDUCE_TENSOR_ADD, to, each);
 }
 
-// dq is written by the product itself: for a sum in f32 memory cuDNN would take atomic additions, in whatever order they come.
+// The product writes dq directly: for sums in f32 memory cuDNN would use atomic additions, whose
+// order varies.
 const Descriptor& backward_graph(CudnnGraph& g, const AttentionShape& s) {
   const Layout rows = dense({s.rows, s.heads, s.tokens, 1}), square = dense({s.rows, s.heads, s.tokens, s.tokens});
   const Layout queries = heads_of(s, s.heads), keys = heads_of(s, s.kv_heads);
@@ -103,7 +106,7 @@ const Descriptor& backward_graph(CudnnGraph& g, const AttentionShape& s) {
   return g.finish();
 }
 
-// How attention of one shape is done.
+// Execution plan for attention of one shape.
 struct Recipe {
   CudnnGraph graph;
   std::optional<Descriptor> plan;
@@ -117,8 +120,9 @@ int64_t get(const Descriptor& from, cudnnBackendAttributeName_t name, cudnnBacke
   return count;
 }
 
-// Of the engine behind a configuration: whether it is noted to differ from one time to the next. Not every engine that does is
-// noted (cuDNN 9.19): it is the graph that makes backward deterministic, and fused_agrees() tries.
+// False if the engine of a configuration is marked as nondeterministic. Not every nondeterministic
+// engine is marked (cuDNN 9.19): the graph makes backward deterministic, and fused_agrees() checks
+// it.
 bool deterministic(const Descriptor& configuration) {
   const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t into = engine.get();
@@ -128,7 +132,7 @@ bool deterministic(const Descriptor& configuration) {
   return std::find(notes.begin(), notes.begin() + count, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == notes.begin() + count;
 }
 
-// The configurations that cuDNN advises, the best first.
+// Configurations that cuDNN recommends, best first.
 std::vector<Descriptor> configurations(const Descriptor& graph, const Descriptor& gpu) {
   const Descriptor advice(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   advice.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
@@ -136,7 +140,7 @@ std::vector<Descriptor> configurations(const Descriptor& graph, const Descriptor
   advice.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, gpu);
   advice.finish();
   const int64_t most = get<void>(advice, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, nullptr, 0);
-  std::vector<Descriptor> found;  // room for the most there can be
+  std::vector<Descriptor> found;  // sized for the maximum
   std::vector<cudnnBackendDescriptor_t> into;
   for (int64_t i = 0; i < most; ++i) into.push_back(found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
   const int64_t count =
@@ -145,14 +149,14 @@ std::vector<Descriptor> configurations(const Descriptor& graph, const Descriptor
   return found;
 }
 
-// Error where there is no way to do it.
+// Throws Error if no plan exists.
 Recipe make_recipe(const AttentionShape& s, const Descriptor& gpu) {
   Recipe r;
   const Descriptor& graph = s.backward ? backward_graph(r.graph, s) : forward_graph(r.graph, s);
-  std::string why = "cuDNN knows no way";
+  std::string why = "cuDNN has no kernel for this shape";
   for (const Descriptor& configuration : configurations(graph, gpu)) {
     if (!deterministic(configuration)) {
-      why = "cuDNN's way is not deterministic";
+      why = "cuDNN's kernel is not deterministic";
       continue;
     }
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -167,12 +171,12 @@ Recipe make_recipe(const AttentionShape& s, const Descriptor& gpu) {
       r.plan.emplace(std::move(plan));
       return r;
     }
-    why = text("cuDNN's deterministic way takes a workspace of ", r.workspace >> 20, " MiB");
+    why = text("cuDNN's deterministic kernel takes a workspace of ", r.workspace >> 20, " MiB");
   }
   throw Error(why);
 }
 
-// Of this thread's GPU: a process has one.
+// The library on this process's GPU.
 struct Library {
   std::mutex mutex;
   Descriptor gpu{CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR};
@@ -198,18 +202,18 @@ Library& library() {
   return made;
 }
 
-// cuDNN's own bounds are the plan's to find; these are ours.
+// Checks our own limits; cuDNN's are found when a plan is made.
 std::string unfit(const AttentionShape& s) {
-  if (s.tokens % 128 != 0) return "cuDNN: contexts that are no multiple of 128 are left to our kernels";
-  if (s.head_size % 8 != 0) return "cuDNN: heads whose size is no multiple of 8 are left to our kernels";
+  if (s.tokens % 128 != 0) return "cuDNN: the context is not a multiple of 128; using our kernels";
+  if (s.head_size % 8 != 0) return "cuDNN: the head size is not a multiple of 8; using our kernels";
   int device = 0, major = 0;
   ok(cudaGetDevice(&device));
   ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  if (s.backward && major >= 10) return "cuDNN: which of its backwards are deterministic on this GPU is not known to us";
+  if (s.backward && major >= 10) return "cuDNN: deterministic backward is unverified on this GPU; using our kernels";
   return "";
 }
 
-// What a plan is run with.
+// Arguments with which a plan runs.
 struct Binding {
   Uid uid;
   const void* data;
@@ -244,12 +248,12 @@ FusedFacts fused_attention_facts() {
   size_t version = 0;
   try {
     version = dnn().get_version();
-  } catch (const Error&) {  // its message tells of a file of ours
-    return {.verdict = "no " + Cudnn::name() + " that can be opened is here"};
+  } catch (const Error&) {  // its message names a file of ours
+    return {.verdict = Cudnn::name() + " not found"};
   }
   const auto part = [&](size_t unit) { return std::to_string(version / unit % 100); };
   const std::string name = "cuDNN " + part(10000) + "." + part(100) + "." + part(1);
-  if (version < kOldest) return {.verdict = name + " is too old; its fused attention is used from 9.10 on"};
+  if (version < kOldest) return {.verdict = name + " is too old; its fused attention needs 9.10 or later"};
   return {.found = true, .verdict = name};
 }
 

@@ -1,4 +1,4 @@
-// In place of cudnn.cpp in a build without cuDNN's header.
+// Replaces cudnn.cpp in a build without cuDNN's header.
 #include "kernels/cuda/fused_attention.h"
 #include "kernels/cuda_facts.h"
 

@@ -1,5 +1,5 @@
-// cuDNN's graphs, as far as attention needs them: the library, opened when first needed; its descriptors; a graph of tensors and
-// operations.
+// cuDNN's graph API, as far as attention needs it: the library, opened on first use; its
+// descriptors; a graph of tensors and operations.
 #pragma once
 
 #include <cudnn.h>
@@ -40,7 +40,7 @@ inline void ok(cudnnStatus_t status, std::source_location at = std::source_locat
   if (status != CUDNN_STATUS_SUCCESS) throw Error(std::string("cuDNN: ") + dnn().get_error_string(status), at);
 }
 
-// What cuDNN calls a descriptor: a thing of attributes, fixed by finish().
+// A descriptor, in cuDNN's terms: a set of attributes, fixed by finish().
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) {
@@ -86,8 +86,8 @@ struct Value {
   Layout layout{};
 };
 
-// A graph under construction. It keeps all that it is made of. Of outer tensors and numbers the caller chooses ids below
-// kFirstInner.
+// A graph under construction, which owns all of its descriptors. The caller chooses ids below
+// kFirstInner for outer tensors and scalars.
 class CudnnGraph {
  public:
   static constexpr int64_t kFirstInner = 100;
@@ -107,9 +107,9 @@ class CudnnGraph {
   struct Pointwise {
     cudnnPointwiseMode_t mode;
     cudnnDataType_t arithmetic = CUDNN_DATA_FLOAT;
-    std::optional<int64_t> axis{};  // of an index
+    std::optional<int64_t> axis{};  // for an index
   };
-  // y = mode(x[, b[, t]]); with BINARY_SELECT t chooses between x and b.
+  // y = mode(x[, b[, t]]); with BINARY_SELECT, t chooses between x and b.
   void pointwise(const Pointwise& p, const Value& y, const Value& x, const Value& b = {}, const Value& t = {}) {
     const Descriptor& how = add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, p.mode);
@@ -122,7 +122,7 @@ class CudnnGraph {
                                                              {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t.descriptor},
                                                              {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y.descriptor}});
   }
-  // Along the dims in which y has 1, or divides x.
+  // Reduces along the dims in which y has size 1 or divides x.
   void reduce(cudnnReduceTensorOp_t how_to, const Value& y, const Value& x) {
     const Descriptor& how = add(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
     how.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, how_to);
@@ -138,7 +138,7 @@ class CudnnGraph {
               {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x.descriptor}, {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y.descriptor}});
     return y;
   }
-  // mode(x, b) in f32, of x's dims.
+  // mode(x, b) in f32, with the dims of x.
   Value f32(cudnnPointwiseMode_t mode, const Value& x, const Value& b = {}) {
     const Value y = inner(CUDNN_DATA_FLOAT, dense(x.layout.dims));
     pointwise({mode}, y, x, b);

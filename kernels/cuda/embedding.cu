@@ -1,12 +1,12 @@
-// Forward copies rows: 2 N C elements. Backward sorts the places of each token first, so that its row is summed by one block in the
-// order of n: the same bits each time, and no atomic sums of floats.
+// Forward copies rows: 2 N C elements. Backward first sorts the places of each token, so that one
+// block sums its row in the order of n: the same bits each time, without atomic float additions.
 #include "kernels/cuda/tile.cuh"
 #include "kernels/ops/embedding.h"
 
 namespace trireme {
 namespace {
 
-// The rows of a table that indices mean; -1 where another shard has it.
+// Rows of a table selected by indices; -1 if another shard has the row.
 struct Rows {
   const int32_t* index = nullptr;
   int64_t first = 0, count = 0;
@@ -14,7 +14,7 @@ struct Rows {
 
   __device__ int64_t of(int64_t n) const {
     const int64_t row = index[n] - first;
-    if (index[n] < 0 || (!shard && row >= count)) __trap();  // the data was verified against the vocabulary when it was opened
+    if (index[n] < 0 || (!shard && row >= count)) __trap();  // the data was checked against the vocabulary when it was opened
     return 0 <= row && row < count ? row : -1;
   }
 };
@@ -36,14 +36,16 @@ __global__ void embedding_forward(T* x, const T* table, Rows tokens, const T* po
   });
 }
 
-// Backward: how often each row is meant; where its places begin in the list; the places, in any order; the same in order.
+// Backward: counts of each row; the start of its places in the list; the places, unsorted; the
+// places, sorted.
 __global__ void count_places(int* counts, Rows rows, int64_t n) {
   for_packs<1>(n, [&](auto, int64_t i) {
     if (rows.of(i) >= 0) atomicAdd(counts + rows.of(i), 1);
   });
 }
 
-// begins[r] = counts before r, for count + 1 rows; counts become 0. One block of 1024 threads, each of which has a range of rows.
+// begins[r] = sum of counts before r, for count + 1 rows; resets counts to 0. One block of 1024
+// threads, each with a range of rows.
 constexpr int kScan = 1024;
 __global__ void scan_counts(int* begins, int* counts, int64_t count) {
   auto& before = block_shared<int[kScan]>();
@@ -74,7 +76,7 @@ __global__ void list_places(int* places, int* counts, const int* begins, Rows ro
   });
 }
 
-// Each place counts the smaller ones of its row: few, but for rows that very many tokens mean.
+// Each place counts the smaller places of its row: few, except for rows of very frequent tokens.
 __global__ void sort_places(int* sorted, const int* places, const int* begins, Rows rows, int64_t count) {
   for_packs<1>(begins[count], [&](auto, int64_t i) {
     const int place = places[i];

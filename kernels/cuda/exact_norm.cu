@@ -1,5 +1,5 @@
-// The same integers as on the CPU, so the same bits. Magnitudes are compared as integers: for floats without their sign that is
-// their order, with NaN above infinity.
+// Sums the same integers as the CPU, so the bits are equal. Magnitudes are compared as integers:
+// for floats without sign the order is the same, with NaN above infinity.
 #include "kernels/cuda/tile.cuh"
 #include "kernels/ops/exact_norm.h"
 
@@ -9,22 +9,22 @@ namespace {
 __extension__ using Integer = __int128;
 
 constexpr int kHalf = 40;                 // bits of each half of a square's integer
-constexpr int64_t kMostOfPart = 1 << 22;  // squares whose halves add up in 64 bits
+constexpr int64_t kMostOfPart = 1 << 22;  // most squares whose halves fit in 64 bits when summed
 
 __global__ void largest_magnitude(unsigned* top, const float* x, int64_t n) {
   unsigned mine = 0;
   for_packs<1>(n, [&](auto, int64_t i) { mine = max(mine, __float_as_uint(x[i]) & 0x7fffffffu); });
   constexpr unsigned kInfinity = 0x7f800000u;
-  mine = min(mine, kInfinity);  // NaN lies beyond
+  mine = min(mine, kInfinity);  // larger integers are NaN
   mine = warp_max(mine);
   if (threadIdx.x % 32 == 0 && mine > 0) atomicMax(top, mine);
 }
 
 __device__ bool usable(float top) { return top != 0 && isfinite(top); }
-// 2^-n, such that |x| 2^-n < 1 for every |x| <= top.
+// Exponent n such that |x| 2^-n < 1 for every |x| <= top.
 __device__ int exponent_above(float top) { return ilogbf(top) + 1; }
 
-// halves[2 b], halves[2 b + 1] = the sums of part b's upper and lower halves.
+// halves[2 b], halves[2 b + 1] = sums of the upper and lower halves of part b's squares.
 __global__ void exact_parts_of_squares(long long* halves, const float* x, const float* top, int64_t n, int64_t length) {
   auto& partial = block_shared<long long[2][32]>();
   constexpr auto kUnit = static_cast<double>(int64_t{1} << kHalf);
@@ -47,7 +47,7 @@ __device__ Integer integer_of(const float* limbs) {
   return value;
 }
 
-// One thread.
+// Runs on one thread.
 __global__ void add_to_limbs(float* limbs, const long long* halves, const float* top, int64_t parts) {
   if (!usable(*top)) return;
   Integer value = integer_of(limbs);

@@ -1,4 +1,5 @@
-// y[i] = x[i] + 1 on n elements: shows that code compiled here runs on the GPU there. Grid: n / 256 blocks of 256 threads.
+// y[i] = x[i] + 1 on n elements: checks that code compiled here runs on this GPU. Grid: n / 256
+// blocks of 256 threads.
 #include <cuda_runtime.h>
 
 #include <array>
@@ -40,7 +41,7 @@ CudaFacts cuda_facts() {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) == cudaSuccess) facts.devices = devices;
   if (facts.devices == 0) {
-    facts.verdict = "built with CUDA " + facts.toolkit + ", but no GPU answers here";
+    facts.verdict = "built with CUDA " + facts.toolkit + ", but no GPU responds";
     return facts;
   }
   cudaDeviceProp properties{};
@@ -48,8 +49,8 @@ CudaFacts cuda_facts() {
   if (cudaGetDevice(&mine) == cudaSuccess && cudaGetDeviceProperties(&properties, mine) == cudaSuccess)
     facts.device = properties.name, facts.capability = 10 * properties.major + properties.minor;
   facts.kernel_ran = kernel_runs();
-  facts.verdict = facts.kernel_ran ? facts.device + " runs our kernels; kernels.device = cuda takes it"
-                                   : facts.device + " answers, but a trivial kernel failed on it";
+  facts.verdict = facts.kernel_ran ? facts.device + " runs our kernels; kernels.device = cuda uses it"
+                                   : facts.device + " responds, but a trivial kernel failed on it";
   return facts;
 }
 

@@ -39,8 +39,8 @@ __global__ void add(T* y, const T* a, const T* b, int64_t n) {
   });
 }
 
-// The tree's sum of element i of `count` parts that begin n elements apart: halves of a range are summed, then added. Sums that
-// wait for their right neighbour are kept with the length of their range.
+// The tree's sum of element i of `count` parts, n elements apart: halves of a range are summed,
+// then added. Sums that wait for their right neighbour are kept with the length of their range.
 template <class From>
 __device__ float sum_tree(const From* parts, int64_t n, int64_t count, int64_t i) {
   if (count == 1) return to_float(parts[i]);
@@ -74,7 +74,7 @@ __global__ void sum_parts(T* y, const From* parts, int64_t n, int64_t count, boo
   for_packs<1>(n, [&](auto, int64_t i) { y[i] = rounded<T>((accumulate ? to_float(y[i]) : 0.0f) + sum_tree(parts, n, count, i)); });
 }
 
-// The sum that the addend carries into the first row that is not in use.
+// The sum that the addend carries into the first unused row.
 __global__ void add_to_tree(float* tree, int64_t stride, const float* addend, int64_t n, int64_t index) {
   for_packs<1>(n, [&](auto, int64_t i) {
     float sum = addend[i];
@@ -84,7 +84,7 @@ __global__ void add_to_tree(float* tree, int64_t stride, const float* addend, in
   });
 }
 
-// tree[0] = the rows in use, added from below.
+// tree[0] = the sum of the rows in use, starting with the lowest.
 __global__ void close_tree(float* tree, int64_t n, int64_t levels, int64_t count) {
   for_packs<1>(n, [&](auto, int64_t i) {
     bool any = (count & 1) != 0;
@@ -107,7 +107,7 @@ __global__ void total_of_sum(float* total, const double* parts, int64_t count, f
   if (threadIdx.x == 0) *total += static_cast<float>(scale * sum);
 }
 
-// normal() of philox.h with the device's own functions: the same but for the last bit of a double.
+// normal() of philox.h with the device's own functions: equal except for the last bit of a double.
 __device__ double normal_on_device(uint64_t key, uint64_t index) {
   const auto c = philox(key, index);
   const double u = unit((uint64_t{c[0]} << 32) | c[1]), v = unit((uint64_t{c[2]} << 32) | c[3]);

@@ -1,5 +1,6 @@
-// Attention by fused kernels that a library brings: cuDNN's in cudnn.cpp; none in cudnn_absent.cpp; the emulation computes it in
-// double. Whether there is one, and whether it takes a shape: fused_attention_facts(), fused_refusal().
+// Attention by a library's fused kernels: cuDNN's in cudnn.cpp; none in cudnn_absent.cpp; the
+// emulation computes it in double. fused_attention_facts() and fused_refusal() report the library
+// and the shapes that it supports.
 #pragma once
 
 #include "kernels/cuda/host.h"
@@ -7,7 +8,7 @@
 
 namespace trireme {
 
-// Of a shape that is not refused, with tensors at multiples of 16 bytes.
+// The shape must not be refused, and tensors must be aligned to 16 bytes.
 void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionForward& op);
 void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionBackward& op);
 

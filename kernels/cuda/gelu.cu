@@ -1,5 +1,5 @@
-// With u = sqrt(2/pi) (x + 0.044715 x^3), (1 + tanh(u)) / 2 is sigmoid(2 u). One thread for each pack; moves 2 or 3 elements for
-// each.
+// With u = sqrt(2/pi) (x + 0.044715 x^3), (1 + tanh(u)) / 2 is sigmoid(2 u). One thread for each
+// pack; moves 2 or 3 elements for each.
 #include "kernels/cuda/tile.cuh"
 #include "kernels/ops/gelu.h"
 
@@ -11,7 +11,8 @@ constexpr float kCubic = 0.044715f;
 
 __device__ float gelu(float x) { return x / (1 + __expf(-kTwice * (x + kCubic * x * x * x))); }
 
-// s + x s (1 - s) 2 u'; the product s (1 - s) = e / (1 + e)^2 with e = exp(-|2 u|), as 1 - s would lose its digits for large x.
+// s + x s (1 - s) 2 u'. The product s (1 - s) is e / (1 + e)^2 with e = exp(-|2 u|), since 1 - s
+// would lose precision for large x.
 __device__ float slope(float x) {
   const float twice = kTwice * (x + kCubic * x * x * x), e = __expf(-fabsf(twice)), r = 1 / (1 + e);
   return (twice < 0 ? e * r : r) + x * e * r * r * kTwice * (1 + 3 * kCubic * x * x);

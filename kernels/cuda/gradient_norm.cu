@@ -7,7 +7,7 @@ namespace {
 
 struct SquaresRow {
   const float* x;
-  int64_t size, chunk;  // the first of its chunks
+  int64_t size, chunk;  // number of the first of its chunks
 };
 static_assert(sizeof(SquaresRow) == 4 * SquaredNorm::kRow);
 

@@ -1,4 +1,5 @@
-// What the host does for every file of this directory: CUDA's errors, and a lane's stream and scratch memory.
+// Host helpers for the files of this directory: CUDA's errors, and a lane's stream and scratch
+// memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +10,7 @@
 
 namespace trireme {
 
-// Error with CUDA's message, at the caller's line, unless the call succeeded.
+// Throws Error with CUDA's message, at the caller's line, unless the call succeeded.
 inline void ok(cudaError_t status, std::source_location at = std::source_location::current()) {
   if (status != cudaSuccess) throw Error(std::string("CUDA: ") + cudaGetErrorString(status), at);
 }
@@ -17,7 +18,7 @@ inline void ok(cudaError_t status, std::source_location at = std::source_locatio
 inline cudaStream_t stream_of(const Cuda& cuda) { return stream_of(*cuda.lane); }
 inline void* scratch(const Cuda& cuda, int64_t bytes) { return scratch(*cuda.lane, bytes); }
 
-// Multiprocessors of the GPU: grids that walk their work take a few blocks for each.
+// Number of multiprocessors of the GPU: grids that walk their work have a few blocks for each.
 int multiprocessors();
 
 }  // namespace trireme

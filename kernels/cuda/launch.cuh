@@ -1,5 +1,6 @@
-// What every .cu file of this directory starts kernels with. Kernels are started by start() alone, and find their block's shared
-// memory by block_shared(): so the same sources run on a CPU under test/emulation/.
+// Kernel launches for the .cu files of this directory. Kernels are started by start() alone, and
+// get their block's shared memory from block_shared(). So the same sources run on a CPU under
+// test/emulation/.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -33,7 +34,7 @@ void start(const Cuda& cuda, const Grid& grid, void (*kernel)(Parameters...), co
   ok(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
 
-// The block's shared memory; start it with sizeof(T) bytes.
+// The block's shared memory as a T; start the kernel with sizeof(T) bytes.
 template <class T>
 __device__ T& block_shared() {
   return *reinterpret_cast<T*>(shared_bytes());

@@ -1,5 +1,6 @@
-// Forward reads x (and the residual), writes y (and the sum): 2 or 4 N C elements. Backward reads dy, x and dsum, writes dx: 3 or
-// 4; its blocks walk the rows and keep the sums of dgain and dbias over theirs in registers.
+// Forward reads x (and the residual), writes y (and the sum): 2 or 4 N C elements. Backward reads
+// dy, x and dsum, writes dx: 3 or 4. Its blocks walk rows and keep their sums of dgain and dbias in
+// registers.
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/ops/layernorm.h"

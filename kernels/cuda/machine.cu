@@ -1,8 +1,8 @@
-// Lanes are CUDA streams; a moment of one is an event from a ring of its own. An event that the ring has come around to again marks
-// a later moment: who still waits for the earlier one waits for more than it needs.
+// Lanes as CUDA streams. A moment of a lane is an event from the lane's ring. An event that was
+// reused marks a later moment: whoever waits for the earlier one waits longer than necessary.
 //
-// A graph is recorded from all lanes: the first is captured, the others are forked from it and joined to it again, so that it waits
-// for nothing outside and nothing inside is waited for.
+// A graph is captured from all lanes: the first is captured, the others are forked from it and
+// joined to it again. So it waits for nothing outside, and nothing waits for its parts.
 #include <nvtx3/nvToolsExt.h>
 
 #include <array>
@@ -22,7 +22,7 @@ struct CudaLane {
   cudaStream_t stream = nullptr;
   std::array<cudaEvent_t, 256> events{};
   uint64_t moments = 0;
-  uint64_t passed = 0;  // moments up to here need no waiting: all lanes come after them
+  uint64_t passed = 0;  // earlier moments need no waiting: all lanes come after them
   Ledger* ledger = nullptr;
   std::byte* scratch = nullptr;
   int64_t scratch_bytes = 0;
@@ -31,7 +31,7 @@ struct CudaLane {
     double* seconds = nullptr;
   };
   std::vector<Timer> timers;
-  size_t running = 0;  // timers begun since they were collected
+  size_t running = 0;  // timers begun since the last collection
   WaitGuard guard;
 };
 
@@ -75,7 +75,7 @@ void guard_waits(CudaLane& lane, WaitGuard guard) { lane.guard = guard; }
 
 namespace {
 
-// Until query() no longer says that it is not ready. Sleeps between, not longer than a step should notice.
+// Polls query() until it is ready. Sleeps between polls, briefly compared to a step.
 void wait_guarded(const WaitGuard& guard, auto query) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kAsking{100};
@@ -111,7 +111,7 @@ void begin_timer(CudaLane& lane) {
 void end_timer(CudaLane& lane, double* seconds) noexcept {
   CudaLane::Timer& timer = lane.timers[lane.running - 1];
   timer.seconds = seconds;
-  cudaEventRecord(timer.end, lane.stream);  // an error stays, and collect_timers() meets it
+  cudaEventRecord(timer.end, lane.stream);  // an error persists, and collect_timers() reports it
 }
 
 void collect_timers(CudaLane& lane) {
@@ -159,7 +159,7 @@ CudaMark* open_mark() {
 void close_mark(CudaMark* mark) noexcept {
   const std::unique_ptr<CudaMark> owned(mark);
   if (mark == nullptr) return;
-  cudaEventSynchronize(mark->event);  // memory that is copied to or from may go next
+  cudaEventSynchronize(mark->event);  // memory that is copied to or from may be freed next
   cudaEventDestroy(mark->event);
 }
 
@@ -169,19 +169,19 @@ void set_mark(CudaMark& mark, CudaLane& lane) {
 }
 
 void wait_for_mark(CudaMark& mark) {
-  ok(cudaSetDevice(mark.device));  // of a thread that may have none yet
+  ok(cudaSetDevice(mark.device));  // the thread may have no device yet
   if (mark.guard.ask == nullptr) return ok(cudaEventSynchronize(mark.event));
   wait_guarded(mark.guard, [&] { return cudaEventQuery(mark.event); });
 }
 
 struct CudaGraph {
   cudaGraphExec_t exec = nullptr;
-  std::vector<const std::byte*> scratch;  // of the lanes
+  std::vector<const std::byte*> scratch;  // scratch memory of each lane
 };
 
 namespace {
 
-// Each other lane comes after the first; or the first after each other.
+// Orders each other lane after the first; or the first after each other.
 void fork(std::span<CudaLane* const> lanes) {
   const uint64_t moment = record_moment(*lanes.front());
   for (CudaLane* const lane : lanes.subspan(1)) wait_for_moment(*lane, *lanes.front(), moment);
@@ -248,8 +248,8 @@ void copy_bytes(CudaLane& lane, void* to, const void* from, int64_t bytes) {
 
 cudaStream_t stream_of(CudaLane& lane) { return lane.stream; }
 
-// Taken and given back in the lane's order: neither the host nor another lane waits. A lane may be waiting for a message that
-// another rank only sends when this one goes on.
+// Allocated and freed in the lane's order, so neither the host nor another lane waits. A lane may
+// be waiting for a message that another rank sends only once this one continues.
 std::byte* scratch(CudaLane& lane, int64_t bytes) {
   if (bytes <= lane.scratch_bytes) return lane.scratch;
   lane.ledger->allocate(bytes - lane.scratch_bytes, "scratch of a CUDA lane");

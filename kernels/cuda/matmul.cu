@@ -1,4 +1,4 @@
-// A product with what it takes along, in one go where the library offers that, else by the ops that follow it.
+// Matrix products with fused epilogues if the library offers them, else with the ops that follow.
 #include "kernels/cuda/products.h"
 #include "kernels/ops/fill.h"
 #include "kernels/ops/gelu.h"
@@ -26,7 +26,7 @@ Product plain(const Matmul& op) {
           .b_scale = op.b_scale ? op.b_scale.as<float>() : nullptr};
 }
 
-// `behind`: memory behind the library's.
+// Scratch memory after the library's workspace.
 std::byte* scratch_behind(const Cuda& cuda, int64_t bytes) {
   return static_cast<std::byte*>(scratch(cuda, kProductWorkspace + bytes)) + kProductWorkspace;
 }
@@ -40,8 +40,8 @@ Product whole(const Matmul& op, float* sums) {
 }
 
 void must_multiply(const Cuda& cuda, const Product& p) {
-  require(multiply(cuda, p), text("the library knows no way to multiply ", name_of(p.of_a), " ", p.m, " x ", p.k, " by ",
-                                  name_of(p.of_b), " ", p.k, " x ", p.n));
+  require(multiply(cuda, p),
+          text("cuBLASLt cannot multiply ", name_of(p.of_a), " ", p.m, " x ", p.k, " by ", name_of(p.of_b), " ", p.k, " x ", p.n));
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ void must_multiply(const Cuda& cuda, const Product& p) {
 void launch(const Cuda& cuda, const Matmul& op) {
   if (op.c.size() == 0 || (op.k() == 0 && op.accumulate)) return;
   require(op.k() > 0, text("matmul of ", op.a, " and ", op.b, ": a sum over nothing"));
-  if (op.bias && !op.of_8_bits() && op.bias.dtype() != op.c.dtype()) {  // the library wants a bias of c's dtype
+  if (op.bias && !op.of_8_bits() && op.bias.dtype() != op.c.dtype()) {  // the library needs a bias of c's dtype
     const Tensor wide(scratch_behind(cuda, op.n() * bytes_of(op.c.dtype())), op.c.dtype(), Place::cuda, {op.n()});
     launch(cuda, Cast{.y = wide, .x = op.bias});
     Matmul same = op;

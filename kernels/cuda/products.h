@@ -1,4 +1,5 @@
-// Matrix products by cuBLASLt, behind this one function: cublas.cpp has it; the emulation computes it in double.
+// Matrix products by cuBLASLt, through one function: cublas.cpp implements it; the emulation
+// computes it in double.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace trireme {
 
-// c = op(a) op(b) [+ bias] [+ c], row-major, dense, as Matmul says, with what it takes along.
+// c = op(a) op(b) [+ bias] [+ c], row-major, dense, as in Matmul, with the fused epilogues.
 struct Product {
   void* c;                   // [m, n]
   const void *a, *b, *bias;  // bias [n] or nullptr
@@ -16,18 +17,18 @@ struct Product {
   int64_t m, n, k;
   bool transpose_a, transpose_b, accumulate;
   void* pre_activation = nullptr;    // [m, n]
-  const void* gelu_input = nullptr;  // [m, n]; c may be it
+  const void* gelu_input = nullptr;  // [m, n]; may be c
   float* sums = nullptr;             // [m], written
   const float *a_scale = nullptr, *b_scale = nullptr;
 };
 
-// What the library takes of the lane's scratch memory, at its beginning.
+// Bytes of the lane's scratch memory, from its beginning, that the library uses.
 constexpr int64_t kProductWorkspace = 32 << 20;
 
-// False, and nothing is done: what the product is to take along is not offered for its shape.
+// Returns false, without effect, if the library does not offer the fusion for this shape.
 bool multiply(const Cuda& cuda, const Product& product);
 
-// As product_algorithms() and prefer_algorithm() in ops/matmul.h.
+// Implement product_algorithms() and prefer_algorithm() of ops/matmul.h.
 std::vector<std::string> algorithms(const Product& product, int most);
 bool prefer(const Product& product, const std::string& algorithm);
 }  // namespace trireme

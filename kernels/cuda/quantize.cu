@@ -1,17 +1,17 @@
-// Tensors in 8 bits. Two kernels: the largest magnitudes of parts, then tiles of x, each read once, rounded, and written as it is
-// and transposed.
+// Rounds tensors to 8 bits by two kernels. The first finds the largest magnitudes of parts. The
+// second reads tiles of x once, rounds them, and writes them plain and transposed.
 #include "kernels/cuda/tile.cuh"
 #include "kernels/ops/quantize.h"
 
 namespace trireme {
 namespace {
 
-constexpr int kTileRows = 128, kTileCols = 64;  // of a tile: 128 bytes of a row of bf16 x, and of one of the transposed
-constexpr int kHigh = 4, kWide = kPack;         // of them, a thread's
-constexpr int kAcross = kTileCols / kWide;      // threads beside each other
+constexpr int kTileRows = 128, kTileCols = 64;  // of a tile: 128 bytes of a row of bf16 x, and of a transposed row
+constexpr int kHigh = 4, kWide = kPack;         // rows and columns of a thread in a tile
+constexpr int kAcross = kTileCols / kWide;      // threads in a row of the tile
 static_assert(kTileRows / kHigh * kAcross == kThreads);
 
-// The largest of the block's threads, on each of them.
+// Maximum over the block's threads, returned on each of them.
 __device__ uint32_t block_max(uint32_t x, uint32_t* partial) {
   x = warp_max(x);
   if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = x;
@@ -19,7 +19,7 @@ __device__ uint32_t block_max(uint32_t x, uint32_t* partial) {
   return warp_max(partial[threadIdx.x % (kThreads / 32)]);
 }
 
-// parts[b] = the bits of the largest |x| that block b has seen. Moves n elements.
+// parts[b] = the bits of the largest |x| in part b. Moves n elements.
 template <class X, int kN>
 __global__ void __launch_bounds__(kThreads) largest_magnitudes(uint32_t* parts, const X* x, int64_t n) {
   uint32_t most = 0;
@@ -34,21 +34,22 @@ __global__ void __launch_bounds__(kThreads) largest_magnitudes(uint32_t* parts, 
 
 struct QuantizedTile {
   uint32_t partial[kThreads / 32];
-  uint32_t words[kTileCols][kTileRows / kHigh + 1];  // four rows of a column each
+  uint32_t words[kTileCols][kTileRows / kHigh + 1];  // each holds four rows of a column
 };
 
-// What the second kernel is given. y or transposed may be absent.
+// Arguments of the second kernel. y or transposed may be absent.
 template <class Y, class X>
 struct Problem {
   Y *y, *transposed;
   float* scale;
   const X* x;
   const uint32_t* parts;
-  int count;  // of parts
+  int count;  // number of parts
   int64_t rows, cols;
 };
 
-// v = elements [c, c + kWide) of row n; zeros beyond the end. kPacked: rows begin at multiples of kWide elements, and end there.
+// v = elements [c, c + kWide) of row n; zeros beyond the end. kPacked: rows begin and end at
+// multiples of kWide elements.
 template <bool kPacked, class Y, class X>
 __device__ void load_row(float (&v)[kWide], const Problem<Y, X>& p, int64_t n, int64_t c) {
   for (float& element : v) element = 0;
@@ -78,7 +79,7 @@ __device__ void store_rounded_row(const Problem<Y, X>& p, uint64_t bytes, int64_
   }
 }
 
-// Column c of the tile, from row `first` of it: 16 of its rows.
+// 16 rows of column c of the tile, from row `first` on.
 template <bool kPacked, class Y, class X>
 __device__ void store_column(const Problem<Y, X>& p, const QuantizedTile& tile, int64_t row, int64_t col, int first, int c) {
   if (col >= p.cols) return;
@@ -94,12 +95,12 @@ __device__ void store_column(const Problem<Y, X>& p, const QuantizedTile& tile, 
   }
 }
 
-// A tile a block. Reads n elements, writes n bytes for each of y and transposed.
+// One tile per block. Reads n elements, writes n bytes for each of y and transposed.
 template <class Y, class X, bool kPacked>
 __global__ void __launch_bounds__(kThreads) quantize(Problem<Y, X> p) {
   auto& tile = block_shared<QuantizedTile>();
   const int me = static_cast<int>(threadIdx.x), column = me % kAcross * kWide, line = me / kAcross;
-  // x is on its way while the scale is made.
+  // Loads x while the scale is computed.
   const int64_t top = int64_t{blockIdx.y} * kTileRows, left = int64_t{blockIdx.x} * kTileCols;
   float v[kHigh][kWide];
 #pragma unroll
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(kThreads) quantize(Problem<Y, X> p) {
     tile.words[column + i][line] = word;
   }
   __syncthreads();
-  // Neighbouring threads write one column's neighbouring rows.
+  // Neighbouring threads write neighbouring rows of one column.
   constexpr int kEach = kTileRows / 16;
 #pragma unroll
   for (int i = me; i < kTileCols * kEach; i += kThreads) {

@@ -1,4 +1,5 @@
-// A thread takes a pack of a head's lower half and its partner of the upper half: each element is read and written once.
+// A thread takes a pack of a head's lower half and its partner of the upper half, so each element
+// is read and written once.
 #include "kernels/cuda/tile.cuh"
 #include "kernels/ops/rope.h"
 
@@ -32,10 +33,10 @@ struct Rotation {
   const int32_t* positions;
   const float* table;
   int64_t rows;  // of the table
-  float sign;    // -1 turns back
+  float sign;    // -1 rotates back
 };
 
-// (low, high) turned by the angles of row n and elements [i, i + kN) of half a head.
+// (low, high) rotated by the angles of row n and elements [i, i + kN) of half a head.
 template <int kN>
 __device__ void turn(const Rotation& turns, int64_t n, int64_t i, int64_t half, float (&low)[kN], float (&high)[kN]) {
   const int64_t position = turns.positions[n];
@@ -49,12 +50,13 @@ __device__ void turn(const Rotation& turns, int64_t n, int64_t i, int64_t half, 
   }
 }
 
-// Between a row of the fused projection, H + 2 K heads, and the tensors of heads. kSplit: from the row; else into it.
+// Moves heads between a row of the fused projection, H + 2 K heads, and separate tensors. kSplit:
+// out of the row; else into it.
 template <class T>
 struct Heads {
   T *qkv, *q, *k, *v;
   int64_t heads, shared, size;
-  // Head h of row n, wherever it lies beside the row.
+  // Head h of row n in the separate tensors.
   __device__ T* at(int64_t n, int64_t h) const {
     if (h < heads) return q + (n * heads + h) * size;
     if (h < heads + shared) return k + (n * shared + h - heads) * size;
@@ -103,7 +105,7 @@ Rotation turns_of(const Tensor& positions, const Tensor& table, bool back) {
   return {.positions = positions.as<int32_t>(), .table = table.as<float>(), .rows = table.dim(0), .sign = back ? -1.0f : 1.0f};
 }
 
-// A row of heads, qkv [N, (H + 2 K) D], and the heads apart: [N, H, D], [N, K, D], [N, K, D].
+// Fused heads, qkv [N, (H + 2 K) D], and separate ones: [N, H, D], [N, K, D], [N, K, D].
 struct SplitHeads {
   const Tensor &qkv, &q, &k, &v;
 };

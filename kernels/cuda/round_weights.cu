@@ -9,7 +9,7 @@ struct RoundRow {
   const float* master;
   int64_t size, chunk;
   WholeTensor whole;
-  int64_t vectors;  // whether both lie at multiples of kVector elements
+  int64_t vectors;  // true if both are aligned to kVector elements
 };
 static_assert(sizeof(RoundRow) == 4 * RoundWeights::kRow);
 

@@ -1,5 +1,5 @@
-// Kernels that work row by row and keep a row in registers: each thread has kPacks packs of kN elements. A row has a warp of its
-// own where it fits into one, else a block.
+// Kernels that work row by row and keep a row in registers: each thread has kPacks packs of kN
+// elements. A row that fits has its own warp, else its own block.
 #pragma once
 
 #include "kernels/cuda/tile.cuh"
@@ -7,11 +7,11 @@
 namespace trireme {
 
 struct ThreadRow {
-  int64_t row;    // of the thread
-  int warps;      // of a row
-  int64_t slot;   // which of the grid's rows at a time this is
-  int64_t slots;  // how many there are
-  int thread;     // within the row
+  int64_t row;    // row of the thread
+  int warps;      // warps of a row
+  int64_t slot;   // index among the rows that the grid processes at a time
+  int64_t slots;  // number of these rows
+  int thread;     // index within the row
 };
 __device__ inline ThreadRow row_place(int warps) {
   const int in_block = static_cast<int>(blockDim.x / 32) / warps, threads = warps * 32, thread = static_cast<int>(threadIdx.x);
@@ -19,7 +19,7 @@ __device__ inline ThreadRow row_place(int warps) {
   return {.row = slot, .warps = warps, .slot = slot, .slots = int64_t{gridDim.x} * in_block, .thread = thread % threads};
 }
 
-// Calls f(number of the pack, its first column).
+// Calls f(index of the pack, its first column).
 template <int kN, int kPacks, class F>
 __device__ void for_row(const ThreadRow& place, int64_t cols, const F& f) {
 #pragma unroll
@@ -29,7 +29,8 @@ __device__ void for_row(const ThreadRow& place, int64_t cols, const F& f) {
   }
 }
 
-// Of a row's threads. With a block for each row it has a barrier in front, too: `partial` may be used again and again.
+// Sum over a row's threads. With a block for each row, a barrier comes first, so `partial` can be
+// reused.
 __device__ inline float row_sum(const ThreadRow& place, float x) {
   if (place.warps == 1) return warp_sum(x);
   auto& partial = block_shared<float[32]>();
@@ -38,14 +39,15 @@ __device__ inline float row_sum(const ThreadRow& place, float x) {
 }
 
 constexpr int64_t kRowShared = sizeof(float[32]);
-constexpr int kWarpRows = 8;  // rows of a block, where a row is a warp's
+constexpr int kWarpRows = 8;  // rows of a block if each has one warp
 
 struct RowGrid {
   int warps;
   Grid grid;
   int64_t slots;
 };
-// For `rows` rows, `most` blocks at most; packs: of a row, for each thread kPacks of them.
+// A grid for `rows` rows with at most `most` blocks. `packs`: of a row, with kPacks for each
+// thread.
 inline RowGrid row_grid(int64_t rows, int64_t packs, int64_t per_thread, int64_t most) {
   const int warps = static_cast<int>(std::clamp<int64_t>((packs + 32 * per_thread - 1) / (32 * per_thread), 1, 32));
   const int64_t in_block = warps == 1 ? kWarpRows : 1, blocks = std::min(most, (rows + in_block - 1) / in_block);
@@ -54,13 +56,13 @@ inline RowGrid row_grid(int64_t rows, int64_t packs, int64_t per_thread, int64_t
           .slots = blocks * in_block};
 }
 
-// Calls f(elements of a pack, packs of a thread), as constants, for rows of up to 32768 columns; of up to 16384 where they do not
-// come in packs.
+// Calls f(elements of a pack, packs of a thread), as constants, for rows of up to 32768 columns; up
+// to 16384 if they do not come in packs.
 template <class F>
 void with_row_packs(int64_t cols, bool aligned, const F& f) {
   const auto with = [&]<int kN>(std::integral_constant<int, kN> pack) {
     constexpr int64_t kMost = kN == 1 ? 16384 : 32768;
-    require(cols <= kMost, text("rows of ", cols, " columns; at most ", kMost));
+    require(cols <= kMost, text("rows of ", cols, " columns; the maximum is ", kMost));
     const int64_t threads = (cols + kN - 1) / kN;
     if (threads <= 1024) return f(pack, std::integral_constant<int, 1>{});
     if (kN > 1 || threads <= 4096) return f(pack, std::integral_constant<int, 4>{});

@@ -1,4 +1,5 @@
-// Sums of n elements in double, in one order that n alone fixes: blocks sum parts, one block sums those.
+// Sums of n elements in double, in an order that depends on n alone: blocks sum parts, then one
+// block sums the parts.
 #pragma once
 
 #include "kernels/cuda/tile.cuh"
@@ -19,7 +20,7 @@ __device__ void sum_part(double* parts, int64_t n, const Term& term) {
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-// The sum of the parts, on every thread of one block of kThreads.
+// The sum of the parts, returned on every thread of one block of kThreads.
 __device__ inline double sum_of_parts(const double* parts, int64_t count) {
   auto& partial = block_shared<double[32]>();
   double sum = 0;

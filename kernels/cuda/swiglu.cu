@@ -1,4 +1,5 @@
-// One thread for each pack of y: reads 3 elements for each it writes forwards, 3 for 2 backwards.
+// One thread for each pack of y: forward reads 2 and writes 1 element, backward reads 3 and writes
+// 2.
 #include "kernels/cuda/tile.cuh"
 #include "kernels/ops/swiglu.h"
 

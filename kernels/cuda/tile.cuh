@@ -1,4 +1,5 @@
-// What kernels share: elements in packs of up to 16 bytes, sums over warps and blocks in one fixed order.
+// Helpers shared by kernels: elements in packs of up to 16 bytes, and sums over warps and blocks in
+// a fixed order.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -18,12 +19,13 @@ __device__ inline Bf16 rounded<Bf16>(float x) {
   return to_bf16(x);
 }
 
-// kN neighbours, loaded and stored at once: their address is a multiple of kN elements, or of 16 bytes where that is less.
+// kN neighbours, loaded and stored at once. Their address is a multiple of kN elements, or of 16
+// bytes if that is less.
 template <class T, int kN>
 struct alignas(kN * sizeof(T) < 16 ? kN * sizeof(T) : 16) Pack {
   T at[kN];
 };
-// Elements that make a full vector access of each thread: 8. (16 bytes of bf16, twice 16 of f32.)
+// Elements for full vector accesses of each thread: 8. (16 bytes of bf16, twice 16 of f32.)
 constexpr int kPack = 8;
 
 template <int kN, class T>
@@ -40,19 +42,20 @@ __device__ void store(T* to, const float (&from)[kN]) {
   *reinterpret_cast<Pack<T, kN>*>(to) = pack;
 }
 
-// Whether all of these may be accessed in packs of kPack, from each multiple of kPack elements.
+// True if all of these can be accessed in packs of kPack, from each multiple of kPack elements.
 inline bool in_packs(std::initializer_list<Tensor> tensors) {
   return std::all_of(tensors.begin(), tensors.end(),
                      [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()) % 16 == 0; });
 }
 
-// Calls f with kPack where packs are possible, else with 1; as a constant.
+// Calls f with kPack if packs are possible, else with 1; as a constant.
 template <class F>
 void with_packs(bool possible, const F& f) {
   possible ? f(std::integral_constant<int, kPack>{}) : f(std::integral_constant<int, 1>{});
 }
 
-// A kernel of n independent elements: body(begin, count) for packs of kN and, at the end, for single elements (count 1).
+// A kernel of n independent elements: calls body(begin, count) for packs of kN and, at the end, for
+// single elements (count 1).
 constexpr int kThreads = 256;
 template <int kN, class Body>
 __device__ void for_packs(int64_t n, const Body& body) {
@@ -61,7 +64,7 @@ __device__ void for_packs(int64_t n, const Body& body) {
   if constexpr (kN > 1)
     for (int64_t i = packs * kN + me; i < n; i += stride) body(std::integral_constant<int, 1>{}, i);
 }
-// A grid for it: no more blocks than keep the GPU full, no more than there are packs.
+// A grid for it: no more blocks than keep the GPU busy, and no more than there are packs.
 inline Grid grid_for_packs(int64_t n, int pack) {
   const int64_t wanted = (n / pack + kThreads - 1) / kThreads, most = int64_t{multiprocessors()} * 8;
   return {.blocks = std::clamp<int64_t>(wanted, n > 0 ? 1 : 0, most), .threads = kThreads};
@@ -81,8 +84,8 @@ __device__ T warp_max(T x) {
   return x;
 }
 
-// The sum over the block's threads, full warps, on each of them. `partial` has a place for each warp, and is free again when all
-// threads have passed the next barrier.
+// The sum over the block's threads, in full warps, returned on each of them. `partial` has an
+// element for each warp, and may be reused after the next barrier.
 template <class T>
 __device__ T block_sum(T x, T* partial) {
   x = warp_sum(x);

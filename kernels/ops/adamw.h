@@ -1,6 +1,6 @@
-// AdamW in one pass (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019): any number of tensors at once. Where
-// they lie, a GPU reads from a table in its memory, which AdamWTable writes once. Lists of tensors outlive what was started with
-// them.
+// AdamW in one pass over any number of tensors (Loshchilov and Hutter, "Decoupled weight decay
+// regularization", 2019). A GPU finds them in a table in its memory, written once by AdamWTable.
+// Lists of tensors must outlive the ops that use them.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-// What changes from step to step, where AdamW reads it: so its launch is the same each time.
+// Values that change from step to step, in memory, so that AdamW's launch is the same each time.
 struct AdamWSchedule {
   static constexpr auto name = "adamw_schedule";
   static constexpr int64_t kSize = 3;
@@ -35,23 +35,25 @@ struct AdamWSchedule {
 void launch(const Cpu&, const AdamWSchedule&);
 void launch(const Cuda&, const AdamWSchedule&);
 
-// A tensor with what AdamW keeps of it.
+// A tensor with its AdamW state.
 struct AdamWPart {
   Tensor weight{};            // out  [n] bf16, optional
   Tensor master, m, v, grad;  // add  [n] f32 each
   float decay;
-  WholeTensor whole{};  // for stochastic rounding
+  WholeTensor whole{};  // place in the whole tensor, for stochastic rounding
 };
 
-//     g = grad * scale;   m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
-//     master -= lr * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + decay * master);   weight = master rounded;   grad = 0
-// Without `weight` the master itself is the step's weight (f32). Where the gate does not pass, nothing changes but grad = 0.
-// Stochastically rounded weights are drawn anew even then: they follow from the masters and t.
+//   g = grad * scale;   m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
+//   master -= lr * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + decay * master)
+//   weight = master rounded;   grad = 0
+// Without `weight`, the master itself is the step's weight (f32). If the gate does not pass, only
+// grad = 0 happens. Stochastically rounded weights are drawn again even then: they follow from the
+// masters and t.
 struct AdamW {
   static constexpr auto name = "adamw";
   static constexpr int64_t kRow = 26;
   std::span<const AdamWPart> parts;
-  Tensor table{};   // in   [parts, kRow] i32, of AdamWTable; left out on the CPU
+  Tensor table{};   // in   [parts, kRow] i32, from AdamWTable; omit it on the CPU
   Tensor gate;      // in   [Gate::kSize] f32
   Tensor schedule;  // in   [AdamWSchedule::kSize] f32
   float beta1, beta2, eps;
@@ -77,11 +79,11 @@ struct AdamW {
 void launch(const Cpu&, const AdamW&);
 void launch(const Cuda&, const AdamW&);
 
-// On CUDA, where the parts lie; the host waits. Elsewhere nothing.
+// Writes the addresses of the parts to memory on CUDA; the host waits. Does nothing elsewhere.
 struct AdamWTable {
   static constexpr auto name = "adamw_table";
   Tensor table;                      // out  [parts, AdamW::kRow] i32
-  std::span<const AdamWPart> parts;  // not looked into
+  std::span<const AdamWPart> parts;  // contents are not read
   void visit(auto& t) const { t.out(table); }
   void check() const { expect(table, "table", Dtype::i32, {static_cast<int64_t>(parts.size()), AdamW::kRow}); }
 };

@@ -1,7 +1,8 @@
-// Causal grouped-query attention in flash style (Dao, "FlashAttention-2", 2023): no T x T matrix in memory, sums in f32.
-//     out = softmax(scale * q k^T) v      query head h reads key-value head h * K / H
-// The query at place t (of S keys; the T queries are the last T of them) sees the keys  max(document_start[t], t - window + 1) ..
-// t.
+// Causal grouped-query attention in flash style (Dao, "FlashAttention-2", 2023): no T x T matrix in
+// memory, sums in f32.
+//   out = softmax(scale * q k^T) v      query head h reads key-value head h * K / H
+// The query at place t sees the keys max(document_start[t], t - window + 1) .. t. Places are those
+// of the S keys; the T queries have the last T of them.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +11,19 @@
 
 namespace trireme {
 
-// Pairs of query and key that the causal mask and the window leave, for one head and row: what attention's FLOPs count.
-// Document masks only lower it; they are not known beforehand and not counted.
+// Pairs of query and key within the causal mask and the window, for one head and row; attention's
+// FLOPs count these. Document masks only lower the number; they are not known beforehand and not
+// counted.
 inline double attention_pairs(int64_t queries, int64_t keys, int64_t window) {
-  // The query at place t sees t + 1 keys, at most `most`: a triangle of places below most, a rectangle of the others.
+  // The query at place t sees min(t + 1, most) keys: a triangle for places below `most`, a
+  // rectangle for the others.
   const double first = static_cast<double>(keys - queries), last = static_cast<double>(keys);
   const double most = window > 0 ? static_cast<double>(window) : last;
   const double begin = std::min(first, most), end = std::min(last, most);
   return (end * (end + 1) - begin * (begin + 1)) / 2 + most * ((last - first) - (end - begin));
 }
 
-// None, where no library's kernels do it: f32, documents, and queries that follow keys of before.
+// Returns nullopt if no library's kernels support it: f32, documents, or queries after cached keys.
 inline std::optional<AttentionShape> attention_shape(bool backward, const Tensor& q, const Tensor& k, const Tensor& document_start,
                                                      int64_t window) {
   if (q.dtype() != Dtype::bf16 || q.dim(1) != k.dim(1) || document_start.present()) return std::nullopt;
@@ -60,7 +63,7 @@ struct AttentionForward {
 void launch(const Cpu&, const AttentionForward&);
 void launch(const Cuda&, const AttentionForward&);
 
-// Deterministic. Recomputes the probabilities from lse.
+// Gradients of attention, deterministic. Recomputes the probabilities from lse.
 struct AttentionBackward {
   static constexpr auto name = "attention_backward";
   Tensor dq, dk, dv;               // out  [B, T, H, D], [B, T, K, D], [B, T, K, D]

@@ -1,6 +1,6 @@
-// The classifier's loss on a chunk of logits, f32 or bf16; the head walks the batch in chunks, so that N x V logits never exist.
-// All sums are f32.
-//     lse = log(sum exp(logits));   loss = lse - logits[target] + z_loss * lse^2;   0 where target < 0 (ignored)
+// The classifier's loss on a chunk of logits, f32 or bf16. The head walks the batch in chunks, so
+// that N x V logits never exist. All sums are f32.
+//   lse = log(sum exp(logits));   loss = lse - logits[target] + z_loss * lse^2;   0 if target < 0 (ignored)
 // z_loss is PaLM's (Chowdhery et al., 2022).
 #pragma once
 
@@ -26,12 +26,12 @@ struct CrossEntropyForward {
 void launch(const Cpu&, const CrossEntropyForward&);
 void launch(const Cuda&, const CrossEntropyForward&);
 
-// The same in steps, where each shard has some classes: [first, first + valid) of them in its columns; columns behind are padding.
-// First top = the largest logit; then sums of exp(logit - top) and the target's logit; both combined over the shards; then the
-// loss.
+// The same in steps, if each shard has some classes: [first, first + valid) in its columns; later
+// columns are padding. First top = the largest logit; then sums of exp(logit - top) and the
+// target's logit; both combined over the shards; then the loss.
 struct ShardTop {
   static constexpr auto name = "shard_top";
-  Tensor top;     // out  [N] f32; with `join` the larger of it and what was there
+  Tensor top;     // out  [N] f32; with `join` the larger of it and its present value
   Tensor logits;  // in   [N, V]
   int64_t valid;
   bool join = false;
@@ -80,12 +80,12 @@ void launch(const Cuda&, const ShardLoss&);
 // dlogits = scale * (softmax(logits) (1 + 2 z_loss lse) - onehot(target)); 0 in ignored rows.
 struct CrossEntropyBackward {
   static constexpr auto name = "cross_entropy_backward";
-  Tensor dlogits;               // out  [N, V] of the logits' dtype (then it may be them) or bf16
+  Tensor dlogits;               // out  [N, V] of the logits' dtype (then it may be logits) or bf16
   Tensor logits, lse, targets;  // in   [N, V], [N] f32, [N] i32
   float z_loss = 0;
   float scale = 1;  // 1 / (valid targets of the global batch)
   bool shard = false;
-  int64_t first = 0, valid = 0;  // of a shard
+  int64_t first = 0, valid = 0;  // range of a shard
   void visit(auto& t) const { t.out(dlogits), t.in(logits, lse, targets); }
   void check() const {
     CrossEntropyForward{.loss = lse, .lse = lse, .logits = logits, .targets = targets}.check();
@@ -96,7 +96,7 @@ struct CrossEntropyBackward {
 void launch(const Cpu&, const CrossEntropyBackward&);
 void launch(const Cuda&, const CrossEntropyBackward&);
 
-// Forward and backward at once, of all classes: the same bits, where dlogits takes the place of the logits.
+// Forward and backward at once, of all classes, with the same bits: dlogits replaces the logits.
 struct CrossEntropyInPlace {
   static constexpr auto name = "cross_entropy_in_place";
   Tensor loss;     // out  [N] f32

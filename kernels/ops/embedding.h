@@ -1,5 +1,5 @@
-// x[n] = table[tokens[n]] (+ positions_table[positions[n]]). A table may be a shard, rows [first, first + V) of a larger one: other
-// tokens have a row of zeros then.
+// x[n] = table[tokens[n]] (+ positions_table[positions[n]]). A table may be a shard, rows [first,
+// first + V) of a larger one: other tokens then have a row of zeros.
 #pragma once
 
 #include "kernels/run.h"
@@ -9,13 +9,13 @@ namespace trireme {
 struct EmbeddingForward {
   static constexpr auto name = "embedding";
   Tensor x;                 // out  [N, C]
-  Tensor tokens;            // in   [N] i32, each in [0, V); of a shard: at least 0
+  Tensor tokens;            // in   [N] i32, each in [0, V); for a shard only >= 0
   Tensor table;             // in   [V, C], the dtype of x
   Tensor positions{};       // in   [N] i32, each in [0, P); with position_table
   Tensor position_table{};  // in   [P, C], optional
   bool shard = false;
-  int64_t first = 0;  // of a shard
-  bool join = false;  // only the rows of the shard's tokens are written: another shard has written all
+  int64_t first = 0;  // first row of a shard
+  bool join = false;  // write only the rows of the shard's tokens: another shard has written all
   void visit(auto& t) const { join ? t.add(x) : t.out(x), t.in(tokens, table, positions, position_table); }
   void check() const {
     expect_float(x, "x");
@@ -30,7 +30,8 @@ struct EmbeddingForward {
 void launch(const Cpu&, const EmbeddingForward&);
 void launch(const Cuda&, const EmbeddingForward&);
 
-// Adds each row of dx to its token's (and position's) row, in the order of n: deterministic for any number of threads.
+// Adds each row of dx to its token's (and position's) row in the order of n: deterministic for any
+// number of threads.
 struct EmbeddingBackward {
   static constexpr auto name = "embedding_backward";
   Tensor dtable;             // add  [V, C] f32
@@ -38,7 +39,7 @@ struct EmbeddingBackward {
   Tensor dx;                 // in   [N, C]
   Tensor tokens;             // in   [N] i32
   Tensor positions{};        // in   [N] i32; with dposition_table
-  bool shard = false;        // only tokens of the shard's rows have a row in dtable
+  bool shard = false;        // dtable has rows for the shard's tokens only
   int64_t first = 0;
   void visit(auto& t) const { t.add(dtable, dposition_table), t.in(dx, tokens, positions); }
   void check() const {

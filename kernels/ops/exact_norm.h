@@ -1,8 +1,10 @@
-// The sum of squares whose bits do not depend on how the elements are cut, ordered or spread over ranks: squares are cut off at
-// 2^-80 of the largest one's power of two and summed as integers. Three steps, so that ranks can combine what they have after each
-// of the first two: the largest magnitude (by max), the integers (by sum), the result.
+// Sum of squares with bits that do not depend on how elements are cut, ordered or spread over
+// ranks. Squares are truncated at 2^-80 of the largest one's power of two and summed as integers.
+// There are three steps; ranks combine their results after the first two: the largest magnitude (by
+// max), the integers (by sum), the result.
 //
-// An integer is written as kLimbs digits of 8 bits, lowest first, in f32: sums of them over up to 65793 ranks are exact.
+// An integer is kLimbs 8-bit digits, lowest first, in f32: sums of them over up to 65793 ranks are
+// exact.
 #pragma once
 
 #include "kernels/run.h"
@@ -11,7 +13,7 @@ namespace trireme {
 
 inline constexpr int64_t kLimbs = 16;
 
-// top = the larger of top and every |x|; infinity where there is a NaN, which a maximum over ranks might lose.
+// top = the larger of top and every |x|; infinity for a NaN, which a maximum over ranks might lose.
 struct LargestMagnitude {
   static constexpr auto name = "largest_magnitude";
   Tensor top;  // add  [1] f32
@@ -25,7 +27,7 @@ struct LargestMagnitude {
 void launch(const Cpu&, const LargestMagnitude&);
 void launch(const Cuda&, const LargestMagnitude&);
 
-// limbs += the integer of x's squares, with carries: each is below 256 afterwards.
+// limbs += the integer of x's squares, with carries: each limb is below 256 afterwards.
 struct ExactSquares {
   static constexpr auto name = "exact_squares";
   Tensor limbs;   // add  [kLimbs] f32
@@ -40,7 +42,7 @@ struct ExactSquares {
 void launch(const Cpu&, const ExactSquares&);
 void launch(const Cuda&, const ExactSquares&);
 
-// total = the sum of squares; NaN where top is not finite.
+// total = the sum of squares; NaN if top is not finite.
 struct SumOfSquares {
   static constexpr auto name = "sum_of_squares";
   Tensor total;       // out  [1] f32

@@ -1,4 +1,4 @@
-// Plain moves and sums of whole tensors.
+// Fills, moves and sums of whole tensors.
 #pragma once
 
 #include "kernels/run.h"
@@ -45,11 +45,12 @@ struct Add {
 void launch(const Cpu&, const Add&);
 void launch(const Cuda&, const Add&);
 
-// y = parts[0] + parts[1] + ..., in f32, in the order of a balanced tree as collectives sum; y may be the first part.
+// y = parts[0] + parts[1] + ..., in f32, in the order of a balanced tree, as collectives sum. y may
+// be the first part.
 struct SumParts {
   static constexpr auto name = "sum_parts";
   Tensor y;                 // out  any shape; with `accumulate` updated in place
-  Tensor parts;             // in   [parts n, ...] f32 or bf16: as many times y's n elements
+  Tensor parts;             // in   [parts n, ...] f32 or bf16: y's n elements for each part
   bool accumulate = false;  // y += the sum
   void visit(auto& t) const { accumulate ? t.add(y) : t.out(y), t.in(parts); }
   void check() const {
@@ -60,11 +61,12 @@ struct SumParts {
 void launch(const Cpu&, const SumParts&);
 void launch(const Cuda&, const SumParts&);
 
-// A sum of many addends in the order of one tree: row k of the tree is the sum of 2^k consecutive addends, or not in use; addends
-// enter in order, and two rows of a size are added into the next, as a binary counter carries. Enters number `index`.
+// Adds addend number `index` to a sum of many addends in the order of one tree. Row k of the tree
+// is the sum of 2^k consecutive addends, or unused. Addends enter in order; two rows of equal size
+// are added into the next, like the carry of a binary counter.
 struct TreeAdd {
   static constexpr auto name = "tree_add";
-  Tensor tree;    // add  [levels, n] f32, of which columns `first` to first + m; levels such that 2^levels exceeds all addends
+  Tensor tree;    // add  [levels, n] f32, columns `first` to first + m; 2^levels exceeds the number of addends
   Tensor addend;  // in   [m] f32
   int64_t index;
   int64_t first = 0;
@@ -80,7 +82,7 @@ struct TreeAdd {
 void launch(const Cpu&, const TreeAdd&);
 void launch(const Cuda&, const TreeAdd&);
 
-// Row 0 of a tree that `count` addends have entered = the sum of its rows in use.
+// Row 0 of a tree = the sum of its rows in use, after `count` addends have entered.
 struct TreeTotal {
   static constexpr auto name = "tree_total";
   Tensor tree;  // add  [levels, n] f32
@@ -94,7 +96,7 @@ struct TreeTotal {
 void launch(const Cpu&, const TreeTotal&);
 void launch(const Cuda&, const TreeTotal&);
 
-// total += scale * sum(x), summed in double in one fixed order.
+// total += scale * sum(x), summed in double in a fixed order.
 struct SumInto {
   static constexpr auto name = "sum";
   Tensor total;  // add  [1] f32
@@ -123,14 +125,16 @@ struct BiasBackward {
 void launch(const Cpu&, const BiasBackward&);
 void launch(const Cuda&, const BiasBackward&);
 
-// x[i] = stddev * normal(key, index(first + i)): see philox.h. Independent of threads and of how the tensor is split.
+// x[i] = stddev * normal(key, index(first + i)): see philox.h. Independent of threads and of how
+// the tensor is cut.
 struct FillNormal {
   static constexpr auto name = "fill_normal";
   Tensor x;  // out  any shape, f32
   float stddev = 1;
   uint64_t key = 0;
   int64_t first = 0;  // index of x's first element in its piece of the tensor
-  // The piece: `cols` columns of a tensor that has `stride`, beginning at element `origin`. By default the whole tensor.
+  // The piece: `cols` columns of a tensor with `stride` columns, beginning at element `origin`. By
+  // default the whole tensor.
   int64_t origin = 0, cols = 1, stride = 1;
   int64_t index(int64_t i) const { return origin + i / cols * stride + i % cols; }
   void visit(auto& t) const { t.out(x); }

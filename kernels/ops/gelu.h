@@ -1,4 +1,5 @@
-// y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of GELU that GPT-2 uses (Hendrycks and Gimpel, 2016).
+// y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the tanh form of GELU, as in GPT-2 (Hendrycks
+// and Gimpel, 2016).
 #pragma once
 
 #include "kernels/run.h"

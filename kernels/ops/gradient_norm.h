@@ -1,5 +1,5 @@
-// The squared norm of any number of tensors at once. Where they lie, a GPU reads from a table in its memory, which a ...Table op
-// writes once. Lists of tensors outlive what was started with them.
+// Squared norm of any number of tensors at once. A GPU finds them in a table in its memory, written
+// once by a ...Table op. Lists of tensors must outlive the ops that use them.
 #pragma once
 
 #include <span>
@@ -8,13 +8,13 @@
 
 namespace trireme {
 
-// total = sum(x^2) over all tensors, each in double, in one fixed order whatever the number of threads.
+// total = sum(x^2) over all tensors, each in double, in a fixed order for any number of threads.
 struct SquaredNorm {
   static constexpr auto name = "squared_norm";
   static constexpr int64_t kRow = 6;
   Tensor total;                // out  [1] f32
   std::span<const Tensor> xs;  // in   any shapes, f32
-  Tensor table{};              // in   [tensors, kRow] i32, of SquaredNormTable; left out on the CPU
+  Tensor table{};              // in   [tensors, kRow] i32, from SquaredNormTable; omit it on the CPU
   void visit(auto& t) const {
     t.out(total), t.in(table);
     for (const Tensor& x : xs) t.in(x);
@@ -28,11 +28,11 @@ struct SquaredNorm {
 void launch(const Cpu&, const SquaredNorm&);
 void launch(const Cuda&, const SquaredNorm&);
 
-// On CUDA, where the tensors lie; the host waits. Elsewhere nothing.
+// Writes the addresses of the tensors to memory on CUDA; the host waits. Does nothing elsewhere.
 struct SquaredNormTable {
   static constexpr auto name = "squared_norm_table";
   Tensor table;                // out  [tensors, SquaredNorm::kRow] i32
-  std::span<const Tensor> xs;  // not looked into
+  std::span<const Tensor> xs;  // contents are not read
   void visit(auto& t) const { t.out(table); }
   void check() const { expect(table, "table", Dtype::i32, {static_cast<int64_t>(xs.size()), SquaredNorm::kRow}); }
 };

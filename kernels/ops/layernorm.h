@@ -1,4 +1,4 @@
-// Residual sum and layer normalisation, fused (Ba, Kiros and Hinton, "Layer normalization", 2016):
+// Residual sum and layer normalisation, fused (Ba, Kiros and Hinton, "Layer normalization", 2016).
 //     sum = x + residual;   y = (sum - mean) * inv_std * gain + bias;   inv_std = 1 / sqrt(var(sum) + eps)     row by row
 #pragma once
 
@@ -9,7 +9,7 @@ namespace trireme {
 struct LayerNormForward {
   static constexpr auto name = "layernorm";
   Tensor y, mean, inv_std;  // out  [N, C], [N] f32, [N] f32
-  Tensor sum{};             // out  [N, C]; with residual. The sum is rounded to its dtype before it is normalised
+  Tensor sum{};             // out  [N, C]; with residual. Rounded to its dtype before normalisation
   Tensor x, gain, bias;     // in   [N, C], [C], [C]
   Tensor residual{};        // in   [N, C], optional
   float eps = 1e-5f;
@@ -21,7 +21,7 @@ struct LayerNormForward {
     expect(inv_std, "inv_std", Dtype::f32, {x.rows()});
     expect(gain, "gain", x.dtype(), {x.cols()});
     expect(bias, "bias", x.dtype(), {x.cols()});
-    require(sum.present() == residual.present(), text("sum and residual come together"));
+    require(sum.present() == residual.present(), text("sum and residual must be given together"));
     if (sum) {
       expect(sum, "sum", x.dtype(), {x.rows(), x.cols()});
       expect(residual, "residual", x.dtype(), {x.rows(), x.cols()});
@@ -37,7 +37,7 @@ struct LayerNormBackward {
   Tensor dx;                          // out  [N, C]
   Tensor dgain, dbias;                // add  [C] f32, [C] f32
   Tensor dy, x, gain, mean, inv_std;  // in   [N, C], [N, C] (what was normalised), [C], [N] f32, [N] f32
-  Tensor dsum{};                      // in   [N, C], optional: what flows back into the sum from its other use
+  Tensor dsum{};                      // in   [N, C], optional: gradient of the sum from its other use
   void visit(auto& t) const { t.out(dx), t.add(dgain, dbias), t.in(dy, x, gain, mean, inv_std, dsum); }
   void check() const {
     expect_float(x, "x");

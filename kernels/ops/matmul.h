@@ -1,11 +1,12 @@
-// c = op(a) op(b) [+ bias] [+ c]: every matrix product of the model. Sums in f32; of 8 bits, a GPU's tensor cores keep fewer
-// digits.
+// c = op(a) op(b) [+ bias] [+ c]: every matrix product of the model. Sums are f32; for 8-bit
+// operands a GPU's tensor cores keep less precision.
 //
-// A product can take along what comes behind it, while its results are in registers, or what needs its operand anyway:
-//     pre_activation = op(a) op(b) + bias,  c = gelu(pre_activation)           of the sums, not of what they are rounded to
-//     c = op(a) op(b) * gelu'(gelu_input)
-//     sums += the sums of op(a)'s rows: beside a weight's gradient, that of its bias
-// Operands of 8 bits stand for a_scale a and b_scale b: see ops/quantize.h. On a GPU their dims are multiples of 16.
+// A product can fuse an op that reads its results, or one that needs its operand anyway:
+//   pre_activation = op(a) op(b) + bias,  c = gelu(pre_activation)           of the unrounded sums
+//   c = op(a) op(b) * gelu'(gelu_input)
+//   sums += the sums of op(a)'s rows: with a weight's gradient, that of its bias
+// 8-bit operands stand for a_scale a and b_scale b: see ops/quantize.h. On a GPU their dims are
+// multiples of 16.
 #pragma once
 
 #include <string>
@@ -20,11 +21,11 @@ struct Matmul {
   Tensor c;                 // out  [M, N]; with `accumulate` updated in place
   Tensor a;                 // in   [M, K], or [K, M] when transpose_a
   Tensor b;                 // in   [K, N], or [N, K] when transpose_b
-  Tensor bias{};            // in   [N], optional; the dtype of a, or bf16 where that has 8 bits
+  Tensor bias{};            // in   [N], optional; the dtype of a, or bf16 if that is 8-bit
   Tensor pre_activation{};  // out  [M, N], optional; the dtype of c
-  Tensor gelu_input{};      // in   [M, N], optional; the dtype of c. On CUDA c may be it
+  Tensor gelu_input{};      // in   [M, N], optional; the dtype of c. On CUDA it may be c
   Tensor sums{};            // add  [M] f32, optional; with transpose_a
-  Tensor a_scale{};         // in   [1] f32, where a and b have 8 bits
+  Tensor a_scale{};         // in   [1] f32, if a and b are 8-bit
   Tensor b_scale{};         // in   [1] f32
   bool transpose_a = false;
   bool transpose_b = false;
@@ -56,8 +57,8 @@ struct Matmul {
     t.in(a, b, bias, gelu_input, a_scale, b_scale);
   }
   bool of_8_bits() const { return has_8_bits(a.dtype()); }
-  // a, b and bias have one dtype, f32 or bf16; c has it too or is f32. Of 8 bits, sums go along the rows of a and b, at most one of
-  // which is e5m2; c and bias are as of bf16.
+  // a, b and bias have one dtype, f32 or bf16; c has it too or is f32. 8-bit a and b are summed
+  // along their rows, and at most one is e5m2; c and bias are then as for bf16.
   void check() const {
     require(a.dims() == 2 && b.dims() == 2, text("matmul of ", a, " and ", b));
     const Dtype dtype = of_8_bits() ? Dtype::bf16 : a.dtype();
@@ -77,20 +78,22 @@ struct Matmul {
     if (gelu_input) expect(gelu_input, "gelu_input", c.dtype(), {m(), n()});
     if (sums) expect(sums, "sums", Dtype::f32, {m()});
     require((pre_activation.present() ? 1 : 0) + (gelu_input.present() ? 1 : 0) + (sums.present() ? 1 : 0) <= 1,
-            text("a product that takes along more than one thing"));
-    require(!(accumulate && (pre_activation || gelu_input)), text("gelu of a product that accumulates"));
-    require(!gelu_input || !bias, text("the gradient of gelu and a bias"));
-    require(!sums || transpose_a, text("sums of rows that are not columns of a"));
+            text("a product can fuse only one of pre_activation, gelu_input and sums"));
+    require(!(accumulate && (pre_activation || gelu_input)), text("a product that accumulates cannot fuse gelu"));
+    require(!gelu_input || !bias, text("a product cannot fuse both gelu's gradient and a bias"));
+    require(!sums || transpose_a, text("sums need transpose_a"));
   }
 };
 void launch(const Cpu&, const Matmul&);
 void launch(const Cuda&, const Matmul&);
 
-// On CUDA a library does it. The algorithms that it knows for this product, the one that it advises first, at most `most`; each in
-// words that the same version of it understands on the same kind of GPU. None: it does not do this product.
+// For a library's products on CUDA: names of the algorithms that it knows for this product, at most
+// `most`, its recommendation first. A name is valid for the same version and kind of GPU. Empty if
+// it does not support the product.
 std::vector<std::string> product_algorithms(const Matmul& op, int most);
-// Products like this one are done by this algorithm from here on. False: it is not understood here, and nothing has changed.
+// Selects this algorithm for all later products of this shape. Returns false, without effect, if
+// the name is unknown.
 bool prefer_algorithm(const Matmul& op, const std::string& algorithm);
-std::string product_library();  // and its version
+std::string product_library();  // name and version
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
-// y = x / scale in 8 bits, scale = max |x| / the largest that y's dtype has: current scaling of a whole tensor (Micikevicius et
-// al., "FP8 formats for deep learning", 2022; as NVIDIA's Transformer Engine calls it). y, y^T or both: products want operands
-// whose rows they sum along.
+// y = x / scale in 8 bits, scale = max |x| / the largest number of y's dtype. NVIDIA's Transformer
+// Engine calls this current scaling of a whole tensor (Micikevicius et al., "FP8 formats for deep
+// learning", 2022). Computes y, y^T or both: products need operands whose rows they sum along.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ namespace trireme {
 
 struct Quantize {
   static constexpr auto name = "quantize";
-  Tensor scale;         // out  [1] f32; NaN or infinite where an element of x is
+  Tensor scale;         // out  [1] f32; NaN or infinite if an element of x is
   Tensor x;             // in   [N, C] f32 or bf16
   Tensor y{};           // out  [N, C] e4m3 or e5m2, optional
   Tensor transposed{};  // out  [C, N] likewise, of y's dtype if both are there
@@ -22,7 +22,7 @@ struct Quantize {
     expect_float(x, "x");
     expect(x, "x", {x.rows(), x.cols()});
     expect(scale, "scale", Dtype::f32, {1});
-    require(y || transposed, text("quantize of ", x, " into nothing"));
+    require(y || transposed, text("quantize of ", x, " needs y or transposed"));
     require(has_8_bits(dtype()), text("quantize into ", name_of(dtype()), ", expected e4m3 or e5m2"));
     if (y) expect(y, "y", {x.rows(), x.cols()});
     if (transposed) expect(transposed, "transposed", dtype(), {x.cols(), x.rows()});
@@ -31,8 +31,9 @@ struct Quantize {
 void launch(const Cpu&, const Quantize&);
 void launch(const Cuda&, const Quantize&);
 
-// What all back-ends do alike, to the bit: elements are multiplied by `inverse` and rounded. `magnitude` is the bits of the largest
-// |x|, of which those of NaN are the largest; tensors of zeros get a scale above 0.
+// Scale that all back-ends compute to the same bits: elements are multiplied by `inverse` and
+// rounded. `magnitude` is the bits of the largest |x|; those of a NaN are the largest. Tensors of
+// zeros get a scale above 0.
 struct QuantizeScale {
   float scale, inverse;
 };

@@ -1,4 +1,4 @@
-// Residual sum and RMS normalisation, fused (Zhang and Sennrich, "Root mean square layer normalization", 2019):
+// Residual sum and RMS normalisation, fused (Zhang and Sennrich, "Root mean square layer normalization", 2019).
 //     sum = x + residual;   y = sum * inv_rms * gain;   inv_rms = 1 / sqrt(mean(sum^2) + eps)     row by row
 #pragma once
 
@@ -9,7 +9,7 @@ namespace trireme {
 struct RmsNormForward {
   static constexpr auto name = "rmsnorm";
   Tensor y, inv_rms;  // out  [N, C], [N] f32
-  Tensor sum{};       // out  [N, C]; with residual. The sum is rounded to its dtype before it is normalised
+  Tensor sum{};       // out  [N, C]; with residual. Rounded to its dtype before normalisation
   Tensor x, gain;     // in   [N, C], [C]
   Tensor residual{};  // in   [N, C], optional
   float eps = 1e-5f;
@@ -19,7 +19,7 @@ struct RmsNormForward {
     expect(y, "y", x.dtype(), {x.rows(), x.cols()});
     expect(inv_rms, "inv_rms", Dtype::f32, {x.rows()});
     expect(gain, "gain", x.dtype(), {x.cols()});
-    require(sum.present() == residual.present(), text("sum and residual come together"));
+    require(sum.present() == residual.present(), text("sum and residual must be given together"));
     if (sum) {
       expect(sum, "sum", x.dtype(), {x.rows(), x.cols()});
       expect(residual, "residual", x.dtype(), {x.rows(), x.cols()});
@@ -35,7 +35,7 @@ struct RmsNormBackward {
   Tensor dx;                    // out  [N, C]
   Tensor dgain;                 // add  [C] f32
   Tensor dy, x, gain, inv_rms;  // in   [N, C], [N, C] (what was normalised: `sum` if there was one), [C], [N] f32
-  Tensor dsum{};                // in   [N, C], optional: what flows back into the sum from its other use
+  Tensor dsum{};                // in   [N, C], optional: gradient of the sum from its other use
   void visit(auto& t) const { t.out(dx), t.add(dgain), t.in(dy, x, gain, inv_rms, dsum); }
   void check() const {
     expect_float(x, "x");

@@ -1,15 +1,16 @@
-// Rotary position embedding (Su et al., "RoFormer", 2021), in the rotate-half layout of Hugging Face's Llama: element i of a head
-// is paired with element i + D/2, and the pair at position p is turned by the angle p * frequency[i].
+// Rotary position embedding (Su et al., "RoFormer", 2021) in the rotate-half layout of Hugging
+// Face's Llama. Element i of a head is paired with element i + D/2; the pair at position p rotates
+// by the angle p * frequency[i].
 #pragma once
 
 #include "kernels/run.h"
 
 namespace trireme {
 
-// table[p, i] = (cos, sin)(p * frequency[i]),  frequency[i] = theta^(-2i/D), computed in double.
-// With factor > 1, Llama 3.1's scaling by wavelength w = 2 pi / frequency against the original context L: w < L / high_factor keeps
-// the frequency, w > L / low_factor divides it by factor, between them s = (L / w - low) / (high - low) mixes (1 - s) f / factor +
-// s f.
+// table[p, i] = (cos, sin)(p * frequency[i]), frequency[i] = theta^(-2i/D), computed in double.
+// With factor > 1, Llama 3.1's scaling by wavelength w = 2 pi / frequency against the original
+// context L: w < L / high_factor keeps the frequency, w > L / low_factor divides it by factor.
+// Between them s = (L / w - low) / (high - low) mixes (1 - s) f / factor + s f.
 struct RopeTable {
   static constexpr auto name = "rope_table";
   Tensor table;  // out  [P, D/2, 2] f32
@@ -21,7 +22,8 @@ struct RopeTable {
 void launch(const Cpu&, const RopeTable&);
 void launch(const Cuda&, const RopeTable&);
 
-// Splits the fused projection into heads; rotates q and k when a table is given. H heads and K key-value heads of size D.
+// Splits the fused projection into heads; rotates q and k if a table is given. H heads and K
+// key-value heads of size D.
 struct SplitHeadsForward {
   static constexpr auto name = "split_heads";
   Tensor q, k, v;      // out  [N, H, D], [N, K, D], [N, K, D]
@@ -46,7 +48,7 @@ struct SplitHeadsForward {
 void launch(const Cpu&, const SplitHeadsForward&);
 void launch(const Cuda&, const SplitHeadsForward&);
 
-// The way back: dqkv from dq, dk, dv, turned back when a table is given.
+// The inverse: dqkv from dq, dk, dv, rotated back if a table is given.
 struct SplitHeadsBackward {
   static constexpr auto name = "split_heads_backward";
   Tensor dqkv;         // out  [N, (H + 2 K) D]
@@ -59,7 +61,8 @@ struct SplitHeadsBackward {
 void launch(const Cpu&, const SplitHeadsBackward&);
 void launch(const Cuda&, const SplitHeadsBackward&);
 
-// Turns every head of x in place by its row's position; backward turns back. For models that normalise q and k first (QK-norm).
+// Rotates every head of x in place by its row's position; backward rotates back. For models that
+// normalise q and k first (QK-norm).
 struct Rotate {
   static constexpr auto name = "rotate";
   Tensor x;                 // add  [N, H, D]

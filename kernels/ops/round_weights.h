@@ -1,5 +1,5 @@
-// The step's bf16 weights from their f32 masters by stochastic rounding alone, without an update: see kernels/rounding.h. Lists of
-// tensors outlive what was started with them.
+// Stochastic rounding of the step's bf16 weights from their f32 masters, without an update: see
+// kernels/rounding.h. Lists of tensors must outlive the ops that use them.
 #pragma once
 
 #include <span>
@@ -15,12 +15,12 @@ struct RoundedPart {
   WholeTensor whole{};
 };
 
-// weight = master rounded, to the bits that an update at step t = `step` leaves.
+// weight = master rounded, with the bits that an update at step t = `step` leaves.
 struct RoundWeights {
   static constexpr auto name = "round_weights";
   static constexpr int64_t kRow = 20;
   std::span<const RoundedPart> parts;
-  Tensor table{};  // in   [parts, kRow] i32, of RoundWeightsTable; left out on the CPU
+  Tensor table{};  // in   [parts, kRow] i32, from RoundWeightsTable; omit it on the CPU
   int64_t step;
   void visit(auto& t) const {
     t.in(table);
@@ -38,11 +38,11 @@ struct RoundWeights {
 void launch(const Cpu&, const RoundWeights&);
 void launch(const Cuda&, const RoundWeights&);
 
-// On CUDA, where the parts lie; the host waits. Elsewhere nothing.
+// Writes the addresses of the parts to memory on CUDA; the host waits. Does nothing elsewhere.
 struct RoundWeightsTable {
   static constexpr auto name = "round_weights_table";
   Tensor table;                        // out  [parts, RoundWeights::kRow] i32
-  std::span<const RoundedPart> parts;  // not looked into
+  std::span<const RoundedPart> parts;  // contents are not read
   void visit(auto& t) const { t.out(table); }
   void check() const { expect(table, "table", Dtype::i32, {static_cast<int64_t>(parts.size()), RoundWeights::kRow}); }
 };

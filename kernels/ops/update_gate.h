@@ -1,4 +1,5 @@
-// The gate before every update, computed from the step's numbers, its gradient norm and its loss: see kernels/gate.h.
+// Computes the gate of an update from the step's numbers, its gradient norm and its loss: see
+// kernels/gate.h.
 #pragma once
 
 #include <array>
@@ -8,7 +9,7 @@
 
 namespace trireme {
 
-// What the gate goes by that changes from step to step.
+// Inputs of the gate that change from step to step.
 struct StepNumbers {
   static constexpr auto name = "step_numbers";
   static constexpr int64_t kSize = 4;
@@ -29,7 +30,8 @@ struct StepNumbers {
 void launch(const Cpu&, const StepNumbers&);
 void launch(const Cuda&, const StepNumbers&);
 
-//     scale = min(1, clip / sqrt(squared_norm));   passes = squared_norm and loss are within the limits
+// scale = min(1, clip / sqrt(squared_norm));   passes = squared_norm and loss are within their
+// limits
 struct UpdateGate {
   static constexpr auto name = "update_gate";
   Tensor gate;          // out  [Gate::kSize] f32: scale, passes (1 or 0), t's lower bits, t's upper bits

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-// An attention of random numbers, by either kernels.
+// An attention of random numbers, runnable by either implementation.
 class Trial {
  public:
   Trial(Device& device, const AttentionShape& shape)
@@ -34,7 +34,7 @@ class Trial {
   void run(bool fused) { shape_.backward ? attend_backward(fused) : attend(fused); }
   void finish() { device_.compute().finish(); }
 
-  // What the op writes, in f32.
+  // The op's outputs in f32.
   std::vector<std::vector<float>> results(bool fused) {
     run(fused);
     std::vector<std::vector<float>> all;
@@ -91,8 +91,8 @@ class Trial {
   Tensor q_, dout_, out_, dq_, k_, v_, dk_, dv_, lse_;
 };
 
-// Rounding to bf16 and sums in another order move a value by some hundredths of the largest; a mask, scale or head that is
-// another's by as much as the largest itself.
+// Rounding to bf16 and another order of sums change a value by a few hundredths of the largest. A
+// wrong mask, scale or head changes it by as much as the largest itself.
 bool close(const std::vector<float>& a, const std::vector<float>& b) {
   float largest = 0, apart = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -112,7 +112,7 @@ std::string milliseconds(double seconds) {
 
 double time_attention(Device& device, const AttentionShape& shape, bool fused) {
   Trial trial(device, shape);
-  constexpr int kAhead = 10;  // handed over at once, which hides what that takes
+  constexpr int kAhead = 10;  // enqueued at once, which hides the launch overhead
   const auto round = [&] {
     const auto begin = Clock::now();
     for (int i = 0; i < kAhead; ++i) trial.run(fused);
@@ -147,9 +147,9 @@ ChosenAttention choose_attention(Device& device, AttentionKernels wanted, const 
     if (const std::string refusal = fused_refusal(shape); !refusal.empty()) {
       choose(shape, "ours", refusal);
     } else if (!fused_agrees(device, shape)) {
-      choose(shape, "ours", "the results of cuDNN's differ from ours, or from one time to the next");
+      choose(shape, "ours", "cuDNN's results differ from ours, or between runs");
     } else if (wanted == AttentionKernels::cudnn) {
-      choose(shape, "cudnn", "as kernels.attention says");
+      choose(shape, "cudnn", "chosen by kernels.attention");
     } else {
       const double fused = time(device, shape, true), ours = time(device, shape, false);
       choose(shape, fused < ours ? "cudnn" : "ours", milliseconds(fused) + " by cuDNN, " + milliseconds(ours) + " by ours");

@@ -6,11 +6,11 @@ namespace trireme {
 namespace {
 
 constexpr int kMost = 16;               // algorithms to try
-constexpr double kLeastSeconds = 2e-3;  // for each
+constexpr double kLeastSeconds = 2e-3;  // for each algorithm
 
 struct Choice {
   std::string algorithm;
-  double first = 0, best = 0;  // seconds: of the library's advice, of the choice
+  double first = 0, best = 0;  // seconds: of the library's recommendation; of the choice
 };
 
 Choice fastest(Device& device, const ProductTrial& trial, const ProductTimer& time) {
@@ -53,7 +53,7 @@ ChosenProducts choose_products(Device& device, Dtype dtype, const std::vector<Pr
       continue;
     }
     const Choice choice = fastest(device, trial, time);
-    if (choice.algorithm.empty()) continue;  // the library does not do it: what it takes along follows
+    if (choice.algorithm.empty()) continue;  // unsupported by the library: the fused ops run separately
     chosen.choices[words] = choice.algorithm;
     ++chosen.tried;
     first += choice.first * static_cast<double>(shape.count), best += choice.best * static_cast<double>(shape.count);

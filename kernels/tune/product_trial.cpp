@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-// On a GPU work is handed over ahead of its execution: so many at once hide what that takes, where a product is short.
+// Products enqueued ahead on a GPU, to hide the launch overhead of short ones.
 constexpr int kAhead = 20;
 constexpr double kShort = 2e-3;   // seconds
 constexpr double kLong = 0.5;     // seconds: one such product is a window of its own

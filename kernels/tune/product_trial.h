@@ -1,5 +1,5 @@
-// A matrix product of random numbers, ready to run: to measure how long it takes. Random, since numbers of one value cost a
-// processor less power, and so less time, than any that a model has.
+// A matrix product of random numbers, ready to be timed. Random, since constant data takes less
+// power, and so less time, than that of any model.
 #pragma once
 
 #include <vector>
@@ -9,20 +9,21 @@
 
 namespace trireme {
 
-// x = normal numbers, by way of some memory of the arena's.
+// x = normal numbers, computed in some memory of the arena.
 void fill_random(Stream& stream, Arena& arena, const Tensor& x, float stddev, uint64_t key);
-constexpr int64_t kRandomBytes = 4 << 16;  // of that memory, at most
+constexpr int64_t kRandomBytes = 4 << 16;  // most of that memory
 
 class ProductTrial {
  public:
-  // With inputs of `dtype`, but for bits8. Takes memory of `device`, which is not frozen and outlives it.
+  // Inputs have `dtype`, except for bits8. Takes memory of `device`, which must not be frozen and must
+  // outlive it.
   ProductTrial(Device& device, Dtype dtype, const ProductShape& shape);
 
   const Matmul& product() const { return product_; }
-  // Seconds of one: the best of at least three rounds and `least_seconds`, after one to warm up.
+  // Seconds of one product: the best of at least three rounds and `least_seconds`, after a warm-up.
   double seconds(double least_seconds) const;
-  // Seconds of one in each of kWindows windows of at least a millisecond, the shortest first; of one that takes half a second, in
-  // three.
+  // Seconds of one product in each of kWindows windows of at least a millisecond, shortest first; in
+  // three windows if a product takes half a second.
   static constexpr int kWindows = 6;
   std::vector<double> windows() const;
 

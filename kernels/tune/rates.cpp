@@ -17,7 +17,8 @@ double seconds(const F& f) {
   return seconds_since(begin);
 }
 
-// Calls f(begin, size) for one part of [0, bytes) per thread: a thread copies the pages it touched first, near to its core.
+// Calls f(begin, size) for one part of [0, bytes) per thread: each thread copies the pages that it
+// touched first, near to its core.
 template <class F>
 void on_parts(int64_t bytes, const F& f) {
 #pragma omp parallel
@@ -28,7 +29,7 @@ void on_parts(int64_t bytes, const F& f) {
   }
 }
 
-// On a GPU work is handed over ahead of its execution: so many at once hide what that takes.
+// Rounds enqueued ahead on a GPU, to hide the launch overhead.
 constexpr int kRoundsAhead = 20;
 
 }  // namespace
@@ -44,7 +45,7 @@ double copy_bandwidth(Device& device, int64_t bytes) {
     copies();
     return 2 * static_cast<double>(bytes) * kRoundsAhead / seconds(copies) * 1e-9;
   }
-  on_parts(bytes, [&](int64_t begin, size_t size) {  // untouched pages would all be one page of zeros
+  on_parts(bytes, [&](int64_t begin, size_t size) {  // untouched pages would all map to one page of zeros
     std::memset(from.data() + begin, 1, size);
     std::memset(to.data() + begin, 2, size);
   });

@@ -1,7 +1,9 @@
-// What this machine can do at best, measured now: the ceilings against which `trireme bench` sets the kernels.
+// Measures the best rates of this machine: the limits to which `trireme bench` compares the
+// kernels.
 //
-// Both measure with the threads OpenMP has, on memory of their own from `device` (not frozen), and report the best
-// of several runs after one that warms up: another process can only make a run slower, so the best is nearest to the machine.
+// Both functions use OpenMP's threads and memory of their own from `device` (not frozen). They
+// report the best of several runs after a warm-up: other processes can only slow a run down, so the
+// best is the closest to the hardware.
 #pragma once
 
 #include <vector>
@@ -10,11 +12,12 @@
 
 namespace trireme {
 
-// GB/s of a large copy: `bytes` read and `bytes` written, both counted. The best of ten.
+// GB/s of a large copy, counting `bytes` read and `bytes` written. The best of ten.
 double copy_bandwidth(Device& device, int64_t bytes = int64_t{1} << 28);
 
-// GFLOP/s of run(Matmul) alone over all shapes together: the sum of count * 2 m n k over the sum of count * best time. Each shape
-// is run until three runs and `least_seconds` have passed. Operands are of `dtype`, with accumulate the result is f32.
+// GFLOP/s of run(Matmul) alone over all shapes together: the sum of count * 2 m n k over the sum of
+// count * best time. Each shape runs at least three times and for `least_seconds`. Operands have
+// `dtype`; with accumulate the result is f32.
 double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, double least_seconds = 0.05);
 
 // A product rate, and how far its measuring windows agree.

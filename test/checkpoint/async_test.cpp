@@ -1,4 +1,4 @@
-// Saves that go on while something else does.
+// Saves in the background while the caller does something else.
 #include <unistd.h>
 
 #include <atomic>
@@ -44,7 +44,7 @@ void wait_while_busy(const Checkpoints& checkpoints) {
 
 }  // namespace
 
-TEST_CASE("a save goes on behind begin(), in two parts, and is there when it says so") {
+TEST_CASE("a save continues after begin(), in two parts, and is there when it says so") {
   const Scratch scratch;
   const std::string run = scratch / "run";
   SlowDisk disk;
@@ -131,7 +131,7 @@ TEST_CASE("several threads write and read what one does, and one that fails ends
   }
 }
 
-TEST_CASE("a save that fails in the background is told by advance(), leaves nothing, and the next one works") {
+TEST_CASE("a save that fails in the background is reported by advance(), leaves nothing, and the next one works") {
   const Scratch scratch;
   const std::string run = scratch / "run";
   SlowDisk disk;

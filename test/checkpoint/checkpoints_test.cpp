@@ -302,7 +302,7 @@ TEST_CASE("restore_from refuses what a later automatic resume would undo") {
   CHECK(checkpoints.restore_from(scratch / "run", owned.state) == 2);
 }
 
-TEST_CASE("a second process in the same run directory is refused, and told who is there") {
+TEST_CASE("a second process in the same run directory is refused, with the name of the holder") {
   const Scratch scratch;
   auto first = std::make_optional<Checkpoints>(CheckpointConfig{}, scratch / "run");
   const std::string message = message_of<ConfigError>([&] { Checkpoints({}, scratch / "run"); });

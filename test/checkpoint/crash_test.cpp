@@ -23,7 +23,8 @@ namespace {
 
 enum class Fault { none, die, die_after_half, eio, enospc, eintr, shorten };
 
-// What a disk may not have yet when the machine goes down: contents of files and entries of directories that nobody synced.
+// State that a disk may lose when the machine goes down: contents of files and entries of
+// directories that nobody synced.
 class Unsynced {
  public:
   void wrote(const std::string& path) { files_.insert(path); }
@@ -147,7 +148,7 @@ class FaultyDisk {
   Unsynced unsynced_;
 };
 
-// Of tensors that are written through the system's cache, and of one that is large enough to be written past it.
+// Tensors that are written through the system's cache, and one large enough for direct I/O.
 OwnedState mixed_state(int64_t step) {
   OwnedState owned = small_state(step);
   owned.add("embedding", Dtype::f32, {301, 257});

@@ -1,4 +1,5 @@
-// What a disk, a copy or a hand can do to a checkpoint: always noticed, named, and passed over where an older one is whole.
+// Damage to checkpoints by disks, copies or hands is always noticed, named, and skipped if an older
+// checkpoint is whole.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -283,7 +284,8 @@ TEST_CASE("manifests that somebody made, with a right digest, are refused in one
     CHECK(problem.find('\n') == std::string::npos);
     CHECK(problem.size() < 600);
   }
-  // A change that only the tensors' own digests can tell: two tensors of one shape trade their bytes' places.
+  // A change that only the tensors' own digests detect: two tensors of one shape swap their bytes'
+  // places.
   const Manifest manifest = parse_manifest(framed(good));
   Manifest traded = manifest;
   std::swap(traded.tensors[0].pieces, traded.tensors[1].pieces);

@@ -141,7 +141,7 @@ TEST_CASE("transfers past the cache that fall short are carried on") {
     }
 }
 
-TEST_CASE("an error of the disk that the way through the cache meets, too, is told with file and place") {
+TEST_CASE("a disk error that cached I/O meets as well is reported with file and place") {
   const Scratch scratch;
   write_text(scratch / "file", std::string(1 << 20, 'x'));
   Watched disk;
@@ -176,7 +176,7 @@ TEST_CASE("what is opened to go past the cache is the file that is open, not ano
   CHECK(memory.data()[77] == std::byte{'a'});
 }
 
-TEST_CASE("a file system that sets no blocks aside is written without, and a disk that fails at it is told of") {
+TEST_CASE("a file system that cannot reserve blocks is written without, and a disk that fails at it is reported") {
   const Scratch scratch;
   std::ofstream(scratch / "file") << std::string(1 << 20, 'x');
   int reason = EOPNOTSUPP;

@@ -99,7 +99,7 @@ TEST_CASE("a file that is given up leaves nothing behind") {
   CHECK(std::filesystem::is_empty(scratch.path()));
 }
 
-TEST_CASE("of safetensors that are damaged or lie, what is wrong is told") {
+TEST_CASE("the problem of damaged or forged safetensors is named") {
   const Scratch scratch;
   const std::string path = scratch / "x.safetensors", good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
                     eight(8, 'x');

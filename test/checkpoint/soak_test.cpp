@@ -1,4 +1,5 @@
-// What only shows in thousands: damage of every kind, disks that refuse now and then, and saves that go on for days.
+// Problems that only show in thousands of runs: damage of every kind, disks that refuse at times,
+// and days of saves.
 #include <dirent.h>
 #include <unistd.h>
 

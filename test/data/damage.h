@@ -7,8 +7,8 @@
 #include "data/shard/shard.h"
 #include "test/data/scratch.h"
 
-// Of all bytes how many have a bit whose flip verify() does not notice: one bit of each is tried. The file is whole before and
-// after.
+// Number of bytes with a bit whose flip verify() does not notice; one bit of each byte is tried.
+// The file is whole before and after.
 inline int64_t unnoticed_flips(const std::string& path) {
   const std::string sound = read_text(path);
   trireme::ShardReader(path).verify();

@@ -38,7 +38,7 @@ __global__ void sum_of_block(float* y, const float* x, bool barrier) {
   if (threadIdx.x == 0) y[blockIdx.x] = s[0];
 }
 
-// Of the blocks' sums of 64 ones, those that are not 64, over three launches.
+// Number of the blocks' sums of 64 ones that are not 64, over three launches.
 int wrong_sums(bool barrier) {
   constexpr unsigned kBlocks = 30, kThreads = 64;
   const Floats x(kBlocks * kThreads), y(kBlocks);

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <new>
 
-// Where the address sanitizer is, it must know of every change of stacks, and that what lay on a forgotten one is gone.
+// The address sanitizer must know of every change of stacks, and that the contents of an abandoned
+// one are gone.
 extern "C" {
 [[gnu::weak]] void __sanitizer_start_switch_fiber(void** shadow, const void* stack, size_t bytes);
 [[gnu::weak]] void __sanitizer_finish_switch_fiber(void* shadow, const void** stack, size_t* bytes);
@@ -13,7 +14,8 @@ extern "C" {
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* memory, size_t bytes);
 }
 
-// Keeps what the System V ABI wants kept on this stack, its pointer at *from, and goes on with the stack at `to`.
+// Saves what the System V ABI preserves on this stack, its pointer in *from, and continues on the
+// stack at `to`.
 extern "C" void trireme_switch_stack(void** from, void* to);
 asm(R"(
 .text

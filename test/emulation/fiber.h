@@ -19,9 +19,10 @@ class Fiber {
   // The function to run, with its argument, from the next resume() on; what ran before is forgotten where it stands. It throws
   // nothing.
   void begin(void (*work)(void*), void* argument);
-  // Runs it until it pauses or ends, and tells whether it has ended. Fibers do not resume others.
+  // Runs the fiber until it pauses or ends; returns true if it has ended. Fibers do not resume
+  // others.
   bool resume();
-  // Of the fiber that runs: back to who resumed it.
+  // Called by the running fiber: returns to whoever resumed it.
   void pause();
 
  private:

@@ -91,7 +91,7 @@ void backward(const AttentionShape& s, const AttentionBackward& op) {
 
 FusedFacts fused_attention_facts() { return {.found = true, .verdict = "emulated cuDNN"}; }
 std::string fused_refusal(const AttentionShape& shape) {
-  return shape.tokens % 8 == 0 ? "" : "emulated cuDNN: contexts that are no multiple of 8 are left to our kernels";
+  return shape.tokens % 8 == 0 ? "" : "emulated cuDNN: the context is not a multiple of 8; using our kernels";
 }
 void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionForward& op) {
   ok(emulation::in_stream(stream_of(cuda), [shape, op] { forward(shape, op); }));

@@ -18,10 +18,10 @@ trireme::emulation::Dims blockDim{}, gridDim{};
 namespace trireme::emulation {
 namespace {
 
-constexpr size_t kWarp = 32, kGuard = 256;  // bytes behind shared memory that nobody may write
+constexpr size_t kWarp = 32, kGuard = 256;  // bytes after shared memory that nobody may write
 constexpr std::byte kUnset{0xff};           // of floats: NaN
 
-// What a thread waits for.
+// Reason for which a thread waits.
 enum class Wait { nothing, barrier, warp, ended };
 struct Thread {
   Fiber fiber;
@@ -98,7 +98,8 @@ bool same_site(const Thread& a, const Thread& b) {
   return a.site.line() == b.site.line() && a.site.column() == b.site.column() && (in_a == in_b || std::strcmp(in_a, in_b) == 0);
 }
 
-// When no thread can go on: those of the barrier do, where all that have not ended are there. Returns whether they do.
+// When no thread can run, opens the barrier if all threads that have not ended are there. Returns
+// true if it does.
 bool open_barrier(Machine& m) {
   const Thread* first = nullptr;
   for (size_t i = 0; i < m.size; ++i) {
@@ -126,7 +127,8 @@ void describe_deadlock(Machine& m) {
   m.problem = "threads wait for others that never come: " + where(*stuck) + (other != nullptr ? ", " + where(*other) : "");
 }
 
-// Whether a thread ran. In half of the blocks a warp goes on alone, as far as it can: ahead of those that it should wait for.
+// Returns true if a thread ran. In half of the blocks, a warp runs alone as far as it can: ahead of
+// those that it should wait for.
 bool run_those_who_can(Machine& m, const std::vector<size_t>& order) {
   bool ran = false;
   const auto run = [&](size_t i) {
@@ -211,7 +213,7 @@ std::byte* shared_memory() { return machine().shared.get(); }
 void sync_threads(Site site) {
   Thread& t = *machine().threads[machine().current];
   t.wait = Wait::barrier, t.site = site;
-  t.fiber.pause();  // it goes on when its wait is set to nothing
+  t.fiber.pause();  // continues when its wait is set to nothing
 }
 
 void with_warp(unsigned mask, const char* op, void* mine, void (*apply)(Lanes, const void*), const void* context, Site site) {

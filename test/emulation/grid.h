@@ -33,14 +33,14 @@ constexpr size_t kMostShared = 227 << 10;  // bytes of a block on Hopper; Ampere
 // Runs `thread` once for each thread of the grid.
 void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<void()>& thread);
 
-// What threads call; each knows who calls it.
+// Functions that threads call; each knows its caller.
 using Site = std::source_location;
 uint64_t block_number();       // another for each block of each grid, from 1
 bool block_chance(int which);  // true for half of the blocks, another half for each number below 4
 std::byte* shared_memory();    // the block's, at a multiple of 128
 void sync_threads(Site site);
-// Lanes of a warp do something together: apply(lanes) is called once, when all lanes of the mask are here, with what each brought;
-// nullptr for others. Then all go on.
+// A joint operation of the lanes of a warp: apply(lanes) is called once, when all lanes of the mask
+// have arrived, with each one's argument; nullptr for others. Then all continue.
 using Lanes = void* const*;  // [32]
 void with_warp(unsigned mask, const char* op, void* mine, void (*apply)(Lanes, const void* context), const void* context,
                Site site);
@@ -52,6 +52,6 @@ void with_warp(unsigned mask, const char* op, void* mine, const Apply& apply, Si
 
 }  // namespace trireme::emulation
 
-// Where the running thread is, in CUDA's own names.
+// Position of the running thread, in CUDA's own names.
 extern trireme::emulation::Place3 threadIdx, blockIdx;
 extern trireme::emulation::Dims blockDim, gridDim;

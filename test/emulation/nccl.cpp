@@ -32,7 +32,7 @@ constexpr int kTag = 20000;  // of messages of MPI_COMM_WORLD, of which no one e
 
 size_t bytes_of(ncclDataType_t type) { return type == ncclBfloat16 ? 2 : 4; }
 
-// What a rank is about to do.
+// An operation that a rank is about to perform.
 struct Deed {
   int kind, type, more;
   size_t count;
@@ -157,7 +157,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-// Every rank tells its maker where it is; the maker tells all.
+// Every rank sends its address to the maker; the maker sends all addresses to every rank.
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId unique, int rank) {
   Id id{};
   std::memcpy(&id, unique.internal, sizeof id);

@@ -1,6 +1,6 @@
-// The emulated matrix products: sums in double, rounded once. It takes nothing along where n is odd, multiplies numbers of 8 bits
-// only in dims of 16 and at addresses of 16 bytes, without GELU, and adds biases of c's dtype, as the real one, and knows two
-// algorithms, which do the same.
+// Emulated matrix products: sums in double, rounded once. As the real library, it fuses nothing if
+// n is odd, adds biases of c's dtype only, and multiplies 8-bit numbers only in dims of 16, at
+// addresses of 16 bytes and without GELU. It has two algorithms, which do the same.
 #include "kernels/cuda/products.h"
 
 #include <algorithm>

@@ -112,7 +112,7 @@ cudaError_t in_stream(cudaStream_t stream, const Work& work) {
   return in_stream_anew(stream, [work] { return work; });
 }
 
-// Where the address sanitizer looks at each access, guards are forbidden ground.
+// If the address sanitizer checks each access, guards are poisoned.
 void check_guards() {
   if (allow(nullptr, 0)) return;
   const std::lock_guard lock(library().mutex);

@@ -18,7 +18,7 @@ namespace trireme::emulation {
 
 using Work = std::function<void()>;
 
-// What has been handed to streams since cudaStreamBeginCapture.
+// Work given to streams since cudaStreamBeginCapture.
 struct Capture {
   // One of: work to be made anew for each launch; event `event` is recorded; it is waited for.
   struct Node {
@@ -38,13 +38,14 @@ struct Capture {
 // Whether the stream is being captured; then `make` is kept instead.
 bool captured(cudaStream_t stream, const std::function<Work()>& make);
 cudaError_t capture_record(cudaEvent_t event, cudaStream_t stream);
-// What a wait for the event by the stream has to do with capturing; nullopt: nothing.
+// Relation of a stream's wait for an event to a capture; nullopt: none.
 struct Captured {
   bool yes;
   cudaError_t error;
 };
 Captured capture_wait(cudaStream_t stream, cudaEvent_t event);
-// What is refused while streams are captured by this thread; what is refused of a stream that is.
+// Errors for calls that are refused while this thread captures streams, and for calls on a captured
+// stream.
 cudaError_t refused_in_capture();
 cudaError_t refused_of_captured(cudaStream_t stream);
 void attempt(const Work& work);  // what it throws is the library's error from then on

@@ -1,4 +1,5 @@
-// What the CPU's ops refuse beforehand, a GPU finds when it is there: the lane stops, and the next who waits for it is told.
+// Errors that the CPU's ops refuse beforehand and a GPU meets in a kernel: the lane stops, and the
+// next wait throws.
 #include "kernels/device.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/embedding.h"

@@ -17,7 +17,7 @@ struct Whole {
   std::string directory, manifest, file;
 };
 
-// Of three tensors.
+// A checkpoint of three tensors.
 const Whole& whole() {
   static const Whole made = [] {
     std::vector<float> memory(64);

@@ -1,4 +1,5 @@
-// GCC tells of each edge that it was taken; libFuzzer wants counters of them. Compiled without instrumentation.
+// Turns GCC's callbacks for taken edges into the counters that libFuzzer expects. Compiled without
+// instrumentation.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,6 @@
-// What the fuzz targets share. Each is one function that libFuzzer calls with some bytes: what the program refuses with its own
-// errors is fine, and what it accepts must hold; all else ends the process, and the bytes are kept.
+// Helpers of the fuzz targets. Each target is one function that libFuzzer calls with some bytes.
+// The program may refuse them with its own errors; what it accepts must hold. Anything else ends
+// the process, and the bytes are kept.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// manifest.json: as it is, or, where it begins with 'f', the body behind a right digest. What is accepted reads back.
+// Fuzzes manifest.json: the bytes as they are, or, if they begin with 'f', as the body after a
+// right digest. What is accepted reads back.
 #include "checkpoint/digest.h"
 #include "checkpoint/manifest.h"
 #include "test/fuzz/fuzz.h"

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kBlock = 4096, kDigestAt = 16, kDigestedFrom = 33;
 
-// Of a few documents.
+// A shard of a few documents.
 const std::string& whole() {
   static const std::string bytes = [] {
     const std::string path = fuzz::directory() + "/whole.h5";

@@ -59,7 +59,7 @@ class Disk {
   Disk& operator=(const Disk&) = delete;
 
   enum class Turn { normal, fail, half, die_after };
-  // Of a call that changes `path`. With Turn::fail, errno is set.
+  // Turn of a call that changes `path`. With Turn::fail, errno is set.
   Turn turn(const std::string& path) {
     const std::lock_guard lock(mutex_);
     if (!counts_ || !below_checkpoints(path) || ++calls_ != at_) return Turn::normal;

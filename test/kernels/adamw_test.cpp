@@ -22,7 +22,7 @@ const std::vector<int64_t> kSizes{1, 3, 17, 63, 100, 257, 8193, 40001};
 constexpr reference::AdamWOptions kOptions{
     .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .clip = 1, .step = 1};
 
-// What the optimizer holds for one tensor.
+// The optimizer's state of one tensor.
 struct State {
   HostTensor weight, master, m, v, grad;
   explicit State(int64_t n, uint64_t key = 1)
@@ -208,7 +208,7 @@ TEST_CASE("stochastically rounded weights follow from masters and step alone, wh
     lists.step(device, options);
     CHECK(s.weight.values() == expected(options.step));
     CHECK(s.master.values() != before);
-    // Where the norm is not finite, the next step's draws of the same masters.
+    // A norm that is not finite: only draws the same masters again.
     lists.squared_norm.set(0, std::numeric_limits<double>::quiet_NaN());
     options.step += 1;
     lists.step(device, options);
@@ -237,7 +237,7 @@ TEST_CASE("a gradient norm that is not finite changes nothing but the gradient, 
   }
 }
 
-TEST_CASE("a norm or loss above its limit, infinite or no number, is no update") {
+TEST_CASE("a step with a norm or loss above its limit, infinite or NaN, updates nothing") {
   Device device(tested_place());
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   struct Case {

@@ -189,7 +189,7 @@ TEST_CASE("attention by a library's fused kernels agrees with its reference") {
         for (AttentionCase* c : {&fused, &again}) c->forward(device), c->backward(device);
         CHECK((fused.out == again.out && fused.dq == again.dq && fused.dk == again.dk && fused.dv == again.dv));
         differed |= !(fused.lse == ours.lse) && !(fused.dk == ours.dk);
-        // What no library is asked to do.
+        // Shapes that no library supports.
         check({.rows = 2,
                .queries = t,
                .keys = t,

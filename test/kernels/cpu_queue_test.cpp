@@ -25,7 +25,7 @@ TEST_CASE("a lane does its work in order, more of it than its ring holds") {
   for (int i = 0; i < 2000; ++i) CHECK(done[static_cast<size_t>(i)] == i);
 }
 
-TEST_CASE("what a lane's work throws reaches who waits, and what was behind it is dropped") {
+TEST_CASE("an exception of a lane's work reaches the next waiter, and later work is dropped") {
   CpuQueue lane;
   std::atomic<int> done = 0;
   lane.push([&done] { ++done; });

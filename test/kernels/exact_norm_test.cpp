@@ -55,7 +55,7 @@ TEST_CASE("the exact sum of squares has the same bits however it is cut, and wit
   CHECK(squares_of(device, x, 1) == whole);
 }
 
-TEST_CASE("the exact sum of squares of zeros is zero, and what is no number stays visible") {
+TEST_CASE("the exact sum of squares of zeros is zero, and NaN or infinity stay visible") {
   Device device(tested_place());
   HostTensor x(Dtype::f32, {100});
   CHECK(squares_of(device, x, 3) == 0);

@@ -145,13 +145,13 @@ TEST_CASE("a product takes gelu along, its gradient, or the sums of its operand'
   }
 }
 
-TEST_CASE("a product of numbers of 8 bits matches its double reference, scaled, with what it takes along") {
+TEST_CASE("an 8-bit product matches its double reference, scaled, with its fused epilogues") {
   OwnLane lane(GENERATE(true, false));
   if (!multiplies_8_bits()) {
     WARN("products of 8 bits: not on this GPU");
     return;
   }
-  // Tensor cores add products of 8 bits up in about 13 binary digits, of which the emulation knows nothing.
+  // Tensor cores accumulate 8-bit products in about 13 binary digits; the emulation does not.
   const double digits = tested_place() == Place::cuda ? 0x1p-10 : 0;
   std::vector<reference::Product> shapes{{16, 32, 48}, {64, 16, 128}};
   if (tested_place() == Place::cpu) shapes.insert(shapes.end(), {{3, 17, 100}, {63, 5, 1}});  // a GPU's library has dims of 16
@@ -279,7 +279,7 @@ TEST_CASE("a product refuses shapes and dtypes that do not fit") {
   CHECK_THROWS_AS(run(lane.stream, Matmul{.c = c, .a = a, .b = b, .bias = bias}), Error);
 }
 
-TEST_CASE("a product of numbers of 8 bits refuses what no library does") {
+TEST_CASE("an 8-bit product refuses what no library does") {
   if (!multiplies_8_bits()) {
     WARN("products of 8 bits: not on this GPU");
     return;

@@ -1,4 +1,4 @@
-// What the tests of both norms hold their results against.
+// References that the tests of both norms compare with.
 #pragma once
 
 #include <cmath>

@@ -31,7 +31,7 @@ Outcome quantize(const HostTensor& x, Dtype dtype) {
 
 }  // namespace
 
-TEST_CASE("a float becomes the nearest number of 8 bits, of two as near the even one, and none beyond the largest") {
+TEST_CASE("a float becomes the nearest 8-bit number, of two as near the even one, and none beyond the largest") {
   for (const Dtype dtype : kFormats) {
     const Doubles numbers = reference::numbers_of_8_bits(dtype);
     std::vector<float> floats{0, -0.0f, 1e-30f, 1e30f, -1e30f, std::numeric_limits<float>::max()};
@@ -58,7 +58,7 @@ TEST_CASE("a float becomes the nearest number of 8 bits, of two as near the even
   CHECK(E5m2::largest() == 57344);
 }
 
-TEST_CASE("a tensor is scaled to the range of 8 bits and rounded, as it is and transposed, to the bits of its double reference") {
+TEST_CASE("a tensor is scaled to the 8-bit range and rounded, as it is and transposed, to the bits of its double reference") {
   for (const Dtype dtype : kFormats)
     for (const Dtype from : {Dtype::f32, Dtype::bf16})
       for (const auto& [rows, cols] : {std::pair(1, 1), {3, 7}, {16, 8}, {17, 64}, {128, 64}, {144, 136}, {130, 65}, {300, 9}}) {

@@ -1,4 +1,5 @@
-// A wait that was forgotten between two lanes is told, with both lines; the same code with the wait is not.
+// Tests that a forgotten wait between two lanes is reported with both lines, and that the same code
+// with the wait is not.
 #include "kernels/race_checker.h"
 
 #include <array>
@@ -34,7 +35,7 @@ struct Lanes {
   }
 };
 
-// What the checker says to it; empty where it says nothing.
+// The checker's message; empty if there is none.
 template <class Work>
 std::string complaint_of(Work work) {
   try {
@@ -49,7 +50,7 @@ std::string line(At at) { return "race_checker_test.cpp:" + std::to_string(at.li
 
 }  // namespace
 
-TEST_CASE("a forgotten wait is told with both lines, in each of the three hazards") {
+TEST_CASE("a forgotten wait is reported with both lines, in each of the three hazards") {
   struct Hazard {
     decltype(&Lanes::read) first, second;
     const char* told;
@@ -102,11 +103,11 @@ TEST_CASE("only bytes that both touch need an order") {
   l.write(l.b, l.floats(0, 16));
   l.read(l.b, l.floats(32, 48));
   CHECK_THAT(complaint_of([&] { l.read(l.b, l.floats(31, 40)); }),
-             ContainsSubstring("here bytes 0 to 4 of 36, there bytes 60 to 64 of 64"));
+             ContainsSubstring("this access: bytes 0 to 4 of 36, the other: bytes 60 to 64 of 64"));
   CHECK_THAT(complaint_of([&] { l.write(l.b, l.floats(8, 17)); }),
-             ContainsSubstring("here bytes 32 to 36 of 36, there bytes 0 to 4 of 64"));
+             ContainsSubstring("this access: bytes 32 to 36 of 36, the other: bytes 0 to 4 of 64"));
   CHECK_THAT(complaint_of([&] { l.read(l.b, l.floats(20, 22)); }),
-             ContainsSubstring("here bytes 0 to 8 of 8, there bytes 16 to 24 of 64"));
+             ContainsSubstring("this access: bytes 0 to 8 of 8, the other: bytes 16 to 24 of 64"));
 }
 
 TEST_CASE("a write inside of another's leaves the rest to that") {

@@ -56,5 +56,5 @@ TEST_CASE("random bits of an element do not depend on where its tensor is cut") 
         REQUIRE(part.next() == all[static_cast<size_t>(i / 4 * kCols + first_col + i % 4)]);
     }
   std::sort(all.begin(), all.end());
-  CHECK(std::adjacent_find(all.begin(), all.end()) == all.end());  // no two of these 91 are alike by chance
+  CHECK(std::adjacent_find(all.begin(), all.end()) == all.end());  // no two of these 91 are equal by chance
 }

@@ -50,7 +50,7 @@ TEST_CASE("fast_exp of the extremes: zero, infinity and NaN") {
   CHECK((fast_sigmoid(-kInfinity) == 0 && fast_sigmoid(kInfinity) == 1 && fast_sigmoid(0) == 0.5f));
 }
 
-TEST_CASE("softmax_exp is right to 1e-7, zero where exp is no normal float, and lets a NaN through") {
+TEST_CASE("softmax_exp is right to 1e-7, zero where exp is subnormal, and lets a NaN through") {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> x{0, -0.0f, kNan, -kNan, -87.3366f, -88, -104, -1e4f, -1e30f, -kInfinity};
   for (uint64_t i = 0; i < 200000; ++i) x.push_back(static_cast<float>(-87.336 + 175.336 * unit(philox64(3, i))));

@@ -49,7 +49,7 @@ float rounded(float x) {
   return static_cast<float>(static_cast<T>(x));
 }
 
-// What a group sums, in nodes or not, where addends travel as Wire.
+// Sum of a group, divided into nodes or not, if addends are sent as Wire.
 template <class T, class Wire>
 std::vector<T> sums(const Comm& comm, int64_t n) {
   const int64_t locals = comm.locals(), nodes = comm.size() / locals;
@@ -169,7 +169,7 @@ TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
         run(device.compute(), TreeTotal{.tree = levels(*t), .count = addends / size * size});
       CHECK(std::memcmp(tree.data(), alone.data(), static_cast<size_t>(m) * 4) == 0);
     }
-  // What is received may be added, and what is scattered.
+  // Received and scattered values may be accumulated.
   std::vector<float> x = values<float>(rank, 9000), part(100, 2.0f), all(static_cast<size_t>(100 * size), 1.0f);
   const int64_t next = (rank + 1) % size, before = (rank + size - 1) % size;
   if (size > 1) {
@@ -185,7 +185,7 @@ TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
     CHECK(sum == expected);
     CHECK(part == std::vector<float>(100, 2.0f + static_cast<float>(size)));
   }
-  // What is not a number stays visible.
+  // NaN stays visible.
   for (const auto kind : {AllReduce::Kind::sum, AllReduce::Kind::max}) {
     std::vector<float> x(10, mesh.dp().rank() == mesh.dp().size() - 1 ? NAN : 1.0f);
     run(mesh.dp(), device.compute(), AllReduce{.x = tensor(x), .kind = kind});

@@ -6,7 +6,7 @@
 
 namespace trireme::test {
 
-// What a shell command prints, stderr too, and how it ends.
+// Output of a shell command, including stderr, and its exit code.
 std::pair<std::string, int> output_of(const std::string& command);
 
 // The command that runs tests of this program on so many ranks, more than there are cores if need be.

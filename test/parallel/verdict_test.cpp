@@ -1,4 +1,4 @@
-// Who is to blame, from made-up journals; and what a journal tells of itself.
+// Verdicts on made-up journals, and a journal's own report.
 #include "parallel/verdict.h"
 
 #include <cstring>
@@ -116,7 +116,7 @@ TEST_CASE("two ends that meet wait for nobody else, and two that only receive wa
   CHECK(judge({}).rank == -1);
 }
 
-TEST_CASE("a journal tells what each thread has entered and left") {
+TEST_CASE("a journal shows what each thread has entered and left") {
   Journal journal(5);
   journal.begin(3);
   journal.doing("training");

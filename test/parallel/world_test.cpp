@@ -61,7 +61,7 @@ TEST_CASE("launchers are recognised by what they leave in the environment") {
   CHECK(ranks({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}}) == std::nullopt);         // a batch script, not under srun
 }
 
-TEST_CASE("a launcher's variable that is no number is refused before MPI starts") {
+TEST_CASE("a launcher's variable that is not a number is refused before MPI starts") {
   for (const std::string bad : {"x", "-1", "0", "8 ", "1e3"}) {
     const Launcher launcher({{"OMPI_COMM_WORLD_SIZE", bad}});
     CHECK_THROWS_AS(World(), ConfigError);

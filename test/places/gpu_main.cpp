@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::puts("skipped: no GPU answers here");
+    std::puts("skipped: no GPU responds");
     return 0;
   }
   return run_tests(argc, argv);

@@ -1,4 +1,4 @@
-// What kernels/ops/adamw.h means, in double.
+// Specification of kernels/ops/adamw.h in double precision.
 #pragma once
 
 #include "test/reference/compare.h"

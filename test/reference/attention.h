@@ -1,4 +1,4 @@
-// What kernels/ops/attention.h means, in double.
+// Specification of kernels/ops/attention.h in double precision.
 #pragma once
 
 #include "test/reference/compare.h"

@@ -1,4 +1,5 @@
-// What the op tests share: tensors that own their memory, comparison with a double reference, finite differences, thread counts.
+// Helpers of the op tests: tensors that own their memory, comparison with a double reference,
+// finite differences, thread counts.
 #pragma once
 
 #include <functional>

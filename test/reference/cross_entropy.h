@@ -1,4 +1,4 @@
-// What kernels/ops/cross_entropy.h means, in double.
+// Specification of kernels/ops/cross_entropy.h in double precision.
 #pragma once
 
 #include "test/reference/compare.h"

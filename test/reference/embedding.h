@@ -1,4 +1,4 @@
-// What kernels/ops/embedding.h means, in double.
+// Specification of kernels/ops/embedding.h in double precision.
 #pragma once
 
 #include "test/reference/compare.h"

@@ -1,4 +1,4 @@
-// What kernels/ops/fill.h means, in double.
+// Specification of kernels/ops/fill.h in double precision.
 #pragma once
 
 #include "test/reference/compare.h"

@@ -1,4 +1,4 @@
-// What kernels/ops/gelu.h means, in double.
+// Specification of kernels/ops/gelu.h in double precision.
 #pragma once
 
 #include "test/reference/compare.h"

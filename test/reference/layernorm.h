@@ -1,4 +1,5 @@
-// What kernels/ops/layernorm.h means, in double. x is what is normalised: the sum where there is a residual.
+// Specification of kernels/ops/layernorm.h in double precision. x is the normalised input: the sum
+// if there is a residual.
 #pragma once
 
 #include "test/reference/compare.h"

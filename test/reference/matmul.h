@@ -1,4 +1,4 @@
-// What kernels/ops/matmul.h means, in double.
+// Specification of kernels/ops/matmul.h in double precision.
 #pragma once
 
 #include "test/reference/compare.h"

@@ -1,4 +1,5 @@
-// Where the ops under test run: one program tests the CPU's, another the same tests on CUDA. See test/places/.
+// Place of the ops under test: one program tests the CPU's, another runs the same tests on CUDA.
+// See test/places/.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ Place tested_place();
 // Whether each test goes through all its sizes. Not where each CUDA thread is a fiber that sanitizers watch, which takes a hundred
 // times as long: there some of each kind have to do.
 bool thorough();
-// Whether products of 8 bits are possible there; a GPU before Hopper has none.
+// True if 8-bit products are possible there; a GPU before Hopper has none.
 bool multiplies_8_bits();
 // Zeros, exactly as many as asked for, that the host reaches, too.
 std::byte* take_memory(int64_t bytes);

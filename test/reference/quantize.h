@@ -1,11 +1,12 @@
-// What kernels/ops/quantize.h means, in double.
+// Specification of kernels/ops/quantize.h in double precision.
 #pragma once
 
 #include "test/reference/compare.h"
 
 namespace trireme::reference {
 
-// All finite numbers of a format of 8 bits that are not negative, in order, from its bits' meaning: element i has the bits i.
+// All nonnegative finite numbers of an 8-bit format, in order, by the meaning of its bits: element
+// i has the bits i.
 Doubles numbers_of_8_bits(Dtype dtype);
 
 // The nearest of them with x's sign, of two as near the one with even bits; the largest for what is beyond it.

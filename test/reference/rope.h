@@ -1,4 +1,4 @@
-// What kernels/ops/rope.h means, in double.
+// Specification of kernels/ops/rope.h in double precision.
 #pragma once
 
 #include "test/reference/compare.h"

@@ -1,4 +1,4 @@
-// What kernels/ops/swiglu.h means, in double.
+// Specification of kernels/ops/swiglu.h in double precision.
 #pragma once
 
 #include "test/reference/compare.h"

@@ -1,4 +1,4 @@
-// What people and disks get wrong, and the line that tells them.
+// Mistakes of people and disks in inputs, and the message for each.
 #include <xxhash.h>
 
 #include <filesystem>
@@ -73,7 +73,7 @@ void forge_header(const std::string& path, const std::string& from, const std::s
 
 }  // namespace
 
-TEST_CASE("bad text is told with file and line, skipped or fatal") {
+TEST_CASE("bad text is reported with file and line, skipped or fatal") {
   const std::vector<BadText> cases{
       {"a.txt", "fine\nthen \xff\n", "a.txt:2: is not UTF-8"},
       {"b.txt", "cut off \xe4\xbd", "b.txt:1: is not UTF-8"},

@@ -34,12 +34,12 @@ std::map<std::string, std::string> contents_of(const std::string& directory) {
   return files;
 }
 
-// Text, lines of JSON, some of which are not, and a file that is no text.
+// Text, JSON lines, some of them invalid, and a file that is not text.
 void write_inputs(const Scratch& scratch) {
   std::mt19937 chance(11);
   fs::create_directories(scratch / "in");
   for (int file = 0; file < 4; ++file) {
-    std::string text, lines = "{\"text\": \xe4\xbd}\n";  // what is told of it is kept, too
+    std::string text, lines = "{\"text\": \xe4\xbd}\n";  // the report about it is kept, too
     while (text.size() < 750'000) text += "int value_" + std::to_string(chance()) + " = 42;\n";
     while (lines.size() < 750'000) {
       lines += Json{{"text", "line " + std::to_string(chance()) + std::string(chance() % 300, 'x')}}.dump() + "\n";
@@ -77,7 +77,7 @@ BuildOptions options_for(const Scratch& scratch, const std::string& output) {
           .output = scratch / output,
           .tokens_per_shard = 175'001,
           .keep_every = 0,
-          .batch_bytes = 1 << 20};  // six or so: each is a state to go on from
+          .batch_bytes = 1 << 20};  // six or so: each is a state to continue from
 }
 
 void check_same(const BuildSummary& a, const BuildSummary& b) {
@@ -116,8 +116,8 @@ bool build_and_kill(const BuildOptions& options, const Tokenizer& tokenizer, dou
   return WIFSIGNALED(status) && !whole;
 }
 
-// Kills a build until so many were killed and so many of them have left something to go on from; what the last one makes must be
-// what one makes that is left alone.
+// Kills a build until enough builds were killed, and enough of them left a state to continue from.
+// The last one must make the same shards as an undisturbed build.
 void check_killed(const Scratch& scratch, const Tokenizer& tokenizer, const BuildOptions& left_alone, int most_kills,
                   int most_resumed) {
   const auto begin = std::chrono::steady_clock::now();
@@ -134,7 +134,7 @@ void check_killed(const Scratch& scratch, const Tokenizer& tokenizer, const Buil
   int kills = 0, resumed = 0, renaming = 0, whole_again = 0;
   while (kills < most_kills || resumed < most_resumed) {
     REQUIRE(kills + whole_again < 1000);
-    const double earliest = kills % 2 == 0 ? 0.0 : 0.7;  // every other one late, when there is something to go on from
+    const double earliest = kills % 2 == 0 ? 0.0 : 0.7;  // every other one late, when there is a state to continue from
     const double seconds = takes * std::uniform_real_distribution(earliest, 1.0)(chance);
     if (build_and_kill(options, tokenizer, seconds)) {
       ++kills;
@@ -155,7 +155,7 @@ void check_killed(const Scratch& scratch, const Tokenizer& tokenizer, const Buil
 
 }  // namespace
 
-TEST_CASE("a build that is killed again and again goes on, and makes the shards of one that is left alone", "[unsanitized]") {
+TEST_CASE("a build that is killed again and again continues, and makes the shards of an undisturbed one", "[unsanitized]") {
   const Scratch scratch;
   write_inputs(scratch);
   check_killed(scratch, *make_byte_tokenizer(), options_for(scratch, "whole"), 20, 5);
@@ -172,7 +172,7 @@ TEST_CASE("so does one of packed lines by byte-pair encoding, into rows", "[unsa
   check_killed(scratch, *tokenizer, options, 10, 3);
 }
 
-TEST_CASE("a build goes on from each of its states, and not from one of other inputs or options", "[unsanitized]") {
+TEST_CASE("a build continues from each of its states, and not from one of other inputs or options", "[unsanitized]") {
   const Scratch scratch;
   write_inputs(scratch);
   const auto bytes = make_byte_tokenizer();
@@ -238,7 +238,7 @@ TEST_CASE(
   CHECK_THROWS_WITH(build_shards(options, *bytes, kNobody), ContainsSubstring("another process is building shards there"));
 }
 
-TEST_CASE("shards that are half renamed are no corpus, and the same build goes on with their names", "[unsanitized]") {
+TEST_CASE("shards that are half renamed are not a corpus, and the same build continues with their names", "[unsanitized]") {
   const Scratch scratch;
   write_inputs(scratch);
   const auto bytes = make_byte_tokenizer();
@@ -288,7 +288,7 @@ TEST_CASE("standard input gives the documents of a file of the same bytes") {
     dup2(ends[0], 0);
     close(ends[0]);
     BuildOptions options{.inputs = {"-"}, .validation_inputs = {}, .output = scratch / ("piped" + kind), .keep_every = 0};
-    options.documents.stdin_name = scratch / ("a" + kind);  // by which shards tell where documents come from
+    options.documents.stdin_name = scratch / ("a" + kind);  // by which shards name the sources of documents
     const BuildSummary piped = build_shards(options, *bytes, kNobody);
     options.inputs = {scratch / ("a" + kind)};
     options.output = scratch / ("read" + kind);

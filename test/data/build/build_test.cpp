@@ -35,7 +35,7 @@ std::string line_of(const std::string& text) { return Json{{"text", text}}.dump(
 
 }  // namespace
 
-TEST_CASE("documents become a stream of tokens with an end behind each") {
+TEST_CASE("documents become a stream of tokens, each followed by an end") {
   const Scratch scratch;
   std::filesystem::create_directories(scratch / "in/deep/.hidden");
   write_text(scratch / "in/a.txt", "one");
@@ -104,7 +104,7 @@ TEST_CASE("packed files give the tokens of what is packed in them, also of sever
   }
 }
 
-TEST_CASE("packed files that are damaged or cut off are told and skipped, or end the build") {
+TEST_CASE("packed files that are damaged or cut off are reported and skipped, or end the build") {
   const Scratch scratch;
   std::string lines;
   for (uint64_t i = 0; i < 30000; ++i) lines += line_of("line " + std::to_string(i * 2654435761u));

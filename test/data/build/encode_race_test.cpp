@@ -64,7 +64,7 @@ TEST_CASE("four threads that read, encode and write make the shards of one") {
   CHECK((read_text(made[0].validation.shards[0]) == read_text(made[1].validation.shards[0])));
 }
 
-TEST_CASE("a failure of one of the threads ends the others, and the first document that cannot be read is the one told") {
+TEST_CASE("a failure of one of the threads ends the others, and the first document that cannot be read is reported") {
   const Scratch scratch;
   std::filesystem::create_directory(scratch / "in");
   const int bad = kSanitized ? 30'000 : 300'000;

@@ -53,7 +53,7 @@ void read_all(const std::string& path, TokenFormat format = TokenFormat::automat
   }
 }
 
-// Every cut is told; bytes changed anywhere are, or give tokens.
+// Every cut is reported; bytes changed anywhere are reported or give tokens.
 void check_cuts_and_changes(const std::string& path, const std::string& bytes, const std::string& opened) {
   for (size_t cut = 0; cut < bytes.size(); ++cut) {
     write_text(path, bytes.substr(0, cut));

@@ -38,7 +38,7 @@ Imported imported(const ImportOptions& options) {
   return all;
 }
 
-// Documents of bytes, each with its end behind it.
+// Documents of bytes, each followed by its end.
 std::vector<std::vector<int32_t>> some_documents() {
   std::mt19937 chance(3);
   std::vector<std::vector<int32_t>> documents;

@@ -1,4 +1,4 @@
-// What is told of shards: lengths and texts of documents.
+// Reports about shards: lengths and texts of documents.
 #include "data/build/inspect.h"
 
 #include "base/error.h"
@@ -25,7 +25,7 @@ void write_texts(const std::string& path, const std::vector<std::string>& texts)
 
 TEST_CASE("lengths of documents are counted over all shards") {
   const Scratch scratch;
-  write_texts(scratch / "a.h5", {"", "a", "ab", "abc"});            // and the token behind each: 1 to 4
+  write_texts(scratch / "a.h5", {"", "a", "ab", "abc"});            // each followed by its end: 1 to 4
   write_texts(scratch / "b.h5", {std::string(99, 'x'), "abcdef"});  // 100, 7
   const DocumentLengths lengths = document_lengths({scratch.path()});
   CHECK(lengths.documents == 6);

@@ -81,7 +81,8 @@ BuildSummary packed(const Scratch& scratch, const std::vector<std::string>& text
   return build_shards(options, *make_byte_tokenizer(), [](const BuildProgress&) {});
 }
 
-// What the samples of a corpus show of documents: what lies between one document_start and the next, with # for each end.
+// Documents seen in the samples of a corpus: the text between one document_start and the next, with
+// # for each end.
 std::vector<std::string> seen_in(const Corpus& corpus) {
   std::vector<std::string> seen;
   const int64_t T = corpus.context();
@@ -195,7 +196,7 @@ TEST_CASE("documents longer than a row are cut into whole rows and a rest, where
 
 TEST_CASE("packed shards do not depend on the number of threads") {
   const std::vector<std::string> texts = texts_of(log_normal(300, 200, 1, 8));
-  const Scratch scratch;  // one for both: shards tell the paths that documents come from
+  const Scratch scratch;  // one for both: shards store the paths of documents
   std::vector<std::string> files;
   for (const int threads : {1, 2}) {
     omp_set_num_threads(threads);

@@ -1,4 +1,4 @@
-// What of a file is a document, and what is told of those that are none.
+// Documents found in files, and reports about invalid ones.
 #include "data/documents/documents.h"
 
 #include "base/error.h"
@@ -68,8 +68,7 @@ TEST_CASE("files that hold no text say what to do with them") {
   }
 }
 
-TEST_CASE("a build that a bad document has ended goes on where it was when such are skipped, and not the other way round",
-          "[unsanitized]") {
+TEST_CASE("a build that ended at a bad document continues if those are now skipped, and not the other way round", "[unsanitized]") {
   const Scratch scratch;
   std::filesystem::create_directory(scratch / "in");
   std::string lines;

@@ -130,7 +130,7 @@ TEST_CASE("the steps that read a document are those whose lists hold it") {
   CHECK(found > 25);
 }
 
-TEST_CASE("where shards do not tell sources, documents have numbers alone") {
+TEST_CASE("if shards have no sources, documents have numbers alone") {
   const Scratch scratch;
   write_shard(scratch / "a.h5", {.tokenizer = "counting", .vocab = 100, .end_of_document = 0, .text_bytes = 9},
               std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}, std::vector<int64_t>{4});

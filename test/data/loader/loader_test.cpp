@@ -192,7 +192,7 @@ TEST_CASE("the rows of a step do not depend on the number of replicas") {
   }
 }
 
-TEST_CASE("batches hold what the corpus reads, in every plane and by any number of readers, also behind seeks") {
+TEST_CASE("batches hold what the corpus reads, in every plane and by any number of readers, also after seeks") {
   const Scratch scratch;
   const Corpus corpus({counting_shard(scratch, "a.h5", 0, 8 * 90 + 1, {0, 3, 4, 60, 61, 62, 300, 555, 556, 700})}, 8, false);
   const Mixture mixture(corpus);
@@ -221,7 +221,7 @@ TEST_CASE("batches hold what the corpus reads, in every plane and by any number 
       }
 }
 
-TEST_CASE("the disk is told of the pages that will be read, and of no others") {
+TEST_CASE("the pages that will be read, and no others, are prefetched") {
   const Scratch scratch;
   constexpr int64_t count = 90000;
   const auto path = counting_shard(scratch, "a.h5", 0, count, {0});

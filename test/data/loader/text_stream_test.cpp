@@ -1,4 +1,5 @@
-// Text as samples: the same rows as a shard of the same documents gives, behind one end_of_document more.
+// Text as samples: the same rows as from a shard of the same documents, after one more
+// end_of_document.
 #include "data/loader/text_stream.h"
 
 #include <array>

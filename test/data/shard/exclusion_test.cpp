@@ -46,7 +46,7 @@ Planes planes_of(const Batch& batch) {
 
 }  // namespace
 
-TEST_CASE("rows without excluded documents are the rows with them, but for targets in and right behind them") {
+TEST_CASE("rows without excluded documents are the rows with them, except for targets in and right after them") {
   const Scratch scratch;
   const std::vector<std::string> shards{rising_shard(scratch, "a.h5", 1000, 43, {0, 4, 5, 13, 20, 31}),
                                         rising_shard(scratch, "b.h5", 2000, 36, {7, 17, 22})};
@@ -54,7 +54,7 @@ TEST_CASE("rows without excluded documents are the rows with them, but for targe
   Corpus some(shards, kContext, false);
   // Documents 1, 2 and 5 of a, what b begins with, and its document 1.
   CHECK(some.exclude(of_documents(shards, {{0, 1}, {0, 2}, {1, 1}})) == 2);
-  CHECK(some.exclude(of_documents(shards, {{1, -1}})) == 2);  // which also chooses what it goes on from
+  CHECK(some.exclude(of_documents(shards, {{1, -1}})) == 2);  // which also chooses where it continues
   CHECK(some.excluded_documents() == 5);
   const auto excluded = [](int32_t token) {
     return (1004 <= token && token < 1013) || (1031 <= token && token < 1043) || (2000 <= token && token < 2007) ||

@@ -25,7 +25,7 @@ std::string output_of(const std::string& command, const Scratch& scratch) {
 
 }  // namespace
 
-TEST_CASE("an HDF5 file tells where its bytes lie and reads back as it was declared") {
+TEST_CASE("an HDF5 file knows where its bytes are and reads back as it was declared") {
   const Scratch scratch;
   const std::string path = scratch / "a.h5";
   const std::vector<Hdf5Spec> specs{{"tokens", Hdf5Type::u16, {5001}}, {"empty", Hdf5Type::f32, {0, 7}},

@@ -1,4 +1,4 @@
-// Where the documents of shards came from: the text that stands there is theirs.
+// Sources of the documents in shards: the text found there is the document's.
 #include "data/shard/provenance.h"
 
 #include <zlib.h>
@@ -38,7 +38,7 @@ std::string unpacked(const std::string& path) {
   return text;
 }
 
-// What stands at a source of a file's text: all of it, or the text of the JSON line.
+// Text at a source in a file: all of it, or the text of the JSON line.
 std::string text_at(const DocumentSource& source, const std::string& all) {
   if (source.line == DocumentSource::kWholeFile) return all;
   const auto begin = static_cast<size_t>(source.offset);
@@ -50,7 +50,7 @@ std::string lines_of(int64_t documents, uint64_t key) {
   std::string lines;
   for (int64_t i = 0; i < documents; ++i) {
     const auto number = static_cast<uint64_t>(i);
-    if (philox64(key, number) % 5 == 0) lines += "  \n";  // a line that is no document
+    if (philox64(key, number) % 5 == 0) lines += "  \n";  // a line without a document
     const std::string text = std::string(philox64(key + 1, number) % 300, 'a') + " \xc3\xa9\n" + std::to_string(i);
     lines += Json{{"other", i}, {"text", text}}.dump() + "\n";
   }
@@ -123,7 +123,7 @@ TEST_CASE("imported documents come from a token of their file, and shards made w
   const Provenance of_first = Provenance::read(first).value(), of_second = Provenance::read(second).value();
   CHECK(of_first.of(0) == DocumentSource{scratch / "a.npy", 0, DocumentSource::kTokens});
   CHECK(of_first.of(1) == DocumentSource{scratch / "a.npy", 3, DocumentSource::kTokens});
-  CHECK(of_second.of(-1) == of_first.of(1));  // goes on here
+  CHECK(of_second.of(-1) == of_first.of(1));  // continues here
   CHECK(of_second.of(0) == DocumentSource{scratch / "a.npy", 5, DocumentSource::kTokens});
   CHECK_THROWS_AS(of_first.of(-1), Error);
   CHECK_THROWS_AS(of_second.of(1), Error);

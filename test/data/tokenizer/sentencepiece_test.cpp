@@ -209,7 +209,7 @@ TEST_CASE("damaged SentencePiece models are refused, or are models") {
   }
 }
 
-TEST_CASE("what is no SentencePiece model, or of a kind that is not read, is refused by name") {
+TEST_CASE("anything but a supported SentencePiece model is refused by name") {
   CHECK(refusal_of_model(kPieces) == "accepted");
   CHECK_THAT(refusal_of_model(""), ContainsSubstring("m.model: is no SentencePiece model"));
   CHECK_THAT(refusal_of_model("{\"model\": 1}"), ContainsSubstring("is no SentencePiece model"));

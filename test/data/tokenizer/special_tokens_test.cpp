@@ -22,7 +22,7 @@ Bpe train_with_special(const std::string& path, std::vector<std::string> special
 
 }  // namespace
 
-TEST_CASE("special tokens stand behind end of document, in their order, and what is learnt does not change with them") {
+TEST_CASE("special tokens come after end of document, in their order, and do not change what is learnt") {
   const Scratch scratch;
   write_text(scratch / "text", kText);
   const Bpe plain = train_with_special(scratch / "text", {}, 288);
@@ -86,7 +86,7 @@ TEST_CASE("what cannot be a special token is refused before anything is read") {
   CHECK_THAT(refused({"<a>", "<b>"}, 258), ContainsSubstring("258 entries: 259 (the bytes and the special tokens) to"));
 }
 
-TEST_CASE("of more text than the limit a sample is learnt from, and how much of how much is told") {
+TEST_CASE("a tokenizer learns from a sample of texts above the limit, and reports how much of how much") {
   const Scratch scratch;
   std::string lines;
   for (int i = 0; i < 4000; ++i) lines += Json{{"text", std::to_string(i) + " " + kText}}.dump() + "\n";

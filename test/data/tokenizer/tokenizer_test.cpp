@@ -82,7 +82,7 @@ TEST_CASE("text is cut into GPT-2's words") {
   CHECK(words_of("a\xe1\xa0\x8e") == Words{"a", "\xe1\xa0\x8e"});
 }
 
-TEST_CASE("UTF-8 is told from what only looks like it") {
+TEST_CASE("UTF-8 is distinguished from what only looks like it") {
   CHECK(utf8_prefix("plain ascii text, long") == 22);
   CHECK(utf8_prefix("12345678\xc3\xa9\xe4\xbd\xa0\xf0\x9f\x9a\xa3") == 17);
   for (const std::string bad : {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",

@@ -76,7 +76,7 @@ TEST_CASE("every character that both libraries know is of the class that PCRE2 s
       if (unassigned(character + "a").size() != 2 && is_assigned(point)) FAIL(*pattern << ": U+" << std::hex << point);
     }
   }
-  CHECK(unknown < 30000);  // of two years or so of Unicode, behind 16
+  CHECK(unknown < 30000);  // from about two years of Unicode, after 16
 }
 
 TEST_CASE("letters, marks and numbers since Unicode 15 are known however old the libraries are") {

@@ -233,7 +233,7 @@ namespace trireme::emulation {
 // launch; work that needs something of the moment in which it is handed over is made by `make` then.
 cudaError_t in_stream(cudaStream_t stream, const std::function<void()>& work);
 cudaError_t in_stream_anew(cudaStream_t stream, const std::function<std::function<void()>()>& make);
-void check_guards();  // GridError where something was written just before or behind memory of cudaMalloc
+void check_guards();  // GridError if something was written just before or after memory of cudaMalloc
 }  // namespace trireme::emulation
 
 template <class... Parameters, class... Arguments>

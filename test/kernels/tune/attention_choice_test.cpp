@@ -37,7 +37,7 @@ TEST_CASE("of fused kernels and ours the faster are chosen for each attention") 
   REQUIRE(chosen.reasons.size() == 3);
   CHECK(chosen.reasons[0] == kForward.words() + ": cudnn, 1.000 ms by cuDNN, 2.000 ms by ours");
   CHECK(chosen.reasons[1] == kBackward.words() + ": ours, 2.000 ms by cuDNN, 1.000 ms by ours");
-  CHECK_THAT(chosen.reasons[2], ContainsSubstring("left to our kernels"));
+  CHECK_THAT(chosen.reasons[2], ContainsSubstring("using our kernels"));
 }
 
 TEST_CASE("fused kernels that are asked for are chosen without a race, ours as well") {

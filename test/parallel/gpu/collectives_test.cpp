@@ -223,7 +223,7 @@ TEST_CASE("a sum to which a rank does not come", "[.launched]") {
   std::_Exit(0);
 }
 
-TEST_CASE("a host does not wait for a GPU whose peers do not come longer than it was told to") {
+TEST_CASE("a host stops waiting for a GPU whose peers do not come after the given time") {
   const auto begin = std::chrono::steady_clock::now();
   const auto [out, status] = output_of(mpirun(2, "a sum to which*"));
   INFO(out);

@@ -1,4 +1,5 @@
-// What users do wrong, as one table: each gets its exit code and one clear line that names the thing, and loses nothing.
+// Mistakes of users, as one table: each gets its exit code and one clear line that names the thing,
+// and loses nothing.
 #include <filesystem>
 #include <functional>
 

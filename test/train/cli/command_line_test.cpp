@@ -136,7 +136,7 @@ TEST_CASE("texts go to token ids and back on the command line") {
   CHECK(tokenizer({"encode", "/no/such.json", "x"}).code == 3);
 }
 
-TEST_CASE("what is a text to encode, what a file and what an option is told apart") {
+TEST_CASE("a text to encode, a file and an option are distinguished") {
   const Scratch scratch;
   const auto encode = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"tokenizer", "encode", "bytes"});
@@ -201,7 +201,7 @@ TEST_CASE("lines go to lines of token ids and back, from files and from stdin") 
   CHECK_THAT(bad.err, ContainsSubstring("bad:2: token id 'x': must be a whole number"));
 }
 
-TEST_CASE("a tokenizer is learnt with special tokens, tells of what text, and is not replaced unasked") {
+TEST_CASE("a tokenizer is learnt with special tokens, reports its texts, and is not replaced unasked") {
   const Scratch scratch;
   std::string lines;
   for (int i = 0; i < 2000; ++i) lines += "{\"text\": \"the cat sat on the mat " + std::to_string(i % 100) + "\"}\n";

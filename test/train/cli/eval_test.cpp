@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-// What `trireme eval` finds with these words behind it.
+// Result of `trireme eval` with these arguments.
 Json eval(const Workplace& place, const std::vector<std::string>& words, int ranks = 1) {
   std::vector<std::string> all{"eval"};
   all.insert(all.end(), words.begin(), words.end());
@@ -33,7 +33,8 @@ double shard_loss(const Workplace& place, const std::vector<std::string>& more, 
   return eval(place, words, ranks).at("shards").at("loss").get<double>();
 }
 
-// Questions of held-out text: how it goes on (the right answer), and letters that never stand there.
+// Questions about held-out text: its continuation (the right answer), and letters that never stand
+// there.
 void write_questions(const Workplace& place, const std::string& name, bool right = true) {
   const std::string held = read_text(place.scratch / "held.txt");
   std::string lines;
@@ -75,7 +76,8 @@ struct Twins {
     }
   }
 
-  // Of tokens [first, end), from the decoder's logits behind each token in front of one of them, in double precision.
+  // Log-likelihood of tokens [first, end), from the decoder's logits after each preceding token, in
+  // double precision.
   double likelihood(const std::vector<int32_t>& tokens, int64_t first) {
     decoder->clear();
     double sum = 0;
@@ -274,7 +276,7 @@ TEST_CASE("an evaluation is the same to the bit on any number of replicas, and o
   CHECK(shard_loss(place, {"--set", "train.microbatch=4"}) == Approx(alone).epsilon(2e-6));
 }
 
-TEST_CASE("a model that knows the text finds how it goes on, on any number of ranks, and permuted answers are wrong") {
+TEST_CASE("a model that knows the text finds its continuation, on any number of ranks, and permuted answers are wrong") {
   const Workplace place;
   write_questions(place, "right.jsonl");
   write_questions(place, "wrong.jsonl", false);

@@ -66,7 +66,7 @@ struct LedgerPlace {
 
 }  // namespace
 
-TEST_CASE("a run tells the documents of its steps, also of those in front of a change of data") {
+TEST_CASE("a run lists the documents of its steps, also of those before a change of data") {
   const LedgerPlace place;
   place.build(write_lines(place.scratch, "a.jsonl", 1), "a");
   place.build(write_lines(place.scratch, "b.jsonl", 5), "b");

@@ -33,7 +33,7 @@ struct ConfigFile {
   ~ConfigFile() { std::filesystem::remove_all(scratch()); }
 };
 
-// What reading complains about, with "x.yaml" for the path; "" when it does not.
+// The complaint about a config, with "x.yaml" for the path; "" if there is none.
 std::string complaint(const std::string& bytes, const std::vector<std::string>& overrides = {}, Purpose purpose = Purpose::plan) {
   const ConfigFile file(bytes);
   try {

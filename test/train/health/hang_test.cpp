@@ -33,7 +33,7 @@ int64_t culprit() {
   return said.empty() ? 1 : std::stoll(said);
 }
 
-// Ranks in one of which something goes wrong after some good collectives. They tell how long after it.
+// Ranks, one of which fails after some good collectives. They return how long after it they end.
 void out_of_step(const std::function<void(const Mesh&, Stream&, Tensor, Journal&)>& wrong) {
   const World world;
   Journal journal(world.rank());
@@ -154,8 +154,9 @@ TEST_CASE("ranks of which one hangs end with 71, and the one that did it is name
   }
 }
 
-TEST_CASE("a run of which one rank is stopped names it, ends every process with 71, and the same command goes on to the same bits",
-          "[unsanitized]") {
+TEST_CASE(
+    "a run of which one rank is stopped names it, ends every process with 71, and the same command continues to the same bits",
+    "[unsanitized]") {
   const Workplace place;
   const auto named = [](const std::string& name) {
     return std::vector<std::string>{"train.name=" + name,  "train.steps=1500",   "train.hang_after=1",
@@ -184,7 +185,7 @@ TEST_CASE("a run of which one rank is stopped names it, ends every process with 
   CHECK(place.differ("stopped", "whole") == 0);
 }
 
-TEST_CASE("nodes tell each other of their ranks, and one verdict names the rank at fault wherever it is", "[unsanitized]") {
+TEST_CASE("nodes exchange reports on their ranks, and one verdict names the rank at fault wherever it is", "[unsanitized]") {
   const Workplace place;
   for (const std::vector<int>& stopped : {std::vector{3}, std::vector{0}, std::vector{2, 3}}) {
     const std::string name = "stopped-" + std::to_string(stopped.front()) + "-" + std::to_string(stopped.size());
@@ -202,7 +203,7 @@ TEST_CASE("nodes tell each other of their ranks, and one verdict names the rank 
     const std::string wanted =
         stopped.size() == 1 ? "hang: rank " + std::to_string(stopped.front()) + " on " : "; node 1 tells nothing";
     CHECK_THAT(ended.err, ContainsSubstring(wanted));
-    CHECK(ended.err.find("hang: ", ended.err.find("hang: ") + 1) == std::string::npos);  // told once
+    CHECK(ended.err.find("hang: ", ended.err.find("hang: ") + 1) == std::string::npos);  // reported once
     const Json exit = Json::parse(place.run(name, "exit.json"));
     CHECK(exit.at("code") == 71);
     if (stopped.size() == 1) CHECK(exit.at("rank") == stopped.front());
@@ -211,7 +212,7 @@ TEST_CASE("nodes tell each other of their ranks, and one verdict names the rank 
   }
 }
 
-TEST_CASE("what ranks do is told in text from which it is read again") {
+TEST_CASE("a report on ranks becomes text from which it is read again") {
   RankReport one{.rank = 3,
                  .process = 77,
                  .host = "node-a",
@@ -256,8 +257,8 @@ TEST_CASE("two hundred hangs, each with the right rank named in time", "[.][soak
                                        "hang: a rank does the collective with more bytes",
                                        "hang: a rank waits for its disk for ever"};
   constexpr uint64_t kKinds = 7;  // these, and a rank that is stopped in a run
-  // Of a patience of half a second or one second, of twelve times that for a disk, which is told of before; starting and ending
-  // included.
+  // Patience of half a second or one second, twelve times that for an announced wait for a disk;
+  // starting and ending included.
   const auto in_time = [&](uint64_t kind) { return kind + 1 == tests.size() ? 13.0 : 8.0; };
   std::map<uint64_t, double> slowest, told;
   for (uint64_t i = 0; i < 200; ++i) {
@@ -301,8 +302,9 @@ TEST_CASE("two hundred hangs, each with the right rank named in time", "[.][soak
 
 namespace {
 
-// Four ranks for so many seconds, longer where they are slow, of which now one, now another is held up, mostly for some of its
-// steps' time, at most for three seconds of the five that `train.hang_after` asks for: nothing must be told of it.
+// Runs four ranks for so many seconds, longer if they are slow. Now one, now another is held up,
+// mostly for part of a step's time, at most for three of the five seconds of `train.hang_after`: no
+// hang may be reported.
 void check_patience(double seconds) {
   constexpr int64_t kBefore = 30, kHeld = 30;  // lines of steps that nothing disturbs, and after them
   const Workplace place;

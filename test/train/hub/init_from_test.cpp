@@ -149,7 +149,7 @@ TEST_CASE("names without their prefix, buffers, and a head that is the embedding
   CHECK(from.box("layers.0.mlp.up", {128, 32}, 0, 128, 0, 32) == whole.box("layers.0.mlp.up", {128, 32}, 0, 128, 0, 32));
 }
 
-TEST_CASE("files that are not what their config.json tells of are refused by the tensor's name") {
+TEST_CASE("files that do not match their config.json are refused by the tensor's name") {
   const Values golden = read_golden_weights("llama");
   const auto refusal = [&](auto change) {
     Values changed = golden;

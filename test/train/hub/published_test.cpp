@@ -189,7 +189,7 @@ TEST_CASE("published weights come in and go out with their bits, from one rank a
   }
 }
 
-TEST_CASE("an export tells where transformers' AutoTokenizer would read its tokenizer as another") {
+TEST_CASE("an export warns if transformers' AutoTokenizer would read its tokenizer as another") {
   const Workplace place;
   const std::string goldens = std::string(TRIREME_SOURCE) + "/test/data/goldens/";
   const std::string pieces = std::string(TRIREME_SOURCE) + "/test/fuzz/corpus/tokenizer/bpe.model";

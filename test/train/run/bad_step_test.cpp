@@ -132,7 +132,7 @@ TEST_CASE("a step that is not finite on one rank and microbatch is skipped by al
   }
 }
 
-TEST_CASE("a roll-back goes on from the newest checkpoint without the steps since then, whatever the rounding", "[unsanitized]") {
+TEST_CASE("a roll-back continues from the newest checkpoint without the steps since then, whatever the rounding", "[unsanitized]") {
   const Workplace place;
   for (const auto& [name, more] : std::vector<std::pair<std::string, std::vector<std::string>>>{
            {"f32", {}}, {"stochastic", {"kernels.dtype=bf16", "train.rounding=stochastic", "parallel.zero=1"}}}) {
@@ -260,7 +260,7 @@ TEST_CASE("a replica whose state has changed in silence is found and named befor
   }
 }
 
-TEST_CASE("replicas that are alike are found to be, whatever they hold", "[unsanitized]") {
+TEST_CASE("equal replicas are found to be equal, whatever they hold", "[unsanitized]") {
   const Workplace place;
   for (const auto& [mesh, ranks] : std::vector<std::pair<std::vector<std::string>, int>>{
            {{"parallel.zero=0", "kernels.dtype=bf16"}, 2},

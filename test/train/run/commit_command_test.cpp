@@ -32,7 +32,7 @@ TEST_CASE("a checkpoint whose command has not succeeded is given to it by the ne
   CHECK(place.run("tiny", "checkpoint_command.log") == "copied 20\n");
 }
 
-TEST_CASE("a command that fails is told, and training goes on") {
+TEST_CASE("a command that fails is reported, and training continues") {
   const Workplace place;
   const Ended ended = place.train({"checkpoint.every=10", "checkpoint.command=echo no such bucket >&2; exit 7"});
   succeed(ended);

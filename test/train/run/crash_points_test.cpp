@@ -1,5 +1,5 @@
-// Four ranks, of one of which one call to the disk goes wrong during saves and deletions: the newest committed checkpoint is found
-// and the run goes on to the bits of an undisturbed one.
+// Four ranks, one of which has one disk call fail during saves and deletions: the newest committed
+// checkpoint is found, and the run continues to the bits of an undisturbed one.
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -27,7 +27,7 @@ std::vector<std::string> settings(const std::string& name, int64_t steps) {
           "data.validation=[]"};
 }
 
-// Where one of a rank's calls goes wrong while this lives.
+// A failing call of one rank, for the lifetime of the object.
 class Fault {
  public:
   Fault(int rank, int64_t at, const std::string& kind, const std::string& count = "") {

@@ -1,4 +1,4 @@
-// Training on several ranks: the same model as on one, on any mesh; errors told once.
+// Training on several ranks: the same model as on one, on any mesh; errors reported once.
 #include <unistd.h>
 
 #include <algorithm>
@@ -228,7 +228,7 @@ TEST_CASE("one rank that is asked to stop stops all, with a save and exit code 7
   }
 }
 
-TEST_CASE("what is wrong on every rank is told once, and no rank is left behind") {
+TEST_CASE("a problem on every rank is reported once, and no rank is left behind") {
   const Workplace place;
   const auto lines_with = [](const std::string& text, const std::string& part) {
     int64_t count = 0;

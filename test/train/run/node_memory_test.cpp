@@ -1,5 +1,6 @@
-// Checkpoints in the memory of several nodes: what a run goes on from when nodes are lost. Nodes of two ranks are pretended on this
-// machine, each with a directory of its own; a node that is lost is one whose directory is gone.
+// Checkpoints in the memory of several nodes, from which a run continues when nodes are lost. Nodes
+// of two ranks are simulated on this machine, each with a directory of its own; a lost node is one
+// whose directory is gone.
 #include <unistd.h>
 
 #include <algorithm>
@@ -147,7 +148,7 @@ bool no_shared_memory() {
 
 }  // namespace
 
-TEST_CASE("a run of several nodes goes on from their memory when any one is lost, to the same bits", "[unsanitized]") {
+TEST_CASE("a run of several nodes continues from their memory when any one is lost, to the same bits", "[unsanitized]") {
   if (no_shared_memory()) return;
   const Workplace place;
   for (const auto& [nodes, losses] : {std::pair(2, std::vector{0, 1}), std::pair(3, std::vector{1})}) {
@@ -219,7 +220,7 @@ TEST_CASE("of a file that one node has damaged in its memory the copy on the nex
   CHECK(place.differ("damaged", "whole") == 0);
 }
 
-TEST_CASE("the nodes that are left go on from memory without the others, several or one", "[unsanitized]") {
+TEST_CASE("the remaining nodes continue from memory without the others, several or one", "[unsanitized]") {
   if (no_shared_memory()) return;
   const Workplace place;
   for (const auto& [ranks, left] : {std::pair(6, 4), std::pair(4, 2)}) {

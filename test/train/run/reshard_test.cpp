@@ -72,7 +72,7 @@ class Ranks {
                           ? Tensor(data, slice.local.dtype(), Place::cpu, {slice.local.dim(0)})
                           : Tensor(data, slice.local.dtype(), Place::cpu, {slice.local.dim(0), slice.local.dim(1)});
       }
-      // Of copies on one rank the first is saved.
+      // The first of several copies on one rank is saved.
       std::vector<TensorSlice>& mine = once.emplace_back();
       for (const TensorSlice& slice : held.back())
         if (saved.erase({slice.name, slice.offset}) > 0) mine.push_back(slice);

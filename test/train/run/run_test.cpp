@@ -96,7 +96,7 @@ TEST_CASE("a run killed at random moments, also during saves, continues to the s
   CHECK(place.differ("whole", "killed") == 0);
 }
 
-TEST_CASE("a run that is killed goes on from what it has saved in memory, to the same bits") {
+TEST_CASE("a run that is killed continues from what it has saved in memory, to the same bits") {
   if (!std::filesystem::is_directory("/dev/shm")) {
     WARN("skipped: no /dev/shm");
     return;
@@ -111,7 +111,7 @@ TEST_CASE("a run that is killed goes on from what it has saved in memory, to the
   };
   succeed(place.train(named("whole")));
   Process first(place.scratch.path(), Workplace::arguments(named("killed")));
-  // Saves go on behind the steps: on a busy machine the first is not there for a long time.
+  // Saves run in the background: on a busy machine the first takes a long time.
   const std::string run = place.scratch / "runs/killed";
   while (first.running() && (place.lines("killed") < 60 || newest_in_memory(run) < 0)) usleep(500);
   first.signal(SIGKILL);
@@ -166,7 +166,7 @@ TEST_CASE("a resume with products of other numbers is refused, and with another 
 
 TEST_CASE("peak resident memory is within 10 % of the plan's total and the copy for checkpoints", "[unsanitized]") {
   const Workplace place;
-  // Where the processor has no bf16 products, copies of their operands in f32 come on top.
+  // Without bf16 instructions, f32 copies of the operands add to the memory.
   const std::string dtype = read_cpu_facts().bf16_products() ? "kernels.dtype=bf16" : "kernels.dtype=f32";
   const std::vector<std::string> settings{
       "train.steps=2",          "train.warmup=1",    "train.batch=2",     "train.microbatch=2", "model.width=768",
@@ -181,7 +181,7 @@ TEST_CASE("peak resident memory is within 10 % of the plan's total and the copy 
   CHECK(static_cast<double>(ended.peak_bytes) == Approx(total).epsilon(0.10));
 }
 
-TEST_CASE("a run takes from several sources by weight, is told of each, and goes on with the same ones alone") {
+TEST_CASE("a run draws from several sources by weight, reports each, and continues only with the same ones") {
   const Workplace place;
   const std::vector<std::string> settings{"train.name=mix", "data.train=[shards/train-00000.h5, shards/validation-00000.h5]",
                                           "data.weights=[3, 1]"};

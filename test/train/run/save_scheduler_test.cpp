@@ -31,7 +31,7 @@ TEST_CASE("what is overwritten after the state was copied is not in the copy, un
   }
 }
 
-TEST_CASE("bench save tells what saving costs, and leaves nothing behind") {
+TEST_CASE("bench save measures the cost of saving, and leaves nothing behind") {
   const Workplace place;
   const Ended ended =
       run_trireme(place.scratch.path(), {"bench", "save", "config.yaml", "--rounds", "2", "--set", "train.runs=here"});

@@ -54,7 +54,7 @@ TEST_CASE("what would happen again is not tried again, what ended in order is no
   for (const int code : {1, 70, 71, 134, 137, 139}) CHECK(next_after({attempt(code, -1, 20)}, 10).kind == restart);
 }
 
-TEST_CASE("a crash loop is recognised: three attempts that end alike without a new checkpoint") {
+TEST_CASE("a crash loop is recognised: three attempts with the same end and without a new checkpoint") {
   using enum Next::Kind;
   const Attempt same = attempt(70, 5, 5);
   CHECK(next_after({same}, 10).delay == 0);
@@ -132,7 +132,7 @@ TEST_CASE("a supervised run that is killed again and again ends with the bits of
              ContainsSubstring("supervise: attempt 1 ended with 137") && ContainsSubstring("attempt 2 continues from step"));
 }
 
-TEST_CASE("a launcher that stays when its ranks have gone is ended, and the run goes on", "[unsanitized]") {
+TEST_CASE("a launcher that stays when its ranks have gone is ended, and the run continues", "[unsanitized]") {
   const Workplace place;
   // The first time it waits for ever, its child dead.
   write_text(place.scratch / "mpirun",
@@ -177,7 +177,7 @@ TEST_CASE("a supervised run that is asked to stop saves and ends with 75, and a 
 TEST_CASE("with --elastic a rank that fails twice at the same place is left out, on the largest mesh that fits", "[unsanitized]") {
   const Workplace place;
   const std::string program = std::string(TRIREME_BUILD) + "/trireme", runs = place.scratch.path();
-  // A launcher of three ranks fails; of two, which divide the batch of four, it does what it is told.
+  // Fails with three ranks; with two, which divide the batch of four, starts the real mpirun.
   write_text(
       place.scratch / "mpirun",
       "#!/bin/sh\nif [ \"$2\" -ge 3 ]; then mkdir -p runs/tiny; echo '{\"cause\": \"error\", \"rank\": 2}' > runs/tiny/next; mv "

@@ -81,7 +81,7 @@ bool running(const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("a mesh that cannot be is told in one message, with exit code 2 and no rank left behind") {
+TEST_CASE("a mesh that cannot be is reported in one message, with exit code 2 and no rank left behind") {
   const Workplace place;
   // mpirun gives ranks that are left this many seconds each to hear SIGCONT and SIGTERM.
   setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 1);
@@ -115,7 +115,7 @@ TEST_CASE("a plan of a mesh that cannot be names the nearest that can") {
   const Ended memory = plan({"--ranks", "64", "--memory", "20GB"});
   CHECK(memory.code == 2);
   CHECK_THAT(memory.err, ContainsSubstring("more than --memory 18.6 GiB; the nearest that can be on 64 ranks: --set "));
-  // What it names is what can be.
+  // The suggested mesh works.
   std::vector<std::string> again{"--ranks", "64", "--memory", "20GB"};
   const std::string named = memory.err.substr(memory.err.find("ranks: ") + 7);
   for (size_t at = 0, end = 0; at < named.size(); at = end + 1) {

@@ -52,7 +52,8 @@ struct Stepper {
     return text(mesh.describe(), ", ", name_of(p.schedule), ", zero ", p.zero, ", ", name_of(p.numerics), " numerics");
   }
 
-  // What fails ends all ranks at once: memory must not go while lanes work on it, and no rank wait for another.
+  // A failure ends all ranks at once: memory must not go while lanes use it, and no rank may wait
+  // for another.
   template <class Work>
   void attempt(const Work& work) const {
     try {
@@ -166,8 +167,9 @@ TEST_CASE("slow collectives hide behind backward", "[.launched]") {
   const World world;
   Stepper stepper(world, config_of(24, 256, 256));
   REQUIRE(stepper.mesh.replicas() == 2);
-  // Of each unit one, and the loss. Only those of the last block and the embedding have little left to hide behind. A block's
-  // backward takes two thirds of its time.
+  // One collective for each unit, and one for the loss. Only those of the last block and the
+  // embedding have little work left to hide behind. A block's backward takes two thirds of its
+  // time.
   const double collectives = static_cast<double>(stepper.run.stage.units().size()) + 1;
   CHECK(collectives > 26);
   stepper.check_hidden(0.25, collectives, 0.1 * collectives, 4);
@@ -182,7 +184,7 @@ TEST_CASE("slow gathers of weights hide behind the blocks before", "[.launched]"
   const Tally traffic = make_plan(stepper.config, stepper.mesh).traffic;
   const double gathers = static_cast<double>(traffic.at("all_gather dp").calls);
   CHECK(gathers > 70);  // of each block in forward, and in backward of all but the two that are still there
-  // One collective behind a block's forward, a third of its time, two behind its backward.
+  // One collective after a block's forward, a third of its time, two after its backward.
   const double collectives = gathers + static_cast<double>(traffic.at("reduce_scatter dp").calls);
   stepper.check_hidden(0.17, collectives, 0.1 * collectives, 6);
 }
@@ -224,7 +226,7 @@ TEST_CASE("steps and evaluations of several ranks pass the order checker", "[.la
   }
 }
 
-TEST_CASE("the order checker tells of each wait that a step could lack", "[.launched]") {
+TEST_CASE("the order checker reports each wait that a step could lack", "[.launched]") {
   const World world;
   for (const RunConfig& config : small_configs(world.size())) {
     if (config.parallel.pp > 1) continue;
@@ -268,6 +270,6 @@ TEST_CASE("no wait between lanes is missing in a step or an evaluation") {
   for (const int ranks : kSanitized ? std::vector{2} : std::vector{2, 4})
     check_launched("steps and evaluations of several ranks*", ranks);
 }
-TEST_CASE("a wait that is missing in a step is told") { check_launched("the order checker tells of each*", 2); }
+TEST_CASE("a wait that is missing in a step is reported") { check_launched("the order checker reports each*", 2); }
 
 }  // namespace trireme

@@ -104,7 +104,7 @@ TEST_CASE("the loss of a step is the mean over the responses' tokens, also where
   }
 }
 
-TEST_CASE("a step without a single target has no loss and no gradient, and the next one goes on") {
+TEST_CASE("a step without a single target has no loss and no gradient, and the next one continues") {
   const Scratch scratch;
   const ShardFacts facts{.tokenizer = "bytes", .vocab = 257, .end_of_document = 256, .text_bytes = 65};
   std::vector<uint8_t> trained(65, 0);
@@ -165,13 +165,13 @@ TEST_CASE("packed rows have the losses of their documents for themselves") {
     }
     CHECK(together.targets == targets);
     CHECK(together.loss == Approx(sum / static_cast<double>(targets)).epsilon(2e-6));
-    // Where documents see one another, the loss is another.
+    // If documents see one another, the loss differs.
     stepping.config.model.document_mask = stepping.config.model.restart_positions = false;
     CHECK(std::abs(evaluate(stepping.run, packed, 0).loss - together.loss) > 1e-4f);
   }
 }
 
-TEST_CASE("data build packs, masks and tells of it, and data info does") {
+TEST_CASE("data build packs, masks and reports both, and so does data info") {
   const Scratch scratch;
   std::string lines;
   for (uint64_t i = 0; i < 50; ++i) lines += "{\"p\": \"" + letters(i, 10) + "\", \"r\": \"" + letters(i, 5 + i) + "\"}\n";

@@ -75,7 +75,7 @@ void set_weights(TrainState& run, const Golden& golden) {
   run.device.compute().finish();
 }
 
-// Of a golden trajectory, or fewer.
+// Steps of a golden trajectory, or fewer.
 size_t steps_of(const Golden& golden) { return thorough() ? golden["losses"].values.size() : 3; }
 
 const char* const kModels[] = {"gpt2", "llama", "qwen3", "mistral"};
@@ -159,8 +159,9 @@ TEST_CASE("twenty AdamW steps in bf16 stay within 2 % of PyTorch's f32 losses") 
   }
 }
 
-// On the CPU: a GPU's products of 8 bits have dims of 16. A model of width 32 learns one batch by heart: its loss falls to a third.
-TEST_CASE("twenty AdamW steps with products of 8 bits stay near PyTorch's f32 losses, by 2 % of the first", "[cpu]") {
+// On the CPU, since a GPU's 8-bit products have dims of 16. A model of width 32 learns one batch by
+// heart: its loss falls to a third.
+TEST_CASE("twenty AdamW steps with 8-bit products stay near PyTorch's f32 losses, by 2 % of the first", "[cpu]") {
   for (const char* name : kModels) {
     SECTION(name) {
       const Golden golden = read_golden(TRIREME_SOURCE, name);
@@ -248,7 +249,7 @@ TEST_CASE("the plan counts the ops that a real step runs, whatever its microbatc
   }
 }
 
-TEST_CASE("products of 8 bits change a step a little, and layers that are kept in bf16 are") {
+TEST_CASE("8-bit products change a step a little, and layers that are kept in bf16 are") {
   if (!multiplies_8_bits()) {
     WARN("products of 8 bits: not on this GPU");
     return;
@@ -271,7 +272,8 @@ TEST_CASE("products of 8 bits change a step a little, and layers that are kept i
     rounded.push_back(plan.step.contains("quantize") ? plan.step.at("quantize").calls : 0);
     CHECK(run.arenas.peaks().temporaries == plan.sizes.temporaries);
   }
-  // Of each of a layer's four products: operands forward, gradient and weight backward, then what was there.
+  // For each of a layer's four products: operands forward, gradient and weight backward, then the
+  // present value.
   CHECK(rounded == std::vector<int64_t>{0, 3 * 4 * 5, 4 * 5});
   for (const size_t i : {1, 2}) {
     CHECK(losses[i] != losses[0]);
@@ -466,7 +468,7 @@ TEST_CASE("a gradient that is not finite leaves weights and moments alone") {
   CHECK(std::isnan(train_step(run, random.batch(), 1).grad_norm));
   CHECK(state_of(run) == before);
   CHECK(std::isfinite(train_step(run, random.batch(), 2).grad_norm));
-  // Where such a number comes from is found on this device, by a step that changes nothing.
+  // The origin of such a number is found on this device by a step that changes nothing.
   const std::vector<std::vector<float>> after = state_of(run);
   CHECK(find_not_finite(run, random.batch(), 2).empty());
   CHECK(state_of(run) == after);

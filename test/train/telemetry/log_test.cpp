@@ -49,7 +49,7 @@ class Redirect {
   int stream_, saved_;
 };
 
-// What `work` writes to a standard stream that is a file.
+// Output of `work` to a standard stream that is a file.
 template <class Work>
 std::string written_by(int stream, const Work& work) {
   const std::string path =
@@ -65,7 +65,8 @@ std::string written_by(int stream, const Work& work) {
   return text;
 }
 
-// What `work` writes to a terminal of so many columns. "\r\n" stands for a newline, as terminals have it.
+// Output of `work` to a terminal of so many columns. "\r\n" stands for a newline, as terminals have
+// it.
 template <class Work>
 std::string shown_by(unsigned short columns, const Work& work) {
   const int screen = posix_openpt(O_RDWR | O_NOCTTY);
@@ -440,7 +441,7 @@ TEST_CASE("a resumed run's report has the points from before") {
   CHECK_THAT(page, ContainsSubstring("best validation"));
 }
 
-TEST_CASE("a full disk is told once and does not stop the run") {
+TEST_CASE("a full disk is reported once and does not stop the run") {
   if (!std::filesystem::exists("/dev/full")) return;
   const Scratch directory;
   std::filesystem::create_symlink("/dev/full", directory / "metrics.jsonl");

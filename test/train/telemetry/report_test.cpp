@@ -92,7 +92,7 @@ TEST_CASE("everything that a user wrote is escaped in the report") {
   CHECK(html_escaped("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&#39;");
 }
 
-TEST_CASE("the page refreshes itself only while the run goes on") {
+TEST_CASE("the page refreshes itself only while the run continues") {
   ReportData data = data_of(10, 20);
   CHECK(count_of(render_report(data), "http-equiv=\"refresh\"") == 1);
   for (const RunStatus over : {RunStatus::finished, RunStatus::stopped}) {
@@ -208,7 +208,7 @@ TEST_CASE("tick labels share one unit and differ from each other") {
   CHECK(tick_labels({}).empty());
 }
 
-TEST_CASE("a spike or the first steps do not flatten the picture, and are still told under the pointer") {
+TEST_CASE("a spike or the first steps do not flatten the picture, and still show their values under the pointer") {
   DownsampledCurve series;
   for (int64_t x = 1; x <= 1000; ++x) series.add(x, x == 400 ? 1e6 : 1 + 0.001 * static_cast<double>(x));
   const Chart chart{.title = "t", .unit = "u", .curves = {{.name = "c", .color = "train", .look = Look::line, .series = &series}}};
@@ -277,7 +277,7 @@ TEST_CASE("the report's thread rewrites the page while records arrive, and the l
   CHECK_FALSE(std::filesystem::exists(directory / "report.html.tmp"));
 }
 
-TEST_CASE("a run that ends before its last step is told as stopped") {
+TEST_CASE("a run that ends before its last step is shown as stopped") {
   const Scratch directory;
   { Report report(directory.path(), data_of(7, 10)); }
   const std::string page = read_text(directory / "report.html");

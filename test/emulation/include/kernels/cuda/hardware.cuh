@@ -20,7 +20,7 @@ uint16_t float8_bits(float high, float low) {
 
 namespace emulation {
 
-// What a thread has asked to copy and not waited for.
+// A copy that a thread has started and not waited for.
 struct Copy {
   void* to;
   const void* from;
