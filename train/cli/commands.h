@@ -82,6 +82,9 @@ std::unique_ptr<Command> bench_data_command();
 std::unique_ptr<Command> doctor_command();
 std::unique_ptr<Command> version_command();
 std::unique_ptr<Command> help_command();
+using AllCommands = std::vector<std::unique_ptr<Command>> (*)();
+std::unique_ptr<Command> man_command(AllCommands all);  // all: of which the page is made
+std::unique_ptr<Command> completion_command(AllCommands all);
 
 std::string version_line();  // "trireme 0.2.0 (commit 0123456789ab of 2026-02-03)"
 

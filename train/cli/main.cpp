@@ -38,6 +38,8 @@ std::vector<std::unique_ptr<Command>> all_commands() {
                           version_command,
                           help_command})
     commands.push_back(make());
+  commands.push_back(man_command(all_commands));
+  commands.push_back(completion_command(all_commands));
   return commands;
 }
 

@@ -57,7 +57,9 @@ TEST_CASE("help is there on every level, and the train command's explains every 
                                            "bench data",
                                            "doctor",
                                            "version",
-                                           "help"};
+                                           "help",
+                                           "man",
+                                           "completion"};
   for (const std::string& level : levels) {
     INFO(level);
     const Ended help = started(level + " --help");
