@@ -118,7 +118,7 @@ std::vector<double> ChoiceTask::likelihoods(TrainState& run, const Progressed& p
     }
   };
   const auto read_row = [this](int64_t sequence, const SampleRow& row) { read(sequence, row); };
-  predict(run, {.count = sequences(), .read = read_row}, {.tell = add_losses, .progressed = progressed});
+  predict(run, {.count = sequences(), .read = read_row}, {.report = add_losses, .progressed = progressed});
   for (const Comm* group : run.mesh.loss_groups()) found = sum(*group, found);
   return found;
 }

@@ -13,15 +13,15 @@ namespace trireme {
 
 namespace {
 
-constexpr int64_t kPassesOfStage = 16;  // between reports of progress, for which the pipeline drains: 6 % of its time
+constexpr int64_t kPassesOfStage = 16;  // passes between reports of progress; draining the pipeline for one costs 6 % of the time
 
-// One pass of sequences, in memory of its own.
+// The sequences of one pass, in memory of their own.
 class PassOfSequences {
  public:
   PassOfSequences(const Sequences& sequences, int64_t rows, int64_t context)
       : sequences_(sequences), rows_(rows), context_(context), ids_(static_cast<size_t>(4 * rows * context)) {}
 
-  // Sequences [pass * rows, (pass + 1) * rows); rows that only fill the pass up have no targets.
+  // Reads sequences [pass * rows, (pass + 1) * rows). Rows after the last sequence have no targets.
   Batch read(int64_t pass) {
     int32_t* field[4];  // tokens, targets, positions, document_start
     for (int64_t i = 0; i < 4; ++i) field[i] = ids_.data() + i * rows_ * context_;
@@ -43,7 +43,7 @@ class PassOfSequences {
   std::vector<int32_t> ids_;
 };
 
-// Passes of the pipeline over the sequences.
+// Runs passes of the pipeline over the sequences.
 class Passes {
  public:
   Passes(TrainState& run, const Sequences& sequences, const PredictHooks& hooks)
@@ -83,8 +83,8 @@ class Passes {
     };
     run_.stage.evaluate(compute, batch, {.z_loss = false, .each = fetch}, seat);
     for (int64_t row = 0; row < rows_ && pass * rows_ + row < sequences_.count; ++row)
-      hooks_.tell(pass * rows_ + row, input_.targets(row),
-                  std::span(losses_).subspan(static_cast<size_t>(row * context_), static_cast<size_t>(context_)));
+      hooks_.report(pass * rows_ + row, input_.targets(row),
+                    std::span(losses_).subspan(static_cast<size_t>(row * context_), static_cast<size_t>(context_)));
   }
 
   TrainState& run_;
@@ -99,12 +99,12 @@ Evaluation evaluate_sequences(TrainState& run, const Sequences& sequences, doubl
   const auto begin = Clock::now();
   const auto count = static_cast<size_t>(sequences.count);
   std::vector<double> losses(count, 0.0), seen(count, 0.0);
-  const auto tell = [&](int64_t sequence, std::span<const int32_t> targets, std::span<const float> of_targets) {
+  const auto report = [&](int64_t sequence, std::span<const int32_t> targets, std::span<const float> of_targets) {
     const auto i = static_cast<size_t>(sequence);
     losses[i] = std::accumulate(of_targets.begin(), of_targets.end(), 0.0);
     seen[i] = static_cast<double>(std::ranges::count_if(targets, [](int32_t target) { return target >= 0; }));
   };
-  predict(run, sequences, {.tell = tell, .progressed = progressed});
+  predict(run, sequences, {.report = report, .progressed = progressed});
   for (const Comm* group : run.mesh.loss_groups()) losses = sum(*group, losses), seen = sum(*group, seen);
   const double targets = std::accumulate(seen.begin(), seen.end(), 0.0);
   const double loss = targets > 0 ? std::accumulate(losses.begin(), losses.end(), 0.0) / targets : 0;
@@ -130,7 +130,7 @@ Evaluation evaluate_samples(TrainState& run, const Samples& samples, int64_t seq
 void predict(TrainState& r, const Sequences& sequences, const PredictHooks& hooks) {
   if (sequences.count == 0) return;
   const int64_t rows = r.stage.shape().rows, replicas = r.mesh.replicas(), round = rows * replicas, stages = r.mesh.pp().size();
-  // Each replica has as many passes as every other, for weights may be gathered from all: some are beyond the last sequence.
+  // Weights may be gathered from all replicas, so each makes the same number of passes, some after the last sequence.
   const int64_t passes = (sequences.count + round - 1) / round, part = stages == 1 ? 1 : kPassesOfStage * stages;
   Passes of_part(r, sequences, hooks);
   for (int64_t first = 0; first < passes; first += part) {
