@@ -5,8 +5,7 @@
 #include <iterator>
 
 #include "base/json.h"
-#include "data/documents/chat_template.h"
-#include "data/documents/list_files.h"
+#include "train/hub/exported_chat_template.h"
 
 namespace trireme {
 namespace {
@@ -33,19 +32,10 @@ std::string resembled(const std::string& jinja) {
   return has("<|user|>") && has("<|assistant|>") ? "trireme" : "";
 }
 
-// Shards that are gone or damaged say nothing.
-std::string form_of_shards(const std::vector<std::string>& inputs) try {
-  for (const std::string& path : list_files(inputs, ".h5"))
-    if (const auto name = chat_template_of(ShardReader(path))) return *name;
-  return "";
-} catch (const DataError&) {
-  return "";
-}
-
 }  // namespace
 
 std::string find_chat_form(const WeightSource& source) {
-  if (std::string name = form_of_shards(source.config.data.train); !name.empty()) return name;
+  if (std::string name = chat_template_of_data(source.config.data.train); !name.empty()) return name;
   const std::string& published = source.config.train.init_from;
   if (std::string name = published.empty() ? "" : resembled(published_template(published)); !name.empty()) return name;
   throw ConfigError(source.directory() +

@@ -9,6 +9,7 @@
 #include "train/cli/json_output.h"
 #include "train/config/keys.h"
 #include "train/hub/export_directory.h"
+#include "train/hub/exported_chat_template.h"
 #include "train/hub/exported_tokenizer.h"
 #include "train/hub/published_weights.h"
 #include "train/telemetry/log.h"
@@ -19,15 +20,18 @@ namespace {
 struct ModelExportOptions {
   static constexpr auto name = "model export";
   static constexpr auto about = "Writes a checkpoint as config.json, safetensors and tokenizer files, for transformers and vLLM";
-  std::string from, output, dtype, file_size = "5GB", tokenizer, json;
+  std::string from, output, dtype, file_size = "5GB", tokenizer, chat_template, json;
   bool replace = false;
 
   void visit(Options& o) {
-    o("from", from, "A run's directory, or one checkpoint's").required();
-    o("output", output, "A directory; made if need be").required();
-    o("--dtype", dtype, "Of the weights; without: kernels.dtype of the run").one_of({"f32", "bf16"});
-    o("--file-size", file_size, "Of a file, at most, where there are several");
-    o("--tokenizer", tokenizer, "Instead of the run's data.tokenizer; none: without one");
+    o("from", from, "A run's or a checkpoint's directory").required();
+    o("output", output, "The directory to write; created if missing").required();
+    o("--dtype", dtype, "Type of the weights; default: kernels.dtype of the run").one_of({"f32", "bf16"});
+    o("--file-size", file_size, "Largest size of one safetensors file");
+    o("--tokenizer", tokenizer, "Tokenizer to export; none: without one; default: data.tokenizer of the run");
+    o("--chat-template", chat_template,
+      "Chat template to export: trireme, chatml, llama3 or alpaca, a Jinja file, or none; default: the template of the training "
+      "data");
     o("--replace", replace, "Replace the model that the output directory holds");
     o.json(json);
   }
@@ -134,8 +138,11 @@ ExitCode run_model_export(const ModelExportOptions& options) {
   } catch (const DataError& e) {
     throw DataError(text(e.what(), "; name the tokenizer by --tokenizer, or export without one by --tokenizer none"));
   }
+  const ChosenChatTemplate chat = choose_chat_template(options.chat_template, config.data.train, tokenizer);
+  add_end_of_turn(chat, tokens);
   write_export(output.partial() + "/generation_config.json", published_generation_config(tokens));
   keep_origin(config, tokenizer, output.partial(), tokens);
+  if (without.empty()) without = write_chat_template(chat, output.partial());
   const int64_t bytes = write_weights(checkpoint, files, type, output.partial());
   const std::string described = published_config(config.model, tokens, bf16 ? "bfloat16" : "float32",
                                                  config.train.init_from.empty() ? "" : config.train.init_from + "/config.json");

@@ -1,0 +1,38 @@
+// The chat template of an exported model: a program in Jinja that writes conversations as ChatTemplate does.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer/tokenizer.h"
+#include "train/hub/published_config.h"
+
+namespace trireme {
+
+// The template's name in the first shard that has one; "" without one. Shards that are gone or damaged are skipped.
+std::string chat_template_of_data(const std::vector<std::string>& inputs);
+
+// Jinja that renders one of ChatTemplate's forms, character by character. llama3 begins with <|begin_of_text|> only if it is a
+// special token of the tokenizer. ConfigError for an unknown name.
+std::string jinja_of(const std::string& name, const Tokenizer& tokenizer);
+
+// The template that an export gets.
+struct ChosenChatTemplate {
+  std::string name{};                    // of the form, of a file, or "none"; "": the template that comes with the tokenizer stays
+  std::string jinja{};                   // "": without one
+  std::optional<int32_t> end_of_turn{};  // a special token that ends an answer, besides the end_of_document
+};
+
+// `choice` is the name of a form, the path of a Jinja file, "none", or "" for the form of the data. `tokenizer` is a path, and ""
+// or "none" without one, which has no template. ConfigError if `choice` is neither a name nor a file.
+ChosenChatTemplate choose_chat_template(const std::string& choice, const std::vector<std::string>& data,
+                                        const std::string& tokenizer);
+
+// Answers end at the template's token, too.
+void add_end_of_turn(const ChosenChatTemplate& chosen, SpecialTokens& tokens);
+
+// Puts the template into OUTPUT/tokenizer_config.json, or removes it for "none". Returns a warning if there is no such file.
+std::string write_chat_template(const ChosenChatTemplate& chosen, const std::string& output);
+
+}  // namespace trireme
