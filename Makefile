@@ -6,10 +6,11 @@
 #   make soak     long tests, best on a quiet machine: every mesh of up to eight ranks, every place where a disk can fail
 #   make fuzz     our parsers under libFuzzer, each for FUZZ_SECONDS
 #   make bench    speed of the kernels and of a training step on this machine
+#   make install  compile and install; PREFIX=/usr/local, DESTDIR= for packages
 #   make bundle   the program with its libraries in one archive for machines without them; checked in a bare root if run as root
 #   make index    each source file with its purpose
 #   make check    format, include arrows, warnings as errors      make format   rewrites the sources
-.PHONY: build train test sanitize soak fuzz bench bundle index check format clean
+.PHONY: build train test sanitize soak fuzz bench install bundle index check format clean
 .DEFAULT_GOAL := build
 
 jobs    := $(shell nproc)
@@ -68,6 +69,11 @@ fuzz:
 bench: build
 	build/trireme bench kernels
 	build/trireme bench step configs/gpt2-124m.yaml --set train.batch=8 --set train.microbatch=8 --set model.context=256
+
+PREFIX ?= /usr/local
+install: build/build.ninja
+	cmake --build build --target trireme
+	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
 bundle:
 	scripts/make_bundle.sh

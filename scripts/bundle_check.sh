@@ -31,7 +31,9 @@ set -euo pipefail
 cd /root/trireme
 export PATH=$PWD/bin:/bin HOME=/root OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 trireme doctor
-trireme plan configs/gpt2-124m.yaml | head -n 12
+trireme plan share/trireme/configs/gpt2-124m.yaml | head -n 12
+ls share/man/man1/trireme.1 share/bash-completion/completions/trireme share/zsh/site-functions/_trireme
+ls share/fish/vendor_completions.d/trireme.fish share/doc/trireme/README.md
 cd /tmp
 head -c 50000 /root/trireme/corpus/text.txt > held.txt
 tail -c 300000 /root/trireme/corpus/text.txt > train.txt

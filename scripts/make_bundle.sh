@@ -69,7 +69,7 @@ EOF
 copy_all() {
   rm -rf "$root"
   mkdir -p "$root/bin" "$root/lib" "$root/corpus"
-  cp "$build/trireme" "$root/bin/"
+  cmake --install "$build" --prefix "$PWD/$root" > /dev/null
   for program in test_gpu test_gpu_parallel test_gpu_step; do
     [ ! -x "$build/test/$program" ] || cp "$build/test/$program" "$root/bin/"
   done

@@ -1,0 +1,12 @@
+# Writes the man page and the completion scripts into TRIREME_PAGES, by running TRIREME_RUN. Part of the installation.
+file(REMOVE_RECURSE ${TRIREME_PAGES})
+file(MAKE_DIRECTORY ${TRIREME_PAGES})
+foreach(page "man trireme.1" "completion bash bash" "completion zsh zsh" "completion fish fish")
+  separate_arguments(words UNIX_COMMAND ${page})
+  list(POP_BACK words file)
+  execute_process(COMMAND ${TRIREME_RUN} ${words} OUTPUT_FILE ${TRIREME_PAGES}/${file} RESULT_VARIABLE code ERROR_QUIET)
+  if(NOT code EQUAL 0)
+    file(REMOVE ${TRIREME_PAGES}/${file})
+    message(WARNING "${file} is not installed: the program does not run on this machine")
+  endif()
+endforeach()
