@@ -1,4 +1,4 @@
-// What a run tells of itself before its first step: model, device, mesh, memory, data.
+// First lines of a run, printed before its first step: model, device, mesh, memory, data.
 #pragma once
 
 #include "data/loader/mixture.h"

@@ -13,11 +13,14 @@ namespace trireme {
 void require_mesh(const RunConfig& config, int64_t ranks, int64_t memory) {
   const std::string problems = mesh_problems(config, ranks, memory);
   if (problems.empty()) return;
-  const std::optional<std::string> nearest = nearest_mesh(config, ranks, memory);
   const std::string some = std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
-  throw ConfigError(
-      problems + "; " +
-      (nearest ? "the nearest that can be on " + some + ": " + *nearest : "no mesh of " + some + " can run this config"));
+  if (const std::optional<std::string> nearest = nearest_mesh(config, ranks, memory))
+    throw ConfigError(problems + "; the nearest mesh that works on " + some + ": " + *nearest);
+  const std::string none = problems + "; no mesh of " + some + " can run this config";
+  const std::optional<FittingMesh> larger = memory > 0 ? fewest_ranks(config, ranks, memory) : std::nullopt;
+  if (!larger) throw ConfigError(none);
+  const std::string how = larger->settings.empty() ? "" : " with " + larger->settings;
+  throw ConfigError(none + ", but --ranks " + std::to_string(larger->ranks) + " fits" + how);
 }
 
 std::optional<RunConfig> agree_on_config(const Comm& all, const std::function<RunConfig()>& read) {
@@ -31,7 +34,7 @@ std::optional<RunConfig> agree_on_config(const Comm& all, const std::function<Ru
     broadcast(all, to_yaml(config));
     return config;
   } catch (const ConfigError& error) {
-    complain(error.what());  // before another rank ends: launchers then end all
+    complain(error.what());  // before another rank ends, since launchers then end all
     broadcast(all, "");
     return std::nullopt;
   } catch (...) {
@@ -46,7 +49,7 @@ ExitCode code_of(const std::exception& error) {
 }
 
 void end_all_ranks(const World& world, const RunConfig& config, const std::exception& error, const std::function<void()>& leave) {
-  constexpr std::chrono::milliseconds kPatience{2000};  // in which an error that rank 0 met reaches the others
+  constexpr std::chrono::milliseconds kPatience{2000};  // so that rank 0 reports an error that all ranks met
   if (world.rank() > 0) std::this_thread::sleep_for(kPatience);
   if (leave) leave();
   complain(std::string(text("[", Mesh(world.rank(), world.size(), config.parallel).describe(), "] ", error.what())));

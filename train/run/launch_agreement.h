@@ -1,4 +1,4 @@
-// How commands of several ranks begin and, when something is wrong, end: with one config for all, and one voice.
+// Start and end of commands that run on several ranks: one config for all of them, one voice.
 #pragma once
 
 #include <exception>
@@ -11,13 +11,15 @@
 
 namespace trireme {
 
-// ConfigError, with the nearest mesh that can be, when the config cannot run on so many ranks. 0 bytes of memory: not asked.
+// ConfigError if the config cannot run on so many ranks, with the nearest mesh that can. `memory` in
+// bytes of a rank; 0 disables that check.
 void require_mesh(const RunConfig& config, int64_t ranks, int64_t memory);
 
-// What rank 0 has read, before anything is taken. The others hear it, or that there is none and why was told: nothing.
+// The config that rank 0 reads and sends to the others. nullopt if it is wrong; rank 0 has printed why.
 std::optional<RunConfig> agree_on_config(const Comm& all, const std::function<RunConfig()>& read);
 
-// Tells, leaves word, ends all ranks. The first to do so ends all: what every rank meets, rank 0 tells.
+// Prints the error, calls `leave` and ends all ranks. The first caller ends them; rank 0 is first if
+// every rank calls.
 [[noreturn]] void end_all_ranks(const World& world, const RunConfig& config, const std::exception& error,
                                 const std::function<void()>& leave = {});
 ExitCode code_of(const std::exception& error);

@@ -5,11 +5,12 @@
 
 #include "base/number_format.h"
 #include "parallel/host_collectives.h"
+#include "train/run/mesh_suggestion.h"
 
 namespace trireme {
 namespace {
 
-// Bytes that this machine's ranks keep in memory for checkpoint.memory_every: their own, and those of the node before.
+// Bytes of this machine for checkpoint.memory_every: its own ranks' copies and those of one other node.
 int64_t kept_in_memory(const Plan& plan, const Nodes& nodes, const Comm& all) {
   std::vector<double> by_node(static_cast<size_t>(nodes.count()));
   by_node[static_cast<size_t>(nodes.here())] += static_cast<double>(plan.in_memory);
@@ -19,23 +20,71 @@ int64_t kept_in_memory(const Plan& plan, const Nodes& nodes, const Comm& all) {
   return static_cast<int64_t>(nodes.pretended() ? std::accumulate(by_node.begin(), by_node.end(), 0.0) : here);
 }
 
+// Memory of one machine, without GPUs.
+struct HostMemory {
+  int64_t bytes, ranks;  // ranks that share it
+  int64_t kept;          // see kept_in_memory
+  int64_t needed(const Plan& plan) const { return (plan.sizes.total() + plan.copy) * ranks + kept; }
+};
+
+// The mildest settings for --set with which the run fits; "" if none do.
+std::string settings_that_fit(const RunConfig& config, const Plan& plan, const Mesh& mesh, const HostMemory& memory) {
+  const int64_t of_replica = config.train.batch / plan.replicas, rows = config.microbatch_rows(plan.replicas);
+  const bool can_recompute = config.parallel.stage_schedule() != Schedule::zero_bubble;
+  std::string settings;
+  RunConfig less = config;
+  const auto fits_with = [&](const std::string& setting) {
+    settings += (settings.empty() ? "--set " : " --set ") + setting;
+    return memory.needed(make_plan(less, mesh)) <= memory.bytes;
+  };
+  for (int64_t fewer = rows / 2; fewer >= 1; fewer /= 2) {
+    if (of_replica % fewer != 0) continue;
+    less.train.microbatch = fewer, settings.clear();
+    if (fits_with(text("train.microbatch=", fewer))) return settings;
+  }
+  if (plan.copy > 0) {
+    less.checkpoint.async = false;
+    if (memory.needed(plan) - plan.copy * memory.ranks <= memory.bytes) return "--set checkpoint.async=false";
+    if (fits_with("checkpoint.async=false")) return settings;
+  }
+  less.train.recompute = Recompute::full;
+  return can_recompute && fits_with("train.recompute=full") ? settings : "";
+}
+
+// The largest model that fits here, and the ranks that this one needs, as words.
+std::string size_that_fits(const RunConfig& config, const Plan& plan, const HostMemory& memory, int64_t ranks) {
+  const ArenaSizes& sizes = plan.sizes;
+  const int64_t state = (sizes.weights + sizes.gradients + sizes.optimizer) * memory.ranks;
+  const double share = static_cast<double>(memory.bytes) / static_cast<double>(memory.needed(plan));
+  const std::string most = human_count(share * static_cast<double>(plan.parameters));
+  std::string words = text("weights, gradients and moments alone take ", human_bytes(static_cast<double>(state)), "; about ", most,
+                           " parameters fit instead of ", human_count(static_cast<double>(plan.parameters)));
+  // The copy for asynchronous checkpoints is divided among ranks as the state is.
+  const double of_rank = static_cast<double>(memory.bytes) / static_cast<double>(memory.ranks);
+  const double without_copy = static_cast<double>(sizes.total()) / static_cast<double>(sizes.total() + plan.copy);
+  const auto mesh = fewest_ranks(config, ranks, static_cast<int64_t>(of_rank * without_copy));
+  if (!mesh) return words;
+  const std::string how = mesh->settings.empty() ? "" : " with " + mesh->settings;
+  return text(words, ", or use ", mesh->ranks / memory.ranks, " machines like this one", how);
+}
+
 }  // namespace
 
 void require_memory(const RunConfig& config, const Plan& plan, const Placement& place, const World& world) {
-  const Device& device = place.device;
-  const bool cuda = device.place() == Place::cuda;  // a GPU that is too small refuses the memory itself
-  const int64_t needed = ((cuda ? plan.pinned : plan.sizes.total()) + plan.copy) * world.local_size() +
-                         kept_in_memory(plan, place.nodes, place.mesh.all());
-  if (needed <= device.cpu().memory_bytes) return;
+  const bool cuda = place.device.place() == Place::cuda;  // a GPU that is too small refuses the memory itself
+  const HostMemory memory{.bytes = place.device.cpu().memory_bytes,
+                          .ranks = world.local_size(),
+                          .kept = kept_in_memory(plan, place.nodes, place.mesh.all())};
+  const int64_t needed = cuda ? (plan.pinned + plan.copy) * memory.ranks + memory.kept : memory.needed(plan);
+  if (needed <= memory.bytes) return;
+  const std::string problem = text("this run needs ", human_bytes(static_cast<double>(needed)), ", but the machine has ",
+                                   human_bytes(static_cast<double>(memory.bytes)));
   if (cuda)
-    throw ConfigError(text("train.offload = optimizer needs ", human_bytes(static_cast<double>(needed)),
-                           " of the host's memory but the machine has ",
-                           human_bytes(static_cast<double>(device.cpu().memory_bytes)), ": set train.offload to none, or raise ",
-                           "parallel.zero (now ", config.parallel.zero, ") on more nodes"));
-  throw ConfigError(text("this run needs ", human_bytes(static_cast<double>(needed)), " but the machine has ",
-                         human_bytes(static_cast<double>(device.cpu().memory_bytes)), ": lower train.microbatch (now ",
-                         config.microbatch_rows(plan.replicas), ")", plan.copy > 0 ? ", set checkpoint.async to false" : "",
-                         ", or see 'trireme plan'"));
+    throw ConfigError(text(problem, " for train.offload = optimizer: set train.offload to none, or raise parallel.zero (now ",
+                           config.parallel.zero, ") on more nodes"));
+  if (const std::string settings = settings_that_fit(config, plan, place.mesh, memory); !settings.empty())
+    throw ConfigError(text(problem, "; it fits with ", settings));
+  throw ConfigError(problem + "; " + size_that_fits(config, plan, memory, world.size()));
 }
 
 }  // namespace trireme

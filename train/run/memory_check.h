@@ -1,4 +1,4 @@
-// Whether a run fits into the memory of its machines, asked before anything is taken.
+// Check that a run fits into the memory of its machines, before any is allocated.
 #pragma once
 
 #include "train/run/placement.h"
@@ -6,7 +6,8 @@
 
 namespace trireme {
 
-// ConfigError, with what makes it smaller, where this machine has less than its ranks need. All ranks call it.
+// ConfigError if this machine has less memory than its ranks need, with settings that make it fit or
+// the size that does. All ranks call it.
 void require_memory(const RunConfig& config, const Plan& plan, const Placement& place, const World& world);
 
 }  // namespace trireme

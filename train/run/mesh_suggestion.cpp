@@ -9,11 +9,11 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostPlanned = 200;  // candidates whose memory is counted before the search gives up
+constexpr size_t kMostPlanned = 200;  // candidates to plan before the search gives up
 
 std::string joined(const std::string& lines, const std::string& line) { return lines + (lines.empty() ? "" : "\n") + line; }
 
-// All that does not divide, for one number of ranks.
+// Everything that does not divide, for one number of ranks.
 std::string division_problems(const RunConfig& config, int64_t ranks) {
   std::string problems;
   const auto report = [&](const std::string& key, const std::string& problem) {
@@ -33,7 +33,7 @@ std::string division_problems(const RunConfig& config, int64_t ranks) {
 
 struct Candidate {
   RunConfig config;
-  double distance;  // from what was asked: steps of a factor two, those of tp and the microbatch counting most
+  double distance;  // from the mesh asked for, in factors of two; tp and microbatch weigh most
   std::string settings;
 };
 
@@ -110,6 +110,23 @@ std::optional<std::string> nearest_mesh(const RunConfig& config, int64_t ranks, 
     if (memory > 0 && most_bytes(stage_plans(one.config, ranks)) > memory) continue;
     return one.settings;
   }
+  return std::nullopt;
+}
+
+int64_t state_bytes(const RunConfig& config) {
+  RunConfig one = config;
+  one.parallel = {};
+  const ArenaSizes sizes = make_plan(one, Mesh(0, 1, one.parallel)).sizes;
+  return sizes.weights + sizes.gradients + sizes.optimizer;
+}
+
+std::optional<FittingMesh> fewest_ranks(const RunConfig& config, int64_t ranks, int64_t memory) {
+  constexpr int64_t kRange = 64, kMostRanks = 1 << 20;
+  const int64_t at_least = state_bytes(config) / memory;  // each rank holds a part at best
+  int64_t n = 1;
+  while (n <= ranks || n < at_least) n *= 2;
+  for (const int64_t last = kRange * n; n <= std::min(last, kMostRanks); n *= 2)
+    if (const std::optional<std::string> settings = nearest_mesh(config, n, memory)) return FittingMesh{n, *settings};
   return std::nullopt;
 }
 

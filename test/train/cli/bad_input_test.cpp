@@ -89,7 +89,7 @@ std::vector<Row> table() {
   const auto in_step = [](const std::string& name) { return std::string(kStep).append("/").append(name); };
   return {
       // command line
-      {"no command", nothing, {}, 2, "command"},
+      {"no command", nothing, {}, 2, "command", 60},  // and the help
       {"unknown command", nothing, {"trian", "config.yaml"}, 2, "train"},
       {"unknown option", nothing, {"train", "config.yaml", "--sett", "a.b=1"}, 2, "--set"},
       {"no config named", nothing, {"train"}, 2, "config"},
@@ -118,7 +118,14 @@ std::vector<Row> table() {
        nothing,
        {"train", "config.yaml", "--set", "model.width=65536", "--set", "model.heads=512", "--set", "train.name=big"},
        2,
-       "needs"},
+       "; weights, gradients and moments alone take ",
+       1},
+      {"more memory than there is for activations",
+       nothing,
+       {"train", "config.yaml", "--set", "train.batch=536870912", "--set", "train.name=big"},
+       2,
+       "; it fits with --set train.microbatch=",
+       1},
       {"a vocabulary smaller than the shards'",
        nothing,
        {"train", "config.yaml", "--set", "model.vocab=100", "--set", "train.name=new"},

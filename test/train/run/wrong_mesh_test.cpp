@@ -111,10 +111,10 @@ TEST_CASE("a plan of a mesh that cannot be names the nearest that can") {
   const Ended divides = plan({"--ranks", "64", "--set", "parallel.tp=3"});
   CHECK(divides.code == 2);
   CHECK_THAT(divides.err, ContainsSubstring("parallel.tp: must divide model.heads = 32, on 64 ranks") &&
-                              ContainsSubstring("the nearest that can be on 64 ranks: --set parallel.tp=4"));
+                              ContainsSubstring("the nearest mesh that works on 64 ranks: --set parallel.tp=4"));
   const Ended memory = plan({"--ranks", "64", "--memory", "20GB"});
   CHECK(memory.code == 2);
-  CHECK_THAT(memory.err, ContainsSubstring("more than --memory 18.6 GiB; the nearest that can be on 64 ranks: --set "));
+  CHECK_THAT(memory.err, ContainsSubstring("more than --memory 18.6 GiB; the nearest mesh that works on 64 ranks: --set "));
   // The suggested mesh works.
   std::vector<std::string> again{"--ranks", "64", "--memory", "20GB"};
   const std::string named = memory.err.substr(memory.err.find("ranks: ") + 7);
@@ -123,7 +123,9 @@ TEST_CASE("a plan of a mesh that cannot be names the nearest that can") {
     if (end > at) again.push_back(named.substr(at, end - at));
   }
   CHECK(plan(again).code == 0);
-  CHECK(plan({"--ranks", "1", "--memory", "1GB"}).err.find("no mesh of 1 rank can run this config") != std::string::npos);
+  CHECK(plan({"--memory", "24GB"}).err ==
+        "a rank needs 169 GiB, more than --memory 22.4 GiB; no mesh of 1 rank can run this config, but --ranks 8 fits with "
+        "--set parallel.tp=8\n");
   CHECK(plan({"--memory", "many"}).err.find("--memory many: must be a size such as 80GB") != std::string::npos);
 }
 
