@@ -55,7 +55,7 @@ struct KernelsConfig {
   AttentionKernels attention = AttentionKernels::automatic;
 
   void visit(auto& keys) {
-    keys("device", device, "where the step runs: auto is the CPU, cuda a GPU for each rank");
+    keys("device", device, "device of a step; cuda: a GPU for each rank; auto: the CPU");
     keys("dtype", dtype, "dtype of weights and activations in a step; masters, moments, gradients and sums are always f32",
          identity());
     keys("matmul", matmul, "operands of products with weights; fp8: 8-bit, scaled per tensor (the CPU emulates it, no faster)");

@@ -59,9 +59,10 @@ struct ModelConfig {
     keys("theta", theta, "base of RoPE's wavelengths (llama)", above(0).identity());
     keys("rope_scaling", rope_scaling, "llama3: Llama 3.1's scaling of long wavelengths", identity());
     keys("rope_factor", rope_factor, "llama3 scaling: factor by which the longest wavelengths grow", at_least(1).identity());
-    keys("rope_low_factor", rope_low_factor, "llama3 scaling: below original / low, wavelengths start to change",
+    keys("rope_low_factor", rope_low_factor, "llama3 scaling: wavelengths above original / low grow by the whole factor",
          above(0).identity());
-    keys("rope_high_factor", rope_high_factor, "llama3 scaling: wavelengths under original / high stay", above(0).identity());
+    keys("rope_high_factor", rope_high_factor, "llama3 scaling: wavelengths below original / high do not change",
+         above(0).identity());
     keys("rope_original_context", rope_original_context, "llama3 scaling: context before the extension", at_least(1).identity());
     keys("qk_norm", qk_norm, "RMSNorm of each query and key head before RoPE (Qwen3)", identity());
     keys("qkv_bias", qkv_bias, "bias on the query, key and value projections (Qwen2); gpt2 always has it", identity());

@@ -1,4 +1,4 @@
-// Catch2 of either generation under one name.
+// Includes Catch2 of major version 2 or 3 under one name.
 #pragma once
 
 #if __has_include(<catch2/catch_all.hpp>)

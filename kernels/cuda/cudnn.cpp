@@ -249,7 +249,7 @@ FusedFacts fused_attention_facts() {
   try {
     version = dnn().get_version();
   } catch (const Error&) {  // its message names a file of ours
-    return {.verdict = Cudnn::name() + " not found"};
+    return {.verdict = "cuDNN not found (" + Cudnn::name() + ")"};
   }
   const auto part = [&](size_t unit) { return std::to_string(version / unit % 100); };
   const std::string name = "cuDNN " + part(10000) + "." + part(100) + "." + part(1);

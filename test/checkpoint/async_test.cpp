@@ -15,7 +15,7 @@ using namespace trireme;
 
 namespace {
 
-// A disk whose writes wait until they are let through.
+// A disk whose writes block until released.
 class SlowDisk {
  public:
   Io io() {
@@ -59,7 +59,7 @@ TEST_CASE("a save continues after begin(), in two parts, and is there when it sa
   CHECK(steps_left(run).empty());
   disk.open();
   wait_while_busy(checkpoints);
-  CHECK(steps_left(run).empty());  // the part is written; it is not committed before all ranks know of it
+  CHECK(steps_left(run).empty());  // the part is written, but not committed before all ranks know of it
   CHECK(checkpoints.advance() == std::nullopt);
   wait_while_busy(checkpoints);
   CHECK(steps_left(run) == std::vector<int64_t>{1});
@@ -122,7 +122,7 @@ TEST_CASE("several threads write and read what one does, and one that fails ends
     REQUIRE(restored.bytes() == first.bytes());
     writes = 0, refused_from = 2;
     CHECK_THROWS_WITH(checkpoints.save(2, second.state), ContainsSubstring("No space left on device"));
-    CHECK(writes <= 1 + 2 * writers);  // each may be in the middle of one, past the cache and then through it
+    CHECK(writes <= 1 + 2 * writers);  // each may be in the middle of one, direct or through the cache
     CHECK(steps_left(scratch / "run") == std::vector<int64_t>{1});
     refused_from = 1 << 30;
     CHECK(checkpoints.save(2, second.state).bytes > (24 << 20));
@@ -252,5 +252,5 @@ TEST_CASE("what is saved in memory is found where it is newer than what is on di
   CHECK(std::filesystem::exists(left));
   std::filesystem::remove_all(run);
   { Checkpoints fresh(config, scratch / "other"); }
-  CHECK_FALSE(std::filesystem::exists(left));  // its run is no more
+  CHECK_FALSE(std::filesystem::exists(left));  // its run is gone
 }

@@ -36,7 +36,8 @@ class Unsynced {
     follow(from, to);
     renames_.emplace_back(from, to);
   }
-  // The subset of losses with these bits: newest renames first, then files, whose contents turn into zeros of half their size.
+  // The subset of losses with these bits: newest renames first, then files, whose contents become
+  // zeros of half their size.
   void lose(unsigned which) {
     for (; !renames_.empty(); which >>= 1) {
       const auto [from, to] = renames_.back();
@@ -50,7 +51,7 @@ class Unsynced {
   }
 
  private:
-  // A name has changed: of a file, or of the directory that it and other names lie in.
+  // Records a change of a name: of a file, or of the directory that contains it.
   void follow(const std::string& from, const std::string& to) {
     const auto now = [&](const std::string& path) {
       return path == from || path.starts_with(from + "/") ? to + path.substr(from.size()) : path;
@@ -65,7 +66,7 @@ class Unsynced {
   std::vector<std::pair<std::string, std::string>> renames_;
 };
 
-// An Io whose n-th call goes wrong. Syncing is only noted: the tests lose what was not synced themselves.
+// An Io whose n-th call fails. Syncs are only recorded: the tests discard unsynced data themselves.
 class FaultyDisk {
  public:
   FaultyDisk(int64_t fail_at, Fault fault, unsigned lost = 0) : fail_at_(fail_at), fault_(fault), lost_(lost) {}
@@ -163,7 +164,8 @@ void prepare(const std::string& run) {
   for (const int64_t step : {1, 2}) checkpoints.save(step, mixed_state(step).state);
 }
 
-// Opens the run as a new process would, restores, and requires a whole state; then saves once more and requires that it is found.
+// Opens the run as a new process would, restores, and requires a whole state. Then saves once more
+// and requires that this is found.
 int64_t recovered_step(const std::string& run) {
   FaultyDisk disk(0, Fault::none);
   Checkpoints checkpoints(keeping(2), run, Resume::automatic, disk.io());
@@ -171,7 +173,7 @@ int64_t recovered_step(const std::string& run) {
   const std::optional<int64_t> step = checkpoints.restore(owned.state);
   REQUIRE(step.has_value());
   REQUIRE(owned.bytes() == mixed_state(*step).bytes());
-  REQUIRE(checkpoints.take_warnings().empty());  // what has a step's name is whole: nothing was passed over
+  REQUIRE(checkpoints.take_warnings().empty());  // every directory with a step's name is whole: none was skipped
   for (const CheckpointInfo& info : list_checkpoints(run)) REQUIRE(info.problem.empty());
   for (const auto& entry : std::filesystem::directory_iterator(run + "/checkpoints"))
     REQUIRE(entry.path().filename().string().size() == 13);  // step-NNNNNNNN: no temporaries
@@ -236,7 +238,7 @@ TEST_CASE("death at any call of a save, with any of what was not synced lost: th
   for (const int64_t keep : {2, 3}) {  // whether or not it deletes an old one
     copy_run(scratch / "origin", scratch / "run");
     REQUIRE(save_in_child(scratch / "run", 0, Fault::none, 0, keep) == 0);
-    CHECK(recovered_step(scratch / "run") == 3);  // what save() returned from is on disk
+    CHECK(recovered_step(scratch / "run") == 3);  // save() has returned, so it is on disk
   }
   CHECK(recovered.size() == 2);
   CHECK(recovered[2] > 0);  // died before the commit
@@ -376,7 +378,7 @@ TEST_CASE("a process that loses its lock during a save neither commits nor delet
   };
   Checkpoints zombie(keeping(2), run, Resume::automatic, io);
   zombie.save(3, mixed_state(3).state);
-  CHECK(steps_left() == std::vector<int64_t>{1, 2, 3});  // it was ours until the commit; nothing is deleted after
+  CHECK(steps_left() == std::vector<int64_t>{1, 2, 3});  // the lock was held until the commit; nothing is deleted after
   CHECK(zombie.take_warnings().size() == 1);
 }
 

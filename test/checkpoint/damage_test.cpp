@@ -43,7 +43,7 @@ int64_t restored_step(const std::string& run) {
   return *step;
 }
 
-// manifest.json around a body that somebody changed and gave a right digest.
+// manifest.json around a changed body, with a right digest.
 std::string framed(const std::string& body) {
   return "{\"digest\":\"" + hex(digest(body.data(), static_cast<int64_t>(body.size()))) + "\",\n\"manifest\":" + body + "}\n";
 }
@@ -108,12 +108,12 @@ TEST_CASE("every single flipped bit of a shard is noticed by verify, and by rest
   for (size_t i = 0; i < bytes.size(); i += kSanitized ? 3 : 1) {
     const bool tensor = in_tensor(static_cast<int64_t>(i));
     for (int bit = 0; bit < 8; ++bit) {
-      if (!tensor && (i + static_cast<size_t>(bit)) % 4 != 0) continue;  // of the container every fourth, to be quick
+      if (!tensor && (i + static_cast<size_t>(bit)) % 4 != 0) continue;  // of the container only every fourth, to save time
       const char flipped = static_cast<char>(bytes[i] ^ (1 << bit));
       REQUIRE(pwrite(fd, &flipped, 1, static_cast<off_t>(i)) == 1);
       if (problem_of(checkpoint).empty()) FAIL("bit " << bit << " of byte " << i << " was not noticed");
       ++flips;
-      if (tensor || (i % 8 == 0 && bit == 0)) {  // a restore does not look at other bytes
+      if (tensor || (i % 8 == 0 && bit == 0)) {  // a restore reads no other bytes
         OwnedState owned = small_state(0);
         const int64_t step = *checkpoints.restore(owned.state);
         if (step != (tensor ? 1 : 2) || owned.bytes() != small_state(step).bytes()) FAIL("restored wrongly after byte " << i);
@@ -133,7 +133,7 @@ TEST_CASE("files that are cut, empty, missing, swapped, stale or no files: the o
   struct Damage {
     const char* name;
     std::function<void(const std::string& old, const std::string& newest)> apply;
-    const char* message;  // part of what verify says of the newest
+    const char* message;  // part of verify's message for the newest
   };
   const auto cut = [](const std::string& path, int64_t less) {
     std::filesystem::resize_file(path, static_cast<uintmax_t>(static_cast<int64_t>(std::filesystem::file_size(path)) - less));

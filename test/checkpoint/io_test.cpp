@@ -1,4 +1,5 @@
-// Transfers past the system's cache: the same bytes as through it, whatever their number and place, and whatever the system says.
+// Direct I/O: the same bytes as through the system's cache, whatever their number and place, and
+// whatever the system answers.
 #include "checkpoint/io.h"
 
 #include <errno.h>
@@ -16,12 +17,12 @@ using namespace trireme;
 
 namespace {
 
-// Opens that ask to go past the cache, and the transfers of what they opened; each may be made to go wrong.
+// Opens for direct I/O, and the transfers of these files; each can be made to fail.
 struct Watched {
   std::set<int> direct;
   int64_t transfers = 0;
   bool refuses_to_open = false, all = false;    // all: also what goes through the cache
-  std::function<ssize_t(size_t count)> answer;  // of a transfer: how many bytes it may move; below zero: an error
+  std::function<ssize_t(size_t count)> answer;  // of a transfer: how many bytes it may move; negative: an error
 
   Io io() {
     Io io;
@@ -40,7 +41,7 @@ struct Watched {
     io.pread = [this, real = io.pread](int fd, void* bytes, size_t count, off_t offset) {
       const ssize_t most = asked(fd, count);
       if (most < 0 || most == static_cast<ssize_t>(count)) return most < 0 ? most : real(fd, bytes, count, offset);
-      std::vector<std::byte> all(count + 4096);  // what a disk that stops early leaves behind is nobody's business
+      std::vector<std::byte> all(count + 4096);  // contents after a partial transfer do not matter
       auto* const whole = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(all.data()) + 4095) / 4096 * 4096);
       const ssize_t n = std::min(most, real(fd, whole, count, offset));
       if (n > 0) std::memcpy(bytes, whole, static_cast<size_t>(n));
@@ -64,10 +65,10 @@ std::vector<char> pattern(int64_t count) {
   return bytes;
 }
 
-constexpr int64_t kHead = 4096 * 3;  // of a file, before what is written past the cache
+constexpr int64_t kHead = 4096 * 3;  // of a file, before the direct transfers
 
-// Writes `count` bytes from memory `shift` bytes after a page's beginning, and reads them back likewise; a byte more on each side
-// stays as it was.
+// Writes `count` bytes from memory `shift` bytes after a page's beginning, and reads them back
+// likewise. One more byte on each side must not change.
 void write_and_read(const Io& io, const std::string& path, int64_t count, int64_t shift) {
   const std::vector<char> bytes = pattern(count);
   std::vector<char> expected(static_cast<size_t>(kHead + count + 1), 'x');

@@ -1,4 +1,4 @@
-// safetensors: what is written is read, and a header that is not as it must be is refused by name.
+// safetensors: what is written reads back, and an invalid header is refused by name.
 #include "checkpoint/safetensors.h"
 
 #include <bit>
@@ -15,7 +15,7 @@ using namespace trireme;
 
 namespace {
 
-// A file with this header, and so many bytes of data.
+// A file with this header and this many bytes of data.
 std::string file_of(const std::string& header, const std::string& data) {
   const uint64_t length = header.size();
   std::string bytes(8, '\0');

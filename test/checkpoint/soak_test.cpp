@@ -18,7 +18,7 @@ using namespace trireme;
 
 namespace {
 
-// Random numbers of one seed, one after the other.
+// A sequence of random numbers from a seed.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : seed_(seed) {}
@@ -36,8 +36,8 @@ std::vector<std::string> files_in(const std::string& directory) {
   return files;
 }
 
-// Changes one file of the newest checkpoint: a burst of other bytes, cut off, longer, zeros, another step's, none. False when what
-// it wrote is what stood there.
+// Changes one file of the newest checkpoint: a burst of other bytes, truncated, longer, zeros,
+// another step's, deleted. Returns false if the bytes are the same as before.
 bool damage(const std::string& run, int64_t newest, int64_t older, Dice& dice) {
   const std::vector<std::string> files = files_in(step_path(run, newest));
   const std::string& victim = files[dice.below(files.size())];
@@ -133,7 +133,7 @@ void check_many_saves(int64_t count) {
   CHECK(checkpoints.take_warnings().empty());
 }
 
-// A disk that from some call on is full or read-only, until it is mended.
+// A disk that becomes full or read-only at some call, until it is repaired.
 void check_refusing_disk(int64_t saves) {
   const Scratch scratch(quick_directory());
   const std::string run = scratch / "run";

@@ -1,4 +1,4 @@
-// Small states to save, and where they go.
+// Small states to save, and directories for them.
 #pragma once
 
 #include <deque>
@@ -11,13 +11,13 @@
 
 namespace trireme {
 
-// Tensors with memory of their own, in a CheckpointState.
+// Tensors that own their memory, in a CheckpointState.
 class OwnedState {
  public:
   OwnedState() = default;
-  OwnedState(OwnedState&&) = default;  // the tensors stay where they are; a copy's would look into the original
+  OwnedState(OwnedState&&) = default;  // a move keeps the tensors in place; a copy's would point into the original
 
-  // A slice at `offset` of a tensor of `global` shape, and its tensor; values stay as they are made: zeros.
+  // Adds a slice at `offset` of a tensor of `global` shape and returns it, filled with zeros.
   TensorSlice& add(const std::string& name, Dtype dtype, std::vector<int64_t> global, std::vector<int64_t> offset,
                    std::vector<int64_t> shape) {
     int64_t bytes = bytes_of(dtype);
@@ -34,7 +34,7 @@ class OwnedState {
   TensorSlice& add(const std::string& name, Dtype dtype, std::vector<int64_t> shape) {
     return add(name, dtype, shape, std::vector<int64_t>(shape.size(), 0), shape);
   }
-  // Every bit of every tensor from `seed`: also NaNs, infinities and denormal numbers.
+  // Sets every bit of every tensor from `seed`: also NaNs, infinities and subnormal numbers.
   void fill(uint64_t seed) {
     uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
     for (std::vector<std::byte>& bytes : memory_)
@@ -68,7 +68,8 @@ inline OwnedState small_state(int64_t step) {
   return owned;
 }
 
-// In memory where the system offers that: for tests of many states, in which syncs need not be real.
+// A directory in memory if the system offers one: for tests of many states, in which syncs need not
+// be real.
 inline std::filesystem::path quick_directory() {
   return std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path();
 }

@@ -1,4 +1,4 @@
-// Texts as gzip and zstd pack them.
+// Compresses texts with gzip and zstd.
 #pragma once
 
 #include <zlib.h>
@@ -25,7 +25,7 @@ inline std::string gzipped(const std::string& text) {
 inline std::string zstd_packed(const std::string& text) {
   std::string packed(ZSTD_compressBound(text.size()), '\0');
   ZSTD_CCtx* const context = ZSTD_createCCtx();
-  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);  // as its program does
+  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);  // as the zstd program does
   packed.resize(ZSTD_compress2(context, packed.data(), packed.size(), text.data(), text.size()));
   ZSTD_freeCCtx(context);
   return packed;

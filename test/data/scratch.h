@@ -1,4 +1,4 @@
-// A directory of a test's own, gone at the end of the scope; texts in files.
+// A directory for one test, deleted at the end of the scope, and helpers for text files.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// Files of tokens as llm.c, Megatron-LM and NumPy write them, by writers of the tests' own.
+// Writes files of tokens in the formats of llm.c, Megatron-LM and NumPy, independently of the
+// program.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ inline std::string llmc(int32_t magic, int32_t version, int32_t count, const std
   return raw(header) + tokens;
 }
 
-// The index of documents, each of one sequence.
+// Megatron's index of documents, each of one sequence.
 inline std::string index_of(uint8_t type, int64_t width, const std::vector<std::vector<int32_t>>& documents) {
   std::vector<int32_t> lengths;
   std::vector<int64_t> pointers, first{0};

@@ -1,5 +1,6 @@
-// CUDA graphs: what streams are handed while they are captured is kept, and done by every launch: each stream's part by a thread of
-// its own, ordered only by the events of the graph. What CUDA refuses of captured streams and events is refused.
+// CUDA graphs: records the work of captured streams. Each launch runs each stream's part on a
+// thread of its own, ordered only by the events of the graph. Refuses what CUDA refuses for
+// captured streams and events.
 #include <utility>
 
 #include "test/emulation/stream.h"
@@ -16,7 +17,7 @@ struct CUgraphExec_st {
 
 namespace {
 
-thread_local int captures = 0;  // that this thread has begun and not ended
+thread_local int captures = 0;  // begun by this thread and not ended
 
 void come_after(Capture::Reach& mine, const Capture::Reach& other) {
   for (const auto& [stream, nodes] : other) mine[stream] = std::max(mine[stream], nodes);
@@ -27,7 +28,7 @@ void add(Capture& capture, const Capture::Node& node) {
   ++capture.come[node.stream][node.stream];
 }
 
-// One launch: which of its events have been recorded.
+// One launch, with the events recorded so far.
 struct Launch {
   std::mutex mutex;
   std::condition_variable changed;

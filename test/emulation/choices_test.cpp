@@ -1,5 +1,5 @@
-// Products by the algorithm that was tried and found the fastest, or that a run has kept. The emulated library knows two, "one" and
-// "two", and none that takes something along where n is odd.
+// Products by the algorithm that was timed as the fastest, or that a run has kept. The emulated
+// library has two, "one" and "two", and none that fuses an op if n is odd.
 #include "kernels/device.h"
 #include "kernels/tune/product_choice.h"
 #include "test/catch.h"
@@ -13,7 +13,7 @@ const std::vector<ProductShape> kProducts{{.m = 8, .n = 6, .k = 4, .count = 3},
 const char* const kFirst = "bf16 8 x 6 x 4 nn to bf16";
 const char* const kSecond = "bf16 8 x 6 x 4 tn to f32, accumulated, sums";
 
-// A timer by which the algorithm that comes `winner`-th is the fastest.
+// A timer for which the algorithm number `winner` is the fastest.
 ProductTimer favouring(int winner) {
   return [winner, asked = 0](Device&, const ProductTrial&, double) mutable { return asked++ % 2 == winner ? 1.0 : 2.0; };
 }

@@ -129,7 +129,7 @@ TEST_CASE("writes beyond device memory and shared memory are found", "[unsanitiz
   go(write_at, 1, 1, 0, static_cast<float*>(y), 9);
   for (const int i : {10, -1, 73, -64}) {
     CHECK_THROWS_WITH(go(write_at, 1, 1, 0, static_cast<float*>(y), i), ContainsSubstring("outside of 40 bytes"));
-    std::memset(static_cast<float*>(y) + i, 0xa5, sizeof(float));  // mended, for the next
+    std::memset(static_cast<float*>(y) + i, 0xa5, sizeof(float));  // repaired for the next check
   }
   go(write_shared, 1, 1, 40, 9);
   CHECK_THROWS_WITH(go(write_shared, 1, 1, 40, 10), ContainsSubstring("beyond the 40 bytes of shared memory"));
@@ -216,7 +216,7 @@ TEST_CASE("streams run beside each other, and events order them") {
 
 namespace {
 
-// Two streams and as many events as a test of graphs needs.
+// Two streams, and as many events as a test of graphs needs.
 struct Streams {
   cudaStream_t one = nullptr, two = nullptr;
   cudaEvent_t events[4] = {};
@@ -256,7 +256,7 @@ TEST_CASE("a graph does nothing until it is launched, and each launch does all o
   s.begin();
   trireme::emulation::in_stream(s.one, [&] { x = x * 2; });
   s.fork();
-  // Both at once: neither ends before the other has begun.
+  // Runs both concurrently: neither ends before the other has begun.
   const auto meet = [&] {
     const int target = met / 2 * 2 + 2;
     ++met;

@@ -44,7 +44,7 @@ trireme_switch_stack:
 namespace trireme::emulation {
 namespace {
 
-constexpr size_t kPage = 4096, kStack = 256 << 10;  // touched as far as it is used
+constexpr size_t kPage = 4096, kStack = 256 << 10;  // only used pages are touched
 
 }  // namespace
 
@@ -71,8 +71,9 @@ Fiber::~Fiber() { munmap(memory_, kPage + kStack); }
 void Fiber::begin(void (*work)(void*), void* argument) {
   work_ = work, argument_ = argument, ended_ = false;
   allow(memory_ + kPage, kStack);
-  // As trireme_switch_stack leaves a stack: six registers, of which rbx becomes enter's argument, and where to go. A function that
-  // begins finds its stack 8 bytes off a multiple of 16, and there where it returns to: nowhere.
+  // Stack as trireme_switch_stack leaves it: six registers, of which rbx becomes enter's argument,
+  // and the address to continue at. A function expects its stack 8 bytes off a multiple of 16, with
+  // its return address there: none.
   auto* top = reinterpret_cast<uint64_t*>(memory_ + kPage + kStack);
   *--top = 0;
   *--top = reinterpret_cast<uint64_t>(&Fiber::enter);

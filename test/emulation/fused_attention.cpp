@@ -1,5 +1,5 @@
-// The emulated library of fused attention: sums in double, rounded once. Contexts that are no multiple of 8 it refuses, as any such
-// library has shapes that it refuses.
+// Emulated library of fused attention: sums in double, rounded once. It refuses contexts that are
+// not a multiple of 8, as any such library refuses some shapes.
 #include "kernels/cuda/fused_attention.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 double read(const Tensor& x, int64_t i) { return static_cast<float>(static_cast<const Bf16*>(x.data())[i]); }
 void write(const Tensor& x, int64_t i, double value) { static_cast<Bf16*>(x.data())[i] = Bf16(static_cast<float>(value)); }
 
-// A head of one row: where its elements are, and which keys its queries see.
+// A head of one row: the places of its elements, and the keys that its queries see.
 struct Head {
   const AttentionShape& s;
   int64_t row, head;

@@ -40,7 +40,7 @@ struct FreeDeleter {
 struct Machine {
   std::mutex mutex;  // one grid at a time
   std::vector<std::unique_ptr<Thread>> threads;
-  std::vector<unsigned> at_work;  // of each warp, the lanes that are neither in a warp's op nor ended
+  std::vector<unsigned> at_work;  // for each warp: lanes that are neither in a warp's op nor ended
   std::unique_ptr<std::byte, FreeDeleter> shared;
   size_t shared_bytes = 0;  // with its guard
   size_t size = 0;          // threads of the block
@@ -227,7 +227,7 @@ void with_warp(unsigned mask, const char* op, void* mine, void (*apply)(Lanes, c
   if ((mask >> (m.current - base) & 1) == 0) fail(t, "the lane is not in its own mask");
   unsigned& at_work = m.at_work[base / kWarp];
   at_work &= ~(1u << (m.current - base));
-  if (base + kWarp <= m.size && (at_work & mask) != 0) return t.fiber.pause();  // the last to come does the work
+  if (base + kWarp <= m.size && (at_work & mask) != 0) return t.fiber.pause();  // the last lane to arrive does the work
   void* lanes[kWarp] = {};
   for (size_t lane = 0; lane < kWarp; ++lane) {
     if ((mask >> lane & 1) == 0) continue;

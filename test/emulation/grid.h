@@ -1,9 +1,11 @@
-// A grid of CUDA threads on one CPU thread: block after block, each of its threads a fiber that runs until it waits for others.
+// Runs a grid of CUDA threads on one CPU thread: block after block, each thread a fiber that runs
+// until it waits for others.
 //
-// What it finds, and throws GridError for: barriers that not all threads of a block reach together, warp operations whose lanes
-// differ, writes beyond a block's shared memory. Which block and which thread goes first changes from launch to launch: forwards,
-// backwards, shuffled; a kernel that lacks a barrier gives other results from one launch to the next, or NaN, for shared memory
-// begins as NaN. Grids of different CPU threads take turns.
+// It throws GridError for barriers that not all threads of a block reach together, for warp
+// operations whose lanes differ, and for writes beyond a block's shared memory. The order of blocks
+// and threads changes from launch to launch: forwards, backwards, shuffled. Shared memory begins as
+// NaN. So a kernel without a needed barrier gives different results or NaN. Grids of different CPU
+// threads take turns.
 #pragma once
 
 #include <cstddef>
@@ -28,16 +30,16 @@ struct Place3 {
 };
 
 constexpr size_t kMostThreads = 1024;
-constexpr size_t kMostShared = 227 << 10;  // bytes of a block on Hopper; Ampere's A100 has 163 KiB
+constexpr size_t kMostShared = 227 << 10;  // bytes per block on Hopper; Ampere's A100 has 163 KiB
 
 // Runs `thread` once for each thread of the grid.
 void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<void()>& thread);
 
 // Functions that threads call; each knows its caller.
 using Site = std::source_location;
-uint64_t block_number();       // another for each block of each grid, from 1
-bool block_chance(int which);  // true for half of the blocks, another half for each number below 4
-std::byte* shared_memory();    // the block's, at a multiple of 128
+uint64_t block_number();       // unique for each block of each grid, from 1
+bool block_chance(int which);  // true for half of the blocks; a different half for each number below 4
+std::byte* shared_memory();    // of the block, aligned to 128 bytes
 void sync_threads(Site site);
 // A joint operation of the lanes of a warp: apply(lanes) is called once, when all lanes of the mask
 // have arrived, with each one's argument; nullptr for others. Then all continue.

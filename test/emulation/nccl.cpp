@@ -1,5 +1,6 @@
-// NCCL over MPI. As NCCL does, it works in the order of streams, takes the work of one communicator in the order in which it was
-// handed over, whatever its streams, and lets a lone message wait for its receiver. Ranks that do not do the same are found.
+// NCCL over MPI. Like NCCL, it works in the order of streams, runs the work of one communicator in
+// the order of the calls, and lets a message wait for its receiver. It detects ranks that make
+// different calls.
 #include <nccl.h>
 
 #include <cmath>
@@ -28,7 +29,7 @@ struct ncclComm {
 
 namespace {
 
-constexpr int kTag = 20000;  // of messages of MPI_COMM_WORLD, of which no one else sends any
+constexpr int kTag = 20000;  // tag of messages on MPI_COMM_WORLD that nobody else uses
 
 size_t bytes_of(ncclDataType_t type) { return type == ncclBfloat16 ? 2 : 4; }
 
@@ -57,7 +58,7 @@ void expect_same(ncclComm_t comm, const Deed& deed) {
   }
 }
 
-// In the stream's order and the communicator's; of a graph, in that in which it is launched.
+// Runs in the stream's order and the communicator's; in a graph, in the order of its launch.
 ncclResult_t hand_over(ncclComm_t comm, cudaStream_t stream, const std::function<void()>& work) {
   const auto make = [comm, work] {
     const std::lock_guard handing(comm->mutex);
@@ -117,7 +118,7 @@ struct Message {
 thread_local int depth = 0;
 thread_local std::vector<Message> messages;
 
-// All of them at once: that is what a group is for.
+// Runs all of them concurrently, as a group requires.
 void exchange(const std::vector<Message>& all) {
   std::vector<MPI_Request> requests(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
@@ -144,7 +145,7 @@ ncclResult_t add(const Message& message) {
 
 }  // namespace
 
-// The number of the group, and who made it.
+// Number and maker of the group.
 struct Id {
   int number, maker;
 };
@@ -209,7 +210,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   ok(MPI_Comm_free(&comm->group));
   return ncclSuccess;
 }
-ncclResult_t ncclCommAbort(ncclComm_t) { return ncclSuccess; }  // what waits in it ends with the process
+ncclResult_t ncclCommAbort(ncclComm_t) { return ncclSuccess; }  // its waits end with the process
 
 ncclResult_t ncclGetVersion(int* version) { return *version = 22000, ncclSuccess; }
 ncclResult_t ncclCommRegister(ncclComm_t comm, void* memory, size_t bytes, void** handle) {

@@ -39,7 +39,7 @@ double gelu_slope(double x) {
   return (1 + t) / 2 + x / 2 * (1 - t * t) * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
 }
 
-// A matrix of rows x cols, row by row; `transposed`: it lies column by column.
+// A matrix of rows x cols, row-major; `transposed`: column-major.
 std::vector<double> unpacked(const void* x, Dtype dtype, int64_t rows, int64_t cols, bool transposed) {
   std::vector<double> all(static_cast<size_t>(rows * cols));
   for (int64_t i = 0; i < rows; ++i)
@@ -48,7 +48,7 @@ std::vector<double> unpacked(const void* x, Dtype dtype, int64_t rows, int64_t c
   return all;
 }
 
-// A row of a times b, each sum in the order of k.
+// A row of a times b, with each sum in the order of k.
 void multiply_row(const Product& p, const double* a, const double* b, double* sums) {
   std::fill_n(sums, p.n, 0.0);
   for (int64_t k = 0; k < p.k; ++k)

@@ -1,5 +1,5 @@
-// The emulated CUDA library's memory, streams and events. A stream is a thread with a queue, so that what a program forgets to wait
-// for is missing here, too. Memory of the device begins as NaN and has guards at both ends.
+// Memory, streams and events of the emulated CUDA library. A stream is a thread with a queue, so
+// that a forgotten wait shows here, too. Device memory begins as NaN and has guards at both ends.
 #include <atomic>
 #include <cstdlib>
 #include <set>
@@ -18,7 +18,7 @@ using trireme::emulation::GridError;
 
 constexpr size_t kGuard = 256;
 constexpr int kMultiprocessors = 4, kDevices = 8;
-thread_local int current_device = 0;  // they differ in nothing
+thread_local int current_device = 0;  // devices are identical
 constexpr std::byte kUnset{0xff}, kUntouched{0xa5};
 
 }  // namespace
@@ -31,8 +31,8 @@ struct Library {
   std::set<std::shared_ptr<CUstream_st>> streams;
   cudaError_t last = cudaSuccess;
   std::atomic<cudaError_t> sticky = cudaSuccess;
-  std::atomic<int64_t> pending = 0;  // works handed over and not done
-  std::string problem;               // what the sticky error was
+  std::atomic<int64_t> pending = 0;  // works enqueued and not done
+  std::string problem;               // message of the sticky error
 };
 Library& library() {
   static Library one;
@@ -204,7 +204,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
     if (give_back(memory) != cudaSuccess) throw GridError("cudaFreeAsync of what cudaMalloc never gave");
   });
 }
-// Kernels reach it, too: with guards.
+// Kernels can access it too, so it has guards.
 cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
 cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
 
@@ -228,7 +228,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  std::shared_ptr<CUstream_st> last;  // but for those who wait for it just now
+  std::shared_ptr<CUstream_st> last;  // shared with those who wait for it now
   {
     const std::lock_guard lock(library().mutex);
     for (const auto& each : library().streams)

@@ -1,4 +1,4 @@
-// Streams and events as runtime.cpp keeps them, for capture.cpp, which records what streams are handed.
+// Streams and events of runtime.cpp, as capture.cpp needs them to record a stream's work.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,13 +20,13 @@ using Work = std::function<void()>;
 
 // Work given to streams since cudaStreamBeginCapture.
 struct Capture {
-  // One of: work to be made anew for each launch; event `event` is recorded; it is waited for.
+  // One of: work to be made again for each launch; a record of event `event`; a wait for it.
   struct Node {
     cudaStream_t stream = nullptr;
     std::function<Work()> make{};
     int records = -1, waits = -1;
   };
-  using Reach = std::map<cudaStream_t, size_t>;  // how many nodes of each stream come before
+  using Reach = std::map<cudaStream_t, size_t>;  // number of preceding nodes on each stream
   cudaStream_t origin = nullptr;
   std::vector<Node> nodes;             // in the order of the host
   std::map<cudaStream_t, Reach> come;  // after each stream's last node
@@ -35,7 +35,7 @@ struct Capture {
   cudaError_t broken = cudaSuccess;
 };
 
-// Whether the stream is being captured; then `make` is kept instead.
+// True if the stream is being captured; `make` is then recorded.
 bool captured(cudaStream_t stream, const std::function<Work()>& make);
 cudaError_t capture_record(cudaEvent_t event, cudaStream_t stream);
 // Relation of a stream's wait for an event to a capture; nullopt: none.
@@ -48,7 +48,7 @@ Captured capture_wait(cudaStream_t stream, cudaEvent_t event);
 // stream.
 cudaError_t refused_in_capture();
 cudaError_t refused_of_captured(cudaStream_t stream);
-void attempt(const Work& work);  // what it throws is the library's error from then on
+void attempt(const Work& work);  // its exception becomes the library's error from then on
 
 }  // namespace trireme::emulation
 
@@ -58,14 +58,14 @@ struct CUstream_st {
   std::deque<trireme::emulation::Work> queue;
   uint64_t pushed = 0, done = 0;
   bool closing = false;
-  std::shared_ptr<trireme::emulation::Capture> capture;  // it is being captured
+  std::shared_ptr<trireme::emulation::Capture> capture;  // of a captured stream
   std::thread thread;
 };
 struct CUevent_st {
   std::mutex mutex;
   std::condition_variable changed;
-  uint64_t recorded = 0, reached = 0;  // how many records were handed over, and are done
+  uint64_t recorded = 0, reached = 0;  // records enqueued, and done
   std::chrono::steady_clock::time_point when{};
-  std::shared_ptr<trireme::emulation::Capture> capture;  // its last record is part of it
-  int number = 0;                                        // there
+  std::shared_ptr<trireme::emulation::Capture> capture;  // the capture that its last record is part of
+  int number = 0;                                        // its number there
 };

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// The lane may have stopped already when the next who uses it comes.
+// The lane may have stopped already when its next user comes.
 void to_the_end(Device& device, const auto& op) {
   run(device.compute(), op);
   device.compute().finish();
@@ -18,7 +18,7 @@ void to_the_end(Device& device, const auto& op) {
 
 }  // namespace
 
-// An error of a GPU stays with the process: each of these is the only one of its.
+// A GPU's error persists in the process, so each of these tests runs in a process of its own.
 TEST_CASE("a token outside of its table stops the lane") {
   Device device(Place::cuda);
   const HostTensor x(Dtype::f32, {3, 2}), table(Dtype::f32, {4, 2}), tokens(Dtype::i32, {3}, {0, 4, 3});

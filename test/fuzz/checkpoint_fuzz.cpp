@@ -1,5 +1,5 @@
-// A checkpoint: a whole file of a rank under a manifest with a right digest, whatever it says of the file; or, where the bytes
-// begin with 's', a whole manifest over a file with these bytes at some place.
+// Fuzzes a checkpoint: a valid file of a rank under a manifest with a right digest and any content;
+// or, if the bytes begin with 's', a valid manifest over a file with these bytes at some place.
 #include <cstring>
 #include <filesystem>
 #include <vector>

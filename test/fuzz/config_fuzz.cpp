@@ -1,4 +1,4 @@
-// YAML of a config. What is accepted means the same when it was written and read again.
+// Fuzzes the YAML of a config. What is accepted means the same once written and read again.
 #include "test/fuzz/fuzz.h"
 #include "train/config/config.h"
 

@@ -1,4 +1,4 @@
-// Gives a target each file of some directories once: to count the lines that they reach.
+// Gives each file of some directories to a target once, to count the lines that they reach.
 #include <filesystem>
 
 #include "test/fuzz/fuzz.h"

@@ -1,4 +1,5 @@
-// A token shard: as it is, or, where it begins with 'h', a whole one with this header and a right digest of it.
+// Fuzzes a token shard: the bytes as they are, or, if they begin with 'h', as the header of a valid
+// one with a right digest.
 #include <algorithm>
 #include <vector>
 

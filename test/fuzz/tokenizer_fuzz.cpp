@@ -1,5 +1,6 @@
-// tokenizer.json, where the bytes begin with a brace, a SentencePiece model, where they begin with a piece, else tiktoken's ranks.
-// One that is accepted gives back the text that it has taken apart, but for a SentencePiece model, which may say otherwise.
+// Fuzzes tokenizers: tokenizer.json if the bytes begin with a brace, a SentencePiece model if they
+// begin with a piece, else tiktoken's ranks. An accepted one decodes the text that it has encoded;
+// a SentencePiece model may normalise it.
 #include "base/error.h"
 #include "data/tokenizer/tokenizer_bpe.h"
 #include "data/tokenizer/tokenizer_sentencepiece.h"

@@ -1,9 +1,9 @@
-// To be loaded before the C library's own: every call that changes what lies below a "/checkpoints/" is counted, in the process of
-// one rank, and one of them goes wrong.
+// Injects faults into disk calls; load it before the C library. It counts every call of one rank's
+// process that changes something below a "/checkpoints/", and makes one of them fail.
 //   FAULTY_RANK   the rank whose calls count (OMPI_COMM_WORLD_RANK)
 //   FAULTY_AT     the number of the call, from 1
-//   FAULTY_KIND   before, after: the process dies; short: half is written; eio, enospc, eintr: the call fails; lose: what was not
-//                 synced is gone, and the process dies; count: nothing
+//   FAULTY_KIND   before, after: the process dies; short: half is written; eio, enospc, eintr: the
+//                 call fails; lose: unsynced data is lost, and the process dies; count: nothing
 //   FAULTY_COUNT  a file for the number of calls
 #include <dlfcn.h>
 #include <errno.h>
@@ -79,7 +79,7 @@ class Disk {
     unsynced_.erase(path);
     std::erase_if(renames_, [&](const auto& r) { return r.second.substr(0, r.second.rfind('/')) == path; });
   }
-  // The names as they were given; what is synced is known by its whole path.
+  // Renames as they were given; synced files are identified by their whole path.
   void renamed(const std::string& given_from, const std::string& given_to) {
     const std::lock_guard lock(mutex_);
     const std::string from = whole_path(given_from), to = whole_path(given_to);
@@ -93,7 +93,7 @@ class Disk {
   }
 
  private:
-  // Names go back, newest first; contents become zeros of half their size.
+  // Undoes renames, newest first; contents become zeros of half their size.
   void lose() {
     auto* const move = next<int(const char*, const char*)>("rename");
     for (; !renames_.empty(); renames_.pop_back()) {
@@ -122,7 +122,7 @@ Disk& disk() {
 
 using Turn = Disk::Turn;
 
-// A call without a size: nothing of it can be done by half.
+// A call without a size, which cannot be done by half.
 template <class Call>
 int whole(const std::string& path, Call call) {
   const Turn turn = disk().turn(path);

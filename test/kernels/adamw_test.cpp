@@ -18,7 +18,7 @@ namespace {
 
 const std::vector<int64_t> kSizes{1, 3, 17, 63, 100, 257, 8193, 40001};
 
-// Floats that the op takes, as they are.
+// Floats whose bits the op receives unchanged.
 constexpr reference::AdamWOptions kOptions{
     .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .clip = 1, .step = 1};
 
@@ -38,7 +38,7 @@ struct State {
   bool operator==(const State& other) const = default;
 };
 
-// Lists and the tables of them.
+// Lists of tensors and their tables.
 struct Lists {
   std::vector<AdamWPart> parts;
   std::vector<Tensor> grads;
@@ -115,7 +115,8 @@ TEST_CASE("tensors updated together have the bits of each alone, and their norm 
   alone = together;
   std::vector<AdamWPart> parts;
   for (const State& s : together) parts.push_back(s.part(parts.size() % 2 == 0 ? 0.1f : 0.0f));
-  // Two halves of one, of which the second begins at no vector; its weight is the master.
+  // Two halves of one tensor; the second does not begin at a multiple of a vector, and its weight
+  // is the master.
   parts.back() = {.weight = {},
                   .master = together.back().master.tensor().slice(0, 8191),
                   .m = together.back().m.tensor().slice(0, 8191),

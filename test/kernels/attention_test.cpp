@@ -13,7 +13,7 @@ using reference::AttentionDims;
 
 namespace {
 
-// One attention on real tensors: q, k, v and dout are random, the rest is what the ops made of them.
+// One attention on real tensors: q, k, v and dout are random, the others are the ops' results.
 struct AttentionCase {
   AttentionDims shape;
   Dtype dtype;
@@ -67,7 +67,7 @@ std::string name_of(const AttentionDims& s, Dtype dtype) {
               s.head_size, " window ", s.window, s.document_start.empty() ? "" : " documents");
 }
 
-// Every row's documents: lengths that walk through 1, 5, 40, 2, 33, ... from another begin in each row.
+// Documents of every row: lengths 1, 5, 40, 2, 33, ..., each row starting at another.
 std::vector<int64_t> documents(int64_t rows, int64_t queries, int64_t keys) {
   const int64_t lengths[] = {1, 5, 40, 2, 33, 64, 17};
   std::vector<int64_t> starts;
@@ -79,16 +79,18 @@ std::vector<int64_t> documents(int64_t rows, int64_t queries, int64_t keys) {
   return starts;
 }
 
-// Scores and outputs are f32 sums of some hundred products; then one rounding. Tensor cores take probabilities rounded to bf16,
-// too.
+// Scores and outputs are f32 sums of some hundred products, rounded once. Tensor cores also round
+// probabilities to bf16.
 double forward_bound(Dtype dtype) {
   const bool tensor_cores = tested_place() == Place::cuda && dtype == Dtype::bf16;
   return (tensor_cores ? 2 : 1) * rounding(dtype) + 5e-6;
 }
-// Besides, delta = dout . out sees the rounded out, and its error is multiplied by elements of q and k, up to 4 here.
+// In addition, delta = dout . out reads the rounded out; its error is multiplied by elements of q
+// and k, up to 4 here.
 double backward_bound(Dtype dtype) { return 5 * rounding(dtype) + 1e-5; }
 
-// dq and dk are differences, which vanish where a query sees one key: their error is held against what is subtracted.
+// dq and dk are differences, which vanish if a query sees one key: their error is compared with the
+// subtracted terms.
 double error_of_difference(const HostTensor& got, const Doubles& wanted, const AttentionDims& s) {
   const double unit = s.scale * std::sqrt(static_cast<double>(s.head_size));
   double worst = 0;
@@ -170,7 +172,7 @@ TEST_CASE("attention agrees with its reference for windows and documents") {
 
 TEST_CASE("attention by a library's fused kernels agrees with its reference") {
   Device device(tested_place());
-  bool differed = false;  // from ours, in its last bits
+  bool differed = false;  // from ours, in the last bits
   for (const int64_t t : {8, 64, 128})
     for (const int64_t window : {0, 7})
       for (const int64_t kv_heads : {1, 4}) {
@@ -258,7 +260,7 @@ TEST_CASE("keys and values that a query does not see never reach it, nor their g
                           .document_start = documents(2, queries, keys)};
       AttentionCase before(shape, dtype);
       before.forward(device);
-      bool other = false;  // the change is seen by whoever may see it
+      bool other = false;  // only queries that may see the change see it
       for (int64_t t = 0; t < queries; t += 1 + queries / 9) {
         AttentionCase after = before;
         for (int64_t row = 0; row < 2; ++row)
@@ -308,7 +310,7 @@ TEST_CASE("attention stays exact where scores are huge, and lets a NaN through")
     c.forward(device);
     c.backward(device);
     const reference::AttentionResult wanted = reference::attention(shape, c.q.values(), c.k.values(), c.v.values());
-    CHECK(error_of(c.out, wanted.out) <= 0.01);  // a score of 1e4 carries an error of 1e-3
+    CHECK(error_of(c.out, wanted.out) <= 0.01);  // a score of 1e4 has an error of 1e-3
     CHECK(error_of(c.lse, wanted.lse) <= 2e-6);
     for (const double x : c.dq.values()) REQUIRE(std::isfinite(x));
     c.q.set(0, NAN);
@@ -342,7 +344,7 @@ TEST_CASE("attention refuses shapes that do not fit and documents from the futur
   };
   refused({.rows = 1, .queries = 5, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8});
   refused({.rows = 1, .queries = 4, .keys = 4, .heads = 3, .kv_heads = 2, .head_size = 8});
-  if (tested_place() != Place::cpu) return;  // elsewhere values are not looked at beforehand
+  if (tested_place() != Place::cpu) return;  // elsewhere values are not checked beforehand
   refused({.rows = 1, .queries = 2, .keys = 2, .heads = 1, .kv_heads = 1, .head_size = 8, .document_start = {0, 2}});
   refused({.rows = 1, .queries = 2, .keys = 2, .heads = 1, .kv_heads = 1, .head_size = 8, .document_start = {-1, 0}});
   AttentionCase c({.rows = 1, .queries = 4, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);

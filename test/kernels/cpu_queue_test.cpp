@@ -1,4 +1,5 @@
-// The communication lane: in order, beside the compute lane, ordered with it only by events; its errors reach who waits.
+// The communication lane: in order, concurrent with the compute lane, ordered with it only by
+// events; its errors reach the next waiter.
 #include "kernels/cpu_queue.h"
 
 #include <atomic>

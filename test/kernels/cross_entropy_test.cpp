@@ -12,7 +12,7 @@ using namespace trireme;
 
 namespace {
 
-// Logits of a row, targets of which every fifth is ignored, and what the ops make of them.
+// Logits, targets of which every fifth is ignored, and the results of the ops.
 struct CrossEntropyCase {
   HostTensor logits, targets, loss, lse;
 
@@ -37,7 +37,7 @@ struct CrossEntropyCase {
   }
 };
 
-// p - 1 may be the difference of near equals: hence the absolute part.
+// p - 1 may be a difference of near equals: hence the absolute part.
 bool within(const HostTensor& dlogits, const Doubles& wanted) {
   for (int64_t i = 0; i < dlogits.size(); ++i)
     if (!(std::abs(dlogits[i] - wanted[i]) <= (rounding(dlogits.dtype()) + 2e-6) * std::abs(wanted[i]) + 3e-7)) return false;
@@ -177,7 +177,7 @@ TEST_CASE("cross entropy refuses targets beyond the classes and shapes that do n
   Device device(tested_place()), none(Place::none);
   CrossEntropyCase c(3, 7);
   c.targets.set(2, 7);
-  if (tested_place() == Place::cpu) {  // elsewhere values are not looked at beforehand
+  if (tested_place() == Place::cpu) {  // elsewhere values are not checked beforehand
     CHECK_THROWS_AS(c.forward(device, 0), Error);
     CHECK_THROWS_WITH(c.backward(device, c.logits, 0, 1), ContainsSubstring("targets[2] is 7, there are 7 classes"));
     CHECK_THROWS_WITH(c.in_place(device, 0, 1), ContainsSubstring("targets[2] is 7, there are 7 classes"));
@@ -218,7 +218,7 @@ TEST_CASE("cross entropy in shards of the classes, the last ones padded, is that
       HostTensor top(Dtype::f32, {kRows}), parts(Dtype::f32, {2 * shards, kRows}), sums(Dtype::f32, {2, kRows});
       const auto valid = [&](int64_t shard) { return std::clamp<int64_t>(classes - shard * cols, 0, cols); };
       for (int64_t s = 0; s < shards; ++s) {
-        HostTensor& mine = logits.emplace_back(random_tensor(dtype, {kRows, cols}, 9, 1e6));  // whatever the padding holds
+        HostTensor& mine = logits.emplace_back(random_tensor(dtype, {kRows, cols}, 9, 1e6));  // independent of the padding
         for (int64_t n = 0; n < kRows; ++n)
           for (int64_t i = 0; i < valid(s); ++i) mine.set(n * cols + i, c.logits[n * classes + s * cols + i]);
         run(device.compute(), ShardTop{.top = top, .logits = mine, .valid = valid(s), .join = s > 0});

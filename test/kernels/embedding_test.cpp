@@ -152,7 +152,8 @@ TEST_CASE("an embedding in shards of the vocabulary is that of the whole table, 
     CHECK(apart == x);
     CHECK(dshards == dwhole);
 
-    // One after the other into the same memory: only the rows of the shard's tokens are written.
+    // Writes the shards one after the other to the same memory: only the rows of a shard's tokens
+    // are written.
     for (int64_t s = 0; s < shards; ++s)
       run(device.compute(), EmbeddingForward{.x = joined,
                                              .tokens = tokens,

@@ -12,7 +12,8 @@ using namespace trireme;
 
 namespace {
 
-// The sum of squares of x, cut into this many parts that are combined as ranks would: their limbs added up in f32.
+// The sum of squares of x, cut into this many parts that are combined like ranks': by adding their
+// limbs in f32.
 float squares_of(Device& device, const HostTensor& x, int64_t parts) {
   Stream& stream = device.compute();
   HostTensor top(Dtype::f32, {1}), limbs(Dtype::f32, {kLimbs}), total(Dtype::f32, {1});
@@ -48,7 +49,7 @@ TEST_CASE("the exact sum of squares is the double sum, whatever the scale") {
 TEST_CASE("the exact sum of squares has the same bits however it is cut, and with any number of threads") {
   Device device(tested_place());
   HostTensor x = random_tensor(Dtype::f32, {70001}, 4);
-  for (int64_t i = 0; i < x.size(); i += 3) x.set(i, x[i] * 1e-9);  // where f32 sums would differ
+  for (int64_t i = 0; i < x.size(); i += 3) x.set(i, x[i] * 1e-9);  // here f32 sums would differ
   const float whole = squares_of(device, x, 1);
   for (const int64_t parts : {2, 3, 7, 64}) CHECK(squares_of(device, x, parts) == whole);
   const Threads two(2);

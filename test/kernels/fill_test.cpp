@@ -42,7 +42,7 @@ TEST_CASE("a cast rounds to nearest even and keeps infinities and NaN") {
   run(device.compute(), Cast{.y = back, .x = y});
   CHECK(back.values() == y.values());
 
-  // Any NaN, also one whose set bits all lie in the half that is cut off.
+  // Any NaN, even if all its set bits are in the truncated half.
   for (const uint32_t bits : {0x7fc00000u, 0x7f800001u, 0xff80ffffu, 0xffffffffu}) {
     HostTensor nan(Dtype::f32, {33});
     for (int i = 0; i < 33; ++i) nan.tensor().as<float>()[i] = std::bit_cast<float>(bits);
@@ -232,7 +232,7 @@ TEST_CASE("addends enter a tree as a binary counter carries, in pieces or whole"
     settle();
   }
   CHECK(whole == pieces);
-  // 31 addends: each row is in use, row k with 2^k of them, the oldest highest.
+  // 31 addends: each row k is in use and holds 2^k of them, the oldest in the highest.
   const std::function<float(size_t, size_t, size_t)> sum = [&](size_t begin, size_t count, size_t i) -> float {
     return count == 1 ? static_cast<float>(addends[begin][i]) : sum(begin, count / 2, i) + sum(begin + count / 2, count / 2, i);
   };

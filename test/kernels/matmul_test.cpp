@@ -16,15 +16,15 @@ namespace {
 const std::vector<reference::Product> kMatmulShapes{{1, 1, 1},     {1, 257, 63},   {3, 17, 100}, {17, 3, 1},
                                                     {63, 100, 17}, {100, 63, 257}, {257, 129, 3}};
 
-// A device of its own: a CPU that multiplies bf16 itself or is treated as one that does not. Without AVX-512, oneDNN has no
-// products of bf16 at all.
+// A device that either uses bf16 instructions or is treated as one without them. Without AVX-512,
+// oneDNN has no bf16 products at all.
 struct OwnLane {
   Device device;
   Stream& stream = device.compute();
   explicit OwnLane(bool bf16_products) : device(tested_place(), {.avx512_bf16 = bf16_products && read_cpu_facts().avx512}) {}
 };
 
-// Random operands of a product, their magnitude such that c is about 1.
+// Random operands of a product, scaled so that c is about 1.
 struct Operands {
   reference::Product shape;
   HostTensor a, b, bias;
@@ -43,7 +43,8 @@ struct Operands {
   }
 };
 
-// f32 sums of k products, whose roundings add up like a random walk, and one rounding of the result.
+// f32 sums of k products, whose rounding errors add up like a random walk, and one rounding of the
+// result.
 double bound(const reference::Product& s, Dtype out) {
   return 1.01 * rounding(out) + (4 + 2 * std::sqrt(s.k)) * rounding(Dtype::f32);
 }
@@ -96,7 +97,7 @@ TEST_CASE("a product takes gelu along, its gradient, or the sums of its operand'
   const auto& [in, out] = GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}}));
   OwnLane lane(true);
   std::vector<reference::Product> shapes = kMatmulShapes;
-  shapes.insert(shapes.end(), {{16, 24, 40}, {100, 64, 63}});  // the emulation's library takes along what has an even n
+  shapes.insert(shapes.end(), {{16, 24, 40}, {100, 64, 63}});  // the emulated library fuses ops if n is even
   for (reference::Product s : shapes) {
     INFO(s.m << " " << s.n << " " << s.k << " " << name_of(in));
     const double close_enough = bound(s, out) + rounding(out);
@@ -154,7 +155,7 @@ TEST_CASE("an 8-bit product matches its double reference, scaled, with its fused
   // Tensor cores accumulate 8-bit products in about 13 binary digits; the emulation does not.
   const double digits = tested_place() == Place::cuda ? 0x1p-10 : 0;
   std::vector<reference::Product> shapes{{16, 32, 48}, {64, 16, 128}};
-  if (tested_place() == Place::cpu) shapes.insert(shapes.end(), {{3, 17, 100}, {63, 5, 1}});  // a GPU's library has dims of 16
+  if (tested_place() == Place::cpu) shapes.insert(shapes.end(), {{3, 17, 100}, {63, 5, 1}});  // a GPU's library needs dims of 16
   for (reference::Product s : shapes) {
     s.transpose_b = true;
     for (const auto& [of_a, of_b] : {std::pair(Dtype::e4m3, Dtype::e4m3), {Dtype::e5m2, Dtype::e4m3}, {Dtype::e4m3, Dtype::e5m2}})

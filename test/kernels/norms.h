@@ -15,7 +15,8 @@ inline Doubles added(Doubles a, const Doubles& b) {
   return a;
 }
 
-// dx is a difference that may cancel: its error is held against what is subtracted, dy * gain * inverse, too.
+// dx is a difference that may cancel, so its error is compared with the subtracted terms, dy * gain
+// * inverse, as well.
 inline bool within(const HostTensor& dx, const Doubles& wanted, const HostTensor& inverse, Dtype dtype) {
   const int64_t cols = dx.size() / inverse.size();
   for (int64_t i = 0; i < dx.size(); ++i)

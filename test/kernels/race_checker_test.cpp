@@ -16,11 +16,11 @@ namespace {
 
 using At = std::source_location;
 
-// Three lanes that run inline: what the checker sees does not depend on when the work is done.
+// Three inline lanes: the checker's result does not depend on when the work is done.
 struct Lanes {
   OrderChecker order;
   std::array<float, 64> memory{};
-  std::array<std::array<Bf16, 64>, 3> elsewhere{};  // where each lane puts what it reads
+  std::array<std::array<Bf16, 64>, 3> elsewhere{};  // destination of each lane's reads
   Stream a = lane("a"), b = lane("b"), c = lane("c");
 
   Stream lane(const char* name) {
@@ -169,7 +169,7 @@ TEST_CASE("the wait for an event does not cover what its lane is handed later") 
   const Event after = l.a.record();
   l.b.wait(before);
   CHECK_THAT(complaint_of([&] { l.read(l.b, x); }), ContainsSubstring("written by the a lane's"));
-  l.b.wait(after), l.b.wait(before);  // an older one takes nothing back
+  l.b.wait(after), l.b.wait(before);  // an older one does not undo it
   l.read(l.b, x);
   l.write(l.c, l.floats(8, 16));
   l.b.wait({});
@@ -182,7 +182,7 @@ TEST_CASE("a device's lanes are checked, the inline one as if it ran beside the 
   const Tensor x(buffer.data(), Dtype::f32, Place::cpu, {256});
   Stream& compute = device.compute();
   const bool early = GENERATE(true, false);
-  if (early) device.comm();  // the lane is there before, or comes after
+  if (early) device.comm();  // the lane exists before, or is created after
   device.check_order(true);
   Stream& comm = device.comm();
   run(compute, Fill{.x = x});
@@ -190,7 +190,7 @@ TEST_CASE("a device's lanes are checked, the inline one as if it ran beside the 
   comm.wait(compute.record());
   run(comm, Fill{.x = x, .value = 3});
   CHECK_THAT(complaint_of([&] { run(compute, Fill{.x = x}); }), ContainsSubstring("compute.wait(comm.record()) is missing"));
-  device.measure(true);  // gives the device another compute stream
+  device.measure(true);  // replaces the device's compute stream
   CHECK_FALSE(complaint_of([&] { run(device.compute(), Fill{.x = x}); }).empty());
   compute.wait(comm.record());
   run(compute, Fill{.x = x});

@@ -13,7 +13,7 @@ namespace {
 // A few roundings of f32 on sums of up to some hundred terms; in bf16 only the last rounding counts.
 double rmsnorm_bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * rounding(dtype) : 1e-6; }
 
-// x + residual as the op promises it: the f32 sum, rounded once more to the dtype.
+// x + residual as specified by the op: the f32 sum, rounded once more to the dtype.
 HostTensor sum_of(const HostTensor& x, const HostTensor& residual, Dtype dtype, int64_t rows, int64_t cols) {
   HostTensor sum(dtype, {rows, cols});
   for (int64_t i = 0; i < sum.size(); ++i) sum.set(i, static_cast<float>(x[i]) + static_cast<float>(residual[i]));

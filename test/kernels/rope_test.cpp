@@ -23,7 +23,7 @@ HostTensor table_of(const RopeShape& s) {
   return HostTensor(Dtype::f32, {s.places, s.size / 2, 2}, reference::Rope{.theta = 500}.table(s.places, s.size));
 }
 
-// A fused projection and the parts it is split into.
+// A fused projection and its parts.
 struct Heads {
   HostTensor qkv, q, k, v;
   Heads(const RopeShape& s, Dtype dtype)
@@ -145,7 +145,7 @@ TEST_CASE("rope refuses shapes that do not fit and positions beyond its table") 
     run(stream, SplitHeadsForward{.q = q, .k = k, .v = kv, .qkv = qkv, .positions = at, .table = angles});
   };
   CHECK_NOTHROW(split(kv, positions, table));
-  if (tested_place() == Place::cpu) {  // elsewhere values are not looked at beforehand
+  if (tested_place() == Place::cpu) {  // elsewhere values are not checked beforehand
     CHECK_THROWS_WITH(split(kv, beyond, table), ContainsSubstring("positions[1] is 5"));
     CHECK_THROWS_AS(split(kv, negative, table), Error);
     CHECK_THROWS_AS(run(stream, Rotate{.x = q, .positions = beyond, .table = table}), Error);

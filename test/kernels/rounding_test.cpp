@@ -16,7 +16,7 @@ TEST_CASE("a value is rounded stochastically to its neighbours in bf16, on avera
                  above = static_cast<float>(rounded_stochastically(x, 0xffff));
     CHECK(std::abs(below) <= std::abs(x));
     CHECK(std::abs(x) < std::abs(above));
-    // Over each of the 16 random bits once: to the last bit.
+    // Averages over each of the 16 random bits once: exact to the last bit.
     double sum = 0;
     for (uint32_t random = 0; random < 0x10000; ++random) {
       const double rounded = static_cast<float>(rounded_stochastically(x, random));
@@ -24,7 +24,8 @@ TEST_CASE("a value is rounded stochastically to its neighbours in bf16, on avera
       sum += rounded;
     }
     CHECK(sum / 0x10000 == Approx(x).epsilon(1e-15));
-    // Over many steps of one element: within five standard deviations, of which one is at most half the distance / sqrt(steps).
+    // Averages over many steps of one element: within five standard deviations, of which one is at
+    // most half the distance / sqrt(steps).
     constexpr int64_t kSteps = 40000;
     double drawn = 0;
     for (int64_t step = 1; step <= kSteps; ++step)

@@ -88,7 +88,8 @@ void check_against_golden(const std::string& name, Dtype dtype, Dtype of_logits,
     for (const auto& [piece, gradient] : pieces_of(p.spec, p.gradient)) {
       INFO("gradient of " << piece);
       const std::vector<float>& truth = tiny.golden["gradient/" + piece].values;
-      // A key's bias adds the same to all scores of a query: its gradient is 0 but for rounding, so it is held against its query's.
+      // A key's bias adds the same to all scores of a query. Its gradient is 0 up to rounding, so
+      // it is compared with the query bias's.
       const bool zero = piece.ends_with("k_bias") && tiny.golden.model.family == Family::gpt2;
       if (zero) {
         for (const float g : to_floats(gradient)) CHECK(std::abs(g) < bounds.gradient);

@@ -18,7 +18,7 @@ using test::output_of;
 
 namespace {
 
-// A value of a rank, of a place: not symmetric in anything, and not exact in sums.
+// A value that depends on rank and place, without symmetry, and inexact in sums.
 float value(int64_t rank, int64_t i) {
   static const float scale[] = {1, 3, 9, 27, 81, 243, 729, 2187};
   const auto dice = static_cast<int32_t>(static_cast<uint32_t>(i + 1) * 2654435761u);
@@ -115,7 +115,7 @@ void check_all(const Comm& comm, Stream& stream, int64_t n) {
     CHECK(same_bits(x, values<T>(root, n)));
   }
 
-  // To the next rank in a chain.
+  // Sends to the next rank in a chain.
   x = values<T>(rank, n);
   if (rank + 1 < size) run(comm, stream, Send{.x = tensor(x), .peer = rank + 1, .channel = Channel::forward});
   if (rank > 0) run(comm, stream, Receive{.x = tensor(x), .peer = rank - 1, .channel = Channel::forward});
@@ -141,11 +141,11 @@ TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
         check_all<Bf16, Bf16>(in->dp(), *stream, n);
         if (world.size() > 1) check_all<float, Bf16>(in->dp(), *stream, n);
       }
-  // A tree of addends has the same bits whoever has which of them, in parts or whole.
+  // A tree of addends has the same bits for any distribution, in parts or whole.
   const int64_t size = mesh.dp().size(), rank = mesh.dp().rank();
   for (const int64_t m : {1, 513, 1500000})
     for (const bool shared : {true, false}) {
-      const int64_t addends = m > 100000 ? 6 : 60;  // of 1 to 5 ranks as many rounds
+      const int64_t addends = m > 100000 ? 6 : 60;  // for 1 to 5 ranks as many rounds
       const int64_t n = shared ? m * size : m, first = shared ? rank * m : 0;
       if (m > 100000 && (size != 3 || !shared)) continue;  // several messages
       const auto addend = [&](int64_t number) {

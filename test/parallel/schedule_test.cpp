@@ -37,7 +37,7 @@ std::string describe(Schedule schedule, const PipelineShape& shape) {
   return text(name_of(schedule), ", p = ", shape.stages, ", m = ", shape.microbatches, ", v = ", shape.chunks);
 }
 
-// Chunk-sized pieces of activations that stage s holds at most, as the schedules' papers say.
+// Maximum of chunk-sized pieces of activations on stage s, from the schedules' papers.
 int64_t in_flight(Schedule schedule, const PipelineShape& shape, int64_t s) {
   const int64_t p = shape.stages, m = shape.microbatches, v = shape.chunks;
   switch (schedule) {
@@ -53,8 +53,8 @@ int64_t in_flight(Schedule schedule, const PipelineShape& shape, int64_t s) {
   return 0;
 }
 
-// (microbatch, piece of the model) of each message that these stages send to the next piece, or back to the one before, by the
-// two stages between which it goes; as the sender or as the receiver has them in order.
+// (microbatch, piece of the model) of each message to the next piece, or back to the previous, by
+// the two stages involved; in the order of the sender or of the receiver.
 using Messages = std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<int64_t, int64_t>>>;
 Messages messages(const std::vector<std::vector<Action>>& stages, const PipelineShape& shape, bool forward, bool sender) {
   Messages found;
@@ -154,7 +154,7 @@ TEST_CASE("an evaluation passes each microbatch through each piece once, on the 
             std::set<std::pair<int64_t, int64_t>> done;
             for (const Action& a : stages.back()) {
               if (a.kind == ActionKind::forward) done.emplace(a.microbatch, a.chunk);
-              // A chunk's output goes to the stage that holds the next one: it has to be there before.
+              // A chunk's output goes to the stage of the next chunk and must arrive before it.
               if (a.chunk > 0 && !done.contains({a.microbatch, a.chunk - 1})) FAIL("out of order");
             }
             CHECK(done.size() == static_cast<size_t>(m * v));

@@ -111,7 +111,7 @@ TEST_CASE("two ends that meet wait for nobody else, and two that only receive wa
   for (RankReport& rank : ranks) rank.entries.clear();
   ranks[0].entries = {message("receive", 1)};
   ranks[1].entries = {message("receive", 0)};
-  ranks[1].part = 3;  // it is ahead: it left out its send
+  ranks[1].part = 3;  // it is ahead: it has skipped its send
   CHECK(judge(ranks).rank == 1);
   CHECK(judge({}).rank == -1);
 }

@@ -14,7 +14,7 @@ using test::output_of;
 
 namespace {
 
-// The launchers' variables with these values, and no others, until the end of the test.
+// Sets the launchers' variables to these values, and removes all others, until the end of the test.
 class Launcher {
  public:
   explicit Launcher(const std::map<std::string, std::string>& variables) {

@@ -1,4 +1,4 @@
-// The GPU, or its emulation.
+// The place of tests on a GPU, or on its emulation.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool multiplies_8_bits() {
 
 std::byte* take_memory(int64_t bytes) {
   void* memory = nullptr;
-  ok(cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1))));  // the GPU reaches it, too
+  ok(cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1))));  // the GPU can access it too
   std::memset(memory, 0, static_cast<size_t>(bytes));
   return static_cast<std::byte*>(memory);
 }

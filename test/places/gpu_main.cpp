@@ -1,4 +1,4 @@
-// main() of tests that need a GPU: without one they are skipped.
+// main() of tests that need a GPU: skips them if there is none.
 #include <cuda_runtime.h>
 
 #include <cstdio>

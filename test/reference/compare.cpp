@@ -29,7 +29,7 @@ HostTensor::HostTensor(HostTensor&& other) noexcept
       shape_(std::move(other.shape_)),
       bytes_(std::exchange(other.bytes_, 0)),
       data_(std::exchange(other.data_, nullptr)) {}
-// Into the memory that there is, where it fits: tensors made before still look at it.
+// Reuses the present memory if it fits: existing tensors still point to it.
 HostTensor& HostTensor::operator=(HostTensor other) {
   settle();
   std::swap(dtype_, other.dtype_), std::swap(shape_, other.shape_);

@@ -13,8 +13,8 @@ namespace trireme {
 
 using Doubles = std::vector<double>;
 
-// A tensor on the tested place with memory of its own, exactly as large as needed so that a sanitizer sees a step beyond; the host
-// reaches it, too. Copies are deep. Stands for a Tensor wherever an op wants one: Fill{.x = x}.
+// A tensor on the tested place that owns exactly its memory, so that a sanitizer detects overruns.
+// The host can access it. Copies are deep. It converts to a Tensor: Fill{.x = x}.
 class HostTensor {
  public:
   HostTensor(Dtype dtype, std::initializer_list<int64_t> shape);                         // zeros
@@ -64,8 +64,8 @@ constexpr double rounding(Dtype dtype) { return dtype == Dtype::bf16 ? 0x1p-8 : 
 
 double dot(const Doubles& a, const Doubles& b);
 
-// The gradient of f at x by central differences with step h: its error is about h^2 + 1e-16 / h, so 1e-9 is a fair bound for smooth
-// f.
+// The gradient of f at x by central differences with step h. The error is about h^2 + 1e-16 / h, so
+// 1e-9 is a fair bound for smooth f.
 Doubles finite_differences(const std::function<double(const Doubles&)>& f, Doubles x, double h = 1e-5);
 
 // OpenMP's number of threads within a scope.

@@ -1,4 +1,4 @@
-// The goldens of scripts/make_golden.py: a safetensors file whose metadata holds the config it was made with.
+// Goldens of scripts/make_golden.py: a safetensors file whose metadata holds its config.
 #pragma once
 
 #include <map>
@@ -23,7 +23,8 @@ struct Golden {
   const GoldenTensor& operator[](const std::string& name) const;
 };
 
-// test/model/goldens/NAME.safetensors below `source`. Throws std::runtime_error when it is not what it should be.
+// Reads test/model/goldens/NAME.safetensors below `source`. Throws std::runtime_error if it is
+// malformed.
 Golden read_golden(const std::string& source, const std::string& name);
 
 // max |a - b| / max |b|: the error against the scale of the tensor.

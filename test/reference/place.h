@@ -10,15 +10,15 @@
 namespace trireme {
 
 Place tested_place();
-// Whether each test goes through all its sizes. Not where each CUDA thread is a fiber that sanitizers watch, which takes a hundred
-// times as long: there some of each kind have to do.
+// True if each test runs all its sizes. False if each CUDA thread is a fiber under a sanitizer,
+// which takes a hundred times as long: then some of each kind have to do.
 bool thorough();
 // True if 8-bit products are possible there; a GPU before Hopper has none.
 bool multiplies_8_bits();
-// Zeros, exactly as many as asked for, that the host reaches, too.
+// Zeroed memory of exactly this size that the host can access too.
 std::byte* take_memory(int64_t bytes);
 void give_memory(std::byte* memory) noexcept;
-// Before the host looks at such memory: what was started is done.
+// Waits for all work, before the host reads such memory.
 void settle();
 
 }  // namespace trireme

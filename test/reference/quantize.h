@@ -9,7 +9,8 @@ namespace trireme::reference {
 // i has the bits i.
 Doubles numbers_of_8_bits(Dtype dtype);
 
-// The nearest of them with x's sign, of two as near the one with even bits; the largest for what is beyond it.
+// The nearest of them with x's sign; of two equally near, the one with even bits; for larger x, the
+// largest.
 double nearest_of_8_bits(Dtype dtype, double x);
 
 // x / scale, rounded. The scale is f32, and so is the factor that stands for its inverse.

@@ -12,7 +12,8 @@ struct Rope {
   Doubles table(int64_t positions, int64_t size) const;  // [P, D/2, 2]
 };
 
-// x [N, H, D] turned by its row's position: each pair (i, i + D/2) as a complex number times exp(+-i angle).
+// x [N, H, D] rotated by its row's position: each pair (i, i + D/2) as a complex number times
+// exp(+-i angle).
 Doubles rotate(const Doubles& x, int64_t size, const std::vector<int64_t>& positions, const Doubles& table, bool backward = false);
 
 // Columns [begin, end) of x [N, cols].

@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-// The directory of the one of this layout.
+// Directory of the model of this layout.
 inline std::string golden_of(const std::string& layout) { return std::string(TRIREME_SOURCE) + "/test/train/goldens/" + layout; }
 
 }  // namespace trireme

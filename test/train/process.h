@@ -1,4 +1,4 @@
-// The program as a user starts it: a child process with its output, exit code and peak memory.
+// Runs the program as a user does: a child process with its output, exit code and peak memory.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ struct Ended {
   int code = -1;  // exit code; 128 + n when signal n ended it
   std::string out, err;
   int64_t peak_bytes = 0;   // resident memory, at most
-  bool left_alone = false;  // mpirun stayed although its ranks had gone, and was killed
+  bool left_alone = false;  // mpirun stayed although its ranks were gone, and was killed
 };
 
 // A running `trireme` with these arguments, in `directory`; several ranks of it under mpirun, each with one thread.
@@ -23,13 +23,13 @@ class Process {
  public:
   Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks = 1,
           const std::string& program = TRIREME_BUILD "/trireme");
-  ~Process();  // kills it if it still runs
+  ~Process();  // kills it if it is still running
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   void signal(int number) const;
   std::vector<pid_t> children() const;
-  bool running();  // without waiting
+  bool running();  // does not wait
   Ended wait();
 
  private:

@@ -1,4 +1,4 @@
-// Tiny models, and their training on a mesh from the inside.
+// Tiny models, and training them on a mesh within this process.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace trireme {
 inline constexpr int64_t kTinyBatch = 8;
 inline constexpr int64_t kTinySteps = kSanitized ? 5 : 20;  // all but the first touch the same memory
 
-// "gpt2", "llama" or "llama, untied": their parts divide by 8, but for the vocabulary. GPT-2, tied; Llama with grouped heads,
-// QK-norm or biases. kTinySteps of 8 microbatches of one row.
+// "gpt2", "llama" or "llama, untied": their sizes divide by 8, except for the vocabulary. GPT-2,
+// tied; Llama with grouped heads, QK-norm or biases. kTinySteps of 8 microbatches of one row.
 RunConfig tiny(const std::string& model);
 
 struct Trajectory {
   std::vector<float> losses, norms;
 };
 
-// Trains on this mesh, on random tokens. The arenas must have used what the plan says.
+// Trains on this mesh, on random tokens. Requires that the arenas use what the plan says.
 Trajectory trajectory(const RunConfig& config, const Mesh& mesh);
 
 }  // namespace trireme

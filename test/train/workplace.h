@@ -1,4 +1,4 @@
-// A place to train in: a corpus of known entropy, a small config, and the runs made from them.
+// A directory to train in: a corpus of known entropy, a small config, and the runs made from them.
 #pragma once
 
 #include <string>
@@ -26,7 +26,8 @@ struct Workplace {
   std::string run(const std::string& name, const std::string& file) const;
   int64_t lines(const std::string& name) const;              // of metrics.jsonl
   std::vector<Json> metrics(const std::string& name) const;  // metrics.jsonl without what depends on the clock
-  // What `checkpoint diff` says of the last checkpoints of two runs: exit code 0 when every weight and moment has the same bits.
+  // Exit code of `checkpoint diff` for the last checkpoints of two runs: 0 if every weight and
+  // moment has the same bits.
   int differ(const std::string& a, const std::string& b) const;
 };
 

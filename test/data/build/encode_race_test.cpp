@@ -1,4 +1,4 @@
-// Threads that read, encode and write side by side: for the thread sanitizer, too.
+// Threads that read, encode and write concurrently; also for the thread sanitizer.
 
 #include "base/error.h"
 #include "base/json.h"

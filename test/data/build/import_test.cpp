@@ -1,4 +1,5 @@
-// Tokens of llm.c, Megatron-LM and NumPy, written by small writers of the tests' own, become shards token for token.
+// Tokens of llm.c, Megatron-LM and NumPy, written by small independent writers, become shards token
+// for token.
 #include "data/build/import.h"
 
 #include <filesystem>

@@ -1,4 +1,5 @@
-// Which documents a step reads, against the rows that the loader hands out; and which steps read a document.
+// Lookup of the documents that a step reads, compared with the rows of the loader; and of the steps
+// that read a document.
 #include "data/loader/data_lookup.h"
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// A tokenizer's files: which kind they are of, and what those beside them say.
+// A tokenizer's files: their kinds, and the settings in files beside them.
 #include "data/tokenizer/tokenizer_files.h"
 
 #include "base/error.h"

@@ -1,4 +1,5 @@
-// The patterns cut by hand, held against the same patterns in PCRE2; and the words an encoder remembers.
+// Hand-written scanners of the patterns, compared with the same patterns in PCRE2; and an encoder's
+// cache of words.
 #include "data/tokenizer/word_scanner.h"
 
 #include <algorithm>

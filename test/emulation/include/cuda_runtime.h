@@ -1,5 +1,6 @@
-// cuda_runtime.h for g++: CUDA's words, and the part of its library that kernels/cuda/ calls, done on the CPU. What threads do
-// together stands in grid.h; memory, streams and events in runtime.cpp.
+// cuda_runtime.h for g++: CUDA's keywords, and the part of its library that kernels/cuda/ calls,
+// implemented on the CPU. Joint operations of threads are in grid.h; memory, streams and events in
+// runtime.cpp.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 #define __launch_bounds__(...)
 #define CUDART_VERSION 13000
 
-// Places and vectors.
+// Positions and vectors.
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
@@ -41,14 +42,15 @@ inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline int __popc(unsigned x) { return std::popcount(x); }
 
-// Threads together.
+// Joint operations of threads.
 inline void __syncthreads(std::source_location at = std::source_location::current()) { trireme::emulation::sync_threads(at); }
 inline void __syncwarp(unsigned mask = ~0u, std::source_location at = std::source_location::current()) {
   trireme::emulation::with_warp(
       mask, "__syncwarp", nullptr, [](trireme::emulation::Lanes) {}, at);
 }
 namespace trireme::emulation {
-// Each lane gets the value of the lane that source(lane) names; its own where that is none of its group of `width`.
+// Each lane gets the value of the lane source(lane), or its own if that is outside its group of
+// `width`.
 template <class T, class Source>
 T shuffle(unsigned mask, T value, unsigned width, const char* op, Source source, Site at) {
   T mine = value;
@@ -85,7 +87,7 @@ T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, std::sourc
   return trireme::emulation::shuffle(
       mask, value, static_cast<unsigned>(width), "__shfl_up_sync", [&](unsigned lane) { return lane - by; }, at);
 }
-// Lanes may ask for different ones.
+// Lanes may name different ones.
 template <class T>
 T __shfl_sync(unsigned mask, T value, int from, int width = 32, std::source_location at = std::source_location::current()) {
   struct Asked {
@@ -128,7 +130,7 @@ inline bool __any_sync(unsigned mask, bool vote, std::source_location at = std::
 }
 [[noreturn]] inline void __trap() { throw trireme::emulation::GridError("a kernel gave up: __trap()"); }
 
-// Threads run one at a time: nothing comes between.
+// Threads run one at a time, so these are atomic.
 template <class T>
 T atomicAdd(T* at, std::type_identity_t<T> more) {
   const T before = *at;
@@ -229,8 +231,8 @@ cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
 }
 
 namespace trireme::emulation {
-// Hands work over to a stream's thread; nullptr: all streams are waited for, then it is done here. In a graph it is done by each
-// launch; work that needs something of the moment in which it is handed over is made by `make` then.
+// Enqueues work to a stream's thread; with nullptr, waits for all streams and runs it here. In a
+// graph each launch runs it; `make` then makes work that depends on the time of enqueueing.
 cudaError_t in_stream(cudaStream_t stream, const std::function<void()>& work);
 cudaError_t in_stream_anew(cudaStream_t stream, const std::function<std::function<void()>()>& make);
 void check_guards();  // GridError if something was written just before or after memory of cudaMalloc

@@ -1,4 +1,5 @@
-// nccl.h for g++: the part of NCCL that parallel/nccl.cpp calls, done over MPI in nccl.cpp beside the emulated CUDA library.
+// nccl.h for g++: the part of NCCL that parallel/nccl.cpp calls, implemented over MPI in nccl.cpp,
+// with the emulated CUDA library.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -12,7 +12,7 @@ const AttentionShape kForward{.rows = 2, .tokens = 128, .heads = 4, .kv_heads = 
 const AttentionShape kBackward{.backward = true, .rows = 2, .tokens = 128, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
 const AttentionShape kOdd{.rows = 2, .tokens = 129, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
 
-// Forward the fused kernels are faster, backward ours.
+// The fused kernels are faster forward, ours backward.
 double time_of(Device&, const AttentionShape& problem, bool fused) { return fused == problem.backward ? 2e-3 : 1e-3; }
 
 bool takes(const AttentionShape& problem) { return tested_place() == Place::cuda && fused_refusal(problem).empty(); }

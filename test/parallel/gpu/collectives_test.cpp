@@ -25,7 +25,7 @@ namespace {
 
 HostTensor addend(Dtype dtype, int64_t rank, int64_t n) { return random_tensor(dtype, {n}, static_cast<uint64_t>(17 + rank)); }
 
-// In double.
+// Reference in double.
 Doubles sum_of(Dtype dtype, int64_t size, int64_t n) {
   Doubles sum(static_cast<size_t>(n), 0.0);
   for (int64_t r = 0; r < size; ++r) {
@@ -35,7 +35,8 @@ Doubles sum_of(Dtype dtype, int64_t size, int64_t n) {
   return sum;
 }
 
-// As the collectives of the CPU: in f32, in the order of a tree, addends as `wire`, rounded once.
+// Reference with the order of the CPU's collectives: f32 sums in the order of a tree, addends as
+// `wire`, rounded once.
 float tree(int64_t begin, int64_t end, auto of) {
   if (end - begin == 1) return of(begin);
   const int64_t middle = begin + (end - begin) / 2;
@@ -52,7 +53,7 @@ HostTensor tree_sum(Dtype dtype, int64_t size, int64_t n) {
 
 Doubles slice(const Doubles& x, int64_t begin, int64_t end) { return {x.begin() + begin, x.begin() + end}; }
 
-// Against the scale of the addends, 1: sums may be small.
+// Error relative to the addends' scale, 1, since sums may be small.
 bool near_by(const HostTensor& got, const Doubles& wanted, double bound) {
   const Doubles x = got.values();
   for (size_t i = 0; i < wanted.size(); ++i)
@@ -60,7 +61,7 @@ bool near_by(const HostTensor& got, const Doubles& wanted, double bound) {
   return x.size() == wanted.size();
 }
 
-// f32 addends that travel as bf16 are each rounded by up to 2^-9.
+// f32 addends sent as bf16 are each rounded by up to 2^-9.
 double bound_of(Dtype dtype, bool bf16_on_wire) { return bf16_on_wire ? 0x1p-6 : 8 * rounding(dtype); }
 
 void check_sums(const Comm& comm, Stream& stream, Dtype dtype, bool bf16_on_wire, int64_t n) {
@@ -112,8 +113,8 @@ void check_moves(const Comm& comm, Stream& stream, Dtype dtype, int64_t n) {
   }
 }
 
-// Around the ring in both directions at once, the receives on lanes of their own, posted before anything is sent; and from the last
-// to the first, which adds.
+// Around the ring in both directions at once, with receives on lanes of their own, posted before
+// anything is sent; and from the last to the first, accumulating.
 void check_messages(const Comm& pp, Device& device, int64_t n) {
   if (pp.size() == 1) return;
   const int64_t rank = pp.rank(), size = pp.size(), next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -163,7 +164,8 @@ void check_trees(const Comm& comm, Device& device, int64_t m) {
   }
 }
 
-// NCCL takes ranks of different hosts to have different GPUs. They share one here: each says that it is a host of its own.
+// NCCL assumes that ranks of different hosts have different GPUs. The ranks share one here: each
+// claims to be a host of its own.
 void pretend_hosts(const World& world) {
   setenv("NCCL_HOSTID", ("rank" + std::to_string(world.rank())).c_str(), 0);
   for (const auto& [name, value] :
@@ -195,7 +197,7 @@ TEST_CASE("collectives on the GPUs of a launcher's ranks", "[.launched]") {
 }
 
 TEST_CASE("collectives between GPUs move and sum what they say, on one to five ranks") {
-  const bool sanitized = !std::string_view(TRIREME_SANITIZE).empty();  // each takes many times as long then
+  const bool sanitized = !std::string_view(TRIREME_SANITIZE).empty();  // each takes many times as long in that case
   for (const int ranks : sanitized ? std::vector{3} : std::vector{1, 2, 3, 5}) {
     const auto [out, status] = output_of(mpirun(ranks, "collectives on the GPUs*"));
     INFO(out);

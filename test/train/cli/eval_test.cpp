@@ -1,5 +1,5 @@
-// trireme eval and train.eval_choices: losses and likelihoods against training's own, against the decoder's in double precision, on
-// meshes, and of models that know the answer.
+// trireme eval and train.eval_choices: losses and likelihoods compared with training's and with the
+// decoder's in double precision, on meshes, and for models that know the answer.
 #include <cmath>
 #include <filesystem>
 #include <memory>

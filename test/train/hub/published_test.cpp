@@ -1,5 +1,5 @@
-// Published models: those of scripts/make_published_golden.py come in, compute what transformers computes, and go out with their
-// bits.
+// Published models from scripts/make_published_golden.py: imported, they compute what transformers
+// computes, and are exported with the same bits.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

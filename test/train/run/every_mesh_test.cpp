@@ -1,5 +1,5 @@
-// Every mesh of up to eight ranks trains the model of one rank: the same losses and gradient norms, and the bytes that the plan
-// says.
+// Every mesh of up to eight ranks trains like one rank: the same losses and gradient norms, and the
+// bytes of the plan.
 #include <cstring>
 #include <filesystem>
 

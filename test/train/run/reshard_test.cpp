@@ -1,4 +1,5 @@
-// From any mesh to any other: what each rank of one mesh has written is read by each rank of another, to the bit.
+// Resharding from any mesh to any other: what ranks of one mesh have written, ranks of another read
+// to the bit.
 #include <cstring>
 #include <deque>
 #include <map>

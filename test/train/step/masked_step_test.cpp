@@ -1,4 +1,5 @@
-// Steps and evaluations of shards with loss masks and of packed ones, against losses by hand and documents for themselves.
+// Steps and evaluations of packed shards and of shards with loss masks, compared with losses by
+// hand and with single documents.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

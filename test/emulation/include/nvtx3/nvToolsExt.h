@@ -1,4 +1,4 @@
-// nvToolsExt.h for g++: no profiler listens.
+// nvToolsExt.h for g++: does nothing.
 #pragma once
 
 inline int nvtxRangePushA(const char*) { return 0; }

@@ -1,4 +1,4 @@
-// The twin of kernels/cuda/hardware.cuh for the emulation.
+// The emulation's version of kernels/cuda/hardware.cuh.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,7 +28,7 @@ struct Copy {
   void make() const { present ? std::memcpy(to, from, 16) : std::memset(to, 0, 16); }
 };
 struct Copies {
-  uint64_t block = 0;  // of which grid's which block
+  uint64_t block = 0;  // number of the block, unique over grids
   std::vector<std::vector<Copy>> groups{1};
 };
 inline Copies& copies_of_thread() {
@@ -78,8 +78,8 @@ inline void copy_async(void* to, const void* from, bool present) {
   emulation::copies_of_thread().groups.back().push_back(copy);
 }
 inline void end_group() { emulation::copies_of_thread().groups.emplace_back(); }
-// Copies of some blocks are made at once, as soon as can be: what they overwrite was to be read first. Those of others here, as
-// late as can be: what is read before was not waited for.
+// In some blocks copies happen at once, as early as possible: this shows reads that should have
+// come before. In others they happen here, as late as possible: this shows reads that did not wait.
 template <int kOpen>
 void wait_for_groups() {
   auto& groups = emulation::copies_of_thread().groups;
