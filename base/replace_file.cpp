@@ -68,8 +68,7 @@ bool replace_file_durably(const std::string& path, std::string_view text) {
   return remove_failed(temporary);
 }
 
-DataError unwritable(const std::string& path) {
-  const int reason = errno;
+DataError unwritable(const std::string& path, int reason) {
   const char* remedy = "choose another directory";
   if (reason == ENOSPC || reason == EDQUOT) remedy = "free space or choose another directory";
   if (reason == EACCES || reason == EPERM) remedy = "make it writable or choose another directory";

@@ -2,6 +2,7 @@
 // part.
 #pragma once
 
+#include <cerrno>
 #include <string>
 #include <string_view>
 
@@ -17,8 +18,8 @@ bool replace_file_durably(const std::string& path, std::string_view text);  // a
 // Writes the whole text, across interrupts and short writes. Returns false if the write fails.
 bool write_all(int file, std::string_view text);
 
-// The error for a path that cannot be written or created, by the errno of the failed call: the
-// reason and the remedy. The functions above keep errno.
-DataError unwritable(const std::string& path);
+// The error for a path that cannot be written or created: the reason, an errno, and the remedy. By
+// default the reason is that of the failed call before; the functions above keep it.
+DataError unwritable(const std::string& path, int reason = errno);
 
 }  // namespace trireme

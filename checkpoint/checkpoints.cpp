@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/replace_file.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/rank_file.h"
@@ -55,7 +56,7 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
     run_lock_.emplace(run_directory);
     std::error_code error;
     std::filesystem::create_directories(directory_, error);
-    if (error) throw ConfigError(text("cannot make ", directory_, ": ", error.message()));
+    if (error) throw unwritable(directory_, error.value());
     sweep(io_, directory_, warnings_);
     if (const std::vector<int64_t> steps = steps_in(directory_); resume == Resume::never && !steps.empty())
       throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),

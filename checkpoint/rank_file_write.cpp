@@ -130,7 +130,7 @@ std::vector<Hdf5Dataset> create_container(const Io& io, const std::string& path,
   try {
     return io.create_hdf5(path, specs, {{"format", "trireme checkpoint shard"}});
   } catch (const DataError& error) {
-    throw CheckpointError(text("cannot make ", path, ": ", error.what()));
+    throw CheckpointError(error.what());
   }
 }
 

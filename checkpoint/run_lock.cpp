@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/error.h"
+#include "base/replace_file.h"
 
 namespace trireme {
 
@@ -35,9 +35,9 @@ std::string describe_self() {
 RunLock::RunLock(const std::string& run_directory) : path_(run_directory + "/lock"), holder_(describe_self()) {
   std::error_code error;
   std::filesystem::create_directories(run_directory, error);
-  if (error) throw ConfigError(text("cannot make the run directory ", run_directory, ": ", error.message()));
+  if (error) throw unwritable(run_directory, error.value());
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (fd_ < 0) throw ConfigError(text("cannot open ", path_, ": ", strerror(errno)));
+  if (fd_ < 0) throw unwritable(path_);
   if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
     const int reason = errno;
     const std::string holder = read_holder(fd_);

@@ -149,7 +149,7 @@ class Judge {
     else if (in != nullptr)
       line += "is in " + describe(*in);
     else
-      line += r.state == 'D' ? "waits for a disk or a device" : "is busy with something else";
+      line += r.state == 'D' ? "waits for a disk or a device" : "waits for no other rank";
     if (in != nullptr && line.find(describe(*in)) == std::string::npos) line += ", in " + describe(*in);
     line += ", silent for " + seconds_text(r.silent) + ", " + (r.doing.empty() ? "starting" : r.doing);
     if (r.step > 0) line += ", step " + std::to_string(r.step) + " part " + std::to_string(r.part);

@@ -25,6 +25,10 @@ std::string hdf5_reason() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &reason);
+  // A system call that failed: "... errno = 28, error message = 'No space left on device', ...".
+  constexpr std::string_view kSystem = "error message = '";
+  if (const size_t at = reason.find(kSystem); at != std::string::npos)
+    return reason.substr(at + kSystem.size(), reason.find('\'', at + kSystem.size()) - at - kSystem.size());
   return reason;
 }
 

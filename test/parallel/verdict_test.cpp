@@ -53,10 +53,9 @@ TEST_CASE("a rank that has not entered what the others wait in is the culprit, w
   const Verdict verdict = judge(ranks);
   CHECK(verdict.rank == 2);
   CHECK(verdict.thread == 0);
-  CHECK(
-      verdict.line ==
-      "rank 2 on n1 (process 102) is busy with something else, silent for 6.0 s, training, step 9 part 2, last in all_reduce dp #4 "
-      "(64 bytes); ranks 0, 1, 3 wait for it in all_reduce dp #5 (64 bytes)");
+  CHECK(verdict.line ==
+        "rank 2 on n1 (process 102) waits for no other rank, silent for 6.0 s, training, step 9 part 2, last in all_reduce dp #4 "
+        "(64 bytes); ranks 0, 1, 3 wait for it in all_reduce dp #5 (64 bytes)");
 }
 
 TEST_CASE("a rank that is stopped or gone is the culprit, wherever it is") {

@@ -95,13 +95,11 @@ RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std:
   return config;
 }
 
-std::string human_sequences(double count) { return human_count(count) + " sequences"; }
-
 // Progress in sequences, shown by rank 0 only.
 class EvalProgress {
  public:
   EvalProgress(const TrainState& run, const std::string& label, int64_t total) {
-    if (run.mesh.first()) bar_.emplace(label, total, human_sequences);
+    if (run.mesh.first()) bar_.emplace(label, total, human_count, "sequences");
   }
   Progressed reporter() {
     return [this](int64_t done) { bar_ ? bar_->update(done) : void(); };

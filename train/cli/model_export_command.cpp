@@ -98,7 +98,7 @@ int64_t write_weights(const CheckpointReader& checkpoint, const std::vector<std:
   Json index;
   int64_t tensors = 0, done = 0, total = 0;
   for (const auto& file : files) tensors += std::ssize(file);
-  ProgressBar bar("writing", tensors);
+  ProgressBar bar("writing", tensors, human_count, "tensors");
   for (size_t i = 0; i < files.size(); ++i) {
     std::vector<SafetensorsWriter::Entry> entries;
     for (const Export& one : files[i]) entries.push_back(one.entry);

@@ -91,7 +91,7 @@ class TrainingBars {
     }
     if (!merging_) {
       if (reading_) reading_->finish();
-      merging_.emplace("merging", progress.vocab);
+      merging_.emplace("merging", progress.vocab, human_count, "entries");
     }
     merging_->update(progress.entries);
   }

@@ -19,6 +19,7 @@ constexpr std::chrono::milliseconds kRound{100};
 constexpr size_t kSteps = 200;                                    // whose times are remembered
 constexpr size_t kEnough = 5;                                     // to know what a step takes
 constexpr int64_t kNobody = std::numeric_limits<int32_t>::max();  // accused where none can be told
+constexpr auto kNoStack = "-";                                    // the culprit's confession when its stack cannot be read
 constexpr double kPaused = 1;     // seconds that a round may take before the whole process must have been stopped
 constexpr double kForOthers = 2;  // seconds more that ranks wait which need not speak; and for the culprit's stack
 
@@ -141,20 +142,21 @@ void Watchdog::judge_all() {
   const std::vector<RankReport> ranks = journal_.look(), all = speaks && !nodes_.empty() ? all_told() : ranks;
   Verdict verdict = judge(all);
   for (size_t node = 0; node < nodes_.size() && speaks; ++node)
-    if (nodes_[node].empty()) verdict.line += "; node " + std::to_string(node) + " tells nothing";
+    if (nodes_[node].empty()) verdict.line += "; node " + std::to_string(node) + " has reported nothing";
   const int64_t culprit = speaks ? verdict.rank : journal_.accused();
   if (speaks) journal_.accuse(culprit >= 0 ? culprit : kNobody);
   const auto at = std::find_if(ranks.begin(), ranks.end(), [&](const RankReport& r) { return r.rank == culprit; });
   if (culprit == rank_) {
     std::string stack = stack_of(getpid());  // of the first thread, and of the one that waits for others
     if (verdict.rank == rank_ && verdict.thread > 0 && verdict.thread != getpid()) stack += " | " + stack_of(verdict.thread);
-    journal_.confess(stack.empty() ? "no answer" : stack);
+    journal_.confess(stack.empty() ? kNoStack : stack);
   }
   const bool can_answer = at != ranks.end() && !speechless(*at);
   for (const auto begin = Clock::now(); can_answer && journal_.confession(culprit).empty() && seconds_since(begin) < kForOthers;)
     std::this_thread::sleep_for(kRound / 5);
   if (speaks && speaks_for_all(culprit)) {
-    if (orders_.report) orders_.report(verdict, journal_.confession(culprit));
+    const std::string stack = journal_.confession(culprit);
+    if (orders_.report) orders_.report(verdict, stack == kNoStack ? "" : stack);
   } else {  // the one that speaks ends first: its code is the run's
     const bool elsewhere =
         orders_.board != nullptr && at == ranks.end();  // the node that has it asks it where it is, before it tells

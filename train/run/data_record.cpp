@@ -121,7 +121,7 @@ void keep_record(const std::string& directory, const DataRecord& record) {
   if (records.empty() || before != record) records.push_back(record);
   std::string lines;
   for (const DataRecord& each : records) lines += record_line(each);
-  if (!replace_file_durably(record_path(directory), lines)) throw Error(text("cannot write ", record_path(directory)));
+  if (!replace_file_durably(record_path(directory), lines)) throw unwritable(record_path(directory));
 }
 
 std::vector<std::string> compare_data(const std::string& directory, int64_t step, const DataRecord& now, bool allow) {

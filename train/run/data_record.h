@@ -41,7 +41,7 @@ std::string run_of(const std::string& directory);
 std::vector<DataRecord> recorded_data(const std::string& directory);
 // What step number `step` reads, or would.
 std::optional<DataRecord> recorded_data(const std::string& directory, int64_t step);
-// Adds what is read from now on, if it is another than before. Error when the directory cannot be written.
+// Adds what is read from now on, if it is another than before. DataError when the directory cannot be written.
 void keep_record(const std::string& directory, const DataRecord& record);
 
 // Of a run that goes on after step `step` of the one in `directory`: a line for shards or excluded documents that are not those of

@@ -119,7 +119,7 @@ ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Me
 
 void keep_choices(const ChosenKernels& chosen, const std::string& directory) {
   if (chosen.json.empty()) return;
-  if (!replace_file_durably(path_in(directory), chosen.json)) throw Error(text("cannot write ", path_in(directory)));
+  if (!replace_file_durably(path_in(directory), chosen.json)) throw unwritable(path_in(directory));
 }
 
 }  // namespace trireme

@@ -1,6 +1,9 @@
 #include "train/run/loop.h"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "parallel/host_collectives.h"
@@ -67,6 +70,27 @@ ExitCode stopped(Session& s, int64_t step, int signal) {
   return ExitCode::stopped;
 }
 
+// Whether the words of an error say that a disk has no room.
+bool says_full(const std::string& error) {
+  return std::ranges::any_of(std::array{ENOSPC, EDQUOT},
+                             [&](int reason) { return error.find(std::strerror(reason)) != std::string::npos; });
+}
+
+// The last save, which must succeed: the newest checkpoint before is that of step `newest`, 0 if there is none.
+void save_last(Session& s, int64_t step, int64_t newest) {
+  try {
+    s.saves.save_at_last(step);
+  } catch (const CheckpointError& error) {
+    std::string what = error.what();
+    const bool full = says_full(what);
+    what += newest > 0 ? "; steps after step " + std::to_string(newest) + " are lost: " : "; all steps are lost: ";
+    what += std::string(full ? "free space" : "mend this") + " and give the same command, which repeats them";
+    const std::string run = s.config.train.runs + "/" + s.config.train.name;
+    if (full && newest > 0) what += ". All but the newest checkpoint in " + run + "/checkpoints can be removed";
+    throw CheckpointError(what);
+  }
+}
+
 }  // namespace
 
 // Lines are written before the checkpoint that covers them, so that a resume finds them.
@@ -100,9 +124,9 @@ ExitCode loop(Session& s, int64_t& step) {
   steps.settle();
   s.watchdog.last_step_done();
   s.saves.end();
-  if (step > std::max(restored, s.saves.saved())) {
+  if (const int64_t newest = std::max(restored, s.saves.saved()); step > newest) {
     if (checks_saves(s)) compare_now(s, step);
-    s.saves.save_at_last(step);
+    save_last(s, step, newest);
   }
   if (step < steps_wanted || evaluated == Evaluated::abandoned) return stopped(s, step, agree(s, 0).signal);
   if (s.log) s.log->finish();

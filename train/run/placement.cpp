@@ -6,6 +6,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/number_format.h"
 #include "parallel/host_collectives.h"
 #include "train/telemetry/log.h"
 #include "train/telemetry/metrics.h"
@@ -32,13 +33,22 @@ std::optional<HangBoard> board_of(const Journal& journal, const Mesh& mesh, cons
   return std::optional<HangBoard>(std::in_place, path, node, static_cast<int64_t>(leaders.size()));
 }
 
+std::string hang_line(const std::string& verdict, const std::string& stack, double patience) {
+  const std::string remedy = ". If the machine is only busy, raise train.hang_after (now " + significant(patience, 3) +
+                             " s), or set it to 0; the same command continues from the newest checkpoint";
+  return "hang: " + verdict + (stack.empty() ? "" : "; it is in " + stack) + remedy;
+}
+
 Watchdog::Orders watch_orders(const RunConfig& config, const RunProgress& progress, const std::optional<HangBoard>& board) {
   return {.patience = config.train.hang_after,
           .board = board ? &*board : nullptr,
-          .warn = [](const std::string& line) { complain("warning: steps wait for a disk: " + line); },
+          .warn =
+              [](const std::string& line) {
+                complain("warning: steps wait for a disk: " + line + ". If that is usual here, raise train.hang_after");
+              },
           .report =
-              [&progress](const Verdict& verdict, const std::string& stack) {
-                const std::string line = "hang: " + verdict.line + (stack.empty() ? "" : "; it is in " + stack);
+              [&progress, patience = config.train.hang_after](const Verdict& verdict, const std::string& stack) {
+                const std::string line = hang_line(verdict.line, stack, patience);
                 complain(line);
                 if (progress.owned)
                   write_exit(progress.directory, ExitCode::hang, "hang", static_cast<int>(verdict.rank), progress.step, line);

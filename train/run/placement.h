@@ -12,11 +12,12 @@
 
 namespace trireme {
 
-// What exit.json tells, kept outside of all that may fail.
+// The facts of exit.json, kept outside of all that may fail.
 struct RunProgress {
   std::string directory;
-  bool owned = false;  // the run's lock is ours: another process's run is not written into
-  int64_t step = -1;   // finished steps; -1: none yet known
+  bool owned = false;   // the run's lock is ours: another process's run is not written into
+  bool locked = false;  // this process holds the lock now
+  int64_t step = -1;    // finished steps; -1: none yet known
 };
 
 // Built in this order, by all ranks together.

@@ -7,6 +7,7 @@
 #include "train/health/signals.h"
 #include "train/run/announcement.h"
 #include "train/run/evaluations.h"
+#include "train/run/fresh_run.h"
 #include "train/run/kernel_choices.h"
 #include "train/run/launch_agreement.h"
 #include "train/run/loop.h"
@@ -106,7 +107,7 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
   const RunConfig& config = o.config;
   const std::vector<std::string> changes =
       record_data(config, p.data, o.resume, {.directory = directory, .step = step, .replicas = p.place.mesh.replicas()});
-  if (!replace_file(directory + "/config.yaml", to_yaml(config))) throw Error(text("cannot write ", directory, "/config.yaml"));
+  if (!replace_file(directory + "/config.yaml", to_yaml(config))) throw unwritable(directory + "/config.yaml");
   keep_choices(p.kernels, directory);
   keep_peak(p.peak, directory);
   p.log.emplace(directory, config.train.name, schedule_of(config, p.data), step > 0 ? step : -1, config.train.log_every);
@@ -152,12 +153,15 @@ void finish(RunParts& p) {
     if (p.place.mesh.first()) complain(warning);
 }
 
+bool is_for_the_user(ExitCode code) { return code == ExitCode::usage || code == ExitCode::data || code == ExitCode::checkpoint; }
+
 // The table of contents: who am I, what do I hold, where is the data; what was saved, and on with it.
 ExitCode run_to_end(const Order& order) {
   const bool speaks = order.world.rank() == 0;
   watch_signals(speaks);
   StopNotice notice(speaks);
   RunParts parts(order);
+  order.progress.locked = speaks;
   const StopNoticeVoice voice(notice, [&log = parts.log](const std::string& line) { log ? log->note(line) : complain(line); });
   try {
     int64_t& step = order.progress.step = restore(parts.run, parts.checkpoints, order.resume, parts.history, parts.place.journal);
@@ -183,13 +187,17 @@ ExitCode run_to_end(const Order& order) {
 
 ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume, const std::function<void(TrainState&)>& ready) {
   RunProgress progress{.directory = config.train.runs + "/" + config.train.name};
+  const FreshRun fresh(progress.directory);
   const auto leave = [&](ExitCode code, const char* cause, const std::string& message) {
     if (progress.owned) write_exit(progress.directory, code, cause, world.rank(), progress.step, message);
   };
   bool told = false;
   const auto failed = [&](const std::exception& error) {
     if (std::exchange(told, true)) return;
-    const auto left = [&] { leave(code_of(error), "error", error.what()); };
+    const auto left = [&] {
+      const bool gone = is_for_the_user(code_of(error)) && world.rank() == 0 && progress.step <= 0 && fresh.remove(progress.locked);
+      if (!gone) leave(code_of(error), "error", error.what());
+    };
     if (world.size() > 1) end_all_ranks(world, config, error, left);
     left();
   };

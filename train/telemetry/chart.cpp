@@ -21,7 +21,7 @@ double ranked(std::vector<double>& values, size_t rank) {
   return *at;
 }
 
-// What the curves usually cover, with their usual noise: the first steps of a long run and spikes may leave the picture.
+// The range that the curves usually cover, with their usual noise: the first steps of a long run and spikes may leave the picture.
 ChartRange vertical_range(const Chart& chart) {
   std::vector<double> means, noise;
   ChartRange all{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
@@ -96,7 +96,7 @@ std::string axis_labels(const std::vector<double>& x, const std::vector<double>&
 
 std::string json_number(double value) { return std::isfinite(value) ? significant(value, kDigits) : "null"; }
 
-// What the page's script needs to tell the values at a step.
+// Data for the page's script, which shows the values at a step.
 std::string readout_data(const Chart& chart, const std::vector<std::vector<double>>& values, const ChartScale& scale) {
   std::string json = "{\"x\":[" + json_number(scale.x.low) + "," + json_number(scale.x.high) + "],\"y\":[" +
                      significant(scale.y.low, 9) + "," + significant(scale.y.high, 9) + "],\"curves\":[";
@@ -118,7 +118,7 @@ std::string readable(double value) {
   return size >= 1e4 ? human_count(value) : significant(value, size < 1e-2 ? 3 : 4);
 }
 
-// Names the curves where there are several, and tells their last values.
+// Names the curves if there are several, with their last values.
 std::string legend(const Chart& chart) {
   std::string html;
   for (const Curve& curve : chart.curves) {
@@ -133,6 +133,17 @@ std::string gap_note(const Chart& chart) {
   int64_t gaps = 0;
   for (const Curve& curve : chart.curves) gaps += curve.series->gaps();
   return gaps == 0 ? "" : "<span class=\"bad\">" + std::to_string(gaps) + " not finite</span>\n";
+}
+
+// Names the extreme that the picture leaves out; its place is marked on the frame.
+std::string beyond_note(const Chart& chart, const ChartRange& range) {
+  double highest = range.high, lowest = range.low;
+  for (const Curve& curve : chart.curves)
+    for (const DownsampledCurve::Bin& bin : curve.series->bins())
+      if (bin.count > 0) highest = std::max(highest, bin.max), lowest = std::min(lowest, bin.min);
+  const auto note = [](const std::string& words) { return "<span class=\"beyond\">" + words + "</span>\n"; };
+  return (highest > range.high ? note("up to " + readable(highest)) : "") +
+         (lowest < range.low ? note("down to " + readable(lowest)) : "");
 }
 
 }  // namespace
@@ -174,10 +185,12 @@ std::string render_chart(const Chart& chart, int64_t last_step) {
   std::vector<std::vector<double>> values;
   for (const Curve& curve : chart.curves) {
     values.push_back(display_values(curve));
-    paths += curve_paths(curve, values.back(), scale) + path_element("gaps", gap_marks(*curve.series, scale));
+    paths += curve_paths(curve, values.back(), scale) + path_element("gaps", gap_marks(*curve.series, scale)) +
+             path_element("beyond", beyond_marks(*curve.series, scale));
   }
   return "<figure class=\"chart\">\n<figcaption><h2>" + html_escaped(chart.title) + "</h2><span class=\"unit\">" +
-         html_escaped(chart.unit) + "</span>\n<span class=\"keys\">\n" + gap_note(chart) + legend(chart) +
+         html_escaped(chart.unit) + "</span>\n<span class=\"keys\">\n" + gap_note(chart) + beyond_note(chart, scale.y) +
+         legend(chart) +
          "</span></figcaption>\n<div class=\"plot\">\n<svg viewBox=\"0 0 1000 400\" preserveAspectRatio=\"none\" role=\"img\" "
          "aria-label=\"" +
          html_escaped(chart.title) + " over steps\">\n" + grid_lines(x, y, scale) + paths + "</svg>\n" + axis_labels(x, y, scale) +

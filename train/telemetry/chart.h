@@ -27,7 +27,8 @@ struct Chart {
   std::vector<Curve> curves;
 };
 
-// The steps run from 0 to last_step. Gaps stay gaps; where there are any, they are counted and marked on the axis.
+// The steps run from 0 to last_step. Gaps stay gaps, counted and marked on the axis. Spikes that would flatten the picture leave
+// it: each is marked on the frame, and the extreme is named.
 std::string render_chart(const Chart& chart, int64_t last_step);
 
 }  // namespace trireme

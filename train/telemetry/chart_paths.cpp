@@ -82,4 +82,17 @@ std::string gap_marks(const DownsampledCurve& series, const ChartScale& scale) {
   return path;
 }
 
+std::string beyond_marks(const DownsampledCurve& series, const ChartScale& scale) {
+  std::string path;
+  const auto mark = [&](int64_t x, bool above) {
+    append_point(path, 'M', scale.across(static_cast<double>(x)), above ? 0 : kChartHeight);
+    path += above ? "v12" : "v-12";
+  };
+  for (const DownsampledCurve::Bin& bin : series.bins()) {
+    if (bin.count > 0 && bin.max > scale.y.high) mark(bin.max_x, true);
+    if (bin.count > 0 && bin.min < scale.y.low) mark(bin.min_x, false);
+  }
+  return path;
+}
+
 }  // namespace trireme

@@ -32,5 +32,7 @@ std::string value_path(const DownsampledCurve& series, const std::vector<double>
 std::string dots_path(const DownsampledCurve& series, const ChartScale& scale);
 // A mark on the axis for each bin with gaps.
 std::string gap_marks(const DownsampledCurve& series, const ChartScale& scale);
+// A mark on the frame for each bin with points above or below the picture.
+std::string beyond_marks(const DownsampledCurve& series, const ChartScale& scale);
 
 }  // namespace trireme

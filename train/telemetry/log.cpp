@@ -2,6 +2,7 @@
 
 #include <langinfo.h>
 #include <locale.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -75,6 +76,10 @@ std::string share(double part) { return fixed(std::floor(100 * part), 0) + "%"; 
 }  // namespace
 
 void say(std::string_view line) { speak(STDOUT_FILENO, line); }
+void say_if_heard(std::string_view line) {
+  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&out, 1, 100) != 0) say(line);
+}
 void say_part(std::string_view part) { (void)write_all(STDOUT_FILENO, part); }
 void complain(std::string_view line) { speak(STDERR_FILENO, line); }
 bool is_terminal() { return columns_of(STDOUT_FILENO) > 0; }
@@ -139,22 +144,19 @@ bool Throttle::due(Clock::time_point now) {
   return true;
 }
 
-namespace {
-
-std::string count_of(const Progress& progress, ProgressBar::Format format) {
-  const std::string done = format(static_cast<double>(progress.done));
-  return progress.total > 0 ? done + "/" + format(static_cast<double>(progress.total)) : done;
+std::string ProgressBar::count() const {
+  const std::string done = format_(static_cast<double>(progress_.done));
+  return (progress_.total > 0 ? done + "/" + format_(static_cast<double>(progress_.total)) : done) + unit_;
 }
 
-std::string rate_of(const Progress& progress, ProgressBar::Format format, double seconds) {
-  return seconds > 0 ? format(static_cast<double>(progress.done) / seconds) + "/s" : "";
+std::string ProgressBar::rate(double seconds) const {
+  return seconds > 0 ? format_(static_cast<double>(progress_.done) / seconds) + unit_ + "/s" : "";
 }
 
-}  // namespace
-
-ProgressBar::ProgressBar(std::string label, int64_t total, Format format)
+ProgressBar::ProgressBar(std::string label, int64_t total, Format format, std::string unit)
     : progress_{.label = std::move(label), .done = 0, .total = total, .details = {}},
       format_(format),
+      unit_(unit.empty() ? "" : " " + std::move(unit)),
       throttle_(line_.possible() ? Clock::duration(kRedrawPeriod) : Clock::duration(kPlainPeriod)),
       start_(Clock::now()),
       next_line_(total / 10) {
@@ -168,8 +170,8 @@ void ProgressBar::update(int64_t done) {
   if (!line_.possible() && done < next_line_) return;
   if (!throttle_.due(Clock::now())) return;
   const double seconds = seconds_since(start_);
-  progress_.details = {count_of(progress_, format_)};
-  if (done > 0) progress_.details.push_back(rate_of(progress_, format_, seconds));
+  progress_.details = {count()};
+  if (done > 0) progress_.details.push_back(rate(seconds));
   if (done > 0 && progress_.total > done) {
     const double left = static_cast<double>(progress_.total - done) / static_cast<double>(done);
     progress_.details.push_back("ETA " + human_seconds(seconds * left));
@@ -185,8 +187,8 @@ void ProgressBar::update(int64_t done) {
 void ProgressBar::finish() {
   line_.erase();
   const double seconds = seconds_since(start_);
-  say(progress_.label + ": " + format_(static_cast<double>(progress_.done)) + " in " + human_seconds(seconds) + ", " +
-      rate_of(progress_, format_, seconds));
+  say(progress_.label + ": " + format_(static_cast<double>(progress_.done)) + unit_ + " in " + human_seconds(seconds) + ", " +
+      rate(seconds));
 }
 
 }  // namespace trireme

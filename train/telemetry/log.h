@@ -15,7 +15,10 @@
 
 namespace trireme {
 
-void say(std::string_view line);       // stdout; a live progress line gives way and returns with its next update
+void say(std::string_view line);  // stdout; a live progress line gives way and returns with its next update
+// Says a line that is also kept elsewhere, unless stdout takes nothing for a tenth of a second: a launcher that is ending its ranks
+// reads no more of what they say, and they have a second to save.
+void say_if_heard(std::string_view line);
 void say_part(std::string_view part);  // stdout at once, without a newline: text that grows
 void complain(std::string_view line);  // stderr
 std::string utc_now();                 // "2026-02-03T04:05:06Z"
@@ -76,8 +79,9 @@ class Throttle {
 class ProgressBar {
  public:
   using Format = std::string (*)(double);
-  ProgressBar(std::string label, int64_t total, Format format = human_count);  // total 0: unknown; human_bytes for bytes
-  ~ProgressBar();                                                              // without finish(): the line is erased
+  // total 0: unknown. The unit names what is counted, "sequences"; bytes have theirs by human_bytes.
+  ProgressBar(std::string label, int64_t total, Format format = human_count, std::string unit = "");
+  ~ProgressBar();  // without finish(): the line is erased
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
@@ -85,8 +89,12 @@ class ProgressBar {
   void finish();              // leaves one line with the count, the time and the rate
 
  private:
+  std::string count() const;
+  std::string rate(double seconds) const;
+
   Progress progress_;
   Format format_;
+  std::string unit_;
   StatusLine line_;
   Throttle throttle_;
   Clock::time_point start_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -130,8 +131,10 @@ int64_t keep_until(int64_t resume_step, const std::string& path, const MetricsRe
     }
   }
   fine = fine && !from.bad() && write_all(to, kept) && fsync(to) == 0;
-  if (to >= 0) fine = close(to) == 0 && fine;
-  require(fine && std::rename(temporary.c_str(), path.c_str()) == 0, text("cannot rewrite ", path, ": is the disk full?"));
+  const int reason = errno;
+  if (to >= 0 && close(to) != 0) throw unwritable(temporary);
+  errno = reason;
+  if (!fine || std::rename(temporary.c_str(), path.c_str()) != 0) throw unwritable(temporary);
   return dropped;
 }
 
@@ -195,7 +198,7 @@ MetricsFile::MetricsFile(const std::string& directory, int64_t resume_step, cons
   if (resume_step >= 0) dropped_ = keep_until(resume_step, path, earlier);
   const int begin = resume_step < 0 ? O_TRUNC : 0;
   file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | begin, 0666);
-  require(file_ >= 0, text("cannot write ", path, ": is the directory there and writable?"));
+  if (file_ < 0) throw unwritable(path);
   size_ = lseek(file_, 0, SEEK_END);
 }
 

@@ -78,7 +78,7 @@ struct MetricsReader {
 class MetricsFile {
  public:
   // Opens directory/metrics.jsonl. resume_step -1 begins it anew; otherwise later lines and torn ones are dropped and the others
-  // read out. Error when the directory cannot be written.
+  // read out. DataError when the directory cannot be written.
   MetricsFile(const std::string& directory, int64_t resume_step, const MetricsReader& earlier);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;

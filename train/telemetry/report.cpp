@@ -39,7 +39,8 @@ std::string figure(std::string_view name, const std::string& value, const std::s
 
 std::string figures(const ReportData& data) {
   const bool started = data.step > 0, running = data.status == RunStatus::running;
-  std::string html = figure("step", with_commas(data.step), "of " + with_commas(data.total_steps));
+  const bool beyond = data.step > data.total_steps;  // a run that was continued with a smaller train.steps
+  std::string html = figure("step", with_commas(data.step), (beyond ? "train.steps is " : "of ") + with_commas(data.total_steps));
   html += figure("time", human_seconds(data.elapsed), started && running ? human_seconds(data.eta) + " left" : "");
   html += figure("loss", data.loss.empty() ? "&ndash;" : fixed(data.loss.last(), 4));
   if (data.best.step > 0) {
@@ -49,7 +50,7 @@ std::string figures(const ReportData& data) {
   }
   html +=
       figure("tokens", human_count(static_cast<double>(data.tokens)), started ? human_count(data.tokens_per_second) + "/s" : "");
-  if (started && std::isfinite(data.mfu)) html += figure("MFU", fixed(100 * data.mfu, 1) + "%");
+  if (started && std::isfinite(data.mfu)) html += figure("MFU", fixed(100 * data.mfu, 1) + "%", "of the peak rate");
   return "<dl class=\"figures\">\n" + html + "</dl>\n";
 }
 
@@ -139,7 +140,7 @@ std::string render_report(const ReportData& data) {
   const std::string config = data.config.empty() ? "" : "<pre>" + html_escaped(data.config) + "</pre>\n";
   return head(data) + "<body>\n<main>\n" + banner(data) + figures(data) + charts(data) + facts_table(data) +
          "<section>\n<details><summary>config.yaml</summary>\n" + config + "</details>\n</section>\n<footer>Written by Trireme, " +
-         html_escaped(data.updated) + ". Every step stands in metrics.jsonl beside this page.</footer>\n</main>\n<script>" +
+         html_escaped(data.updated) + ". metrics.jsonl, next to this page, has every step.</footer>\n</main>\n<script>" +
          std::string(kReportScript) + "</script>\n</body>\n</html>\n";
 }
 
@@ -207,7 +208,7 @@ void Report::write() {
     copy = data_;
   }
   const bool fine = replace_file(path(), render_report(copy));
-  if (!fine && !refused_) complain("warning: cannot write " + path() + "; the run goes on");
+  if (!fine && !refused_) complain("warning: cannot write " + path() + "; the run continues");
   refused_ = !fine;
 }
 

@@ -48,6 +48,8 @@ path.train { stroke: var(--train); } path.val { stroke: var(--val); }
 .line { stroke-width: 1.7; }
 .line.val { stroke-width: 1.3; }
 .dots { stroke-width: 5.5; }
+.beyond { stroke: var(--soft); stroke-width: 2; stroke-linecap: butt; }
+span.beyond { color: var(--soft); }
 .gaps { stroke: var(--bad); stroke-width: 1.5; stroke-linecap: butt; }
 .plot span { position: absolute; font-size: 12px; line-height: 1; color: var(--soft); white-space: nowrap; }
 .plot .y { right: 100%; margin-right: 9px; transform: translateY(-50%); }

@@ -187,7 +187,7 @@ void RunLog::step(const StepRecord& record) {
   if (first || last || record.step % s.log_every == 0) {
     const std::string line = s.plain_line();
     s.write_text(line);
-    if (!s.line.possible()) say(line);
+    if (!s.line.possible()) say_if_heard(line);
   }
   if (s.throttle.due(Clock::now()) || last) s.redraw();
 }
@@ -205,7 +205,7 @@ void RunLog::busy(std::string_view what, int64_t done, int64_t total) {
     if (s.throttle.due(now) || begins) s.redraw();
   } else if (due && done > 0 && total > 0) {
     const double left = static_cast<double>(total - done) / static_cast<double>(done) * seconds_since(s.busy.since);
-    say(s.busy.words() + "  eta " + human_seconds(left));
+    say_if_heard(s.busy.words() + "  eta " + human_seconds(left));
   }
 }
 
@@ -257,7 +257,7 @@ void RunLog::choices(const ChoicesRecord& record, std::string_view words) {
 void RunLog::note(std::string_view line) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
-  say(line);
+  say_if_heard(line);
   s.write_text(line);
   s.redraw();
 }

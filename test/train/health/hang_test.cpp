@@ -201,7 +201,7 @@ TEST_CASE("nodes exchange reports on their ranks, and one verdict names the rank
     INFO(ended.err);
     CHECK(ended.code == 71);
     const std::string wanted =
-        stopped.size() == 1 ? "hang: rank " + std::to_string(stopped.front()) + " on " : "; node 1 tells nothing";
+        stopped.size() == 1 ? "hang: rank " + std::to_string(stopped.front()) + " on " : "; node 1 has reported nothing";
     CHECK_THAT(ended.err, ContainsSubstring(wanted));
     CHECK(ended.err.find("hang: ", ended.err.find("hang: ") + 1) == std::string::npos);  // reported once
     const Json exit = Json::parse(place.run(name, "exit.json"));

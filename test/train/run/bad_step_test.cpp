@@ -254,7 +254,7 @@ TEST_CASE("a replica whose state has changed in silence is found and named befor
     const Ended ended = train_poisoned(place, c.ranks, "state 42 1 0 1", settings);
     INFO(ended.out << ended.err);
     CHECK(ended.code == 70);
-    CHECK_THAT(ended.err, ContainsSubstring("after step 10 replicas are not alike: " + c.named));
+    CHECK_THAT(ended.err, ContainsSubstring("replicas diverged after step 10: " + c.named));
     const Ended listed = run_trireme(place.scratch.path(), {"checkpoint", "list", "runs/" + name});
     CHECK_THAT(listed.out, ContainsSubstring("step 5 ") && !ContainsSubstring("step 10"));
   }

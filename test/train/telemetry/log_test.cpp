@@ -246,8 +246,11 @@ TEST_CASE("a fresh run begins metrics.jsonl anew, and a resume without the file 
   std::filesystem::remove(path);
   { MetricsFile file(directory.path(), 10, {}); }
   CHECK(read_text(path).empty());
-  CHECK_THROWS_AS(MetricsFile(directory / "absent", -1, {}), Error);
-  CHECK_THROWS_AS(MetricsFile(directory / "absent", 3, {}), Error);
+  for (const int64_t resume_step : {-1, 3}) {
+    const std::string file = std::string(directory / "absent/metrics.jsonl") + (resume_step < 0 ? "" : ".tmp");
+    const std::string problem = file + ": No such file or directory; choose another directory";
+    CHECK_THROWS_WITH(MetricsFile(directory / "absent", resume_step, {}), problem);
+  }
 }
 
 TEST_CASE("exit.json holds code, cause, rank, host, step and message, whatever the message holds") {
@@ -340,12 +343,12 @@ TEST_CASE("a progress bar in a terminal is drawn in place, at most ten times a s
 
 TEST_CASE("a progress bar elsewhere is silent for quick work, but for its last line") {
   const std::string said = written_by(STDOUT_FILENO, [] {
-    ProgressBar bar("packing", 1000);
+    ProgressBar bar("packing", 1000, human_count, "rows");
     for (int64_t i = 0; i <= 1000; ++i) bar.update(i);
     bar.finish();
   });
   CHECK(lines_of(said).size() == 1);
-  CHECK_THAT(said, ContainsSubstring("packing: 1k in "));
+  CHECK_THAT(said, ContainsSubstring("packing: 1k rows in ") && ContainsSubstring(" rows/s"));
   const std::string abandoned = written_by(STDOUT_FILENO, [] {
     ProgressBar bar("abandoned", 5);
     bar.update(3);

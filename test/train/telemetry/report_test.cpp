@@ -221,6 +221,29 @@ TEST_CASE("a spike or the first steps do not flatten the picture, and still show
   CHECK(high > 2);
   CHECK(high < 3);
   CHECK(html.find("1e+06") != std::string::npos);
+  CHECK(count_of(html, "<path class=\"beyond\" d=\"M400.0 0.0v12\"/>") == 1);  // the spike's place on the frame
+  CHECK(count_of(html, "<span class=\"beyond\">up to 1M</span>") == 1);
+}
+
+TEST_CASE("a picture that holds all points has no marks on its frame") {
+  DownsampledCurve series;
+  for (int64_t x = 1; x <= 100; ++x) series.add(x, static_cast<double>(x));
+  const Chart chart{.title = "t", .unit = "u", .curves = {{.name = "c", .color = "train", .look = Look::line, .series = &series}}};
+  CHECK(render_chart(chart, 100).find("beyond") == std::string::npos);
+}
+
+TEST_CASE("a run that was continued with a smaller train.steps is not at step 40 of 10") {
+  const std::string html = render_report(data_of(40, 10));
+  CHECK_THAT(html, ContainsSubstring("<dt>step</dt><dd>40</dd><dd class=\"below\">train.steps is 10</dd>"));
+  CHECK_THAT(render_report(data_of(7, 10)), ContainsSubstring("<dt>step</dt><dd>7</dd><dd class=\"below\">of 10</dd>"));
+}
+
+TEST_CASE("MFU is a figure of the report where the peak is known") {
+  ReportData data = data_of(7, 10);
+  data.mfu = 0.2613;
+  CHECK_THAT(render_report(data), ContainsSubstring("<dt>MFU</dt><dd>26.1%</dd><dd class=\"below\">of the peak rate</dd>"));
+  data.mfu = NAN;
+  CHECK_THAT(render_report(data), !ContainsSubstring("MFU"));
 }
 
 TEST_CASE("a million steps make a small page quickly", "[unsanitized]") {
