@@ -1,10 +1,10 @@
 #include "train/cli/chat_form.h"
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "base/json.h"
+#include "data/tokenizer/tokenizer.h"
 #include "train/hub/exported_chat_template.h"
 
 namespace trireme {
@@ -29,7 +29,8 @@ std::string resembled(const std::string& jinja) {
   if (has("<|im_start|>")) return "chatml";
   if (has("<|start_header_id|>")) return "llama3";
   if (has("### Instruction:")) return "alpaca";
-  return has("<|user|>") && has("<|assistant|>") ? "trireme" : "";
+  // Others use its markers with other ends of a turn.
+  return jinja == jinja_of("trireme", *make_byte_tokenizer()) ? "trireme" : "";
 }
 
 }  // namespace

@@ -116,6 +116,8 @@ TEST_CASE("a model without a chat template is refused, and an exported one is re
         "runs/tiny/checkpoints/step-00000002: has no chat template that is known here: neither its data nor its directory names "
         "one; choose it by --chat-template trireme, chatml, llama3 or alpaca, or use `trireme sample`\n");
   succeed(run_trireme(place.scratch.path(), {"model", "export", "runs/tiny", "published"}));
+  succeed(run_trireme(place.scratch.path(), {"model", "export", "runs/tiny", "talks", "--chat-template", "trireme"}));
+  CHECK(chat("talks").err == "talks, chat template trireme, context of 64 tokens\n");
   const auto form_of = [&](const std::string& jinja) {
     write_text(place.scratch / "published/chat_template.jinja", jinja);
     return chat("published").err;
@@ -123,6 +125,7 @@ TEST_CASE("a model without a chat template is refused, and an exported one is re
   CHECK(form_of("{% for m in messages %}<|im_start|>{{ m.role }}") == "published, chat template chatml, context of 64 tokens\n");
   CHECK(form_of("<|start_header_id|>").starts_with("published, chat template llama3"));
   CHECK(form_of("### Instruction:").starts_with("published, chat template alpaca"));
+  CHECK_THAT(form_of("<|user|> <|assistant|>"), ContainsSubstring("no chat template that is known here"));
   CHECK_THAT(form_of("[INST]"), ContainsSubstring("no chat template that is known here"));
 }
 
