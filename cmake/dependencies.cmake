@@ -1,4 +1,4 @@
-# Every foreign library, as one interface target each: onednn mpi hdf5 pcre2 sentencepiece utf8proc zlib zstd json xxhash yaml cli catch, and CUDA where it is found.
+# Every foreign library, as one interface target each: onednn mpi hdf5 pcre2 sentencepiece utf8proc zlib zstd lzma bzip2 json xxhash yaml cli catch, and CUDA where it is found.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -26,7 +26,7 @@ else()
   target_link_libraries(hdf5 INTERFACE ${HDF5_C_LIBRARIES})
 endif()
 
-foreach(library pcre2:libpcre2-8 utf8proc:libutf8proc zlib:zlib zstd:libzstd xxhash:libxxhash)
+foreach(library pcre2:libpcre2-8 utf8proc:libutf8proc zlib:zlib zstd:libzstd lzma:liblzma xxhash:libxxhash)
   string(REPLACE ":" ";" pair ${library})
   list(GET pair 0 name)
   list(GET pair 1 package)
@@ -34,6 +34,12 @@ foreach(library pcre2:libpcre2-8 utf8proc:libutf8proc zlib:zlib zstd:libzstd xxh
   add_library(${name} INTERFACE)
   target_link_libraries(${name} INTERFACE PkgConfig::${name}_pc)
 endforeach()
+
+find_path(BZIP2_INCLUDE bzlib.h REQUIRED)  # it has no pkg-config file everywhere
+find_library(BZIP2_LIBRARY bz2 REQUIRED)
+add_library(bzip2 INTERFACE)
+target_include_directories(bzip2 SYSTEM INTERFACE ${BZIP2_INCLUDE})
+target_link_libraries(bzip2 INTERFACE ${BZIP2_LIBRARY})
 
 # xxHash's library chooses between SSE2, AVX2 and AVX-512 at run time, where its package has that: 2.3 times as fast as SSE2 alone.
 include(CheckCXXSourceCompiles)

@@ -28,6 +28,8 @@ header   sentencepiece_processor.h                         libsentencepiece-dev 
 header   utf8proc.h                                        libutf8proc-dev      utf8proc-devel      libutf8proc
 header   zlib.h                                            zlib1g-dev           zlib-devel          zlib
 header   zstd.h                                            libzstd-dev          libzstd-devel       zstd
+header   lzma.h                                            liblzma-dev          xz-devel            xz
+header   bzlib.h                                           libbz2-dev           bzip2-devel         bzip2
 header   xxhash.h                                          libxxhash-dev        xxhash-devel        xxhash
 '
 

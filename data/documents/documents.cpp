@@ -47,45 +47,6 @@ size_t Documents::cut(std::string_view text) const {
   return start_of_character(text, kLongestPassage);
 }
 
-namespace {
-
-bool is_lines_by_name(const std::string& path) {
-  const std::string name = unpacked_name(path);
-  return name.ends_with(".jsonl") || name.ends_with(".ndjson") || (name != path && name.ends_with(".json"));
-}
-
-// What else a file may be that is no text.
-std::string not_text(const std::string& path, int64_t line) {
-  if (path.ends_with(".parquet"))
-    return path + ": is Parquet: write its rows as .jsonl first, as scripts/fetch_fineweb_edu.py does";
-  const bool of_tokens = path.ends_with(".npy") || path.ends_with(".bin") || path.ends_with(".idx");
-  return text(path, ":", line, ": is not UTF-8", of_tokens ? "; if it holds tokens, `trireme data import` takes it" : "");
-}
-
-}  // namespace
-
-// A plain .json may hold lines, too: then the first begins an object that has the field.
-bool Documents::looks_like_lines() {
-  if (!file_->path().ends_with(".json")) return false;
-  fill();
-  const std::string_view begin(pending_);
-  const size_t first = std::min(begin.find_first_not_of(" \t\r\n"), begin.size());
-  const std::string_view line = begin.substr(first, begin.find('\n', first) - first);
-  const std::string& field = !options_.messages.empty() ? options_.messages
-                             : !options_.prompt.empty() ? options_.prompt
-                                                        : options_.field;
-  const std::string key = '"' + field + '"';
-  const bool record = line.starts_with('{') && line.find(key) != std::string_view::npos;
-  const bool list = begin.substr(first).starts_with('[') && begin.find(key) != std::string_view::npos;
-  if (list) throw DataError(file_->path() + ": is one JSON list: make a line of each element, for instance by `jq -c '.[]'`");
-  if (file_->rewinds()) {
-    file_->rewind();
-    ended_ = false;
-    pending_.clear();
-  }
-  return record;
-}
-
 Documents::Documents(std::vector<std::string> files, DocumentOptions options)
     : files_(std::move(files)), options_(std::move(options)) {
   for (const std::string& file : files_) {
@@ -112,10 +73,7 @@ bool Documents::open_next(std::vector<Passage>& passages) {
       taken_ = 0;
       dropped_ = 0;
       pending_.clear();
-      json_lines_ = is_lines_by_name(file_->path()) || looks_like_lines();
-      if (!json_lines_ && options_.has_prompts())
-        throw DataError(file_->path() + ": is no .jsonl, of which prompts and responses are read");
-      if (!json_lines_ && file_->rewinds()) check_utf8();
+      begin_file();
       return true;
     } catch (const DataError& problem) {
       close();
@@ -123,27 +81,6 @@ bool Documents::open_next(std::vector<Passage>& passages) {
     }
   }
   return false;
-}
-
-// Of the whole file, before its first part is handed out.
-void Documents::check_utf8() {
-  int64_t lines = 1;
-  bool in_memory = false;  // all of it
-  for (bool first = true; fill(); first = false) {
-    in_memory = first && ended_;
-    const size_t good = utf8_prefix(pending_);
-    lines += std::count(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(good), '\n');
-    const size_t left = pending_.size() - good;
-    if (left > 3 || (left > 0 && ended_)) throw DataError(not_text(file_->path(), lines));
-    taken_ = good;
-  }
-  if (taken_ < pending_.size()) throw DataError(not_text(file_->path(), lines));
-  taken_ = 0;
-  dropped_ = 0;
-  if (in_memory) return;
-  file_->rewind();
-  ended_ = false;
-  pending_.clear();
 }
 
 // Reads another chunk after dropping what was taken; false at the end of the file.
@@ -168,8 +105,8 @@ bool Documents::read_passage(std::vector<Passage>& passages) {
   const std::string_view rest = std::string_view(pending_).substr(taken_);
   if (rest.empty()) return false;
   const size_t length = cut(rest);
-  // Standard input could not be checked before; what came of it in front is gone already.
-  if (!file_->rewinds() && utf8_prefix(rest.substr(0, length)) != length) throw DataError(file_->path() + ": is not UTF-8");
+  if (!file_->rewinds())  // standard input could not be checked before; its earlier parts are in use already
+    refuse_binary(taken_ + length, utf8_prefix(rest.substr(0, length)) != length ? file_->path() : "");
   passages.push_back({.text = std::string(rest.substr(0, length)),
                       .starts = starts,
                       .ends = length == rest.size(),

@@ -70,8 +70,10 @@ class Documents {
  private:
   size_t cut(std::string_view text) const;
   bool open_next(std::vector<Passage>& passages);
-  bool looks_like_lines();
-  void check_utf8();
+  void begin_file();
+  bool looks_like_lines() const;
+  void check_text();
+  void refuse_binary(size_t end, const std::string& where) const;
   bool fill();
   bool read_passage(std::vector<Passage>& passages);
   bool take_line(Passage& line);

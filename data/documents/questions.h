@@ -34,7 +34,7 @@ struct Question {
   size_t line_hash = 0;      // of the line's text: copies have the same
 };
 
-// Reads a whole file; .gz and .zst are unpacked, blank lines are skipped. DataError lists the first 20 lines that are in none of
+// Reads a whole file; packed ones are unpacked, blank lines are skipped. DataError lists the first 20 lines that are in none of
 // the formats, one line each; one line in all if the file does not hold JSON lines.
 std::vector<Question> read_questions(const std::string& path);
 

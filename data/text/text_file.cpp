@@ -1,87 +1,15 @@
 #include "data/text/text_file.h"
 
-#include <zlib.h>
-#include <zstd.h>
-
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/text/unpacker.h"
 
 namespace trireme {
 
 namespace {
 
 constexpr int64_t kPacked = 1 << 20;  // bytes read at once
-
-class Gzip final : public TextFile::Unpacker {
- public:
-  Gzip() {
-    if (inflateInit2(&stream_, 15 + 16) != Z_OK) throw Error("zlib cannot begin");
-  }
-  ~Gzip() override { inflateEnd(&stream_); }
-  void reset() override {
-    inflateReset(&stream_);
-    ended_ = true;
-    begun_ = false;
-  }
-  bool unpack(const char*& in, const char* in_end, char*& out, char* out_end, const char*& problem) override {
-    while (ended_ && begun_ && in < in_end && *in == 0) ++in;  // tapes fill up with zeros
-    if (ended_ && in < in_end) {                               // files may be several such streams, one after the other
-      inflateReset(&stream_);
-      ended_ = false;
-      begun_ = true;
-    }
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in));
-    stream_.avail_in = static_cast<uInt>(in_end - in);
-    stream_.next_out = reinterpret_cast<Bytef*>(out);
-    stream_.avail_out = static_cast<uInt>(out_end - out);
-    const int status = inflate(&stream_, Z_NO_FLUSH);
-    in = reinterpret_cast<const char*>(stream_.next_in);
-    out = reinterpret_cast<char*>(stream_.next_out);
-    if (status == Z_STREAM_END) ended_ = true;
-    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-      problem = stream_.msg != nullptr ? stream_.msg : "damaged";
-    return ended_;
-  }
-
- private:
-  z_stream stream_{};
-  bool ended_ = true, begun_ = false;
-};
-
-class Zstd final : public TextFile::Unpacker {
- public:
-  void reset() override {
-    ZSTD_DCtx_reset(context_.get(), ZSTD_reset_session_only);
-    ended_ = true;
-  }
-  bool unpack(const char*& in, const char* in_end, char*& out, char* out_end, const char*& problem) override {
-    ZSTD_inBuffer from{in, static_cast<size_t>(in_end - in), 0};
-    // Not too much at once: what came in front of damage within one call is not told.
-    ZSTD_outBuffer to{out, static_cast<size_t>(std::min<ptrdiff_t>(out_end - out, 128 << 10)), 0};
-    const size_t left = ZSTD_decompressStream(context_.get(), &to, &from);
-    in += from.pos;
-    out += to.pos;
-    if (ZSTD_isError(left) != 0)
-      problem = ZSTD_getErrorName(left);
-    else if (from.pos > 0 || to.pos > 0)
-      ended_ = left == 0;
-    return ended_;
-  }
-
- private:
-  struct Free {
-    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
-  };
-  std::unique_ptr<ZSTD_DCtx, Free> context_{ZSTD_createDCtx()};
-  bool ended_ = true;
-};
-
-std::unique_ptr<TextFile::Unpacker> unpacker_for(const std::string& path) {
-  if (path.ends_with(".gz")) return std::make_unique<Gzip>();
-  if (path.ends_with(".zst")) return std::make_unique<Zstd>();
-  return nullptr;
-}
 
 }  // namespace
 
@@ -139,12 +67,6 @@ int64_t TextFile::read(char* into, int64_t count) {
     break;
   }
   return out - into;
-}
-
-std::string unpacked_name(const std::string& path) {
-  for (const char* packing : {".gz", ".zst"})
-    if (path.ends_with(packing)) return path.substr(0, path.size() - std::string_view(packing).size());
-  return path;
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// TextFile: a file's text from its beginning to its end, unpacked on the way where its name ends in .gz or .zst.
+// TextFile: the text of a file from its beginning to its end, unpacked if its name ends in .gz, .zst, .xz or .bz2.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "data/text/unpacker.h"
 
 namespace trireme {
 
@@ -30,14 +31,6 @@ class TextFile {
   int64_t size() const { return size_ < 0 ? position_ : size_; }  // of the file itself, as far as it is known
   int64_t position() const { return position_; }                  // in the file itself: what has been read of it
 
-  class Unpacker {
-   public:
-    virtual ~Unpacker() = default;
-    virtual void reset() = 0;
-    // Moves `in` and `out` on by what was unpacked. Returns whether the text may end here; nullptr or what is wrong in `problem`.
-    virtual bool unpack(const char*& in, const char* in_end, char*& out, char* out_end, const char*& problem) = 0;
-  };
-
  private:
   TextFile(File file, std::string name, int64_t size);
   int64_t read_file(char* into, int64_t count);
@@ -51,8 +44,5 @@ class TextFile {
   bool ended_ = false;
   std::string problem_;
 };
-
-// Of a path, without what TextFile unpacks.
-std::string unpacked_name(const std::string& path);
 
 }  // namespace trireme

@@ -1,6 +1,8 @@
-// Compresses texts with gzip and zstd.
+// Compresses texts with gzip, zstd, xz and bzip2.
 #pragma once
 
+#include <bzlib.h>
+#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -29,4 +31,29 @@ inline std::string zstd_packed(const std::string& text) {
   packed.resize(ZSTD_compress2(context, packed.data(), packed.size(), text.data(), text.size()));
   ZSTD_freeCCtx(context);
   return packed;
+}
+
+inline std::string xz_packed(const std::string& text) {
+  std::string packed(lzma_stream_buffer_bound(text.size()), '\0');
+  size_t size = 0;
+  REQUIRE(lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const uint8_t*>(text.data()), text.size(),
+                                  reinterpret_cast<uint8_t*>(packed.data()), &size, packed.size()) == LZMA_OK);
+  packed.resize(size);
+  return packed;
+}
+
+inline std::string bzip2_packed(const std::string& text) {
+  std::string packed(text.size() + text.size() / 100 + 600, '\0');
+  auto size = static_cast<unsigned>(packed.size());
+  REQUIRE(BZ2_bzBuffToBuffCompress(packed.data(), &size, const_cast<char*>(text.data()), static_cast<unsigned>(text.size()), 1, 0,
+                                   0) == BZ_OK);
+  packed.resize(size);
+  return packed;
+}
+
+inline std::string packed_as(const std::string& suffix, const std::string& text) {
+  if (suffix == ".gz") return gzipped(text);
+  if (suffix == ".zst") return zstd_packed(text);
+  if (suffix == ".xz") return xz_packed(text);
+  return suffix == ".bz2" ? bzip2_packed(text) : text;
 }

@@ -45,7 +45,7 @@ struct TokenizerTextOptions {
   bool json_lines = false;         // likewise, as a JSON string
 
   void visit_files(Options& o, const std::string& about_lines, const std::string& about_json_lines) {
-    o("--file", files, "A file is a text; may be repeated; .gz and .zst are unpacked; -: stdin").repeated();
+    o("--file", files, "A file is a text; may be repeated; .gz, .zst, .xz and .bz2 are unpacked; -: stdin").repeated();
     o("--lines", lines, about_lines).excludes("--json-lines");
     o("--json-lines", json_lines, about_json_lines);
   }

@@ -77,13 +77,14 @@ TEST_CASE("bad text is reported with file and line, skipped or fatal") {
   const std::vector<BadText> cases{
       {"a.txt", "fine\nthen \xff\n", "a.txt:2: is not UTF-8"},
       {"b.txt", "cut off \xe4\xbd", "b.txt:1: is not UTF-8"},
+      {"j.jsonl", "[1, 2]\n{\"text\": \"y\"}", "j.jsonl:1: is not a JSON object"},
       {"c.jsonl", "{\"text\": \"x\"}\n{\"text\": \"y\"\n", "c.jsonl:2: is not JSON"},
-      {"d.jsonl", "\n\n[1, 2]\n", "d.jsonl:3: is not a JSON object"},
+      {"d.jsonl", "\n\n[1, 2]\n", "d.jsonl: is not a file of JSON lines: line 3 is \"[1, 2]\""},
       {"e.jsonl", "{\"body\": \"x\"}", "e.jsonl:1: has no field 'text'"},
       {"f.jsonl", "{\"text\": 12}", "f.jsonl:1: field 'text' is not a string"},
       {"g.jsonl", "{\"text\": \"\xff\"}", "g.jsonl:1: is not JSON"},
       {"h.jsonl", "{\"text\": \"\\ud800\"}", "h.jsonl:1: is not JSON"},
-      {"i.jsonl", std::string(100000, '['), "i.jsonl:1: is not JSON"},
+      {"i.jsonl", std::string(100000, '['), "i.jsonl: is not a file of JSON lines: line 1 is \"[["},
   };
   const auto bytes = make_byte_tokenizer();
   for (const BadText& bad : cases) {

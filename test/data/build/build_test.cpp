@@ -74,10 +74,8 @@ TEST_CASE("packed files give the tokens of what is packed in them, also of sever
   for (int i = 0; i < 40000; ++i) lines += line_of("line " + std::to_string(i) + " of some text that packs well");
   for (int i = 0; i < 1000; ++i) more += line_of("another " + std::to_string(i));
   const std::string text = lines.substr(0, 3 << 20);  // three chunks to the byte
-  for (const std::string packing : {"", ".gz", ".zst"}) {
-    const auto pack = [&](const std::string& what) {
-      return packing == ".gz" ? gzipped(what) : packing == ".zst" ? zstd_packed(what) : what;
-    };
+  for (const std::string packing : {"", ".gz", ".zst", ".xz", ".bz2"}) {
+    const auto pack = [&](const std::string& what) { return packed_as(packing, what); };
     std::filesystem::create_directories(scratch / ("in" + packing));
     write_text(scratch / ("in" + packing + "/a.jsonl" + packing), pack(lines) + pack(more));
     write_text(scratch / ("in" + packing + "/b.txt" + packing), pack(text));
@@ -87,7 +85,7 @@ TEST_CASE("packed files give the tokens of what is packed in them, also of sever
   }
   const auto bytes = make_byte_tokenizer();
   std::vector<int32_t> plain;
-  for (const std::string packing : {"", ".gz", ".zst"}) {
+  for (const std::string packing : {"", ".gz", ".zst", ".xz", ".bz2"}) {
     INFO("packing '" << packing << "'");
     BuildProgress last{};
     const auto summary =
@@ -109,8 +107,8 @@ TEST_CASE("packed files that are damaged or cut off are reported and skipped, or
   std::string lines;
   for (uint64_t i = 0; i < 30000; ++i) lines += line_of("line " + std::to_string(i * 2654435761u));
   const auto bytes = make_byte_tokenizer();
-  for (const std::string packing : {".gz", ".zst"}) {
-    const std::string packed = packing == ".gz" ? gzipped(lines) : zstd_packed(lines);
+  for (const std::string packing : {".gz", ".zst", ".xz", ".bz2"}) {
+    const std::string packed = packed_as(packing, lines);
     std::string damaged = packed;
     damaged[packed.size() / 2] = static_cast<char>(damaged[packed.size() / 2] ^ 0x55);
     for (const auto& [what, content, message] :

@@ -57,17 +57,6 @@ TEST_CASE("lines of JSON are documents by the name of their file, or in a plain 
   CHECK(read_documents(scratch / "chat.json", {.messages = "messages"}).problems.empty());
 }
 
-TEST_CASE("files that hold no text say what to do with them") {
-  const Scratch scratch;
-  for (const auto& [name, remedy] :
-       {std::pair("a.parquet", "fetch_fineweb_edu.py"), {"a.npy", "trireme data import"}, {"a.bin", "trireme data import"}}) {
-    write_text(scratch / name, "PAR1 \xff\xfe");
-    const Read read = read_documents(scratch / name);
-    REQUIRE(read.problems.size() == 1);
-    CHECK_THAT(read.problems[0], ContainsSubstring(name) && ContainsSubstring(remedy));
-  }
-}
-
 TEST_CASE("a build that ended at a bad document continues if those are now skipped, and not the other way round", "[unsanitized]") {
   const Scratch scratch;
   std::filesystem::create_directory(scratch / "in");

@@ -242,7 +242,7 @@ TEST_CASE("lines without prompts, responses or conversations are refused with th
   BuildOptions plain{.inputs = {scratch / "a.txt"}, .validation_inputs = {}, .output = scratch / "out"};
   plain.documents = {.skip_bad = false, .prompt = "p", .response = "r"};
   CHECK_THROWS_WITH(build_shards(plain, *make_byte_tokenizer(), [](const BuildProgress&) {}),
-                    ContainsSubstring("a.txt: is no .jsonl, of which prompts and responses are read"));
+                    ContainsSubstring("a.txt: is not a .jsonl file: prompts, responses and messages are fields of JSON lines"));
 }
 
 TEST_CASE("samples have targets where the mask says, and batches count them, also beside shards without a mask") {

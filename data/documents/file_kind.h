@@ -1,0 +1,20 @@
+// File kinds that hold no plain text, recognised by name or first bytes, each with the command that makes text of it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+// The reason why a file of this name is not read as text, with the remedy; empty for any other name. `path` is without .gz and the
+// like (unpacked_name).
+std::string refusal_of_name(std::string_view path);
+
+// Likewise by the first bytes of the text, at least 512 of them if there are.
+std::string refusal_of_bytes(std::string_view begin);
+
+// Likewise for JSON lines: if no line of `begin` is a JSON object. `whole`: `begin` is all there is. `rename` is the remedy if the
+// file is plain text.
+std::string refusal_of_lines(std::string_view begin, bool whole, const std::string& rename);
+
+}  // namespace trireme
