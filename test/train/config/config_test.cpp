@@ -215,7 +215,7 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        "x.yaml:3: kernels.logits = bf16: must be f32 or auto with kernels.dtype = f32"},
       {"kernels:\n  dtype: f32\n  matmul: fp8\n",
        {},
-       "x.yaml:3: kernels.matmul = fp8: must be auto with kernels.dtype = f32, whose products are of f32; or set kernels.dtype = "
+       "x.yaml:3: kernels.matmul = fp8: must be auto with kernels.dtype = f32; or set kernels.dtype = "
        "bf16"},
       {"kernels: {matmul: fp8}\nmodel: {width: 96, heads: 4, ffn: 72, context: 6, layers: 2}\ntrain: {microbatch: 2}\n",
        {"kernels.bf16_layers=1"},
