@@ -8,24 +8,24 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kAlign = 4096;  // of each copy
+constexpr int64_t kAlign = 4096;  // bytes: alignment of each copy
 constexpr int64_t kBlock = 4 << 20;
 
 int64_t room_for(const TensorSlice& slice) { return (slice.local.bytes() + kAlign - 1) / kAlign * kAlign; }
 
 Tensor shaped_like(const Tensor& t, void* data) {
   if (t.dims() == 1) return Tensor(data, t.dtype(), Place::cpu, {t.dim(0)});
-  require(t.dims() == 2, text("a shard of ", t, " in host memory"));
+  require(t.dims() == 2, text("cannot copy a shard of ", t, " to host memory: it must have 1 or 2 dimensions"));
   return Tensor(data, t.dtype(), Place::cpu, {t.dim(0), t.dim(1)});
 }
 
-// A system that has not as much memory as it promised says so now, not at the first save.
+// Writes to every page, so that a system with too little memory fails now and not at the first save.
 void touch(std::byte* memory, int64_t bytes) {
 #pragma omp parallel for schedule(static)
   for (int64_t at = 0; at < bytes; at += 4096) *static_cast<volatile std::byte*>(memory + at) = std::byte{0};
 }
 
-// By all threads, as the compute lane of Place::cpu works.
+// Copies with all threads, as the compute lane of Place::cpu does.
 void copy_blocks(const Tensor& to, const Tensor& from) {
   const int64_t bytes = from.bytes(), blocks = (bytes + kBlock - 1) / kBlock;
 #pragma omp parallel for schedule(static) if (blocks > 1)

@@ -1,4 +1,4 @@
-// The state of a run in host memory, where checkpoints are written from and read into.
+// HostState: the state of a run in host memory, as checkpoints write and read it.
 #pragma once
 
 #include <optional>
@@ -10,33 +10,34 @@
 
 namespace trireme {
 
-// Of each part of the state the one on this rank that is to be saved, or all that this rank holds.
+// Parts of the state: those that this rank saves, or all that it holds.
 enum class Ownership { saved, held };
 std::vector<TensorSlice> state_slices(const TrainState& run, Ownership which);
 
-enum class Copies { where_needed, always };  // where needed: of a GPU
+enum class Copies { where_needed, always };  // where_needed: only for a GPU
 
-// Slices on a device, or copies of them in memory of the host's own, which on a GPU is pinned.
+// Slices of a device's memory, or copies of them in separate host memory, pinned for a GPU.
 class HostState {
  public:
   HostState(Device& device, std::vector<TensorSlice> slices, Copies copies);
 
   const std::vector<TensorSlice>& slices() const { return host_; }
-  // The copies will hold what the compute lane's work so far leaves; on a GPU the host goes on, until wait().
+  // Copies the state as the compute lane's work so far leaves it. On a GPU the host continues at once,
+  // and the copies are valid after wait().
   void fetch();
-  void wait() const;  // from any thread
-  void store();       // what the copies hold is on the device
+  void wait() const;  // callable from any thread
+  void store();       // copies back to the device and waits
 
  private:
   Device& device_;
   std::vector<TensorSlice> device_slices_, host_;
-  std::optional<StagingBuffer> memory_;  // of the copies
+  std::optional<StagingBuffer> memory_;  // holds the copies
 };
 
-// Of memory that copies of `slices` take.
+// Bytes of memory that copies of `slices` need.
 int64_t bytes_of(const std::vector<TensorSlice>& slices);
 
-// `x` where the host reads it, once all that was handed over is done: itself, or a copy in `memory`.
+// Waits for all enqueued work, then returns `x` in host memory: itself, or a copy in `memory`.
 Tensor on_host(Device& device, const Tensor& x, std::vector<std::byte>& memory);
 
 }  // namespace trireme

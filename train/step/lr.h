@@ -1,4 +1,4 @@
-// The learning rate of each step: a pure function of the config.
+// Learning rate of each step, a pure function of the config.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,9 @@
 
 namespace trireme {
 
-// Learning rate of optimizer step `step`, counted from 0. Warm-up rises linearly and reaches lr at step `warmup - 1`; the last step
-// of linear, cosine and wsd ends at lr * min_lr. wsd is constant until the last `cooldown` fraction (Hu et al., "MiniCPM", 2024).
+// Returns the learning rate of optimizer step `step`, counted from 0. Warm-up rises linearly and
+// reaches lr at step `warmup - 1`. The last step of linear, cosine and wsd has lr * min_lr. wsd is
+// constant until the last `cooldown` fraction of the steps (Hu et al., "MiniCPM", 2024).
 inline double learning_rate(const TrainConfig& config, int64_t step) {
   if (step < config.warmup) return config.lr * static_cast<double>(step + 1) / static_cast<double>(config.warmup);
   int64_t begin = config.warmup;

@@ -27,7 +27,7 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
   }
   for (const Parameter& parameter : stage.parameters()) {
     const int64_t part = states_[parameter.unit].weight.size();
-    const int64_t begin = holding.part * part, end = begin + part;  // of the part, in the unit
+    const int64_t begin = holding.part * part, end = begin + part;  // elements of the unit
     const int64_t first = std::max(begin, parameter.begin), last = std::min(end, parameter.begin + parameter.spec.size());
     if (first < last)
       segments_.push_back({.parameter = &parameter, .first = first - parameter.begin, .at = first - begin, .count = last - first});
@@ -49,14 +49,15 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
   limbs_ = arenas.temporaries.take(Dtype::f32, {kLimbs});
 }
 
-// What counts once in the norm; neighbours in memory together, since the gaps between weights are zero.
+// Lists the gradients that this rank adds to the norm. Neighbours in memory are merged, since the
+// gaps between weights are zero.
 void Optimizer::list_counted() {
   struct Counted {
     size_t unit;
     int64_t begin, end;
   };
   std::vector<Counted> ranges;
-  bool open = false;  // the last one may go on
+  bool open = false;  // the last range may grow
   for_each_piece([&](const PieceRange& piece) {
     const size_t unit = piece.segment->parameter->unit;
     if (!piece.copy && open && ranges.back().unit == unit)
@@ -81,7 +82,7 @@ RulePart Optimizer::part_of(const Segment& s, int64_t begin, int64_t end, const 
   return of;
 }
 
-// Pieces, each rounded as the whole model's, and the padding behind them.
+// Lists all pieces, each rounded as in the whole model, and the padding after them.
 std::vector<RulePart> Optimizer::list_parts() const {
   std::vector<RulePart> parts;
   for_each_piece([&](const PieceRange& piece) {
@@ -103,7 +104,7 @@ void Optimizer::for_each_piece(Then then) const {
     const WeightSpec& spec = s.parameter->spec;
     const bool matrix = spec.shape.size() == 2, everywhere = spec.shared != Shared::no && mesh_.tp().rank() > 0;
     const int64_t cols = matrix ? spec.shape[1] : 1;
-    int64_t begin = 0;  // of the piece, in the parameter
+    int64_t begin = 0;  // first element of the piece, in the parameter
     for (const WeightPiece& piece : spec.all_pieces()) {
       const int64_t end = begin + piece.rows * cols, first = std::max(begin, s.first), last = std::min(end, s.first + s.count);
       PieceRange range{.segment = &s,
@@ -126,7 +127,7 @@ void Optimizer::for_each_piece(Then then) const {
   }
 }
 
-// A stream of random numbers, one for each element of the whole model's tensor.
+// Assigns a stream of random numbers to a piece, with one number per element of the whole tensor.
 WholeTensor Optimizer::whole_of(const PieceRange& piece, const std::string& stream) const {
   const int64_t stride = piece.whole.back(), matrix = piece.offset.size() == 2;
   return {.key = stream_key(static_cast<uint64_t>(config_.seed), stream),
@@ -219,7 +220,7 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
                          .loss = loss,
                          .clip = static_cast<float>(config_.clip)});
   rule_->update(stream, gate_);
-  // The rule has zeroed what it read.
+  // The rule has already cleared the gradients that it read.
   const Holding& holding = stage_.shape().holding;
   for (const Unit& unit : stage_.units()) {
     if (holding.gradients && (holding.parts > 1 || unit.tied_copy())) run(stream, Fill{.x = unit.gradients});

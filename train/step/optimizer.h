@@ -1,6 +1,6 @@
-// Optimizer: which elements of the weights this rank updates, whether a step is an update (the gate: gradient norm, limits), and
-// by what rule. f32 masters where the step's weights are bf16, and what the rule keeps. Of each unit's flat weights every replica
-// may hold and update one part alone.
+// Optimizer: updates this rank's part of the weights by an UpdateRule, if the step passes the gate
+// (gradient norm, limits). It holds f32 masters if the step's weights are bf16, and the rule's
+// states. With parallel.zero, each replica holds and updates one part of each unit's flat weights.
 #pragma once
 
 #include "kernels/ops/round_weights.h"
@@ -16,50 +16,54 @@ namespace trireme {
 
 class Optimizer {
  public:
-  // Takes masters and the rule's states from arenas.optimizer, of the parts that the Stage holds, and what is small from
-  // arenas.temporaries. What it is given outlives it.
+  // Takes masters and the rule's states of the Stage's parts from arenas.optimizer, and small tables
+  // from arenas.temporaries. The arguments must outlive the optimizer.
   Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, ReplicaSync& sync, Arenas& arenas);
 
-  // Fresh weights: each piece a stream of normal numbers of its own, keyed by (seed, name); states zero.
+  // Initialises the weights and clears the states. Each piece of a weight has its own stream of normal
+  // numbers, keyed by (seed, name).
   void initialise(Stream& stream, double init_std, int64_t layers);
-  // The step's weights from the masters, of all replicas: after a restore, with `steps` updates done.
+  // Computes the step's weights of all replicas from the masters. Call after a restore, with the
+  // number of updates done so far.
   void refresh(Stream& stream, int64_t steps);
-  // What update number `step`, counted from 1, goes by: to be told before it.
+  // Writes the numbers that update `step`, counted from 1, needs. Call before that update.
   void schedule(Stream& stream, double lr, int64_t step, const StepLimits& limits);
-  // Instead of an update: the weights as update number `step` would leave them that passes no limit.
+  // Replaces an update: leaves the weights as update number `step` would if it exceeded the limits.
   void skip_update(Stream& stream, int64_t step);
-  // With the gradients in the Stage, which are zero afterwards, unless they or `loss` do not pass the limits. Leaves
-  // squared_norm(). Launches the same each time.
+  // Updates the weights from the Stage's gradients if these and `loss` are within the limits, then
+  // clears the gradients. Sets squared_norm(). Launches are the same in every call.
   void update(Stream& stream, const Tensor& loss);
 
-  Tensor squared_norm() const { return squared_norm_; }  // [1] f32, of the last update's gradients before clipping
-  // Masters under the weights' names, states under "STATE/NAME", as "adam_m/NAME": this replica's part of the state, in f32.
-  // Of what several ranks of a replica hold, `once` leaves it to one of them.
+  Tensor squared_norm() const { return squared_norm_; }  // [1] f32: the last update's gradients before clipping
+  // Returns this replica's part of the state, in f32. Masters have the weights' names, and states are
+  // "STATE/NAME", as in "adam_m/NAME". With `once`, pieces that several ranks of a replica hold are
+  // listed on one of them only.
   std::vector<TensorSlice> slices(bool once = false) const;
-  std::vector<TensorSlice> masters(bool once = false) const;  // of them, without the rule's states
+  std::vector<TensorSlice> masters(bool once = false) const;  // the same without the rule's states
 
  private:
-  struct State {               // of a unit: this replica's part, flat
-    Tensor weight, gradient;   // of the Stage
-    Tensor master;             // f32; the weight itself when the step is f32
-    std::vector<Tensor> kept;  // f32, as the rule names them
+  struct State {               // this replica's part of a unit, flat
+    Tensor weight, gradient;   // owned by the Stage
+    Tensor master;             // f32; the weight itself if the step is f32
+    std::vector<Tensor> kept;  // f32, in the order of the rule's names
   };
   // Elements of one parameter in this replica's part of its unit.
   struct Segment {
     const Parameter* parameter;
-    int64_t first;  // element of the parameter
-    int64_t at;     // where it lies in the part
+    int64_t first;  // first element, in the parameter
+    int64_t at;     // the same element, in the part
     int64_t count;
   };
-  // The elements of a segment that belong to one piece of its weight, and where the piece lies in the whole model's tensor.
+  // The elements of a segment that belong to one piece of its weight, with the piece's position in the
+  // whole model's tensor.
   struct PieceRange {
     const Segment* segment;
     std::string name;
     std::vector<int64_t> shape;          // of the piece
-    std::vector<int64_t> offset, whole;  // in the tensor, and its shape
-    int64_t first;                       // element of the piece
-    int64_t begin, end;                  // in the part
-    bool copy;                           // another rank has the same and counts
+    std::vector<int64_t> offset, whole;  // position in the tensor; shape of the tensor
+    int64_t first;                       // first element, in the piece
+    int64_t begin, end;                  // elements of the part
+    bool copy;                           // another rank holds the same piece and counts it
   };
   template <class Then>
   void for_each_piece(Then then) const;
@@ -76,15 +80,15 @@ class Optimizer {
   const Mesh& mesh_;
   const Stage& stage_;
   ReplicaSync& sync_;
-  std::vector<State> states_;  // by unit; of a tied copy none
+  std::vector<State> states_;  // by unit; empty for a tied copy
   std::vector<Segment> segments_;
-  std::vector<Tensor> counted_;    // gradients that enter the norm on this rank
-  std::vector<std::string> kept_;  // the names of what the rule keeps
+  std::vector<Tensor> counted_;    // gradients that this rank adds to the norm
+  std::vector<std::string> kept_;  // names of the rule's states
   std::unique_ptr<UpdateRule> rule_;
-  std::vector<RoundedPart> rounded_;  // where weights are rounded stochastically: all of them
-  Tensor norm_table_, round_table_;   // of these lists, for a GPU
+  std::vector<RoundedPart> rounded_;  // all parts with stochastic rounding, else none
+  Tensor norm_table_, round_table_;   // counted_ and rounded_ as tables for a GPU
   Tensor numbers_, gate_, squared_norm_;
-  Tensor top_, limbs_;  // where the norm is summed exactly: see kernels/ops/exact_norm.h
+  Tensor top_, limbs_;  // only for the exact sum of the norm: see kernels/ops/exact_norm.h
 };
 
 }  // namespace trireme

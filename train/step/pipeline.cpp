@@ -6,7 +6,7 @@ namespace trireme {
 namespace {
 
 bool is_forward(const Action& action) { return action.kind == ActionKind::forward; }
-// The part of backward that takes and gives a gradient of the stream.
+// True for the part of backward that receives and sends a gradient of the stream.
 bool is_backward(const Action& action) { return action.kind == ActionKind::backward || action.kind == ActionKind::backward_input; }
 
 }  // namespace
@@ -34,15 +34,15 @@ void Pipeline::begin(const std::vector<Action>& actions) {
   posted_[0] = posted_[1] = 0;
 }
 
-// Whether action `wanted` may receive although only actions up to i are done: a forward needs its slot, which no action in between
-// may use; a backward needs its own forward to have left.
+// True if action `wanted` may receive before action i runs. A forward needs its slot, which no action
+// in between may use; a backward needs its own forward to be sent.
 bool Pipeline::free_for(size_t wanted, size_t i) const {
   for (size_t between = i; between < wanted; ++between)
     if ((*actions_)[between].slot == (*actions_)[wanted].slot) return false;
   return true;
 }
 
-// Posts the receives of one direction, in order, as far as there is a place for them before action i.
+// Posts the receives of one direction, in order, as long as their slots are free before action i.
 void Pipeline::post(Lane lane, ActionKind kind, size_t i) {
   const bool forward = kind == ActionKind::forward;
   size_t& next = posted_[forward ? 0 : 1];
@@ -52,8 +52,8 @@ void Pipeline::post(Lane lane, ActionKind kind, size_t i) {
     if (!free_for(next, i)) return;
     Stream& stream = device_.pipe(lane);
     const int64_t size = pp_.size(), peer = (pp_.rank() + (forward ? size - 1 : 1)) % size;
-    stream.wait(device_.compute().record());                  // whatever used the slot before has been computed
-    stream.wait(forward ? slot(a).sent_back : slot(a).sent);  // and has left
+    stream.wait(device_.compute().record());                  // earlier work on the slot is computed
+    stream.wait(forward ? slot(a).sent_back : slot(a).sent);  // and sent
     run(pp_, stream,
         Receive{.x = forward ? stage_.incoming(a.slot) : stage_.outgoing(a.slot),
                 .peer = peer,
@@ -70,7 +70,7 @@ void Pipeline::before(size_t i) {
   const Action& a = (*actions_)[i];
   if (receives(a)) compute.wait(arrived_[i]);
   if (!is_forward(a)) return;
-  compute.wait(slot(a).sent);       // the slot's stream of an earlier pass is written over
+  compute.wait(slot(a).sent);       // an earlier pass's stream, which this one overwrites
   compute.wait(slot(a).sent_back);  // and its gradient
 }
 
@@ -79,7 +79,7 @@ void Pipeline::after(size_t i) {
   if (pp_.size() == 1 || !sends(a)) return;
   const bool forward = is_forward(a);
   Stream& stream = device_.pipe(forward ? forward_out : backward_out);
-  stream.wait(device_.compute().record());  // it is sent once it is computed
+  stream.wait(device_.compute().record());  // the result is computed
   const int64_t size = pp_.size(), peer = (pp_.rank() + (forward ? 1 : size - 1)) % size;
   run(pp_, stream,
       Send{.x = forward ? stage_.outgoing(a.slot) : stage_.incoming(a.slot),

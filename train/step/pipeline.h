@@ -1,8 +1,9 @@
-// Pipeline: the messages between the stages around each action of a schedule: the stream to the next piece of the model, its
-// gradient to the one before.
+// Pipeline: messages between pipeline stages, before and after each action of a schedule. Forward
+// sends the residual stream to the next chunk of the model, backward its gradient to the previous.
 //
-// Each direction has a lane of its own, so that no message waits for one of another direction; the messages of a lane come in the
-// order in which the other side sends them. A message is received where its seat keeps it, as soon as the seat is free.
+// Sends and receives of each direction have their own lane, so a message never waits for another
+// direction. The messages of a lane arrive in the order in which the peer sends them. A message is
+// received directly into its slot, as soon as that is free.
 #pragma once
 
 #include <vector>
@@ -14,14 +15,16 @@ namespace trireme {
 
 class Pipeline {
  public:
-  // All outlive it.
+  // The arguments must outlive the pipeline.
   Pipeline(const Comm& pp, Device& device, const Stage& stage);
 
-  // The actions that follow are these, from the first. Without a backward, a seat is free after its forward.
+  // Starts a schedule at its first action. `actions` must stay valid until the last. In a schedule
+  // without backward, a slot is free after its forward.
   void begin(const std::vector<Action>& actions);
-  // Before action number i of them: the compute lane finds what it reads, and may write what it writes.
+  // Call before action i: makes the compute lane wait for its inputs, and for sends from memory that
+  // it overwrites.
   void before(size_t i);
-  // After it: what it made is sent.
+  // Call after action i: sends its result.
   void after(size_t i);
 
   Seat seat(const Action& action) const;
@@ -29,7 +32,7 @@ class Pipeline {
  private:
   enum Lane : size_t { forward_in, forward_out, backward_in, backward_out };
   struct Slot {
-    Event sent, sent_back;  // the stream has left; its gradient has
+    Event sent, sent_back;  // the stream was sent; its gradient was
   };
   bool receives(const Action& action) const;
   bool sends(const Action& action) const;
@@ -43,7 +46,7 @@ class Pipeline {
   const std::vector<Action>* actions_ = nullptr;
   std::vector<Slot> slots_;
   std::vector<Event> arrived_;  // by action
-  size_t posted_[2] = {0, 0};   // actions up to here have their receive posted: forwards, backwards
+  size_t posted_[2] = {0, 0};   // receives of the actions before this one are posted: forward, backward
 };
 
 }  // namespace trireme

@@ -12,14 +12,15 @@
 namespace trireme {
 namespace {
 
-// "layers.3.attention.out" -> "attention": the component before the last dot; every norm is one group.
+// Returns the component before the last dot: "layers.3.attention.out" -> "attention". All norms are
+// one group.
 std::string group_of(const std::string& weight) {
   const std::string path = weight.substr(0, weight.rfind('.'));
   const std::string part = path.substr(path.rfind('.') + 1);
   return part.ends_with("norm") ? "norms" : part;
 }
 
-// Of the whole model, whatever part of it a rank holds.
+// Groups the parameters of the whole model, whichever part a rank holds.
 std::vector<ParameterGroup> group(const ModelConfig& config, Device& device) {
   std::vector<ParameterGroup> groups;
   Arena arena(device, Arena::kUnlimited, "parameters");
@@ -33,7 +34,7 @@ std::vector<ParameterGroup> group(const ModelConfig& config, Device& device) {
   return groups;
 }
 
-// The ops of a step of this many microbatches.
+// Counts the ops of a step with this many microbatches.
 Tally walk(TrainState& run, int64_t microbatches) {
   const int64_t rows = microbatches * run.stage.shape().rows, context = run.stage.shape().context;
   const Tensor ids(nullptr, Dtype::i32, Place::none, {rows, context});
@@ -43,7 +44,7 @@ Tally walk(TrainState& run, int64_t microbatches) {
   return run.device.tally();
 }
 
-// `one` becomes the count of a longer step, which has `rounds` times more of what `two` has more than `one`.
+// Extrapolates `one` to a longer step: one + rounds * (two - one).
 void extrapolate(Tally& one, const Tally& two, double rounds) {
   for (const auto& [name, more] : two) {
     OpCount& count = one[name];
@@ -57,7 +58,7 @@ void extrapolate(Tally& one, const Tally& two, double rounds) {
   }
 }
 
-// The matrix products of a step.
+// Lists the matrix products of a step.
 std::vector<ProductShape> products_of(const Tally& step) {
   std::vector<ProductShape> products;
   for (const auto& [shape, calls] : step.at(Matmul::name).shapes) {
@@ -67,7 +68,8 @@ std::vector<ProductShape> products_of(const Tally& step) {
   return products;
 }
 
-// Its attentions for which there is a choice: not where a sum's order may not change with the mesh.
+// Lists the attention ops of a step that have a choice of kernels. With exact sums there is none:
+// their order must not depend on the mesh.
 std::vector<AttentionShape> attention_of(const Tally& step, bool exact) {
   std::vector<AttentionShape> list;
   if (exact) return list;
@@ -77,21 +79,21 @@ std::vector<AttentionShape> attention_of(const Tally& step, bool exact) {
   return list;
 }
 
-// The ops of a step, and of a rank's traffic.
+// Counts the ops of a step and a rank's traffic.
 void count_step(Plan& plan, TrainState& run) {
   const int64_t microbatches = plan.microbatches, stages = plan.stages;
   const bool few = microbatches <= 2 * stages;
   plan.step = walk(run, few ? microbatches : stages);
   Tally traffic = run.device.comm_tally();
-  // Every microbatch does the same: what a second round of them adds, the others add too.
+  // Every microbatch costs the same, so each further round adds as much as the second.
   if (!few) {
     const double rounds = static_cast<double>(microbatches - stages) / static_cast<double>(stages);
     const Tally two = walk(run, 2 * stages);
     extrapolate(plan.step, two, rounds);
     extrapolate(traffic, run.device.comm_tally(), rounds);
   }
-  // Collectives are named with their axis. Those of the compute lane are traffic, too; what else the communication lane does is
-  // not.
+  // A collective's name ends with its axis, after a blank. Collectives of the compute lane are traffic
+  // too; other ops of the communication lane are not.
   const auto travels = [](const auto& op) { return op.first.find(' ') != std::string::npos; };
   std::erase_if(traffic, [&](const auto& op) { return !travels(op); });
   for (auto op = plan.step.begin(); op != plan.step.end();) {
@@ -116,10 +118,10 @@ void count_memory(Plan& plan, const TrainState& run) {
   if (config.train.offload == Offload::optimizer) plan.pinned = plan.sizes.optimizer;
   const int64_t state = bytes_of(state_slices(run, Ownership::saved));
   if (config.checkpoint.async) plan.copy = state;
-  // What a rank holds passes through the host's memory when a GPU's state is read back in the midst of a run.
+  // A rollback during a run reads a GPU's state back through host memory.
   if (config.train.on_bad_step == BadStep::rollback && config.kernels.device == DeviceChoice::cuda)
     plan.copy += bytes_of(state_slices(run, Ownership::held));
-  if (config.checkpoint.memory_every > 0) plan.in_memory = 3 * state;  // two that are kept, one in the making
+  if (config.checkpoint.memory_every > 0) plan.in_memory = 3 * state;  // two kept, one being written
 }
 
 }  // namespace
@@ -141,7 +143,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   plan.groups = group(config.model, device);
   for (const ParameterGroup& g : plan.groups) plan.parameters += g.count;
   if (config.train.recompute == Recompute::none) return plan;
-  // What is computed a second time is no work of the model.
+  // Recomputation does not count as work of the model.
   RunConfig once = config;
   once.train.recompute = Recompute::none;
   const Plan plain = make_plan(once, mesh);

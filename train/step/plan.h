@@ -1,4 +1,4 @@
-// The plan: what a run holds and what a step costs, counted by walking the very step that will run on Place::none.
+// Plan: a run's memory and a step's cost, counted by walking the same step on Place::none.
 #pragma once
 
 #include <string>
@@ -24,38 +24,38 @@ struct MeshAxis {
 };
 
 struct Plan {
-  ArenaSizes sizes{0, 0, 0, 0, 0};  // bytes, exactly what the arenas will take
-  int64_t pinned = 0;               // of them, in pinned memory of the host
-  int64_t copy = 0;                 // bytes of the host's memory, of the state as it was when a save began
-  int64_t in_memory = 0;            // likewise, at most: of checkpoint.memory_every
+  ArenaSizes sizes{0, 0, 0, 0, 0};  // bytes: the exact sizes of the arenas
+  int64_t pinned = 0;               // bytes of them in pinned host memory
+  int64_t copy = 0;                 // bytes of host memory for snapshots of the state during a save
+  int64_t in_memory = 0;            // bytes of host memory, at most, for checkpoint.memory_every
   std::vector<ParameterGroup> groups;
   int64_t parameters = 0;  // of the whole model
   int64_t replicas = 1;
-  int64_t tokens = 0;                     // of one optimizer step, over all replicas
+  int64_t tokens = 0;                     // per optimizer step, over all replicas
   std::vector<MeshAxis> axes;             // of the mesh
-  int64_t stage = 0, stages = 1;          // of the pipeline: this rank's, all
-  int64_t microbatches = 1;               // of a replica in a step
-  int64_t in_flight = 1;                  // whose activations a rank keeps, in chunks of the model
-  double bubble = 0;                      // idle share of a stage relative to its work, if backward takes twice as long
+  int64_t stage = 0, stages = 1;          // pipeline stages: this rank's index, the number of all
+  int64_t microbatches = 1;               // per replica and step
+  int64_t in_flight = 1;                  // chunks of the model whose activations a rank keeps at once
+  double bubble = 0;                      // idle time of a stage relative to its work, if backward takes twice as long
   Tally step;                             // every op of one step
-  Tally traffic;                          // of a rank in one step: "all_reduce dp": messages, and the bytes it sends
-  std::vector<ProductShape> products;     // the matrix products of one step, equal shapes together
-  std::vector<AttentionShape> attention;  // the attentions for which there is a choice of kernels, forward and backward
-  double product_flops = 0;               // of matrix products, forward and backward, a rank's step
-  double attention_flops = 0;             // of attention's products, a rank's step, on the causal pairs; no recomputation
-  // What MFU divides by time: products and causal attention, forward and twice that backward; recomputation is not counted.
+  Tally traffic;                          // a rank's messages and sent bytes in one step, by name: "all_reduce dp"
+  std::vector<ProductShape> products;     // matrix products of one step, counted by shape
+  std::vector<AttentionShape> attention;  // attention ops with a choice of kernels, forward and backward
+  double product_flops = 0;               // a rank's matrix products in one step, forward and backward
+  double attention_flops = 0;             // a rank's attention in one step, causal pairs only, without recomputation
+  // FLOPs for MFU: products and causal attention. Backward counts twice forward, recomputation not.
   double model_flops() const { return product_flops + attention_flops; }
-  // Of the place where it is computed.
+  // Bytes on the device that computes.
   int64_t device_bytes() const { return sizes.total() - pinned; }
 };
 
-// No memory is taken and nothing computed. The config is resolved.
+// Makes a plan without allocating or computing anything. The config must be resolved.
 Plan make_plan(const RunConfig& config, const Mesh& mesh);
 
-// For people: bytes per arena, parameters by group, FLOPs and traffic by op, of the stage that needs most memory; and each stage's
-// bytes. `stages`: the plan of a rank of each stage.
+// Formats a plan for people: bytes per arena, parameters by group, FLOPs and traffic by op of the
+// stage that needs most memory, and the bytes of each stage. `stages` has one plan per stage.
 std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages);
-// The same for programs, as one object.
+// Formats the same for programs, as one object.
 Json plan_json(const RunConfig& config, const std::vector<Plan>& stages);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// A plan as a table for people, and as JSON for programs.
+// Formats a plan as a table for people and as JSON for programs.
 #include <algorithm>
 #include <cstdio>
 
@@ -21,7 +21,7 @@ std::vector<NamedBytes> arenas_of(const Plan& plan) {
           {"gradients", s.gradients, "f32"},
           {"optimizer", s.optimizer, plan.pinned > 0 ? "moments and masters, f32, pinned on the host" : "moments and masters, f32"},
           {"activations", s.activations, "saved for backward"},
-          {"temporaries", s.temporaries, "of a pass or a step, at most"}};
+          {"temporaries", s.temporaries, "peak of one pass or step"}};
 }
 
 std::string row(const char* name, const std::string& value, const std::string& what) {
@@ -40,15 +40,15 @@ std::string mesh_lines(const RunConfig& config, const std::vector<Plan>& stages)
   std::string out = "\nMesh: ";
   for (const MeshAxis& axis : plan.axes) out += axis.name + " " + std::to_string(axis.size) + ", ";
   out += "ZeRO " + std::to_string(config.parallel.zero) + "\n";
-  out += row("microbatches", std::to_string(plan.microbatches), "of a replica in a step");
+  out += row("microbatches", std::to_string(plan.microbatches), "per replica and step");
   if (plan.stages == 1) return out;
   out += row("schedule", std::string(name_of(config.parallel.schedule)),
-             std::to_string(config.parallel.stage_chunks()) + " pieces of the model a stage");
-  out += row("bubble", fixed(100 * plan.bubble, 1) + " %", "idle time of a stage, of its work");
+             std::to_string(config.parallel.stage_chunks()) + " model chunks per stage");
+  out += row("bubble", fixed(100 * plan.bubble, 1) + " %", "idle time of a stage relative to its work");
   for (const Plan& stage : stages)
     out +=
         row(("stage " + std::to_string(stage.stage)).c_str(), human_bytes(static_cast<double>(stage.device_bytes())),
-            std::to_string(stage.in_flight) + " pieces' activations in flight, " + human_si(stage.model_flops()) + "FLOP a step");
+            std::to_string(stage.in_flight) + " chunks' activations in flight, " + human_si(stage.model_flops()) + "FLOP per step");
   return out;
 }
 
@@ -64,24 +64,24 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages)
                fixed(100.0 * static_cast<double>(g.count) / static_cast<double>(plan.parameters), 1) + " %");
   out += row("parameters", human_count(static_cast<double>(plan.parameters)), std::to_string(plan.parameters));
   if (std::ranges::any_of(plan.axes, [](const MeshAxis& axis) { return axis.size > 1; })) out += mesh_lines(config, stages);
-  out += "\nMemory of a rank" + (plan.stages > 1 ? " of stage " + std::to_string(plan.stage) : "") + ", " +
+  out += "\nMemory per rank" + (plan.stages > 1 ? " of stage " + std::to_string(plan.stage) : "") + ", " +
          std::string(name_of(config.kernels.dtype)) + ", microbatch " + std::to_string(config.microbatch_rows(plan.replicas)) +
          " x " + std::to_string(config.model.context) + "\n";
   for (const NamedBytes& a : arenas_of(plan)) out += row(a.name, human_bytes(static_cast<double>(a.bytes)), a.what);
   const auto bytes = [](int64_t count) { return human_bytes(static_cast<double>(count)); };
-  out += row(plan.pinned > 0 ? "total of the GPU" : "total", bytes(plan.device_bytes()),
+  out += row(plan.pinned > 0 ? "total on the GPU" : "total", bytes(plan.device_bytes()),
              std::to_string(plan.device_bytes()) + " bytes");
   if (plan.pinned > 0) out += row("total pinned on the host", bytes(plan.pinned), std::to_string(plan.pinned) + " bytes");
-  if (plan.copy > 0)
-    out += row("copy for checkpoints", bytes(plan.copy), "of the host's memory; none with checkpoint.async: false");
+  if (plan.copy > 0) out += row("copy for checkpoints", bytes(plan.copy), "host memory; none with checkpoint.async: false");
   if (plan.in_memory > 0)
-    out += row("checkpoints in memory", bytes(plan.in_memory), "at most, on several nodes twice: checkpoint.memory_every");
-  out += "\nOne step: " + std::to_string(plan.tokens) + " tokens, a rank " + human_si(plan.model_flops()) + "FLOP (products " +
+    out += row("checkpoints in memory", bytes(plan.in_memory),
+               "peak of host memory for checkpoint.memory_every; twice on several nodes");
+  out += "\nOne step: " + std::to_string(plan.tokens) + " tokens; per rank " + human_si(plan.model_flops()) + "FLOP (products " +
          human_si(plan.product_flops) + ", causal attention " + human_si(plan.attention_flops) + ")\n";
   for (const auto& [name, count] : plan.step)
     out += row(name.c_str(), std::to_string(count.calls) + " calls",
                human_bytes(count.bytes) + (count.flops > 0 ? ", " + human_si(count.flops) + "FLOP" : ""));
-  if (!plan.traffic.empty()) out += "\nTraffic of a rank in one step\n";
+  if (!plan.traffic.empty()) out += "\nTraffic per rank in one step\n";
   for (const auto& [name, count] : plan.traffic)
     out += row(name.c_str(), std::to_string(count.calls) + " calls", human_bytes(count.bytes) + " sent");
   return out;

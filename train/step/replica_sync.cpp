@@ -22,7 +22,8 @@ ReplicaSync::ReplicaSync(const Mesh& mesh, Device& device, const Stage& stage, c
   }
 }
 
-// Ready to be handed work. One rank without replicas needs no lane: there is nothing to overlap with.
+// Returns the lane for communication, ordered after the compute lane's work so far. A single replica
+// has nothing to overlap and uses the compute lane.
 Stream& ReplicaSync::lane() {
   if (replicas_.size() == 1) return device_.compute();
   Stream& comm = device_.comm();
@@ -30,7 +31,7 @@ Stream& ReplicaSync::lane() {
   return comm;
 }
 
-// Sums a unit's gradients over the replicas; of parts, only this replica's.
+// Sums a unit's gradients over the replicas; with a divided state only this replica's part.
 void ReplicaSync::send(const Unit& unit) {
   if (replicas_.size() == 1 || unit.gradients.size() == 0) return;
   if (divided_)
@@ -39,7 +40,8 @@ void ReplicaSync::send(const Unit& unit) {
     run(replicas_, lane(), AllReduce{.x = unit.gradients, .bf16_on_wire = bf16_on_wire_});
 }
 
-// This replica's part += the sum over the replicas; then the gradients are 0. The event: they are.
+// Adds the sum over the replicas to this replica's part, then clears the gradients. The event: they
+// are 0.
 Event ReplicaSync::add(const Unit& unit) {
   Stream& stream = lane();
   run(replicas_, stream,
@@ -84,8 +86,8 @@ void ReplicaSync::read(size_t unit) {
   if (stage_.shape().holding.weights) return compute.wait(arrived_[unit]);
   if (memory(unit).weights != unit) fetch(unit);
   compute.wait(memory(unit).arrived);
-  // The next unit in the same direction comes while this one computes, unless it takes this one's place. Downwards, in backward,
-  // the embedding's weights are not read.
+  // Prefetches the next unit in the same direction while this one computes, unless both share their
+  // memory. Backward, which runs downwards, does not read the embedding's weights.
   const std::vector<Unit>& units = stage_.units();
   const bool up = unit == 0 || unit > before;
   const size_t next = up ? unit + 1 : unit - 1;
@@ -93,7 +95,7 @@ void ReplicaSync::read(size_t unit) {
   if (units[next].memory != units[unit].memory && memory(next).weights != next) fetch(next);
 }
 
-// After what was handed to the compute lane so far: it may read what is there.
+// Gathers after the compute lane's work so far, which may still read that memory.
 void ReplicaSync::fetch(size_t unit) {
   const Unit& u = stage_.units()[unit];
   memory(unit).weights = unit;

@@ -1,9 +1,12 @@
-// ReplicaSync: what moves between the replicas of the model, unit by unit, while the step computes. Gradients leave as soon as
-// backward has done with them, and are summed; updated weights come back before a pass reads them. With parallel.zero each replica
-// sums and updates its own part of every unit alone (ZeRO: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion
-// parameter models", 2020). The copy of the embedding's table that a tied head reads on another stage goes to and fro.
+// ReplicaSync: communication between the replicas of the model, unit by unit, while a step computes.
+// It sums gradients as soon as backward has completed them, and gathers updated weights before a
+// pass reads them. With parallel.zero, each replica sums and updates only its own part of every unit
+// (ZeRO: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models",
+// 2020). A tied head on another stage reads a copy of the embedding's table: gradients of the copy
+// are sent to the table, and updated weights back.
 //
-// Everything runs on the communication lane in the order of the calls, after what the compute lane was handed so far.
+// Everything runs on the communication lane, in the order of the calls, after all work that was
+// enqueued to the compute lane before.
 #pragma once
 
 #include <memory>
@@ -17,37 +20,38 @@ namespace trireme {
 
 class ReplicaSync {
  public:
-  // All outlive it. The Stage holds what parallel.zero leaves to a replica. bf16_on_wire: gradients travel as bf16.
+  // The arguments must outlive this. The Stage holds the parts that parallel.zero assigns to this
+  // replica. bf16_on_wire: gradients travel as bf16.
   ReplicaSync(const Mesh& mesh, Device& device, const Stage& stage, const Arenas& arenas, bool bf16_on_wire);
 
-  // What a Stage's hooks tell: see UnitHooks.
+  // Callbacks for a Stage: see UnitHooks.
   void read(size_t unit);
   void write(size_t unit);
   void done(size_t unit, int64_t microbatch);
-  // Whether gradients leave after every microbatch, and not only after a replica's last, with which they are complete.
+  // True if gradients are sent after every microbatch; otherwise only after a replica's last.
   bool reduces_each() const { return !stage_.shape().holding.gradients; }
-  // The gradients' parts are whole, summed over `microbatches` of each replica.
+  // Completes this replica's parts of the gradients: sums over `microbatches` of each replica.
   void finish(int64_t microbatches);
-  // The parts of the weights have changed: to all who hold or read them.
+  // Sends the updated parts of the weights to all ranks that hold or read them.
   void spread();
 
   // Sums x over the replicas.
   void sum(Tensor x);
-  // The replicas' values of x, or of their part of it, enter the tree's sums one by one, as those of microbatch number
-  // `microbatch`; then x = 0. The event: it is.
+  // Adds each replica's x, or its part of x, to the tree as a value of microbatch number `microbatch`;
+  // then clears x. The event: x is 0.
   Event add_to_tree(Tensor x, Tensor tree, int64_t microbatch);
-  // tree's first row = the sum of what has entered of `microbatches` of each replica.
+  // tree's first row = sum of the values added for `microbatches` of each replica.
   void total_of_tree(Tensor tree, int64_t microbatches);
-  // Fills a flat tensor of which each replica has its own part. The event: it is whole.
+  // Gathers a flat tensor from the replicas' parts. The event: the tensor is complete.
   Event gather(Tensor flat, Tensor part);
-  // What `compute` is handed from here on finds the results of all that was started.
+  // Makes later work on the compute lane wait for all communication that was started.
   void join();
 
  private:
   static constexpr size_t kNone = static_cast<size_t>(-1);
   struct Memory {            // shared by units: see Unit
-    size_t weights = kNone;  // the unit whose weights are there
-    Event arrived, cleared;  // its weights; the gradients are zero again
+    size_t weights = kNone;  // unit whose weights it holds
+    Event arrived, cleared;  // these weights are complete; the gradients are zero again
   };
 
   Stream& lane();
@@ -61,10 +65,10 @@ class ReplicaSync {
   const Comm& replicas_;
   Device& device_;
   const Stage& stage_;
-  const bool divided_;  // each replica has a part of its own
+  const bool divided_;  // each replica owns one part of the state
   const bool bf16_on_wire_;
-  std::vector<std::unique_ptr<KnownMemory>> known_;  // of the arenas, to a GPU's collectives
-  std::vector<Event> arrived_;                       // by unit, where weights are held for good
+  std::vector<std::unique_ptr<KnownMemory>> known_;  // arenas registered with a GPU's collectives
+  std::vector<Event> arrived_;                       // by unit, if weights are held permanently
   std::array<Memory, 8> memories_;
   size_t last_read_ = 0;
 };

@@ -29,7 +29,7 @@ Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
 
 namespace {
 
-// Hands over one action of the schedule.
+// Enqueues one action of the schedule.
 void run_action(TrainState& r, const Action& a, const Microbatch& batch, const LossSum& loss) {
   Stream& compute = r.device.compute();
   const Seat seat = r.pipeline.seat(a);
@@ -46,7 +46,7 @@ void run_action(TrainState& r, const Action& a, const Microbatch& batch, const L
   }
 }
 
-// Microbatch number `number` of the replica's batch, in a step.
+// Returns microbatch `number` of the replica's batch.
 Microbatch microbatch_of_step(const TrainState& r, const Batch& batch, int64_t number) {
   const int64_t rows = r.stage.shape().rows;
   Microbatch part = microbatch(batch, number * rows, rows);
@@ -56,14 +56,15 @@ Microbatch microbatch_of_step(const TrainState& r, const Batch& batch, int64_t n
   return part;
 }
 
-// The same launches in every step: what differs are the batch and the numbers of the schedule, in memory.
+// Enqueues the same launches in every step. Only the contents of memory differ: the batch and the
+// numbers of the schedule.
 void compute_step(TrainState& r, const Batch& batch) {
   Stream& compute = r.device.compute();
   const int64_t microbatches = batch.tokens.dim(0) / r.stage.shape().rows;
-  const auto targets = static_cast<float>(std::max<int64_t>(batch.valid, 1));  // of a batch without any, loss and gradients are 0
+  const auto targets = static_cast<float>(std::max<int64_t>(batch.valid, 1));  // without valid targets, loss and gradients are 0
   const LossSum loss{.total = r.loss, .scale = 1 / targets};
 
-  // 1. forward and backward; gradients leave on the way
+  // 1. forward and backward; each unit's gradients are sent once they are complete
   run(compute, Fill{.x = r.loss});
   const std::vector<Action>& actions = r.actions(microbatches);
   r.pipeline.begin(actions);
@@ -73,12 +74,12 @@ void compute_step(TrainState& r, const Batch& batch) {
     r.pipeline.after(i);
     if (r.after) r.after(actions[i]);
   }
-  // 2. their sums, and the loss's
+  // 2. sums of gradients and loss over the replicas
   const bool exact_loss = r.loss_tree && r.stage.has_last();
   if (exact_loss) r.sync.total_of_tree(r.loss_tree, microbatches);
   r.sync.finish(microbatches);
   if (exact_loss) run(compute, Cast{.y = r.loss, .x = r.loss_tree.slice(0, 1)});
-  if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // the last stage's: it is 0 elsewhere
+  if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // 0 except on the last stage
   // 3. update
   r.mesh.mark_progress();
   r.optimizer.update(compute, r.loss);

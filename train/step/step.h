@@ -1,4 +1,5 @@
-// One optimizer step, in the order in which it happens; the same code trains and, on Place::none, is walked by the plan.
+// One optimizer step: forward, backward, reduction of gradients, update. The plan walks the same
+// code on Place::none.
 #pragma once
 
 #include "train/step/train_state.h"
@@ -10,24 +11,24 @@ struct StepResult {
   float grad_norm;  // before clipping
   double lr;
   StepLimits limits{};
-  bool updated = true;  // loss and norm pass the limits: on all ranks alike
+  bool updated = true;  // loss and norm are within the limits; the same on all ranks
 };
 
-// Rows [first, first + rows) of a batch, flat.
+// Returns rows [first, first + rows) of a batch, flattened.
 Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows);
 
-// The one f32 of `x`, when the stream is through. 0 on Place::none.
+// Waits for the stream and returns the only element of `x`, an f32; 0 on Place::none.
 float read_number(Stream& stream, const Tensor& x);
 
-// Hands over step number `step`, counted from 0, which is an update if it passes `limits`. The host's batch is its own again. Of a
-// step that was begun the result is asked for before the next but one begins, so that the host need not wait for a GPU between
-// them.
+// Enqueues step number `step`, counted from 0; weights are updated only if loss and gradient norm
+// are within `limits`. The caller may reuse the batch's memory afterwards. Call end_step(n) before
+// begin_step(n + 2): at most two steps are in flight, so the host never stalls the GPU.
 void begin_step(TrainState& run, const Batch& batch, int64_t step, const StepLimits& limits = {});
-// Waits for the step. On Place::none the result is zero.
+// Waits for the step and returns its result; zeros on Place::none.
 StepResult end_step(TrainState& run, int64_t step);
-// Both.
+// Calls begin_step() and end_step().
 StepResult train_step(TrainState& run, const Batch& batch, int64_t step);
-// Step number `step` again, without an update and without a result: all that the hooks see of it.
+// Repeats step number `step` without an update or a result, so that the hooks see its tensors.
 void rehearse_step(TrainState& run, const Batch& batch, int64_t step);
 
 }  // namespace trireme

@@ -8,9 +8,10 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostGraphs = 4;  // batches whose valid targets vary are not recorded each
+constexpr size_t kMostGraphs = 4;  // a limit for data whose number of valid targets varies
 
-// Not where a part of a step reaches into the next: with a divided state, the updated weights arrive behind the next forward.
+// Graphs need steps that do not overlap. With a divided state they do: updated weights arrive while
+// the next forward runs.
 bool wants_graphs(const RunConfig& config, const Mesh& mesh, const Device& device) {
   return device.place() == Place::cuda && config.kernels.graph && mesh.owner_group().size() == 1;
 }
@@ -26,7 +27,7 @@ StepLauncher::StepLauncher(const RunConfig& config, const Mesh& mesh, Device& de
   for (std::optional<StagingBuffer>& batch : batches_) batch.emplace(device, bytes);
 }
 
-// By way of two buffers in turn, so that the batch before may still be on its way.
+// Alternates between two staging buffers, so that the previous batch may still be in flight.
 Batch StepLauncher::upload(const Batch& batch) {
   if (!batch_) return batch;
   Batch there = batch;
@@ -45,9 +46,9 @@ Batch StepLauncher::upload(const Batch& batch) {
   return there;
 }
 
-// The graph in which such a step is recorded, or is to be. nullptr: neither.
+// Returns the graph for steps with `valid` targets, recorded or not yet; nullptr to call the step.
 Graph* StepLauncher::graph(int64_t valid) {
-  const bool first = !std::exchange(launched_, true);  // it takes the scratch memory that it needs
+  const bool first = !std::exchange(launched_, true);  // it allocates scratch memory, which a recording must not
   if (!graphs_wanted_ || first || device_.compute().tally() != nullptr) return nullptr;
   if (!graphs_.contains(valid) && graphs_.size() == kMostGraphs) return nullptr;
   return &graphs_.try_emplace(valid, device_).first->second;

@@ -1,5 +1,6 @@
-// StepLauncher: how a step is handed to its device. On a GPU the batch goes there and the results come back by way of pinned
-// memory, the host is a step ahead, and a step that has been seen before is replayed as a graph. On the CPU all of it is a call.
+// StepLauncher: enqueues a step to its device. On a GPU, batch and results travel through pinned
+// memory, the host is one step ahead, and a step that was recorded is replayed as a CUDA graph. On
+// the CPU a step is a plain call.
 #pragma once
 
 #include <array>
@@ -19,21 +20,23 @@ namespace trireme {
 
 class StepLauncher {
  public:
-  // Takes memory of `device` for a replica's batch. What it is given outlives it.
+  // Allocates memory on `device` for a replica's batch. The arguments must outlive the launcher.
   StepLauncher(const RunConfig& config, const Mesh& mesh, Device& device);
 
-  // How many steps may be on their way when the next one's batch is there.
+  // Number of steps that may be in flight when the next step's batch is loaded.
   int64_t ahead() const { return device_.place() == Place::cuda ? 1 : 0; }
 
-  // The batch where the step is computed, at most the replica's. The host's is its own again when the step was handed over.
+  // Copies a batch, at most the replica's, to the device. The caller may reuse its memory once the
+  // step was enqueued.
   Batch upload(const Batch& batch);
-  // Does `step`, whose launches are the same each time for batches with so many valid targets.
+  // Calls `step` or replays its graph. The launches of `step` must depend on nothing but `valid`, the
+  // batch's number of valid targets.
   void launch(int64_t valid, const std::function<void()>& step);
 
-  // What comes back of a step. Of two in a row, both may be on their way.
+  // Numbers that a step returns to the host. Those of two consecutive steps may be in flight.
   struct Results {
     float loss = 0, squared_norm = 0;
-    StepLimits limits{};  // by which it was computed
+    StepLimits limits{};  // that the step was computed with
   };
   void send(int64_t step, const Tensor& loss, const Tensor& squared_norm, const StepLimits& limits);
   Results wait(int64_t step) const;
@@ -48,11 +51,11 @@ class StepLauncher {
 
   Device& device_;
   const bool graphs_wanted_;
-  std::optional<Buffer> batch_;  // on a GPU: four tensors of a replica's ids
+  std::optional<Buffer> batch_;  // only on a GPU: the batch's four tensors of i32
   std::array<std::optional<StagingBuffer>, 2> batches_;
   std::array<Slot, 2> results_;
   int64_t uploads_ = 0;
-  std::map<int64_t, Graph> graphs_;  // by valid targets
+  std::map<int64_t, Graph> graphs_;  // by number of valid targets
   bool launched_ = false;
 };
 

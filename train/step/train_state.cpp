@@ -12,13 +12,13 @@ int64_t levels_of(int64_t count) {
   return levels;
 }
 
-// Ranks of the tp group whose shards have the same key-value head.
+// Counts the ranks of the tp group whose shards have the same key-value head.
 int64_t sharing_ranks(const RunConfig& config, const Mesh& mesh) {
   const int64_t shards = config.parallel.shards(), mine = shards / mesh.tp().size();
   return std::max<int64_t>(1, shards / config.model.kv_heads / mine);
 }
 
-// Passes of the last piece of a stage that wait for their backward at a time.
+// Counts how many passes of a stage's last chunk wait for their backward at once, at most.
 int64_t loss_slots_in(const std::vector<Action>& actions, int64_t chunk) {
   int64_t now = 0, most = 1;
   for (const Action& a : actions) {
@@ -92,7 +92,7 @@ TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device
   hooks.done = [this](size_t unit, const Microbatch& batch) { complete(unit, batch); };
 }
 
-// Gradients leave, and with the head's the loss.
+// Sends the unit's gradients; the loss is sent with the head's.
 void TrainState::complete(size_t unit, const Microbatch& batch) {
   sync.done(unit, batch.number);
   if (stage.units()[unit].id.kind != UnitKind::head) return;

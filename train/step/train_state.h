@@ -1,4 +1,5 @@
-// TrainState: all that a training step works on: the model's slice of this rank, its optimizer, and who moves what between ranks.
+// TrainState: everything that a training step works on. It holds this rank's slice of the model,
+// the optimizer, and the objects that communicate with other ranks.
 #pragma once
 
 #include <functional>
@@ -13,19 +14,19 @@
 
 namespace trireme {
 
-// Built in this order.
+// Members are constructed in the order of their declaration.
 struct TrainState {
-  // All ranks of the mesh build one together. What it is given outlives it.
+  // Collective over the mesh. The arguments must outlive the state.
   TrainState(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes);
 
-  // The schedule of a step of this many microbatches of this replica.
+  // Returns the schedule of a step with this many microbatches per replica.
   const std::vector<Action>& actions(int64_t microbatches);
 
   const RunConfig& config;
   const Mesh& mesh;
   Device& device;
   Arenas arenas;
-  Comm sharing;  // of the tp group: ranks with the same key-value head
+  Comm sharing;  // ranks of the tp group with the same key-value head
   Stage stage;
   ReplicaSync sync;
   Pipeline pipeline;
@@ -33,20 +34,20 @@ struct TrainState {
   StepLauncher launcher;
 
   Tensor loss;       // [1] f32: the step's mean loss
-  Tensor loss_tree;  // [levels, 1] f32, with invariant numerics: `loss` is then of one microbatch at first
+  Tensor loss_tree;  // [levels, 1] f32: sums of the microbatches' losses, only with invariant numerics
 
-  UnitHooks hooks;  // of the Stage: units' weights arrive, their gradients leave, and with the head's the loss
-  std::function<void(const Action&)> after{};  // told of each action that was handed over
-  int64_t step = 0;                            // that was begun last, counted from 0
+  UnitHooks hooks;                             // receive a unit's weights, send its gradients; with the head's the loss
+  std::function<void(const Action&)> after{};  // called after each action was enqueued
+  int64_t step = 0;                            // begun last, counted from 0
 
  private:
   void complete(size_t unit, const Microbatch& batch);
 
   std::map<int64_t, std::vector<Action>> actions_;
-  Event loss_cleared_;  // the loss of the microbatch before has entered the tree
+  Event loss_cleared_;  // the tree has the previous microbatch's loss, and `loss` is 0
 };
 
-// Microbatches of one replica in a step, and the shape of the pipeline that they pass.
+// Returns the shape of the pipeline, with the number of microbatches per replica and step.
 PipelineShape pipeline_shape(const RunConfig& config, int64_t replicas);
 
 }  // namespace trireme

@@ -173,7 +173,7 @@ TEST_CASE("a plan counts what is offloaded to pinned memory of the host apart") 
   CHECK(static_cast<double>(there.pinned) == Approx(12 * static_cast<double>(here.parameters)).epsilon(1e-4));
   CHECK(there.device_bytes() == here.device_bytes() - there.pinned);
   CHECK(most_bytes({there}) == there.device_bytes());
-  CHECK_THAT(plan_table(config, {there}), ContainsSubstring("total of the GPU") && ContainsSubstring("total pinned on the host") &&
+  CHECK_THAT(plan_table(config, {there}), ContainsSubstring("total on the GPU") && ContainsSubstring("total pinned on the host") &&
                                               ContainsSubstring(std::string(text(there.pinned, " bytes"))));
   CHECK(plan_json(config, {there})["bytes"]["pinned_host"] == there.pinned);
 }
