@@ -33,9 +33,9 @@ struct ChatOptions {
     o.set(weights.set);
   }
   static std::string footer() {
-    return "Each line is a message; a backslash at its end continues it. Ctrl-C ends an answer, and between answers the chat;\n"
+    return "Each line is a message; a backslash at its end continues it. Ctrl-C ends an answer, and between answers the chat; "
            "so does Ctrl-D. When the context is full, the oldest turns are forgotten. Messages may come from a pipe: answers go "
-           "to\n"
+           "to "
            "standard output, notes to standard error.";
   }
 };

@@ -28,7 +28,7 @@ struct SampleOptions {
     o.set(weights.set);
   }
   static std::string footer() {
-    return "Text appears as it is generated, until the model ends the document or --tokens are reached. Control characters are\n"
+    return "Text appears as it is generated, until the model ends the document or --tokens are reached. Control characters are "
            "shown as ^X. With equal options the text is the same in every run.";
   }
 };
