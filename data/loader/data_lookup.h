@@ -1,5 +1,5 @@
-// What a step reads, and which steps read a document: computed from the order of samples as the loader does, without reading
-// tokens.
+// DataLookup: finds the documents of a step and the steps of a document. Both follow from the order of samples, as in the
+// loader; no tokens are read.
 #pragma once
 
 #include <map>
@@ -10,11 +10,11 @@
 
 namespace trireme {
 
-// What a row has of a document: tokens [begin, end) of the shard.
+// The part of a document in a row: tokens [begin, end) of the shard.
 struct RowDocument {
   int64_t number;         // in the shard; -1: one that the shard before begins
   int64_t begin, end;     // of the last in a packed row with what fills the row
-  DocumentSource source;  // of an empty file where the shard does not tell
+  DocumentSource source;  // with an empty file name if the shard has no sources
 };
 
 // One sample of a step: the row of the whole batch, and of which replica it is.

@@ -27,21 +27,21 @@ bool continued(const ShardReader& shard, const ShardReader& next) {
 
 DocumentChoice::DocumentChoice(std::vector<const ShardReader*> shards) : shards_(std::move(shards)) {}
 
-bool DocumentChoice::goes_on(size_t shard) const {
+bool DocumentChoice::continues(size_t shard) const {
   if (shard + 1 == shards_.size()) return false;
-  const auto [known, fresh] = goes_on_.try_emplace(shard);
+  const auto [known, fresh] = continues_.try_emplace(shard);
   if (fresh) known->second = continued(*shards_[shard], *shards_[shard + 1]);
   return known->second;
 }
 
 std::vector<DocumentChoice::Piece> DocumentChoice::pieces(Piece first) const {
   std::vector<Piece> all{first};
-  while (all.back().second == last_document(*shards_[all.back().first]) && goes_on(all.back().first))
+  while (all.back().second == last_document(*shards_[all.back().first]) && continues(all.back().first))
     all.emplace_back(all.back().first + 1, -1);
   return all;
 }
 
-// Of the same document in all packed shards.
+// All pieces of the same document, in all packed shards.
 std::vector<DocumentChoice::Piece> DocumentChoice::packed_pieces(Piece one) const {
   const auto source_in = [](const Provenance& provenance, int64_t number) {
     const DocumentSource source = provenance.of(number);
@@ -65,7 +65,7 @@ void DocumentChoice::add(size_t shard, int64_t number) {
     for (const Piece& piece : packed_pieces({shard, number})) chosen_.insert(piece);
     return;
   }
-  while (number < 0 && shard > 0 && goes_on(shard - 1)) number = last_document(*shards_[--shard]);
+  while (number < 0 && shard > 0 && continues(shard - 1)) number = last_document(*shards_[--shard]);
   for (const Piece& piece : pieces({shard, number})) chosen_.insert(piece);
 }
 
@@ -113,7 +113,7 @@ void DocumentChoice::add_from(const std::string& source) {
     for (int64_t number = shards_[i]->first_document(); provenance && number <= last_document(*shards_[i]); ++number)
       if (provenance->file_of(number) == source) add(i, number);
   }
-  if (!known) throw DataError("the shards do not tell which files their documents came from: build them anew, or name documents");
+  if (!known) throw DataError("the shards do not record the files of their documents: build them anew, or name documents");
 }
 
 std::string DocumentChoice::text_of(Piece first, const Tokenizer& tokenizer) const {
@@ -130,7 +130,7 @@ std::string DocumentChoice::text_of(Piece first, const Tokenizer& tokenizer) con
 
 void DocumentChoice::add_matching(const TextPattern& pattern, const Tokenizer& tokenizer) {
   for (size_t i = 0; i < shards_.size(); ++i) {
-    const bool begun = i > 0 && goes_on(i - 1);  // its beginning was looked at with the shard before
+    const bool begun = i > 0 && continues(i - 1);  // its beginning was looked at with the shard before
     for (int64_t number = begun ? 0 : shards_[i]->first_document(); number <= last_document(*shards_[i]); ++number)
       if (pattern.found_in(text_of({i, number}, tokenizer))) add(i, number);
   }

@@ -1,11 +1,11 @@
-// Exclusion: documents that are not to be trained on, in a file that names the shards they lie in by digest:
+// Exclusion: a list of documents to exclude from training. Its file names their shards by digest:
 //
 //     trireme exclusion 1 DIGEST-OF-THE-REST
 //     shard DIGEST PATH
 //     17
 //     120-140
 //
-// A number is a document's in its shard; -1 what the shard begins with of a document that another one begins.
+// A number is a document's index in its shard; -1 is the end of a document that begins in another shard.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +39,9 @@ bool is_exclusion(const std::string& path);         // by its first bytes
 Exclusion read_exclusion(const std::string& path);  // DataError when it is none, or damaged
 void write_exclusion(const Exclusion& exclusion);   // at its path, whole or not at all
 
-// Documents that are chosen for an exclusion. A document that lies in several shards is chosen whole: shards that follow one
-// another in the list are taken for such where the second begins within a document and their sources, where they tell them, are the
-// same. So are the pieces of a document that was too long for a packed row, in packed shards that tell their sources.
+// Documents that are chosen for an exclusion. A document in several shards is chosen whole: two shards of the list hold one if
+// the second begins inside a document and their recorded sources, if any, are equal. The pieces of a document that was too long
+// for a packed row are chosen together too, if the packed shards record their sources.
 class DocumentChoice {
  public:
   using Piece = std::pair<size_t, int64_t>;                         // shard, number
@@ -51,20 +51,20 @@ class DocumentChoice {
   // SHARD:NUMBER, the shard by path or by its file's name. DataError, which begins with `where`, when there is no such document.
   Piece document_named(const std::string& name, const std::string& where) const;
   void add_listed(const std::string& file);  // such lines; # begins one that says nothing
-  void add_from(const std::string& source);  // all that come from a file of this name. DataError when the shards do not tell
+  void add_from(const std::string& source);  // all that come from a file of this name. DataError if the shards have no sources
   void add_matching(const TextPattern& pattern, const Tokenizer& tokenizer);
   int64_t size() const { return static_cast<int64_t>(chosen_.size()); }  // each piece counts
 
   Exclusion exclusion(const std::string& path) const;
 
  private:
-  bool goes_on(size_t shard) const;  // the last document of the shard, in the next one
+  bool continues(size_t shard) const;  // the last document of the shard, in the next one
   std::vector<Piece> pieces(Piece first) const;
   std::vector<Piece> packed_pieces(Piece one) const;
   std::string text_of(Piece first, const Tokenizer& tokenizer) const;
 
   const std::vector<const ShardReader*> shards_;
-  mutable std::map<size_t, bool> goes_on_;                              // of shards that were asked for
+  mutable std::map<size_t, bool> continues_;                            // of shards that were asked for
   using Source = std::tuple<std::string, int64_t, int64_t>;             // as in DocumentSource
   mutable std::optional<std::map<Source, std::vector<Piece>>> packed_;  // of packed shards, when one is asked for
   std::set<Piece> chosen_;

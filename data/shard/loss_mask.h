@@ -11,7 +11,7 @@ namespace trireme {
 
 inline int64_t loss_mask_bytes(int64_t tokens) { return tokens / 8 + (tokens % 8 > 0 ? 1 : 0); }
 
-// `trained`: 0 or 1 of each token. Bits behind the last are 0.
+// `trained`: 0 or 1 of each token. Bits after the last are 0.
 inline std::vector<uint8_t> loss_mask_of(std::span<const uint8_t> trained) {
   std::vector<uint8_t> mask(static_cast<size_t>(loss_mask_bytes(static_cast<int64_t>(trained.size()))), 0);
   for (size_t i = 0; i < trained.size(); ++i) mask[i / 8] = static_cast<uint8_t>(mask[i / 8] | trained[i] << i % 8);
@@ -20,7 +20,7 @@ inline std::vector<uint8_t> loss_mask_of(std::span<const uint8_t> trained) {
 
 inline uint8_t loss_mask_bit(std::span<const uint8_t> mask, size_t i) { return mask[i / 8] >> i % 8 & 1; }
 
-// Of bits [begin, end).
+// Counts the ones in bits [begin, end).
 inline int64_t count_loss_mask(std::span<const uint8_t> mask, size_t begin, size_t end) {
   int64_t count = 0;
   for (size_t i = begin; i < end;) {

@@ -1,6 +1,6 @@
-// Provenance: where the documents of a shard came from, as datasets of the shard: `source_files`, names as they were given to the
-// build, each with a zero byte behind it; and for each document `document_files` (u32, which of them), `document_offsets` and
-// `document_lines` (i64). A shard that begins within a document has one entry more, the first, for what it holds of that.
+// Provenance: the source file, line and offset of each document of a shard, stored as datasets of the shard. `source_files` has
+// the names given to the build, each followed by a zero byte. Each document has an entry in `document_files` (u32, an index of
+// these), `document_offsets` and `document_lines` (i64). A shard that begins inside a document has one more entry, the first.
 #pragma once
 
 #include <map>
@@ -23,13 +23,13 @@ struct DocumentSource {
 
 class Provenance {
  public:
-  // Of what is to be written: documents in order.
+  // Collects sources to write: documents in order.
   void add(const DocumentSource& source);
   void choose(const std::vector<size_t>& documents);  // in this order from now on, of those added; some may come again
   void clear() { *this = {}; }
   std::vector<ShardDataset> datasets() const;  // views of this
 
-  // Of a shard that has it. DataError when it is damaged or does not fit the shard's documents.
+  // Reads a shard's sources, which it must have. DataError when it is damaged or does not fit the shard's documents.
   static std::optional<Provenance> read(const ShardReader& shard);
   DocumentSource of(int64_t document) const;  // by its number in the shard; -1: what the shard begins with
   const std::string& file_of(int64_t document) const;

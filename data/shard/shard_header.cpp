@@ -86,7 +86,7 @@ bool parse(std::string_view line, ShardHeader::More& more) {
   return parse(words[3], 10, more.count) && parse(words[4], 10, more.offset) && parse(words[5], 16, more.digest);
 }
 
-// The lines behind the header's fields; false when one is not as written.
+// The lines after the header's fields; false when one is not as written.
 bool parse_more(HeaderReader& reader, ShardHeader& header) {
   while (reader.lines.starts_with("dataset ")) {
     const size_t end = std::min(reader.lines.find('\n'), reader.lines.size());
@@ -100,7 +100,7 @@ struct Range {
   int64_t begin, end;
 };
 
-// The bytes behind the user block that no dataset holds.
+// The bytes after the user block that no dataset holds.
 std::vector<Range> rest_of(const ShardHeader& header) {
   std::vector<Range> taken{{0, kShardUserBlock},
                            {header.tokens_offset, header.tokens_offset + header.tokens * header.token_bytes},

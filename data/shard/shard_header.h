@@ -1,5 +1,4 @@
-// The header of a token shard (shard.h): text lines in a user block of 4 KiB in front of the HDF5 file, under a digest of their
-// own.
+// Header of a token shard (shard.h): text lines, with their own digest, in a 4 KiB user block before the HDF5 file.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ inline constexpr int64_t kMaskPage = 4 << 10;    // of the loss mask: replicas c
 struct ShardFacts {
   std::string tokenizer;    // its fingerprint
   int64_t vocab;            // every token is below it
-  int64_t end_of_document;  // the token behind each document
+  int64_t end_of_document;  // the token after each document
   int64_t text_bytes;       // the tokens decode to so many bytes
 };
 
@@ -29,14 +28,14 @@ struct ShardHeader {
   int64_t file_bytes, tokens, token_bytes, documents;
   ShardFacts facts;
   int64_t tokens_offset, starts_offset, pages_offset;
-  uint64_t starts_digest, pages_digest, rest_digest;  // rest: all bytes behind the user block and outside the datasets
+  uint64_t starts_digest, pages_digest, rest_digest;  // rest: all bytes after the user block and outside the datasets
   struct More {
     std::string name;
     Hdf5Type type;
     int64_t count, offset;
     uint64_t digest;
   };
-  std::vector<More> more;  // of write_shard, in its order: lines behind the fields
+  std::vector<More> more;  // of write_shard, in its order: lines after the fields
 
   struct LossMask {
     int64_t offset, trained_tokens, trained_bytes;
@@ -79,14 +78,14 @@ ShardHeader read_user_block(const std::string& path, std::string_view block, int
 
 int64_t mask_bytes_of(const ShardHeader& header);
 int64_t token_pages_of(const ShardHeader& header);
-int64_t pages_of(const ShardHeader& header);  // of tokens, behind them of the loss mask: their digests are in page_digests
+int64_t pages_of(const ShardHeader& header);  // of tokens, then of the loss mask: their digests are in page_digests
 
-// What HDF5's tools see.
+// The structure that HDF5's tools see.
 std::vector<Hdf5Spec> datasets_of(const ShardHeader& header);
 std::vector<int64_t> offsets_of(const ShardHeader& header);  // in the order of datasets_of
 std::vector<Hdf5Attribute> attributes_of(const ShardHeader& header);
 
-// Of the bytes behind the user block that no dataset holds.
+// Digest of the bytes after the user block that no dataset holds.
 uint64_t digest_of_rest(const File& file, const ShardHeader& header);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// What a ShardReader says of its loss mask.
+// A ShardReader's answers about its loss mask.
 #include <algorithm>
 #include <cstring>
 

@@ -114,7 +114,7 @@ bool holds_additions(std::string_view valid) {
     return points;
   }();
   for (size_t i = 0; i < valid.size(); ++i) {
-    if (static_cast<uint8_t>(valid[i]) < 0xe0) continue;  // all are behind U+07ff
+    if (static_cast<uint8_t>(valid[i]) < 0xe0) continue;  // all are above U+07ff
     int32_t point = 0;
     utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()) + i, static_cast<utf8proc_ssize_t>(valid.size() - i),
                      &point);

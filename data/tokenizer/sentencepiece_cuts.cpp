@@ -24,7 +24,7 @@ class Rules {
     strings_ = std::string_view(bytes).substr(4 + size);
     walk(name);
   }
-  bool inside(uint8_t c) const { return inside_[c]; }  // of some key, behind its first byte
+  bool inside(uint8_t c) const { return inside_[c]; }  // of some key, after its first byte
   bool leads(uint8_t c) const { return leads_[c]; }    // begins a longer one
   bool has(uint8_t c) const { return single_[c].data() != nullptr; }
   std::string_view single(uint8_t c) const { return single_[c]; }  // what the key of this byte alone becomes
@@ -44,7 +44,7 @@ class Rules {
       seen[node] = true;
     };
     const uint32_t root = offset(units_[0]);
-    std::array<uint32_t, 256> starts{};  // behind the first byte
+    std::array<uint32_t, 256> starts{};  // after the first byte
     visit(root);
     while (!open.empty()) {
       const uint32_t node = open.back();

@@ -59,7 +59,7 @@ class Fields {
   }
 
  private:
-  [[noreturn]] void damaged() const { throw DataError(name_ + ": is no SentencePiece model, or a damaged one"); }
+  [[noreturn]] void damaged() const { throw DataError(name_ + ": is not a SentencePiece model, or is damaged"); }
   std::string_view take(uint64_t count) {
     if (count > rest_.size()) damaged();
     const std::string_view taken = rest_.substr(0, count);
@@ -93,14 +93,14 @@ class Meaning {
  private:
   const Field& must(Field::Wire wire) const {
     if (field_.wire != wire)
-      throw DataError(trireme::text(name_, ": is no SentencePiece model: its field ", field_.number, " is of another kind"));
+      throw DataError(trireme::text(name_, ": is not a SentencePiece model: its field ", field_.number, " is of another kind"));
     return field_;
   }
   const Field& field_;
   const std::string& name_;
 };
 
-// Of "<0x0A>".
+// Parses a byte such as "<0x0A>".
 std::optional<uint8_t> parse_byte(const std::string& piece) {
   unsigned value = 256;
   if (piece.size() == 6) std::from_chars(piece.data() + 3, piece.data() + 5, value, 16);
@@ -120,13 +120,13 @@ SentencePieceModel::Piece parse_piece(std::string_view message, size_t id, const
     if (field.number == 3) kind = meaning.number();
   }
   if (piece.text.empty() || piece.text.find('\0') != std::string::npos || utf8_prefix(piece.text) != piece.text.size())
-    throw DataError(text(name, ": piece ", id, " is no text"));
+    throw DataError(text(name, ": piece ", id, " is not text"));
   if (!std::isfinite(score)) throw DataError(text(name, ": piece ", id, " has a score of ", score));
   piece.score = score;
   if (kind < 1 || kind > 6) throw DataError(text(name, ": piece ", id, " is of kind ", kind, ", which is not known"));
   piece.kind = static_cast<SentencePieceModel::Kind>(kind);
   if (piece.kind == SentencePieceModel::Kind::byte && !parse_byte(piece.text))
-    throw DataError(text(name, ": '", piece.text, "' is no byte such as <0x0A>"));
+    throw DataError(text(name, ": '", piece.text, "' is not a byte such as <0x0A>"));
   return piece;
 }
 
@@ -181,7 +181,7 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::
     if (field.number == 5) refuse_denormalizer(meaning.message(), name);
     if (field.number <= 3) model.serialized += field.whole;
   }
-  if (model.pieces.empty()) throw DataError(name + ": is no SentencePiece model: it has no pieces");
+  if (model.pieces.empty()) throw DataError(name + ": is not a SentencePiece model: it has no pieces");
   return model;
 }
 

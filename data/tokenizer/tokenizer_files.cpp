@@ -84,7 +84,7 @@ std::string eos_token_beside(const std::string& path) {
   const std::string config = beside(path, "tokenizer_config.json");
   if (!fs::exists(config)) return "";
   const auto said = Json::parse_or_null(read_tokenizer_file(config, kLargestTokenizerJson, "a tokenizer_config.json"));
-  if (!said.is_object()) throw DataError(config + ": is no JSON object");
+  if (!said.is_object()) throw DataError(config + ": is not a JSON object");
   const auto eos = said.find("eos_token");
   if (eos == nullptr || eos->is_null()) return "";
   const auto& written = eos->is_object() && eos->contains("content") ? (*eos)["content"] : *eos;
@@ -100,7 +100,7 @@ Bpe read_tokenizer_json(const std::string& path) {
 
 Bpe read_vocabulary(const std::string& path) {
   const Json vocab = Json::parse_or_null(read_tokenizer_file(path, kLargestTokenizerJson, "a vocab.json"));
-  if (!vocab.is_object()) throw DataError(path + ": is no JSON object of tokens and their ids");
+  if (!vocab.is_object()) throw DataError(path + ": is not a JSON object of tokens and their ids");
   const std::string said = eos_token_beside(path), end = !said.empty() && vocab.contains(said) ? said : kEndOfText;
   if (!vocab.contains(end))
     throw DataError(

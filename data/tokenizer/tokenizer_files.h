@@ -12,11 +12,11 @@ enum class TokenizerKind { bytes, tokenizer_json, vocabulary, sentencepiece, ran
 
 struct TokenizerName {
   TokenizerKind kind;
-  std::string path, encoding;  // encoding: of ranks, behind @; "": not said
+  std::string path, encoding;  // encoding: of ranks, after @; "": not given
 };
 
-// What open_tokenizer takes, taken apart. A .model is SentencePiece's, or ranks as Llama 3's, by its first bytes: DataError where
-// it cannot be read.
+// Takes apart the argument of open_tokenizer. A .model is SentencePiece's, or ranks as Llama 3's, by its first bytes: DataError
+// where it cannot be read.
 TokenizerName parse_tokenizer_name(const std::string& name);
 
 // All of a file; DataError where it has more than `most` bytes, too many for `what`.
@@ -25,8 +25,8 @@ std::string read_tokenizer_file(const std::string& path, int64_t most, const cha
 // The path of `name` in the directory of `path`.
 std::string beside(const std::string& path, const std::string& name);
 
-// What a tokenizer_config.json beside `path` calls eos_token, as text or as an object with "content"; "" where nothing does.
-// DataError when it is no such file.
+// The eos_token of a tokenizer_config.json beside `path`, which is text or an object with "content"; "" if there is none.
+// DataError if the file cannot be read as such.
 std::string eos_token_beside(const std::string& path);
 
 // A vocab.json or NAME-vocab.json of a byte-level BPE and the merges.txt or NAME-merges.txt beside it, as GPT-2's, whose pattern

@@ -11,7 +11,7 @@ namespace trireme {
 
 namespace {
 
-// What SentencePiece's models have become in this format, of which their own is read.
+// Refuses SentencePiece models in this format; their own format is read.
 void refuse_pieces(const TokenizerJsonMembers& in, const Json& root, const Json& model, const TokenizerNeighbours& beside) {
   std::string sign;
   if (model.is_object() && model.value("type", Json()) == "Unigram") sign = "model.type = \"Unigram\"";
@@ -62,7 +62,7 @@ void read_words(const TokenizerJsonMembers& in, const Json& root, Bpe& bpe) {
   bpe.patterns.clear();
   for (const Json& part : in.parts(root, "pre_tokenizer", "pretokenizers")) {
     const Json type = part.value("type", Json());
-    if (bytes) in.fail("pre_tokenizer has something behind ByteLevel");
+    if (bytes) in.fail("pre_tokenizer has something after ByteLevel");
     if (type == "Split") {
       bpe.patterns.push_back(split_pattern(in, part));
     } else if (type == "Digits") {
@@ -79,7 +79,7 @@ void read_words(const TokenizerJsonMembers& in, const Json& root, Bpe& bpe) {
   if (!bytes) in.fail("has no pre_tokenizer of type \"ByteLevel\"");
 }
 
-// What these add to the tokens of a text is left to whoever asks for it.
+// Accepts the post-processors that only add tokens around a text: callers add their own.
 void check_post_processor(const TokenizerJsonMembers& in, const Json& root) {
   for (const Json& part : in.parts(root, "post_processor", "processors"))
     if (const Json type = part.value("type", Json()); type != "ByteLevel" && type != "TemplateProcessing")
@@ -93,7 +93,7 @@ void check_decoder(const TokenizerJsonMembers& in, const Json& root) {
 }
 
 Bpe read_bpe(const TokenizerJsonMembers& in, const Json& root, const TokenizerNeighbours& beside) {
-  if (!root.is_object()) in.fail("is not a tokenizer: its JSON is no object");
+  if (!root.is_object()) in.fail("is not a tokenizer: its JSON is not an object");
   if (!root.empty() && std::ranges::all_of(root.members(), [](const auto& member) { return member.second.is_integer(); }))
     in.fail("is a vocabulary alone: its merges must lie beside it, merges.txt of vocab.json, NAME-merges.txt of NAME-vocab.json");
   const Json& model = in.member(root, "model", "");

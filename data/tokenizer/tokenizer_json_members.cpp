@@ -25,10 +25,10 @@ void TokenizerJsonMembers::only(const Json& of, const char* where, const char* k
 std::vector<Json> TokenizerJsonMembers::parts(const Json& root, const char* key, const char* list) const {
   const auto found = root.find(key);
   if (found == nullptr || found->is_null()) return {};
-  if (!found->is_object()) fail(text(key, " is no object"));
+  if (!found->is_object()) fail(text(key, " is not an object"));
   if (found->value("type", Json()) != "Sequence") return {*found};
   const Json& all = member(*found, list, (std::string(key) + ".").c_str());
-  if (!all.is_array()) fail(text(key, ".", list, " is no list"));
+  if (!all.is_array()) fail(text(key, ".", list, " is not a list"));
   for (const Json& part : all)
     if (!part.is_object()) fail(text(key, ".", list, " has a bad entry"));
   return all;

@@ -33,13 +33,14 @@ class TokenReader {
 };
 
 int32_t TokenReader::id_of(const Json& value, const std::string& token) const {
-  if (!value.is_integer() || value < 0 || value >= (1 << 30)) in_.fail("the id of token " + shown_on_a_line(token) + " is no id");
+  if (!value.is_integer() || value < 0 || value >= (1 << 30))
+    in_.fail("the id of token " + shown_on_a_line(token) + " is not a valid id");
   return value.get<int32_t>();
 }
 
 void TokenReader::read_added(const Json& root) {
   const auto added = root.find("added_tokens");
-  if (added != nullptr && !added->is_array()) in_.fail("added_tokens is no list");
+  if (added != nullptr && !added->is_array()) in_.fail("added_tokens is not a list");
   if (added != nullptr)
     for (const Json& entry : *added) add(entry);
   choose_end_of_document();
@@ -93,7 +94,7 @@ std::string TokenReader::special_written() const {
 
 void TokenReader::read_vocab(const Json& model) {
   const Json& vocab = in_.member(model, "vocab", "model.");
-  if (!vocab.is_object()) in_.fail("model.vocab is no object");
+  if (!vocab.is_object()) in_.fail("model.vocab is not an object");
   std::unordered_map<int32_t, std::string> by_id;
   const auto add = [&](int32_t id, const std::string& bytes) {
     if (!by_id.emplace(id, bytes).second) in_.fail(text("two tokens have the id ", id));
@@ -135,7 +136,7 @@ void TokenReader::read_vocab(const Json& model) {
 // "left right", or since 2024 ["left", "right"].
 void TokenReader::read_merges(const Json& model) {
   const Json& merges = in_.member(model, "merges", "model.");
-  if (!merges.is_array()) in_.fail("model.merges is no list");
+  if (!merges.is_array()) in_.fail("model.merges is not a list");
   for (const Json& entry : merges) {
     std::string left, right;
     if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
@@ -146,7 +147,7 @@ void TokenReader::read_merges(const Json& model) {
       left = both.substr(0, both.find(' '));
       right = both.substr(both.find(' ') + 1);
     } else {
-      in_.fail(text("merge ", bpe_.merges.size(), " is no pair"));
+      in_.fail(text("merge ", bpe_.merges.size(), " is not a pair"));
     }
     const auto l = ids_.find(left), r = ids_.find(right);
     if (l == ids_.end() || r == ids_.end())

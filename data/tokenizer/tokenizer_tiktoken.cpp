@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLargestFile = 64 << 20;
 
-// What a file of ranks leaves to its program.
+// Facts that a file of ranks leaves to its program.
 struct Encoding {
   std::string name;
   size_t ranks;  // of the published file

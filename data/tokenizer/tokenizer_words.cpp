@@ -50,7 +50,7 @@ constexpr const char* kSpace = R"(\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x
   throw DataError("the pattern " + pattern + " has " + what + ", which libraries read differently");
 }
 
-// What PCRE2 may be too old to count to a category, as ranges.
+// Characters that an old PCRE2 does not count to a category, as ranges.
 std::string additions_to(std::string_view category) {
   std::ostringstream ranges;
   const auto of = unicode_additions();
@@ -66,7 +66,7 @@ std::string additions_to(std::string_view category) {
 }
 
 // \p or \P of a name: general categories are the same everywhere, of scripts PCRE2 would take the extended ones.
-// Where the text holds such additions they are listed behind it, which makes matching several times slower.
+// If the text holds such additions, they are listed after it, which makes matching several times slower.
 std::string property(char p, const std::string& name, bool in_class, bool additions) {
   constexpr std::string_view kCategories =
       " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cn Co Cs ";
@@ -144,7 +144,8 @@ struct WordPatterns::Code {
     if (code == nullptr) {
       std::array<PCRE2_UCHAR, 256> message{};
       pcre2_get_error_message(error, message.data(), message.size());
-      throw DataError("the pattern " + pattern + " is no regular expression: " + reinterpret_cast<const char*>(message.data()));
+      throw DataError("the pattern " + pattern +
+                      " is not a valid regular expression: " + reinterpret_cast<const char*>(message.data()));
     }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is interpreted
     return code;
@@ -164,7 +165,7 @@ struct WordCutter::Stage {
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
   std::string_view text;
-  size_t at = 0, found_begin = 0, found_end = 0;  // the next match, if it is not behind `at`
+  size_t at = 0, found_begin = 0, found_end = 0;  // the next match, if it is not before `at`
 
   explicit Stage(const WordPatterns::Code& compiled) : code(&compiled) {
     if (code->scanner != nullptr) return;

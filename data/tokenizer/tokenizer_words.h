@@ -23,7 +23,7 @@ extern const std::string llama3;  // digits by threes
 extern const std::string qwen2;   // digits one by one
 }  // namespace patterns
 
-// Of one of these names; ConfigError, with all of them, for another.
+// The pattern of one of these names; ConfigError, with all of them, for another.
 const std::string& pattern_named(const std::string& name);
 
 enum class Cutting { fastest, regex };  // the published patterns by hand where they are (word_scanner.h); each by PCRE2
@@ -44,7 +44,7 @@ class WordPatterns {
   std::vector<std::unique_ptr<const Code>> codes_;
 };
 
-// Of one thread.
+// Cuts text into words; for one thread.
 class WordCutter {
  public:
   explicit WordCutter(const WordPatterns& patterns);  // which outlive it
@@ -65,8 +65,8 @@ class WordCutter {
   std::string_view rest_;  // not yet looked at for UTF-8
 };
 
-// Where a text of more than `limit` bytes can be cut so that its two parts have the words of the whole by each of the published
-// patterns: in front of a line's end that follows a letter or number. The last such place within `limit` bytes; 0: there is none.
+// The last place within `limit` bytes where a longer text can be cut so that its two parts have the words of the whole, by each
+// published pattern: before a line's end that follows a letter or number; 0: there is none.
 size_t last_cut_between_words(std::string_view text, size_t limit);
 
 }  // namespace trireme

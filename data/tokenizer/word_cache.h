@@ -1,5 +1,5 @@
-// Words and the tokens they become, for the inner loop of encoding: open addressing, a word of up to 15 bytes and its first three
-// tokens in a slot of 32 bytes. Of one thread.
+// WordCache: words and their tokens, for the inner loop of encoding. Open addressing; a slot of 32 bytes holds a word of up to
+// 15 bytes and its first three tokens. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class WordCache {
     return {slot.count <= kInline ? slot.tokens : longer_.data() + slot.tokens[0], slot.count};
   }
 
-  // Of such a word that is not known.
+  // Adds such a word, which must not be known.
   void keep(std::string_view word, std::span<const int32_t> tokens) {
     if (2 * (used_ + 1) > slots_.size()) make_room();
     const Key key = key_of(word);

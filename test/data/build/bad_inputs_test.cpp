@@ -132,7 +132,7 @@ TEST_CASE("inputs that name nothing are refused") {
 
 TEST_CASE("bad tokenizer files are refused in one line") {
   const std::vector<BadTokenizer> cases{
-      {"a list", [](Json& t) { t = Json::array(); }, "its JSON is no object"},
+      {"a list", [](Json& t) { t = Json::array(); }, "its JSON is not an object"},
       {"no model", [](Json& t) { t.erase("model"); }, "has no model"},
       {"another model", [](Json& t) { t["model"]["type"] = "WordPiece"; }, "model.type must be \"BPE\""},
       {"a model that is a list", [](Json& t) { t["model"] = Json::array(); }, "model.type must be \"BPE\""},
@@ -148,7 +148,7 @@ TEST_CASE("bad tokenizer files are refused in one line") {
        },
        "pre_tokenizer of type \"Whitespace\" is not supported"},
       {"a prefix space", [](Json& t) { t["pre_tokenizer"]["add_prefix_space"] = true; }, "add_prefix_space must be false"},
-      {"a pattern that is none", [](Json& t) { t["pre_tokenizer"] = split_by("(?:"); }, "the pattern (?: is no regular expression"},
+      {"a pattern that is none", [](Json& t) { t["pre_tokenizer"] = split_by("(?:"); }, "the pattern (?: is not a valid regular expression"},
       {"a pattern that libraries read differently", [](Json& t) { t["pre_tokenizer"] = split_by("\\w+"); }, "has \\w"},
       {"a split that drops text",
        [](Json& t) {
@@ -164,11 +164,11 @@ TEST_CASE("bad tokenizer files are refused in one line") {
       {"dropout", [](Json& t) { t["model"]["dropout"] = 0.1; }, "model.dropout = 0.1"},
       {"no added tokens", [](Json& t) { t.erase("added_tokens"); },
        "has none of the special tokens '<|endoftext|>', '<|end_of_text|>', '</s>'"},
-      {"added tokens that are none", [](Json& t) { t["added_tokens"] = 7; }, "added_tokens is no list"},
+      {"added tokens that are none", [](Json& t) { t["added_tokens"] = 7; }, "added_tokens is not a list"},
       {"an added token without id", [](Json& t) { t["added_tokens"][0].erase("id"); }, "has no added_tokens[].id"},
       {"no vocabulary", [](Json& t) { t["model"].erase("vocab"); }, "has no model.vocab"},
-      {"a negative id", [](Json& t) { t["model"]["vocab"]["a"] = -1; }, "the id of token \"a\" is no id"},
-      {"an id that is a word", [](Json& t) { t["model"]["vocab"]["a"] = "b"; }, "the id of token \"a\" is no id"},
+      {"a negative id", [](Json& t) { t["model"]["vocab"]["a"] = -1; }, "the id of token \"a\" is not a valid id"},
+      {"an id that is a word", [](Json& t) { t["model"]["vocab"]["a"] = "b"; }, "the id of token \"a\" is not a valid id"},
       {"an id twice", [](Json& t) { t["model"]["vocab"]["a"] = 98; }, "two tokens have the id 98"},
       {"more gaps than tokens", [](Json& t) { t["model"]["vocab"]["ab"] = 1540; }, "has ids up to 1540 for 258 tokens"},
       {"a missing byte",
@@ -179,14 +179,14 @@ TEST_CASE("bad tokenizer files are refused in one line") {
        "no token for byte 113"},
       {"a foreign letter", [](Json& t) { t["model"]["vocab"]["\xe4\xbd\xa0"] = 258; }, "not written in the byte alphabet"},
       {"a merge of strangers", [](Json& t) { t["model"]["merges"][0] = "a zz"; }, "joins \"a\" and \"zz\""},
-      {"a merge of one", [](Json& t) { t["model"]["merges"][0] = "ab"; }, "merge 0 is no pair"},
+      {"a merge of one", [](Json& t) { t["model"]["merges"][0] = "ab"; }, "merge 0 is not a pair"},
       {"a merge to nothing", [](Json& t) { t["model"]["merges"][0] = "b a"; }, "makes no token"},
       {"a merge twice",
        [](Json& t) {
          t["model"]["merges"].push_back({"a", "b"});
        },
        "repeats an earlier one"},
-      {"merges that are a number", [](Json& t) { t["model"]["merges"] = 3; }, "model.merges is no list"},
+      {"merges that are a number", [](Json& t) { t["model"]["merges"] = 3; }, "model.merges is not a list"},
       {"a split of end of text", [](Json& t) { t["model"]["vocab"][kEndOfText] = 3; }, "but 257 in added_tokens"},
   };
   for (const BadTokenizer& bad : cases) {

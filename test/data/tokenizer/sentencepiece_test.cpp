@@ -211,8 +211,8 @@ TEST_CASE("damaged SentencePiece models are refused, or are models") {
 
 TEST_CASE("anything but a supported SentencePiece model is refused by name") {
   CHECK(refusal_of_model(kPieces) == "accepted");
-  CHECK_THAT(refusal_of_model(""), ContainsSubstring("m.model: is no SentencePiece model"));
-  CHECK_THAT(refusal_of_model("{\"model\": 1}"), ContainsSubstring("is no SentencePiece model"));
+  CHECK_THAT(refusal_of_model(""), ContainsSubstring("m.model: is not a SentencePiece model"));
+  CHECK_THAT(refusal_of_model("{\"model\": 1}"), ContainsSubstring("is not a SentencePiece model"));
   CHECK_THAT(refusal_of_model(kPieces + "\n\xff"), ContainsSubstring("damaged"));
   CHECK_THAT(refusal_of_model(kPieces + number_field(1, 1)), ContainsSubstring("field 1 is of another kind"));
   CHECK_THAT(refusal_of_model(piece("<unk>", 2) + piece("a", 1)),
@@ -220,9 +220,9 @@ TEST_CASE("anything but a supported SentencePiece model is refused by name") {
   CHECK_THAT(refusal_of_model(kPieces + piece("b", 1, std::string("\0\0\xc0\x7f", 4))),
              ContainsSubstring("piece 4 has a score of nan"));
   CHECK_THAT(refusal_of_model(kPieces + piece("b", 9)), ContainsSubstring("piece 4 is of kind 9"));
-  CHECK_THAT(refusal_of_model(kPieces + piece("\xff", 1)), ContainsSubstring("piece 4 is no text"));
+  CHECK_THAT(refusal_of_model(kPieces + piece("\xff", 1)), ContainsSubstring("piece 4 is not text"));
   CHECK_THAT(refusal_of_model(kPieces + piece("a", 1)), ContainsSubstring("m.model: SentencePiece cannot use it"));
-  CHECK_THAT(refusal_of_model(kPieces + piece("<0xZZ>", 6)), ContainsSubstring("'<0xZZ>' is no byte"));
+  CHECK_THAT(refusal_of_model(kPieces + piece("<0xZZ>", 6)), ContainsSubstring("'<0xZZ>' is not a byte"));
   CHECK_THAT(refusal_of_model(kPieces + bytes_field(2, number_field(3, 3))), ContainsSubstring("model_type is word"));
   CHECK_THAT(refusal_of_model(kPieces + bytes_field(2, number_field(24, 1))), ContainsSubstring("treat_whitespace_as_suffix"));
   CHECK_THAT(refusal_of_model(kPieces + bytes_field(3, number_field(5, 0))), ContainsSubstring("escape_whitespaces"));

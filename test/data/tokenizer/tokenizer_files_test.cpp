@@ -110,7 +110,7 @@ TEST_CASE("a .model is SentencePiece's or tiktoken's ranks, by what it holds") {
 
   for (const std::string neither : {"", "two words\n", "{}", "\x7f"}) {
     write_text(scratch / "x.model", neither);
-    CHECK_THAT(refusal_of(scratch / "x.model"), ContainsSubstring("is no SentencePiece model"));
+    CHECK_THAT(refusal_of(scratch / "x.model"), ContainsSubstring("is not a SentencePiece model"));
   }
   CHECK_THAT(refusal_of(scratch / "none.model"), ContainsSubstring("none.model: cannot be opened"));
 }
@@ -180,7 +180,7 @@ TEST_CASE("a vocab.json without an end of documents, or whose merges are not its
   write_text(scratch / "merges.txt", "a s\n\xff \xfe\n");
   CHECK_THAT(refusal_of(path), ContainsSubstring("vocab.json: merge 1 joins"));
   write_text(path, "[1]");
-  CHECK_THAT(refusal_of(path), ContainsSubstring("vocab.json: is no JSON object"));
+  CHECK_THAT(refusal_of(path), ContainsSubstring("vocab.json: is not a JSON object"));
 }
 
 TEST_CASE("ids may have gaps, which nothing is encoded to and which decode to nothing") {
