@@ -61,8 +61,8 @@ TEST_CASE("attention by fused kernels on the emulated GPU has the losses of ours
     const Ended ended = Process(place.scratch.path(), on_gpu(name, settings), 1, kProgram).wait();
     INFO(ended.out << ended.err);
     REQUIRE(ended.code == 0);
-    const bool told = ended.out.find(": cudnn, as kernels.attention says") != std::string::npos;
-    CHECK(told == (kernels == "cudnn" && settings.size() == 3));
+    const bool chosen = ended.out.find(": cudnn, chosen by kernels.attention") != std::string::npos;
+    CHECK(chosen == (kernels == "cudnn" && settings.size() == 3));
     return place.metrics(name);
   };
   const auto fused = train("cudnn", {}), ours = train("ours", {});

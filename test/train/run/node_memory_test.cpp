@@ -176,7 +176,7 @@ TEST_CASE("a run of several nodes continues from their memory when any one is lo
   }
 }
 
-TEST_CASE("what too few nodes remember, or remember wrongly, is passed over for an older checkpoint", "[unsanitized]") {
+TEST_CASE("a step that too few nodes remember, or remember wrongly, is skipped for an older checkpoint", "[unsanitized]") {
   if (no_shared_memory()) return;
   const Workplace place;
   succeed(place.train(nodes_of_two("whole"), 6));
