@@ -105,6 +105,21 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
   return count;
 }
 
+// What to do about a directory whose weights are in another format.
+std::string remedy_for(const std::string& directory) {
+  std::set<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) names.insert(entry.path().filename());
+  for (const std::string& name : names)
+    if (name.starts_with("pytorch_model") && name.ends_with(".bin"))
+      return "; convert " + name + " with transformers: python3 -c \"from transformers import AutoModelForCausalLM as M; " +
+             "M.from_pretrained('" + directory + "').save_pretrained('" + directory + "')\"";
+  for (const std::string& name : names)
+    if (name.ends_with(".gguf") || name.ends_with(".pth") || name.ends_with(".h5") || name.ends_with(".msgpack"))
+      return "; " + name + " is in a format that is not read: fetch the model's safetensors";
+  return "; fetch the model's safetensors: hf download NAME --local-dir " + directory;
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(File::open_plain(path)) {
@@ -172,7 +187,7 @@ PublishedWeights::PublishedWeights(const std::string& path, std::function<void()
     const std::string index = path + "/" + kIndex;
     paths = {path + "/model.safetensors"};
     if (!fs::exists(paths.front()) && !fs::exists(index))
-      throw DataError(path + ": holds neither model.safetensors nor " + kIndex + "; other formats of weights are not read");
+      throw DataError(path + ": holds no model.safetensors and no " + kIndex + remedy_for(path));
     if (!fs::exists(paths.front())) {
       std::ifstream in(index);
       const Json whole = Json::parse_or_null(std::string(std::istreambuf_iterator<char>(in), {}));

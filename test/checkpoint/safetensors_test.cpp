@@ -218,7 +218,18 @@ TEST_CASE("weights in several files are found by their index, which must be righ
     CHECK_THROWS_WITH(PublishedWeights(scratch.path()), ContainsSubstring(message));
   }
   std::filesystem::remove(index);
-  CHECK_THROWS_WITH(PublishedWeights(scratch.path()), ContainsSubstring("holds neither model.safetensors nor"));
+  const std::string empty = scratch.path() + ": holds no model.safetensors and no model.safetensors.index.json; ";
+  CHECK_THROWS_WITH(PublishedWeights(scratch.path()),
+                    empty + "fetch the model's safetensors: hf download NAME --local-dir " + scratch.path());
+  write_text(scratch / "tf_model.h5", "");
+  CHECK_THROWS_WITH(PublishedWeights(scratch.path()),
+                    empty + "tf_model.h5 is in a format that is not read: fetch the model's safetensors");
+  write_text(scratch / "pytorch_model.bin", "");
+  CHECK_THROWS_WITH(PublishedWeights(scratch.path()),
+                    empty +
+                        "convert pytorch_model.bin with transformers: python3 -c \"from transformers import AutoModelForCausalLM "
+                        "as M; M.from_pretrained('" +
+                        scratch.path() + "').save_pretrained('" + scratch.path() + "')\"");
   one("2.safetensors", "a");
   write(index, R"({"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})");
   CHECK_THROWS_WITH(PublishedWeights(scratch.path()), ContainsSubstring("a is also in another file"));
