@@ -105,7 +105,7 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
   return count;
 }
 
-// What to do about a directory whose weights are in another format.
+// The remedy for a directory whose weights are in another format.
 std::string remedy_for(const std::string& directory) {
   std::set<std::string> names;
   std::error_code ignored;

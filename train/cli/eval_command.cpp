@@ -1,4 +1,4 @@
-// trireme eval: a trained model on shards, text and questions of multiple choice.
+// trireme eval: scores a model on shards, text and multiple-choice questions.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 struct EvalOptions {
   static constexpr auto name = "eval";
-  static constexpr auto about = "Evaluates a model: perplexity and bits per byte, multiple choice";
+  static constexpr auto about = "Evaluates a model: perplexity, bits per byte, multiple-choice accuracy";
   std::string from;
   std::vector<std::string> set;
   int64_t step = -1;  // of a run; -1: its newest checkpoint
@@ -41,7 +41,7 @@ struct EvalOptions {
 
   void visit(Options& o) {
     o("from", from, kWeightSources).required();
-    o("--shards", shards, "Token shards, or directories of them");
+    o("--shards", shards, "Token shards, or directories of shards");
     o("--text", texts, kTextInputs);
     o("--choices", choices,
       "Multiple-choice questions as JSON lines: {\"context\", \"choices\", \"answer\"}, or as published by HellaSwag, ARC, MMLU or "
@@ -50,33 +50,31 @@ struct EvalOptions {
     o("--examples", examples,
       "Files of solved examples, such as a training or dev split: one for all of --choices, or one for each. Default: the other "
       "questions of the same file");
-    o("--field", field, "The text's field in a JSON line");
-    o("--sequences", sequences, "Of shards and of text, the first so many; 0: all", at_least(0));
+    o("--field", field, "Field of a JSON line that holds the text");
+    o("--sequences", sequences, "Evaluate only this many sequences of shards and of text; 0: all", at_least(0));
     o("--overlap", overlap,
-      "Tokens of a sequence that repeat the one before and are not counted again; without: half the context, so that each token "
-      "is predicted from at least as many. 0 is what training does unless train.eval_overlap says more",
+      "Tokens that a sequence repeats from the one before, as context only. Default: half the context. 0 evaluates as training "
+      "does without train.eval_overlap",
       at_least(0));
-    o("--step", step, "Of a run's checkpoints that of this step", at_least(0));
+    o("--step", step, "Step of the run's checkpoint; default: the newest", at_least(0));
     o.json(json);
     o.set(set);
   }
   static std::string footer() {
-    return "Loss is in nats per token, perplexity its exponential. Bits per byte are the loss of all tokens in bits, over the "
-           "UTF-8 "
-           "bytes\n"
-           "of the text. In shards every token but each shard's first is predicted; in text every token is, the first one behind "
-           "an\n"
-           "end_of_document; the end_of_document behind each document counts as a token.\n"
-           "acc: the likeliest choice is the right one. acc_norm: likewise after dividing log-likelihoods by the choices' "
-           "characters.\n"
-           "Under mpirun or srun each replica takes its share; the mesh is the run's own where the ranks allow it, else of "
-           "replicas "
-           "alone.";
+    return "Loss is in nats per token; perplexity is its exponential. Bits per byte: the loss of all tokens in bits, divided by "
+           "the "
+           "UTF-8\n"
+           "bytes of the text. In shards, every token except each shard's first is predicted. In text, every token is predicted, "
+           "the "
+           "first\n"
+           "one after an end_of_document. The end_of_document after each document counts as a token.\n"
+           "acc: the most likely choice is correct. acc_norm: the same after dividing log-likelihoods by the choices' characters.\n"
+           "Under mpirun or srun, replicas share the work. The mesh is the run's own if the ranks fit it, otherwise replicas only.";
   }
 };
 
-// Passes of as many rows as training's, or of some 16,000 tokens, on a mesh that these ranks can be. The number of ranks changes
-// neither. Backward never comes, so that little of a pass need be kept.
+// The config of a pass: training's rows, or about 16,000 tokens, on a mesh that fits the ranks. The rows do not depend on the
+// number of ranks. There is no backward, so activations are not kept.
 RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std::string>& set) {
   ParallelConfig& p = config.parallel;
   const bool meant = std::ranges::any_of(set, [](const std::string& s) { return s.starts_with("parallel."); });
@@ -94,6 +92,8 @@ RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std:
   t.batch = t.microbatch * replicas * p.pp;
   return config;
 }
+
+std::string with_count(int64_t count, const std::string& thing) { return text(count, " ", thing, count == 1 ? "" : "s"); }
 
 // Progress in sequences, shown by rank 0 only.
 class EvalProgress {
@@ -123,17 +123,18 @@ class Evaluator {
     if (path.empty()) return;
     tokenizer_ = open_tokenizer(path);
     if (tokenizer_->vocab_size() > model_.vocab)
-      throw DataError(text(path, ": has ", tokenizer_->vocab_size(), " entries, the model ", model_.vocab));
+      throw DataError(text(path, ": has ", tokenizer_->vocab_size(), " tokens, but the model has ", model_.vocab,
+                           ": use the tokenizer that the model was trained with"));
   }
 
-  // What can be wrong with the inputs is told before the first of them is computed.
+  // Opens all inputs, so that problems are reported before anything is computed.
   void open() {
     const int64_t context = model_.context;
     if (!options_.shards.empty()) {
       corpus_.emplace(options_.shards, context, true, overlap_);
       if (corpus_->vocab() > model_.vocab)
-        throw DataError(text(options_.shards.front(), ": its tokens come from a vocabulary of ", corpus_->vocab(),
-                             ", the model's is ", model_.vocab));
+        throw DataError(text(options_.shards.front(), ": its vocabulary has ", corpus_->vocab(), " tokens, but the model has ",
+                             model_.vocab, ": use shards of the model's tokenizer"));
       if (tokenizer_) corpus_->expect_tokenizer(*tokenizer_);
     }
     if (!options_.choices.empty())
@@ -150,7 +151,7 @@ class Evaluator {
   }
 
  private:
-  void tell(const std::string& line) const {
+  void report(const std::string& line) const {
     if (run_.mesh.first()) say(line);
   }
 
@@ -161,10 +162,10 @@ class Evaluator {
     const Evaluation e = evaluate(run_, samples, count, progress.reporter());
     progress.finish();
     const double perplexity = std::exp(e.loss), rate = static_cast<double>(e.targets) / e.seconds;
-    tell(label + ": loss " + fixed(e.loss, 4) + " nats per token, perplexity " + significant(perplexity, 5) + ", " +
-         fixed(e.bits_per_byte, 4) + " bits per byte");
-    tell(std::string(text("  ", e.targets, " tokens, ", std::llround(e.bytes), " bytes, overlap ", overlap_, "; ")) +
-         human_seconds(e.seconds) + ", " + human_count(rate) + " tok/s");
+    report(label + ": loss " + fixed(e.loss, 4) + " nats per token, perplexity " + significant(perplexity, 5) + ", " +
+           fixed(e.bits_per_byte, 4) + " bits per byte");
+    report(std::string(text("  ", e.targets, " tokens, ", std::llround(e.bytes), " bytes, overlap ", overlap_, "; ")) +
+           human_seconds(e.seconds) + ", " + human_count(rate) + " tok/s");
     return {{"loss", e.loss},      {"perplexity", perplexity},       {"bits_per_byte", e.bits_per_byte},
             {"tokens", e.targets}, {"bytes", std::llround(e.bytes)}, {"sequences", count},
             {"overlap", overlap_}, {"seconds", e.seconds},           {"tokens_per_second", rate}};
@@ -177,9 +178,8 @@ class Evaluator {
     const double seconds = seconds_since(begin);
     progress.finish();
     const ChoiceScore score = score_choices(task.questions(), likelihoods);
-    tell(std::string(text(task.name(), ": ", describe(score), ", ", score.questions, " questions, ", task.choices(), " choices, ",
-                          task.shots(), " shots, ")) +
-         human_seconds(seconds));
+    report(task.name() + ": " + describe(score) + ", " + with_count(score.questions, "question") + ", " +
+           with_count(task.choices(), "choice") + ", " + with_count(task.shots(), "shot") + ", " + human_seconds(seconds));
     Json by_question;
     for (auto next = likelihoods.begin(); const Question& question : task.questions()) {
       const auto end = next + std::ssize(question.choices);
@@ -207,7 +207,7 @@ class Evaluator {
   std::vector<ChoiceTask> tasks_;
 };
 
-// Returns the step whose weights they are.
+// Loads the weights and returns the step that they come from.
 int64_t load_weights(const WeightSource& source, TrainState& run) {
   if (source.checkpoint.empty()) return initialise(source.config, run), 0;
   const CheckpointReader checkpoint(source.checkpoint);

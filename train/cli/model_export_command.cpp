@@ -1,4 +1,4 @@
-// trireme model export: a checkpoint in the formats in which models are published.
+// trireme model export: writes a checkpoint in the formats of published models.
 #include <cstdio>
 #include <optional>
 
@@ -37,7 +37,7 @@ struct ModelExportOptions {
   }
 };
 
-// A published tensor and our weights that it is made of.
+// A published tensor and the weights that it consists of.
 struct Export {
   SafetensorsWriter::Entry entry;
   std::vector<WholeWeight> parts;
@@ -53,7 +53,7 @@ std::vector<Export> exports_of(const ModelConfig& model) {
   return all;
 }
 
-// Into files of at most `most` bytes of data, at least one tensor each.
+// Splits tensors into files of at most `most` bytes of data, at least one tensor each.
 std::vector<std::vector<Export>> cut(std::vector<Export> all, FloatType type, int64_t most) {
   std::vector<std::vector<Export>> files(1);
   int64_t bytes = 0;
@@ -92,7 +92,7 @@ std::string file_name(size_t number, size_t count) {
   return name;
 }
 
-// Returns the bytes written.
+// Writes all files and the index; returns the bytes written.
 int64_t write_weights(const CheckpointReader& checkpoint, const std::vector<std::vector<Export>>& files, FloatType type,
                       const std::string& output) {
   Json index;

@@ -19,12 +19,12 @@ namespace fs = std::filesystem;
 ExportDirectory::ExportDirectory(const std::string& directory, bool replace) : directory_(directory) {
   std::error_code problem;
   fs::create_directories(directory, problem);
-  if (!fs::is_directory(directory)) throw ConfigError(directory + ": cannot be made as a directory: " + problem.message());
+  if (!fs::is_directory(directory)) throw ConfigError(directory + ": cannot be created as a directory: " + problem.message());
   for (const std::string& name : exported())
     if (!replace)
-      throw ConfigError(directory + "/" + name + ": the output holds a model already: choose another directory, or --replace it");
+      throw ConfigError(directory + "/" + name + ": the output already holds a model: choose another directory, or give --replace");
   fs::remove_all(partial(), problem);
-  if (!fs::create_directory(partial(), problem)) throw ConfigError(directory + ": cannot be written into: " + problem.message());
+  if (!fs::create_directory(partial(), problem)) throw ConfigError(directory + ": cannot be written to: " + problem.message());
 }
 
 ExportDirectory::~ExportDirectory() {
@@ -42,7 +42,7 @@ void ExportDirectory::commit() const {
   commit_file(partial() + "/" + kExportConfig, directory_ + "/" + kExportConfig);
 }
 
-// The names of what exports have written here, or is called so.
+// Names of the files that an export writes, as far as they are here.
 std::vector<std::string> ExportDirectory::exported() const {
   constexpr std::array kNames{kExportConfig,           "generation_config.json", "tokenizer.json",          "tokenizer.model",
                               "tokenizer_config.json", "chat_template.jinja",    "special_tokens_map.json", kExportIndex};

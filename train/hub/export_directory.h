@@ -1,6 +1,6 @@
-// ExportDirectory: where an export is written. It lies inside the output's directory, from where its files take their places when
-// all of them are on disk, config.json last. What is cut off before leaves an older model as it was; after, no config.json, and so
-// no model: never parts of two.
+// ExportDirectory: a directory whose files appear together. They are written to a subdirectory of the output and moved when all of
+// them are on disk, config.json last. An interruption before the move leaves an older model as it was. One during the move leaves
+// no config.json, and so no model: never parts of two.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace trireme {
 
 class ExportDirectory {
  public:
-  // ConfigError when the directory holds files of those names and they are not to be replaced.
+  // Creates the directory. ConfigError if it holds an exported model and `replace` is false.
   ExportDirectory(const std::string& directory, bool replace);
   ~ExportDirectory();
   ExportDirectory(const ExportDirectory&) = delete;
@@ -27,7 +27,7 @@ class ExportDirectory {
 
 inline constexpr const char *kExportIndex = "model.safetensors.index.json", *kExportConfig = "config.json";
 
-// DataError for what cannot be read or written.
+// Both throw DataError if a file cannot be read or written.
 void write_export(const std::string& path, const std::string& text);
 void copy_export(const std::string& from, const std::string& to);
 

@@ -23,13 +23,13 @@ void write_tokenizer_config(const RunConfig& config, const std::string& kind, co
   write_export(output + "/tokenizer_config.json", said.dump({.indent = 2}) + "\n");
 }
 
-// SentencePiece's; what transformers cannot do with it, or "".
+// Copies a SentencePiece model. Returns a warning if transformers cannot use it, or "".
 std::string write_sentencepiece(const RunConfig& config, const std::string& path, const std::string& output,
                                 SpecialTokens& tokens) {
   const SentencePieceModel model = read_sentencepiece_model(path);
   tokens.begin = tokens.end = std::to_string(make_sentencepiece_tokenizer(model, path)->end_of_document());
   copy_export(path, output + "/tokenizer.model");
-  if (model.unigram) return "tokenizer.model is of unigram pieces, for which transformers has no tokenizer of these models";
+  if (model.unigram) return "tokenizer.model has unigram pieces; transformers has no tokenizer for these models with them";
   write_tokenizer_config(config, "LlamaTokenizer", model.end_piece, output);
   return "";
 }
@@ -37,7 +37,8 @@ std::string write_sentencepiece(const RunConfig& config, const std::string& path
 }  // namespace
 
 std::string write_tokenizer(const RunConfig& config, const std::string& path, const std::string& output, SpecialTokens& tokens) {
-  if (path.empty() || path == "none") return "no tokenizer was written: the run's config names no data.tokenizer";
+  if (path.empty() || path == "none")
+    return "no tokenizer was written: the run's config has no data.tokenizer; add one by --tokenizer PATH";
   Bpe bpe;
   const TokenizerKind kind = parse_tokenizer_name(path).kind;
   if (kind == TokenizerKind::bytes) {
@@ -56,9 +57,9 @@ std::string write_tokenizer(const RunConfig& config, const std::string& path, co
     return write_sentencepiece(config, path, output, tokens);
   } else {
     tokens.begin = tokens.end = std::to_string(open_tokenizer(path)->end_of_document());
-    return "no tokenizer was written: ranks of tiktoken have no tokenizer.json";
+    return "no tokenizer was written: tiktoken ranks have no tokenizer.json";
   }
-  tokens.begin = tokens.end = std::to_string(bpe.end_of_document);  // a document begins after the end of another
+  tokens.begin = tokens.end = std::to_string(bpe.end_of_document);  // a document begins after the end of the one before
   for (const auto& [id, written] : bpe.special)
     if (id == bpe.end_of_document) write_tokenizer_config(config, "PreTrainedTokenizerFast", written, output);
   return "";
@@ -77,14 +78,13 @@ void keep_origin(const RunConfig& config, const std::string& tokenizer, const st
 
 std::string otherwise_read(const std::string& model_type, const std::string& output) {
   if (model_type == "mistral" && fs::exists(output + "/tokenizer.model"))
-    return "transformers' AutoTokenizer reads tokenizer.model of a Mistral model without the space in front of a text; load it by "
+    return "transformers' AutoTokenizer reads tokenizer.model of a Mistral model without the space before a text; load it with "
            "LlamaTokenizer";
   if (model_type != "qwen2" || !fs::exists(output + "/tokenizer.json")) return "";
   const Bpe bpe = read_tokenizer_json(output + "/tokenizer.json");
   if (bpe.compose && bpe.patterns == std::vector{patterns::qwen2}) return "";
-  return "transformers' AutoTokenizer reads tokenizer.json of a Qwen2 model with Qwen's words and normal form C, which this one "
-         "does not "
-         "have; load it by PreTrainedTokenizerFast";
+  return "transformers' AutoTokenizer reads tokenizer.json of a Qwen2 model with Qwen's pattern and normal form C, which this "
+         "tokenizer lacks; load it with PreTrainedTokenizerFast";
 }
 
 }  // namespace trireme

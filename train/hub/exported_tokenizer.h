@@ -1,4 +1,4 @@
-// The tokenizer's files of an exported model.
+// The tokenizer files of an exported model.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace trireme {
 
-// The own files of the tokenizer at `path`, "none" or "" for none of them, into the directory `output`, and the special tokens that
-// models which use it are told of. Returns what the export has not of them, or "".
+// Writes the files of the tokenizer at `path` ("none" or "": nothing) into the directory `output`, and sets the special tokens that
+// the model's configs name. Returns a warning about what is missing, or "".
 std::string write_tokenizer(const RunConfig& config, const std::string& path, const std::string& output, SpecialTokens& tokens);
 
-// Of a run that began with a published model and its tokenizer: that one's special tokens, and how it generates and talks, if it is
-// still there.
+// Copies special tokens, generation config and chat template of the published model that the run began with, if it is still there
+// and has the same tokenizer.
 void keep_origin(const RunConfig& config, const std::string& tokenizer, const std::string& output, SpecialTokens& tokens);
 
-// How to load the files where transformers' AutoTokenizer (5.23) makes another tokenizer of them, or "".
+// A warning with the right class if transformers' AutoTokenizer (5.23) reads the files as a different tokenizer, or "".
 std::string otherwise_read(const std::string& model_type, const std::string& output);
 
 }  // namespace trireme

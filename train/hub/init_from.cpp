@@ -13,12 +13,12 @@ namespace trireme {
 
 namespace {
 
-// One line for each key of the model that the published weights would not be right for.
+// One line for each key of the model that does not fit the published weights.
 std::string mismatches(const RunConfig& config, const ModelConfig& published) {
   RunConfig wanted = config;
   wanted.model = published;
   const ModelConfig& model = config.model;
-  // What training may choose.
+  // Keys that training may choose.
   wanted.model.init_std = model.init_std;
   wanted.model.z_loss = model.z_loss;
   wanted.model.document_mask = model.document_mask;
@@ -32,32 +32,33 @@ std::string mismatches(const RunConfig& config, const ModelConfig& published) {
   return lines;
 }
 
-// The published tensors, by names with and without the prefix that some files leave out.
+// The published tensors, found by names with and without the prefix that some files omit.
 class Source {
  public:
   Source(const std::string& path, const std::function<void()>& moved) : files_(path, moved) {
     for (const std::string& name : files_.names()) left_.insert(name);
   }
 
-  // Checks that `weight`, as the published config makes it, is there.
+  // Checks that `weight` is there, with the shape that the published config gives it.
   void expect(const WholeWeight& weight) {
     const std::string name = find(weight.place.name);
     const std::vector<int64_t> wanted = published_shape(weight), there = files_.find(name)->shape;
     left_.erase(name);
     if (there != wanted)
-      throw DataError(text(files_.path(), ": ", name, " is of ", shape_of(there), ", its config.json makes it ", shape_of(wanted)));
+      throw DataError(
+          text(files_.path(), ": ", name, " has shape ", shape_of(there), ", but its config.json makes it ", shape_of(wanted)));
   }
-  // What no weight has asked for.
+  // Throws if tensors are left that no weight has used.
   void expect_nothing_else(bool tied) const {
     for (const std::string& name : left_) {
       const bool buffer =
           name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq");
       if (!buffer && !(tied && name == "lm_head.weight"))
-        throw DataError(files_.path() + ": holds " + name + ", which is no part of the model that its config.json tells of");
+        throw DataError(files_.path() + ": holds " + name + ", which is not part of the model in its config.json");
     }
   }
 
-  // The part of a weight that `shard` holds; rows beyond the published table are left.
+  // Reads the part of a weight that `slice` holds; rows beyond the published table stay as they are.
   void read(const WholeWeight& weight, const TensorSlice& slice) const {
     const std::string name = find(weight.place.name);
     auto* const to = slice.local.as<float>();
@@ -90,7 +91,7 @@ class Source {
   }
 
  private:
-  static constexpr int64_t kBlock = 2 << 20;  // elements that are read at a time where only some of them are wanted
+  static constexpr int64_t kBlock = 2 << 20;  // elements per read if only some of them are needed
 
   static std::string shape_of(const std::vector<int64_t>& shape) {
     std::string sizes;
@@ -113,8 +114,8 @@ void read_slices(const RunConfig& config, const std::vector<TensorSlice>& slices
   const ModelConfig published = read_published_config(from + "/config.json");
   const std::string wrong = mismatches(config, published);
   if (!wrong.empty())
-    throw ConfigError(wrong + "train.init_from: these keys are not those of " + from + "; `trireme model config " + from +
-                      "` prints a model: section that is");
+    throw ConfigError(wrong + "train.init_from: these keys differ from " + from + "; `trireme model config " + from +
+                      "` prints a model: section that fits");
   Source source(from, moved);
   for (const WholeWeight& weight : published_weights(published)) source.expect(weight);
   std::map<std::string, WholeWeight> weights;

@@ -1,4 +1,4 @@
-// A run's first weights from published ones (train.init_from): a directory of Hugging Face with config.json and safetensors.
+// Initial weights from a published model (train.init_from): a Hugging Face directory with config.json and safetensors.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,9 @@
 
 namespace trireme {
 
-// Fills the masters among `slices`, which are f32 in host memory, each rank reading what it holds; moments are left as they are.
-// Entries that the vocabulary has beyond the published one keep their fresh weights. ConfigError that names every key of model:
-// that is not the published model's, DataError what is wrong with its files; on all ranks alike.
-// `moved` is told each time that something was read.
+// Fills the masters among `slices`, f32 in host memory; each rank reads what it holds. Moments are left as they are. Rows of a
+// vocabulary beyond the published one keep their fresh weights. ConfigError names every key of model: that differs from the
+// published model; DataError names what is wrong with its files. All ranks throw the same. `moved` is called after each read.
 void init_from(const RunConfig& config, const std::vector<TensorSlice>& slices, const Comm& ranks,
                const std::function<void()>& moved = nullptr);
 

@@ -1,4 +1,4 @@
-// The layouts in which models are published, by what a config.json calls them.
+// Layouts of published models, with their names in config.json.
 #pragma once
 
 #include "model/config.h"
@@ -17,7 +17,7 @@ inline constexpr LayoutNames kPublishedLayouts[] = {{PublishedLayout::gpt2, "gpt
                                                     {PublishedLayout::qwen2, "qwen2", "Qwen2ForCausalLM"},
                                                     {PublishedLayout::qwen3, "qwen3", "Qwen3ForCausalLM"}};
 
-// ConfigError, with all reasons, when none has what the model has.
+// The layout that fits the model. ConfigError, with all reasons, if none does.
 PublishedLayout layout_of(const ModelConfig& model);
 
 }  // namespace trireme

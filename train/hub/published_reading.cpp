@@ -10,12 +10,12 @@ PublishedReading::PublishedReading(const std::string& path) : path_(path) {
   std::ifstream in(path);
   if (!in) throw DataError(path + ": cannot be opened");
   json_ = Json::parse_or_null(in);
-  if (!json_.is_object()) throw DataError(path + ": is no JSON object");
+  if (!json_.is_object()) throw DataError(path + ": is not a JSON object");
 }
 
 std::string PublishedReading::word(const char* key, const std::string& otherwise) {
   if (!has(key)) return otherwise;
-  if (!json_[key].is_string()) refuse(key, "must be a text");
+  if (!json_[key].is_string()) refuse(key, "must be a string");
   return json_[key].is_string() ? json_[key].get<std::string>() : otherwise;
 }
 
@@ -40,7 +40,8 @@ double PublishedReading::number(const Json& of, const char* key, double otherwis
 }
 
 void PublishedReading::must_be(const char* key, bool value) {
-  if (flag(key, value) != value) refuse(key, value ? "must be true: the other way is not computed here" : "is not computed here");
+  if (flag(key, value) != value)
+    refuse(key, value ? "must be true: Trireme does not compute the other way" : "is not supported: Trireme does not compute it");
 }
 
 void PublishedReading::refuse(const std::string& key, const std::string& why) {

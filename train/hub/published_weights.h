@@ -1,4 +1,4 @@
-// The names and layouts of the tensors in published safetensors, of GPT-2, Llama, Mistral, Qwen2 and Qwen3
+// Names and layouts of the tensors in published safetensors of GPT-2, Llama, Mistral, Qwen2 and Qwen3
 // (https://github.com/huggingface/transformers, src/transformers/models).
 #pragma once
 
@@ -9,23 +9,23 @@
 
 namespace trireme {
 
-// Where the elements of one of our tensors lie in a published one.
+// Position of one of our tensors in a published one.
 struct PublishedPlace {
   std::string name;
-  bool transposed = false;  // [in, out], where ours is [out, in]
-  int64_t first = 0;        // our rows are rows [first, first + ours) of it, columns if it is transposed
-  int64_t all = 0;          // of so many
+  bool transposed = false;  // published as [in, out]; ours is [out, in]
+  int64_t first = 0;        // our rows are its rows [first, first + ours); its columns if it is transposed
+  int64_t all = 0;          // rows (columns) of the published tensor
 };
 
-// One of our weights, of the whole model.
+// A weight of the whole model, as Trireme names it.
 struct WholeWeight {
   std::string name;
   std::vector<int64_t> shape;
   PublishedPlace place;
 };
 
-// All of them, in the order of the forward pass; those of one published tensor follow one another. ConfigError, with all reasons,
-// when no published layout has what the model has.
+// All weights in the order of the forward pass; those of one published tensor are neighbours. ConfigError, with all reasons, if no
+// published layout fits the model.
 std::vector<WholeWeight> published_weights(const ModelConfig& model);
 // The shape of the published tensor that holds `weight`.
 std::vector<int64_t> published_shape(const WholeWeight& weight);

@@ -160,7 +160,7 @@ TEST_CASE("files that do not match their config.json are refused by the tensor's
   CHECK_THAT(refusal([](Values& v) {
                v["model.layers.0.mlp.router.weight"] = {{1}, {1}};
              }),
-             ContainsSubstring("holds model.layers.0.mlp.router.weight, which is no part of the model"));
+             ContainsSubstring("holds model.layers.0.mlp.router.weight, which is not part of the model in its config.json"));
   CHECK_THAT(refusal([](Values& v) { v["model.layers.2.input_layernorm.weight"] = v.at("model.norm.weight"); }),
              ContainsSubstring("holds model.layers.2.input_layernorm.weight"));
   CHECK_THAT(refusal([](Values& v) { v.erase("model.layers.1.mlp.up_proj.weight"); }),
@@ -169,12 +169,12 @@ TEST_CASE("files that do not match their config.json are refused by the tensor's
   CHECK_THAT(refusal([](Values& v) {
                v["model.norm.weight"] = {{31}, std::vector<float>(31)};
              }),
-             ContainsSubstring("model.norm.weight is of 31, its config.json makes it 32"));
+             ContainsSubstring("model.norm.weight has shape 31, but its config.json makes it 32"));
   CHECK_THAT(refusal([](Values& v) {
                v["model.embed_tokens.weight"] = {{259, 32}, std::vector<float>(259 * 32)};
              }),
-             ContainsSubstring("model.embed_tokens.weight is of 259 x 32, its config.json makes it 260 x 32"));
-  CHECK_THAT(refusal([](Values& v) { v["model.norm.weight"].first = {32, 1}; }), ContainsSubstring("is of 32 x 1"));
+             ContainsSubstring("model.embed_tokens.weight has shape 259 x 32, but its config.json makes it 260 x 32"));
+  CHECK_THAT(refusal([](Values& v) { v["model.norm.weight"].first = {32, 1}; }), ContainsSubstring("has shape 32 x 1, but its config.json makes it 32"));
 }
 
 }  // namespace trireme

@@ -235,7 +235,7 @@ TEST_CASE("a vocabulary and its merges are exported as a tokenizer.json, ranks n
   CHECK_THAT(read_text(out + "/config.json"), ContainsSubstring("\"eos_token_id\": 0"));
 
   write_text(place.scratch / "ranks.model", read_text(goldens + "cl100k.tiktoken"));
-  CHECK_THAT(exported("ranks.model@cl100k"), ContainsSubstring("ranks of tiktoken have no tokenizer.json"));
+  CHECK_THAT(exported("ranks.model@cl100k"), ContainsSubstring("tiktoken ranks have no tokenizer.json"));
   CHECK_FALSE(fs::exists(out + "/tokenizer.json"));
   CHECK_FALSE(fs::exists(out + "/tokenizer.model"));
   CHECK_THAT(read_text(out + "/config.json"), ContainsSubstring("\"eos_token_id\": 480"));
@@ -253,7 +253,7 @@ TEST_CASE("a model too large for one file goes into several, with an index, and 
   succeed(exported({"--dtype", "bf16"}));
   const Ended again = exported({});
   CHECK(again.code == 2);
-  CHECK_THAT(again.err, ContainsSubstring("the output holds a model already"));
+  CHECK_THAT(again.err, ContainsSubstring("the output already holds a model: choose another directory, or give --replace"));
   write_text(out + "/notes", "mine");
   const Ended nowhere = exported({"--replace", "--tokenizer", "no.json"});
   CHECK(nowhere.code != 0);
@@ -335,9 +335,9 @@ TEST_CASE("what a published config says and is not computed here is refused by n
   };
   const std::tuple<const char*, Json, const char*> cases[] = {
       {"llama", {{"model_type", "mamba"}}, "model_type: 'mamba' is not read here"},
-      {"llama", {{"model_type", 7}}, "model_type: must be a text"},
-      {"llama", {{"attention_bias", true}}, "attention_bias: is not computed here"},
-      {"llama", {{"mlp_bias", true}}, "mlp_bias: is not computed here"},
+      {"llama", {{"model_type", 7}}, "model_type: must be a string"},
+      {"llama", {{"attention_bias", true}}, "attention_bias: is not supported: Trireme does not compute it"},
+      {"llama", {{"mlp_bias", true}}, "mlp_bias: is not supported: Trireme does not compute it"},
       {"llama", {{"hidden_act", "gelu"}}, "hidden_act: 'gelu' is not computed here"},
       {"llama", {{"hidden_size", 0}}, "hidden_size: must be a whole number above 0"},
       {"llama", {{"hidden_size", "32"}}, "hidden_size: must be a whole number above 0"},
@@ -350,7 +350,9 @@ TEST_CASE("what a published config says and is not computed here is refused by n
       {"llama", {{"quantization_config", Json::object()}}, "quantization_config: weights must be floats"},
       {"gpt2", {{"activation_function", "relu"}}, "activation_function: 'relu' is not computed here"},
       {"gpt2", {{"scale_attn_weights", false}}, "scale_attn_weights: must be true"},
-      {"gpt2", {{"scale_attn_by_inverse_layer_idx", true}}, "scale_attn_by_inverse_layer_idx: is not computed here"},
+      {"gpt2",
+       {{"scale_attn_by_inverse_layer_idx", true}},
+       "scale_attn_by_inverse_layer_idx: is not supported: Trireme does not compute it"},
       {"qwen3",
        {{"use_sliding_window", true}, {"sliding_window", 4}, {"layer_types", {"full_attention", "sliding_attention"}}},
        "use_sliding_window: a window for some of the layers"},
