@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 constexpr auto kFormat = "trireme hang 1";
-constexpr size_t kMost = 4096;  // of whatever a text says that there are so many of
+constexpr size_t kMost = 4096;  // limit for the counts in a text
 
 template <size_t kSize>
 void put(std::array<char, kSize>& to, const std::string& word) {
@@ -21,7 +21,7 @@ void put(std::array<char, kSize>& to, const std::string& word) {
   std::copy_n(word.data(), std::min(word.size(), kSize - 1), to.data());
 }
 
-// Names as one word each: of an axis "tp part" with another sign for the space.
+// Encodes a name as one word: the axis "tp part" becomes "tp~part".
 std::string as_word(std::string name) {
   std::ranges::replace(name, ' ', '~');
   return name.empty() ? "-" : name;
@@ -47,7 +47,7 @@ void HangBoard::report(const std::vector<RankReport>& ranks) const {
 void HangBoard::take_back() const {
   std::error_code error;
   std::filesystem::remove(path(node_), error);
-  std::filesystem::remove(directory_, error);  // where it is empty
+  std::filesystem::remove(directory_, error);  // fails unless it is empty
 }
 
 std::vector<std::vector<RankReport>> HangBoard::read() const {

@@ -1,5 +1,5 @@
-// HangBoard: where the nodes of a run tell each other what their ranks do when they get on no more: files in the run's directory,
-// which all nodes share. No rank has to answer another.
+// HangBoard: files in the run's directory, through which nodes exchange reports on ranks that make no
+// progress. All nodes share the directory, and no rank has to answer another.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@ namespace trireme {
 
 class HangBoard {
  public:
-  // On every rank of node `node` of `nodes`: `directory` is of this start of the run alone, and need not be there.
+  // For every rank of node `node`, of `nodes` nodes. Each start of the run has its own `directory`, which
+  // need not exist yet.
   HangBoard(std::string directory, int64_t node, int64_t nodes);
 
   const std::string& directory() const { return directory_; }
   int64_t node() const { return node_; }
 
-  void report(const std::vector<RankReport>& ranks) const;  // of this node; what cannot be written is not told
-  void take_back() const;                                   // they got on
-  // What the nodes have told, by node; of a node that has told nothing no ranks.
+  void report(const std::vector<RankReport>& ranks) const;  // of this node; failed writes are ignored
+  void take_back() const;                                   // deletes the report: ranks make progress again
+  // Returns the reports by node; empty for a node that has reported nothing.
   std::vector<std::vector<RankReport>> read() const;
 
  private:
@@ -29,10 +30,10 @@ class HangBoard {
   int64_t node_, nodes_;
 };
 
-// What earlier starts have left in a run's directory, which is ours.
+// Deletes the boards that earlier starts left in a run's directory, except `keep`.
 void sweep_hang_boards(const std::string& run_directory, const std::string& keep);
 
-// Reports as text, and back; what is no such text gives none.
+// Writes reports as text, and reads them back; returns none if the text is damaged or incomplete.
 std::string to_text(const std::vector<RankReport>& ranks);
 std::vector<RankReport> reports_in(const std::string& text);
 

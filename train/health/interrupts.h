@@ -1,9 +1,10 @@
-// Interrupts: Ctrl-C as a question that a loop asks, for commands that converse.
+// Interrupts: a flag set by Ctrl-C, which the loop of an interactive command polls.
 #pragma once
 
 namespace trireme {
 
-// While one lives, SIGINT no longer ends the program. It interrupts a read that waits, which then fails with EINTR. One at a time.
+// While an object exists, SIGINT does not end the program. It interrupts a blocking read, which then
+// fails with EINTR. At most one object may exist at a time.
 class Interrupts {
  public:
   Interrupts();
@@ -12,7 +13,7 @@ class Interrupts {
   Interrupts& operator=(const Interrupts&) = delete;
 
   bool pending() const;
-  bool take();  // pending(), and forgets it
+  bool take();  // returns pending() and clears the flag
 };
 
 }  // namespace trireme

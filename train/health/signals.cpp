@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::string_view kLastWords =
     "\nended at once by the second Ctrl-C: steps since the newest checkpoint are lost; the same command continues from there\n";
-constexpr int kErrors = 2;  // the file of stderr: a handler may call write() and no stream
+constexpr int kErrors = 2;  // stderr's file descriptor: a handler may call write() but use no stream
 
-// The only things that a signal handler may touch.
+// Variables of a type that a signal handler may write.
 volatile std::sig_atomic_t received = 0, speaks_at_end = 0;
 
 void end_at_once() {

@@ -5,12 +5,12 @@
 
 namespace trireme {
 
-// Watches for the signals from now on. A second SIGINT ends the program at once, as that signal does by default (130 in a shell);
-// with `speaks`, a line on stderr comes first.
+// Installs the handlers. A second SIGINT ends the program at once, as that signal does by default (130
+// in a shell). With `speaks`, the handler first prints a line to stderr.
 void watch_signals(bool speaks = true);
-// The last signal that asked to stop, 0 if there is none.
+// Returns the last signal that requested a stop; 0 if there was none.
 int stop_signal();
-// "SIGINT"
+// Returns a signal's name, as in "SIGINT".
 std::string signal_name(int signal);
 
 }  // namespace trireme

@@ -16,9 +16,9 @@
 namespace trireme {
 namespace {
 
-const int kAsk = SIGRTMIN + 5;  // not one that launchers send
+const int kAsk = SIGRTMIN + 5;  // a signal that launchers do not send
 
-// What a signal handler may touch.
+// Results of the signal handler.
 std::array<void*, 64> frames;
 std::atomic<int> depth = -1;
 
@@ -28,7 +28,8 @@ void answer(int) {
   errno = error;
 }
 
-// "/path/trireme(_ZN7trireme3runE+0x12) [0x5]" -> "trireme::run"; of a function without a name the file and the place in it.
+// Extracts the function: "/path/trireme(_ZN7trireme3runE+0x12) [0x5]" -> "trireme::run". A function
+// without a name becomes its file and offset.
 std::string name_in(const std::string& symbol) {
   const size_t open = symbol.find('('), plus = symbol.find('+', open), close = symbol.find(')', open);
   const std::string file = symbol.substr(0, open), short_file = file.substr(file.rfind('/') + 1);
@@ -46,7 +47,7 @@ std::string name_in(const std::string& symbol) {
 
 void watch_stacks() {
   std::array<void*, 4> first;
-  backtrace(first.data(), static_cast<int>(first.size()));  // what it loads when it is first called, it may not in a handler
+  backtrace(first.data(), static_cast<int>(first.size()));  // the first call loads a library, which a handler must not
   struct sigaction action {};
   action.sa_handler = answer;
   action.sa_flags = SA_RESTART;
@@ -62,7 +63,7 @@ std::string stack_of(int thread) {
   const std::unique_ptr<char*, decltype(&std::free)> symbols(backtrace_symbols(frames.data(), count), std::free);
   if (!symbols) return "";
   std::string out;
-  for (int i = 2; i < count; ++i) out += (i > 2 ? " < " : "") + name_in(symbols.get()[i]);  // behind the handler and its frame
+  for (int i = 2; i < count; ++i) out += (i > 2 ? " < " : "") + name_in(symbols.get()[i]);  // skips the handler and its frame
   return out;
 }
 

@@ -1,13 +1,14 @@
-// Where a thread of this process is.
+// Call stacks of this process's threads.
 #pragma once
 
 #include <string>
 
 namespace trireme {
 
-// The functions that thread `thread` (the system's id) is in, innermost first, separated by " < "; "" when it does not answer
-// within a second. One call at a time. watch_stacks() first, once, before threads are stuck.
+// Installs the signal handler for stack_of(). Call once, before any thread may be stuck.
 void watch_stacks();
+// Returns the functions on the stack of `thread` (the system's id), innermost first, separated by
+// " < "; "" if the thread does not answer within one second. Not thread-safe.
 std::string stack_of(int thread);
 
 }  // namespace trireme

@@ -16,12 +16,12 @@ namespace trireme {
 namespace {
 
 constexpr std::chrono::milliseconds kRound{100};
-constexpr size_t kSteps = 200;                                    // whose times are remembered
-constexpr size_t kEnough = 5;                                     // to know what a step takes
-constexpr int64_t kNobody = std::numeric_limits<int32_t>::max();  // accused where none can be told
+constexpr size_t kSteps = 200;                                    // number of durations kept
+constexpr size_t kEnough = 5;                                     // durations needed for a limit
+constexpr int64_t kNobody = std::numeric_limits<int32_t>::max();  // accused if the culprit is unknown
 constexpr auto kNoStack = "-";                                    // the culprit's confession when its stack cannot be read
-constexpr double kPaused = 1;     // seconds that a round may take before the whole process must have been stopped
-constexpr double kForOthers = 2;  // seconds more that ranks wait which need not speak; and for the culprit's stack
+constexpr double kPaused = 1;     // seconds: a round that takes longer means that the process was stopped
+constexpr double kForOthers = 2;  // seconds: extra wait of ranks that need not report; wait for the culprit's stack
 
 bool ended(const RankReport& r) { return r.state == 'Z' || r.state == 'X'; }
 bool speechless(const RankReport& r) { return ended(r) || r.state == 'T' || r.state == 't'; }
@@ -90,7 +90,7 @@ void Watchdog::watch() {
   }
 }
 
-// Whether this rank ends it all now.
+// Returns true if this rank must end the run now.
 bool Watchdog::decide(double silent, double limit, bool& warned) {
   const std::vector<RankReport> ranks = journal_.look();
   const auto speaker = std::find_if(ranks.begin(), ranks.end(), [](const RankReport& r) { return !speechless(r); });
@@ -98,13 +98,14 @@ bool Watchdog::decide(double silent, double limit, bool& warned) {
   const auto at_disk = [](const RankReport& r) { return r.doing != "training"; };
   bool patient = std::none_of(ranks.begin(), ranks.end(), speechless) && std::any_of(ranks.begin(), ranks.end(), at_disk);
   if (patient && mine && !std::exchange(warned, true) && orders_.warn) orders_.warn(judge(ranks).line);
-  // A node that tells nothing may still get on, with a disk, say.
+  // A node without a report may still make progress, for example with a disk.
   if (orders_.board != nullptr) patient = mine ? !enough_told(ranks) : true;
   if (patient) limit = std::max(limit, orders_.for_disks * orders_.patience);
   return silent >= limit + (mine ? 0 : kForOthers);
 }
 
-// Tells the other nodes of this one's ranks; whether all have told, and nothing has to be waited for.
+// Reports this node's ranks to the others. Returns true if all nodes have reported and no rank has
+// to be waited for.
 bool Watchdog::enough_told(const std::vector<RankReport>& ranks) {
   if (!std::exchange(told_, true)) orders_.board->report(ranks);
   nodes_ = orders_.board->read();
@@ -120,7 +121,8 @@ std::vector<RankReport> Watchdog::all_told() const {
   return all;
 }
 
-// Of the nodes that have told something the culprit's, whose threads can be asked where they are, or else the first.
+// Returns true if this node reports the hang. Among nodes with a report, it is the culprit's node, which
+// can read its stack; otherwise the first.
 bool Watchdog::speaks_for_all(int64_t culprit) const {
   if (orders_.board == nullptr || nodes_.empty()) return true;
   const auto can_speak = [](const auto& node) { return std::any_of(node.begin(), node.end(), std::not_fn(speechless)); };
@@ -132,7 +134,8 @@ bool Watchdog::speaks_for_all(int64_t culprit) const {
   return speaker == nodes_.end() || speaker - nodes_.begin() == orders_.board->node();
 }
 
-// This rank speaks, or one has spoken. Where that, too, has to wait, the end comes without it.
+// Reports the verdict, or waits for the rank that does, then ends. If the report blocks, the process
+// ends without it.
 void Watchdog::judge_all() {
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::seconds(10));
@@ -147,7 +150,7 @@ void Watchdog::judge_all() {
   if (speaks) journal_.accuse(culprit >= 0 ? culprit : kNobody);
   const auto at = std::find_if(ranks.begin(), ranks.end(), [&](const RankReport& r) { return r.rank == culprit; });
   if (culprit == rank_) {
-    std::string stack = stack_of(getpid());  // of the first thread, and of the one that waits for others
+    std::string stack = stack_of(getpid());  // of the first thread, then of the one that waits for others
     if (verdict.rank == rank_ && verdict.thread > 0 && verdict.thread != getpid()) stack += " | " + stack_of(verdict.thread);
     journal_.confess(stack.empty() ? kNoStack : stack);
   }
@@ -157,12 +160,11 @@ void Watchdog::judge_all() {
   if (speaks && speaks_for_all(culprit)) {
     const std::string stack = journal_.confession(culprit);
     if (orders_.report) orders_.report(verdict, stack == kNoStack ? "" : stack);
-  } else {  // the one that speaks ends first: its code is the run's
-    const bool elsewhere =
-        orders_.board != nullptr && at == ranks.end();  // the node that has it asks it where it is, before it tells
+  } else {  // the reporting rank ends first: its exit code is the run's
+    const bool elsewhere = orders_.board != nullptr && at == ranks.end();  // its node reads its stack first
     std::this_thread::sleep_for(std::chrono::duration<double>(elsewhere ? 3 * kForOthers : kForOthers / 2));
     if (at != ranks.end() && culprit != rank_ && !ended(*at))
-      kill(at->process, SIGKILL);  // one that is stopped ends by nothing else
+      kill(at->process, SIGKILL);  // the only signal that ends a stopped process
   }
   end_at_once(ExitCode::hang);
 }

@@ -1,5 +1,5 @@
-// Watchdog: a thread beside those that train. When no rank of the node gets on any more, it names the one that the others wait for,
-// and all end: nobody waits for hours, or asks each rank where it is.
+// Watchdog: a thread that detects hangs. If no rank of the node makes progress, it reports the rank that
+// the others wait for, and all ranks end.
 #pragma once
 
 #include <condition_variable>
@@ -17,27 +17,27 @@ namespace trireme {
 class Watchdog {
  public:
   struct Orders {
-    double patience = 5;               // seconds in which nobody gets on; 0: never mind
-    double at_start = 120;             // times the patience, until there have been some steps, and after the last
-    const HangBoard* board = nullptr;  // of several nodes, whose ranks cannot be read otherwise
-    // Times the patience, when one does not "train" but reads, writes or evaluates: disks of many users take their time. It is told
-    // before.
+    double patience = 5;               // seconds without progress that count as a hang; 0 disables
+    double at_start = 120;             // multiple of patience, before the first few steps and after the last
+    const HangBoard* board = nullptr;  // for runs on several nodes; nullptr: one node
+    // Multiple of patience while a rank reads, writes or evaluates, since shared disks may be slow.
+    // warn() is called once before.
     double for_disks = 12;
     std::function<void(const std::string&)> warn;
-    // The last act of the rank that speaks: the verdict, and the culprit's stack if that could tell.
+    // Called on one rank, just before it ends: the verdict, and the culprit's stack, "" if unknown.
     std::function<void(const Verdict&, const std::string& stack)> report;
   };
-  // All ranks have one, or none: each ends its process, with ExitCode::hang, after one of them has told. The journal
-  // outlives this.
+  // Either all ranks have a watchdog or none. After one of them has reported, each ends its process with
+  // ExitCode::hang. The journal must outlive this.
   Watchdog(Journal& journal, int64_t rank, Orders orders);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // A step took so long: a hang is no shorter than three of the slowest of a hundred.
+  // Records a step's duration: a hang lasts at least three times the 99th percentile of recent steps.
   void took(double seconds);
   void last_step_done();
-  void stop();  // nothing is watched any more
+  void stop();  // ends the thread
 
  private:
   void watch();
@@ -46,7 +46,7 @@ class Watchdog {
   std::vector<RankReport> all_told() const;
   bool speaks_for_all(int64_t culprit) const;
   double limit();
-  bool sleep();  // false: it is to end
+  bool sleep();  // returns false if the thread must end
   void judge_all();
 
   Journal& journal_;
@@ -55,11 +55,11 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool ending_ = false, regular_ = false;
-  std::vector<double> steps_;  // the last, in a ring
+  std::vector<double> steps_;  // seconds: ring of recent durations
   size_t next_ = 0;
-  bool told_ = false;                           // to other nodes
-  std::vector<std::vector<RankReport>> nodes_;  // what they have told
-  std::thread thread_;                          // last: it starts when all else stands
+  bool told_ = false;                           // this node's report is on the board
+  std::vector<std::vector<RankReport>> nodes_;  // reports by node
+  std::thread thread_;                          // last, since it uses all other members
 };
 
 }  // namespace trireme
