@@ -1,4 +1,4 @@
-// The `train:` section, and RunConfig: the whole configuration, read from a YAML file and written back.
+// RunConfig, the whole configuration, and its section `train:`. Read from and written to YAML.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Names<Offload> {
   static constexpr std::array<std::string_view, 2> words{"none", "optimizer"};
 };
 
-// What becomes of a step whose loss or gradients are not finite, or stand out.
+// Reaction to a step whose loss or gradients are not finite or are a spike.
 enum class BadStep { skip, rollback, stop };
 
 template <>
@@ -59,19 +59,18 @@ struct TrainConfig {
     keys("name", name, "the run directory is runs/NAME");
     keys("runs", runs, "directory of run directories", paths());
     keys("init_from", init_from,
-         "a directory of published weights (config.json, safetensors) that a run without checkpoints begins with: GPT-2, Llama, "
-         "Mistral, Qwen2, Qwen3; none: fresh weights",
+         "directory of published weights (config.json, safetensors) for a run without checkpoints: GPT-2, Llama, Mistral, "
+         "Qwen2, Qwen3; empty: random weights",
          paths());
     keys("steps", steps, "optimizer steps", between(1, 1e12));
     keys("batch", batch, "sequences of one optimizer step, over all replicas", between(1, 1e9).identity());
     keys("microbatch", microbatch, "sequences of one forward pass on one replica; 0 takes the replica's whole batch",
          between(0, 1e9));
     keys("recompute", recompute,
-         "what backward computes again to save memory: norms and activation functions (gpt2 on a GPU: to other last bits), or all "
-         "of a "
-         "block");
-    keys("offload", offload, "what a GPU works on in pinned memory of the host: the optimizer's masters and moments");
-    keys("seed", seed, "of the initial weights and of the data order", at_least(0).identity());
+         "recomputation in backward to save memory; selective: norms and activation functions (for gpt2 on a GPU, last bits "
+         "differ); full: whole blocks");
+    keys("offload", offload, "state that a GPU keeps in pinned host memory; optimizer: masters and moments");
+    keys("seed", seed, "random seed of the initial weights and the data order", at_least(0).identity());
     keys("lr", lr, "peak learning rate", above(0));
     keys("min_lr", min_lr, "final learning rate, as a fraction of lr", between(0, 1));
     keys("warmup", warmup, "steps from 0 to lr", at_least(0));
@@ -83,31 +82,27 @@ struct TrainConfig {
     keys("decay", decay, "decoupled weight decay; none on weights of one dim", at_least(0));
     keys("clip", clip, "largest global gradient norm; 0: no clipping", at_least(0));
     keys("on_bad_step", on_bad_step,
-         "what becomes of a step whose loss or gradients are not finite or a spike: its update is left out; or the newest "
-         "checkpoint "
-         "is loaded and all steps since then are left out; or the run ends");
+         "reaction to a spike or to a loss or gradients that are not finite; skip: no update in this step; rollback: load the "
+         "latest checkpoint and skip all steps since then; stop: end the run");
     keys("spike_sigmas", spike_sigmas,
-         "standard deviations above its running mean at which a loss or gradient norm is a spike; 0: no number is", at_least(0));
-    keys("leave_out", leave_out, "steps whose batches are passed over, without an update");
-    keys("rounding", rounding, "of the f32 masters to the step's bf16 weights; stochastic: up or down, on average to the master",
-         identity());
+         "standard deviations above its running mean at which a loss or gradient norm is a spike; 0 disables", at_least(0));
+    keys("leave_out", leave_out, "steps whose batches are skipped, without an update");
+    keys("rounding", rounding, "rounding of the f32 masters to bf16 weights; stochastic: up or down, without bias", identity());
     keys("eval_every", eval_every, "steps between evaluations; 0: only at the end", at_least(0));
     keys("eval_sequences", eval_sequences, "validation sequences of one evaluation; 0: all", at_least(0));
-    keys("eval_overlap", eval_overlap, "share of a validation sequence that repeats the one before, to predict the rest from more",
-         between(0, 1));
+    keys("eval_overlap", eval_overlap,
+         "fraction of a validation sequence that repeats the previous one, as context for its predictions", between(0, 1));
     keys("eval_choices", eval_choices,
-         "files of multiple-choice questions that each evaluation answers, too: JSON lines as `trireme eval --choices` takes them",
-         paths());
+         "files of multiple-choice questions for each evaluation, in the format of `trireme eval --choices`", paths());
     keys("hang_after", hang_after,
-         "seconds, or three of the slowest of recent steps, after which ranks that get on no more end, the culprit named; 0: never",
+         "abort after this many seconds without progress (at least 3x the slowest recent step), naming the stuck rank; 0 disables",
          at_least(0));
     keys("compare_every", compare_every,
-         "steps between comparisons of what replicas hold alike, by which a machine that errs in silence is found; 0: never",
-         at_least(0));
+         "steps between comparisons of the replicas' state, which detect silent hardware faults; 0 disables", at_least(0));
     keys("log_every", log_every, "steps between lines in log.txt", at_least(1));
   }
 
-  // What does not go together, as (key, message) for each problem.
+  // Reports conflicts between keys, as (key, message) each.
   void check(auto&& report) const {
     if (name.empty() || name == "." || name == ".." || name.find_first_of("/\n") != std::string::npos || name.size() > 200)
       report("name", "must be the name of a directory, without '/' and of at most 200 bytes");
@@ -118,8 +113,8 @@ struct TrainConfig {
   }
 };
 
-// Purpose of reading a config. A plan, a bench or a list needs no data (`mesh`: nor what depends on the
-// number of ranks, which is checked later). `train` needs data; `start` also checks that files exist.
+// Purpose of reading a config. `plan` (also for bench and lists) needs no data. `mesh` also leaves out
+// checks that depend on the number of ranks. `train` needs data; `start` also checks that files exist.
 enum class Purpose { plan, mesh, train, start };
 
 struct RunConfig {
@@ -129,7 +124,7 @@ struct RunConfig {
   DataConfig data;
   CheckpointConfig checkpoint;
   TrainConfig train;
-  std::vector<std::string> notes;  // values that resolve() has changed, one line each; not part of the config
+  std::vector<std::string> notes;  // one line for each value that resolve() changed; not part of the config
 
   // Walks the sections in the order of the rooms: section("kernels", kernels), ...
   void visit(auto& section) {
@@ -141,8 +136,8 @@ struct RunConfig {
     section("train", train);
   }
 
-  // Fills in what follows from other keys. parallel.dp and train.microbatch may stay 0 (automatic):
-  // they follow from the number of ranks.
+  // Fills in values that follow from other keys. parallel.dp and train.microbatch may stay 0
+  // (automatic): they follow from the number of ranks.
   void resolve() {
     model.resolve();
     const int64_t asked = std::exchange(train.warmup, train.warmup > train.steps ? train.steps / 10 : train.warmup);
@@ -151,12 +146,12 @@ struct RunConfig {
                       ": longer than train.steps = " + std::to_string(train.steps) + ", so a tenth of it is taken");
   }
 
-  // The sequences of one forward pass on one of so many replicas.
+  // Returns the sequences of one forward pass of a replica.
   int64_t microbatch_rows(int64_t replicas) const {
     return train.microbatch > 0 ? train.microbatch : std::max<int64_t>(train.batch / replicas, 1);
   }
 
-  // What does not go with so many replicas.
+  // Reports conflicts with this number of replicas.
   void check_replicas(int64_t replicas, auto&& report) const {
     const int64_t rows = microbatch_rows(replicas), of_replica = train.batch / replicas;
     const auto by = [](const char* key, int64_t value) { return std::string(key) + " = " + std::to_string(value); };
@@ -175,7 +170,7 @@ struct RunConfig {
                                       std::to_string(parallel.shards()));
   }
 
-  // What does not go together of the model and the mesh.
+  // Reports conflicts between the model and the mesh.
   void check_mesh(auto&& report) const {
     const int64_t shards = parallel.shards(), pieces = parallel.pp * parallel.stage_chunks();
     const std::string key = shards > parallel.tp ? "parallel.max_tp" : "parallel.tp";
@@ -193,11 +188,10 @@ struct RunConfig {
       report("train.recompute", "must be none with parallel.schedule = zero_bubble, whose backward comes in halves");
     if (parallel.exact() && train.microbatch == 0)
       report("train.microbatch",
-             "must be set with parallel.numerics = invariant: what a pass computes at once is to be the same on "
-             "every mesh");
+             "must be set with parallel.numerics = invariant: the rows of a pass must be the same on every mesh");
   }
 
-  // Products of 8 bits have dims of 16: those of a shard's weights, and the rows of a pass.
+  // 8-bit products need multiples of 16: the dims of a shard's weights, and the rows of a pass.
   void check_fp8(int64_t replicas, auto&& report) const {
     if (kernels.matmul != MatmulDtype::fp8) return;
     const int64_t shards = parallel.shards(), rows = microbatch_rows(replicas) * model.context;
@@ -225,7 +219,7 @@ struct RunConfig {
       parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });
     train.check([&](const std::string& key, const std::string& problem) { report("train." + key, problem); });
     if (purpose != Purpose::mesh) check_mesh(report);
-    // Whether the microbatches of a replica come in groups is known with parallel.dp.
+    // The number of a replica's microbatches is known only with parallel.dp.
     if (purpose != Purpose::mesh && (parallel.dp > 0 || parallel.stage_schedule() != Schedule::interleaved))
       check_replicas(std::max<int64_t>(parallel.dp, 1), report);
     if (static_cast<double>(train.steps) * static_cast<double>(train.batch) * static_cast<double>(model.context) > 9e18)
@@ -238,8 +232,7 @@ struct RunConfig {
       report("train.offload", "must be none with kernels.device = " + std::string(name_of(kernels.device)) +
                                   ", whose memory is the host's; or set kernels.device = cuda");
     if (purpose >= Purpose::train && !data.exclude.empty() && !model.document_mask)
-      report("data.exclude",
-             "needs model.document_mask = true: without it the documents behind an excluded one would still see it");
+      report("data.exclude", "needs model.document_mask = true: without it the documents after an excluded one would still see it");
     if (purpose >= Purpose::train && data.train.empty())
       report("data.train", "names no token shards; make some with 'trireme data build'");
     try {
@@ -248,28 +241,30 @@ struct RunConfig {
       report("data.weights", e.what());
     }
     if (!train.eval_choices.empty() && data.tokenizer.empty())
-      report("train.eval_choices", "needs data.tokenizer, by which questions become tokens");
+      report("train.eval_choices", "needs data.tokenizer, which turns questions into tokens");
     if (purpose >= Purpose::train && !data.weights.empty() && data.weights.size() != data.train.size())
-      report("data.weights", "must be as many numbers as data.train has entries, " + std::to_string(data.train.size()));
+      report("data.weights", "must have one number per entry of data.train: " + std::to_string(data.train.size()));
   }
 };
 
-// Reads the file, applies the overrides ("section.key=value") in order (the last of a key wins) and resolves what follows from
-// other keys. A list in an override is written a,b or [a, b].
-// ConfigError holds one line for every problem of both: "configs/x.yaml:12: model.heads = 7: ..." or "--set model.heads=7: ...".
+// Reads the file, applies the overrides ("section.key=value") in order (the last of a key wins) and
+// resolves the config. A list in an override is written a,b or [a, b].
+// ConfigError has one line per problem of file and overrides: "configs/x.yaml:12: model.heads = 7: ..."
+// or "--set model.heads=7: ...".
 RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides, Purpose purpose = Purpose::train);
 
-// The config in a text that to_yaml wrote, as a checkpoint holds it; `name` stands in messages. ConfigError like read_config.
+// Parses a text that to_yaml wrote, as in a checkpoint; messages show `name` for the file. ConfigError as
+// read_config.
 RunConfig parse_config(const std::string& name, const std::string& yaml, const std::vector<std::string>& overrides = {},
                        Purpose purpose = Purpose::plan);
 
-// The whole config, every key; reading it back gives the same bits.
+// Writes every key; reading the text back gives the same bits.
 std::string to_yaml(const RunConfig& config);
 
-// Every key with its type, limits, default and meaning, section by section.
+// Lists every key with its type, limits, default and meaning, section by section.
 std::string config_help();
 
-// "model.layers: 6 -> 12" for each key whose value differs from a to b.
+// Lists each key that differs from a to b, as in "model.layers: 6 -> 12".
 std::vector<std::string> differences(const RunConfig& a, const RunConfig& b);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Problems of one config, collected so that a user sees all of them at once.
+// ConfigProblems: collects all problems of a config, so that a user sees them at once.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ class ConfigProblems {
   void add(const std::string& line) {
     if (++count_ <= kMost) lines_ += (lines_.empty() ? "" : "\n") + line;
   }
-  // ConfigError with a line for each problem, in their order, if there is any.
+  // Throws a ConfigError with one line per problem, in order, if there are any.
   void raise() const {
     if (count_ == 0) return;
     throw ConfigError(lines_ + (count_ > kMost ? "\n... and " + std::to_string(count_ - kMost) + " more problems" : ""));

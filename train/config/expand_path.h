@@ -10,11 +10,11 @@ struct ExpandedPath {
   std::string problem;  // "$DATA is not set"; "" if all is well
 };
 
-// `~` alone or before '/' is $HOME. `$$` is a dollar sign, `$~` a tilde, and other dollar signs are kept.
-// A variable that is not set, or empty, is a problem.
+// Expands variables, and `~` alone or before '/' as $HOME. `$$` is a dollar sign, `$~` a tilde, and other
+// dollar signs are kept. A variable that is not set, or empty, is a problem.
 ExpandedPath expand_path(const std::string& text);
 
-// The text that expand_path() turns into `path`.
+// Returns the text that expand_path() turns into `path`.
 std::string escape_path(const std::string& path);
 
 }  // namespace trireme

@@ -24,8 +24,7 @@ void for_each_key(RunConfig& config, F f) {
 
 std::string printed(double value) {
   char digits[32];
-  return {digits,
-          std::to_chars(digits, digits + sizeof digits, value).ptr};  // the shortest text that reads back as the same double
+  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};  // shortest text that reads back as the same double
 }
 
 std::string printed(bool value) { return value ? "true" : "false"; }
@@ -55,7 +54,7 @@ std::string printed(Enum value) {
   return std::string(name_of(value));
 }
 
-// The value as reading expects it: in paths, what would be expanded is escaped.
+// Formats the value for reading: escapes variables in paths.
 template <class Field>
 std::string written(const Field& field, const Limit& limit) {
   if constexpr (std::is_same_v<Field, std::string>) {
@@ -103,7 +102,7 @@ std::string type_of(Enum, const Limit&) {
   return line;
 }
 
-// The whole text as a number in decimal notation, no sign but '-', no leading zeros: 010 would be 8 to some readers of YAML.
+// Parses the whole text as a decimal number without '+' or leading zeros: some YAML parsers read 010 as 8.
 template <class Number>
 bool parse_number(const std::string& text, Number& value) {
   const size_t first = text.starts_with('-') ? 1 : 0;
@@ -114,7 +113,7 @@ bool parse_number(const std::string& text, Number& value) {
   return status == std::errc() && stop == end;
 }
 
-// Each parse() returns whether it took the value; a refused value leaves the field as it was.
+// Each parse() returns true if it accepts the value; otherwise it leaves the field unchanged.
 bool parse(const Written& value, const Limit&, bool& field) {
   if (value.list || value.quoted || (value.texts[0] != "true" && value.texts[0] != "false")) return false;
   field = value.texts[0] == "true";
@@ -129,7 +128,7 @@ bool parse(const Written& value, const Limit& limit, double& field) {
   return true;
 }
 
-// 1e6 is a whole number too, where a double holds it exactly.
+// Accepts whole numbers such as 1e6, too, if a double represents them exactly.
 bool parse(const Written& value, const Limit& limit, int64_t& field) {
   if (value.list || value.quoted) return false;
   int64_t number = 0;
@@ -144,7 +143,7 @@ bool parse(const Written& value, const Limit& limit, int64_t& field) {
   return true;
 }
 
-// Well-formed UTF-8 without NUL: what a YAML file can hold.
+// True for well-formed UTF-8 without NUL, as a YAML file can hold.
 bool is_text(const std::string& bytes) {
   for (size_t i = 0; i < bytes.size();) {
     const auto lead = static_cast<unsigned char>(bytes[i]);

@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kMostIncluded = 100;  // files, against ever more of them
 
-// One reading of a file, the files that it includes and the overrides: the config so far, where each
-// key was set, and what is wrong.
+// State while a file, the files that it includes and the overrides are read: the config so far, the
+// origin of each key, and all problems.
 class Reading {
  public:
   explicit Reading(const std::string& path) : path_(path), file_(path) {}
@@ -154,7 +154,7 @@ class Reading {
     return false;
   }
 
-  // The key that was meant is troubled, so that consequences of its default are not reported.
+  // Marks the key that was meant as troubled, so that consequences of its default are not reported.
   const Key* known_key(const std::string& where, const std::string& section, const std::string& name) {
     if (const Key* key = names_.find(section, name)) return key;
     const Advice advice = names_.on_key(section, name);
@@ -244,7 +244,7 @@ class Reading {
     return false;
   }
 
-  // Where the key got its value, for a message about it.
+  // Returns the origin of the key's value, for a message about it.
   std::string origin(const std::string& full) const {
     if (const auto set = origins_.find(full); set != origins_.end()) return set->second;
     for (const Key& key : list_keys(config))

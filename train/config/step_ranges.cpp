@@ -8,7 +8,7 @@ namespace trireme {
 std::optional<StepRange> parse_step_range(const std::string& text) {
   StepRange range{};
   const char* const end = text.data() + text.size();
-  const auto digits = [&](const char* from, int64_t& number) {  // behind them; nullptr: there are none
+  const auto digits = [&](const char* from, int64_t& number) {  // returns the end; nullptr without digits
     if (from == end || *from < '0' || *from > '9') return static_cast<const char*>(nullptr);
     const auto [at, status] = std::from_chars(from, end, number);
     return status == std::errc() ? at : nullptr;

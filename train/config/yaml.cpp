@@ -17,9 +17,10 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostBytes = 1 << 20;
-constexpr size_t kMostDepth = 8;  // three levels have a meaning; the others are read only to say what is wrong with them
+constexpr size_t kMostDepth = 8;  // three levels have a meaning; deeper ones are read for the sake of good messages
 
-// Builds a Node from yaml-cpp's events. Not yaml-cpp's own tree: here every key keeps its line, and aliases are never followed.
+// Builds a Node from yaml-cpp's events. Unlike yaml-cpp's own tree, it keeps the line of every key and
+// never follows aliases.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(const std::string& path) : path_(path) {}
@@ -87,7 +88,7 @@ Node parse_yaml(const std::string& name, const std::string& bytes) {
   }
 }
 
-// What hides in an editor (tabs, control characters) is named here, before yaml-cpp stumbles over it.
+// Reports characters that editors do not show (tabs, control characters) before yaml-cpp fails on them.
 std::string read_yaml_bytes(const std::string& path) {
   if (std::filesystem::is_directory(path)) throw ConfigError(path + ": is a directory; name a YAML file");
   std::ifstream file(path, std::ios::binary);

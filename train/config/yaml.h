@@ -1,4 +1,4 @@
-// YAML as a small tree whose every node knows its line. The only host of yaml-cpp.
+// Parser of YAML into a small tree, whose nodes have line numbers. The only user of yaml-cpp.
 #pragma once
 
 #include <string>
@@ -6,22 +6,23 @@
 
 namespace trireme {
 
-// One value of a YAML file, with the line in which it stands.
+// One value of a YAML file, with its line.
 struct Node {
   enum class Kind { null, plain, quoted, list, map } kind = Kind::null;
   int line = 0;
-  std::string text{};            // of a scalar
-  std::vector<Node> children{};  // of a list: the elements; of a map: key, value, key, value, ...
+  std::string text{};            // a scalar's
+  std::vector<Node> children{};  // a list's elements; a map's keys and values: key, value, key, value, ...
 
   bool scalar() const { return kind == Kind::plain || kind == Kind::quoted; }
 };
 
-// The one document in bytes; Kind::null when there is none. `name` stands for the file in messages.
-// ConfigError "name:line[:column]: ..." for what is no YAML, and for what a config has no use for: anchors, aliases, tags, a second
-// document, more than 8 levels.
+// Parses the only document in `bytes`; Kind::null if there is none. Messages show `name` for the file.
+// ConfigError "name:line[:column]: ..." for invalid YAML, and for features that a config does not need:
+// anchors, aliases, tags, a second document, more than 8 levels.
 Node parse_yaml(const std::string& name, const std::string& bytes);
 
-// The bytes of a file of at most 1 MiB. ConfigError when it cannot be read, is larger, is indented with tabs or is no text.
+// Reads a file of at most 1 MiB. ConfigError if it cannot be read, is larger, is not text, or is
+// indented with tabs.
 std::string read_yaml_bytes(const std::string& path);
 
 }  // namespace trireme

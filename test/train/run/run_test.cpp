@@ -212,8 +212,7 @@ TEST_CASE("a run draws from several sources by weight, reports each, and continu
   CHECK_THAT(other.err, ContainsSubstring("data.weights: [3, 1] -> [1, 1]: the checkpoint belongs to another run"));
   const Ended three = place.train(with({"train.name=three", "data.weights=[1, 1, 1]"}));
   CHECK(three.code == 2);
-  CHECK_THAT(three.err,
-             ContainsSubstring("data.weights") && ContainsSubstring("must be as many numbers as data.train has entries, 2"));
+  CHECK_THAT(three.err, ContainsSubstring("data.weights") && ContainsSubstring("must have one number per entry of data.train: 2"));
 }
 
 }  // namespace trireme
