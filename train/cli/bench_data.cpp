@@ -47,7 +47,7 @@ std::vector<std::string> paths_of(const Corpus& corpus) {
 void forget(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     File file = File::open_to_write(path);
-    file.sync();  // what is not on disk yet is not lost
+    file.sync();  // pages that are not on disk yet would stay
     posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
   }
 }

@@ -114,13 +114,13 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  // Finds how many steps a round takes: those of a save, and two more.
+  // Sets the number of steps of a round: those that a save takes, and two more.
   void warm_up() {
     step();
     run_.device.freeze();
     step();
     const double seconds = seconds_of([&] { step(); });
-    copy_state();  // memory is there from its first use on
+    copy_state();  // the first use maps its pages
     saves_.begin(done_);
     do step_beside_save();
     while (checkpoints_.saving());
@@ -129,7 +129,7 @@ class Bench {
 
   Round round(int number) {
     Round r{};
-    step();  // a state that was saved is not written again
+    step();  // a state that was saved already would not be written again
     const auto plain = [&] { r.plain = seconds_of([&] { plain_steps(); }); };
     if (number % 2 == 0) plain();
     r.beside = seconds_of([&] {
@@ -233,7 +233,7 @@ SaveCosts summarise(const RunConfig& config, const std::vector<Round>& rounds, c
 
 ExitCode run_bench_save(const BenchSaveOptions& options) {
   JsonOutput json(options.json);
-  watch_signals();  // the directory is to go also when somebody has seen enough
+  watch_signals();  // Ctrl-C, too, removes the directory
   const RunConfig config = read_config(options.config, options.set, Purpose::plan);
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);

@@ -38,7 +38,7 @@ struct Measured {
   std::vector<double> times;  // of steps, seconds
   Tally ops;                  // of one step, on average
   double step() const { return median(times); }
-  // The time of an op at the best: its FLOPs at the rate of products, or its bytes at that of a copy.
+  // Least time of an op: its FLOPs at the rate of products, or its bytes at the rate of a copy.
   double floor(const std::string& name, const OpCount& op) const {
     if (op.flops == 0) return op.bytes / best.copy / 1e9;
     return op.flops / (name == Matmul::name ? best.products : attention) / 1e9;

@@ -21,7 +21,7 @@ struct Estimate {
 };
 Estimate estimate(const std::vector<double>& values);
 
-// A line as printf makes it.
+// Formats a line, as printf does.
 template <class... Parts>
 std::string row(const char* format, Parts... parts) {
   std::vector<char> line(240);
@@ -29,14 +29,14 @@ std::string row(const char* format, Parts... parts) {
   return line.data();
 }
 
-// The ceilings, measured now: products of these shapes alone, and a large copy.
+// Limits of this machine, measured now: products of these shapes alone, and a large copy.
 struct Ceilings {
   double copy, products;  // GB/s, read and written; GFLOP/s
 };
 Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes);
 // Prints the machine and its limits.
 void introduce(const Device& device, const Ceilings& best, const char* of);
-// The name of its processor or GPU.
+// Name of the processor or GPU.
 std::string device_name(const Device& device);
 Json json_of(const Ceilings& best);
 

@@ -18,14 +18,14 @@ namespace {
 
 struct ChatOptions {
   static constexpr auto name = "chat";
-  static constexpr auto about = "Talks with a model, turn by turn";
+  static constexpr auto about = "Talk with a model, turn by turn";
   WeightWords weights;
   std::string system, form;
   SamplingOptions sampling{.tokens = 1024};
 
   void visit(Options& o) {
     o("from", weights.from, kWeightSources).required();
-    o("--system", system, "System message, before the first turn");
+    o("--system", system, "System message, before the first turn; default: none");
     o("--chat-template", form, "Form of the turns; default: that of the run's data, or of the published model")
         .one_of({ChatTemplate::kNames.begin(), ChatTemplate::kNames.end()});
     sampling.visit(o);

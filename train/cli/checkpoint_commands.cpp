@@ -45,7 +45,7 @@ std::string contents(int64_t tensors, int64_t bytes) {
   return text(tensors, " tensors, ", human_bytes(static_cast<double>(bytes)));
 }
 
-// Null for a text that is empty.
+// Returns null for an empty text.
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 ExitCode run_checkpoint_list(const CheckpointListOptions& options) {
@@ -71,7 +71,7 @@ ExitCode run_checkpoint_verify(const CheckpointVerifyOptions& options) {
   JsonOutput json(options.json);
   std::vector<std::string> directories;
   for (const CheckpointInfo& checkpoint : list_checkpoints(options.from)) directories.push_back(checkpoint.directory);
-  if (directories.empty()) directories.push_back(options.from);  // one checkpoint, or what is left of it
+  if (directories.empty()) directories.push_back(options.from);  // one checkpoint, even a damaged one
   Json all = Json::array();
   int damaged = 0;
   for (const std::string& directory : directories) {
@@ -86,7 +86,7 @@ ExitCode run_checkpoint_verify(const CheckpointVerifyOptions& options) {
                      {"bytes", whole.bytes},
                      {"state_digest", whole.digest},
                      {"problem", nullptr}});
-    } catch (const DamagedCheckpoint& e) {  // the others are still looked at
+    } catch (const DamagedCheckpoint& e) {  // the others are still verified
       complain(e.what());
       all.push_back({{"directory", directory}, {"undamaged", false}, {"problem", e.what()}});
       ++damaged;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kHelpColumns = 100;
 
-// A whole number (digits), or any finite number, inside a limit. CLI11's own checks speak of doubles.
+// Checks a whole number (digits), or any finite number, against a limit. The messages of CLI11's own checks mention doubles.
 template <class Number>
 CLI::Validator number(const Limit& limit) {
   std::ostringstream range;
@@ -57,7 +57,7 @@ CLI::Option* add_field(CLI::App& app, const Option& option, std::string* field) 
 CLI::Option* add_field(CLI::App& app, const Option& option, std::vector<std::string>* field) {
   CLI::Option* made = app.add_option(option.name, *field, option.help);
   if (option.one_each || option.takes_rest) made->allow_extra_args(false);
-  // --help shows it, but it takes no word: CLI11 would take "[1,2]" apart. take_rest() gives it the words that are left.
+  // For --help alone; it takes no word, since CLI11 would split "[1,2]". take_rest() assigns the words that are left.
   if (option.takes_rest) made->expected(0, std::numeric_limits<int>::max()), app.allow_extras();
   return made;
 }
@@ -90,7 +90,7 @@ class CommandLine {
         "Exit codes:\n" + exit_code_lines() + "\n\nHelp of a command: trireme help COMMAND");
   }
 
-  // ConfigError for a command that does not exist; CLI::ParseError for everything else, --help among it.
+  // Throws ConfigError for a command that does not exist, and CLI::ParseError for everything else, --help included.
   Command* parse(std::vector<std::string> words) {
     if (!words.empty() && words.front() == "help" &&
         std::ranges::none_of(words, [](const auto& w) { return w.starts_with('-'); })) {
@@ -104,7 +104,7 @@ class CommandLine {
       after.assign(dashes + 1, words.end());
       words.erase(dashes, words.end());
     }
-    std::ranges::reverse(words);  // as CLI11 wants them
+    std::ranges::reverse(words);  // CLI11 takes them from the back
     app_.parse(std::move(words));
     take_rest(*chosen_, after);
     return chosen_->command;
@@ -151,7 +151,7 @@ class CommandLine {
       const auto found = std::ranges::find_if(options.list(), [](const Option& option) { return option.takes_rest; });
       return found == options.list().end() ? nullptr : &*found;
     }
-    // Words after -- are not options: the command that is supervised, texts to encode.
+    // True if words after -- are arguments: the command to supervise, texts to encode.
     bool takes_dashes() { return options.after_dashes() != nullptr || rest() != nullptr; }
   };
 
@@ -175,7 +175,7 @@ class CommandLine {
     return made;
   }
 
-  // The command that the first words name, if they name one. CLI11 would only say that a command is required.
+  // Finds the command of the first words; nullptr if there is none. CLI11 would only report that a command is required.
   Entry* find_command(const std::vector<std::string>& words) {
     const CLI::App* level = &app_;
     std::string path = app_.get_name();
@@ -192,7 +192,7 @@ class CommandLine {
     return found == entries_.end() ? nullptr : &*found;
   }
 
-  // Commands of this level come first; then those of any group: `trireme export` means `trireme model export`.
+  // Suggests a command of this level, or else of any group: `trireme export` means `trireme model export`.
   std::string suggestion(const std::string& word, const CLI::App& level, const std::string& path) const {
     const std::string near = nearest(word, names_of_commands(level));
     if (!near.empty()) return "did you mean " + near + "?";
@@ -202,7 +202,7 @@ class CommandLine {
     return full.empty() ? "see " + path + " --help" : "did you mean trireme " + full + "?";
   }
 
-  // CLI::ExtrasError for an option that does not exist.
+  // Throws CLI::ExtrasError for an option that does not exist.
   static void take_rest(Entry& entry, const std::vector<std::string>& after) {
     if (std::vector<std::string>* words = entry.options.after_dashes()) *words = after;
     if (const Option* rest = entry.rest()) {

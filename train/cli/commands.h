@@ -1,5 +1,5 @@
-// The commands of the program. Each is a struct of options with a name, and a function that runs it, in a file of its own. To add
-// one: such a file, a line here, and one in all_commands().
+// Commands of the program. Each is a struct of options with a name, and a function that runs it, in a file of its own. To add one,
+// write such a file, and add a line here and in all_commands(). Help, man page and completion follow.
 #pragma once
 
 #include <functional>
@@ -20,11 +20,11 @@ class Command {
   virtual std::string about() const = 0;
   virtual std::function<std::string()> footer() const = 0;  // of --help; empty: none
   virtual void visit(Options& options) = 0;
-  // Returns how it ended, or throws an Error with its exit code. Prints through train/telemetry/log.h.
+  // Returns an exit code, or throws an Error that has one. Prints through train/telemetry/log.h.
   virtual ExitCode run() = 0;
 };
 
-// A command made of a struct with `name`, `about`, visit(Options&) and, optionally, footer().
+// Command made of a struct with `name`, `about`, visit(Options&) and, optionally, footer().
 template <class Given>
 class CommandOf final : public Command {
  public:
@@ -83,7 +83,7 @@ std::unique_ptr<Command> doctor_command();
 std::unique_ptr<Command> version_command();
 std::unique_ptr<Command> help_command();
 using AllCommands = std::vector<std::unique_ptr<Command>> (*)();
-std::unique_ptr<Command> man_command(AllCommands all);  // all: of which the page is made
+std::unique_ptr<Command> man_command(AllCommands all);  // all: the commands to describe
 std::unique_ptr<Command> completion_command(AllCommands all);
 
 std::string version_line();  // "trireme 0.2.0 (commit 0123456789ab of 2026-02-03)"

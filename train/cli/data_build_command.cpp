@@ -14,7 +14,7 @@ namespace {
 
 struct DataBuildOptions {
   static constexpr auto name = "data build";
-  static constexpr auto about = "Turns text files and JSONL into token shards";
+  static constexpr auto about = "Build token shards from text files and JSONL";
   std::vector<std::string> inputs, validation_inputs;
   std::string output, tokenizer, field = "text", prompt_field, input_field, response_field, messages_field, chat_template;
   std::string stdin_name = "stdin.jsonl", pack = "concatenate", on_error = "stop";
@@ -26,7 +26,7 @@ struct DataBuildOptions {
     o("input", inputs, kTextInputs).required();
     o("--output", output, "Directory of the shards").required();
     o("--tokenizer", tokenizer, kTokenizers).required();
-    o("--field", field, "The text's field in a JSON line");
+    o("--field", field, "Field of a JSON line that holds the text");
     o("--prompt-field", prompt_field, "Field of a JSON line, instead of --field: the prompt, which is not trained on")
         .needs("--response-field")
         .excludes("--field");
@@ -44,17 +44,17 @@ struct DataBuildOptions {
       "--input-field, none for prompts alone")
         .one_of({ChatTemplate::kNames.begin(), ChatTemplate::kNames.end()});
     o("--pack", pack,
-      "How documents become samples: one behind the other (concatenate), or, for --context, so that none is cut that fits "
-      "(best-fit)")
+      "Layout of documents in samples: one after the other (concatenate), or in rows of --context tokens so that none is cut "
+      "that fits (best-fit)")
         .one_of({"concatenate", "best-fit"});
-    o("--context", context, "Tokens of a sample: model.context of the runs to come", at_least(2));
-    o("--stdin-name", stdin_name, "What the input '-' would be called as a file: stdin.txt, stdin.jsonl.zst");
+    o("--context", context, "Tokens of a sample: model.context of the runs to come; default: unknown", at_least(2));
+    o("--stdin-name", stdin_name, "Name of the input '-', whose suffix says its format: stdin.txt, stdin.jsonl.zst");
     o("--validation", validation, "Fraction of the documents to hold out", between(0, 1));
-    o("--validation-input", validation_inputs, "Files, directories or patterns to hold out whole");
-    o("--shard-tokens", shard_tokens, "Tokens of a shard, held in memory while it is made", at_least(1));
-    o("--threads", threads, "0: all cores", between(0, 4096));
-    o("--replace", replace, "Replaces the shards that the output directory holds");
-    o("--on-error", on_error, "What a document that cannot be read does: it is left out (skip) or ends the build (stop)")
+    o("--validation-input", validation_inputs, "Files, directories or patterns to hold out whole; default: none");
+    o("--shard-tokens", shard_tokens, "Tokens of a shard, held in memory until it is written", at_least(1));
+    o("--threads", threads, "Threads; 0: one for each core", between(0, 4096));
+    o("--replace", replace, "Replace the shards in the output directory; default: refuse");
+    o("--on-error", on_error, "Effect of a document that cannot be read: leave it out (skip) or end the build (stop)")
         .one_of({"skip", "stop"});
   }
 };

@@ -14,20 +14,20 @@ namespace {
 
 struct DataExcludeOptions {
   static constexpr auto name = "data exclude";
-  static constexpr auto about = "Makes a list of documents that runs with data.exclude do not train on";
+  static constexpr auto about = "Write a list of documents that runs with data.exclude do not train on";
   std::vector<std::string> from;  // a run's directory, or shards
   std::string output, documents, step, match, file, tokenizer;
   bool replace = false;
 
   void visit(Options& o) {
-    o("from", from, "A run's directory, whose data is meant, or shards").required();
-    o("--output", output, "The list to write; 'data info' tells what it holds").required();
-    o("--documents", documents, "Documents by a file of lines SHARD:NUMBER");
-    o("--step", step, "All documents that this step of the run reads, or a range of steps");
-    o("--match", match, "Documents in whose text this regular expression is found");
-    o("--file", file, "Documents of this file, named as in 'data build'");
-    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", for --match; without: the run's");
-    o("--replace", replace, "Replaces the output");
+    o("from", from, "Directory of a run, for its data, or shards").required();
+    o("--output", output, "List to write; 'data info' prints its contents").required();
+    o("--documents", documents, "File of lines SHARD:NUMBER, each of which names a document");
+    o("--step", step, "Step of the run, or a range of steps, whose documents are excluded");
+    o("--match", match, "Regular expression; documents in whose text it is found are excluded");
+    o("--file", file, "File, named as in 'data build', whose documents are excluded");
+    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", for --match; default: the run's");
+    o("--replace", replace, "Replace the output; default: refuse");
   }
 };
 

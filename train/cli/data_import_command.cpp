@@ -12,7 +12,7 @@ namespace {
 
 struct DataImportOptions {
   static constexpr auto name = "data import";
-  static constexpr auto about = "Makes shards of tokens that llm.c, Megatron-LM or NumPy have written, token for token";
+  static constexpr auto about = "Import tokens of llm.c, Megatron-LM or NumPy into shards, token for token";
   std::vector<std::string> inputs;
   std::string output, tokenizer, format = "auto", split = "train";
   int64_t begin = -1, shard_tokens = 1 << 26;
@@ -21,13 +21,13 @@ struct DataImportOptions {
   void visit(Options& o) {
     o("input", inputs, "Files, directories or patterns: .bin of llm.c, .bin with .idx of Megatron-LM, .npy").required();
     o("--output", output, "Directory of the shards").required();
-    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", by which the tokens were made").required();
-    o("--format", format, "What the files are").one_of({"auto", "llmc", "megatron", "npy"});
-    o("--begin", begin, "The token that each document begins with; without: they end with the tokenizer's end",
+    o("--tokenizer", tokenizer, std::string(kTokenizers) + "; the one that made the tokens").required();
+    o("--format", format, "Format of the files; auto: recognised").one_of({"auto", "llmc", "megatron", "npy"});
+    o("--begin", begin, "Token that begins each document; default: documents end with the tokenizer's end token",
       between(0, INT32_MAX));
-    o("--split", split, "What the shards are for").one_of({"train", "validation"});
-    o("--shard-tokens", shard_tokens, "Tokens of a shard, held in memory while it is made", at_least(1));
-    o("--replace", replace, "Replaces the shards of this split that the output directory holds");
+    o("--split", split, "Use of the shards").one_of({"train", "validation"});
+    o("--shard-tokens", shard_tokens, "Tokens of a shard, held in memory until it is written", at_least(1));
+    o("--replace", replace, "Replace the shards of this split in the output directory; default: refuse");
   }
 };
 

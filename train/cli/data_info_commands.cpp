@@ -23,7 +23,7 @@ struct DataInfoOptions {
 
   void visit(Options& o) {
     o("shards", shards, "Shards, directories of them, or lists of excluded documents").required();
-    o("--lengths", lengths, "Add the distribution of the lengths of documents");
+    o("--lengths", lengths, "Add the distribution of the lengths of documents; default: none");
     o("--samples", samples, "Add the text of this many documents; default: none", at_least(1));
     o("--tokenizer", tokenizer, std::string(kTokenizers) + ", for --samples");
     o.json(json);

@@ -14,7 +14,7 @@ namespace {
 
 struct DataWhereOptions {
   static constexpr auto name = "data where";
-  static constexpr auto about = "Lists the documents that a step reads, or the steps that read a document";
+  static constexpr auto about = "List the documents that a step reads, or the steps that read a document";
   std::string from;  // a run's directory, or a config
   std::vector<std::string> set;
   std::string step, document, file;
@@ -24,14 +24,14 @@ struct DataWhereOptions {
   std::string json;
 
   void visit(Options& o) {
-    o("from", from, "A run's directory, or a config").required();
+    o("from", from, "Directory of a run, or a config").required();
     o.set(set);
-    o("--step", step, "A step or a range of them, such as 7 or 100-120");
-    o("--document", document, "Lists the steps that read this one: SHARD:NUMBER");
-    o("--file", file, "Lists the steps that read the documents of this file, named as in 'data build'");
-    o("--replica", replica, "Only its rows", at_least(0));
-    o("--text", text, "Also so many bytes of each document's text", at_least(1));
-    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", for --text; without: data.tokenizer");
+    o("--step", step, "Step or range of steps to list, such as 7 or 100-120");
+    o("--document", document, "Document SHARD:NUMBER, to list the steps that read it");
+    o("--file", file, "File, named as in 'data build', to list the steps that read its documents");
+    o("--replica", replica, "Replica whose rows are listed; default: all", at_least(0));
+    o("--text", text, "Bytes of each document's text to print; default: none", at_least(1));
+    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", for --text; default: data.tokenizer");
     o.json(json);
   }
 };

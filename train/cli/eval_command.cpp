@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 struct EvalOptions {
   static constexpr auto name = "eval";
-  static constexpr auto about = "Evaluates a model: perplexity, bits per byte, multiple-choice accuracy";
+  static constexpr auto about = "Evaluate a model: perplexity, bits per byte, multiple-choice accuracy";
   std::string from;
   std::vector<std::string> set;
   int64_t step = -1;  // of a run; -1: its newest checkpoint

@@ -1,5 +1,5 @@
-// The program: runs the command that the command line names, and turns what goes wrong into a line and an exit code. The only catch
-// that ends it.
+// The program: runs the command of the command line, and turns errors into a line and an exit code. Holds the only catch that ends
+// it.
 #include <exception>
 
 #include "train/cli/command_line.h"

@@ -9,7 +9,7 @@ namespace {
 
 struct ModelConfigOptions {
   static constexpr auto name = "model config";
-  static constexpr auto about = "Prints a config that trains on from a published model";
+  static constexpr auto about = "Print a config that continues training a published model";
   std::string directory;
   void visit(Options& o) { o("directory", directory, "That holds its config.json").required(); }
 };

@@ -19,20 +19,20 @@ namespace {
 
 struct ModelExportOptions {
   static constexpr auto name = "model export";
-  static constexpr auto about = "Writes a checkpoint as config.json, safetensors and tokenizer files, for transformers and vLLM";
+  static constexpr auto about = "Write a checkpoint as config.json, safetensors and tokenizer files, for transformers and vLLM";
   std::string from, output, dtype, file_size = "5GB", tokenizer, chat_template, json;
   bool replace = false;
 
   void visit(Options& o) {
-    o("from", from, "A run's or a checkpoint's directory").required();
-    o("output", output, "The directory to write; created if missing").required();
+    o("from", from, "Directory of a run or of a checkpoint").required();
+    o("output", output, "Directory to write; created if missing").required();
     o("--dtype", dtype, "Type of the weights; default: kernels.dtype of the run").one_of({"f32", "bf16"});
     o("--file-size", file_size, "Largest size of one safetensors file");
     o("--tokenizer", tokenizer, "Tokenizer to export; none: without one; default: data.tokenizer of the run");
     o("--chat-template", chat_template,
       "Chat template to export: trireme, chatml, llama3 or alpaca, a Jinja file, or none; default: the template of the training "
       "data");
-    o("--replace", replace, "Replace the model that the output directory holds");
+    o("--replace", replace, "Replace the model in the output directory; default: refuse");
     o.json(json);
   }
 };

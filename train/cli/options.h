@@ -1,13 +1,13 @@
-// The options of a command, declared once. visit() of the command's struct lists them; that listing is walked to parse the command
-// line, to check it and to print --help.
+// Options of a command, declared once. visit() of the command's struct lists them; that listing is walked to parse the command
+// line, to check it, and to print --help, the man page and completion.
 //
 //     void visit(Options& o) {
 //       o("config", config, "YAML file").required();
 //       o("--ranks", ranks, "Ranks to plan for", at_least(1));
 //     }
 //
-// A name without dashes is a word by its place. --help shows a default that could be given: a text that is not empty, a number
-// inside its limit.
+// A name without dashes is an argument by place. --help shows a default that a user could give: a text that is not empty, or a
+// number inside its limit.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Option {
   std::vector<std::string> words{};            // that a text may be; empty: any
   bool needed = false;                         // a command line without it is refused
   bool one_each = false;                       // of a list: --set a --set b, not --set a b
-  bool takes_rest = false;                     // of a list: all words that are no options, and those after --
+  bool takes_rest = false;                     // of a list: all words that are not options, and those after --
   std::vector<std::string> with{}, without{};  // other options
 
   Option& required() { return needed = true, *this; }
@@ -46,16 +46,17 @@ class Options {
   Option& operator()(std::string name, Field& field, std::string help, Limit limit = {}) {
     return list_.emplace_back(Option{.name = std::move(name), .field = &field, .help = std::move(help), .limit = limit});
   }
-  // --set, before the keys of a config file.
+  // Adds --set, which comes before the keys of a config file.
   Option& set(std::vector<std::string>& keys) {
-    return (*this)("--set", keys, "A key's value, before the file's: section.key=value; may be repeated, the last one wins")
+    return (*this)("--set", keys,
+                   "Value of a config key, instead of the file's: section.key=value; may be repeated, the last one wins")
         .repeated();
   }
-  // --json, whose path JsonOutput takes.
+  // Adds --json; its path is for JsonOutput.
   Option& json(std::string& path) {
     return (*this)("--json", path, "File for the results as JSON; -: standard output, with nothing else on it; default: none");
   }
-  // The words after --, which are not options: a command that is supervised.
+  // Takes the words after --, such as the command to supervise.
   void after_dashes(std::vector<std::string>& words) { after_dashes_ = &words; }
 
   std::deque<Option>& list() { return list_; }

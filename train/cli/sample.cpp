@@ -14,7 +14,7 @@ namespace {
 
 struct SampleOptions {
   static constexpr auto name = "sample";
-  static constexpr auto about = "Continues a text with a model";
+  static constexpr auto about = "Continue a text with a model";
   WeightWords weights;
   std::string prompt, json;
   SamplingOptions sampling;

@@ -18,7 +18,7 @@ namespace {
 
 struct TokenizerTrainOptions {
   static constexpr auto name = "tokenizer train";
-  static constexpr auto about = "Learns byte-pair encoding from text";
+  static constexpr auto about = "Train a byte-pair encoding on text";
   std::vector<std::string> inputs, special;
   std::string output, field = "text", pattern = "gpt2", text_limit = "1GiB";
   int64_t vocab = 4096;
@@ -26,14 +26,14 @@ struct TokenizerTrainOptions {
 
   void visit(Options& o) {
     o("input", inputs, kTextInputs).required();
-    o("--output", output, "The tokenizer.json to write").required();
-    o("--replace", replace, "Replaces the output");
-    o("--vocab", vocab, "Entries, special tokens among them", between(257, 1 << 24));
-    o("--field", field, "The text's field in a JSON line");
-    o("--pattern", pattern, "Whose pattern cuts text into words: gpt2, cl100k, o200k, llama3 or qwen2");
-    o("--special", special, "A special token beside <|endoftext|>, such as '<|user|>'; may be repeated. Their ids are the last")
+    o("--output", output, "File to write, a tokenizer.json").required();
+    o("--replace", replace, "Replace the output; default: refuse");
+    o("--vocab", vocab, "Entries of the vocabulary, special tokens included", between(257, 1 << 24));
+    o("--field", field, "Field of a JSON line that holds the text");
+    o("--pattern", pattern, "Pattern that cuts text into words: gpt2, cl100k, o200k, llama3 or qwen2");
+    o("--special", special, "Special token beside <|endoftext|>, such as '<|user|>'; may be repeated. Their ids are the last")
         .repeated();
-    o("--text-limit", text_limit, "Of more text an even sample of documents is learnt from, which bounds the memory");
+    o("--text-limit", text_limit, "Most text to train on, which bounds the memory; of more, an even sample of the documents");
   }
 };
 
@@ -45,7 +45,7 @@ struct TokenizerTextOptions {
   bool json_lines = false;         // likewise, as a JSON string
 
   void visit_files(Options& o, const std::string& about_lines, const std::string& about_json_lines) {
-    o("--file", files, "A file is a text; may be repeated; .gz, .zst, .xz and .bz2 are unpacked; -: stdin").repeated();
+    o("--file", files, "File that is a text; may be repeated; .gz, .zst, .xz and .bz2 are unpacked; -: standard input").repeated();
     o("--lines", lines, about_lines).excludes("--json-lines");
     o("--json-lines", json_lines, about_json_lines);
   }
@@ -53,10 +53,10 @@ struct TokenizerTextOptions {
 
 struct TokenizerEncodeOptions : TokenizerTextOptions {
   static constexpr auto name = "tokenizer encode";
-  static constexpr auto about = "Prints the token ids of texts, a line for each";
+  static constexpr auto about = "Print the token ids of texts, a line for each";
   void visit(Options& o) {
     o("tokenizer", tokenizer, kTokenizers).required();
-    o("texts", given, "Each is a text; none: --file, else all of stdin").rest();
+    o("texts", given, "Texts; default: --file, or else all of standard input as one").rest();
     visit_files(o, "Each line of stdin or of a file, without its end, is a text",
                 "Each line of stdin or of a file is a JSON string, and a text");
   }
@@ -68,10 +68,10 @@ struct TokenizerEncodeOptions : TokenizerTextOptions {
 
 struct TokenizerDecodeOptions : TokenizerTextOptions {
   static constexpr auto name = "tokenizer decode";
-  static constexpr auto about = "Prints the text of token ids";
+  static constexpr auto about = "Print the text of token ids";
   void visit(Options& o) {
     o("tokenizer", tokenizer, kTokenizers).required();
-    o("ids", given, "Token ids; none: those of --file, else those on stdin");
+    o("ids", given, "Token ids; default: those of --file, or else of standard input");
     visit_files(o, "Each line of stdin or of a file has the ids of a text, and gives a line",
                 "Likewise, each text as a JSON string: what is not UTF-8 becomes U+FFFD");
   }

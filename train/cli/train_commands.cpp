@@ -15,7 +15,7 @@ namespace {
 
 struct TrainOptions {
   static constexpr auto name = "train";
-  static constexpr auto about = "Trains a model as a config says";
+  static constexpr auto about = "Train the model of a config; resumes a run that ended early";
   std::string config, resume = "auto";
   std::vector<std::string> set;
   bool resume_allow = false;
@@ -23,26 +23,26 @@ struct TrainOptions {
   void visit(Options& o) {
     o("config", config, "YAML file, such as configs/quickstart.yaml").required();
     o.set(set);
-    o("--resume", resume, "auto: from the run's newest valid checkpoint, if any; never; or a checkpoint's directory");
-    o("--resume-allow", resume_allow, "Continues although keys differ that change which run it is");
+    o("--resume", resume, "Checkpoint to resume from: a directory, never, or auto for the newest of the run, if any");
+    o("--resume-allow", resume_allow, "Resume even if keys changed that make it another run; default: refuse");
   }
   static std::string footer() { return config_help(); }
 };
 
 struct SuperviseCommandOptions : SuperviseOptions {
   static constexpr auto name = "supervise";
-  static constexpr auto about = "Starts a training again when it fails: trireme supervise -- mpirun -n 8 trireme train config.yaml";
+  static constexpr auto about = "Restart a training when it fails: trireme supervise -- mpirun -n 8 trireme train config.yaml";
   void visit(Options& o) {
-    o("--max-restarts", max_restarts, "In a row without a new checkpoint", at_least(0));
-    o("--elastic", elastic, "Goes on with fewer ranks when one fails again and again at the same place");
+    o("--max-restarts", max_restarts, "Most restarts in a row without a new checkpoint", at_least(0));
+    o("--elastic", elastic, "Continue with fewer ranks when one fails again and again at the same step; default: the same number");
     o.after_dashes(command);
   }
-  static std::string footer() { return "Behind -- stands the command, as it would be given without this."; }
+  static std::string footer() { return "Write the command after --, as you would give it alone."; }
 };
 
 struct PlanOptions {
   static constexpr auto name = "plan";
-  static constexpr auto about = "What a config will take: memory, FLOPs, parameters; computes nothing";
+  static constexpr auto about = "Count memory, FLOPs, traffic and parameters of a config, without computing";
   std::string config, memory;
   std::vector<std::string> set;
   int64_t ranks = 1;
@@ -52,7 +52,7 @@ struct PlanOptions {
     o("config", config, "YAML file").required();
     o.set(set);
     o("--ranks", ranks, "Ranks to plan for", at_least(1));
-    o("--memory", memory, "Memory of a rank, as 80GB: where it does not fit, names the nearest mesh that does");
+    o("--memory", memory, "Memory of each rank, such as 80GB, to suggest the nearest mesh that fits; default: no limit");
     o.json(json);
   }
 };
