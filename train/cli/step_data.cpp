@@ -43,7 +43,7 @@ StepData::StepData(const std::string& from, const std::vector<std::string>& set)
   steps_ = config.train.steps;
   if (run) records_ = recorded_data(directory);
   if (!records_.empty()) return;
-  if (run) complain(directory + ": has no data.jsonl, which tells what each step has read: taking config.yaml, of its last start");
+  if (run) complain(directory + ": has no data.jsonl, the record of what each step has read; using config.yaml of its last start");
   std::vector<Corpus> sources = open_sources(config, nullptr);
   const Mixture mixture(sources, config.data.weights.empty() ? std::vector{1.0} : config.data.weights);
   records_.push_back(data_record(config, mixture, std::max<int64_t>(config.parallel.dp, 1), 0));
@@ -55,7 +55,7 @@ OpenedData& StepData::at(int64_t step) {
   while (i > 0 && records_[i - 1].after_step >= step) --i;
   if (i == 0)
     throw DataError(
-        text("what step ", step, " has read is not recorded: the first record begins behind step ", records_[0].after_step));
+        text("what step ", step, " has read is not recorded: the first record begins after step ", records_[0].after_step));
   const DataRecord& record = records_[i - 1];
   if (!opened_ || opened_->record != record) {
     opened_.reset();

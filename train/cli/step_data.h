@@ -1,4 +1,4 @@
-// StepData: what each step of a run has read, or would read of a config, opened to be asked.
+// StepData: the documents that each step of a run has read, or that each step of a config would read.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-// What some steps of a run read, opened.
+// Opened sources of some steps of a run.
 struct OpenedData {
   DataRecord record;
   int64_t last;  // of its steps
@@ -29,14 +29,14 @@ struct OpenedData {
 
 class StepData {
  public:
-  // Of a run's directory, or of a config.
+  // Opens a run's directory, or a config.
   StepData(const std::string& from, const std::vector<std::string>& set);
 
   int64_t steps() const { return steps_; }
   const std::vector<DataRecord>& records() const { return records_; }
-  // What step number `step`, counted from 1, reads; valid until the next call. DataError where that is not known.
+  // Sources of step number `step`, counted from 1; valid until the next call. DataError if they are not known.
   OpenedData& at(int64_t step);
-  // What --step says; ConfigError for what the run does not have.
+  // Parses --step; ConfigError for steps that the run does not have.
   StepRange range(const std::string& words) const;
 
  private:
@@ -45,7 +45,7 @@ class StepData {
   std::unique_ptr<OpenedData> opened_;
 };
 
-// Of all sources, one after the other.
+// Shards of all sources, one source after the other.
 std::vector<const ShardReader*> shards_of(const std::vector<Corpus>& sources);
 
 // The tokenizer that is `given`, or else the `recorded` one. ConfigError, which names the `option` that needs it, where there is
