@@ -1,15 +1,18 @@
 #include "train/telemetry/log.h"
 
+#include <fcntl.h>
 #include <langinfo.h>
 #include <locale.h>
-#include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <ctime>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -22,6 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::string_view kEraseLine = "\r\x1b[K";
+constexpr auto kHearing = 100ms;   // that a line may wait for its reader
 constexpr auto kPlainPeriod = 3s;  // between two plain lines of a ProgressBar
 constexpr int kLeastBar = 8, kMostBar = 40;
 
@@ -76,9 +80,22 @@ std::string share(double part) { return fixed(std::floor(100 * part), 0) + "%"; 
 }  // namespace
 
 void say(std::string_view line) { speak(STDOUT_FILENO, line); }
+// By a description of its own, which alone does not block: others may share stdout's.
 void say_if_heard(std::string_view line) {
-  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
-  if (poll(&out, 1, 100) != 0) say(line);
+  struct stat facts {};
+  const bool read_by_someone = fstat(STDOUT_FILENO, &facts) == 0 && (S_ISFIFO(facts.st_mode) || S_ISCHR(facts.st_mode));
+  const int file = read_by_someone ? open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+  if (file < 0) return say(line);
+  const std::string text = (is_terminal() ? std::string(kEraseLine) : std::string()) + std::string(line) + '\n';
+  std::string_view left = text;
+  for (const auto begin = Clock::now(); !left.empty() && Clock::now() - begin < kHearing;) {
+    const ssize_t written = write(file, left.data(), left.size());
+    if (written > 0) left.remove_prefix(static_cast<size_t>(written));
+    if (written >= 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) break;
+    std::this_thread::sleep_for(5ms);
+  }
+  close(file);
 }
 void say_part(std::string_view part) { (void)write_all(STDOUT_FILENO, part); }
 void complain(std::string_view line) { speak(STDERR_FILENO, line); }

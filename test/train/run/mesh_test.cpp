@@ -236,7 +236,7 @@ TEST_CASE("a problem on every rank is reported once, and no rank is left behind"
     return count;
   };
   for (const auto& [setting, code, told] : std::vector<std::tuple<std::string, int, std::string>>{
-           {"train.lr=-1", 2, "train.lr=-1: must be a number, above 0"}, {"data.train=shards/none.h5", 3, "shards/none.h5"}}) {
+           {"train.lr=-1", 2, "train.lr=-1: must be a number, above 0"}, {"data.train=shards/none.h5", 2, "shards/none.h5"}}) {
     CAPTURE(setting);
     const Ended ended = place.train({"train.batch=4", "train.microbatch=0", setting}, 2);
     INFO(ended.err);

@@ -530,3 +530,26 @@ TEST_CASE("a resumed log knows the evaluations and events of before") {
   });
   CHECK_THAT(read_text(directory / "metrics.jsonl"), ContainsSubstring(event));
 }
+
+TEST_CASE("a reader that stops reading does not stop a run, and misses lines that log.txt has") {
+  const Scratch directory;
+  std::array<int, 2> pipe_ends{};
+  REQUIRE(pipe(pipe_ends.data()) == 0);
+  const auto begin = Clock::now();
+  std::string heard(1 << 20, ' ');
+  {
+    const Redirect redirect(STDOUT_FILENO, pipe_ends[1]);
+    RunLog log(directory.path(), "test", {.steps = 10}, -1, 1);
+    for (int i = 0; i < 9; ++i) log.note(std::string(16 << 10, static_cast<char>('a' + i)));  // a pipe holds 64 KiB
+    heard.resize(static_cast<size_t>(::read(pipe_ends[0], heard.data(), heard.size())));
+    log.note("read again");
+    heard.resize(heard.size() + 100);
+    heard.resize(heard.size() - 100 + static_cast<size_t>(::read(pipe_ends[0], heard.data() + heard.size() - 100, 100)));
+  }
+  close(pipe_ends[0]), close(pipe_ends[1]);
+  CHECK(seconds_since(begin) < 10);
+  CHECK(heard.find(std::string(16 << 10, 'a') + "\n") == 0);
+  CHECK(heard.find("iiii") == std::string::npos);
+  CHECK(heard.ends_with("read again\n"));
+  CHECK(lines_of(read_text(directory / "log.txt")).size() == 10);
+}
