@@ -73,7 +73,7 @@ std::vector<DataRecord> recorded_data(const std::string& directory) {
     try {
       records.push_back(parse_record(line));
     } catch (const JsonError& problem) {
-      throw DataError(text(record_path(directory), ":", number, ": is no record of data: ", problem.what()));
+      throw DataError(text(record_path(directory), ":", number, ": is not a record of data: ", problem.what()));
     }
   }
   return records;

@@ -1,6 +1,6 @@
-// runs/NAME/data.jsonl: what a run reads, a line for each step behind which that changed: shards with their digests, weights, what
-// is left out, and the numbers that the order of samples follows from. What steps behind a line read, up to the next line's, is in
-// that line. A run that goes on from an earlier step takes back the lines of later ones.
+// runs/NAME/data.jsonl: the data of a run, one line for each step after which it changed. A line has shards with their digests,
+// weights, exclusions, and the numbers that determine the order of samples. It holds for the steps after it, up to the next line's.
+// A run that continues from an earlier step removes the lines of later ones.
 #pragma once
 
 #include <optional>
@@ -31,21 +31,21 @@ struct DataRecord {
   bool operator==(const DataRecord&) const = default;
 };
 
-// Of a run of so many replicas from `after_step` on.
+// The record of a run of so many replicas from `after_step` on.
 DataRecord data_record(const RunConfig& config, const Mixture& mixture, int64_t replicas, int64_t after_step);
 
-// Where the run lies that a directory belongs to: its own, or one of its checkpoints'.
+// The run that a directory belongs to: its own, or one of its checkpoints'.
 std::string run_of(const std::string& directory);
 
-// All of a run, by their steps; none: it is not recorded. DataError for a damaged one.
+// All records of a run, by their steps; none: it is not recorded. DataError for a damaged one.
 std::vector<DataRecord> recorded_data(const std::string& directory);
-// What step number `step` reads, or would.
+// The data that step number `step` reads, or would.
 std::optional<DataRecord> recorded_data(const std::string& directory, int64_t step);
-// Adds what is read from now on, if it is another than before. DataError when the directory cannot be written.
+// Adds the data that is read from now on, unless it is the same as before. DataError when the directory cannot be written.
 void keep_record(const std::string& directory, const DataRecord& record);
 
-// Of a run that goes on after step `step` of the one in `directory`: a line for shards or excluded documents that are not those of
-// that step. ConfigError with them unless `allow`.
+// Compares the data of a run that continues after step `step` of the one in `directory` with that step's. Returns a line each for
+// other shards and other excluded documents. ConfigError with them unless `allow`.
 std::vector<std::string> compare_data(const std::string& directory, int64_t step, const DataRecord& now, bool allow);
 
 // The sources of a record, opened. DataError when a shard is not what it was.

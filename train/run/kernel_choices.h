@@ -1,5 +1,5 @@
-// What a run has tried on its GPU and keeps in RUN/kernels.json: by which of several ways it does what. The last bits of a step
-// depend on it, so that a resumed run takes what the run began with, unless GPU or library are others.
+// RUN/kernels.json: the algorithms that a run has chosen by trial on its GPU. The last bits of a step depend on them, so a resumed
+// run keeps them unless the GPU or the library is another.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct KernelChoices {
   AttentionChoices attention{};
 };
 
-// The file's text, and back; what cannot be read is no choice.
+// The file's text, and back; other text gives no choices.
 std::string to_json(const KernelChoices& choices);
 KernelChoices kernel_choices(const std::string& json);
 
@@ -32,7 +32,7 @@ struct ChosenKernels {
 };
 ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Mesh& mesh, Device& device,
                              const std::string& directory);
-// Of the first rank, who may write into the run.
+// Writes the file. On the first rank, which may write into the run.
 void keep_choices(const ChosenKernels& chosen, const std::string& directory);
 
 }  // namespace trireme

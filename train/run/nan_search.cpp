@@ -24,14 +24,14 @@ class Search {
     for (const TensorSlice& slice : state_slices(run_, Ownership::saved))
       if (!over() && !finite(slice.local)) found(in_state, 0, "its own " + slice.name);
   }
-  // What a forward has left.
+  // The streams that a forward has left.
   void look_at_streams(const Action& action) {
     int64_t place = 0;
     for (const auto& [maker, stream] : run_.stage.streams(run_.pipeline.seat(action))) {
       ++place;
       if (over() || finite(stream)) continue;
       const int64_t first = run_.stage.chunk_at(action.chunk).begin;
-      if (maker.empty())  // the stage before has made it, and tells of it
+      if (maker.empty())  // the stage before has made it, and reports it
         found(in_forward, 4 * first + 1, "what the stage before sent");
       else
         found(in_forward, 4 * first + 2 + place,
@@ -84,7 +84,7 @@ class Search {
   std::vector<std::byte> bytes_;
 };
 
-// A step's hooks tell the search, as long as the scope.
+// Connects a step's hooks to the search while the scope lasts.
 class Watched {
  public:
   Watched(TrainState& run, Search& search) : run_(run) {

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-// Of several nodes: where they tell each other of a hang. All ranks call it.
+// The board through which several nodes report a hang; none for a single node. All ranks call it.
 std::optional<HangBoard> board_of(const Journal& journal, const Mesh& mesh, const std::string& directory) {
   std::ostringstream told;
   if (std::vector<std::string> leaders = gather(mesh.all(), std::to_string(journal.leader())); mesh.first()) {

@@ -22,7 +22,7 @@ struct RunProgress {
 
 // Built in this order, by all ranks together.
 struct Placement {
-  // What it is given outlives it.
+  // All arguments outlive it.
   Placement(const RunConfig& config, World& world, const RunProgress& progress);
 
   Device device;

@@ -1,4 +1,4 @@
-// Whether the replicas of a model still hold the same: a processor or memory that errs in silence is found by its state.
+// Compares the replicas of a model, which finds a processor or memory that fails silently by its state.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace trireme {
 
-// Digests what every replica holds alike: weights, and without parallel.zero masters and moments. All ranks call it, with no step
-// on its way. On all ranks "" or who differs from whom in which tensors; with three or more replicas, the ones that stand alone.
+// Digests the state that is the same on every replica: weights, and without parallel.zero masters and moments. All ranks call it,
+// with no step in flight. On all ranks "" or who differs from whom in which tensors; with three or more replicas, the ones that
+// stand alone.
 std::string compare_replicas(TrainState& run);
 
 }  // namespace trireme

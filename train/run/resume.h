@@ -1,4 +1,4 @@
-// What a run goes on from: whether a checkpoint continues it, or quietly another one; and its state.
+// Resuming a run: its state, and whether the checkpoint belongs to this run or to another one.
 #pragma once
 
 #include <functional>

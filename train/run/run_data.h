@@ -31,8 +31,8 @@ struct RunData {
 // This rank's share of each batch.
 LoaderOptions loader_options(const RunConfig& config, const Mesh& mesh);
 
-// The data of the steps behind `step`, into data.jsonl of the run in `directory`. Returns for people what is not as the steps in
-// front of it had it, which `resume` allows, and what is doubtful. Of the rank that speaks for all.
+// Records the data of the steps after `step` in data.jsonl of the run in `directory`. Returns lines for people: differences from
+// the data of the steps before, which `resume` allows, and doubts. On rank 0.
 struct DataOfSteps {
   const std::string& directory;
   int64_t step, replicas;

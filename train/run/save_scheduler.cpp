@@ -88,7 +88,7 @@ void SaveScheduler::end() {
   note_outcome([&] { return std::optional(checkpoints_.end()); });
 }
 
-// Of the save under way, if there is one; the steps wait meanwhile.
+// Handles the result of the save under way, if there is one; the steps wait meanwhile.
 template <class Call>
 void SaveScheduler::note_outcome(Call call) {
   if (!checkpoints_.saving()) return;

@@ -1,4 +1,4 @@
-// SaveScheduler: when the state of a run is copied, written and committed, and what is told of it.
+// SaveScheduler: copies, writes and commits the state of a run while it trains, and logs the result.
 #pragma once
 
 #include <optional>
@@ -29,8 +29,9 @@ class SaveScheduler {
   SaveScheduler(const SaveScheduler&) = delete;
   SaveScheduler& operator=(const SaveScheduler&) = delete;
 
-  // All ranks, after `step` finished steps and none on its way: the state is copied, and its save begun. One that is under way ends
-  // first. Without checkpoint.async, the save has ended. A save that fails is told, and training goes on: the one before is intact.
+  // All ranks, after `step` finished steps and none in flight: the state is copied, and its save begun. One that is under way ends
+  // first. Without checkpoint.async, the save has ended. A save that fails is reported, and training continues: the one before is
+  // intact.
   void begin(int64_t step, Tier tier = Tier::disk);
   // The same, to its end, and it must succeed: CheckpointError.
   void save_at_last(int64_t step);

@@ -1,4 +1,4 @@
-// What a run reads: its corpora, and what is told of them.
+// The corpora that a run reads, and lines that describe them.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@ namespace trireme {
 // With the vocabulary and the tokenizer that the config says.
 Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool held_out,
                    const Tokenizer* tokenizer);
-// What the run trains on: all of data.train, or each entry for itself where they have weights; `opened` hears of each of these.
+// Opens the training corpora: all of data.train, or each entry for itself where they have weights. Calls `opened` after each.
 std::vector<Corpus> open_sources(const RunConfig& config, const Tokenizer* tokenizer, const std::function<void()>& opened = {});
 // Leaves out the documents that data.exclude names. Returns a line for each of its files.
 std::vector<std::string> exclude_documents(const RunConfig& config, std::vector<Corpus>& sources);
-// Of a run that begins with published weights: a warning when the shards were made with another tokenizer than is published with
+// For a run that begins with published weights: a warning when the shards were made with another tokenizer than is published with
 // them.
 std::vector<std::string> doubt_tokenizer(const RunConfig& config, const Corpus& corpus);
 // A line for each of several sources.

@@ -1,4 +1,4 @@
-// What steps have done so far: how many were updates, and which losses and gradient norms are usual. Kept in checkpoints.
+// StepStatistics: how many steps were updates, and the usual losses and gradient norms. Kept in checkpoints.
 //
 // Means and variances are exponentially weighted (West, "Updating mean and variance estimates: an improved method", 1979), over
 // about fifty updates. What a step may have at most follows from the steps up to the last but one, whose results are known on
@@ -19,7 +19,7 @@ class StepStatistics {
   explicit StepStatistics(double spike_sigmas) : sigmas_(spike_sigmas) {}
 
   int64_t updates() const { return updates_; }
-  // Of step number `step`, counted from 1: to be asked for each in turn.
+  // The limits of step number `step`, counted from 1. Call it for each step in turn.
   StepLimits limits(int64_t step);
   // Step number `step` was an update, or was none.
   void saw(int64_t step, const StepResult& result);
@@ -33,7 +33,7 @@ class StepStatistics {
   // "loss 9.1 above 3.3, norm 2 below 7": what a finite result did against its limits.
   static std::string describe(const StepResult& result);
 
-  // The state of an earlier step goes on, `then`: its history, but for how many were refused in a row since.
+  // Continues from the state of an earlier step: its statistics, `then`, but this run of refused steps.
   void go_back_to(const StepStatistics& then);
 
   // As counters of a checkpoint, and from them. A checkpoint without them had an update in each of its `steps`.

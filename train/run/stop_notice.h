@@ -13,7 +13,7 @@ namespace trireme {
 
 class StopNotice {
  public:
-  // Of rank 0 with `speaks`; on other ranks it is silent. Lines go to stderr until hear().
+  // `speaks` on rank 0; silent on other ranks. Lines go to stderr until speak().
   explicit StopNotice(bool speaks);
   ~StopNotice();
   StopNotice(const StopNotice&) = delete;

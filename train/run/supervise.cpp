@@ -29,14 +29,14 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kLoop = 3;  // attempts that end alike, without a new checkpoint, are a crash loop
+constexpr size_t kLoop = 3;  // equal attempts without a new checkpoint are a crash loop
 constexpr double kLongestDelay = 60;
 constexpr auto kPoll = std::chrono::milliseconds(20);
-constexpr auto kLeftAlone = std::chrono::seconds(10);  // that a launcher may take to end behind its ranks
+constexpr auto kLeftAlone = std::chrono::seconds(10);  // that a launcher may take to end after its ranks
 
 int number_of(ExitCode code) { return static_cast<int>(code); }
 
-// What makes two failures the same one.
+// Whether two failures are the same one.
 bool alike(const Attempt& a, const Attempt& b) {
   return a.code == b.code && a.cause == b.cause && a.rank == b.rank && a.host == b.host && a.step == b.step;
 }
@@ -107,7 +107,7 @@ Children children_of(pid_t process) {
   return found;
 }
 
-// Tells of a launcher that stays when all that it has started has gone: Open MPI's may, when a rank dies while it starts.
+// Detects a launcher that stays when all that it has started has gone: Open MPI's may, when a rank dies while it starts.
 class LeftAlone {
  public:
   bool now(pid_t launcher) {
@@ -211,14 +211,14 @@ Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts) {
       return {.kind = give_up, .why = "the same would happen again"};
   if (last.code == 126 || last.code == 127) return {.kind = give_up, .why = "the command cannot be run"};
 
-  size_t vain = 0, same = 0;  // attempts at the end without a new checkpoint; of them, at the end, alike
+  size_t vain = 0, same = 0;  // attempts at the end without a new checkpoint; of them, at the end, equal
   while (vain < attempts.size() && !attempts[attempts.size() - 1 - vain].made_progress()) ++vain;
   while (same < vain && alike(attempts[attempts.size() - 1 - same], last)) ++same;
   const std::string where =
       (last.rank >= 0 ? " on rank " + std::to_string(last.rank) : "") + (last.host.empty() ? "" : " (" + last.host + ")");
   if (same >= kLoop)
     return {.kind = give_up,
-            .why = std::to_string(same) + " attempts in a row ended alike, after step " + std::to_string(last.step) + where +
+            .why = std::to_string(same) + " attempts in a row ended the same way, after step " + std::to_string(last.step) + where +
                    ", without a new checkpoint: a crash loop"};
   if (static_cast<int64_t>(vain) > max_restarts)
     return {.kind = give_up, .why = std::to_string(vain) + " attempts in a row made no new checkpoint (--max-restarts)"};
@@ -250,7 +250,7 @@ ExitCode run_supervise(const SuperviseOptions& options) {
       return static_cast<ExitCode>(last.code);
     }
     if (const auto fewer = next.fewer && options.elastic ? smaller(training, config) : std::nullopt) {
-      complain("supervise: goes on with " + std::to_string(fewer->ranks) + " ranks instead of " + std::to_string(training.ranks));
+      complain("supervise: continues with " + std::to_string(fewer->ranks) + " ranks instead of " + std::to_string(training.ranks));
       training = *fewer;
     }
     for (const auto begin = Clock::now(); stop_signal() == 0 && Clock::now() - begin < std::chrono::duration<double>(next.delay);)

@@ -28,7 +28,7 @@ struct Attempt {
 };
 std::string json_line(const Attempt& attempt);
 
-// What to do after these attempts, the newest last.
+// The decision after these attempts, the newest last.
 struct Next {
   enum class Kind { done, stopped, give_up, restart } kind;
   std::string why;

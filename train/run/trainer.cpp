@@ -43,15 +43,15 @@ Io noted_io(Journal& journal) {
   return io;
 }
 
-// What train() is asked for, and what it keeps outside of all that may fail.
+// The arguments of train(), and the state that it keeps outside of all that may fail.
 struct Order {
   const RunConfig& config;
   World& world;
   const ResumeChoice& resume;
   const std::function<void(TrainState&)>& ready;
   RunProgress& progress;
-  // Told of what ends the run while all of it still stands: on several ranks, memory that the communication lane may be working on
-  // must not go before the end is told and the other ranks are ended.
+  // Called with the error that ends the run, while all of the run still exists: on several ranks, memory that the communication
+  // lane may use must not go before the error is reported and the other ranks have ended.
   std::function<void(const std::exception&)> failed;
 };
 

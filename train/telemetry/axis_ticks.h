@@ -1,4 +1,4 @@
-// Where an axis has ticks, and their labels.
+// Ticks of an axis, and their labels.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a curve is drawn by: the paths of its points in an SVG of fixed units. A gap begins a path anew.
+// SVG paths of a curve's points, in fixed units. A gap begins a path anew.
 #pragma once
 
 #include <string>

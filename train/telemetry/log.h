@@ -38,7 +38,7 @@ class ReservedOutput {
   int output_;
 };
 
-// What a progress line shows; a total of 0 is unknown.
+// The content of a progress line; a total of 0 is unknown.
 struct Progress {
   std::string label;
   int64_t done = 0, total = 0;
@@ -48,7 +48,7 @@ struct Progress {
 // One line of at most `width` columns: label, bar, percentage, details. What does not fit is left out, the last detail first.
 std::string progress_line(const Progress& progress, int width, bool unicode);
 
-// The line at the bottom of a terminal, redrawn in place; where stdout is no terminal it does not exist.
+// The line at the bottom of a terminal, redrawn in place; elsewhere it does not exist.
 class StatusLine {
  public:
   StatusLine();
@@ -63,7 +63,7 @@ class StatusLine {
 
 inline constexpr std::chrono::milliseconds kRedrawPeriod{100};  // between two drawings of a progress line
 
-// Tells when something may happen again: at most once per period.
+// Limits an action to once per period.
 class Throttle {
  public:
   explicit Throttle(Clock::duration period) : period_(period) {}

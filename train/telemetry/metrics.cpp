@@ -71,7 +71,7 @@ int64_t integer(const Json& object, const char* key) {
   return value != nullptr && value->is_integer() ? value->get<int64_t>() : 0;
 }
 
-// Hands the record of a line to the reader. False if it is no line of ours or belongs to a later step.
+// Hands the record of a line to the reader. False if it is not a line of ours or belongs to a later step.
 bool read_line(const std::string& line, int64_t resume_step, const MetricsReader& reader) {
   const Json object = Json::parse_or_null(line);
   if (!object.is_object()) return false;

@@ -84,7 +84,7 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // False when the disk refuses; nothing of the line is left then, and training may go on.
+  // False when the disk refuses; nothing of the line is left then, and training may continue.
   bool append(std::string_view line);
   bool sync();  // to the disk itself
 
@@ -97,7 +97,7 @@ class MetricsFile {
 };
 
 // Writes directory/exit.json: {"code", "cause", "rank", "host", "step", "message"}, whole or not at all. Never throws: it is the
-// last act of a program that is ending for another reason; a failure is told on stderr. `step` -1: before the first.
+// last act of a program that is ending for another reason; a failure is reported on stderr. `step` -1: before the first.
 void write_exit(const std::string& directory, ExitCode code, const std::string& cause, int rank, int64_t step,
                 const std::string& message) noexcept;
 

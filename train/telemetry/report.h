@@ -1,7 +1,7 @@
 // runs/NAME/report.html: the run as one page that needs nothing else. Curves, figures, the config; light or dark as the reader's
 // system.
 //
-// Report keeps bounded curves and a thread that rewrites the page while the run goes on; the run never waits for it.
+// Report keeps bounded curves and a thread that rewrites the page while the run continues; the run never waits for it.
 #pragma once
 
 #include <chrono>
@@ -68,7 +68,7 @@ class Report {
   std::mutex mutex_;  // of data_ and changed_
   ReportData data_;
   bool changed_ = false;
-  bool refused_ = false;  // by the disk, and told; the writer's own
+  bool refused_ = false;  // by the disk, and reported; the writer's own
   std::condition_variable_any wake_;
   std::jthread thread_;
 };

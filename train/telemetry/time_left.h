@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// What a run does beside its steps.
+// The evaluations and saves of a run.
 struct RunSchedule {
   int64_t steps = 1;               // in all
   int64_t eval_every = 0;          // 0: at the end alone

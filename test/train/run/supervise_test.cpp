@@ -188,7 +188,7 @@ TEST_CASE("with --elastic a rank that fails twice at the same place is left out,
   const Ended ended = Process(place.scratch.path(), words, 1, program).wait();
   INFO(ended.err);
   CHECK(ended.code == 0);
-  CHECK_THAT(ended.err, ContainsSubstring("goes on with 2 ranks instead of 4"));
+  CHECK_THAT(ended.err, ContainsSubstring("continues with 2 ranks instead of 4"));
   REQUIRE_FALSE(attempts_of(place).empty());
   CHECK(attempts_of(place).back().at("ranks") == 2);
 }
