@@ -49,7 +49,7 @@ void read_rope(PublishedReading& in, ModelConfig& model) {
   model.rope_original_context = static_cast<int64_t>(in.number(rope, "original_max_position_embeddings", 8192));
 }
 
-// Of Qwen, where layers may differ: from layer max_window_layers on they have a window, or layer_types says which.
+// Windows of Qwen, whose layers may differ: layers from max_window_layers on have one, or layer_types lists them.
 void read_window(PublishedReading& in, ModelConfig& model) {
   if (!in.flag("use_sliding_window", false)) return;
   int64_t with = 0;
@@ -164,6 +164,29 @@ std::string published_generation_config(const SpecialTokens& tokens) {
   json["_from_model_config"] = true;
   put_tokens(json, tokens);
   return json.dump({.indent = 2}) + "\n";
+}
+
+void require_published(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code unreadable;
+  if (!fs::exists(directory, unreadable)) {
+    const bool hub = directory.find_first_of(".~/") != 0 && std::ranges::count(directory, '/') <= 1;
+    const std::string name = directory.substr(directory.rfind('/') + 1);
+    throw ConfigError(directory + ": no such directory" +
+                      (hub ? "; fetch it with 'hf download " + directory + " --local-dir models/" + name + "'" : ""));
+  }
+  if (!fs::is_directory(directory, unreadable))
+    throw ConfigError(directory + ": is not a directory; name the one with config.json");
+  if (!fs::exists(directory + "/config.json", unreadable))
+    throw ConfigError(directory + ": has no config.json, so it is not a published model");
+  bool safetensors = false, pickled = false;
+  for (const auto& entry : fs::directory_iterator(directory, unreadable)) {
+    safetensors |= entry.path().extension() == ".safetensors";
+    pickled |= entry.path().filename().string().starts_with("pytorch_model");
+  }
+  if (!safetensors && pickled)
+    throw ConfigError(directory + ": has pytorch_model.bin but no safetensors; convert it with python: from transformers import " +
+                      "AutoModelForCausalLM as M; M.from_pretrained('" + directory + "').save_pretrained('" + directory + "')");
 }
 
 ModelConfig read_published_config(const std::string& path) {

@@ -8,22 +8,25 @@
 
 namespace trireme {
 
-// Of a document, as JSON: an id, several, or null.
+// Ids at the begin and the end of a document, as JSON: an id, several, or null.
 struct SpecialTokens {
   std::string begin = "null", end = "null";
 };
 
-// config.json and generation_config.json of a model whose weights are of type `dtype` ("float32", "bfloat16"). A Mistral without a
-// window is a Llama but in name: it has that name where `like`, the config.json of what it was, has it.
+// config.json and generation_config.json of a model with weights of type `dtype` ("float32", "bfloat16").
+// A Mistral without a window equals a Llama; it is called Mistral if `like`, its former config.json, is.
 std::string published_config(const ModelConfig& model, const SpecialTokens& tokens, const std::string& dtype,
                              const std::string& like = "");
 std::string published_generation_config(const SpecialTokens& tokens);
 
-// The model that a config.json tells of. DataError, with all reasons, when it is none of these, or of a kind that is not computed
-// here.
+// ConfigError unless the directory holds a model that can be read: it exists, has config.json, and has
+// safetensors. Each message has the command that fetches or converts the model.
+void require_published(const std::string& directory);
+
+// The model that a config.json describes. DataError, with all reasons, if Trireme cannot compute it.
 ModelConfig read_published_config(const std::string& path);
 SpecialTokens read_special_tokens(const std::string& path);  // of a config.json
-// That is published beside it: DIRECTORY/tokenizer.json or tokenizer.model; "" without one.
+// The tokenizer in the same directory: DIRECTORY/tokenizer.json or tokenizer.model; "" without one.
 std::string published_tokenizer(const std::string& directory);
 
 }  // namespace trireme
