@@ -54,6 +54,7 @@ constexpr const char* kTokenizers =
 constexpr const char* kTextInputs =
     "Files, directories or patterns; a file is a document, in .jsonl a line is; .gz, .zst, .xz and .bz2 are unpacked";
 
+std::unique_ptr<Command> init_command();
 std::unique_ptr<Command> train_command();
 std::unique_ptr<Command> supervise_command();
 std::unique_ptr<Command> plan_command();
@@ -72,6 +73,7 @@ std::unique_ptr<Command> tokenizer_decode_command();
 std::unique_ptr<Command> checkpoint_list_command();
 std::unique_ptr<Command> checkpoint_verify_command();
 std::unique_ptr<Command> checkpoint_diff_command();
+std::unique_ptr<Command> config_schema_command();
 std::unique_ptr<Command> model_export_command();
 std::unique_ptr<Command> model_config_command();
 std::unique_ptr<Command> bench_kernels_command();

@@ -9,7 +9,8 @@ namespace trireme {
 
 std::vector<std::unique_ptr<Command>> all_commands() {
   std::vector<std::unique_ptr<Command>> commands;
-  for (const auto make : {train_command,
+  for (const auto make : {init_command,
+                          train_command,
                           supervise_command,
                           plan_command,
                           sample_command,
@@ -27,6 +28,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
                           checkpoint_list_command,
                           checkpoint_verify_command,
                           checkpoint_diff_command,
+                          config_schema_command,
                           model_export_command,
                           model_config_command,
                           bench_kernels_command,

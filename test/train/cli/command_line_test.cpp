@@ -26,6 +26,9 @@ Ended started(const std::string& line) {
 
 TEST_CASE("help is there on every level, and the train command's explains every key") {
   const std::vector<std::string> levels = {"",
+                                           "init",
+                                           "config",
+                                           "config schema",
                                            "train",
                                            "plan",
                                            "sample",
