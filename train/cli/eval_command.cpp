@@ -63,11 +63,8 @@ struct EvalOptions {
   static std::string footer() {
     return "Loss is in nats per token; perplexity is its exponential. Bits per byte: the loss of all tokens in bits, divided by "
            "the "
-           "UTF-8\n"
-           "bytes of the text. In shards, every token except each shard's first is predicted. In text, every token is predicted, "
-           "the "
-           "first\n"
-           "one after an end_of_document. The end_of_document after each document counts as a token.\n"
+           "UTF-8 bytes of the text. In shards, every token except each shard's first is predicted. In text, every token is "
+           "predicted, the first one after an end_of_document. The end_of_document after each document counts as a token.\n"
            "acc: the most likely choice is correct. acc_norm: the same after dividing log-likelihoods by the choices' characters.\n"
            "Under mpirun or srun, replicas share the work. The mesh is the run's own if the ranks fit it, otherwise replicas only.";
   }
