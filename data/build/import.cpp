@@ -20,8 +20,9 @@ void import_file(const std::string& path, const ImportOptions& options, const To
                  const std::function<void(int64_t bytes)>& read) {
   TokenFile file(path, options.format);
   const std::vector<int64_t>* const starts = file.document_starts();
-  const int32_t end = tokenizer.end_of_document();
-  const int32_t begin = options.begin < 0 && file.of_llama3() && end == kLlama3End ? kLlama3Begin : options.begin;
+  const int32_t end = options.end >= 0 ? options.end : tokenizer.end_of_document();
+  const bool llama3 = file.of_llama3() && tokenizer.end_of_document() == kLlama3End;
+  const int32_t begin = options.begin < 0 && llama3 ? kLlama3Begin : options.begin;
   size_t next_start = 0;
   int64_t at = 0;
   bool behind_end = true;
@@ -54,7 +55,8 @@ bool has_index(const std::string& file) {
 std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
   std::vector<std::string> all;
   for (const std::string& input : inputs) {
-    std::vector<std::string> files = list_files({input});
+    const bool prefix = !std::filesystem::exists(input) && std::filesystem::exists(input + ".bin");
+    std::vector<std::string> files = list_files({prefix ? input + ".bin" : input});
     if (std::filesystem::is_directory(input)) {
       const bool megatron = std::ranges::any_of(files, has_index);
       std::erase_if(files, [&](const std::string& file) {
@@ -82,8 +84,9 @@ std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
 SplitSummary import_shards(const ImportOptions& options, const Tokenizer& tokenizer,
                            const std::function<void(const BuildProgress&)>& progress) {
   check_shard_tokens(options.tokens_per_shard);
-  if (options.begin >= tokenizer.vocab_size())
-    throw ConfigError(text("documents begin with ", options.begin, ": the tokenizer has ", tokenizer.vocab_size(), " entries"));
+  for (const auto& [option, token] : {std::pair("--begin ", options.begin), {"--end ", options.end}})
+    if (token >= tokenizer.vocab_size())
+      throw ConfigError(text(option, token, ": the tokenizer has ", tokenizer.vocab_size(), " entries"));
   const std::vector<std::string> files = files_of(options.inputs);
   make_directory(options.output);
   const DirectoryLock lock(options.output);

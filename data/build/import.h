@@ -11,18 +11,20 @@
 namespace trireme {
 
 struct ImportOptions {
-  // As list_files takes them. Of directories .bin and .npy; where an .idx lies beside a .bin, such alone.
+  // As list_files takes them, and Megatron's PREFIX of PREFIX.bin. Of directories .bin and .npy; those with an .idx alone if there
+  // are such.
   std::vector<std::string> inputs;
   std::string output, split = "train";
   TokenFormat format = TokenFormat::automatic;
   int32_t begin = -1;  // the token that each document begins with, if there is one
+  int32_t end = -1;    // the token that ends each document; -1: the tokenizer's end_of_document
   int64_t tokens_per_shard = 1 << 26;
   bool replace = false;  // the split's shards that the output directory holds
 };
 
 // Documents start where Megatron's index says; in other files at each `begin` (128000 in llm.c's files of Llama 3), or, without
-// one, behind each of the tokenizer's end_of_document and at the beginning of a file that does not begin with that. No token is
-// added or left out. DataError for a token that the tokenizer does not have.
+// one, after each `end` and at the beginning of a file that does not begin with that. No token is added or left out. DataError for
+// a token that the tokenizer does not have.
 SplitSummary import_shards(const ImportOptions& options, const Tokenizer& tokenizer,
                            const std::function<void(const BuildProgress&)>& progress);
 

@@ -104,6 +104,8 @@ TokenFile::TokenFile(const std::string& path, TokenFormat format)
     open_npy();
   else if (format_ == TokenFormat::megatron)
     open_megatron();
+  else if (format_ == TokenFormat::raw16 || format_ == TokenFormat::raw32)
+    open_raw();
   else
     open_llmc();
 }
@@ -112,22 +114,28 @@ TokenFile::TokenFile(const std::string& path, TokenFormat format)
 void TokenFile::expect_tokens(int64_t tokens, const std::string& said) {
   const int64_t there = bytes_ - begin_;
   if (tokens < 0 || tokens > there / width_ || tokens * width_ != there)
-    throw DataError(
-        text(path_, ": ", said, " of ", tokens, " tokens of ", width_, " bytes, the file has ", there, " bytes for them"));
+    throw DataError(text(path_, ": ", said, " ", tokens, " tokens of ", width_, " bytes, the file has ", there, " bytes for them"));
   tokens_ = tokens;
 }
 
 void TokenFile::open_llmc() {
   std::array<int32_t, 3> header;
-  if (bytes_ < kLlmcHeader) throw DataError(text(path_, ": of ", bytes_, " bytes is no file of llm.c's tokens"));
+  const char* const remedy = "; for tokens without a header, as nanoGPT writes them, give --format raw16 or raw32";
+  if (bytes_ < kLlmcHeader) throw DataError(text(path_, ": ", bytes_, " bytes are too few for llm.c's header", remedy));
   file_.read_at(header.data(), sizeof header, 0);
   const auto [magic, version, tokens] = header;
   if (!((magic == kLlmcGpt2 && version == 1) || (magic == kLlmcLlama3 && version == 7)))
     throw DataError(text(path_, ": does not begin as llm.c's tokens do (", kLlmcGpt2, ", 1 or ", kLlmcLlama3, ", 7), but with ",
-                         magic, ", ", version));
+                         magic, ", ", version, remedy));
   begin_ = kLlmcHeader;
   width_ = magic == kLlmcGpt2 ? 2 : 4;
-  expect_tokens(tokens, "its header tells");
+  expect_tokens(tokens, "its header says");
+}
+
+void TokenFile::open_raw() {
+  width_ = format_ == TokenFormat::raw16 ? 2 : 4;
+  if (bytes_ % width_ != 0) throw DataError(text(path_, ": ", bytes_, " bytes are not whole tokens of ", width_, " bytes"));
+  expect_tokens(bytes_ / width_, "it is");
 }
 
 void TokenFile::open_megatron() {
@@ -148,7 +156,7 @@ void TokenFile::open_megatron() {
   const auto first_sequences = in.take_all<int64_t>(documents);
   if (in.left() > 0)
     throw DataError(
-        text(index, ": has ", in.left(), " bytes too many behind its documents; sequences of several modes are not read"));
+        text(index, ": has ", in.left(), " bytes too many after its documents; sequences of several modes are not read"));
   std::vector<int64_t> begins{0};
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] < 0) throw DataError(text(index, ": sequence ", i, " is of ", lengths[i], " tokens"));
@@ -157,7 +165,7 @@ void TokenFile::open_megatron() {
           text(index, ": sequence ", i, " begins at byte ", pointers[i], ", the one before it ends at ", begins.back() * width_));
     begins.push_back(begins.back() + lengths[i]);
   }
-  expect_tokens(begins.back(), "its index tells");
+  expect_tokens(begins.back(), "its index says");
   if (first_sequences.empty() || first_sequences.front() != 0 || first_sequences.back() != static_cast<int64_t>(sequences))
     throw DataError(index + ": its documents do not begin with the first sequence and end with the last");
   for (size_t i = 0; i + 1 < first_sequences.size(); ++i) {
@@ -203,7 +211,7 @@ void TokenFile::open_npy() {
       break;
   if (digits == 0 || shape != "(" + std::to_string(tokens) + ",)")
     throw DataError(path_ + ": is an array of shape " + std::string(shape) + ", tokens are flat: (N,)");
-  expect_tokens(tokens, "its header tells");
+  expect_tokens(tokens, "its header says");
 }
 
 std::vector<int32_t> TokenFile::next(int64_t most) {

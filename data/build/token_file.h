@@ -1,5 +1,5 @@
-// Files of tokens that other programs have written, read as one stream: llm.c's .bin, Megatron-LM's .bin with its .idx, and flat
-// .npy arrays of NumPy. What is wrong with a file is a DataError that names it.
+// Token files of other programs, each read as one stream: llm.c's .bin, Megatron-LM's .bin with its .idx, flat .npy arrays of
+// NumPy, and nanoGPT's .bin without a header. A file that cannot be read is a DataError that names it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace trireme {
 
-enum class TokenFormat { automatic, llmc, megatron, npy };
+// raw16 and raw32: unsigned tokens without a header, as nanoGPT writes them.
+enum class TokenFormat { automatic, llmc, megatron, npy, raw16, raw32 };
 
 class TokenFile {
  public:
@@ -32,6 +33,7 @@ class TokenFile {
   void open_llmc();
   void open_megatron();
   void open_npy();
+  void open_raw();
   void expect_tokens(int64_t tokens, const std::string& said);
 
   File file_;

@@ -14,7 +14,7 @@ namespace {
 
 struct DataBuildOptions {
   static constexpr auto name = "data build";
-  static constexpr auto about = "Build token shards from text files and JSONL";
+  static constexpr auto about = "Convert text files and JSON lines to token shards";
   std::vector<std::string> inputs, validation_inputs;
   std::string output, tokenizer, field = "text", prompt_field, input_field, response_field, messages_field, chat_template;
   std::string stdin_name = "stdin.jsonl", pack = "concatenate", on_error = "stop";
@@ -44,17 +44,17 @@ struct DataBuildOptions {
       "--input-field, none for prompts alone")
         .one_of({ChatTemplate::kNames.begin(), ChatTemplate::kNames.end()});
     o("--pack", pack,
-      "Layout of documents in samples: one after the other (concatenate), or in rows of --context tokens so that none is cut "
-      "that fits (best-fit)")
+      "Order of documents in samples: one after the other (concatenate), or in rows of --context tokens so that none that fits "
+      "is cut (best-fit)")
         .one_of({"concatenate", "best-fit"});
-    o("--context", context, "Tokens of a sample: model.context of the runs to come; default: unknown", at_least(2));
-    o("--stdin-name", stdin_name, "Name of the input '-', whose suffix says its format: stdin.txt, stdin.jsonl.zst");
-    o("--validation", validation, "Fraction of the documents to hold out", between(0, 1));
-    o("--validation-input", validation_inputs, "Files, directories or patterns to hold out whole; default: none");
-    o("--shard-tokens", shard_tokens, "Tokens of a shard, held in memory until it is written", at_least(1));
-    o("--threads", threads, "Threads; 0: one for each core", between(0, 4096));
-    o("--replace", replace, "Replace the shards in the output directory; default: refuse");
-    o("--on-error", on_error, "Effect of a document that cannot be read: leave it out (skip) or end the build (stop)")
+    o("--context", context, "Tokens of a sample, as model.context of the runs to come", at_least(2));
+    o("--stdin-name", stdin_name, "Name of the input '-' as if it were a file, which gives its format: stdin.txt, stdin.jsonl.zst");
+    o("--validation", validation, "Fraction of the documents to hold out for validation, at least one; 0: none", between(0, 1));
+    o("--validation-input", validation_inputs, "Files, directories or patterns to hold out whole for validation");
+    o("--shard-tokens", shard_tokens, "Tokens in a shard, which is held in memory while it is made", at_least(1));
+    o("--threads", threads, "Threads to use; 0: all cores", between(0, 4096));
+    o("--replace", replace, "Replace the shards in the output directory");
+    o("--on-error", on_error, "Action for a document that cannot be read: leave it out (skip) or end the build (stop)")
         .one_of({"skip", "stop"});
   }
 };
@@ -100,7 +100,7 @@ ExitCode run_data_build(const DataBuildOptions& options) {
         if (!bar) bar.emplace("tokens", progress.bytes_total, human_bytes);
         bar->update(progress.bytes_read);
       },
-      [] { say("going on with the build of the same shards that was cut off"); });
+      [] { say("continuing the interrupted build of the same shards"); });
   if (bar) bar->finish();
   for (const std::string& problem : made.problems) complain(problem);
   if (made.skipped > 0) complain(std::to_string(made.skipped) + " documents were left out");

@@ -12,22 +12,25 @@ namespace {
 
 struct DataImportOptions {
   static constexpr auto name = "data import";
-  static constexpr auto about = "Import tokens of llm.c, Megatron-LM or NumPy into shards, token for token";
+  static constexpr auto about = "Convert token files of llm.c, Megatron-LM, NumPy or nanoGPT to shards, token for token";
   std::vector<std::string> inputs;
   std::string output, tokenizer, format = "auto", split = "train";
-  int64_t begin = -1, shard_tokens = 1 << 26;
+  int64_t begin = -1, end = -1, shard_tokens = 1 << 26;
   bool replace = false;
 
   void visit(Options& o) {
-    o("input", inputs, "Files, directories or patterns: .bin of llm.c, .bin with .idx of Megatron-LM, .npy").required();
+    o("input", inputs,
+      "Files, directories or patterns: .bin of llm.c or nanoGPT, Megatron-LM's .bin with .idx or their prefix, .npy")
+        .required();
     o("--output", output, "Directory of the shards").required();
-    o("--tokenizer", tokenizer, std::string(kTokenizers) + "; the one that made the tokens").required();
-    o("--format", format, "Format of the files; auto: recognised").one_of({"auto", "llmc", "megatron", "npy"});
-    o("--begin", begin, "Token that begins each document; default: documents end with the tokenizer's end token",
-      between(0, INT32_MAX));
+    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", that made the tokens").required();
+    o("--format", format, "Format of the files; raw16 and raw32: tokens without a header, as nanoGPT writes them")
+        .one_of({"auto", "llmc", "megatron", "npy", "raw16", "raw32"});
+    o("--begin", begin, "Token that each document begins with; default: none, documents end with --end", between(0, INT32_MAX));
+    o("--end", end, "Token that each document ends with; default: the tokenizer's end of document", between(0, INT32_MAX));
     o("--split", split, "Use of the shards").one_of({"train", "validation"});
-    o("--shard-tokens", shard_tokens, "Tokens of a shard, held in memory until it is written", at_least(1));
-    o("--replace", replace, "Replace the shards of this split in the output directory; default: refuse");
+    o("--shard-tokens", shard_tokens, "Tokens in a shard, which is held in memory while it is made", at_least(1));
+    o("--replace", replace, "Replace the shards of this split in the output directory");
   }
 };
 
@@ -38,10 +41,14 @@ ExitCode run_data_import(const DataImportOptions& options) {
                        .output = options.output,
                        .split = options.split,
                        .begin = static_cast<int32_t>(options.begin),
+                       .end = static_cast<int32_t>(options.end),
                        .tokens_per_shard = options.shard_tokens,
                        .replace = options.replace};
-  for (const auto& [name, format] :
-       {std::pair("llmc", TokenFormat::llmc), {"megatron", TokenFormat::megatron}, {"npy", TokenFormat::npy}})
+  for (const auto& [name, format] : {std::pair("llmc", TokenFormat::llmc),
+                                     {"megatron", TokenFormat::megatron},
+                                     {"npy", TokenFormat::npy},
+                                     {"raw16", TokenFormat::raw16},
+                                     {"raw32", TokenFormat::raw32}})
     if (options.format == name) wanted.format = format;
   std::optional<ProgressBar> bar;
   const SplitSummary made = import_shards(wanted, *tokenizer, [&](const BuildProgress& progress) {
@@ -51,7 +58,9 @@ ExitCode run_data_import(const DataImportOptions& options) {
   if (bar) bar->finish();
   say_split(options.split, made);
   if (made.tokens > 1000000 && made.documents < made.tokens / 1000000)
-    complain(std::string(text("only ", made.documents, " documents: if they begin with a token, say --begin ID")));
+    complain(
+        std::string(text("only ", made.documents,
+                         " documents were found: name the token that they end with by --end ID, or begin with by --begin ID")));
   return ExitCode::done;
 }
 

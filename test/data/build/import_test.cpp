@@ -105,7 +105,7 @@ TEST_CASE("documents that begin with what ends them, and sequences of several to
 
   CHECK(imported({.inputs = {scratch / "a.bin"}, .output = scratch / "begin", .begin = 3}).starts == std::vector<int64_t>{0, 4});
   CHECK_THROWS_WITH(imported({.inputs = {scratch / "a.bin"}, .output = scratch / "none", .begin = 257}),
-                    ContainsSubstring("documents begin with 257: the tokenizer has 257 entries"));
+                    ContainsSubstring("--begin 257: the tokenizer has 257 entries"));
 
   std::string index = index_of(8, 2, {{1, 2}, {3}, {}, {4, 5, 6}, {7}});
   // Documents of the first two sequences, of an empty one, and of the last two.
@@ -116,6 +116,36 @@ TEST_CASE("documents that begin with what ends them, and sequences of several to
   const Imported all = imported({.inputs = {scratch / "b.idx", scratch / "b.bin"}, .output = scratch / "b"});
   CHECK(all.tokens == std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7});
   CHECK(all.starts == std::vector<int64_t>{0, 3});
+}
+
+TEST_CASE("tokens without a header are read as what --format says, and their end is what --end says") {
+  const Scratch scratch;
+  const auto documents = some_documents();
+  const std::vector<int32_t> tokens = joined(documents);
+  write_text(scratch / "train.bin", as<uint16_t>(tokens));
+  write_text(scratch / "val.bin", as<uint32_t>(tokens));
+  const Imported narrow = imported({.inputs = {scratch / "train.bin"}, .output = scratch / "a", .format = TokenFormat::raw16});
+  CHECK(narrow.tokens == tokens);
+  CHECK(narrow.starts == starts_of(documents));
+  CHECK(imported({.inputs = {scratch / "val.bin"}, .output = scratch / "b", .format = TokenFormat::raw32}).tokens == tokens);
+  write_text(scratch / "c.bin", as<uint16_t>({1, 7, 2, 3, 7, 4}));
+  CHECK(imported({.inputs = {scratch / "c.bin"}, .output = scratch / "c", .format = TokenFormat::raw16, .end = 7}).starts ==
+        std::vector<int64_t>{0, 2, 5});
+  CHECK_THROWS_WITH(imported({.inputs = {scratch / "c.bin"}, .output = scratch / "d", .end = 257}),
+                    "--end 257: the tokenizer has 257 entries");
+  CHECK_THROWS_WITH(imported({.inputs = {scratch / "train.bin"}, .output = scratch / "d"}),
+                    ContainsSubstring("; for tokens without a header, as nanoGPT writes them, give --format raw16 or raw32"));
+  write_text(scratch / "odd.bin", "abc");
+  CHECK_THROWS_WITH(imported({.inputs = {scratch / "odd.bin"}, .output = scratch / "d", .format = TokenFormat::raw16}),
+                    scratch / "odd.bin: 3 bytes are not whole tokens of 2 bytes");
+  CHECK(std::filesystem::is_empty(scratch / "d"));
+}
+
+TEST_CASE("Megatron's prefix stands for its .bin") {
+  const Scratch scratch;
+  write_text(scratch / "meg.bin", as<uint16_t>({1, 2, 3}));
+  write_text(scratch / "meg.idx", index_of(8, 2, {{1}, {2, 3}}));
+  CHECK(imported({.inputs = {scratch / "meg"}, .output = scratch / "a"}).starts == std::vector<int64_t>{0, 1});
 }
 
 TEST_CASE("of directories what holds tokens is taken, and not training with held-out tokens together") {
