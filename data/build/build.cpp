@@ -44,7 +44,7 @@ void check(const BuildOptions& options) {
   if (const std::string name = template_of(options.documents); !name.empty()) ChatTemplate{name};
 }
 
-// Of all that the shards depend on; empty: of standard input, which cannot be read again.
+// Digest of all that the shards depend on; empty for standard input, which cannot be read again.
 std::string key_of(const BuildOptions& options, const std::vector<std::vector<std::string>>& lists, const Tokenizer& tokenizer) {
   std::string all = text("1\n", tokenizer.fingerprint(), "\n", std::bit_cast<uint64_t>(options.validation_fraction), "\n",
                          options.tokens_per_shard, "\n", options.documents.field, "\n", options.documents.prompt, "\n",
@@ -53,7 +53,7 @@ std::string key_of(const BuildOptions& options, const std::vector<std::vector<st
   for (const std::vector<std::string>& list : lists) {
     for (const std::string& file : list) {
       if (file == kStandardInput) return {};
-      std::error_code unreadable;  // told when the file's turn comes
+      std::error_code unreadable;  // reported when the file's turn comes
       all += text(file, "\n", fs::file_size(file, unreadable), "\n",
                   fs::last_write_time(file, unreadable).time_since_epoch().count(), "\n");
     }

@@ -22,7 +22,7 @@ struct BuildOptions {
   DocumentOptions documents = {};
   int64_t tokens_per_shard = 1 << 26;  // held in memory, 4 bytes each, for both splits
   bool replace = false;                // the shards that the output directory holds
-  double keep_every = 30;              // seconds between states from which the same build goes on after a kill
+  double keep_every = 30;              // seconds between states from which the same build continues after a kill
   int64_t pack_context = 0;            // documents are packed into rows of so many tokens (packing.h); 0: they are not
   int64_t batch_bytes = kBatchBytes;   // of text that are read together; the shards do not depend on it
 };
@@ -38,11 +38,11 @@ struct BuildSummary {
 };
 
 // Each document's tokens and its end_of_document follow one another in the order of the inputs; a shard is cut after
-// tokens_per_shard, wherever that is, unless documents are packed. Of lines with prompts the responses and the end_of_document
-// behind them are targets; each part is encoded for itself. The shards depend on inputs, options and tokenizer, not on the number
-// of threads, and get their names only when all of them are written. A build that was killed is gone on with by the same one, of
-// files that have not changed since (by size and time), and of no standard input; resumed() tells of it. DataError when a split
-// that was asked for would be empty.
+// tokens_per_shard, wherever that is, unless documents are packed. Of lines with prompts the responses and the tokens that end
+// them are targets; each part is encoded separately. The shards depend on inputs, options and tokenizer, not on the number
+// of threads, and get their names only when all of them are written. The same build continues one that was killed, and calls
+// resumed(), if the files have the same sizes and times; not from standard input. DataError if a split that was asked for would be
+// empty. A failed build leaves no files, except those from which it can continue.
 BuildSummary build_shards(const BuildOptions& options, const Tokenizer& tokenizer,
                           const std::function<void(const BuildProgress&)>& progress, const std::function<void()>& resumed = {});
 

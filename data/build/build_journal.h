@@ -1,6 +1,6 @@
-// What a directory of shards in the making knows of itself, so that a build that was killed goes on where it was, and shards that
-// are half renamed are not taken for a corpus: DIRECTORY/.build.json while they are made, DIRECTORY/.renaming.json (kRenamingNote)
-// while they get their names, which replaces the former.
+// Build journal: the state of a directory whose shards are being made. With it a killed build continues where it was, and
+// half-renamed shards are not taken for a corpus. It is DIRECTORY/.build.json while shards are made, and replaces that by
+// DIRECTORY/.renaming.json (kRenamingNote) while they get their names.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct BuildJournal {
   static void remove(const std::string& directory);
 };
 
-// Goes on with a renaming that was cut off; the journal of the build that had come so far, nullopt if none had.
+// Completes an interrupted renaming. Returns the journal of its build; nullopt: there was none.
 std::optional<BuildJournal> finish_renaming(const std::string& directory);
 
 }  // namespace trireme

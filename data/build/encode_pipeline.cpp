@@ -45,7 +45,7 @@ class Pipeline {
     size_t begun = 0, done = 0;  // of its passages
   };
 
-  // What is due, with the lock but for the work itself; false: nothing is.
+  // Does what is due, with the lock except for the work itself; false: nothing is.
   bool do_next(std::unique_lock<std::mutex>& lock) {
     if (!taking_ && !batches_.empty() && batches_.front()->done == batches_.front()->whole.passages.size()) {
       take(lock);

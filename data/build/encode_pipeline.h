@@ -1,5 +1,5 @@
-// Documents read, encoded and handed on in their order by all threads: each does what is due next, so that none waits while there
-// is work, and what is held in memory is bounded.
+// Reads and encodes documents with all threads, and passes them on in their order. Each thread does what is due next, so that none
+// waits while there is work, and the memory is bounded.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace trireme {
 struct EncodedBatch {
   std::vector<Passage> passages;             // parsed; of a problem or without text, some
   std::vector<std::vector<int32_t>> tokens;  // of each
-  // Of each one's tokens, and of the end_of_document behind them, 1, or 0 where they are no targets; empty: all are.
+  // 1 or 0 for each one's tokens and the end_of_document after them: targets or not; empty: all are.
   std::vector<std::vector<uint8_t>> trained;
-  Documents::Position end;  // behind it
+  Documents::Position end;  // after it
   int64_t bytes_read;       // of the files, up to there
 };
 

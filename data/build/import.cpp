@@ -99,7 +99,7 @@ SplitSummary import_shards(const ImportOptions& options, const Tokenizer& tokeni
                      summary);
   int64_t done = 0, total = 0;
   for (const std::string& file : files) {
-    std::error_code unreadable;  // told when the file's turn comes
+    std::error_code unreadable;  // reported when the file's turn comes
     const auto size = std::filesystem::file_size(file, unreadable);
     if (!unreadable) total += static_cast<int64_t>(size);
   }

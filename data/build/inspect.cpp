@@ -26,7 +26,7 @@ std::vector<ShardVerdict> verify_shards(const std::vector<std::string>& paths, c
   std::vector<ShardVerdict> verdicts;
   const std::vector<std::string> files = list_files(paths, ".h5");
   int64_t read = 0, all = 0;
-  std::error_code unreadable;  // told when the file's turn comes
+  std::error_code unreadable;  // reported when the file's turn comes
   const auto size_of = [&](const std::string& path) {
     const auto size = std::filesystem::file_size(path, unreadable);
     return unreadable ? 0 : static_cast<int64_t>(size);

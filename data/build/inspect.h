@@ -1,4 +1,4 @@
-// What can be asked of shards.
+// Contents of shards, for people: sizes, lengths, samples, damage.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ struct DocumentLengths {
 };
 DocumentLengths document_lengths(const std::vector<std::string>& paths);
 
-// Of the documents those that do not lie in one sample of `context` tokens, as a Corpus cuts samples.
+// Counts the documents that do not lie in one sample of `context` tokens, as a Corpus cuts samples.
 int64_t count_cut_documents(const std::vector<std::string>& paths, int64_t context);
 
 // The text of a document, up to `most` bytes, cut where a character ends.

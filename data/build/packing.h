@@ -1,9 +1,9 @@
-// Best-fit packing: documents into rows of T tokens, so that no document that fits in a row is cut, by best-fit decreasing, as in
-// Ding et al., "Fewer Truncations Improve Language Modeling" (ICML 2024).
+// Best-fit packing: documents into rows of T tokens, so that no document that fits in a row is cut. The algorithm is best-fit
+// decreasing, as in Ding et al., "Fewer Truncations Improve Language Modeling" (ICML 2024).
 //
 // A document longer than a row is cut into pieces of T tokens and one of the rest; each piece is from then on a document of its
 // own. The pieces go, the longest first, each into the fullest row that has room for it, or a new one. What is left of a row is
-// filled with the tokenizer's end_of_document. The first token of a piece is no target, as nothing in front of it is of its
+// filled with the tokenizer's end_of_document. The first token of a piece is not a target, as nothing in front of it is of its
 // document; nor is the filling. The rows stand in the order of their first pieces, and pieces in a row in their own order, so that
 // the order of the documents is kept as far as it can be.
 #pragma once
@@ -18,7 +18,7 @@ namespace trireme {
 struct TokenStretch {
   std::vector<int32_t> tokens;
   std::vector<int64_t> starts;   // of documents, or of pieces; the first is 0
-  std::vector<uint8_t> trained;  // of each token 1, or 0 where it is no target; empty: all are
+  std::vector<uint8_t> trained;  // of each token 1, or 0 if it is not a target; empty: all are
 };
 
 // For pieces of 1 to `row` tokens the row that each goes into.

@@ -196,7 +196,7 @@ void SplitWriter::go_on_from(const SplitState& state) {
   }
   text_bytes_ = partial.facts().text_bytes;
   const auto provenance = Provenance::read(partial);
-  if (!provenance) throw DataError(partial.path() + ": does not tell where its documents come from: remove it");
+  if (!provenance) throw DataError(partial.path() + ": does not name the sources of its documents: remove it");
   for (int64_t i = partial.first_document(); i < std::ssize(stream_.starts); ++i) provenance_.add(source_ = provenance->of(i));
 }
 

@@ -23,7 +23,7 @@ struct SplitSummary {
   int64_t rows = 0, filling = 0, cut_documents = 0;
 };
 
-// Where a split stands: whole shards, what has been added, and the number of the file that holds what is in no shard yet; 0:
+// State of a split: whole shards, what has been added, and the number of the file that holds what is in no shard yet; 0:
 // nothing is.
 struct SplitState {
   std::string split;
@@ -38,7 +38,7 @@ std::string shard_path(const std::string& directory, const std::string& split, i
 
 SplitSummary summary_of(const std::string& directory, const SplitState& state);
 
-// Where a split is written, and into shards of what size.
+// Directory and name of a split, and the size of its shards.
 struct SplitOptions {
   std::string directory, split;
   int64_t tokens_per_shard;  // held in memory, 4 bytes each
@@ -53,17 +53,17 @@ class SplitWriter {
   // The tokenizer and the summary outlive it.
   SplitWriter(SplitOptions options, const Tokenizer& tokenizer, SplitSummary& summary);
 
-  // Tokens of a document, all or some, and of each and of the end behind them 1, or 0 where it is no target (none: all are); where
-  // the document ends its end_of_document follows. A shard has a loss mask where some token of it is no target.
+  // Tokens of a document, all or some, and for each and for the end after them 1, or 0 if it is not a target (none: all are); where
+  // the document ends its end_of_document follows. A shard has a loss mask if some token of it is not a target.
   void add(std::span<const int32_t> tokens, std::span<const uint8_t> trained, bool starts, bool ends, const DocumentSource& source);
   void begin_document(const DocumentSource& source);
   void push(std::span<const int32_t> tokens, std::span<const uint8_t> trained = {});  // in the vocabulary
   void finish();  // the last shard is written, and all are on disk
 
-  // What go_on_from() needs to have all that was added so far: it is on disk then. Files of earlier states are the caller's to
+  // State for go_on_from(), with all that was added so far on disk. Files of earlier states are the caller's to
   // drop.
   SplitState keep();
-  bool can_go_on_from(const SplitState& state) const;  // its files are there, and whole as far as their headers tell
+  bool can_go_on_from(const SplitState& state) const;  // its files are there, and whole as far as their headers say
   void go_on_from(const SplitState& state);
   void drop(const SplitState& state) const;
 
@@ -101,7 +101,7 @@ void check_shard_tokens(int64_t tokens_per_shard, int64_t row = 0);
 void make_directory(const std::string& directory);  // if need be
 // DataError when it holds shards of these splits, unless they are to be replaced.
 void refuse_shards(const std::string& directory, const std::vector<std::string>& splits, bool replace);
-// What an earlier writer has left unfinished.
+// Removes the unfinished files of an earlier writer.
 void remove_unfinished(const std::string& directory, const std::vector<std::string>& splits);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@ namespace trireme {
 
 namespace {
 
-// karpathy/llm.c, dev/data/data_common.py: 256 integers of 32 bits in front of the tokens, of which the first are these.
+// karpathy/llm.c, dev/data/data_common.py: 256 32-bit integers in front of the tokens, of which the first are these.
 constexpr int32_t kLlmcGpt2 = 20240520, kLlmcLlama3 = 20240801;
 constexpr int64_t kLlmcHeader = 256 * 4;
 
@@ -50,7 +50,7 @@ std::string whole_file(const std::string& path) {
   return bytes;
 }
 
-// What lies in bytes, one after the other.
+// Reads numbers one after the other from bytes.
 class Bytes {
  public:
   Bytes(std::string_view bytes, const std::string& path) : rest_(bytes), path_(path) {}

@@ -1,5 +1,5 @@
-// Token files of other programs, each read as one stream: llm.c's .bin, Megatron-LM's .bin with its .idx, flat .npy arrays of
-// NumPy, and nanoGPT's .bin without a header. A file that cannot be read is a DataError that names it.
+// Token files of other programs, each read as one stream: llm.c's .bin, Megatron-LM's .bin with its .idx, flat .npy arrays, and
+// nanoGPT's .bin. The last has no header. A file that cannot be read is a DataError that names it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class TokenFile {
   int64_t tokens() const { return tokens_; }  // of the stream
   int64_t bytes_read() const { return begin_ + taken_ * width_; }
   bool of_llama3() const { return format_ == TokenFormat::llmc && width_ == 4; }  // which documents begin with 128000
-  // Where documents start, if the file says; else only their ends are known, by the token behind each.
+  // Where documents start, if the file says; else only their ends are known, by the token after each.
   const std::vector<int64_t>* document_starts() const { return format_ == TokenFormat::megatron ? &starts_ : nullptr; }
   // The next ones, at most `most`; empty at the end. DataError for a token that is none: below zero, or above 2^31 - 1.
   std::vector<int32_t> next(int64_t most);

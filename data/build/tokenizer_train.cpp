@@ -37,7 +37,7 @@ void count_words(std::string_view passage, WordCutter& cutter, WordCounts& count
   }
 }
 
-// Distinct words with their counts, sorted; what was read is told in `result`.
+// Distinct words with their counts, sorted; `result` says how much was read.
 std::vector<std::pair<std::string, int64_t>> read_words(const TokenizerTraining& training, TokenizerResult& result,
                                                         const std::function<void(const TokenizerProgress&)>& progress) {
   Documents documents(list_files(training.inputs), training.documents);
@@ -51,7 +51,7 @@ std::vector<std::pair<std::string, int64_t>> read_words(const TokenizerTraining&
   std::exception_ptr failure;
   for (auto batch = documents.next(8 << 20); !batch.empty(); batch = documents.next(8 << 20)) {
     for (const Passage& passage : batch) seen += static_cast<int64_t>(passage.text.size());
-    // Of all text, as far as can be told from what the files have given so far: they may be packed.
+    // Share of all text, estimated from what the files have given so far: they may be packed.
     const double share = static_cast<double>(training.text_limit) / static_cast<double>(std::max<int64_t>(seen, 1)) *
                          static_cast<double>(documents.bytes_read()) /
                          static_cast<double>(std::max<int64_t>(documents.bytes_total(), 1));

@@ -50,7 +50,7 @@ size_t Documents::cut(std::string_view text) const {
 Documents::Documents(std::vector<std::string> files, DocumentOptions options)
     : files_(std::move(files)), options_(std::move(options)) {
   for (const std::string& file : files_) {
-    std::error_code unreadable;  // told when the file's turn comes
+    std::error_code unreadable;  // reported when the file's turn comes
     const auto size = fs::file_size(file, unreadable);
     if (!unreadable) bytes_total_ += static_cast<int64_t>(size);
   }

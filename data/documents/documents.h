@@ -1,9 +1,9 @@
-// Documents: the text behind the shards, read in order from files. Every file is one document, except that each line of a .jsonl or
-// .ndjson file is one. Files whose names go on with .gz or .zst are unpacked (text_file.h); a packed .json is taken for lines, a
-// plain one where its first line is an object that has the field. Text must be UTF-8; what is not, and JSON that is not, is a
-// problem told with file and line.
+// Documents: the text of shards, read in order from files. Every file is one document, except that each line of a .jsonl or .ndjson
+// file is one. Files that end in .gz, .zst, .xz or .bz2 are unpacked (unpacker.h). A packed .json is taken for lines, a plain one
+// if its first line is an object that has the field. Text must be UTF-8 without zero bytes. Files that are not text (file_kind.h),
+// and lines that are not JSON, are problems with file and line.
 //
-// The file "-" is this process's standard input, of which DocumentOptions say what kind of file it is.
+// The file "-" is this process's standard input; DocumentOptions name its kind.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Problems {
 
 class Documents {
  public:
-  // Bytes of a passage that is no JSON line; of one without a good place to cut it, within the former.
+  // Bytes of a passage that is not a JSON line; of one without a good place to cut it, within the former.
   static constexpr size_t kUsualPassage = 256 << 10, kLongestPassage = 4 << 20;
   static constexpr size_t kLongestLine = 256 << 20;  // bytes of a JSON line
 
@@ -55,7 +55,7 @@ class Documents {
   std::vector<Passage> read(int64_t bytes);
   void parse(Passage& passage) const;
 
-  // Behind what has been read: so many passages of a file.
+  // Place after what has been read: so many passages of a file.
   struct Position {
     size_t file = 0;
     int64_t passages = 0;

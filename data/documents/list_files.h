@@ -1,4 +1,4 @@
-// Which files the inputs of a command name: files, directories and patterns.
+// Inputs of commands, files, directories and patterns, as lists of files.
 #pragma once
 
 #include <string>

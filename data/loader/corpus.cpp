@@ -97,7 +97,7 @@ Corpus::Window Corpus::window(int64_t sample) const {
 Corpus::SampleRange Corpus::samples_with(size_t shard, int64_t begin, int64_t end) const {
   const int64_t first = first_samples_[shard], count = first_samples_[shard + 1] - first, row = shards_[shard].row();
   const auto up = [](int64_t tokens, int64_t each) { return (tokens + each - 1) / each; };
-  // A sample's last target follows its inputs, except in a packed row.
+  // The last target of a sample lies after its inputs, but for a row's.
   const int64_t from = row > 0 ? begin / row : begin > cut_.context ? up(begin - cut_.context, cut_.stride()) : 0;
   const int64_t to = up(end, row > 0 ? row : cut_.stride());
   return {first + std::min(from, count), first + std::max(std::min(from, count), std::min(to, count))};

@@ -43,9 +43,9 @@ class Corpus {
   uint64_t digest() const;                                                              // of all shards' content, in order
   const std::vector<ShardReader>& shards() const { return shards_; }
 
-  // Excludes documents: their tokens, and the first token after each, are not targets. All else stays the same; document masks
-  // keep other documents from attending to them. Returns the number of the exclusion's shards that this corpus has. DataError when
-  // a shard has changed since, or has no such document.
+  // From now on nothing is predicted in or from these documents: their tokens, and the first token after each, are no targets. All
+  // else stays as it is; that no other document attends to them is for document masks to see to. Returns how many of the
+  // exclusion's shards are here. DataError when a shard has changed since, or has no such document.
   int64_t exclude(const Exclusion& exclusion);
   int64_t excluded_documents() const;
   uint64_t excluded_digest() const;  // of what is excluded; 0: nothing
@@ -62,7 +62,7 @@ class Corpus {
   void advise(int64_t sample) const;
   void advise_targets(int64_t sample) const;
 
-  // The part of its shard's stream that a sample reads.
+  // Part of a shard's stream that a sample reads.
   struct Window {
     size_t shard;
     SampleWindow part;

@@ -1,5 +1,5 @@
-// DataLookup: finds the documents of a step and the steps of a document. Both follow from the order of samples, as in the
-// loader; no tokens are read.
+// Lookup of the documents that a step reads, and of the steps that read a document. It computes the order of samples as the loader
+// does, without reading tokens.
 #pragma once
 
 #include <map>
@@ -10,11 +10,11 @@
 
 namespace trireme {
 
-// The part of a document in a row: tokens [begin, end) of the shard.
+// Part of a document in a row: tokens [begin, end) of the shard.
 struct RowDocument {
   int64_t number;         // in the shard; -1: one that the shard before begins
   int64_t begin, end;     // of the last in a packed row with what fills the row
-  DocumentSource source;  // with an empty file name if the shard has no sources
+  DocumentSource source;  // of an empty file if the shard does not name it
 };
 
 // One sample of a step: the row of the whole batch, and of which replica it is.

@@ -10,7 +10,7 @@ namespace trireme {
 
 namespace {
 
-// Reads in flight: enough to keep a fast disk busy, and few enough for the page cache to hold those of each replica.
+// As much is in flight from the disk as it takes to keep a fast one busy, and the page cache can hold of each replica.
 constexpr int64_t kSamplesAhead = 512, kBytesAhead = int64_t{64} << 20;
 
 }  // namespace
@@ -90,7 +90,7 @@ void Loader::fill(Rows& rows, int64_t step) const {
     if (padded) rows.valid += corpus.targets(at_row.sample);
     if (!of_mine) continue;
     int32_t* const at = rows.values.data() + place.row * T;
-    // Values that are the same for all rows are already set.
+    // Values that are the same for all rows stand there already.
     corpus.read(at_row.sample, options_.document_mask, options_.restart_positions,
                 {.tokens = at,
                  .targets = at + plane,

@@ -1,5 +1,6 @@
-// Loader: the batches of one replica, read ahead on a few threads, each of which reads whole batches. Further ahead it asks
-// the disk for the pages to come, so that samples in any order arrive at the disk's full speed. Its state is the step number.
+// Loader: the batches of one replica, read ahead on a few threads, each of which reads whole batches. Further ahead the disk is
+// asked for the pages that will be wanted, so that samples in any order come as fast as it can. The whole state is the number of
+// the step.
 //
 // Sample number g = step * batch + row of the run is what the mixture says of it (mixture.h). The rows of a
 // step are cut into microbatches, which the replicas take in turn: replica r has numbers r, r + replicas, ... So the samples of a
@@ -18,7 +19,7 @@
 
 namespace trireme {
 
-// Inputs and targets of one optimizer step of one replica. Memory of the loader, valid until its next next().
+// Tokens that one optimizer step of one replica reads. Memory of the loader, valid until its next next().
 struct Batch {
   Tensor tokens, targets, positions, document_start;  // [rows, T] i32 on Place::cpu; targets < 0 are ignored
   int64_t valid;                                      // targets >= 0 in the GLOBAL batch
@@ -72,14 +73,14 @@ class Loader {
 
   const Mixture mixture_;
   const LoaderOptions options_;
-  int64_t ahead_;     // steps whose pages are requested ahead
+  int64_t ahead_;     // steps whose pages are asked of the disk beforehand
   int64_t step_ = 0;  // of the calling thread
 
   std::mutex mutex_;
   std::condition_variable read_, freed_;
   std::vector<Rows> rows_;  // one of them the caller's, one for each reader, and one so that none of these has to wait for him
   int64_t unread_ = 0;      // the first step that no reader has taken
-  int64_t unadvised_ = 0;   // the first step whose pages were not requested
+  int64_t unadvised_ = 0;   // the first step whose pages were not asked for
   bool closing_ = false;
   std::vector<std::jthread> readers_;  // last: they start when all else stands
 };

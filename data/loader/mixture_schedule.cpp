@@ -29,8 +29,8 @@ std::vector<int64_t> nearest_shares(const std::vector<double>& weights) {
   return shares;
 }
 
-// Spreads each source's quota of turns evenly. At sample n, a source lags by n * quota - had, in parts of a sample. Among sources
-// that lag by 1 / slack or more, the turn goes to the one that would first lag by more than 1 - 1 / slack.
+// So many turns of each, spread evenly: at its n-th sample one lags by n quota - had, in parts of a sample; of those that
+// lag by 1 / slack or more it is the turn of the one that would first lag by more than 1 - 1 / slack.
 std::vector<uint32_t> spread(const std::vector<int64_t>& quotas) {
   const int64_t length = std::accumulate(quotas.begin(), quotas.end(), int64_t{0});
   const int64_t slack = std::max<int64_t>(1, 2 * std::ssize(quotas) - 2);

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-// Destination of a sample: T places of each.
+// Memory that a sample is written to: T places of each.
 struct SampleRow {
   int32_t* tokens;
   int32_t* targets;         // -1: none
@@ -17,7 +17,7 @@ struct SampleRow {
 // A sample's part of a stream.
 struct SampleWindow {
   int64_t begin, tokens;             // first input, inputs
-  int64_t context_only, predicting;  // inputs from the former up to but not the latter have a target, the next token
+  int64_t context_only, predicting;  // inputs from the former up to but not the latter have a target, the token after them
 };
 
 // How a stream is cut: samples begin every context - overlap tokens, and the first `overlap` tokens of each but the first are
@@ -31,14 +31,14 @@ struct SampleCut {
   SampleWindow window(int64_t tokens, int64_t sample) const;
 };
 
-// Source of rows, and how they are filled. See Corpus::read for the two flags.
+// Content of rows, and the way they are filled. See Corpus::read for the two flags.
 struct SampleContent {
   std::span<const int32_t> stream;  // a window's inputs and their targets
   std::span<const int64_t> starts;  // of all documents of the stream, increasing
   bool document_mask, restart_positions;
 };
 
-// Fills a row of T places with a window; places beyond the stream are padded (tokens 0, targets -1).
+// Fills a row of T places with a window; after what the stream has for it places are padded (tokens 0, targets -1).
 void fill_sample(const SampleCut& cut, const SampleWindow& window, const SampleContent& content, const SampleRow& row);
 
 }  // namespace trireme

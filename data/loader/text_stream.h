@@ -1,6 +1,6 @@
 // TextStream: the tokens of text, in memory, as a shard of the same documents would hold them, seen as samples.
 //
-// Documents follow each other, with an end_of_document after each and one more before the first, so that every token of the text
+// Documents follow each other, an end_of_document after each and one more in front of the first, so that every token of the text
 // is a target exactly once. Text takes 4 bytes of memory a token.
 #pragma once
 

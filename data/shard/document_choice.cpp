@@ -41,7 +41,7 @@ std::vector<DocumentChoice::Piece> DocumentChoice::pieces(Piece first) const {
   return all;
 }
 
-// All pieces of the same document, in all packed shards.
+// Pieces of the same document in all packed shards.
 std::vector<DocumentChoice::Piece> DocumentChoice::packed_pieces(Piece one) const {
   const auto source_in = [](const Provenance& provenance, int64_t number) {
     const DocumentSource source = provenance.of(number);
@@ -113,7 +113,7 @@ void DocumentChoice::add_from(const std::string& source) {
     for (int64_t number = shards_[i]->first_document(); provenance && number <= last_document(*shards_[i]); ++number)
       if (provenance->file_of(number) == source) add(i, number);
   }
-  if (!known) throw DataError("the shards do not record the files of their documents: build them anew, or name documents");
+  if (!known) throw DataError("the shards do not name the files of their documents: build them anew, or name documents");
 }
 
 std::string DocumentChoice::text_of(Piece first, const Tokenizer& tokenizer) const {

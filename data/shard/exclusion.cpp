@@ -77,7 +77,7 @@ Exclusion read_exclusion(const std::string& path) {
   std::string all(static_cast<size_t>(size), '\0');
   file.read_at(all.data(), size, 0);
   if (!all.starts_with(kFirstWords))
-    throw DataError(path + ": is not a list of excluded documents, as 'trireme data exclude' writes it");
+    throw DataError(path + ": is not a list of excluded documents, as 'trireme data exclude' makes it");
   const size_t begin = kFirstWords.size() + 17;
   const std::string_view body = all.size() < begin ? std::string_view() : std::string_view(all).substr(begin);
   if (all.size() < begin || all.substr(kFirstWords.size(), 17) != hex(digest(body)) + "\n")

@@ -1,4 +1,4 @@
-// Exclusion: a list of documents to exclude from training. Its file names their shards by digest:
+// Exclusion: a list of documents that are not trained on. Its file names their shards by digest.
 //
 //     trireme exclusion 1 DIGEST-OF-THE-REST
 //     shard DIGEST PATH
@@ -39,9 +39,9 @@ bool is_exclusion(const std::string& path);         // by its first bytes
 Exclusion read_exclusion(const std::string& path);  // DataError when it is none, or damaged
 void write_exclusion(const Exclusion& exclusion);   // at its path, whole or not at all
 
-// Documents that are chosen for an exclusion. A document in several shards is chosen whole: two shards of the list hold one if
-// the second begins inside a document and their recorded sources, if any, are equal. The pieces of a document that was too long
-// for a packed row are chosen together too, if the packed shards record their sources.
+// Documents that are chosen for an exclusion. A document that lies in several shards is chosen whole: shards that follow one
+// another in the list are taken for such where the second begins within a document and their sources, where they name them, are the
+// same. So are the pieces of a document that was too long for a packed row, in packed shards that name their sources.
 class DocumentChoice {
  public:
   using Piece = std::pair<size_t, int64_t>;                         // shard, number
@@ -51,7 +51,7 @@ class DocumentChoice {
   // SHARD:NUMBER, the shard by path or by its file's name. DataError, which begins with `where`, when there is no such document.
   Piece document_named(const std::string& name, const std::string& where) const;
   void add_listed(const std::string& file);  // such lines; # begins one that says nothing
-  void add_from(const std::string& source);  // all that come from a file of this name. DataError if the shards have no sources
+  void add_from(const std::string& source);  // all that come from a file of this name. DataError if the shards do not name files
   void add_matching(const TextPattern& pattern, const Tokenizer& tokenizer);
   int64_t size() const { return static_cast<int64_t>(chosen_.size()); }  // each piece counts
 

@@ -45,7 +45,7 @@ class Hdf5Turn {
 
  private:
   static std::mutex& one_at_a_time() {
-    // A file that a full disk kept open would be closed by libhdf5 at the program's end, which crashes.
+    // Files that a full disk kept it from closing, libhdf5 would try to close when the program ends, and crash.
     static const herr_t kNothingAtExit = H5dont_atexit();
     static std::mutex mutex;
     (void)kNothingAtExit;
@@ -235,7 +235,7 @@ std::vector<Hdf5Dataset> create_hdf5(const std::string& path, const std::vector<
   int64_t total = 0;
   for (const Hdf5Spec& spec : specs) {
     if (spec.name.empty() || spec.name == "." || spec.name.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
-      fail(path, "'" + spec.name + "' cannot be a dataset's name");
+      fail(path, "'" + spec.name + "' is not a name for a dataset");
     if (__builtin_add_overflow(total, bytes_in(path, spec.name, spec.type, spec.shape), &total))
       fail(path, "the datasets together do not fit 63 bits of bytes");
   }

@@ -1,10 +1,10 @@
 // Write-once HDF5 files of contiguous datasets, as containers of bytes that everybody's tools can open.
 //
 // create_hdf5 writes the whole structure at once, with the space of every dataset allocated and nothing filled in, and returns
-// the offsets of each dataset's bytes; File (file.h) moves the bytes. libhdf5 neither detects damage nor is it safe on hostile
-// files, so a reader keeps offsets and digests of its own (a manifest, or the user block in front of the file) and reads with
-// pread; read_hdf5_layout parses a file with libhdf5 and is only for files whose every byte has matched a digest, or which this
-// process has just written.
+// where each dataset's bytes lie; File (file.h) moves the bytes. libhdf5 neither detects damage nor is it safe on hostile files, so
+// a reader keeps offsets and digests of its own (a manifest, or the user block in front of the file) and reads with pread;
+// read_hdf5_layout parses a file with libhdf5 and is only for files whose every byte has matched a digest, or which this process
+// has just written.
 //
 // Problems with files are DataErrors that name the file. One dataset per name, all in the root group.
 #pragma once
@@ -37,7 +37,7 @@ struct Hdf5Dataset {
   bool operator==(const Hdf5Dataset&) const = default;
 };
 
-// An attribute of the root group; strings are UTF-8.
+// Attribute of the root group; strings are UTF-8.
 struct Hdf5Attribute {
   std::string name;
   std::variant<int64_t, std::string> value;

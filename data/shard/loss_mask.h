@@ -20,7 +20,7 @@ inline std::vector<uint8_t> loss_mask_of(std::span<const uint8_t> trained) {
 
 inline uint8_t loss_mask_bit(std::span<const uint8_t> mask, size_t i) { return mask[i / 8] >> i % 8 & 1; }
 
-// Counts the ones in bits [begin, end).
+// Counts the ones among bits [begin, end).
 inline int64_t count_loss_mask(std::span<const uint8_t> mask, size_t begin, size_t end) {
   int64_t count = 0;
   for (size_t i = begin; i < end;) {

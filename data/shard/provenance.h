@@ -1,6 +1,7 @@
-// Provenance: the source file, line and offset of each document of a shard, stored as datasets of the shard. `source_files` has
-// the names given to the build, each followed by a zero byte. Each document has an entry in `document_files` (u32, an index of
-// these), `document_offsets` and `document_lines` (i64). A shard that begins inside a document has one more entry, the first.
+// Provenance: the sources of a shard's documents, as datasets of the shard. `source_files` has names as they were given to the
+// build, each with a zero byte after it. Each document has an entry in `document_files` (u32, index of the name),
+// `document_offsets` and `document_lines` (i64). A shard that begins within a document has one entry more, the first, for what it
+// holds of that.
 #pragma once
 
 #include <map>
@@ -23,13 +24,13 @@ struct DocumentSource {
 
 class Provenance {
  public:
-  // Collects sources to write: documents in order.
+  // Adds the source of a document that is to be written, in order.
   void add(const DocumentSource& source);
   void choose(const std::vector<size_t>& documents);  // in this order from now on, of those added; some may come again
   void clear() { *this = {}; }
   std::vector<ShardDataset> datasets() const;  // views of this
 
-  // Reads a shard's sources, which it must have. DataError when it is damaged or does not fit the shard's documents.
+  // Reads that of a shard; nullopt: it has none. DataError when it is damaged or does not fit the shard's documents.
   static std::optional<Provenance> read(const ShardReader& shard);
   DocumentSource of(int64_t document) const;  // by its number in the shard; -1: what the shard begins with
   const std::string& file_of(int64_t document) const;

@@ -62,7 +62,7 @@ ShardReader::Paged ShardReader::paged_mask() const {
           .tokens_per_page = kMaskPage * 8};
 }
 
-// Returns a dataset's bytes [begin, end), which lie in one page. A page is read whole, and checked, when it is first touched.
+// Reads a dataset's bytes [begin, end), which lie in one page: a page that was not touched before is read whole, and checked.
 const std::byte* ShardReader::read_page(const Paged& data, int64_t begin, int64_t end, PageBuffer& buffer) const {
   const int64_t page = begin / data.page, first = page * data.page;
   std::atomic<PageState>& state = states_[static_cast<size_t>(data.first_page + page)];

@@ -1,8 +1,8 @@
 // Token shards: HDF5 files that hold a stretch of the token stream of a corpus, and prove it.
 //
-// The file: a user block of 4 KiB with our own header (text lines: facts, offsets of the datasets, digests), then a plain HDF5
+// The file: a user block of 4 KiB with our own header (text lines: facts, where the datasets lie, digests), after it a plain HDF5
 // file with the datasets `tokens` (u16 where the vocabulary fits, else u32), `document_starts` (i64, indices into tokens,
-// increasing) and `page_digests` (u64, XXH3 of each 64 KiB of the tokens' bytes), optional ones
+// increasing) and `page_digests` (u64, XXH3 of each 64 KiB of the tokens' bytes), others after them if a shard has more to say
 // (provenance.h), and the facts once more as attributes for HDF5's tools. Reading needs the header and pread alone; libhdf5 sees
 // the file only in verify(), after every byte of it has matched a digest.
 //
@@ -33,9 +33,9 @@ struct ShardDataset {
   std::span<const std::byte> bytes;
 };
 
-// Optional parts of a shard.
+// Parts that only some shards have.
 struct ShardParts {
-  std::span<const uint8_t> trained = {};  // 1 for each token that is a target, else 0; none: all are
+  std::span<const uint8_t> trained = {};  // of each token 1, or 0 if it is not a target; none: all are
   int64_t trained_bytes = 0;              // with them: the targets decode to so many bytes
   int64_t row = 0;                        // packed, with `trained`: no document lies in two rows of so many tokens; 0: not packed
   std::vector<ShardDataset> more = {};
@@ -46,7 +46,8 @@ struct ShardParts {
 void write_shard(const std::string& path, const ShardFacts& facts, std::span<const int32_t> tokens,
                  std::span<const int64_t> document_starts, const ShardParts& parts = {});
 
-// Marks a directory whose shards are being renamed (build_journal.h): they are not read then, since some may be another corpus's.
+// Name of a file in a directory whose shards are getting their names (build_journal.h): they are not read then, as some may be
+// another corpus's.
 inline constexpr const char* kRenamingNote = ".renaming.json";
 
 class ShardReader {
@@ -59,14 +60,15 @@ class ShardReader {
   int64_t tokens() const { return header_.tokens; }
   int64_t file_bytes() const { return header_.file_bytes; }
   std::span<const int64_t> document_starts() const { return starts_; }
-  // Tokens [begin, end) of a document. -1: the tokens before the first document, of one that another shard begins.
+  // Tokens [begin, end) of the document of this number. -1: those in front of the first, of a document that another shard
+  // begins.
   struct TokenRange {
     int64_t begin, end;
     int64_t count() const { return end - begin; }
     bool operator==(const TokenRange&) const = default;
   };
   TokenRange document(int64_t number) const;
-  TokenRange content(int64_t number) const;           // likewise, without the filling after a packed row's last piece
+  TokenRange content(int64_t number) const;           // likewise, without what fills a packed row after its last piece
   int64_t document_at(int64_t token) const;           // the number of the document that holds it
   int64_t first_document() const;                     // 0, or -1 where there are such tokens
   uint64_t digest() const { return header_.digest; }  // of the whole content, without the file's name
@@ -87,7 +89,7 @@ class ShardReader {
   // The bytes of such a dataset of write_shard's `more`, checked against their digest; nullopt: the shard has none of that name.
   std::optional<std::vector<std::byte>> read_more(std::string_view name, Hdf5Type type) const;
 
-  // Reads the mask of tokens [begin, begin + out.size()): 1 for a target, else 0. Checked as tokens are.
+  // Reads 1 for each of tokens [begin, begin + out.size()) that is a target, else 0. Checked as tokens are.
   void read_trained(int64_t begin, std::span<uint8_t> out) const;
   int64_t count_trained(int64_t begin, int64_t end) const;  // of tokens [begin, end)
 

@@ -1,4 +1,4 @@
-// Header of a token shard (shard.h): text lines, with their own digest, in a 4 KiB user block before the HDF5 file.
+// The header of a token shard (shard.h): text lines with a digest of their own, in 4 KiB in front of the HDF5 file.
 #pragma once
 
 #include <cstdint>
@@ -80,7 +80,7 @@ int64_t mask_bytes_of(const ShardHeader& header);
 int64_t token_pages_of(const ShardHeader& header);
 int64_t pages_of(const ShardHeader& header);  // of tokens, then of the loss mask: their digests are in page_digests
 
-// The structure that HDF5's tools see.
+// Datasets and attributes as HDF5's tools see them.
 std::vector<Hdf5Spec> datasets_of(const ShardHeader& header);
 std::vector<int64_t> offsets_of(const ShardHeader& header);  // in the order of datasets_of
 std::vector<Hdf5Attribute> attributes_of(const ShardHeader& header);

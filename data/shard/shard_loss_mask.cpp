@@ -1,4 +1,4 @@
-// A ShardReader's answers about its loss mask.
+// Functions of ShardReader for its loss mask.
 #include <algorithm>
 #include <cstring>
 

@@ -30,7 +30,7 @@ void write_mask(File& file, const ShardHeader& header, std::span<const uint8_t> 
   file.write_at(mask.data(), bytes, header.loss_mask->offset);
 }
 
-// Header lines of the parts; offsets are not known yet.
+// Copies to the header what the parts say; offsets are not known yet.
 void take_parts(ShardHeader& header, const ShardParts& parts) {
   const auto count = static_cast<int64_t>(parts.trained.size());
   require(count == 0 || count == header.tokens, text("a loss mask of ", count, " for ", header.tokens, " tokens"));
@@ -51,7 +51,7 @@ void write_shard(const std::string& path, const ShardFacts& facts, std::span<con
                  std::span<const int64_t> document_starts, const ShardParts& parts) {
   const bool word =
       !facts.tokenizer.empty() && facts.tokenizer.size() <= 256 && facts.tokenizer.find_first_of(" \n") == std::string::npos;
-  require(word, text("'", facts.tokenizer, "' is not a tokenizer's fingerprint"));
+  require(word, text("'", facts.tokenizer, "' is not a tokenizer fingerprint"));
   for (const int32_t token : tokens) require(0 <= token && token < facts.vocab, text("token ", token, " of ", facts.vocab));
   ShardHeader header{};
   header.facts = facts;

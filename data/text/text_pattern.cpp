@@ -22,8 +22,8 @@ struct TextPattern::Code {
     if (code == nullptr) {
       std::array<PCRE2_UCHAR, 256> message{};
       pcre2_get_error_message(error, message.data(), message.size());
-      throw ConfigError(text("'", words, "' is not a valid regular expression: ", reinterpret_cast<const char*>(message.data()),
-                             ", at byte ", offset));
+      throw ConfigError(
+          text("'", words, "' is not a regular expression: ", reinterpret_cast<const char*>(message.data()), ", at byte ", offset));
     }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is interpreted
     data = pcre2_match_data_create_from_pattern(code, nullptr);

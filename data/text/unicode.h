@@ -1,5 +1,5 @@
-// Unicode's normal form C (UAX #15) and classes of characters, by utf8proc. A list of our own adds the letters, marks and
-// numbers of Unicode 14.0 to 16.0, so that all machines cut a text as Unicode 16.0 does, whatever their libraries' age.
+// Unicode's normal form C (UAX #15) and classes of characters, by utf8proc. A list adds the letters, marks and numbers that Unicode
+// has had since 14.0: however old a system's libraries are, all machines cut a text as Unicode 16.0 does.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// SentencePieceCuts: places at which a text may be cut so that its parts have the pieces of the whole. Such a place lies between
-// two ASCII characters: no piece and no rule of normalisation holds both, each is normalised alone, and not both are unknown.
+// SentencePieceCuts: places between two ASCII characters at which a text may be cut. The pieces of its parts are those of the
+// whole: no piece and no rule of normalisation holds both, each is normalised alone, and they are not both unknown.
 #pragma once
 
 #include <array>

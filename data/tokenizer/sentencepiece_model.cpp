@@ -59,7 +59,7 @@ class Fields {
   }
 
  private:
-  [[noreturn]] void damaged() const { throw DataError(name_ + ": is not a SentencePiece model, or is damaged"); }
+  [[noreturn]] void damaged() const { throw DataError(name_ + ": is not a SentencePiece model, or a damaged one"); }
   std::string_view take(uint64_t count) {
     if (count > rest_.size()) damaged();
     const std::string_view taken = rest_.substr(0, count);
@@ -100,7 +100,7 @@ class Meaning {
   const std::string& name_;
 };
 
-// Parses a byte such as "<0x0A>".
+// The byte that "<0x0A>" names.
 std::optional<uint8_t> parse_byte(const std::string& piece) {
   unsigned value = 256;
   if (piece.size() == 6) std::from_chars(piece.data() + 3, piece.data() + 5, value, 16);

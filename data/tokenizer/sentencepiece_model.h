@@ -1,4 +1,4 @@
-// SentencePieceModel: the content of a .model file, a protobuf that is read with distrust.
+// Contents of a SentencePiece .model file, a protobuf, read with distrust.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct SentencePieceModel {
   std::string characters;                          // the rules by which they are normalised, compiled
 };
 
-// `name` opens the messages of the DataErrors: for another kind of file, one that is damaged where the library would not notice, or
-// is of a kind that is not read here (words or characters as pieces, a space as the end of a word, rules for decoding).
+// `name` opens the messages of the DataErrors: for a file that is not such a model, is damaged where the library would not notice,
+// or is of a kind that is not read here (words or characters as pieces, a space as the end of a word, rules for decoding).
 SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::string& name);
 SentencePieceModel read_sentencepiece_model(const std::string& path);
 

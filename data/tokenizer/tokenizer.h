@@ -23,7 +23,8 @@ class Tokenizer {
   virtual void encode(std::string_view bytes, std::vector<int32_t>& tokens) const = 0;
   // The same where a part of the text was encoded before, up to where cut() says.
   virtual void encode_rest(std::string_view bytes, std::vector<int32_t>& tokens) const { encode(bytes, tokens); }
-  // The last place within `limit` bytes where a longer text can be cut so that its parts have the tokens of the whole; 0: none.
+  // Place at which a text of more than `limit` bytes can be cut so that its parts have the tokens of the whole: the last such place
+  // within `limit` bytes; 0: there is none.
   virtual size_t last_cut(std::string_view text, size_t limit) const;
   // The bytes a token stands for; none for special tokens. 0 <= token < vocab_size().
   virtual std::string_view bytes_of(int32_t token) const = 0;

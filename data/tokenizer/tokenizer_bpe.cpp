@@ -33,7 +33,7 @@ struct Piece {
   int32_t previous, next;
 };
 
-// Working memory of one encoding thread; words seen before are not merged again.
+// Memory of one thread that encodes; words seen before are not merged again.
 struct Scratch {
   explicit Scratch(const WordPatterns& patterns) : cutter(patterns) {}
   WordCutter cutter;

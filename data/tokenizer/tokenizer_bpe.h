@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-// The rule that decides which pair is joined first.
+// Order in which pairs are joined.
 enum class MergeOrder {
   listed,   // its place in the list
   by_token  // the id of the token it makes; of equals the leftmost pair (tiktoken)
@@ -42,7 +42,7 @@ std::unique_ptr<Tokenizer> make_bpe_tokenizer(Bpe bpe);
 // where there is none of these that which a tokenizer_config.json beside it calls eos_token (of a chat model it ends a turn).
 Bpe read_tokenizer_json(const std::string& path);
 
-// Facts from the files beside a tokenizer.json.
+// Files beside a tokenizer.json.
 struct TokenizerNeighbours {
   std::string eos_token = {};      // of tokenizer_config.json; "": not said
   std::string sentencepiece = {};  // a tokenizer.model's path; "": there is none

@@ -12,10 +12,10 @@ enum class TokenizerKind { bytes, tokenizer_json, vocabulary, sentencepiece, ran
 
 struct TokenizerName {
   TokenizerKind kind;
-  std::string path, encoding;  // encoding: of ranks, after @; "": not given
+  std::string path, encoding;  // encoding: of ranks, after @; "": not said
 };
 
-// Takes apart the argument of open_tokenizer. A .model is SentencePiece's, or ranks as Llama 3's, by its first bytes: DataError
+// Parts of a name that open_tokenizer takes. A .model is SentencePiece's, or ranks as Llama 3's, by its first bytes: DataError
 // where it cannot be read.
 TokenizerName parse_tokenizer_name(const std::string& name);
 
@@ -25,8 +25,8 @@ std::string read_tokenizer_file(const std::string& path, int64_t most, const cha
 // The path of `name` in the directory of `path`.
 std::string beside(const std::string& path, const std::string& name);
 
-// The eos_token of a tokenizer_config.json beside `path`, which is text or an object with "content"; "" if there is none.
-// DataError if the file cannot be read as such.
+// The eos_token of a tokenizer_config.json beside `path`, as text or as an object with "content"; "" where nothing does.
+// DataError if it is not such a file.
 std::string eos_token_beside(const std::string& path);
 
 // A vocab.json or NAME-vocab.json of a byte-level BPE and the merges.txt or NAME-merges.txt beside it, as GPT-2's, whose pattern

@@ -11,7 +11,7 @@ namespace trireme {
 
 namespace {
 
-// Refuses SentencePiece models in this format; their own format is read.
+// Refuses SentencePiece's models in this format; their own is read.
 void refuse_pieces(const TokenizerJsonMembers& in, const Json& root, const Json& model, const TokenizerNeighbours& beside) {
   std::string sign;
   if (model.is_object() && model.value("type", Json()) == "Unigram") sign = "model.type = \"Unigram\"";
@@ -79,7 +79,7 @@ void read_words(const TokenizerJsonMembers& in, const Json& root, Bpe& bpe) {
   if (!bytes) in.fail("has no pre_tokenizer of type \"ByteLevel\"");
 }
 
-// Accepts the post-processors that only add tokens around a text: callers add their own.
+// Accepts post-processors; the tokens that they add to a text are the caller's to add.
 void check_post_processor(const TokenizerJsonMembers& in, const Json& root) {
   for (const Json& part : in.parts(root, "post_processor", "processors"))
     if (const Json type = part.value("type", Json()); type != "ByteLevel" && type != "TemplateProcessing")

@@ -34,7 +34,7 @@ class TokenReader {
 
 int32_t TokenReader::id_of(const Json& value, const std::string& token) const {
   if (!value.is_integer() || value < 0 || value >= (1 << 30))
-    in_.fail("the id of token " + shown_on_a_line(token) + " is not a valid id");
+    in_.fail("the id of token " + shown_on_a_line(token) + " is not an id");
   return value.get<int32_t>();
 }
 

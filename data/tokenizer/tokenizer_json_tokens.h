@@ -1,4 +1,4 @@
-// Reads the tokens of a tokenizer.json: those added beside the vocabulary, the vocabulary, and the merges between its tokens.
+// Tokens of a tokenizer.json: those added beside the vocabulary, the vocabulary, and the merges between its tokens.
 #pragma once
 
 #include <string>

@@ -91,7 +91,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(const SentencePieceModel& model, 
 }
 
 void SentencePieceTokenizer::load(Processor& processor, const SentencePieceModel& model, bool space_in_front) const {
-  // Appends normalizer_spec's add_dummy_prefix: the last of two equal fields counts.
+  // The last of a repeated field counts: normalizer_spec's add_dummy_prefix.
   const std::string said = model.serialized + std::string{0x1a, 2, 0x18, static_cast<char>(space_in_front)};
   std::string problem;
   try {
@@ -138,7 +138,7 @@ void SentencePieceTokenizer::encode_parts(std::string_view text, bool rest, std:
   idle_.push_back(std::move(known));
 }
 
-// Encodes from one cut to the next; words after a text's first are the same at any place.
+// From one place to cut to the next; those after a text's first are the same wherever they stand.
 void SentencePieceTokenizer::encode_words(std::string_view text, bool rest, WordCache& known, std::vector<int32_t>& tokens) const {
   for (; !text.empty(); rest = true) {
     const std::string_view word = text.substr(0, next_cut(text, 1));
@@ -155,7 +155,7 @@ void SentencePieceTokenizer::encode_words(std::string_view text, bool rest, Word
 }
 
 void SentencePieceTokenizer::encode_part(std::string_view part, bool rest, std::vector<int32_t>& tokens) const {
-  // If runs of spaces become one, and those at the ends none, the run at the start of a rest still becomes one.
+  // If runs of spaces become one and those at the ends none, the run that a rest begins with still becomes one.
   const bool space_in_front = rest ? collapse_ && cuts_.is_space(part.front()) : dummy_prefix_;
   const Processor& processor = space_in_front ? spaced_ : plain_;
   if (unigram_) return normalise(processor, part, tokens);

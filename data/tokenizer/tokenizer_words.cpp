@@ -50,7 +50,7 @@ constexpr const char* kSpace = R"(\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x
   throw DataError("the pattern " + pattern + " has " + what + ", which libraries read differently");
 }
 
-// Characters that an old PCRE2 does not count to a category, as ranges.
+// Characters that PCRE2 may be too old to count to a category, as ranges.
 std::string additions_to(std::string_view category) {
   std::ostringstream ranges;
   const auto of = unicode_additions();
@@ -144,8 +144,7 @@ struct WordPatterns::Code {
     if (code == nullptr) {
       std::array<PCRE2_UCHAR, 256> message{};
       pcre2_get_error_message(error, message.data(), message.size());
-      throw DataError("the pattern " + pattern +
-                      " is not a valid regular expression: " + reinterpret_cast<const char*>(message.data()));
+      throw DataError("the pattern " + pattern + " is not a regular expression: " + reinterpret_cast<const char*>(message.data()));
     }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is interpreted
     return code;

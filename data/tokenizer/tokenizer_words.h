@@ -44,7 +44,7 @@ class WordPatterns {
   std::vector<std::unique_ptr<const Code>> codes_;
 };
 
-// Cuts text into words; for one thread.
+// Cuts text into words, for one thread.
 class WordCutter {
  public:
   explicit WordCutter(const WordPatterns& patterns);  // which outlive it
@@ -65,8 +65,9 @@ class WordCutter {
   std::string_view rest_;  // not yet looked at for UTF-8
 };
 
-// The last place within `limit` bytes where a longer text can be cut so that its two parts have the words of the whole, by each
-// published pattern: before a line's end that follows a letter or number; 0: there is none.
+// Place at which a text of more than `limit` bytes can be cut so that its two parts have the words of the whole by each of the
+// published patterns: in front of a line's end that follows a letter or number. The last such place within `limit` bytes; 0: there
+// is none.
 size_t last_cut_between_words(std::string_view text, size_t limit);
 
 }  // namespace trireme

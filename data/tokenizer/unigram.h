@@ -1,5 +1,5 @@
-// SentencePiece's unigram models (Kudo, "Subword Regularization", ACL 2018). Viterbi's algorithm cuts a text into the pieces
-// whose scores, logarithms of their probabilities, have the largest sum.
+// SentencePiece's unigram models: a text is cut into the pieces whose scores have the largest sum, found by Viterbi's algorithm.
+// Scores are logarithms of probabilities (Kudo, "Subword Regularization", ACL 2018).
 //
 // Many texts have several cuts of one largest sum: "....", of "..." and ".". Which is taken hangs on how sums are rounded; here as
 // in SentencePiece 0.2.3: to float, from the text's beginning, or from the last place where the sum had fallen below -100,000; a

@@ -1,5 +1,5 @@
-// WordCache: words and their tokens, for the inner loop of encoding. Open addressing; a slot of 32 bytes holds a word of up to
-// 15 bytes and its first three tokens. For one thread.
+// A cache of words and their tokens, for the inner loop of encoding, of one thread. It uses open addressing: a slot of 32 bytes has
+// a word of up to 15 bytes and its first three tokens.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class WordCache {
     return {slot.count <= kInline ? slot.tokens : longer_.data() + slot.tokens[0], slot.count};
   }
 
-  // Adds such a word, which must not be known.
+  // Adds such a word, which is not known yet.
   void keep(std::string_view word, std::span<const int32_t> tokens) {
     if (2 * (used_ + 1) > slots_.size()) make_room();
     const Key key = key_of(word);

@@ -32,7 +32,7 @@ class Place {
   bool is_space() const { return is(CharacterClass::space) || is(CharacterClass::newline); }
 
   Place next() const { return Place(at_ + length_, end_); }
-  // The place after the characters of this kind that begin here.
+  // Place after the characters of this kind that begin here.
   Place behind(CharacterClass kind) const {
     Place place = *this;
     while (place.is(kind)) place.at_ += place.length_, place.look();
@@ -66,7 +66,7 @@ class Place {
   uint8_t length_ = 0;
 };
 
-// Bytes after an apostrophe that are the tail of a contraction; 0: none.
+// Bytes after an apostrophe that are the tail of a contraction; 0: they are none.
 size_t contraction(const Place& tail, bool any_case) {
   if (tail.ends()) return 0;
   const auto letter = [&](char c) { return any_case && 'A' <= c && c <= 'Z' ? static_cast<char>(c + 32) : c; };
@@ -78,7 +78,7 @@ size_t contraction(const Place& tail, bool any_case) {
 }
 
 struct Spaces {
-  const char *last, *end;      // of the white space that begins at a place: its last character, and its end
+  const char *last, *end;      // of the white space that begins at a place: its last character, and what comes after
   const char* behind_newline;  // the last one of it; nullptr: there is none
 };
 
@@ -109,7 +109,7 @@ size_t gpt2(std::string_view text) {
   return until(cut_spaces(begin, Place(spaces.end, text.data() + text.size()), spaces));
 }
 
-// The scanner of cl100k, Llama 3 and Qwen 2, which differ in the digits of a word and in white space at the very end.
+// Rules of cl100k, Llama 3 and Qwen 2: how many digits are a word, and what white space at the very end is.
 template <int kDigits, bool kEndIsOneWord>
 size_t gpt4(std::string_view text) {
   const Place begin(text.data(), text.data() + text.size());

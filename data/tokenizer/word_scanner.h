@@ -10,7 +10,7 @@ namespace trireme {
 // Bytes of the word that `text`, UTF-8 and not empty, begins with.
 using WordScanner = size_t (*)(std::string_view text);
 
-// The scanner of a pattern; nullptr if there is none by hand.
+// The scanner of a pattern; nullptr: there is none by hand.
 WordScanner scanner_of(const std::string& pattern);
 
 }  // namespace trireme

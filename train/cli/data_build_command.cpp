@@ -59,7 +59,7 @@ struct DataBuildOptions {
   }
 };
 
-// Of documents one behind the other.
+// Prints how many documents samples cut, if documents follow one another.
 void say_cut(const std::string& name, const SplitSummary& split, int64_t context) {
   if (split.shards.empty() || split.rows > 0 || context == 0) return;
   const int64_t cut = count_cut_documents(split.shards, context);

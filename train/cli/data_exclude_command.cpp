@@ -20,14 +20,14 @@ struct DataExcludeOptions {
   bool replace = false;
 
   void visit(Options& o) {
-    o("from", from, "Directory of a run, for its data, or shards").required();
-    o("--output", output, "List to write; 'data info' prints its contents").required();
-    o("--documents", documents, "File of lines SHARD:NUMBER, each of which names a document");
-    o("--step", step, "Step of the run, or a range of steps, whose documents are excluded");
-    o("--match", match, "Regular expression; documents in whose text it is found are excluded");
-    o("--file", file, "File, named as in 'data build', whose documents are excluded");
-    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", for --match; default: the run's");
-    o("--replace", replace, "Replace the output; default: refuse");
+    o("from", from, "A run's directory, whose data is meant, or shards").required();
+    o("--output", output, "List to write; 'data info' prints it").required();
+    o("--documents", documents, "File of lines SHARD:NUMBER that name documents");
+    o("--step", step, "All documents that this step of the run reads, or a range of steps");
+    o("--match", match, "Documents in whose text this regular expression is found");
+    o("--file", file, "Documents of this file, named as in 'data build'");
+    o("--tokenizer", tokenizer, std::string(kTokenizers) + ", for --match; without: the run's");
+    o("--replace", replace, "Replace the output");
   }
 };
 
@@ -41,7 +41,7 @@ void add_steps(DocumentChoice& choice, OpenedData& opened, const StepRange& step
     }
 }
 
-// What the options name besides steps, and the file.
+// Adds what the options name besides steps, and writes the file.
 ExitCode exclude(DocumentChoice& choice, const DataExcludeOptions& options, const std::vector<Corpus>& sources,
                  const std::string& tokenizer) {
   if (!options.documents.empty()) choice.add_listed(options.documents);
@@ -71,7 +71,7 @@ ExitCode run_data_exclude(const DataExcludeOptions& options) {
     OpenedData& opened = data.at(steps.last);
     if (opened.record.after_step >= steps.first)
       throw ConfigError(text("--step ", options.step, ": the run read other data from step ", opened.record.after_step + 1,
-                             " on: make a list for the steps up to there, and another for those behind"));
+                             " on: make a list for the steps up to there, and another for later ones"));
     DocumentChoice choice(shards_of(opened.sources));
     if (!options.step.empty()) add_steps(choice, opened, steps);
     return exclude(choice, options, opened.sources, opened.record.tokenizer);

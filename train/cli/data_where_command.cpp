@@ -52,7 +52,7 @@ Json json_of(const DocumentSource& source) {
   return json;
 }
 
-// What is shown of texts, by their tokenizer.
+// Texts as they are shown, by their tokenizer.
 struct Texts {
   int64_t bytes = 0;
   std::unique_ptr<Tokenizer> tokenizer{};

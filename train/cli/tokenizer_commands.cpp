@@ -26,14 +26,15 @@ struct TokenizerTrainOptions {
 
   void visit(Options& o) {
     o("input", inputs, kTextInputs).required();
-    o("--output", output, "File to write, a tokenizer.json").required();
-    o("--replace", replace, "Replace the output; default: refuse");
-    o("--vocab", vocab, "Entries of the vocabulary, special tokens included", between(257, 1 << 24));
+    o("--output", output, "The tokenizer.json to write").required();
+    o("--replace", replace, "Replace the output");
+    o("--vocab", vocab, "Entries, special tokens among them", between(257, 1 << 24));
     o("--field", field, "Field of a JSON line that holds the text");
     o("--pattern", pattern, "Pattern that cuts text into words: gpt2, cl100k, o200k, llama3 or qwen2");
-    o("--special", special, "Special token beside <|endoftext|>, such as '<|user|>'; may be repeated. Their ids are the last")
+    o("--special", special, "A special token beside <|endoftext|>, such as '<|user|>'; may be repeated. Their ids are the last")
         .repeated();
-    o("--text-limit", text_limit, "Most text to train on, which bounds the memory; of more, an even sample of the documents");
+    o("--text-limit", text_limit,
+      "Bytes of text to train on; of more text an even sample of documents is used, which bounds the memory");
   }
 };
 
@@ -53,7 +54,7 @@ struct TokenizerTextOptions {
 
 struct TokenizerEncodeOptions : TokenizerTextOptions {
   static constexpr auto name = "tokenizer encode";
-  static constexpr auto about = "Print the token ids of texts, a line for each";
+  static constexpr auto about = "Print the token ids of texts, one line for each";
   void visit(Options& o) {
     o("tokenizer", tokenizer, kTokenizers).required();
     o("texts", given, "Texts; default: --file, or else all of standard input as one").rest();
@@ -61,7 +62,7 @@ struct TokenizerEncodeOptions : TokenizerTextOptions {
                 "Each line of stdin or of a file is a JSON string, and a text");
   }
   static std::string footer() {
-    return "A text that begins with - stands behind --, as in: trireme tokenizer encode bytes 'a text' -- '-another'\n"
+    return "A text that begins with - goes after --, as in: trireme tokenizer encode bytes 'a text' -- '-another'\n"
            "The written form of a special token is encoded like any other text.";
   }
 };
@@ -103,7 +104,7 @@ class TrainingBars {
   std::optional<ProgressBar> reading_, merging_;
 };
 
-// The texts of the files that `options` names, of which `use` is also told where they stand.
+// The texts of the files that `options` names, with the places where they stand.
 void each_text(const TokenizerTextOptions& options,
                const std::function<void(std::string_view text, const std::string& where)>& use) {
   constexpr int64_t kPart = 1 << 20;
@@ -201,7 +202,7 @@ ExitCode run_tokenizer_encode(const TokenizerTextOptions& options) {
   each_text(options, [&](std::string_view words, const std::string& where) {
     if (!options.json_lines) return say_ids(*tokenizer, words);
     const Json value = Json::parse_or_null(words);
-    if (!value.is_string()) throw DataError(where + ": is no JSON string");
+    if (!value.is_string()) throw DataError(where + ": is not a JSON string");
     say_ids(*tokenizer, value.string());
   });
   return ExitCode::done;

@@ -174,7 +174,7 @@ TEST_CASE("a text to encode, a file and an option are distinguished") {
     CHECK(std::ranges::count(refused.err, '\n') == 1);
   }
   CHECK(encode({"--file", "none"}).code == 3);
-  CHECK_THAT(encode({"--json-lines", "--file", "bad"}).err, ContainsSubstring("bad:2: is no JSON string"));
+  CHECK_THAT(encode({"--json-lines", "--file", "bad"}).err, ContainsSubstring("bad:2: is not a JSON string"));
 }
 
 TEST_CASE("lines go to lines of token ids and back, from files and from stdin") {
