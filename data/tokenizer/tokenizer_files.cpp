@@ -43,6 +43,12 @@ std::string merges_beside(const std::string& path) {
   return fs::exists(merges) ? merges : "";
 }
 
+// Whether a missing path looks like a name on Hugging Face's hub: NAME or OWNER/NAME, without a suffix.
+bool may_be_hub_name(const std::string& path) {
+  return !path.empty() && std::ranges::count(path, '/') <= 1 && path.find_first_of("/.~") != 0 && !path.ends_with('/') &&
+         !fs::path(path).has_extension();
+}
+
 // Lines of two tokens, the first of which may be a comment.
 Json read_merge_lines(const std::string& path) {
   std::istringstream lines(read_tokenizer_file(path, kLargestTokenizerJson, "merges"));
@@ -66,6 +72,10 @@ TokenizerName parse_tokenizer_name(const std::string& name) {
   if (names_model(name)) return {TokenizerKind::sentencepiece, name, ""};
   if (fs::is_directory(name))
     throw DataError(name + ": is a directory: name the tokenizer.json, tokenizer.model or vocab.json in it");
+  if (!fs::exists(name) && may_be_hub_name(name))
+    throw DataError(text(name, ": no such file; fetch a published tokenizer with 'hf download ", name,
+                         " tokenizer.json --local-dir models/", fs::path(name).filename().string(),
+                         "' and name its tokenizer.json"));
   return {merges_beside(name).empty() ? TokenizerKind::tokenizer_json : TokenizerKind::vocabulary, name, ""};
 }
 

@@ -45,6 +45,14 @@ Json with_special(const std::vector<std::string>& special) {
 
 }  // namespace
 
+TEST_CASE("a tokenizer that is called as one of the hub is refused with the command that fetches it") {
+  CHECK_THROWS_WITH(open_tokenizer("owner/nobody-1"),
+                    "owner/nobody-1: no such file; fetch a published tokenizer with 'hf download owner/nobody-1 tokenizer.json "
+                    "--local-dir models/nobody-1' and name its tokenizer.json");
+  CHECK_THROWS_WITH(open_tokenizer("nobody.json"), ContainsSubstring("cannot be opened"));
+  CHECK_THROWS_WITH(open_tokenizer("./nobody"), ContainsSubstring("cannot be opened"));
+}
+
 TEST_CASE("what ends documents has a known name, or is what tokenizer_config.json beside it calls eos_token") {
   const Scratch scratch;
   const std::string path = scratch / "tokenizer.json", config = scratch / "tokenizer_config.json";
