@@ -264,8 +264,8 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        "x.yaml:2: train.steps = 1e12: times train.batch times model.context is more tokens than 63 bits count"},
       {"parallel:\n  cp: 2\n",
        {},
-       "x.yaml:2: parallel.cp = 2: context parallelism is not supported yet: must be 1; parallel.tp with parallel.sequence splits "
-       "rows"},
+       "x.yaml:2: parallel.cp = 2: context parallelism is not supported yet: must be 1; to split rows, set "
+       "parallel.tp and parallel.sequence"},
       {"parallel:\n  ep: 2\n", {}, "x.yaml:2: parallel.ep = 2: experts are not supported yet: must be 1"},
       {"parallel:\n  tp: 3\nmodel:\n  ffn: 768\n", {}, "x.yaml:2: parallel.tp = 3: must divide model.heads = 4"},
       {"parallel:\n  pp: 7\n", {}, "x.yaml:2: parallel.pp = 7: must not exceed model.layers = 6"},
