@@ -71,7 +71,8 @@ struct ParallelConfig {
 
   // Reports values that this version does not support, as (key, message).
   void check(auto&& report) const {
-    if (cp > 1) report("cp", "context parallelism is not supported yet: must be 1; to split rows, set parallel.tp and parallel.sequence");
+    if (cp > 1)
+      report("cp", "context parallelism is not supported yet: must be 1; to split rows, set parallel.tp and parallel.sequence");
     if (ep > 1) report("ep", "experts are not supported yet: must be 1");
     if (chunks > 1 && schedule != Schedule::interleaved) report("chunks", "needs parallel.schedule = interleaved");
     if (node_ranks > 1 && !two_level) report("node_ranks", "needs parallel.two_level = true");

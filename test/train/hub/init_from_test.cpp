@@ -174,7 +174,10 @@ TEST_CASE("files that do not match their config.json are refused by the tensor's
                v["model.embed_tokens.weight"] = {{259, 32}, std::vector<float>(259 * 32)};
              }),
              ContainsSubstring("model.embed_tokens.weight has shape 259 x 32, but its config.json makes it 260 x 32"));
-  CHECK_THAT(refusal([](Values& v) { v["model.norm.weight"].first = {32, 1}; }), ContainsSubstring("has shape 32 x 1, but its config.json makes it 32"));
+  CHECK_THAT(refusal([](Values& v) {
+               v["model.norm.weight"].first = {32, 1};
+             }),
+             ContainsSubstring("has shape 32 x 1, but its config.json makes it 32"));
 }
 
 }  // namespace trireme
