@@ -1,4 +1,4 @@
-# Trireme with Open MPI and nothing else that a Debian 12 needs to run it.
+# An image of Debian 12 with Trireme, its libraries and Open MPI.
 #   docker build -t trireme .
 #   docker run --rm -it -v "$PWD:/work" trireme trireme train mine/config.yaml
 #   docker run --rm -it -v "$PWD:/work" --shm-size=1g trireme mpirun -n 4 trireme train mine/config.yaml

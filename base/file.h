@@ -50,6 +50,9 @@ class DirectoryLock {
   File directory_;
 };
 
+// All bytes of a file; "" if it cannot be read.
+std::string text_of_file(const std::string& path);
+
 // Makes the entries of a directory durable.
 void sync_directory(const std::string& path);
 

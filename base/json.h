@@ -1,11 +1,11 @@
 // Json: a JSON value. Parsing and writing are nlohmann/json's, hidden in json.cpp: its header costs
 // every file that includes it several seconds to compile.
 //
+//   // JsonError: where and why it is not JSON
 //   const Json entry = Json::parse(line);
-// JsonError: where and why it is not JSON
 //   if (const Json* text = entry.find("text")) use(text->get<std::string>());
+//   // a list of pairs that begin with a string is an object
 //   Json out{{"step", 12}, {"losses", losses}};
-// a list of pairs that begin with a string is an object
 //   say(out.dump());
 //
 // An object keeps its members sorted by name and remembers their original order. Reading a value as

@@ -8,14 +8,18 @@
 
 namespace trireme {
 
+// Length in bytes of a character that begins with this byte; 0 if none does.
+inline size_t utf8_length(uint8_t first) {
+  return first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+}
+
 // Length in bytes of the well-formed character at the beginning of `bytes`; 0 if there is none.
 inline size_t utf8_character(std::string_view bytes) {
   if (bytes.empty()) return 0;
   const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
   const auto continues = [&](size_t i) { return (at(i) & 0xc0) == 0x80; };
   const uint8_t first = at(0);
-  if (first < 0x80) return 1;
-  const size_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  const size_t length = utf8_length(first);
   if (length == 0 || bytes.size() < length) return 0;
   for (size_t i = 1; i < length; ++i)
     if (!continues(i)) return 0;

@@ -112,8 +112,7 @@ std::string remedy_for(const std::string& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) names.insert(entry.path().filename());
   for (const std::string& name : names)
     if (name.starts_with("pytorch_model") && name.ends_with(".bin"))
-      return "; convert " + name + " with transformers: python3 -c \"from transformers import AutoModelForCausalLM as M; " +
-             "M.from_pretrained('" + directory + "').save_pretrained('" + directory + "')\"";
+      return "; convert " + name + " with transformers: python3 -c \"" + conversion_code(directory) + "\"";
   for (const std::string& name : names)
     if (name.ends_with(".gguf") || name.ends_with(".pth") || name.ends_with(".h5") || name.ends_with(".msgpack"))
       return "; " + name + " is in a format that is not read: fetch the model's safetensors";
@@ -121,6 +120,11 @@ std::string remedy_for(const std::string& directory) {
 }
 
 }  // namespace
+
+std::string conversion_code(const std::string& directory) {
+  return "from transformers import AutoModelForCausalLM as M; M.from_pretrained('" + directory + "').save_pretrained('" +
+         directory + "')";
+}
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(File::open_plain(path)) {
   const int64_t bytes = file_.size();

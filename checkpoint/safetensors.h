@@ -17,6 +17,9 @@
 
 namespace trireme {
 
+// Python that converts the published model of a directory to safetensors, in one line.
+std::string conversion_code(const std::string& directory);
+
 enum class FloatType { f32, bf16 };  // dtype to write
 
 struct PublishedTensor {

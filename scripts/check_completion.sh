@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares what bash, zsh and fish offer for command lines of trireme with what its --help lists.
-#   scripts/check_completion.sh [PROGRAM]     default: build/trireme
-# Exit code: 1 after naming each difference; 77 if none of the shells is installed. Missing shells are named.
+#   scripts/check_completion.sh [PROGRAM [SHELL]]     default: build/trireme, all three
+# Exit code: 1 after naming each difference; 77 if none of them is installed. Missing shells are named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(realpath "${1:-build/trireme}")
@@ -86,7 +86,7 @@ check_shell() {
 }
 
 tried=""
-for shell in bash zsh fish; do
+for shell in ${2:-bash zsh fish}; do
   if ! command -v $shell > /dev/null; then echo "check_completion: skipped: $shell is not installed"; continue; fi
   trireme completion $shell > "$work/trireme.$shell"
   check_shell $shell

@@ -9,7 +9,6 @@ log-probabilities of all tokens after several prompts, and the tokens of texts.
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 import urllib.request

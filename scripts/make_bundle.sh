@@ -79,7 +79,7 @@ copy_all() {
   cp -L $(libraries_of "$root"/bin/* "$root"/libexec/* "$root"/lib/openmpi/*.so "$root"/lib/pmix/*.so) "$root/lib/"
   look_here
   write_mpirun
-  cp -r configs "$root/"
+  ln -s share/trireme/configs "$root/configs"
   mkdir -p "$root/scripts" "$root/test/model"
   cp -r test/model/goldens "$root/test/model/"
   cp scripts/gpu_check.sh scripts/gpu_table.py scripts/peer_torch.py "$root/scripts/"

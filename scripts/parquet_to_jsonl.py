@@ -56,7 +56,7 @@ def arrow_batches(path):
 
 
 def batches_of(path, columns):
-    """Batches of rows and, if there is such, the schema by which columns can be checked."""
+    """Yields batches of rows; exits if a named column is missing."""
     name = path.name.removesuffix(".gz")
     if name.endswith(".parquet"):
         with pyarrow.parquet.ParquetFile(path) as file:

@@ -153,7 +153,7 @@ class Build {
   }
 
   void read_list() {
-    if (second_pass_ && is_piped()) {
+    if (second_pass_) {
       for (const EncodedBatch& batch : std::exchange(read_.batches, {})) take(batch);
       return;
     }

@@ -121,8 +121,8 @@ LinePart ChatTemplate::end_of_turn() const {
   return {.special = tokenizer_ != nullptr ? std::optional(tokenizer_->end_of_document()) : std::nullopt};
 }
 
-std::string ChatTemplate::problem_of(std::span<const ChatMessage> messages, size_t i) const {
-  if (form_ == Form::alpaca && i > 0 && messages[i].role == "system")
+std::string ChatTemplate::problem_of(const ChatMessage& message, size_t i) const {
+  if (form_ == Form::alpaca && i > 0 && message.role == "system")
     return "is a system message: with --chat-template alpaca only the first message can be one";
   return {};
 }

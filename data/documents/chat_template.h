@@ -52,7 +52,7 @@ class ChatTemplate {
   // The end of the assistant's messages: its token is in `special`, unless it is text.
   LinePart end_of_turn() const;
   // Empty, or why the form cannot write message `i`.
-  std::string problem_of(std::span<const ChatMessage> messages, size_t i) const;
+  std::string problem_of(const ChatMessage& message, size_t i) const;
 
   // The words of a user's message that has an input besides its instruction.
   std::string with_input(const std::string& instruction, const std::string& input) const;

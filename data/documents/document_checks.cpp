@@ -18,8 +18,7 @@ bool is_lines_by_name(const std::string& path) {
 // The remedy for a file that is not text, by its name.
 std::string to_text(const std::string& path) {
   const bool may_be_tokens = path.ends_with(".bin") || path.ends_with(".idx");
-  return may_be_tokens ? "if it holds tokens, `trireme data import` takes it"
-                       : "convert it to UTF-8, for instance by `iconv -f LATIN1 -t UTF-8`, or leave it out";
+  return may_be_tokens ? kTokensRemedy : "convert it to UTF-8, for instance by `iconv -f LATIN1 -t UTF-8`, or leave it out";
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ class ExampleSampler {
 
  private:
   void remove_copies(const Question& question, std::vector<size_t>& from) const {
-    std::erase_if(from, [&](size_t i) { return pool_[i].line_hash == question.line_hash; });
+    std::erase_if(from, [&](size_t i) { return pool_[i].line_digest == question.line_digest; });
   }
   std::vector<size_t> pick(const std::vector<size_t>& from, size_t count) {
     std::vector<size_t> picked = random_.sample(from.size(), count);

@@ -14,7 +14,6 @@ namespace {
 
 // Remedies that several kinds share.
 constexpr const char* kToLines = "`scripts/parquet_to_jsonl.py FILES --column NAME | trireme data build - ...` reads its rows";
-constexpr const char* kTokens = "if it holds tokens, `trireme data import` takes it";
 constexpr const char* kOffice = "convert it to text first, for instance by `pandoc -t plain FILE`";
 constexpr const char* kShard = "name it in data.train if it is a token shard";
 constexpr const char* kPacked = "unpack it first, and name the directory that it was unpacked to";
@@ -46,7 +45,7 @@ const std::vector<FileKind>& kinds() {
       {{".7z"}, "7z\xbc\xaf\x27\x1c"sv, 0, "a 7z archive", kPacked},
       {{".rar"}, "Rar!\x1a\7"sv, 0, "a rar archive", kPacked},
       {{".pdf"}, "%PDF-"sv, 0, "PDF", "convert it to text first, for instance by `pdftotext FILE`"},
-      {{".npy"}, "\x93NUMPY"sv, 0, "an array of NumPy", kTokens},
+      {{".npy"}, "\x93NUMPY"sv, 0, "an array of NumPy", kTokensRemedy},
       {{".h5", ".hdf5"}, "\x89HDF\r\n\x1a\n"sv, 0, "HDF5", kShard},
       {{}, "trireme shard "sv, 0, "a token shard of Trireme", kShard},
       {{".sqlite", ".db"}, "SQLite format 3\0"sv, 0, "a database", "export its texts as JSON lines first"},
@@ -88,13 +87,13 @@ std::string refusal_of_name(std::string_view path) {
 }
 
 std::string refusal_of_bytes(std::string_view begin) {
+  const auto is_binary = [&] { return begin.find('\0') != std::string_view::npos || utf8_prefix(begin) + 4 < begin.size(); };
   for (const FileKind& kind : kinds()) {
+    if (kind.magic.empty() || begin.size() < kind.at || !begin.substr(kind.at).starts_with(kind.magic)) continue;
     // Few letters may begin a text, too.
     const bool letters =
         kind.magic.size() < 5 && std::ranges::all_of(kind.magic, [](char c) { return static_cast<signed char>(c) >= ' '; });
-    const bool binary = begin.find('\0') != std::string_view::npos || utf8_prefix(begin) + 4 < begin.size();
-    if (!kind.magic.empty() && begin.size() >= kind.at && begin.substr(kind.at).starts_with(kind.magic) && (!letters || binary))
-      return refusal(kind);
+    if (!letters || is_binary()) return refusal(kind);
   }
   return {};
 }

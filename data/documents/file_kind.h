@@ -6,6 +6,9 @@
 
 namespace trireme {
 
+// The remedy for files of token ids.
+inline constexpr auto kTokensRemedy = "if it holds tokens, `trireme data import` takes it";
+
 // The reason why a file of this name is not read as text, with the remedy; empty for any other name. `path` is without .gz and the
 // like (unpacked_name).
 std::string refusal_of_name(std::string_view path);

@@ -67,7 +67,7 @@ std::vector<LinePart> conversation(Json& object, const DocumentOptions& options)
     const std::string name = text(field, "[", i, "]");
     messages.push_back(message_of((*found)[i], name));
     if (messages[i].role == "assistant" && messages[i].content.empty()) throw BadLine{name + " is empty"};
-    if (const std::string problem = form.problem_of(messages, i); !problem.empty()) throw BadLine{name + " " + problem};
+    if (const std::string problem = form.problem_of(messages[i], i); !problem.empty()) throw BadLine{name + " " + problem};
   }
   std::vector<LinePart> parts = form.document(messages);
   if (parts.empty()) throw BadLine{"field '" + field + "' has no message of the assistant"};

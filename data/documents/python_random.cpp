@@ -53,7 +53,7 @@ size_t PythonRandom::below(size_t limit) {
 
 // A few of many are drawn again when they repeat; otherwise what was drawn leaves the pool.
 std::vector<size_t> PythonRandom::sample(size_t population, size_t count) {
-  if (count > population || population >= size_t{1} << 32) throw Error(text("sample of ", count, " from ", population));
+  require(count <= population && population < size_t{1} << 32, text("sample of ", count, " from ", population));
   size_t smallest_set = 21;
   if (count > 5) {
     size_t power = 1;

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <functional>
 #include <sstream>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "data/documents/json_line.h"
 #include "data/text/text_file.h"
 
@@ -196,9 +197,7 @@ std::string whole_text(const std::string& path) {
 // The beginning of a text, for a message: at most 40 bytes of its first line.
 std::string first_words(const std::string& words) {
   const std::string line = words.substr(0, words.find_first_of("\r\n"));
-  size_t size = std::min<size_t>(line.size(), 40);
-  while (size < line.size() && size > 0 && (line[size] & 0xc0) == 0x80) --size;  // between characters
-  return size < line.size() ? line.substr(0, size) + "..." : line;
+  return line.size() <= 40 ? line : line.substr(0, start_of_character(line, 40)) + "...";
 }
 
 // Says in one line why nothing in a file can be a question; "" if some line is JSON.
@@ -228,7 +227,7 @@ std::vector<Question> read_questions(const std::string& path) {
     try {
       questions.push_back(parse_question(line));
       questions.back().line = number;
-      questions.back().line_hash = std::hash<std::string>()(line);
+      questions.back().line_digest = digest(line);
     } catch (const BadLine& problem) {
       if (++bad <= kProblemsShown) problems += text(bad > 1 ? "\n" : "", path, ":", number, ": ", problem.problem);
     }

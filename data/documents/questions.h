@@ -31,7 +31,7 @@ struct Question {
   int64_t line;                 // of the file, from 1
   QuestionFormat format = QuestionFormat::plain;
   std::string subject = {};  // MMLU's, e.g. "abstract_algebra"
-  size_t line_hash = 0;      // of the line's text: copies have the same
+  uint64_t line_digest = 0;  // of the line's text: copies have the same
 };
 
 // Reads a whole file; packed ones are unpacked, blank lines are skipped. DataError lists the first 20 lines that are in none of

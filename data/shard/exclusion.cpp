@@ -1,9 +1,7 @@
 #include "data/shard/exclusion.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <sstream>
 
@@ -101,7 +99,7 @@ Exclusion read_exclusion(const std::string& path) {
 
 void write_exclusion(const Exclusion& exclusion) {
   const std::string body = body_of(exclusion), all = std::string(kFirstWords) + hex(digest(body)) + "\n" + body;
-  if (!replace_file_durably(exclusion.path, all)) throw DataError(exclusion.path + ": cannot be written: " + std::strerror(errno));
+  if (!replace_file_durably(exclusion.path, all)) throw unwritable(exclusion.path);
 }
 
 }  // namespace trireme

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <utility>
 
 #include "base/error.h"
@@ -15,6 +14,8 @@
 namespace trireme {
 
 namespace {
+
+constexpr ptrdiff_t kAtOnce = 128 << 10;  // bytes unpacked by one call
 
 class Gzip final : public Unpacker {
  public:
@@ -61,7 +62,7 @@ class Zstd final : public Unpacker {
   bool unpack(const char*& in, const char* in_end, char*& out, char* out_end, const char*& problem) override {
     ZSTD_inBuffer from{in, static_cast<size_t>(in_end - in), 0};
     // Not too much at once: text before damage is lost with the rest of the same call.
-    ZSTD_outBuffer to{out, static_cast<size_t>(std::min<ptrdiff_t>(out_end - out, 128 << 10)), 0};
+    ZSTD_outBuffer to{out, static_cast<size_t>(std::min<ptrdiff_t>(out_end - out, kAtOnce)), 0};
     const size_t left = ZSTD_decompressStream(context_.get(), &to, &from);
     in += from.pos;
     out += to.pos;
@@ -103,7 +104,6 @@ class Xz final : public Unpacker {
   }
 
  private:
-  static constexpr ptrdiff_t kAtOnce = 128 << 10;
   void begin() {
     if (lzma_stream_decoder(&stream_, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK) throw Error("liblzma cannot begin");
   }
@@ -138,7 +138,7 @@ class Bzip2 final : public Unpacker {
     stream_.next_in = const_cast<char*>(in);
     stream_.avail_in = static_cast<unsigned>(in_end - in);
     stream_.next_out = out;
-    stream_.avail_out = static_cast<unsigned>(std::min<ptrdiff_t>(out_end - out, 128 << 10));
+    stream_.avail_out = static_cast<unsigned>(std::min<ptrdiff_t>(out_end - out, kAtOnce));
     const int status = BZ2_bzDecompress(&stream_);
     in = stream_.next_in;
     out = stream_.next_out;

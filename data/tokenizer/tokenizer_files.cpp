@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hub_name.h"
 #include "base/json.h"
 #include "base/replace_file.h"
 
@@ -43,12 +42,6 @@ std::string merges_beside(const std::string& path) {
   return fs::exists(merges) ? merges : "";
 }
 
-// Whether a missing path looks like a name on Hugging Face's hub: NAME or OWNER/NAME, without a suffix.
-bool may_be_hub_name(const std::string& path) {
-  return !path.empty() && std::ranges::count(path, '/') <= 1 && path.find_first_of("/.~") != 0 && !path.ends_with('/') &&
-         !fs::path(path).has_extension();
-}
-
 // Lines of two tokens, the first of which may be a comment.
 Json read_merge_lines(const std::string& path) {
   std::istringstream lines(read_tokenizer_file(path, kLargestTokenizerJson, "merges"));
@@ -72,7 +65,7 @@ TokenizerName parse_tokenizer_name(const std::string& name) {
   if (names_model(name)) return {TokenizerKind::sentencepiece, name, ""};
   if (fs::is_directory(name))
     throw DataError(name + ": is a directory: name the tokenizer.json, tokenizer.model or vocab.json in it");
-  if (!fs::exists(name) && may_be_hub_name(name))
+  if (!fs::exists(name) && may_be_hub_name(name) && !name.ends_with(".json"))
     throw DataError(text(name, ": no such file; fetch a published tokenizer with 'hf download ", name,
                          " tokenizer.json --local-dir models/", fs::path(name).filename().string(),
                          "' and name its tokenizer.json"));
@@ -126,7 +119,7 @@ Bpe read_vocabulary(const std::string& path) {
 }
 
 void save_tokenizer_json(const Bpe& bpe, const std::string& path) {
-  if (!replace_file_durably(path, tokenizer_json(bpe))) throw DataError(path + ": cannot be written: " + std::strerror(errno));
+  if (!replace_file_durably(path, tokenizer_json(bpe))) throw unwritable(path);
 }
 
 }  // namespace trireme

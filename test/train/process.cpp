@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <stdexcept>
 
 #include "test/data/scratch.h"
@@ -120,6 +121,14 @@ bool any_alive(const std::map<int, pid_t>& ranks) {
 
 Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments) {
   return Process(directory, arguments).wait();
+}
+
+Ended run_trireme_line(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  const Scratch scratch;
+  return run_trireme(scratch.path(), words);
 }
 
 }  // namespace trireme

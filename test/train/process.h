@@ -47,5 +47,6 @@ std::map<int, pid_t> launched_ranks(const std::string& directory);
 bool any_alive(const std::map<int, pid_t>& ranks);
 
 Ended run_trireme(const std::string& directory, const std::vector<std::string>& arguments);
+Ended run_trireme_line(const std::string& line);  // words between spaces, in a directory of its own
 
 }  // namespace trireme

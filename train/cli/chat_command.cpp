@@ -35,8 +35,7 @@ struct ChatOptions {
   static std::string footer() {
     return "Each line is a message; a backslash at its end continues it. Ctrl-C ends an answer, and between answers the chat; "
            "so does Ctrl-D. When the context is full, the oldest turns are forgotten. Messages may come from a pipe: answers go "
-           "to "
-           "standard output, notes to standard error.";
+           "to standard output, notes to standard error.";
   }
 };
 
@@ -54,10 +53,10 @@ std::vector<int32_t> end_tokens(const ChatTemplate& form, const WeightSource& so
   return ends;
 }
 
-// Text that ends an answer of a model without a token for that.
+// Text that ends an answer, besides end_tokens(): the end of a turn as text, or the next user's marker.
 std::string end_text(const ChatTemplate& form) {
   const LinePart end = form.end_of_turn();
-  if (!end.special || !end.text.empty()) return end.special ? "" : end.text;
+  if (!end.text.empty()) return end.special ? "" : end.text;
   return form.name() == "alpaca" ? "\n### Instruction:" : "\n<|user|>";
 }
 

@@ -52,7 +52,7 @@ constexpr const char* kTokenizers =
     "A tokenizer.json, a vocab.json with merges.txt beside it, SentencePiece's FILE.model, ranks of tiktoken's (FILE.tiktoken, or "
     "FILE.tiktoken@cl100k; Llama 3's tokenizer.model), or 'bytes'";
 constexpr const char* kTextInputs =
-    "Files, directories or patterns; a file is a document, in .jsonl a line is; .gz, .zst, .xz and .bz2 are unpacked";
+    "Files, directories or patterns; each file is a document; in .jsonl, each line; .gz, .zst, .xz and .bz2 are unpacked";
 
 std::unique_ptr<Command> init_command();
 std::unique_ptr<Command> train_command();

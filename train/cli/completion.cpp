@@ -14,15 +14,12 @@ void each_node(const CommandNode& node, const Visit& visit) {
   for (const CommandNode& child : node.children) each_node(child, visit);
 }
 
-bool has_dashes(const Option& option) { return option.name.starts_with("--"); }
-
 enum class Values { none, number, words, keys, files };
 Values values_of(const Option& option) {
-  if (std::holds_alternative<bool*>(option.field)) return Values::none;
+  if (option.is_flag()) return Values::none;
   if (!option.words.empty()) return Values::words;
   if (option.name == "--set") return Values::keys;
-  return std::holds_alternative<int64_t*>(option.field) || std::holds_alternative<double*>(option.field) ? Values::number
-                                                                                                         : Values::files;
+  return option.is_number() ? Values::number : Values::files;
 }
 
 std::string joined_by(const std::vector<std::string>& words, const std::string& between) {
@@ -64,14 +61,14 @@ std::vector<Candidate> options_at(const CommandNode& node) {
   std::vector<Candidate> all{{"--help", "Print help"}};
   if (node.path.empty()) all.push_back({"--version", "Print version and commit"});
   for (const Option& option : node.options)
-    if (has_dashes(option)) all.push_back({option.name, option.help});
+    if (!option.by_place()) all.push_back({option.name, option.help});
   return all;
 }
 
 // Words that arguments by their place may be, such as shells.
 std::vector<std::string> words_by_place(const CommandNode& node) {
   for (const Option& option : node.options)
-    if (!has_dashes(option) && !option.words.empty()) return option.words;
+    if (option.by_place() && !option.words.empty()) return option.words;
   return {};
 }
 
@@ -79,7 +76,7 @@ std::vector<std::string> words_by_place(const CommandNode& node) {
 std::string value_branches(const CommandNode& node, const std::string& open, const std::string& close) {
   std::string branches;
   for (const Option& option : node.options) {
-    if (!has_dashes(option) || values_of(option) == Values::none) continue;
+    if (option.by_place() || values_of(option) == Values::none) continue;
     std::string action;
     switch (values_of(option)) {
       case Values::words:
@@ -209,7 +206,7 @@ end
     out += at + " -l help -s h -d 'Print help'\n";
     if (node.path.empty()) out += at + " -l version -d 'Print version and commit'\n";
     for (const Option& option : node.options) {
-      if (!has_dashes(option)) continue;
+      if (option.by_place()) continue;
       const Values values = values_of(option);
       out += at + " -l " + option.name.substr(2) + (values == Values::files ? " -r" : values == Values::none ? "" : " -x");
       if (values == Values::words) out += " -a " + single_quoted(joined_by(option.words, " "));

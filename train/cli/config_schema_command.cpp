@@ -13,8 +13,7 @@ struct ConfigSchemaOptions {
 };
 
 ExitCode run_config_schema(const ConfigSchemaOptions&) {
-  const std::string schema = config_schema();
-  say(schema.substr(0, schema.size() - 1));  // say() ends the line
+  say_part(config_schema());
   return ExitCode::done;
 }
 

@@ -50,7 +50,7 @@ ExitCode exclude(DocumentChoice& choice, const DataExcludeOptions& options, cons
     const TextPattern pattern(options.match);
     choice.add_matching(pattern, *tokenizer_for(options.tokenizer, tokenizer, sources.front().shards().front(), "--match"));
   }
-  if (choice.size() == 0) throw DataError(options.output + ": is not made: no document is meant");
+  if (choice.size() == 0) throw DataError(options.output + ": not written: no document matches");
   const Exclusion exclusion = choice.exclusion(options.output);
   write_exclusion(exclusion);
   say(std::string(text(options.output, ": ", exclusion.documents(), " documents in ", exclusion.shards.size(),
@@ -60,7 +60,7 @@ ExitCode exclude(DocumentChoice& choice, const DataExcludeOptions& options, cons
 
 ExitCode run_data_exclude(const DataExcludeOptions& options) {
   if (options.documents.empty() && options.step.empty() && options.match.empty() && options.file.empty())
-    throw ConfigError("trireme data exclude: say which documents, by --documents, --step, --match or --file");
+    throw ConfigError("trireme data exclude: choose documents with --documents, --step, --match or --file");
   if (std::filesystem::exists(options.output) && !options.replace)
     throw DataError(options.output + ": exists already: choose another name, or replace it with --replace");
   const PreparedOutput output = prepare_output(options.output, OutputKind::file);

@@ -103,7 +103,7 @@ void say_steps(StepData& data, const DataWhereOptions& options, JsonOutput& json
       throw ConfigError(text("--replica ", options.replica, ": step ", step, " has replicas 0 to ", opened.record.replicas - 1));
     if (texts.bytes > 0)
       texts.tokenizer = tokenizer_for(options.tokenizer, opened.record.tokenizer, opened.where->shard(0, 0), "--text");
-    if (opened.leaves_out(step)) complain(std::string(text("step ", step, " is passed over, as train.leave_out says")));
+    if (opened.leaves_out(step)) complain(std::string(text("step ", step, " is left out, as train.leave_out says")));
     for (const WhereRow& row : opened.where->step(step - 1)) {
       if (options.replica >= 0 && row.place.replica != options.replica) continue;
       if (json.wanted())

@@ -62,8 +62,7 @@ struct EvalOptions {
   }
   static std::string footer() {
     return "Loss is in nats per token; perplexity is its exponential. Bits per byte: the loss of all tokens in bits, divided by "
-           "the "
-           "UTF-8 bytes of the text. In shards, every token except each shard's first is predicted. In text, every token is "
+           "the UTF-8 bytes of the text. In shards, every token except each shard's first is predicted. In text, every token is "
            "predicted, the first one after an end_of_document. The end_of_document after each document counts as a token.\n"
            "acc: the most likely choice is correct. acc_norm: the same after dividing log-likelihoods by the choices' characters.\n"
            "Under mpirun or srun, replicas share the work. The mesh is the run's own if the ranks fit it, otherwise replicas only.";
@@ -154,7 +153,7 @@ class Evaluator {
 
   template <class Samples>
   Json of_text(const Samples& samples, const std::string& label) {
-    const int64_t count = options_.sequences > 0 ? std::min(options_.sequences, samples.samples()) : samples.samples();
+    const int64_t count = evaluated_sequences(options_.sequences, samples.samples());
     EvalProgress progress(run_, label, count);
     const Evaluation e = evaluate(run_, samples, count, progress.reporter());
     progress.finish();

@@ -5,6 +5,7 @@
 #include "base/number_format.h"
 #include "base/replace_file.h"
 #include "data/documents/list_files.h"
+#include "data/text/unpacker.h"
 #include "train/cli/commands.h"
 #include "train/config/config.h"
 #include "train/config/starter_config.h"
@@ -33,8 +34,7 @@ int64_t text_bytes(const std::vector<std::string>& files) {
   int64_t bytes = 0;
   for (const std::string& file : files) {
     if (file == kStandardInput) throw ConfigError("--text -: standard input cannot be measured; name files");
-    const std::string suffix = std::filesystem::path(file).extension();
-    const bool packed = suffix == ".gz" || suffix == ".zst" || suffix == ".xz" || suffix == ".bz2";
+    const bool packed = unpacked_name(file) != file;
     bytes += static_cast<int64_t>(std::filesystem::file_size(file)) * (packed ? kUnpacked : 1);
   }
   return bytes;
@@ -79,7 +79,7 @@ ExitCode run_init(const InitOptions& given) {
   }
   if (!replace_file(path, yaml)) throw unwritable(path);
   const double parameters = static_cast<double>(make_plan(config, Mesh()).parameters);
-  say(path + ": " + name_of_size(size) + ", " + human_count(parameters) + " parameters for " +
+  say(path + ": " + std::string(name_of(size)) + ", " + human_count(parameters) + " parameters for " +
       human_bytes(static_cast<double>(bytes)) + " of text, " + std::to_string(config.train.steps) + " steps");
   print_next(options, config);
   return ExitCode::done;

@@ -2,6 +2,8 @@
 
 #include <fstream>
 
+#include "base/error.h"
+
 namespace trireme {
 
 JsonOutput::JsonOutput(const std::string& path) : path_(path), prepared_(prepare_output(path, OutputKind::file)) {

@@ -63,18 +63,14 @@ std::string unfilled(std::string_view text) {
   return out + ".fi\n";
 }
 
-bool by_place(const Option& option) { return !option.name.starts_with("-"); }
-bool is_flag(const Option& option) { return std::holds_alternative<bool*>(option.field); }
-
 bool is_list(const Option& option) { return std::holds_alternative<std::vector<std::string>*>(option.field); }
 
-// "FILE", "concatenate|best-fit", "N".
+// "VALUE", "concatenate|best-fit", "N".
 std::string value_of(const Option& option) {
   std::string words;
   for (const std::string& word : option.words) words += (words.empty() ? "" : "|") + word;
   if (!words.empty()) return words;
-  const bool number = std::holds_alternative<int64_t*>(option.field) || std::holds_alternative<double*>(option.field);
-  return number ? "N" : option.name == "--set" ? "KEY=VALUE" : "VALUE";
+  return option.is_number() ? "N" : option.name == "--set" ? "KEY=VALUE" : "VALUE";
 }
 
 std::string default_of(const Option& option) {
@@ -89,8 +85,8 @@ std::string default_of(const Option& option) {
 }
 
 std::string option_entry(const Option& option) {
-  std::string head = by_place(option) ? italic(option.name) : bold(option.name);
-  if (!by_place(option) && !is_flag(option)) head += " " + italic(value_of(option));
+  std::string head = option.by_place() ? italic(option.name) : bold(option.name);
+  if (!option.by_place() && !option.is_flag()) head += " " + italic(value_of(option));
   if (is_list(option)) head += " ...";
   return ".TP\n" + head + "\n" + filled(option.help + default_of(option));
 }
@@ -98,15 +94,15 @@ std::string option_entry(const Option& option) {
 std::string synopsis(const CommandNode& node) {
   std::string line = bold("trireme " + node.path);
   for (const Option& option : node.options)
-    if (!by_place(option) && option.needed) line += " " + bold(option.name) + " " + italic(value_of(option));
+    if (!option.by_place() && option.needed) line += " " + bold(option.name) + " " + italic(value_of(option));
   line += " [" + italic("options") + "]";
   for (const Option& option : node.options) {
-    if (!by_place(option)) continue;
+    if (!option.by_place()) continue;
     const std::string name = italic(option.name) + (is_list(option) ? " ..." : "");
     line += option.needed ? " " + name : " [" + name + "]";
   }
-  return ".PP\n" + line + (node.dashes && std::ranges::none_of(node.options, by_place) ? " \\-\\- " + italic("command") : "") +
-         "\n";
+  return ".PP\n" + line +
+         (node.dashes && std::ranges::none_of(node.options, &Option::by_place) ? " \\-\\- " + italic("command") : "") + "\n";
 }
 
 void add_commands(const CommandNode& node, std::string& out) {
@@ -124,8 +120,7 @@ std::string config_keys() {
                         "A config is a YAML file of sections with keys. --set section.key=value comes before the file. These "
                         "are all keys with their defaults.");
   for (const Key& key : list_keys({}))
-    out += ".TP\n" + bold(key.full()) + " = " + escaped(key.value.empty() ? "''" : key.value) + "\n" +
-           filled(key.help + " (" + key.type + ").");
+    out += ".TP\n" + bold(key.full()) + " = " + escaped(key.value) + "\n" + filled(key.help + " (" + key.type + ").");
   return out;
 }
 

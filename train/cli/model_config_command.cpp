@@ -5,6 +5,7 @@
 #include "train/cli/commands.h"
 #include "train/config/expand_path.h"
 #include "train/config/keys.h"
+#include "train/config/starter_config.h"
 #include "train/hub/published_config.h"
 #include "train/step/plan.h"
 #include "train/telemetry/log.h"
@@ -25,13 +26,6 @@ struct ModelConfigOptions {
 const char* tuning_lr(int64_t parameters) {
   constexpr int64_t kBillion = 1'000'000'000;
   return parameters < kBillion ? "5e-5" : parameters < 10 * kBillion ? "2e-5" : "1e-5";
-}
-
-// The last part of a path, as a run's name.
-std::string run_name_of(const std::string& directory) {
-  std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
-  if (path.filename().empty()) path = path.parent_path();
-  return path.filename().string();
 }
 
 std::string path_value(const std::string& path) { return quoted(escape_path(path)); }

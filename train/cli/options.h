@@ -32,6 +32,10 @@ struct Option {
   bool takes_rest = false;                     // of a list: all words that are not options, and those after --
   std::vector<std::string> with{}, without{};  // other options
 
+  bool by_place() const { return !name.starts_with('-'); }
+  bool is_flag() const { return std::holds_alternative<bool*>(field); }
+  bool is_number() const { return std::holds_alternative<int64_t*>(field) || std::holds_alternative<double*>(field); }
+
   Option& required() { return needed = true, *this; }
   Option& one_of(std::vector<std::string> allowed) { return words = std::move(allowed), *this; }
   Option& repeated() { return one_each = true, *this; }

@@ -14,7 +14,7 @@ struct VersionOptions {
   void visit(Options& o) { o.json(json); }
 };
 
-// The command line answers it: it has the pages.
+// parse_command_line() prints the help.
 struct HelpOptions {
   static constexpr auto name = "help";
   static constexpr auto about = "Print the help of a command, as --help after it does";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/hub_name.h"
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/reader.h"
 #include "train/config/nearest.h"
@@ -35,11 +36,6 @@ std::string listed(const std::vector<std::string>& names) {
   return names.size() > kMostNamed ? std::string(text(line, " and ", names.size() - kMostNamed, " more")) : line;
 }
 
-// NAME or OWNER/NAME, as the Hugging Face Hub calls its models.
-bool names_hub_model(const std::string& from) {
-  return from.find_first_of(".~/") != 0 && !from.ends_with('/') && std::ranges::count(from, '/') <= 1;
-}
-
 [[noreturn]] void refuse_absent(const std::string& from) {
   fs::path path(from);
   if (!path.has_filename()) path = path.parent_path();
@@ -50,7 +46,7 @@ bool names_hub_model(const std::string& from) {
   if (!near.empty()) throw CheckpointError(absent + "; did you mean " + (bare ? "" : directory + "/") + near + "?");
   std::string remedy = runs.empty() ? "; name a run, a checkpoint, a config or a published model's directory"
                                     : "; runs in " + directory + ": " + listed(runs);
-  if (names_hub_model(from) && (bare || !fs::exists(directory)))
+  if (may_be_hub_name(from) && (bare || !fs::exists(directory)))
     remedy += "; to fetch a published model: hf download " + from + " --local-dir DIR";
   throw CheckpointError(absent + remedy);
 }

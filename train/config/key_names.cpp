@@ -49,10 +49,16 @@ const Key* KeyNames::find(const std::string& section, const std::string& name) c
   return found == keys_.end() ? nullptr : &*found;
 }
 
-std::string KeyNames::sections() const {
-  std::string line, last;
+std::vector<std::string> KeyNames::section_names() const {
+  std::vector<std::string> names;
   for (const Key& key : keys_)
-    if (key.section != last) line += (line.empty() ? "" : ", ") + (last = key.section);
+    if (names.empty() || names.back() != key.section) names.push_back(key.section);
+  return names;
+}
+
+std::string KeyNames::sections() const {
+  std::string line;
+  for (const std::string& name : section_names()) line += (line.empty() ? "" : ", ") + name;
   return line;
 }
 
@@ -76,10 +82,8 @@ Advice KeyNames::on_key(const std::string& section, const std::string& name) con
 }
 
 Advice KeyNames::on_section(const std::string& name, bool holds_keys) const {
-  std::vector<std::string> names;
-  for (const Key& key : keys_)
-    if (names.empty() || names.back() != key.section) names.push_back(key.section);
-  if (const std::string near = nearest(name, names); !near.empty()) return {.meant = "", .words = "did you mean " + near + "?"};
+  if (const std::string near = nearest(name, section_names()); !near.empty())
+    return {.meant = "", .words = "did you mean " + near + "?"};
   const auto* const alias = std::ranges::find(kSectionAliases, name, &SectionAlias::theirs);
   if (holds_keys && alias != kSectionAliases.end()) return {.meant = "", .words = "did you mean " + std::string(alias->ours) + "?"};
   if (const Advice advice = on_key("", name); !holds_keys && advice.words != kHelp) return advice;

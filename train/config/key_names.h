@@ -25,6 +25,7 @@ class KeyNames {
   Advice on_section(const std::string& name, bool holds_keys) const;
 
  private:
+  std::vector<std::string> section_names() const;
   std::vector<std::string> names_of(const std::string& section) const;
 
   const std::vector<Key> keys_ = list_keys({});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "base/utf8.h"
 #include "train/config/expand_path.h"
 
 namespace trireme {
@@ -144,23 +145,7 @@ bool parse(const Written& value, const Limit& limit, int64_t& field) {
 }
 
 // True for well-formed UTF-8 without NUL, as a YAML file can hold.
-bool is_text(const std::string& bytes) {
-  for (size_t i = 0; i < bytes.size();) {
-    const auto lead = static_cast<unsigned char>(bytes[i]);
-    const int length = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
-    if (lead == 0 || length == 0 || i + length > bytes.size()) return false;
-    uint32_t code = length == 1 ? lead : lead & (0x7f >> length);
-    for (int j = 1; j < length; ++j) {
-      const auto next = static_cast<unsigned char>(bytes[i + j]);
-      if (next >> 6 != 2) return false;
-      code = code << 6 | (next & 0x3f);
-    }
-    constexpr uint32_t kLowest[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (code < kLowest[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
-    i += length;
-  }
-  return true;
-}
+bool is_text(const std::string& bytes) { return bytes.find('\0') == bytes.npos && utf8_prefix(bytes) == bytes.size(); }
 
 bool parse(const Written& value, const Limit&, std::string& field) {
   if (value.list || !is_text(value.texts[0])) return false;
@@ -233,11 +218,7 @@ std::string shown(const Written& value) {
   for (const std::string& text : value.texts) line += (line.empty() ? "" : ", ") + text;
   std::string safe;
   for (const char c : line) safe += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  if (safe.size() > 60) {
-    size_t end = 57;
-    while (end > 0 && (static_cast<unsigned char>(safe[end]) & 0xc0) == 0x80) --end;  // not inside a character
-    safe = safe.substr(0, end) + "...";
-  }
+  if (safe.size() > 60) safe = safe.substr(0, start_of_character(safe, 57)) + "...";
   if (value.list) return "[" + safe + "]";
   return value.quoted ? '"' + safe + '"' : safe;
 }

@@ -19,10 +19,9 @@ std::string problem_of_path(const std::string& path, const std::string& suffix) 
   }
 }
 
-std::string problem_of_tokenizer(const std::string& name) {
-  const bool is_file = name != "bytes" && !std::filesystem::exists(name);
+bool tokenizer_exists(const std::string& name) {
   const std::string file = name.substr(0, name.rfind('@'));  // FILE.tiktoken@cl100k
-  return is_file && !std::filesystem::exists(file) ? "no such file" : "";
+  return name == "bytes" || std::filesystem::exists(name) || std::filesystem::exists(file);
 }
 
 }  // namespace
@@ -38,8 +37,8 @@ std::vector<MissingFile> missing_files(const RunConfig& config) {
   check("data.validation", config.data.validation, ".h5");
   check("data.exclude", config.data.exclude, "");
   check("train.eval_choices", config.train.eval_choices, "");
-  if (const std::string problem = problem_of_tokenizer(config.data.tokenizer); !config.data.tokenizer.empty() && !problem.empty())
-    missing.push_back({.key = "data.tokenizer", .path = config.data.tokenizer, .problem = problem});
+  if (const std::string& name = config.data.tokenizer; !name.empty() && !tokenizer_exists(name))
+    missing.push_back({.key = "data.tokenizer", .path = name, .problem = "no such file"});
   return missing;
 }
 

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <map>
 #include <sstream>
-#include <utility>
 
 #include "base/error.h"
 #include "train/config/config.h"
@@ -23,20 +22,20 @@ constexpr int kMostIncluded = 100;  // files, against ever more of them
 // origin of each key, and all problems.
 class Reading {
  public:
-  explicit Reading(const std::string& path) : path_(path), file_(path) {}
+  explicit Reading(const std::string& path) : files_{path} {}
 
   RunConfig config;
 
   // An unreadable file does not hide what is wrong with the overrides.
-  void file() try { document(read_yaml_bytes(path_), true); } catch (const ConfigError& e) {
+  void file() try { document(read_yaml_bytes(files_[0]), true); } catch (const ConfigError& e) {
     problems_.add(e.what());
     unread_ = true;
   }
 
-  // One YAML document of `file_`. Its own keys win over those of files that it includes.
+  // One YAML document of the last of `files_`. Its own keys win over those of files that it includes.
   void document(const std::string& bytes, bool may_include) {
-    const Node root = parse_yaml(file_, bytes);
-    if (root.kind == Node::Kind::null) return problems_.add(file_ + ": is empty; the sections are " + names_.sections());
+    const Node root = parse_yaml(files_.back(), bytes);
+    if (root.kind == Node::Kind::null) return problems_.add(files_.back() + ": is empty; the sections are " + names_.sections());
     if (root.kind != Node::Kind::map) return problems_.add(at(root) + ": must hold sections (" + names_.sections() + ")");
     std::map<std::string, int> first_lines;
     for (size_t i = 0; i + 1 < root.children.size(); i += 2)
@@ -79,7 +78,7 @@ class Reading {
   }
 
  private:
-  std::string at(const Node& node) const { return file_ + ":" + std::to_string(node.line); }
+  std::string at(const Node& node) const { return files_.back() + ":" + std::to_string(node.line); }
 
   void include(const Node& name, const Node& value) {
     const bool list = value.kind == Node::Kind::list;
@@ -88,7 +87,7 @@ class Reading {
       const std::string where = at(file) + ": include";
       if (!file.scalar()) return problems_.add(at(name) + ": include: must be a file or a list of files");
       const ExpandedPath written = expand_path(file.text);
-      const std::string path = (std::filesystem::path(file_).parent_path() / written.path).string();
+      const std::string path = (std::filesystem::path(files_.back()).parent_path() / written.path).string();
       if (!written.problem.empty())
         problems_.add(where + ": " + file.text + ": " + written.problem);
       else
@@ -97,7 +96,7 @@ class Reading {
   }
 
   void include_file(const std::string& where, const std::string& path) {
-    if (std::ranges::any_of(including_, [&](const std::string& other) { return same_file(other, path); }) || same_file(path_, path))
+    if (std::ranges::any_of(files_, [&](const std::string& other) { return same_file(other, path); }))
       return problems_.add(where + ": " + path + " includes itself");
     if (++included_ > kMostIncluded) return problems_.add(where + ": more than " + std::to_string(kMostIncluded) + " files");
     std::string bytes;
@@ -106,15 +105,13 @@ class Reading {
     } catch (const ConfigError& e) {
       return problems_.add(where + ": " + e.what());
     }
-    including_.push_back(path);
-    const std::string includer = std::exchange(file_, path);
+    files_.push_back(path);
     try {
       document(bytes, true);
     } catch (const ConfigError& e) {  // not valid YAML
       problems_.add(e.what());
     }
-    file_ = includer;
-    including_.pop_back();
+    files_.pop_back();
   }
 
   static bool same_file(const std::string& a, const std::string& b) {
@@ -248,13 +245,11 @@ class Reading {
   std::string origin(const std::string& full) const {
     if (const auto set = origins_.find(full); set != origins_.end()) return set->second;
     for (const Key& key : list_keys(config))
-      if (key.full() == full) return path_ + ": " + full + " = " + key.value + " (not set)";
-    return path_ + ": " + full;
+      if (key.full() == full) return files_[0] + ": " + full + " = " + key.value + " (not set)";
+    return files_[0] + ": " + full;
   }
 
-  const std::string path_;
-  std::string file_;                    // that is being read: path_, or one that it includes
-  std::vector<std::string> including_;  // files between path_ and file_, file_ among them
+  std::vector<std::string> files_;  // the config, and the files that include each other down to the one being read
   int included_ = 0;
   const KeyNames names_;
   ConfigProblems problems_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <limits>
 
 #include "base/error.h"
 #include "train/config/expand_path.h"
@@ -12,18 +13,16 @@ namespace trireme {
 namespace {
 
 struct Starter {
-  const char* name;
   int64_t below;  // bytes of text
   int64_t layers, width, heads, vocab, context, batch, microbatch;
   const char* lr;
   double parameters;  // about, for the number of steps
 };
-constexpr double kNoLimit = 9e18;
 constexpr std::array<Starter, 4> kStarters{{
-    {"tiny", 2'000'000, 4, 128, 4, 4096, 128, 16, 0, "3e-3", 1.3e6},
-    {"small", 50'000'000, 6, 256, 8, 4096, 256, 16, 0, "2e-3", 6e6},
-    {"medium", 1'000'000'000, 12, 512, 8, 16384, 512, 64, 8, "1e-3", 47e6},
-    {"large", static_cast<int64_t>(kNoLimit), 12, 768, 12, 32768, 1024, 256, 8, "6e-4", 110e6},
+    {2'000'000, 4, 128, 4, 4096, 128, 16, 0, "3e-3", 1.3e6},
+    {50'000'000, 6, 256, 8, 4096, 256, 16, 0, "2e-3", 6e6},
+    {1'000'000'000, 12, 512, 8, 16384, 512, 64, 8, "1e-3", 47e6},
+    {std::numeric_limits<int64_t>::max(), 12, 768, 12, 32768, 1024, 256, 8, "6e-4", 110e6},
 }};
 
 const Starter& starter_of(StarterSize size) { return kStarters.at(static_cast<size_t>(size)); }
@@ -74,28 +73,30 @@ StarterSize starter_size(int64_t text_bytes) {
 }
 
 StarterSize parse_starter_size(const std::string& word) {
-  const auto* const found = std::ranges::find_if(kStarters, [&](const Starter& starter) { return word == starter.name; });
-  require(found != kStarters.end(), text("no size '", word, "'"));
-  return static_cast<StarterSize>(found - kStarters.begin());
+  constexpr auto& kWords = Names<StarterSize>::words;
+  const auto* const found = std::ranges::find(kWords, word);
+  require(found != kWords.end(), text("no size '", word, "'"));
+  return static_cast<StarterSize>(found - kWords.begin());
 }
 
-std::string name_of_size(StarterSize size) { return starter_of(size).name; }
-int64_t starter_vocab(StarterSize size) { return starter_of(size).vocab; }
+std::string run_name_of(const std::string& directory) {
+  std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  return path.filename().string();
+}
 
 std::string starter_yaml(const std::string& directory, StarterSize size, int64_t text_bytes) {
   const Starter& starter = starter_of(size);
-  std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
-  if (path.filename().empty()) path = path.parent_path();
-  const std::string name = path.filename().string(), here = escape_path(directory);
+  const std::string here = escape_path(directory);
   const int64_t steps = starter_steps(starter, text_bytes);
-  return "# A " + std::string(starter.name) + " Llama-style model for the text of this directory. Change what you like:\n" +
+  return "# A " + std::string(name_of(size)) + " Llama-style model for the text of this directory. Change what you like:\n" +
          "# 'trireme train --help' explains every key, 'trireme plan' shows parameters and memory.\n" + model_lines(starter) +
          "data:                       # paths count from the directory where trireme is started\n" +
          starter_line("train", "[" + quoted(here + "/corpus/train-*.h5") + "]") +
          starter_line("validation", "[" + quoted(here + "/corpus/validation-*.h5") + "]") +
          starter_line("tokenizer", quoted(here + "/tokenizer.json")) + "checkpoint:\n" +
          starter_line("every", std::to_string(std::max<int64_t>(steps / 10, 20)), "steps between checkpoints") +
-         train_lines(starter, name, steps);
+         train_lines(starter, run_name_of(directory), steps);
 }
 
 }  // namespace trireme

@@ -121,7 +121,7 @@ Evaluation evaluate_samples(TrainState& run, const Samples& samples, int64_t seq
   const auto read = [&](int64_t sample, const SampleRow& row) {
     samples.read(sample, model.document_mask, model.restart_positions, row);
   };
-  const int64_t count = sequences > 0 ? std::min(sequences, samples.samples()) : samples.samples();
+  const int64_t count = evaluated_sequences(sequences, samples.samples());
   return evaluate_sequences(run, {.count = count, .read = read}, samples.tokens_per_byte(), progressed);
 }
 

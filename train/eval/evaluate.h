@@ -1,6 +1,7 @@
 // Evaluation: the loss of a model on sequences it is not trained on. All ranks of the mesh call these functions together.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <span>
 
@@ -26,6 +27,9 @@ struct PredictHooks {
 
 // Runs the model over the sequences; each replica takes a part. Overwrites the Stage's activations; changes no weight.
 void predict(TrainState& run, const Sequences& sequences, const PredictHooks& hooks);
+
+// How many of the samples an evaluation reads: the first `wanted`; 0: all.
+inline int64_t evaluated_sequences(int64_t wanted, int64_t samples) { return wanted > 0 ? std::min(wanted, samples) : samples; }
 
 struct Evaluation {
   double loss = 0;           // nats per target token

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <utility>
 
+#include "base/file.h"
 #include "base/replace_file.h"
 
 namespace trireme {
@@ -52,10 +51,7 @@ void HangBoard::take_back() const {
 
 std::vector<std::vector<RankReport>> HangBoard::read() const {
   std::vector<std::vector<RankReport>> told;
-  for (int64_t node = 0; node < nodes_; ++node) {
-    std::ifstream in(path(node), std::ios::binary);
-    told.push_back(reports_in({std::istreambuf_iterator<char>(in), {}}));
-  }
+  for (int64_t node = 0; node < nodes_; ++node) told.push_back(reports_in(text_of_file(path(node))));
   return told;
 }
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -56,7 +54,7 @@ std::vector<std::string> ExportDirectory::exported() const {
 }
 
 void write_export(const std::string& path, const std::string& text) {
-  if (!replace_file_durably(path, text)) throw DataError(path + ": cannot be written: " + strerror(errno));
+  if (!replace_file_durably(path, text)) throw unwritable(path);
 }
 
 void copy_export(const std::string& from, const std::string& to) {

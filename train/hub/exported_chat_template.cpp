@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "data/documents/chat_template.h"
 #include "data/documents/list_files.h"
@@ -17,11 +17,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormNames = "trireme, chatml, llama3 or alpaca";
-
-std::string file_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // A Jinja string with these words, which hold neither quotes nor backslashes.
 std::string quoted_words(const std::string& words) {
@@ -69,6 +64,24 @@ std::string alpaca_jinja() {
          of_roles({.system = "", .user = "### Instruction:\n", .assistant = "### Response:\n", .end = "\n\n"});
 }
 
+// The template of a published model, a program in jinja; "" without one.
+std::string published_template(const std::string& directory) {
+  if (std::string alone = text_of_file(directory + "/chat_template.jinja"); !alone.empty()) return alone;
+  const Json config = Json::parse_or_null(text_of_file(directory + "/tokenizer_config.json"));
+  const Json* written = config.is_object() ? config.find("chat_template") : nullptr;
+  return written == nullptr ? "" : written->is_string() ? written->get<std::string>() : written->dump();
+}
+
+// The form whose markers a template writes; "": none that is known here.
+std::string resembled(const std::string& jinja) {
+  const auto has = [&](const char* marker) { return jinja.find(marker) != std::string::npos; };
+  if (has("<|im_start|>")) return "chatml";
+  if (has("<|start_header_id|>")) return "llama3";
+  if (has("### Instruction:")) return "alpaca";
+  // Others use its markers with other ends of a turn.
+  return jinja == jinja_of("trireme", *make_byte_tokenizer()) ? "trireme" : "";
+}
+
 }  // namespace
 
 std::string chat_template_of_data(const std::vector<std::string>& inputs) try {
@@ -78,6 +91,8 @@ std::string chat_template_of_data(const std::vector<std::string>& inputs) try {
 } catch (const DataError&) {
   return "";
 }
+
+std::string published_chat_form(const std::string& directory) { return resembled(published_template(directory)); }
 
 std::string jinja_of(const std::string& name, const Tokenizer& tokenizer) {
   const ChatTemplate form(name, &tokenizer);  // checks the name
@@ -98,7 +113,9 @@ ChosenChatTemplate choose_chat_template(const std::string& choice, const std::ve
     if (name.empty()) return {};
     if (!fs::is_regular_file(name))
       throw ConfigError("--chat-template " + name + ": must be " + kFormNames + ", the path of a Jinja file, or none");
-    return {.name = name, .jinja = file_text(name)};
+    ChosenChatTemplate chosen{.name = name, .jinja = text_of_file(name)};
+    if (chosen.jinja.empty()) throw ConfigError("--chat-template " + name + ": is empty or cannot be read");
+    return chosen;
   }
   if (tokenizer.empty() || tokenizer == "none") return {.name = name};
   const auto opened = open_tokenizer(tokenizer);
@@ -115,7 +132,7 @@ void add_end_of_turn(const ChosenChatTemplate& chosen, SpecialTokens& tokens) {
 std::string write_chat_template(const ChosenChatTemplate& chosen, const std::string& output) {
   if (chosen.name.empty()) return "";
   const std::string path = output + "/tokenizer_config.json";
-  Json config = Json::parse_or_null(file_text(path));
+  Json config = Json::parse_or_null(text_of_file(path));
   if (!config.is_object())
     return chosen.name == "none" ? "" : "no chat template was written: the export has no tokenizer_config.json";
   fs::remove(output + "/chat_template.jinja");

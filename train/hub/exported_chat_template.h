@@ -10,8 +10,13 @@
 
 namespace trireme {
 
-// The template's name in the first shard that has one; "" without one. Shards that are gone or damaged are skipped.
+// The template's name in the first shard that has one; "" without one. Also "" if a shard before that is gone or
+// damaged, or the template is unknown to this version.
 std::string chat_template_of_data(const std::vector<std::string>& inputs);
+
+// The form that resembles the template of a published or exported model: its chat_template.jinja, or the template in its
+// tokenizer_config.json; "" if there is none, or none that is known here.
+std::string published_chat_form(const std::string& directory);
 
 // Jinja that renders one of ChatTemplate's forms, character by character. llama3 begins with <|begin_of_text|> only if it is a
 // special token of the tokenizer. ConfigError for an unknown name.

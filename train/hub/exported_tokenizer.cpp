@@ -37,8 +37,8 @@ std::string write_sentencepiece(const RunConfig& config, const std::string& path
 }  // namespace
 
 std::string write_tokenizer(const RunConfig& config, const std::string& path, const std::string& output, SpecialTokens& tokens) {
-  if (path.empty() || path == "none")
-    return "no tokenizer was written: the run's config has no data.tokenizer; add one by --tokenizer PATH";
+  if (path == "none") return "no tokenizer was written, as --tokenizer none says";
+  if (path.empty()) return "no tokenizer was written: the run's config has no data.tokenizer; add one by --tokenizer PATH";
   Bpe bpe;
   const TokenizerKind kind = parse_tokenizer_name(path).kind;
   if (kind == TokenizerKind::bytes) {

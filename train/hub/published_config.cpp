@@ -5,7 +5,9 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/hub_name.h"
 #include "base/json.h"
+#include "checkpoint/safetensors.h"
 #include "train/hub/published_layout.h"
 #include "train/hub/published_reading.h"
 
@@ -170,10 +172,10 @@ void require_published(const std::string& directory) {
   namespace fs = std::filesystem;
   std::error_code unreadable;
   if (!fs::exists(directory, unreadable)) {
-    const bool hub = directory.find_first_of(".~/") != 0 && std::ranges::count(directory, '/') <= 1;
     const std::string name = directory.substr(directory.rfind('/') + 1);
-    throw ConfigError(directory + ": no such directory" +
-                      (hub ? "; fetch it with 'hf download " + directory + " --local-dir models/" + name + "'" : ""));
+    throw ConfigError(
+        directory + ": no such directory" +
+        (may_be_hub_name(directory) ? "; fetch it with 'hf download " + directory + " --local-dir models/" + name + "'" : ""));
   }
   if (!fs::is_directory(directory, unreadable))
     throw ConfigError(directory + ": is not a directory; name the one with config.json");
@@ -185,8 +187,8 @@ void require_published(const std::string& directory) {
     pickled |= entry.path().filename().string().starts_with("pytorch_model");
   }
   if (!safetensors && pickled)
-    throw ConfigError(directory + ": has pytorch_model.bin but no safetensors; convert it with python: from transformers import " +
-                      "AutoModelForCausalLM as M; M.from_pretrained('" + directory + "').save_pretrained('" + directory + "')");
+    throw ConfigError(directory +
+                      ": has pytorch_model.bin but no safetensors; convert it with python: " + conversion_code(directory));
 }
 
 ModelConfig read_published_config(const std::string& path) {

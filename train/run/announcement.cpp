@@ -1,7 +1,7 @@
 #include "train/run/announcement.h"
 
 #include "base/number_format.h"
-#include "kernels/cuda_facts.h"
+#include "train/run/peak_rate.h"
 #include "train/run/sources.h"
 
 namespace trireme {
@@ -9,10 +9,9 @@ namespace trireme {
 namespace {
 
 std::string words_of(const Device& device, const KernelsConfig& config) {
-  const std::string dtype = std::string(name_of(config.dtype)) + (config.matmul == MatmulDtype::fp8 ? " with products in fp8" : "");
-  if (device.place() == Place::cuda) return cuda_facts().device + ", " + dtype;
-  return device.cpu().name + ", " + std::to_string(device.threads()) + " threads, " + dtype +
-         ", bf16 products: " + device.cpu().bf16_path();
+  const std::string name = name_of_device(device) + ", ", dtype = precision_of(config);
+  if (device.place() == Place::cuda) return name + dtype;
+  return name + std::to_string(device.threads()) + " threads, " + dtype + ", bf16 products: " + device.cpu().bf16_path();
 }
 
 std::string words_of(const Mesh& mesh) {

@@ -12,8 +12,7 @@ namespace {
 struct Abandoned {};
 
 int64_t sequences_of(const RunConfig& config, const Corpus& validation) {
-  const int64_t wanted = config.train.eval_sequences;
-  return wanted > 0 ? std::min(wanted, validation.samples()) : validation.samples();
+  return evaluated_sequences(config.train.eval_sequences, validation.samples());
 }
 
 // One evaluation: those of its parts that the log lacks.

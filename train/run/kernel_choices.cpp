@@ -1,10 +1,9 @@
 #include "train/run/kernel_choices.h"
 
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/replace_file.h"
 #include "kernels/cuda_facts.h"
@@ -15,11 +14,6 @@ namespace trireme {
 namespace {
 
 std::string path_in(const std::string& directory) { return directory + "/kernels.json"; }
-
-std::string read(const std::string& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 std::string note_of(const ChosenProducts& chosen, double seconds) {
   return std::string(text("products: ", chosen.tried, " of ", chosen.choices.size(), " tried in ", std::round(10 * seconds) / 10,
@@ -92,7 +86,7 @@ ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Me
   if (device.place() != Place::cuda || config.parallel.exact()) return {};
   ChosenKernels chosen;
   const std::string machine = cuda_facts().device + ", " + product_library() + ", " + fused_attention_facts().verdict;
-  KernelChoices kept = kernel_choices(broadcast(mesh.all(), mesh.first() ? read(path_in(directory)) : ""));
+  KernelChoices kept = kernel_choices(broadcast(mesh.all(), mesh.first() ? text_of_file(path_in(directory)) : ""));
   if (!kept.machine.empty() && kept.machine != machine) {
     chosen.notes.emplace_back(
         "kernels.json is of another GPU or library than this one: all is tried anew, and last bits may differ");

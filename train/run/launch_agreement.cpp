@@ -19,8 +19,7 @@ void require_mesh(const RunConfig& config, int64_t ranks, int64_t memory) {
   const std::string none = problems + "; no mesh of " + some + " can run this config";
   const std::optional<FittingMesh> larger = memory > 0 ? fewest_ranks(config, ranks, memory) : std::nullopt;
   if (!larger) throw ConfigError(none);
-  const std::string how = larger->settings.empty() ? "" : " with " + larger->settings;
-  throw ConfigError(none + ", but --ranks " + std::to_string(larger->ranks) + " fits" + how);
+  throw ConfigError(none + ", but --ranks " + std::to_string(larger->ranks) + " fits" + larger->with_settings());
 }
 
 std::optional<RunConfig> agree_on_config(const Comm& all, const std::function<RunConfig()>& read) {

@@ -95,11 +95,11 @@ void save_last(Session& s, int64_t step, int64_t newest) {
 
 // Lines are written before the checkpoint that covers them, so that a resume finds them.
 ExitCode loop(Session& s, int64_t& step) {
-  const int64_t steps_wanted = s.config.train.steps, begin = step;
+  const int64_t steps_wanted = s.config.train.steps;
   const int64_t restored = s.checkpoints.restored_from_disk() ? step : 0;  // of which nothing need be saved
   s.notice.begun(step), s.notice.ended(step), s.notice.saved(restored);
   Evaluated evaluated = catch_up(s, step);
-  if (begin >= steps_wanted && evaluated == Evaluated::nothing)
+  if (step >= steps_wanted && evaluated == Evaluated::nothing)
     s.note("already finished: train.steps = " + std::to_string(steps_wanted) +
            "; a larger train.steps continues, another train.name begins anew");
   Agreed agreed;

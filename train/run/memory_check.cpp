@@ -64,8 +64,7 @@ std::string size_that_fits(const RunConfig& config, const Plan& plan, const Host
   const double without_copy = static_cast<double>(sizes.total()) / static_cast<double>(sizes.total() + plan.copy);
   const auto mesh = fewest_ranks(config, ranks, static_cast<int64_t>(of_rank * without_copy));
   if (!mesh) return words;
-  const std::string how = mesh->settings.empty() ? "" : " with " + mesh->settings;
-  return text(words, ", or use ", mesh->ranks / memory.ranks, " machines like this one", how);
+  return text(words, ", or use ", mesh->ranks / memory.ranks, " machines like this one", mesh->with_settings());
 }
 
 }  // namespace

@@ -78,6 +78,14 @@ std::vector<Candidate> candidates(const RunConfig& config, int64_t ranks) {
   return all;
 }
 
+// Bytes of weights, gradients and optimizer state of one replica, over all of its ranks.
+int64_t state_bytes(const RunConfig& config) {
+  RunConfig one = config;
+  one.parallel = {};
+  const ArenaSizes sizes = make_plan(one, Mesh(0, 1, one.parallel)).sizes;
+  return sizes.weights + sizes.gradients + sizes.optimizer;
+}
+
 }  // namespace
 
 std::vector<Plan> stage_plans(const RunConfig& config, int64_t ranks) {
@@ -111,13 +119,6 @@ std::optional<std::string> nearest_mesh(const RunConfig& config, int64_t ranks, 
     return one.settings;
   }
   return std::nullopt;
-}
-
-int64_t state_bytes(const RunConfig& config) {
-  RunConfig one = config;
-  one.parallel = {};
-  const ArenaSizes sizes = make_plan(one, Mesh(0, 1, one.parallel)).sizes;
-  return sizes.weights + sizes.gradients + sizes.optimizer;
 }
 
 std::optional<FittingMesh> fewest_ranks(const RunConfig& config, int64_t ranks, int64_t memory) {

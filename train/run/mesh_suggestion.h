@@ -22,13 +22,11 @@ std::string mesh_problems(const RunConfig& config, int64_t ranks, int64_t memory
 // tp, zero and microbatch as possible. nullopt if no settings do.
 std::optional<std::string> nearest_mesh(const RunConfig& config, int64_t ranks, int64_t memory);
 
-// Bytes of weights, gradients and optimizer state of one replica, over all of its ranks.
-int64_t state_bytes(const RunConfig& config);
-
 // A number of ranks and settings for --set, which may be empty.
 struct FittingMesh {
   int64_t ranks;
   std::string settings;
+  std::string with_settings() const { return settings.empty() ? "" : " with " + settings; }
 };
 
 // The smallest mesh of more than `ranks` ranks, a power of two, that fits into `memory` bytes a rank.

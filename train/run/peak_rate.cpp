@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/number_format.h"
 #include "base/replace_file.h"
@@ -22,20 +21,20 @@ constexpr size_t kAveraged = 8;  // over which a device's rate is averaged, wher
 
 std::string peak_path(const std::string& directory) { return directory + "/peak.json"; }
 
-std::string peak_text(const std::string& directory) {
-  std::ifstream in(peak_path(directory), std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 PeakMachine machine_of(const RunConfig& config, const Mesh& mesh, const Device& device) {
-  const bool gpu = device.place() == Place::cuda, fp8 = config.kernels.matmul == MatmulDtype::fp8;
-  return {.device = gpu ? cuda_facts().device : device.cpu().name,
-          .dtype = std::string(name_of(config.kernels.dtype)) + (fp8 ? " with products in fp8" : ""),
-          .threads = gpu ? 1 : device.threads(),
+  return {.device = name_of_device(device),
+          .dtype = precision_of(config.kernels),
+          .threads = device.place() == Place::cuda ? 1 : device.threads(),
           .ranks = mesh.all().size()};
 }
 
 }  // namespace
+
+std::string name_of_device(const Device& device) { return device.place() == Place::cuda ? cuda_facts().device : device.cpu().name; }
+
+std::string precision_of(const KernelsConfig& config) {
+  return std::string(name_of(config.dtype)) + (config.matmul == MatmulDtype::fp8 ? " with products in fp8" : "");
+}
 
 PeakRate::PeakRate(PeakMachine machine, const SteadyRate& measured)
     : machine_(std::move(machine)),
@@ -87,13 +86,13 @@ std::optional<PeakRate> PeakRate::from_json(const std::string& json, const PeakM
 PeakRate find_peak(const RunConfig& config, const Plan& plan, const Mesh& mesh, Device& device, const std::string& directory) {
   const PeakMachine machine = machine_of(config, mesh, device);
   std::optional<PeakRate> kept;
-  if (mesh.first()) kept = PeakRate::from_json(peak_text(directory), machine);
+  if (mesh.first()) kept = PeakRate::from_json(text_of_file(peak_path(directory)), machine);
   if (largest(mesh.all(), kept ? 1 : 0) == 1) return kept.value_or(PeakRate());
   return {machine, steady_product_rate(device, dtype_of(config.kernels.dtype), plan.products)};
 }
 
-bool keep_peak(const PeakRate& peak, const std::string& directory) {
-  return !peak.known() || replace_file(peak_path(directory), peak.to_json());
+void keep_peak(const PeakRate& peak, const std::string& directory) {
+  if (peak.known()) (void)replace_file(peak_path(directory), peak.to_json());
 }
 
 }  // namespace trireme

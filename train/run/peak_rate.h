@@ -48,11 +48,15 @@ class PeakRate {
   std::deque<double> recent_;  // seconds of the last steps
 };
 
+// The words for a device and for the precision of products, such as "bf16 with products in fp8".
+std::string name_of_device(const Device& device);
+std::string precision_of(const KernelsConfig& config);
+
 // All ranks together, before the device is frozen: the peak of RUN/peak.json, or one measured on all ranks at once, since they
 // share cores. The value of rank 0 counts.
 PeakRate find_peak(const RunConfig& config, const Plan& plan, const Mesh& mesh, Device& device, const std::string& directory);
 
-// On rank 0: writes directory/peak.json unless the peak is unknown. False when the disk refuses.
-bool keep_peak(const PeakRate& peak, const std::string& directory);
+// On rank 0: writes directory/peak.json unless the peak is unknown. If the disk refuses, the next start measures again.
+void keep_peak(const PeakRate& peak, const std::string& directory);
 
 }  // namespace trireme

@@ -8,11 +8,10 @@ namespace {
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
 // Whether more bytes may complete the character that `bytes` begins with, or decide how to write it.
-bool may_go_on(std::string_view bytes) {
+bool may_continue(std::string_view bytes) {
   const auto first = static_cast<uint8_t>(bytes[0]);
   if (first == '\r') return bytes.size() == 1;  // a line end on some systems
-  const size_t length = first < 0xc2 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 1;
-  if (bytes.size() >= length) return false;
+  if (bytes.size() >= utf8_length(first)) return false;
   for (const char byte : bytes.substr(1))
     if ((static_cast<uint8_t>(byte) & 0xc0) != 0x80) return false;
   return true;
@@ -41,7 +40,7 @@ std::string ReadableText::take(bool last) {
   std::string out;
   std::string_view left = held_;
   while (!left.empty()) {
-    if (!last && may_go_on(left)) break;
+    if (!last && may_continue(left)) break;
     const size_t length = utf8_character(left);
     if (length == 0)
       out += kReplacement;

@@ -16,7 +16,7 @@ class ReadableText {
 
   // The whole UTF-8 characters that `bytes` completes. A byte that can belong to none becomes U+FFFD.
   std::string next(std::string_view bytes);
-  std::string finish();  // a character that the text broke off, as U+FFFD
+  std::string finish();  // bytes of a character that the text broke off, each as U+FFFD
 
  private:
   std::string take(bool last);

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
+#include "base/file.h"
 #include "base/replace_file.h"
 #include "train/telemetry/chart.h"
 #include "train/telemetry/log.h"
@@ -104,11 +103,6 @@ std::string banner(const ReportData& data) {
          "</span>\n</header>\n<div class=\"bar\"><i style=\"width:" + fixed(100 * std::min(part, 1.0), 2) + "%\"></i></div>\n";
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 }  // namespace
 
 void ReportData::add(const StepRecord& record) {
@@ -202,7 +196,7 @@ void Report::write() {
   ReportData copy;
   {
     const std::lock_guard lock(mutex_);
-    if (data_.config.empty()) data_.config = text_of(directory_ + "/config.yaml");
+    if (data_.config.empty()) data_.config = text_of_file(directory_ + "/config.yaml");
     data_.updated = utc_now();
     changed_ = false;
     copy = data_;

@@ -17,7 +17,6 @@ namespace trireme {
 namespace {
 
 constexpr std::chrono::seconds kBusyPeriod{10};  // between plain lines of what the steps wait for
-constexpr auto kEvaluating = "evaluating";
 
 }  // namespace
 
@@ -126,8 +125,7 @@ StepRecord RunLog::State::usual() const {
 }
 
 double RunLog::State::eta() const {
-  const bool evaluating = busy.what == kEvaluating && busy.total > 0;
-  return left.after(progress.done, evaluating ? static_cast<double>(busy.done) / static_cast<double>(busy.total) : 0);
+  return left.after(progress.done, busy.total > 0 ? static_cast<double>(busy.done) / static_cast<double>(busy.total) : 0);
 }
 
 std::string RunLog::State::Busy::words() const {

@@ -39,8 +39,8 @@ class RunLog {
   void sync();                                                        // puts the log on disk; from any thread
   void finish();  // the last call of a run that ends in good order: prints the outcome
 
-  // Names the work that the steps wait for, shown in place of the speed: "evaluating" 264 of 5047 sequences; a total of 0 is
-  // unknown. Without a terminal, a plain line every ten seconds at most.
+  // Names the work that the steps wait for, shown in place of the speed: "evaluating" 264 of 5047 sequences; only an
+  // evaluation has a total. Without a terminal, a plain line every ten seconds at most.
   void busy(std::string_view what, int64_t done = 0, int64_t total = 0);
   void idle();
 

@@ -27,7 +27,7 @@ void TimeLeft::save(double stall) {
   if (std::isfinite(stall)) stall_ = stall;
 }
 
-double TimeLeft::usual_step() const { return mean(steps_, kShown, kMostForSpeed); }
+double TimeLeft::usual_step() const { return mean(kShown, kMostForSpeed); }
 
 double TimeLeft::after(int64_t done, double begun) const {
   const auto multiples = [&](int64_t every) { return every > 0 ? (schedule_.steps - 1) / every - done / every : 0; };
@@ -37,19 +37,19 @@ double TimeLeft::after(int64_t done, double begun) const {
   const double evaluations =
       static_cast<double>(std::max<int64_t>(multiples(schedule_.eval_every), 0)) + last + (open ? 1 - begun : 0);
   const double saves = static_cast<double>(std::max<int64_t>(multiples(schedule_.save_every), 0)) + 1;
-  return steps * mean(steps_, kRemembered, kMostForTime) + evaluations * this->evaluations() + saves * stall_;
+  return steps * mean(kRemembered, kMostForTime) + evaluations * this->evaluations() + saves * stall_;
 }
 
 double TimeLeft::evaluations() const {
   if (schedule_.evaluation_in_steps == 0) return 0;
-  if (parts_.empty()) return schedule_.evaluation_in_steps * mean(steps_, kRemembered, kMostForSpeed);
+  if (parts_.empty()) return schedule_.evaluation_in_steps * mean(kRemembered, kMostForSpeed);
   double seconds = 0;
   for (const auto& [part, time] : parts_) seconds += time;
   return seconds;
 }
 
-double TimeLeft::mean(const std::deque<double>& times, size_t last, double cap) {
-  std::vector<double> recent(times.end() - static_cast<std::ptrdiff_t>(std::min(last, times.size())), times.end());
+double TimeLeft::mean(size_t last, double cap) const {
+  std::vector<double> recent(steps_.end() - static_cast<std::ptrdiff_t>(std::min(last, steps_.size())), steps_.end());
   if (recent.empty()) return 0;
   std::vector<double> sorted = recent;
   std::ranges::nth_element(sorted, sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2));

@@ -37,7 +37,7 @@ class TimeLeft {
 
  private:
   double evaluations() const;  // seconds of one
-  static double mean(const std::deque<double>& times, size_t last, double cap);
+  double mean(size_t last, double cap) const;
 
   RunSchedule schedule_;
   std::deque<double> steps_;

@@ -107,7 +107,7 @@ TEST_CASE("a malformed question is refused with its line and what is missing") {
 TEST_CASE("all malformed questions are listed at once, the first twenty by line, and blank lines are skipped") {
   const std::string good = R"({"context": "a", "choices": ["b", "c"], "answer": 1})";
   CHECK(read(good + "\n\n  \n" + good + "\n").back().line == 4);
-  CHECK(read(good + "\n" + good).front().line_hash == read(good + "\n" + good).back().line_hash);
+  CHECK(read(good + "\n" + good).front().line_digest == read(good + "\n" + good).back().line_digest);
   CHECK_THAT(refusal("\n"), Catch::Matchers::EndsWith("holds no questions"));
   std::string lines = good + "\n";
   for (int i = 0; i < 22; ++i) lines += "{}\n";

@@ -11,25 +11,13 @@
 
 using namespace trireme;
 
-namespace {
-
-// `line`: words between spaces.
-Ended started(const std::string& line) {
-  std::istringstream in(line);
-  std::vector<std::string> words;
-  for (std::string word; in >> word;) words.push_back(word);
-  const Scratch scratch;
-  return run_trireme(scratch.path(), words);
-}
-
-}  // namespace
-
 TEST_CASE("help is there on every level, and the train command's explains every key") {
   const std::vector<std::string> levels = {"",
                                            "init",
                                            "config",
                                            "config schema",
                                            "train",
+                                           "supervise",
                                            "plan",
                                            "sample",
                                            "chat",
@@ -65,12 +53,12 @@ TEST_CASE("help is there on every level, and the train command's explains every 
                                            "completion"};
   for (const std::string& level : levels) {
     INFO(level);
-    const Ended help = started(level + " --help");
+    const Ended help = run_trireme_line(level + " --help");
     CHECK(help.code == 0);
     CHECK(help.err.empty());
     CHECK_THAT(help.out, ContainsSubstring(level.empty() ? "Usage: trireme " : "Usage: trireme " + level));
   }
-  const std::string help = started("train --help").out;
+  const std::string help = run_trireme_line("train --help").out;
   for (const Key& key : list_keys({})) CHECK_THAT(help, ContainsSubstring("  " + key.full() + " = "));
 }
 
@@ -116,7 +104,7 @@ TEST_CASE("a command line that cannot be understood is one line and exit code 2"
   };
   for (const auto& [arguments, line] : cases) {
     INFO(arguments);
-    const Ended refused = started(arguments);
+    const Ended refused = run_trireme_line(arguments);
     CHECK(refused.code == 2);
     CHECK(refused.out.empty());
     CHECK_THAT(refused.err, ContainsSubstring(line));
@@ -147,7 +135,7 @@ TEST_CASE("a text to encode, a file and an option are distinguished") {
     words.insert(words.begin(), {"tokenizer", "encode", "bytes"});
     return run_trireme(scratch.path(), words);
   };
-  CHECK_THAT(started("tokenizer encode --help").out,
+  CHECK_THAT(run_trireme_line("tokenizer encode --help").out,
              ContainsSubstring("Usage: trireme tokenizer encode [OPTIONS] tokenizer [texts...]"));
   write_text(scratch / "a", "hi\n");
   write_text(scratch / "lines", "\"h\\n\"\n\"i\"\n");
@@ -312,11 +300,11 @@ TEST_CASE("the checkpoints of a run are listed, verified and compared") {
 }
 
 TEST_CASE("commands on things that are not there end with the code of their kind") {
-  CHECK(started("checkpoint list /no/such/run").code == 4);
-  CHECK(started("checkpoint verify /no/such/run").code == 4);
-  CHECK(started("checkpoint diff /no/such/run /no/such/run").code == 4);
-  CHECK(started("data info /no/such/shards").code == 3);
-  CHECK(started("data verify /no/such/shards").code == 3);
-  CHECK(started("data build /no/such/text --output /tmp/never --tokenizer bytes").code == 3);
-  CHECK(started("tokenizer train /no/such/text --output /tmp/never.json").code == 3);
+  CHECK(run_trireme_line("checkpoint list /no/such/run").code == 4);
+  CHECK(run_trireme_line("checkpoint verify /no/such/run").code == 4);
+  CHECK(run_trireme_line("checkpoint diff /no/such/run /no/such/run").code == 4);
+  CHECK(run_trireme_line("data info /no/such/shards").code == 3);
+  CHECK(run_trireme_line("data verify /no/such/shards").code == 3);
+  CHECK(run_trireme_line("data build /no/such/text --output /tmp/never --tokenizer bytes").code == 3);
+  CHECK(run_trireme_line("tokenizer train /no/such/text --output /tmp/never.json").code == 3);
 }

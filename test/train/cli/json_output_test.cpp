@@ -137,6 +137,8 @@ TEST_CASE("checkpoints, evaluations and exports are reported as JSON") {
   CHECK(eval["step"] == 20);
   CHECK(eval["text"]["bytes"] == 8);
   CHECK(eval["text"]["loss"].get<double>() > 0);
+  const Json sample = results_of(directory, {"sample", "runs/tiny", "--prompt", "a", "--tokens", "2"}, "sample");
+  CHECK(sample["prompt"] == "a");
   const Json exported = results_of(directory, {"model", "export", "runs/tiny", "published", "--replace"}, "model export");
   CHECK(exported["output"] == "published");
   CHECK(exported["files"] == 1);

@@ -98,6 +98,10 @@ TEST_CASE("an export has the chat template of its data, or the one that is asked
   CHECK(exported_chat(place, {"--chat-template", "own.jinja"}).jinja == "{{ messages }}");
   CHECK(exported_chat(place, {"--chat-template", "none"}).jinja.empty());
 
+  write_text(place.scratch / "empty.jinja", "");
+  const Ended empty = run_trireme(place.scratch.path(), {"model", "export", "runs/tiny", "out2", "--chat-template", "empty.jinja"});
+  CHECK(empty.code == 2);
+  CHECK(empty.err == "--chat-template empty.jinja: is empty or cannot be read\n");
   const Ended unknown = run_trireme(place.scratch.path(), {"model", "export", "runs/tiny", "out2", "--chat-template", "vicuna"});
   CHECK(unknown.code == 2);
   CHECK(unknown.err == "--chat-template vicuna: must be trireme, chatml, llama3 or alpaca, the path of a Jinja file, or none\n");
