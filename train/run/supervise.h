@@ -6,6 +6,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "train/config/config.h"
+#include "train/run/attempt.h"
+#include "train/run/launched_training.h"
+#include "train/run/supervise_io.h"
 
 namespace trireme {
 
@@ -15,30 +19,11 @@ struct SuperviseOptions {
   bool elastic = false;              // after a rank was lost twice at the same place, with fewer ranks
 };
 
-// How one attempt ended.
-struct Attempt {
-  int64_t number = 1, ranks = 1;
-  std::string started;  // UTC
-  double seconds = 0;
-  int code = 0;                      // of the process; 128 + n when signal n ended it
-  std::string cause, host, message;  // of exit.json, if this attempt wrote it
-  int64_t rank = -1, step = -1;
-  int64_t first_checkpoint = -1, last_checkpoint = -1;  // the newest step before and after
-  bool made_progress() const { return last_checkpoint > first_checkpoint; }
-};
-std::string json_line(const Attempt& attempt);
-
-// The decision after these attempts, the newest last.
-struct Next {
-  enum class Kind { done, stopped, give_up, restart } kind;
-  std::string why;
-  double delay = 0;    // seconds before a restart
-  bool fewer = false;  // ranks, if that is allowed
-};
-Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts);
-
 // Runs attempts until one is done, was asked to stop, or no further one would help; each adds a line to RUN/attempts.jsonl. Returns
 // the last one's exit code. Signals are passed on, and end it too. A child dies with this process.
 ExitCode run_supervise(const SuperviseOptions& options);
+
+// The same over a replaceable system, without handlers of signals.
+ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, LaunchedTraining training, const RunConfig& config);
 
 }  // namespace trireme

@@ -1,0 +1,34 @@
+// SuperviseIo: everything that supervise asks of the system, as replaceable functions. Simulations replace them all.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "train/run/attempt.h"
+#include "train/run/attempt_watch.h"
+
+namespace trireme {
+
+struct SuperviseIo {
+  SuperviseIo();  // uses the system
+
+  std::function<pid_t(const std::vector<std::string>& words)>
+      start;                                               // Error if no process can be made; 127 if the command cannot be
+  std::function<std::optional<int>(pid_t process)> ended;  // exit code, 128 + n when signal n ended it; nullopt: it runs
+  std::function<void(pid_t process, int signal)> send;
+  std::function<RunProcesses(pid_t process)> processes;
+  std::function<RunFiles(const std::string& run)> files;
+  std::function<void(const std::string& run, const Attempt& attempt)> record;  // adds a line to RUN/attempts.jsonl
+  std::function<void(const std::string& line)> say;                            // to the user
+  std::function<int()> stop_signal;                                            // the last that requested a stop; 0: none
+  std::function<std::string()> utc;                                            // the time of day, for people
+  std::function<Clock::time_point()> now;
+  std::function<void(Clock::duration time)> sleep;
+};
+
+}  // namespace trireme
