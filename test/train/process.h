@@ -27,6 +27,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t pid() const { return pid_; }
   void signal(int number) const;
   std::vector<pid_t> children() const;
   bool running();  // does not wait

@@ -1,8 +1,10 @@
 // The program: runs the command of the command line, and turns errors into a line and an exit code. Holds the only catch that ends
 // it.
 #include <exception>
+#include <string_view>
 
 #include "train/cli/command_line.h"
+#include "train/health/signals.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -47,7 +49,14 @@ std::vector<std::unique_ptr<Command>> all_commands() {
 
 namespace {
 
+// Commands that save when they are asked to stop: a request counts from the program's first moment, long before MPI has started.
+void watch_signals_of(int argc, char** argv) {
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "train" || command == "supervise") watch_signals();
+}
+
 int run_program(int argc, char** argv) {
+  watch_signals_of(argc, argv);
   const std::vector<std::unique_ptr<Command>> commands = all_commands();
   const Request request = parse_command_line(commands, argc, argv);
   if (request.command != nullptr) return static_cast<int>(request.command->run());

@@ -1,11 +1,14 @@
 // trireme train, supervise, plan.
 #include <optional>
 
+#include "parallel/host_collectives.h"
 #include "train/cli/commands.h"
 #include "train/cli/json_output.h"
 #include "train/config/config.h"
+#include "train/health/signals.h"
 #include "train/run/launch_agreement.h"
 #include "train/run/mesh_suggestion.h"
+#include "train/run/stop_notice.h"
 #include "train/run/supervise.h"
 #include "train/run/trainer.h"
 #include "train/telemetry/log.h"
@@ -66,6 +69,10 @@ ExitCode run_train(const TrainOptions& options) {
     return read;
   });
   if (!config) return ExitCode::usage;  // rank 0 has said why
+  if (const int64_t signal = largest(all, stop_signal()); signal != 0) {
+    if (world.rank() == 0) complain(stopped_line(static_cast<int>(signal), 0));
+    return ExitCode::stopped;
+  }
   return train(*config, world, {.from = options.resume, .allow_changes = options.resume_allow});
 }
 

@@ -35,6 +35,9 @@ void watch_signals(bool speaks) {
   struct sigaction action {};
   action.sa_handler = remember;
   action.sa_flags = SA_RESTART;
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
 }
 

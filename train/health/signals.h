@@ -1,12 +1,13 @@
-// Graceful shutdown: on SIGTERM, SIGINT, SIGUSR1 or SIGUSR2 the run finishes its step, saves, and exits with 75.
+// Graceful shutdown: on SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2 the run finishes its step, saves, and exits with 75.
 #pragma once
 
 #include <string>
 
 namespace trireme {
 
-// Installs the handlers. A second SIGINT ends the program at once, as that signal does by default (130
-// in a shell). With `speaks`, the handler first prints a line to stderr.
+// Installs the handlers; a later call installs them again if a library has replaced them, and keeps what was received. SIGHUP stays
+// ignored if it was, as by nohup. A second SIGINT ends the program at once, as that signal does by default (130 in a shell). With
+// `speaks`, the handler first prints a line to stderr.
 void watch_signals(bool speaks = true);
 // Returns the last signal that requested a stop; 0 if there was none.
 int stop_signal();

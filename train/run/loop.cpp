@@ -65,8 +65,7 @@ Evaluated catch_up(Session& s, int64_t step) {
 }
 
 ExitCode stopped(Session& s, int64_t step, int signal) {
-  const std::string after = step > 0 ? "after step " + std::to_string(step) + ", which is saved" : "before the first step";
-  s.note("stopped by " + signal_name(signal) + " " + after + "; the same command continues");
+  s.note(stopped_line(signal, step));
   return ExitCode::stopped;
 }
 

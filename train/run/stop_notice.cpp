@@ -51,6 +51,11 @@ std::string StopNotice::line(int signal) const {
   return line + "; press Ctrl-C again to end at once" + (begun > 0 && lost > 0 ? ", losing " + steps_of(lost) : "");
 }
 
+std::string stopped_line(int signal, int64_t step) {
+  const std::string after = step > 0 ? "after step " + std::to_string(step) + ", which is saved" : "before the first step";
+  return "stopped by " + signal_name(signal) + " " + after + "; the same command continues";
+}
+
 void StopNotice::acknowledge(int signal) {
   const std::lock_guard lock(mutex_);
   acknowledge_locked(signal);

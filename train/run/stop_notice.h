@@ -46,6 +46,9 @@ class StopNotice {
   std::thread thread_;
 };
 
+// The last line of a run that was stopped by this signal after a step, which is saved; step 0: before the first.
+std::string stopped_line(int signal, int64_t step);
+
 // Directs the line to `say` while it lives.
 class StopNoticeVoice {
  public:

@@ -83,10 +83,7 @@ ExitRecord exit_record(const std::string& path) {
 }
 
 RunFiles files_of(const std::string& run) {
-  RunFiles files{.newest_checkpoint = newest_in_memory(run), .exit = exit_record(run + "/exit.json")};
-  for (const CheckpointInfo& checkpoint : list_checkpoints(run))
-    if (checkpoint.problem.empty()) files.newest_checkpoint = std::max(files.newest_checkpoint, checkpoint.step);
-  return files;
+  return {.newest_checkpoint = newest_checkpoint(run), .exit = exit_record(run + "/exit.json")};
 }
 
 void record_attempt(const std::string& run, const Attempt& attempt) {
@@ -96,6 +93,13 @@ void record_attempt(const std::string& run, const Attempt& attempt) {
 }
 
 }  // namespace
+
+int64_t newest_checkpoint(const std::string& run) {
+  int64_t newest = newest_in_memory(run);
+  for (const CheckpointInfo& checkpoint : list_checkpoints(run))
+    if (checkpoint.problem.empty()) newest = std::max(newest, checkpoint.step);
+  return newest;
+}
 
 SuperviseIo::SuperviseIo()
     : start(start_process),

@@ -14,6 +14,9 @@
 
 namespace trireme {
 
+// The newest step of a run that a start would continue from, in either tier; -1: none.
+int64_t newest_checkpoint(const std::string& run);
+
 struct SuperviseIo {
   SuperviseIo();  // uses the system
 

@@ -16,6 +16,7 @@
 #include "train/run/placement.h"
 #include "train/run/run_data.h"
 #include "train/run/stop_notice.h"
+#include "train/run/supervise_io.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -162,6 +163,11 @@ ExitCode run_to_end(const Order& order) {
   StopNotice notice(speaks);
   RunParts parts(order);
   order.progress.locked = speaks;
+  if (const int64_t signal = largest(parts.place.mesh.all(), stop_signal()); signal != 0) {  // before the state is restored
+    if (speaks) complain(stopped_line(static_cast<int>(signal), 0));
+    if (speaks) order.progress.step = newest_checkpoint(order.progress.directory);
+    return ExitCode::stopped;
+  }
   const StopNoticeVoice voice(notice, [&log = parts.log](const std::string& line) { log ? log->note(line) : complain(line); });
   try {
     int64_t& step = order.progress.step = restore(parts.run, parts.checkpoints, order.resume, parts.history, parts.place.journal);
@@ -204,7 +210,8 @@ ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume
   try {
     const ExitCode code =
         run_to_end({.config = config, .world = world, .resume = resume, .ready = ready, .progress = progress, .failed = failed});
-    if (world.rank() == 0) leave(code, code == ExitCode::done ? "done" : "signal", "");
+    const bool nothing = code == ExitCode::stopped && progress.step <= 0 && world.rank() == 0 && fresh.remove(false);
+    if (world.rank() == 0 && !nothing) leave(code, code == ExitCode::done ? "done" : "signal", "");
     return code;
   } catch (const std::exception& error) {
     failed(error);
