@@ -22,7 +22,8 @@ bool sync_directory_of(const std::string& path) {
 }
 
 bool write_file(const std::string& path, std::string_view text, bool sync) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  unlink(path.c_str());  // left by a process that was killed; a link is removed and not followed
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return false;
   const bool written = write_all(file, text) && (!sync || fsync(file) == 0);
   const int reason = errno;
@@ -71,6 +72,7 @@ bool replace_file_durably(const std::string& path, std::string_view text) {
 DataError unwritable(const std::string& path, int reason) {
   const char* remedy = "choose another directory";
   if (reason == ENOSPC || reason == EDQUOT) remedy = "free space or choose another directory";
+  if (reason == ELOOP) return DataError(path + ": is a symbolic link, which is not followed; remove it");
   if (reason == EACCES || reason == EPERM) remedy = "make it writable or choose another directory";
   return DataError(text(path, ": ", std::strerror(reason), "; ", remedy));
 }

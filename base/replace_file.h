@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// Writes directory/name through directory/name.tmp and a rename. Returns false if the write fails;
-// the old file then remains.
+// Writes directory/name through directory/name.tmp and a rename, which replace links and follow
+// none. Returns false if the write fails; the old file then remains.
 bool replace_file(const std::string& path, std::string_view text);
 bool replace_file_durably(const std::string& path, std::string_view text);  // also survives a loss of power
 

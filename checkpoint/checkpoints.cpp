@@ -58,7 +58,7 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
     std::filesystem::create_directories(directory_, error);
     if (error) throw unwritable(directory_, error.value());
     sweep(io_, directory_, warnings_);
-    if (const std::vector<int64_t> steps = steps_in(directory_); resume == Resume::never && !steps.empty())
+    if (const std::vector<int64_t> steps = steps_in(io_, directory_); resume == Resume::never && !steps.empty())
       throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
                              ": continue with --resume auto, or choose another train.name to start anew"));
     if (!config.command.empty()) retention_.after_commit(config.command, run_directory);
@@ -265,7 +265,7 @@ void Checkpoints::finish() {
   abandon();
   retention_.wait_for_command();
   if (memory_->exists()) {
-    const std::vector<int64_t> in_memory = steps_in(memory_->directory());
+    const std::vector<int64_t> in_memory = steps_in(io_, memory_->directory());
     const bool newer = !in_memory.empty() && in_memory.back() > last_on_disk_;
     if (largest(ranks_, newer) == 0) memory_->remove();
     gather(ranks_, "");  // before another process can take the lock

@@ -47,7 +47,7 @@ std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps
 // first.
 std::vector<Checkpoints::Found> Checkpoints::find_steps() const {
   std::vector<Found> found;
-  for (const int64_t step : agreed(ranks_, steps_in(directory_))) found.push_back({directory_, step, {}});
+  for (const int64_t step : agreed(ranks_, steps_in(io_, directory_))) found.push_back({directory_, step, {}});
   for (MemoryTier::Step& step : memory_->find()) found.push_back({memory_->directory(), step.step, std::move(step)});
   std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step < b.step; });
   return found;
@@ -60,7 +60,7 @@ std::optional<int64_t> Checkpoints::restore(CheckpointState& state) {
 }
 
 int64_t Checkpoints::restore_from(const std::string& directory, CheckpointState& state) {
-  const bool exactly = path_exists(directory + "/" + kManifestName);
+  const bool exactly = path_exists(io_, directory + "/" + kManifestName);
   const std::string holder = exactly ? holder_of(directory) : checkpoints_of(directory);
   const std::vector<Found> ours = find_steps();
   if (!same_directory(holder, directory_)) {
@@ -75,7 +75,7 @@ int64_t Checkpoints::restore_from(const std::string& directory, CheckpointState&
     return restore_together(
         directory, [&] { return whole_checkpoint(io_, directory, load_manifest(io_, directory)); }, state);
   std::vector<Found> steps;
-  for (const int64_t step : agreed(ranks_, steps_in(holder))) steps.push_back({holder, step, {}});
+  for (const int64_t step : agreed(ranks_, steps_in(io_, holder))) steps.push_back({holder, step, {}});
   return restore_newest(steps, holder, state);
 }
 

@@ -1,24 +1,13 @@
 #include "checkpoint/directory_layout.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "checkpoint/digest.h"
+#include "checkpoint/removal.h"
 
 namespace trireme {
 
 namespace {
-
-std::vector<std::string> names_in(const std::string& directory) {
-  std::vector<std::string> names;
-  if (!path_exists(directory)) return names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator i(directory, error), end; !error && i != end; i.increment(error))
-    names.push_back(i->path().filename());
-  if (error) throw CheckpointError(text("cannot list ", directory, ": ", error.message()));
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 // Inverse of step_name(); -1 for any other name.
 int64_t step_of(const std::string& name) {
@@ -42,7 +31,7 @@ bool is_temporary(const std::string& name) {
 }
 
 void settle_replaced(const Io& io, const std::string& step) {
-  if (path_exists(step))
+  if (path_exists(io, step))
     remove_directory(io, step + kReplaced, kManifestName);
   else
     rename_path(io, step + kReplaced, step);
@@ -57,12 +46,16 @@ std::string step_name(int64_t step) {
 
 std::string staging_name(int64_t step, const std::string& save) { return step_name(step) + "-" + save + kTemporary; }
 
-std::vector<int64_t> steps_in(const std::string& directory) {
+std::vector<int64_t> steps_in(const Io& io, const std::string& directory) {
   std::vector<int64_t> steps;
-  for (const std::string& name : names_in(directory))
+  for (const std::string& name : names_in(io, directory))
     if (const int64_t step = step_of(name); step >= 0) steps.push_back(step);
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+bool is_step_directory(const std::string& name) {
+  return step_of(name) >= 0 || is_temporary(name) || step_of(without(name, kReplaced)) >= 0;
 }
 
 void write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest) {
@@ -84,7 +77,7 @@ Manifest load_step(const Io& io, const std::string& directory, int64_t step) {
 }
 
 void sweep(const Io& io, const std::string& directory, std::vector<std::string>& warnings) {
-  for (const std::string& name : names_in(directory)) {
+  for (const std::string& name : names_in(io, directory)) {
     try {
       if (is_temporary(name)) remove_directory(io, directory + "/" + name, kManifestName);
       if (const std::string step = without(name, kReplaced); step_of(step) >= 0) settle_replaced(io, directory + "/" + step);
@@ -96,7 +89,7 @@ void sweep(const Io& io, const std::string& directory, std::vector<std::string>&
 
 void commit_step(const Io& io, const std::string& directory, const std::string& staged, int64_t step) {
   const std::string path = directory + "/" + step_name(step);
-  const bool replaces = path_exists(path);
+  const bool replaces = path_exists(io, path);
   if (replaces) {
     remove_directory(io, path + kReplaced, kManifestName);
     rename_path(io, path, path + kReplaced);
@@ -108,7 +101,12 @@ void commit_step(const Io& io, const std::string& directory, const std::string& 
     throw;
   }
   sync_directory(io, directory);
-  if (replaces) settle_replaced(io, path);
+  if (!replaces) return;
+  try {
+    settle_replaced(io, path);
+  } catch (const CheckpointError&) {
+    // The step is committed; the next start sweeps, and says what it cannot remove.
+  }
 }
 
 void delete_step(const Io& io, const std::string& directory, int64_t step) {

@@ -21,7 +21,10 @@ std::string staging_name(int64_t step, const std::string& save);
 
 // Steps that have a directory, valid or not, in ascending order. Empty if `directory` does not
 // exist.
-std::vector<int64_t> steps_in(const std::string& directory);
+std::vector<int64_t> steps_in(const Io& io, const std::string& directory);
+
+// True for the name of a step's directory, also of one that is half written, replaced or deleted.
+bool is_step_directory(const std::string& name);
 
 // Writes `directory`/manifest.json durably, by a rename.
 void write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest);

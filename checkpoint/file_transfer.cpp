@@ -1,12 +1,11 @@
 #include "checkpoint/file_transfer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <optional>
 
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/problem.h"
+#include "checkpoint/removal.h"
 
 namespace trireme {
 
@@ -32,8 +31,10 @@ void send_file(const Io& io, const Nodes& nodes, int64_t to, const std::string& 
 void receive_file(const Io& io, const Nodes& nodes, int64_t from, const std::string& path, int64_t bytes) {
   const DiskMemory portion(kPortion);
   std::optional<IoFile> file;
-  unlink((path + kTemporary).c_str());  // left by a process that was killed
-  std::string problem = problem_of([&] { file.emplace(IoFile::create(io, path + kTemporary)); });
+  std::string problem = problem_of([&] {
+    remove_file(io, path + kTemporary);  // left by a process that was killed
+    file.emplace(IoFile::create(io, path + kTemporary));
+  });
   for (int64_t at = 0; at < bytes; at += kPortion) {
     const int64_t now = std::min(kPortion, bytes - at);
     nodes.receive(from, portion.data(), now);
@@ -45,7 +46,7 @@ void receive_file(const Io& io, const Nodes& nodes, int64_t from, const std::str
       rename_path(io, path + kTemporary, path);
     });
   if (problem.empty()) return;
-  unlink((path + kTemporary).c_str());
+  problem_of([&] { remove_file(io, path + kTemporary); });
   throw CheckpointError(problem);
 }
 

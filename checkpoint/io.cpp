@@ -1,5 +1,6 @@
 #include "checkpoint/io.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +9,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 
 namespace trireme {
 
@@ -34,6 +34,21 @@ auto retried(Call call) {
   return result;
 }
 
+// By a description of its own, so that the offset of `directory` does not matter.
+int list_entries(int directory, std::vector<std::string>& names) {
+  const int fd = ::openat(directory, ".", O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+  if (fd < 0) return -1;
+  DIR* const entries = fdopendir(fd);
+  if (entries == nullptr) return ::close(fd), -1;
+  errno = 0;
+  for (const dirent* entry = readdir(entries); entry != nullptr; entry = readdir(entries))
+    if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0) names.emplace_back(entry->d_name);
+  const int reason = errno;
+  closedir(entries);
+  errno = reason;
+  return reason == 0 ? 0 : -1;
+}
+
 [[noreturn]] void fail_to_write(const std::string& what) { throw CheckpointError(text(what, ": ", strerror(errno))); }
 [[noreturn]] void fail_to_read(const std::string& what) { throw DamagedCheckpoint(text(what, ": ", strerror(errno))); }
 
@@ -41,6 +56,7 @@ auto retried(Call call) {
 
 Io::Io()
     : open([](const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }),
+      openat([](int directory, const char* name, int flags) { return ::openat(directory, name, flags); }),
       pread(::pread),
       pwrite(::pwrite),
       fallocate(::fallocate),
@@ -48,8 +64,9 @@ Io::Io()
       close(::close),
       rename(::rename),
       mkdir(::mkdir),
-      unlink(::unlink),
-      rmdir(::rmdir),
+      unlinkat(::unlinkat),
+      fstatat(::fstatat),
+      list(list_entries),
       create_hdf5([](const std::string& path, const std::vector<Hdf5Spec>& specs, const std::vector<Hdf5Attribute>& attributes) {
         return trireme::create_hdf5(path, specs, attributes);
       }) {}
@@ -65,7 +82,7 @@ IoFile IoFile::open_to_read(const Io& io, const std::string& path) {
   if (fd < 0) fail_to_read("cannot open " + path);
   IoFile file(io, path, fd);
   struct stat facts;
-  if (fstat(fd, &facts) != 0) fail_to_read("cannot look at " + path);
+  if (io.fstatat(fd, "", &facts, AT_EMPTY_PATH) != 0) fail_to_read("cannot look at " + path);
   if (!S_ISREG(facts.st_mode)) throw DamagedCheckpoint(path + " is not a regular file");
   return file;
 }
@@ -158,7 +175,7 @@ void IoFile::write_at(const void* bytes, int64_t count, int64_t offset) {
 
 int64_t IoFile::size() const {
   struct stat facts;
-  if (fstat(fd_, &facts) != 0) fail_to_read("cannot look at " + path_);
+  if (io_->fstatat(fd_, "", &facts, AT_EMPTY_PATH) != 0) fail_to_read("cannot look at " + path_);
   return facts.st_size;
 }
 
@@ -199,23 +216,23 @@ void sync_directory(const Io& io, const std::string& path) {
   if (result != 0) fail_to_write("cannot make directory " + path + " durable");
 }
 
-void remove_directory(const Io& io, const std::string& path, const std::string& first) {
-  const auto remove_file = [&](const std::string& file) {
-    if (retried([&] { return io.unlink(file.c_str()); }) != 0 && errno != ENOENT) fail_to_write("cannot delete " + file);
-  };
-  if (!path_exists(path)) return;
-  remove_file(path + "/" + first);
-  std::error_code error;
-  std::vector<std::string> files;
-  for (std::filesystem::directory_iterator i(path, error), end; !error && i != end; i.increment(error)) files.push_back(i->path());
-  if (error) throw CheckpointError(text("cannot list ", path, ": ", error.message()));
-  for (const std::string& file : files) remove_file(file);
-  if (retried([&] { return io.rmdir(path.c_str()); }) != 0) fail_to_write("cannot delete directory " + path);
+std::vector<std::string> names_in(const Io& io, const std::string& directory) {
+  std::vector<std::string> names;
+  const int fd = retried([&] { return io.open(directory.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY, 0); });
+  if (fd < 0 && errno == ENOENT && !path_exists(io, directory)) return names;
+  if (fd < 0) fail_to_write("cannot list " + directory);
+  const int result = retried([&] { return names.clear(), io.list(fd, names); });
+  const int reason = errno;
+  io.close(fd);
+  errno = reason;
+  if (result != 0) fail_to_write("cannot list " + directory);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
-bool path_exists(const std::string& path) {
+bool path_exists(const Io& io, const std::string& path) {
   struct stat facts;
-  return lstat(path.c_str(), &facts) == 0;
+  return io.fstatat(AT_FDCWD, path.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 }  // namespace trireme

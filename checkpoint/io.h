@@ -3,6 +3,7 @@
 // on top of Io that retries interrupted and partial transfers.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct Io {
   Io();  // uses the system calls
 
   std::function<int(const char* path, int flags, mode_t mode)> open;
+  std::function<int(int directory, const char* name, int flags)> openat;  // of what exists
   std::function<ssize_t(int fd, void* bytes, size_t count, off_t offset)> pread;
   std::function<ssize_t(int fd, const void* bytes, size_t count, off_t offset)> pwrite;
   std::function<int(int fd, int mode, off_t offset, off_t count)> fallocate;
@@ -35,8 +37,9 @@ struct Io {
   std::function<int(int fd)> close;
   std::function<int(const char* from, const char* to)> rename;
   std::function<int(const char* path, mode_t mode)> mkdir;
-  std::function<int(const char* path)> unlink;
-  std::function<int(const char* path)> rmdir;
+  std::function<int(int directory, const char* name, int flags)> unlinkat;  // the only call that deletes
+  std::function<int(int directory, const char* name, struct stat* facts, int flags)> fstatat;
+  std::function<int(int directory, std::vector<std::string>& names)> list;  // entries, without . and ..; -1 and errno
   std::function<std::vector<Hdf5Dataset>(const std::string& path, const std::vector<Hdf5Spec>&, const std::vector<Hdf5Attribute>&)>
       create_hdf5;
 };
@@ -106,10 +109,9 @@ class IoFile {
 void make_directory(const Io& io, const std::string& path);  // may exist already
 void rename_path(const Io& io, const std::string& from, const std::string& to);
 void sync_directory(const Io& io, const std::string& path);
-// Removes a directory of regular files, `first` before the others. Does nothing if it does not
-// exist.
-void remove_directory(const Io& io, const std::string& path, const std::string& first);
+// Names of the entries of a directory, sorted; empty if it does not exist.
+std::vector<std::string> names_in(const Io& io, const std::string& directory);
 
-bool path_exists(const std::string& path);
+bool path_exists(const Io& io, const std::string& path);  // also a link that leads nowhere
 
 }  // namespace trireme

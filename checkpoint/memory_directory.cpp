@@ -10,8 +10,11 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/replace_file.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
+#include "checkpoint/problem.h"
+#include "checkpoint/removal.h"
 
 namespace trireme {
 
@@ -38,10 +41,7 @@ std::string first_line(const std::string& path) {
 
 // Writes the whole line or nothing.
 void write_line(const std::string& path, const std::string& line) {
-  const std::string temporary = path + kTemporary;
-  std::ofstream out(temporary, std::ios::trunc);
-  out << line << '\n' << std::flush;
-  if (!out || rename(temporary.c_str(), path.c_str()) != 0)
+  if (!replace_file(path, line + "\n"))
     throw ConfigError(text("checkpoint.memory_every: cannot write ", path, ": ", strerror(errno)));
 }
 
@@ -90,11 +90,20 @@ void make_memory_directory(const std::string& directory, const std::string& run)
   if (owner_of(directory, run) != Owner::we) write_line(directory + "/run", whole_path(run));
 }
 
+void remove_memory_directory(const std::string& directory) {
+  const Io io;
+  if (!is_our_own(directory)) return;
+  for (const std::string& name : names_in(io, directory))
+    if (is_step_directory(name)) remove_directory(io, directory + "/" + name, kManifestName);
+  remove_directory(io, directory, "", [](const std::string& name) {
+    return name == "run" || name == std::string("run") + kTemporary || name == "lock";
+  });
+}
+
 void sweep_memory_directories() {
   for_each_tier([](const std::filesystem::path& directory, const std::string& token, const std::string& run) {
     const bool visible = !run.empty() && std::filesystem::is_directory(std::filesystem::path(run).parent_path());
-    std::error_code ignored;
-    if (visible && first_line(run + "/memory") != token) std::filesystem::remove_all(directory, ignored);
+    if (visible && first_line(run + "/memory") != token) problem_of([&] { remove_memory_directory(directory); });
   });
 }
 

@@ -20,6 +20,9 @@ void make_memory_directory(const std::string& directory, const std::string& run)
 
 // Memory directories of this run on this machine.
 std::vector<std::string> memory_directories_of(const std::string& run_directory);
+// Removes a memory directory: its checkpoints and the files of its own. CheckpointError if
+// something remains.
+void remove_memory_directory(const std::string& directory);
 // Removes the memory of runs that are gone or have another directory now. Keeps that of runs whose
 // path cannot be reached at the moment.
 void sweep_memory_directories();

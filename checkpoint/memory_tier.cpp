@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <future>
 #include <thread>
 #include <utility>
@@ -68,7 +67,7 @@ void MemoryTier::take_lock() {
 // Takes a new token, so that what other nodes hold under the old one no longer belongs to this run.
 void MemoryTier::go_on_from(int64_t step) {
   if (!exists()) return;
-  const std::vector<int64_t> here = leads() ? steps_in(directory_) : std::vector<int64_t>{};
+  const std::vector<int64_t> here = leads() ? steps_in(io_, directory_) : std::vector<int64_t>{};
   if (largest(ranks_, !here.empty() && here.back() > step) == 0) return;
   const std::string token = broadcast(ranks_, random_id()), before = std::exchange(directory_, directory_of(token, nodes_));
   std::string problem;
@@ -113,8 +112,9 @@ void MemoryTier::exchange(const std::string& staged, const std::string& part) co
 }
 
 void MemoryTier::remove() {
-  std::error_code ignored;
-  if (leads() && exists()) std::filesystem::remove_all(directory_, ignored);
+  if (!leads() || !exists()) return;
+  const std::string problem = problem_of([&] { remove_memory_directory(directory_); });
+  if (!problem.empty()) warnings_.push_back("cannot remove the checkpoints in memory: " + problem);
 }
 
 std::vector<std::string> MemoryTier::take_warnings() {
@@ -128,9 +128,9 @@ int64_t newest_in_memory(const std::string& run_directory) {
   const Io io;
   int64_t newest = -1;
   for (const std::string& directory : memory_directories_of(run_directory))
-    for (const int64_t step : steps_in(directory)) {
+    for (const int64_t step : steps_in(io, directory)) {
       const std::string there = directory + "/" + step_name(step);
-      const std::string problem = problem_of([&] { verify_sizes(io, there, part_in(there, load_step(io, directory, step))); });
+      const std::string problem = problem_of([&] { verify_sizes(io, there, part_in(io, there, load_step(io, directory, step))); });
       if (problem.empty()) newest = std::max(newest, step);
     }
   return newest;

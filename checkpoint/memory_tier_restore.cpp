@@ -1,7 +1,5 @@
 // Restoring half of MemoryTier: lists the steps of all nodes and copies files to where they are
 // needed.
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -15,6 +13,7 @@
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/problem.h"
 #include "checkpoint/rank_file.h"
+#include "checkpoint/removal.h"
 #include "parallel/host_collectives.h"
 
 namespace trireme {
@@ -45,10 +44,10 @@ std::set<int64_t> files_of(const Manifest& manifest, const std::vector<TensorSli
 // them are here; or the step, 0 and the problem.
 std::string MemoryTier::list() const {
   std::string lines;
-  for (const int64_t step : steps_in(directory_)) {
+  for (const int64_t step : steps_in(io_, directory_)) {
     const std::string problem = problem_of([&] {
       const Manifest manifest = load_step(io_, directory_, step);
-      const Manifest here = nodes_.count() == 1 ? manifest : part_in(directory_ + "/" + step_name(step), manifest);
+      const Manifest here = nodes_.count() == 1 ? manifest : part_in(io_, directory_ + "/" + step_name(step), manifest);
       verify_sizes(io_, directory_ + "/" + step_name(step), here);
       std::set<std::string> names;
       for (const FileEntry& file : here.files) names.insert(file.name);
@@ -179,7 +178,7 @@ void MemoryTier::carry_out(const std::vector<Move>& moves, const Manifest& manif
   }
   if (problem.empty()) note(problem_of([&] { settle(into, received, manifest); }));
   if (!problem.empty()) {
-    for (const std::string& name : received) unlink((into + "/" + name).c_str());
+    for (const std::string& name : received) problem_of([&] { remove_file(io_, into + "/" + name); });
     if (into == staged) problem_of([&] { remove_directory(io_, staged, kManifestName); });
   }
   throw_together<DamagedCheckpoint>(ranks_, problem);
@@ -210,10 +209,11 @@ bool MemoryTier::drop_damaged(const Step& step) const {
     problem_of([&] {
       const Manifest manifest = load_step(io_, directory_, step.step);
       if (manifest.save != step.save) return;
-      for (const FileEntry& file : part_in(there, manifest).files) {
+      for (const FileEntry& file : part_in(io_, there, manifest).files) {
         if (problem_of([&] { verify_part(io_, there, only_file(manifest, file.name)); }).empty()) continue;
         run_lock_->check();
-        dropped |= unlink((there + "/" + file.name).c_str()) == 0;
+        remove_file(io_, there + "/" + file.name);
+        dropped = true;
       }
     });
   return largest(ranks_, dropped) != 0;

@@ -31,7 +31,7 @@ Manifest write_rank_file(const Io& io, const std::string& directory, int rank, c
 void verify_part(const Io& io, const std::string& directory, const Manifest& part);
 
 // The part of `manifest` whose files are in `directory`, with their pieces, for verify_part.
-Manifest part_in(const std::string& directory, const Manifest& manifest);
+Manifest part_in(const Io& io, const std::string& directory, const Manifest& manifest);
 Manifest only_file(const Manifest& manifest, const std::string& name);  // the same for this file alone
 
 // Number of readers of the same files on this node: with several, the page cache keeps what was

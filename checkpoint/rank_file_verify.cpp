@@ -84,8 +84,8 @@ void verify_files(const Io& io, const std::string& directory, const Manifest& ma
   verify_containers(files, manifest);
 }
 
-Manifest part_in(const std::string& directory, const Manifest& manifest) {
-  return only(manifest, [&](const FileEntry& file) { return path_exists(directory + "/" + file.name); });
+Manifest part_in(const Io& io, const std::string& directory, const Manifest& manifest) {
+  return only(manifest, [&](const FileEntry& file) { return path_exists(io, directory + "/" + file.name); });
 }
 
 Manifest only_file(const Manifest& manifest, const std::string& name) {

@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 std::string pick(const std::string& path) {
-  if (path_exists(path + "/" + kManifestName)) return path;
+  if (path_exists(Io(), path + "/" + kManifestName)) return path;
   std::string problems;
   const std::vector<CheckpointInfo> found = list_checkpoints(path);
   for (size_t i = found.size(); i-- > 0;) {
@@ -29,13 +29,13 @@ std::optional<std::string> difference(const TensorEntry& a, const TensorEntry& b
 
 }  // namespace
 
-std::string checkpoints_of(const std::string& run) { return path_exists(run + "/checkpoints") ? run + "/checkpoints" : run; }
+std::string checkpoints_of(const std::string& run) { return path_exists(Io(), run + "/checkpoints") ? run + "/checkpoints" : run; }
 
 std::vector<CheckpointInfo> list_checkpoints(const std::string& run) {
   const Io io;
   const std::string directory = checkpoints_of(run);
   std::vector<CheckpointInfo> found;
-  for (const int64_t step : steps_in(directory)) {
+  for (const int64_t step : steps_in(io, directory)) {
     CheckpointInfo info{.directory = directory + "/" + step_name(step), .step = step, .problem = ""};
     try {
       const Manifest manifest = load_step(io, directory, step);

@@ -5,6 +5,7 @@
 
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/rank_file.h"
+#include "checkpoint/removal.h"
 
 namespace trireme {
 
@@ -41,7 +42,7 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
       throw CheckpointError(text("step ", manifest.step, " is not saved: no tensor has changed since step ", last_step_));
     write_manifest_file(io_, staged, manifest);
     const Manifest written = load_manifest(io_, staged);
-    verify_sizes(io_, staged, holds_ == Holds::all ? written : part_in(staged, written));
+    verify_sizes(io_, staged, holds_ == Holds::all ? written : part_in(io_, staged, written));
     if (before_commit_) before_commit_();
     lock.check();
     commit_step(io_, directory_, staged, manifest.step);
@@ -60,7 +61,7 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
 
 void Retention::after_commit(const std::string& command, const std::string& run_directory) {
   command_.emplace(command, run_directory + "/checkpoint_command.log", run_directory + "/checkpoint_command.done");
-  const std::vector<int64_t> steps = steps_in(directory_);
+  const std::vector<int64_t> steps = steps_in(io_, directory_);
   if (!steps.empty() && steps.back() > command_->last_done())
     command_->start(steps.back(), directory_ + "/" + step_name(steps.back()));
 }
@@ -87,7 +88,7 @@ bool Retention::may_not_be_equal(const Manifest& manifest) const {
 
 bool Retention::already_there(const Manifest& manifest) {
   // A directory that holds only some files may stem from another save.
-  if (holds_ == Holds::some || !path_exists(directory_ + "/" + step_name(manifest.step))) return false;
+  if (holds_ == Holds::some || !path_exists(io_, directory_ + "/" + step_name(manifest.step))) return false;
   try {
     const Manifest there = load_step(io_, directory_, manifest.step);
     return state_digest(there.tensors, there.counters) == state_digest(manifest.tensors, manifest.counters) && valid(manifest.step);
@@ -104,7 +105,7 @@ bool Retention::valid(int64_t step) {
     if (holds_ == Holds::all)
       verify_files(io_, path, manifest);
     else
-      verify_part(io_, path, part_in(path, manifest));
+      verify_part(io_, path, part_in(io_, path, manifest));
   } catch (const CheckpointError&) {
     return false;
   }
@@ -122,7 +123,7 @@ void Retention::discard(const std::string& staged) {
 
 void Retention::retain(int64_t just_saved, const RunLock& lock) {
   try {
-    const std::vector<int64_t> steps = steps_in(directory_);
+    const std::vector<int64_t> steps = steps_in(io_, directory_);
     int64_t kept = 0;
     for (size_t i = steps.size(); i-- > 0;) {
       const bool forever = keep_every_ > 0 && steps[i] % keep_every_ == 0;

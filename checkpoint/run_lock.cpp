@@ -54,7 +54,7 @@ RunLock::RunLock(const std::string& run_directory) : path_(run_directory + "/loc
 
 void RunLock::check() const {
   struct stat ours, there;
-  const bool held = fd_ >= 0 && fstat(fd_, &ours) == 0 && stat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+  const bool held = fd_ >= 0 && fstat(fd_, &ours) == 0 && lstat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
                     ours.st_dev == there.st_dev && (holder_.empty() || read_holder(fd_) == holder_);
   if (!held) throw CheckpointError(text("the lock ", path_, " is no longer ours: nothing is committed or deleted"));
 }

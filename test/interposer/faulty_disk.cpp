@@ -176,6 +176,10 @@ int rename(const char* from, const char* to) {
     return result;
   });
 }
+int unlinkat(int directory, const char* name, int flags) {
+  const std::string path = directory == AT_FDCWD || name[0] == '/' ? std::string(name) : path_of(directory) + "/" + name;
+  return whole(path, [&] { return next<int(int, const char*, int)>("unlinkat")(directory, name, flags); });
+}
 int unlink(const char* path) {
   return whole(path, [&] { return next<int(const char*)>("unlink")(path); });
 }

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kUsualContext = 2048;  // tokens; a published model may have 128 times as many
 constexpr size_t kMostNamed = 12;        // runs in a message
 
-bool has_checkpoints(const std::string& directory) { return !steps_in(checkpoints_of(directory)).empty(); }
+bool has_checkpoints(const std::string& directory) { return !steps_in(Io(), checkpoints_of(directory)).empty(); }
 
 // Names of the run directories in `directory`, sorted.
 std::vector<std::string> runs_in(const std::string& directory) {

@@ -7,6 +7,8 @@
 
 #include "base/file.h"
 #include "base/replace_file.h"
+#include "checkpoint/problem.h"
+#include "checkpoint/removal.h"
 
 namespace trireme {
 namespace {
@@ -55,11 +57,19 @@ std::vector<std::vector<RankReport>> HangBoard::read() const {
   return told;
 }
 
-void sweep_hang_boards(const std::string& run_directory, const std::string& keep) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(run_directory, error))
-    if (entry.path().filename().string().starts_with("hang-") && entry.path() != keep)
-      std::filesystem::remove_all(entry.path(), error);
+std::vector<std::string> sweep_hang_boards(const std::string& run_directory, const std::string& keep) {
+  const Io io;
+  std::vector<std::string> problems;
+  const auto of_a_board = [](const std::string& name) { return name.starts_with("node-"); };
+  problem_of([&] {
+    for (const std::string& name : names_in(io, run_directory)) {
+      const std::string board = run_directory + "/" + name;
+      if (name.starts_with("hang-") && board != keep)
+        if (const std::string problem = problem_of([&] { remove_directory(io, board, "", of_a_board); }); !problem.empty())
+          problems.push_back("cannot remove what an earlier process left: " + problem);
+    }
+  });
+  return problems;
 }
 
 std::string to_text(const std::vector<RankReport>& ranks) {

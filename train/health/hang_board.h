@@ -30,8 +30,8 @@ class HangBoard {
   int64_t node_, nodes_;
 };
 
-// Deletes the boards that earlier starts left in a run's directory, except `keep`.
-void sweep_hang_boards(const std::string& run_directory, const std::string& keep);
+// Deletes the boards that earlier starts left in a run's directory, except `keep`. Returns a line for each that remains.
+std::vector<std::string> sweep_hang_boards(const std::string& run_directory, const std::string& keep);
 
 // Writes reports as text, and reads them back; returns none if the text is damaged or incomplete.
 std::string to_text(const std::vector<RankReport>& ranks);

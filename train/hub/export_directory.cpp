@@ -9,10 +9,25 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/replace_file.h"
+#include "checkpoint/directory_layout.h"
+#include "checkpoint/problem.h"
+#include "checkpoint/removal.h"
 
 namespace trireme {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// True for the files that an export writes.
+bool is_exported(const std::string& name) {
+  constexpr std::array kNames{kExportConfig,           "generation_config.json", "tokenizer.json",          "tokenizer.model",
+                              "tokenizer_config.json", "chat_template.jinja",    "special_tokens_map.json", kExportIndex};
+  const std::string whole = name.ends_with(kTemporary) ? name.substr(0, name.size() - 4) : name;
+  return std::ranges::find(kNames, whole) != kNames.end() || (whole.starts_with("model") && whole.ends_with(".safetensors"));
+}
+
+}  // namespace
 
 ExportDirectory::ExportDirectory(const std::string& directory, bool replace) : directory_(directory) {
   std::error_code problem;
@@ -21,13 +36,12 @@ ExportDirectory::ExportDirectory(const std::string& directory, bool replace) : d
   for (const std::string& name : exported())
     if (!replace)
       throw ConfigError(directory + "/" + name + ": the output already holds a model: choose another directory, or give --replace");
-  fs::remove_all(partial(), problem);
+  remove_directory(Io(), partial(), "", is_exported);  // left by an export that was killed
   if (!fs::create_directory(partial(), problem)) throw ConfigError(directory + ": cannot be written to: " + problem.message());
 }
 
 ExportDirectory::~ExportDirectory() {
-  std::error_code ignored;
-  fs::remove_all(partial(), ignored);
+  problem_of([&] { remove_directory(Io(), partial(), "", is_exported); });
 }
 
 void ExportDirectory::commit() const {
@@ -40,16 +54,9 @@ void ExportDirectory::commit() const {
   commit_file(partial() + "/" + kExportConfig, directory_ + "/" + kExportConfig);
 }
 
-// Names of the files that an export writes, as far as they are here.
 std::vector<std::string> ExportDirectory::exported() const {
-  constexpr std::array kNames{kExportConfig,           "generation_config.json", "tokenizer.json",          "tokenizer.model",
-                              "tokenizer_config.json", "chat_template.jinja",    "special_tokens_map.json", kExportIndex};
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory_)) {
-    const std::string name = entry.path().filename();
-    if (std::ranges::find(kNames, name) != kNames.end() || (name.starts_with("model") && name.ends_with(".safetensors")))
-      names.push_back(name);
-  }
+  std::vector<std::string> names = names_in(Io(), directory_);
+  std::erase_if(names, [](const std::string& name) { return name.ends_with(kTemporary) || !is_exported(name); });
   return names;
 }
 

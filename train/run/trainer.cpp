@@ -90,7 +90,9 @@ struct RunParts {
   }
   RunData open_data(const Order& o) {
     o.progress.owned = place.mesh.first();  // the checkpoints have taken the run's lock
-    if (o.progress.owned) sweep_hang_boards(o.progress.directory, place.board ? place.board->directory() : "");
+    if (o.progress.owned)
+      for (const std::string& problem : sweep_hang_boards(o.progress.directory, place.board ? place.board->directory() : ""))
+        complain(problem);
     return {o.config, place.journal};
   }
 };

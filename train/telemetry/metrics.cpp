@@ -114,7 +114,8 @@ bool read_line(const std::string& line, int64_t resume_step, const MetricsReader
 // Rewrites the file with its lines up to resume_step; returns how many others there were.
 int64_t keep_until(int64_t resume_step, const std::string& path, const MetricsReader& reader) {
   const std::string temporary = path + ".tmp";
-  const int to = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  unlink(temporary.c_str());  // left by a process that was killed
+  const int to = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   bool fine = to >= 0;
   int64_t dropped = 0;
   std::ifstream from(path, std::ios::binary);
@@ -197,7 +198,7 @@ MetricsFile::MetricsFile(const std::string& directory, int64_t resume_step, cons
   const std::string path = directory + "/metrics.jsonl";
   if (resume_step >= 0) dropped_ = keep_until(resume_step, path, earlier);
   const int begin = resume_step < 0 ? O_TRUNC : 0;
-  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | begin, 0666);
+  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | begin, 0666);
   if (file_ < 0) throw unwritable(path);
   size_ = lseek(file_, 0, SEEK_END);
 }

@@ -88,7 +88,7 @@ RunLog::State::State(const std::string& directory, const std::string& title, con
       metrics(directory, resume_step, earlier_lines()),
       report(directory, std::move(earlier)) {
   const std::string path = directory + "/log.txt";
-  text = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  text = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (text < 0) throw unwritable(path);
   progress = {.label = title, .done = std::max<int64_t>(resume_step, 0), .total = total, .details = {}};
 }
