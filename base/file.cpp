@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include "base/error.h"
@@ -26,13 +26,7 @@ namespace {
 }  // namespace
 
 File File::open_to_read(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_errno(path, "cannot be opened");
-  return File(path, fd);
-}
-
-File File::open_plain(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) fail_errno(path, "cannot be opened");
   File file(path, fd);
   struct stat info {};
@@ -40,9 +34,30 @@ File File::open_plain(const std::string& path) {
   return file;
 }
 
-std::string text_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+std::string read_file(const std::string& path, int64_t most, std::string_view what) {
+  constexpr int64_t kPart = 1 << 20;
+  File file = File::open_to_read(path);
+  const int64_t size = file.size();
+  const auto refuse = [&](const char* than, int64_t count) {
+    fail_with(path, text(than, count, " bytes are too many for ", what, ", at most ", most));
+  };
+  if (size > most) refuse("", size);
+  std::string bytes;
+  for (int64_t now = size + 1; now > 0;) {  // one byte more than its size: the end is then seen by the first read
+    const auto before = std::ssize(bytes);
+    bytes.resize(static_cast<size_t>(before + now));
+    const int64_t got = file.read(bytes.data() + before, now);
+    bytes.resize(static_cast<size_t>(before + got));
+    if (std::ssize(bytes) > most) refuse("more than ", most);
+    now = got < now ? 0 : std::min(kPart, most + 1 - std::ssize(bytes));
+  }
+  return bytes;
+}
+
+std::string text_of_file(const std::string& path, int64_t most) try {
+  return read_file(path, most, "a small file");
+} catch (const DataError&) {
+  return "";
 }
 
 File File::standard_input() {
@@ -51,7 +66,9 @@ File File::standard_input() {
   return File("standard input", fd);
 }
 
-DirectoryLock::DirectoryLock(const std::string& directory) : directory_(File::open_to_read(directory)) {
+DirectoryLock::DirectoryLock(const std::string& directory)
+    : directory_(directory, open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (directory_.descriptor() < 0) fail_errno(directory, "cannot be opened as a directory");
   if (flock(directory_.descriptor(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     fail_with(directory, "another process is building shards there: wait for it, or choose another directory");
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace trireme {
@@ -12,8 +13,8 @@ namespace trireme {
 // until complete.
 class File {
  public:
+  // Refuses anything but a regular file, and never blocks on a pipe.
   static File open_to_read(const std::string& path);
-  static File open_plain(const std::string& path);  // for reading; refuses anything but a regular file, and never blocks on a pipe
   static File open_to_write(const std::string& path);  // keeps the contents of an existing file; also readable
   static File create(const std::string& path);         // empties an existing file
   static File standard_input();                        // from its current position
@@ -36,6 +37,7 @@ class File {
 
  private:
   File(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  friend class DirectoryLock;
   std::string path_;
   int fd_ = -1;
 };
@@ -50,8 +52,11 @@ class DirectoryLock {
   File directory_;
 };
 
-// All bytes of a file; "" if it cannot be read.
-std::string text_of_file(const std::string& path);
+// All bytes of a regular file. More than `most`, by its size or while it is read, is a DataError:
+// "too many for WHAT". Files that grow, or report no size as those of /proc, are read to their end.
+std::string read_file(const std::string& path, int64_t most, std::string_view what);
+// "" if it cannot be read or is larger than `most`.
+std::string text_of_file(const std::string& path, int64_t most = 16 << 20);
 
 // Makes the entries of a directory durable.
 void sync_directory(const std::string& path);

@@ -10,9 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "parallel/world.h"
 
 namespace trireme {
@@ -30,7 +32,7 @@ CommitCommand::CommitCommand(std::string command, std::string log, std::string d
     : command_(std::move(command)), log_(std::move(log)), done_(std::move(done)), thread_([this] { work(); }) {}
 
 int64_t CommitCommand::last_done() const {
-  std::ifstream in(done_);
+  std::istringstream in(text_of_file(done_, 64));
   int64_t step = -1;
   return in >> step ? step : -1;
 }

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/replace_file.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
@@ -33,10 +34,8 @@ void make_our_own(const std::string& path) {
 }
 
 std::string first_line(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
+  const std::string text = text_of_file(path, 1 << 16);
+  return text.substr(0, text.find('\n'));
 }
 
 // Writes the whole line or nothing.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "base/error.h"
@@ -17,7 +16,8 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kLongestHeader = 100'000'000;  // bytes; the limit of Hugging Face's own reader
-constexpr int64_t kChunk = 1 << 20;              // elements converted at a time
+constexpr int64_t kLongestIndex = 32 << 20;
+constexpr int64_t kChunk = 1 << 20;  // elements converted at a time
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 struct TypeOfTensor {
@@ -126,7 +126,7 @@ std::string conversion_code(const std::string& directory) {
          directory + "')";
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : file_(File::open_plain(path)) {
+SafetensorsFile::SafetensorsFile(const std::string& path) : file_(File::open_to_read(path)) {
   const int64_t bytes = file_.size();
   uint64_t length = 0;
   if (bytes < 8) throw DataError(text(path, ": of ", bytes, " bytes is not a safetensors file"));
@@ -193,8 +193,7 @@ PublishedWeights::PublishedWeights(const std::string& path, std::function<void()
     if (!fs::exists(paths.front()) && !fs::exists(index))
       throw DataError(path + ": holds no model.safetensors and no " + kIndex + remedy_for(path));
     if (!fs::exists(paths.front())) {
-      std::ifstream in(index);
-      const Json whole = Json::parse_or_null(std::string(std::istreambuf_iterator<char>(in), {}));
+      const Json whole = Json::parse_or_null(read_file(index, kLongestIndex, kIndex));
       if (!whole.is_object() || !whole.contains("weight_map") || !whole["weight_map"].is_object())
         throw DataError(index + ": has no weight_map");
       std::set<std::string> files;

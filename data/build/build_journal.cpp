@@ -1,7 +1,6 @@
 #include "data/build/build_journal.h"
 
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "base/error.h"
@@ -49,10 +48,9 @@ Json to_json(const BuildJournal& journal) {
 }
 
 std::optional<BuildJournal> read_journal(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
+  if (std::error_code problem; !fs::exists(path, problem)) return std::nullopt;
   try {
-    const Json json = Json::parse(file);
+    const Json json = Json::parse(read_file(path, 64 << 20, "a journal"));
     BuildJournal journal{
         .key = json.at("key"),
         .list = json.at("list"),

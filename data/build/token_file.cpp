@@ -44,7 +44,7 @@ std::optional<MegatronType> megatron_type(uint8_t code) {
 }
 
 std::string whole_file(const std::string& path) {
-  const File file = File::open_plain(path);
+  const File file = File::open_to_read(path);
   std::string bytes(static_cast<size_t>(file.size()), '\0');
   file.read_at(bytes.data(), std::ssize(bytes), 0);
   return bytes;
@@ -94,7 +94,7 @@ std::string_view value_in(std::string_view dictionary, std::string_view key) {
 }  // namespace
 
 TokenFile::TokenFile(const std::string& path, TokenFormat format)
-    : file_(File::open_plain(path)), path_(path), format_(format), bytes_(file_.size()) {
+    : file_(File::open_to_read(path)), path_(path), format_(format), bytes_(file_.size()) {
   const bool bin = path.ends_with(".bin");
   if (format_ == TokenFormat::automatic)
     format_ = path.ends_with(".npy")                                                    ? TokenFormat::npy

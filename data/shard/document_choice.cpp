@@ -70,7 +70,7 @@ void DocumentChoice::add(size_t shard, int64_t number) {
 }
 
 void DocumentChoice::add_listed(const std::string& path) {
-  const File file = File::open_plain(path);
+  const File file = File::open_to_read(path);
   std::string all(static_cast<size_t>(file.size()), '\0');
   file.read_at(all.data(), std::ssize(all), 0);
   std::istringstream lines(all);

@@ -62,14 +62,14 @@ int64_t Exclusion::documents() const {
 bool is_exclusion(const std::string& path) {
   std::error_code problem;
   if (!std::filesystem::is_regular_file(path, problem)) return false;
-  const File file = File::open_plain(path);
+  const File file = File::open_to_read(path);
   std::string words(static_cast<size_t>(std::min(file.size(), static_cast<int64_t>(kFirstWords.size()))), '\0');
   file.read_at(words.data(), std::ssize(words), 0);
   return words == kFirstWords;
 }
 
 Exclusion read_exclusion(const std::string& path) {
-  const File file = File::open_plain(path);
+  const File file = File::open_to_read(path);
   const int64_t size = file.size();
   if (size > kMostBytes) throw DataError(text(path, ": ", size, " bytes are too many for a list of excluded documents"));
   std::string all(static_cast<size_t>(size), '\0');

@@ -8,6 +8,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/utf8.h"
 #include "data/tokenizer/tokenizer_files.h"
 
@@ -186,7 +187,7 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::
 }
 
 SentencePieceModel read_sentencepiece_model(const std::string& path) {
-  return parse_sentencepiece_model(read_tokenizer_file(path, kLargestModel, "a SentencePiece model"), path);
+  return parse_sentencepiece_model(read_file(path, kLargestModel, "a SentencePiece model"), path);
 }
 
 uint8_t byte_of(const SentencePieceModel::Piece& piece) { return parse_byte(piece.text).value(); }

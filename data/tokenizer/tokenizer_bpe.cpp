@@ -148,7 +148,7 @@ std::string BpeTokenizer::make_fingerprint() const {
   return "bpe-" + std::to_string(vocab_size()) + "-" + hex(hash);
 }
 
-void BpeTokenizer::encode(std::string_view bytes, std::vector<int32_t>& tokens) const {
+void BpeTokenizer::encode(std::string_view bytes, std::vector<int32_t>& tokens) const try {
   std::unique_ptr<Scratch> scratch;
   {
     const std::lock_guard lock(mutex_);
@@ -176,6 +176,8 @@ void BpeTokenizer::encode(std::string_view bytes, std::vector<int32_t>& tokens) 
   encode_composed(bytes.substr(from), *scratch, tokens);
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(scratch));
+} catch (const DataError& problem) {
+  throw DataError((bpe_.name.empty() ? "" : bpe_.name + ": ") + problem.what());
 }
 
 void BpeTokenizer::encode_composed(std::string_view text, Scratch& scratch, std::vector<int32_t>& tokens) const {

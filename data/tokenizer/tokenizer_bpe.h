@@ -27,6 +27,7 @@ struct Bpe {
   MergeOrder order = MergeOrder::listed;
   bool whole_words = false;    // a word that is a token is that token, whatever its merges
   bool compose = false;        // text is brought into Unicode's normal form C first
+  std::string name;            // opens the messages about a text that it cannot cut: the file it was read from
   std::vector<int32_t> added;  // tokens that are found in the text before it is cut: the longest first
 };
 

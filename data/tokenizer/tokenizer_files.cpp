@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kLargestTokenizerJson = 256 << 20;
+constexpr int64_t kLargestTokenizerJson = 256 << 20, kLargestTokenizerConfig = 16 << 20;
 
 bool names_model(std::string_view path) { return path.ends_with(".model"); }
 bool names_ranks(std::string_view path) { return path.ends_with(".tiktoken"); }
@@ -44,7 +44,7 @@ std::string merges_beside(const std::string& path) {
 
 // Lines of two tokens, the first of which may be a comment.
 Json read_merge_lines(const std::string& path) {
-  std::istringstream lines(read_tokenizer_file(path, kLargestTokenizerJson, "merges"));
+  std::istringstream lines(read_file(path, kLargestTokenizerJson, "merges"));
   Json merges = Json::array();
   bool first = true;
   for (std::string line; std::getline(lines, line); first = false) {
@@ -72,21 +72,12 @@ TokenizerName parse_tokenizer_name(const std::string& name) {
   return {merges_beside(name).empty() ? TokenizerKind::tokenizer_json : TokenizerKind::vocabulary, name, ""};
 }
 
-std::string read_tokenizer_file(const std::string& path, int64_t most, const char* what) {
-  const File file = File::open_to_read(path);
-  const int64_t size = file.size();
-  if (size > most) throw DataError(text(path, ": ", size, " bytes are too many for ", what));
-  std::string bytes(static_cast<size_t>(size), '\0');
-  file.read_at(bytes.data(), size, 0);
-  return bytes;
-}
-
 std::string beside(const std::string& path, const std::string& name) { return fs::path(path).replace_filename(name).string(); }
 
 std::string eos_token_beside(const std::string& path) {
   const std::string config = beside(path, "tokenizer_config.json");
   if (!fs::exists(config)) return "";
-  const auto said = Json::parse_or_null(read_tokenizer_file(config, kLargestTokenizerJson, "a tokenizer_config.json"));
+  const auto said = Json::parse_or_null(read_file(config, kLargestTokenizerConfig, "a tokenizer_config.json"));
   if (!said.is_object()) throw DataError(config + ": is not a JSON object");
   const auto eos = said.find("eos_token");
   if (eos == nullptr || eos->is_null()) return "";
@@ -97,12 +88,12 @@ std::string eos_token_beside(const std::string& path) {
 
 Bpe read_tokenizer_json(const std::string& path) {
   const std::string pieces = beside(path, "tokenizer.model");
-  return parse_tokenizer_json(read_tokenizer_file(path, kLargestTokenizerJson, "a tokenizer.json"), path,
+  return parse_tokenizer_json(read_file(path, kLargestTokenizerJson, "a tokenizer.json"), path,
                               {.eos_token = eos_token_beside(path), .sentencepiece = fs::exists(pieces) ? pieces : ""});
 }
 
 Bpe read_vocabulary(const std::string& path) {
-  const Json vocab = Json::parse_or_null(read_tokenizer_file(path, kLargestTokenizerJson, "a vocab.json"));
+  const Json vocab = Json::parse_or_null(read_file(path, kLargestTokenizerJson, "a vocab.json"));
   if (!vocab.is_object()) throw DataError(path + ": is not a JSON object of tokens and their ids");
   const std::string said = eos_token_beside(path), end = !said.empty() && vocab.contains(said) ? said : kEndOfText;
   if (!vocab.contains(end))

@@ -1,7 +1,6 @@
 // Tokenizers as they lie on disk: which kind a file is of, and what its neighbours say.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "data/tokenizer/tokenizer_bpe.h"
@@ -18,9 +17,6 @@ struct TokenizerName {
 // Parts of a name that open_tokenizer takes. A .model is SentencePiece's, or ranks as Llama 3's, by its first bytes: DataError
 // where it cannot be read.
 TokenizerName parse_tokenizer_name(const std::string& name);
-
-// All of a file; DataError where it has more than `most` bytes, too many for `what`.
-std::string read_tokenizer_file(const std::string& path, int64_t most, const char* what);
 
 // The path of `name` in the directory of `path`.
 std::string beside(const std::string& path, const std::string& name);

@@ -125,6 +125,7 @@ Bpe parse_tokenizer_json(std::string_view json, const std::string& name, const T
   } catch (const DataError& problem) {
     throw DataError(name + ": " + problem.what());
   }
+  bpe.name = name;
   return bpe;
 }
 

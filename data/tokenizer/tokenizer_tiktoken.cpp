@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "data/tokenizer/tokenizer_bpe.h"
 #include "data/tokenizer/tokenizer_files.h"
 
@@ -160,7 +161,7 @@ Bpe parse_tiktoken(std::string_view ranks, const std::string& name, const std::s
 }
 
 Bpe read_tiktoken(const std::string& path, const std::string& encoding) {
-  return parse_tiktoken(read_tokenizer_file(path, kLargestFile, "ranks"), path, encoding);
+  return parse_tiktoken(read_file(path, kLargestFile, "ranks"), path, encoding);
 }
 
 }  // namespace trireme

@@ -3,13 +3,16 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
-#include <sstream>
+#include <ctime>
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "data/text/unicode.h"
+#include "data/tokenizer/word_pattern.h"
 #include "data/tokenizer/word_scanner.h"
 
 namespace trireme {
@@ -43,87 +46,57 @@ const std::string& pattern_named(const std::string& name) {
 
 namespace {
 
-// White space is spelled out as Unicode's White_Space property: PCRE2's \s also counts U+180E.
-constexpr const char* kSpace = R"(\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-
-[[noreturn]] void refuse(const std::string& pattern, const std::string& what) {
-  throw DataError("the pattern " + pattern + " has " + what + ", which libraries read differently");
-}
-
-// Characters that PCRE2 may be too old to count to a category, as ranges.
-std::string additions_to(std::string_view category) {
-  std::ostringstream ranges;
-  const auto of = unicode_additions();
-  for (auto it = of.begin(); it != of.end();) {
-    const auto first = it;
-    while (it != of.end() && it->category.starts_with(category) && (it == first || it->first == (it - 1)->last + 1)) ++it;
-    if (it == first)
-      ++it;
-    else
-      ranges << std::hex << "\\x{" << first->first << "}-\\x{" << (it - 1)->last << "}";
-  }
-  return ranges.str();
-}
-
-// \p or \P of a name: general categories are the same everywhere, of scripts PCRE2 would take the extended ones.
-// If the text holds such additions, they are listed after it, which makes matching several times slower.
-std::string property(char p, const std::string& name, bool in_class, bool additions) {
-  constexpr std::string_view kCategories =
-      " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cn Co Cs ";
-  if (kCategories.find(" " + name + " ") == std::string_view::npos) return std::string{'\\', p} + "{sc:" + name + "}";
-  const std::string added = additions ? additions_to(name) : "";
-  if (added.empty() || (in_class && p == 'P')) return std::string{'\\', p} + "{" + name + "}";
-  const std::string members = "\\p{" + name + "}" + added;
-  return in_class ? members : (p == 'P' ? "[^" : "[") + members + "]";
-}
-
-// The pattern as PCRE2 is to read it.
-std::string spelled_out(const std::string& pattern, bool additions) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i], next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
-    if (c == '\\' && next != '\0') {
-      ++i;
-      if (next == 's') {
-        out += in_class ? kSpace : "[" + std::string(kSpace) + "]";
-      } else if (next == 'S' && !in_class) {
-        out += "[^" + std::string(kSpace) + "]";
-      } else if (std::string_view("SwWbBhHvVRXKGAzZQEC").find(next) != std::string_view::npos) {
-        refuse(pattern, std::string{'\\', next});
-      } else {
-        const size_t close = pattern.find('}', i);
-        if ((next == 'p' || next == 'P') && i + 1 < pattern.size() && pattern[i + 1] == '{' && close != std::string::npos) {
-          out += property(next, pattern.substr(i + 2, close - i - 2), in_class, additions);
-          i = close;
-        } else {
-          out += std::string{c, next};
-        }
-      }
-      continue;
-    }
-    if (in_class && c == '[') refuse(pattern, "a class in a class");
-    if (in_class && c == '&' && next == '&') refuse(pattern, "&& in a class");
-    if (!in_class && (c == '^' || c == '$')) refuse(pattern, std::string{c});
-    if (!in_class && c == '}' && next == '+') refuse(pattern, "}+");
-    out += c;
-    if (!in_class && c == '[' && next == '^') out += next, ++i;
-    if (c == '[') in_class = true;
-    if (c == ']') in_class = false;
-  }
-  return out;
-}
-
 PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
+
+constexpr size_t kLongestPattern = 16 << 10;  // bytes; published ones have up to 2,000
+constexpr size_t kMostPatterns = 64;
+constexpr size_t kStarts = 64;                 // places of a text that one call of PCRE2 tries
+constexpr uint32_t kSteps = 1'000'000;         // of PCRE2 from one place, and as many for each byte after it as
+constexpr uint32_t kStepsPerByte = 16;         // published patterns need four
+constexpr uint32_t kMostKibibytes = 64 << 10;  // of PCRE2's backtracking, where it has no JIT
+
+[[noreturn]] void refuse(const std::string& pattern, std::string_view text, size_t at, const std::string& what) {
+  throw DataError(trireme::text("the pattern ", shown_pattern(pattern), " ", what, " on a text of ", text.size(), " bytes at byte ",
+                                at, ": '", printable(text.substr(at, utf8_prefix(text.substr(at, 40)))),
+                                "'; a pattern with fewer ways to match is needed"));
+}
 
 }  // namespace
 
+// Processor time that patterns may take on one text. The coarse clock costs 5 ns a reading; as it also runs while the thread waits,
+// time is measured once more by the thread's own clock before a pattern is refused.
+class PatternBudget {
+ public:
+  void start(size_t bytes) { allowed_ = 100'000'000 + 50'000 * static_cast<int64_t>(bytes), spent_ = 0, exact_ = false; }
+  int64_t now() const {
+    timespec time{};
+    clock_gettime(exact_ ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC_COARSE, &time);
+    return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+  }
+  // Counts a call that began at `begin`; false: the text has taken too long.
+  bool spend(int64_t begin) {
+    spent_ += now() - begin;
+    if (spent_ <= allowed_) return true;
+    if (exact_) return false;
+    exact_ = true, spent_ = 0;
+    return true;
+  }
+
+ private:
+  int64_t allowed_ = 0, spent_ = 0;  // nanoseconds
+  bool exact_ = false;
+};
+
 struct WordPatterns::Code {
+  const std::string pattern;
   const WordScanner scanner;  // or nullptr, and
   pcre2_code *code = nullptr, *code_with_additions = nullptr;
 
-  Code(const std::string& pattern, Cutting cutting) : scanner(cutting == Cutting::fastest ? scanner_of(pattern) : nullptr) {
+  Code(const std::string& written, Cutting cutting)
+      : pattern(written), scanner(cutting == Cutting::fastest ? scanner_of(pattern) : nullptr) {
     if (scanner != nullptr) return;
+    if (pattern.size() > kLongestPattern)
+      throw DataError(text("the pattern ", shown_pattern(pattern), " has ", pattern.size(), " bytes, at most ", kLongestPattern));
     code = compiled(pattern, false);
     code_with_additions = compiled(pattern, true);
   }
@@ -139,12 +112,13 @@ struct WordPatterns::Code {
     int error = 0;
     PCRE2_SIZE offset = 0;
     const std::string spelled = spelled_out(pattern, additions);
-    constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C;
+    constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
     pcre2_code* code = pcre2_compile(bytes_of(spelled), spelled.size(), kOptions, &error, &offset, nullptr);
     if (code == nullptr) {
       std::array<PCRE2_UCHAR, 256> message{};
       pcre2_get_error_message(error, message.data(), message.size());
-      throw DataError("the pattern " + pattern + " is not a regular expression: " + reinterpret_cast<const char*>(message.data()));
+      throw DataError("the pattern " + shown_pattern(pattern) +
+                      " is not a regular expression: " + reinterpret_cast<const char*>(message.data()));
     }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is interpreted
     return code;
@@ -152,8 +126,35 @@ struct WordPatterns::Code {
 };
 
 WordPatterns::WordPatterns(const std::vector<std::string>& patterns, Cutting cutting) {
-  for (const std::string& pattern : patterns) codes_.push_back(std::make_unique<const Code>(pattern, cutting));
+  if (patterns.size() > kMostPatterns) throw DataError(text("has ", patterns.size(), " patterns, at most ", kMostPatterns));
+  for (const std::string& pattern : patterns) {
+    codes_.push_back(std::make_unique<const Code>(pattern, cutting));
+    if (codes_.back()->scanner == nullptr) try_pattern(pattern);
+  }
 }
+
+// Cuts texts that patterns with too many ways to match take long on: runs of one character and of a pair, of those that the pattern
+// names and of each kind, before one that ends them.
+void WordPatterns::try_pattern(const std::string& pattern) const {
+  constexpr size_t kRun = 64, kMostCharacters = 24;
+  std::string characters = "a A0 \n!'";
+  for (const char c : pattern)
+    if (c > ' ' && c < 0x7f && characters.find(c) == std::string::npos && characters.size() < kMostCharacters) characters += c;
+  const std::string end = "\x01" + characters;  // has what a match may need: where that is missing, PCRE2 does not try
+  WordCutter cutter(*this);
+  const auto cut = [&](std::string_view unit) {
+    std::string probe;
+    while (probe.size() < kRun) probe += unit;
+    cutter.start(probe += end);
+    for (std::string_view word; cutter.next(word);) {
+    }
+  };
+  for (const char first : characters) {
+    cut(std::string_view(&first, 1));
+    for (const char second : std::string_view("a 0\n")) cut(std::string{first, second});
+  }
+}
+
 WordPatterns::~WordPatterns() = default;
 
 // One pattern on one text: UTF-8, of which the words up to `at` have been given.
@@ -172,7 +173,7 @@ struct WordCutter::Stage {
     context = pcre2_match_context_create(nullptr);
     stack = pcre2_jit_stack_create(32 << 10, 64 << 20, nullptr);
     if (data == nullptr || context == nullptr || stack == nullptr) throw Error("PCRE2 is out of memory");
-    pcre2_set_match_limit(context, UINT32_MAX);  // texts are long, and patterns try each place of a run in turn
+    pcre2_set_heap_limit(context, kMostKibibytes);
     pcre2_jit_stack_assign(context, nullptr, stack);
   }
   ~Stage() {
@@ -194,31 +195,49 @@ struct WordCutter::Stage {
 
   void start(std::string_view on) {
     text = on, at = found_begin = found_end = 0;
-    if (code->scanner == nullptr) matched = holds_additions(on) ? code->code_with_additions : code->code;
+    if (code->scanner != nullptr) return;
+    matched = holds_additions(on) ? code->code_with_additions : code->code;
+    const uint64_t steps = kSteps + kStepsPerByte * static_cast<uint64_t>(on.size());
+    pcre2_set_match_limit(context, static_cast<uint32_t>(std::min<uint64_t>(steps, UINT32_MAX)));
   }
 
-  bool next(std::string_view& word) {
+  bool next(std::string_view& word, PatternBudget& budget) {
     if (at == text.size()) return false;
     if (code->scanner != nullptr) {
       word = text.substr(at, code->scanner(text.substr(at)));
       at += word.size();
       return true;
     }
-    if (found_end <= at) find();
+    if (found_end <= at) find(budget);
     const size_t end = found_begin > at ? found_begin : found_end;  // what lies in front of it is a word, too
     word = text.substr(at, end - at);
     at = end;
     return true;
   }
 
-  void find() {
+  // The place up to which one call may begin a match.
+  size_t last_start(size_t from) const {
+    size_t last = from + kStarts;
+    while (last < text.size() && (static_cast<uint8_t>(text[last]) & 0xc0) == 0x80) ++last;
+    return std::min(last, text.size());
+  }
+
+  void find(PatternBudget& budget) {
     for (size_t from = at;;) {
+      const size_t last = last_start(from);
+      pcre2_set_offset_limit(context, last);
+      const int64_t begin = budget.now();
       const int found = pcre2_match(matched, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK, data, context);
+      if (!budget.spend(begin)) refuse(code->pattern, text, from, "takes too long");
+      if (found == PCRE2_ERROR_NOMATCH && last < text.size()) {
+        from = last;
+        continue;
+      }
       if (found == PCRE2_ERROR_NOMATCH) {
         found_begin = found_end = text.size();
         return;
       }
-      if (found <= 0) throw DataError("PCRE2 cannot cut a word: error " + std::to_string(found));
+      if (found <= 0) refuse(code->pattern, text, from, trireme::text("exceeds a limit of PCRE2 (", found, ")"));
       found_begin = pcre2_get_ovector_pointer(data)[0], found_end = pcre2_get_ovector_pointer(data)[1];
       if (found_end > at) return;  // a match of nothing is a place to cut, too
       from = at + utf8_character(text.substr(at));
@@ -226,7 +245,7 @@ struct WordCutter::Stage {
   }
 };
 
-WordCutter::WordCutter(const WordPatterns& patterns) {
+WordCutter::WordCutter(const WordPatterns& patterns) : budget_(std::make_unique<PatternBudget>()) {
   for (const auto& code : patterns.codes_) stages_.emplace_back(*code);
 }
 WordCutter::~WordCutter() = default;
@@ -235,6 +254,7 @@ WordCutter& WordCutter::operator=(WordCutter&&) noexcept = default;
 
 void WordCutter::start(std::string_view text) {
   rest_ = text;
+  budget_->start(text.size());
   for (Stage& stage : stages_) stage.start({});
 }
 
@@ -257,7 +277,7 @@ bool WordCutter::next(std::string_view& word) {
 bool WordCutter::next_of(size_t stages, std::string_view& word) {
   if (stages == 0) return false;
   Stage& stage = stages_[stages - 1];
-  while (!stage.next(word)) {
+  while (!stage.next(word, *budget_)) {
     if (!next_of(stages - 1, word)) return false;
     stage.start(word);
   }

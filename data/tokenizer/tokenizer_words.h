@@ -31,7 +31,7 @@ enum class Cutting { fastest, regex };  // the published patterns by hand where 
 // Patterns, compiled. May be used by several threads.
 class WordPatterns {
  public:
-  // DataError for one that cannot be compiled, or says what other libraries read differently.
+  // DataError for one that cannot be compiled, that other libraries read differently, or that takes too many steps on short texts.
   explicit WordPatterns(const std::vector<std::string>& patterns, Cutting cutting = Cutting::fastest);
   ~WordPatterns();
   WordPatterns(const WordPatterns&) = delete;
@@ -41,10 +41,16 @@ class WordPatterns {
 
  private:
   friend class WordCutter;
+  void try_pattern(const std::string& pattern) const;
+
   std::vector<std::unique_ptr<const Code>> codes_;
 };
 
-// Cuts text into words, for one thread.
+// Processor time that patterns may take on one text.
+class PatternBudget;
+
+// Cuts text into words, for one thread. DataError, with the pattern and the place, if a pattern exceeds its steps, its memory or
+// 0.1 s and 50 us a byte of the text.
 class WordCutter {
  public:
   explicit WordCutter(const WordPatterns& patterns);  // which outlive it
@@ -62,6 +68,7 @@ class WordCutter {
   bool next_of(size_t stage, std::string_view& word);
 
   std::vector<Stage> stages_;
+  std::unique_ptr<PatternBudget> budget_;
   std::string_view rest_;  // not yet looked at for UTF-8
 };
 

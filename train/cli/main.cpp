@@ -1,6 +1,7 @@
 // The program: runs the command of the command line, and turns errors into a line and an exit code. Holds the only catch that ends
 // it.
 #include <exception>
+#include <filesystem>
 #include <string_view>
 
 #include "train/cli/command_line.h"
@@ -78,6 +79,8 @@ int main(int argc, char** argv) {
     return run_program(argc, argv);
   } catch (const Error& e) {
     return ended(e.code(), e.what());
+  } catch (const std::filesystem::filesystem_error& e) {  // a path that no check has named before
+    return ended(ExitCode::data, e.path1().string() + ": " + e.code().message());
   } catch (const std::bad_alloc&) {
     return ended(ExitCode::internal, "out of memory");
   } catch (const std::exception& e) {

@@ -214,12 +214,12 @@ ExitCode run_tokenizer_decode(const TokenizerTextOptions& options) {
   if (!options.given.empty()) {
     std::vector<int32_t> tokens;
     for (const std::string& id : options.given) tokens.push_back(parse_id(id, ""));
-    say(tokenizer->decode(tokens));
+    say_text(tokenizer->decode(tokens));
     return ExitCode::done;
   }
   each_text(options, [&](std::string_view words, const std::string& where) {
     const std::string decoded = tokenizer->decode(parse_ids(words, where));
-    say(options.json_lines ? Json(decoded).dump() : decoded);
+    say_text(options.json_lines ? Json(decoded).dump() : decoded);
   });
   return ExitCode::done;
 }

@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "train/config/nearest.h"
 
 namespace trireme {
@@ -90,23 +90,24 @@ Node parse_yaml(const std::string& name, const std::string& bytes) {
 
 // Reports characters that editors do not show (tabs, control characters) before yaml-cpp fails on them.
 std::string read_yaml_bytes(const std::string& path) {
-  if (std::filesystem::is_directory(path)) throw ConfigError(path + ": is a directory; name a YAML file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    const std::string reason = std::strerror(errno);
+  std::error_code unreadable;
+  if (std::filesystem::is_directory(path, unreadable)) throw ConfigError(path + ": is a directory; name a YAML file");
+  if (!std::filesystem::exists(path, unreadable)) {
+    const std::string reason = unreadable ? unreadable.message() : std::strerror(ENOENT);
     std::vector<std::string> others;
     const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-    std::error_code unreadable;
     for (const auto& entry : std::filesystem::directory_iterator(parent.empty() ? "." : parent, unreadable))
       if (entry.path().extension() == ".yaml") others.push_back(entry.path().filename().string());
     const std::string near = nearest(std::filesystem::path(path).filename().string(), others);
     throw ConfigError(path + ": cannot be read: " + reason +
                       (near.empty() ? "" : "; did you mean " + (parent / near).string() + "?"));
   }
-  std::string bytes(kMostBytes + 1, '\0');
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(file.gcount()));
-  if (bytes.size() > kMostBytes) throw ConfigError(path + ": is larger than 1 MiB; a config is a few lines of YAML");
+  std::string bytes;
+  try {
+    bytes = read_file(path, kMostBytes, "a config, which is a few lines of YAML");
+  } catch (const DataError& problem) {
+    throw ConfigError(problem.what());
+  }
   int line = 1;
   bool indentation = true;
   for (const char c : bytes) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -65,11 +63,8 @@ void write_export(const std::string& path, const std::string& text) {
 }
 
 void copy_export(const std::string& from, const std::string& to) {
-  std::ifstream in(from, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << in.rdbuf();
-  if (!in) throw DataError(from + ": cannot be read");
-  write_export(to, bytes.str());
+  constexpr int64_t kLargest = 256 << 20;
+  write_export(to, read_file(from, kLargest, "a file of a tokenizer"));
 }
 
 }  // namespace trireme

@@ -1,15 +1,16 @@
 #include "train/hub/published_reading.h"
 
-#include <fstream>
-
 #include "base/error.h"
+#include "base/file.h"
 
 namespace trireme {
 
+namespace {
+constexpr int64_t kLargest = 512 << 10;
+}
+
 PublishedReading::PublishedReading(const std::string& path) : path_(path) {
-  std::ifstream in(path);
-  if (!in) throw DataError(path + ": cannot be opened");
-  json_ = Json::parse_or_null(in);
+  json_ = Json::parse_or_null(read_file(path, kLargest, "a config.json"));
   if (!json_.is_object()) throw DataError(path + ": is not a JSON object");
 }
 

@@ -1,8 +1,8 @@
 #include "train/run/data_record.h"
 
 #include <filesystem>
-#include <fstream>
 
+#include "base/file_lines.h"
 #include "base/json.h"
 #include "base/replace_file.h"
 #include "checkpoint/digest.h"
@@ -66,14 +66,13 @@ std::string run_of(const std::string& directory) {
 
 std::vector<DataRecord> recorded_data(const std::string& directory) {
   std::vector<DataRecord> records;
-  std::ifstream in(record_path(directory), std::ios::binary);
-  int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
+  if (!std::filesystem::exists(record_path(directory))) return records;
+  FileLines lines(record_path(directory));
+  for (std::string line; lines.next(line);) {
     try {
       records.push_back(parse_record(line));
     } catch (const JsonError& problem) {
-      throw DataError(text(record_path(directory), ":", number, ": is not a record of data: ", problem.what()));
+      throw DataError(text(record_path(directory), ":", lines.number(), ": is not a record of data: ", problem.what()));
     }
   }
   return records;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/reader.h"
@@ -70,8 +71,7 @@ ExitRecord exit_record(const std::string& path) {
   struct stat facts {};
   if (stat(path.c_str(), &facts) != 0) return record;
   record.identity = {facts.st_ino, int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec};
-  std::ifstream in(path);
-  const Json exit = Json::parse_or_null(in);
+  const Json exit = Json::parse_or_null(text_of_file(path, 1 << 20));
   if (!exit.is_object()) return record;
   record.code = exit.value("code", int64_t{-1});
   record.cause = exit.value("cause", "");

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/replace_file.h"
 
 namespace trireme {
@@ -46,7 +47,7 @@ bool speaks_unicode() {
 // A terminal that went away does not end a run: what cannot be said stays unsaid.
 void speak(int file, std::string_view line) {
   std::string text(columns_of(file) > 0 ? kEraseLine : std::string_view());
-  text += line;
+  text += printable_lines(line);
   text += '\n';
   (void)write_all(file, text);
 }
@@ -86,7 +87,7 @@ void say_if_heard(std::string_view line) {
   const bool read_by_someone = fstat(STDOUT_FILENO, &facts) == 0 && (S_ISFIFO(facts.st_mode) || S_ISCHR(facts.st_mode));
   const int file = read_by_someone ? open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
   if (file < 0) return say(line);
-  const std::string text = (is_terminal() ? std::string(kEraseLine) : std::string()) + std::string(line) + '\n';
+  const std::string text = (is_terminal() ? std::string(kEraseLine) : std::string()) + printable_lines(line) + '\n';
   std::string_view left = text;
   for (const auto begin = Clock::now(); !left.empty() && Clock::now() - begin < kHearing;) {
     const ssize_t written = write(file, left.data(), left.size());
@@ -96,6 +97,10 @@ void say_if_heard(std::string_view line) {
     std::this_thread::sleep_for(5ms);
   }
   close(file);
+}
+void say_text(std::string_view text) {
+  if (isatty(STDOUT_FILENO) != 0) return say(text);
+  (void)write_all(STDOUT_FILENO, std::string(text) + '\n');
 }
 void say_part(std::string_view part) { (void)write_all(STDOUT_FILENO, part); }
 void complain(std::string_view line) { speak(STDERR_FILENO, line); }
@@ -108,7 +113,10 @@ ReservedOutput::~ReservedOutput() {
   dup2(output_, STDOUT_FILENO);
   close(output_);
 }
-bool ReservedOutput::write(std::string_view text) const { return write_all(output_, text); }
+// JSON escapes C0 controls itself, and knows the form in which the others are escaped.
+bool ReservedOutput::write(std::string_view text) const {
+  return columns_of(output_) > 0 ? write_all(output_, printable_lines(text)) : write_all(output_, text);
+}
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -141,7 +149,7 @@ StatusLine::StatusLine() : terminal_(is_terminal()), unicode_(terminal_ && speak
 void StatusLine::draw(const Progress& progress) {
   if (!terminal_) return;
   const std::string line = progress_line(progress, columns_of(STDOUT_FILENO) - 1, unicode_);
-  (void)write_all(STDOUT_FILENO, std::string(kEraseLine) + line);
+  (void)write_all(STDOUT_FILENO, std::string(kEraseLine) + printable(line));
   drawn_ = true;
 }
 

@@ -1,6 +1,7 @@
 // The voice of the program: stdout, stderr, the line that lives at the bottom of a terminal, and the log of a run.
 //
-// Nothing else in the program writes to stdout or stderr. Lines carry no newline. Under several ranks, rank 0 speaks.
+// Nothing else in the program writes to stdout or stderr. Lines carry no newline. Under several ranks, rank 0 speaks. Lines are
+// written as printable_lines(): control characters out of files never reach a terminal. say_part() writes its bytes as they are.
 #pragma once
 
 #include <chrono>
@@ -19,6 +20,7 @@ void say(std::string_view line);  // stdout; a live progress line gives way and 
 // Says a line that is also kept elsewhere, unless stdout takes nothing for a tenth of a second: a launcher that is ending its ranks
 // reads no more of what they say, and they have a second to save.
 void say_if_heard(std::string_view line);
+void say_text(std::string_view text);  // stdout: text as data, exact unless stdout is a terminal
 void say_part(std::string_view part);  // stdout at once, without a newline: text that grows
 void complain(std::string_view line);  // stderr
 std::string utc_now();                 // "2026-02-03T04:05:06Z"

@@ -23,6 +23,8 @@ std::string shown(std::string_view character, std::string_view after) {
   if (character == "\r" && after.starts_with('\n')) return "\r";
   if (character == "\n" || character == "\t") return std::string(character);
   if (first < 0x20 || first == 0x7f) return std::string("^") + static_cast<char>(first ^ 0x40);
+  if (character >= "\u202a" && character <= "\u202e") return std::string(kReplacement);  // override the order of what follows
+  if (character >= "\u2066" && character <= "\u2069") return std::string(kReplacement);
   if (first == 0xc2 && static_cast<uint8_t>(character[1]) < 0xa0) return std::string(kReplacement);  // C1 controls
   return std::string(character);
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "base/clock.h"
+#include "base/printable.h"
 #include "base/replace_file.h"
 #include "train/telemetry/report.h"
 
@@ -113,7 +114,7 @@ void RunLog::State::check(bool written) {
   refused = refused || !written;
 }
 
-void RunLog::State::write_text(std::string_view line) { check(write_all(text, utc_now() + "  " + std::string(line) + "\n")); }
+void RunLog::State::write_text(std::string_view line) { check(write_all(text, utc_now() + "  " + printable_lines(line) + "\n")); }
 
 StepRecord RunLog::State::usual() const {
   StepRecord shown = now;

@@ -284,8 +284,9 @@ TEST_CASE("damaged ranks are refused with file and line") {
 }
 
 TEST_CASE("texts that are one long run are cut by each pattern, in time and whole") {
+  const auto cutting = GENERATE(Cutting::fastest, Cutting::regex);
   for (const std::string& pattern : {patterns::gpt2, patterns::cl100k, patterns::o200k, patterns::llama3, patterns::qwen2}) {
-    const WordPatterns compiled({pattern});
+    const WordPatterns compiled({pattern}, cutting);
     WordCutter cutter(compiled);
     for (const std::string unit : {"A", " ", "\n", "1", "'s", "\xe4\xbd\xa0", "!", " \n", "\xcc\x81"}) {
       std::string text;

@@ -150,7 +150,7 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"model:\n  \tlayers: 3\n", {}, "x.yaml:2: is indented with a tab; YAML wants spaces"},
       {repeated("# 64 bytes of comment ..........................................\n", 17000),
        {},
-       "x.yaml: is larger than 1 MiB; a config is a few lines of YAML"},
+       "bytes are too many for a config, which is a few lines of YAML, at most 1048576"},
       {repeated("[", 100000), {}, "x.yaml:1: nested too deeply; a config has sections, keys and lists"},
       {repeated("{a: ", 100000), {}, "x.yaml:1: nested too deeply; a config has sections, keys and lists"},
       {repeated("- ", 100000), {}, "x.yaml:1: nested too deeply; a config has sections, keys and lists"},
