@@ -139,6 +139,7 @@ class Chat {
 };
 
 ExitCode run_chat(const ChatOptions& options) {
+  if (!is_only_process("chat")) return ExitCode::usage;  // rank 0 has said why
   const WeightSource source = find_weights(options.weights);
   Chat chat(options, source, options.form.empty() ? find_chat_form(source) : options.form);
   LineReader lines;

@@ -6,6 +6,7 @@
 #include "checkpoint/reader.h"
 #include "kernels/ops/fill.h"
 #include "parallel/tensor_slice.h"
+#include "parallel/world.h"
 #include "train/hub/init_from.h"
 #include "train/hub/published_config.h"
 
@@ -112,6 +113,13 @@ std::vector<int32_t> LoadedModel::document(std::string_view text) const {
   std::vector<int32_t> tokens{begin_token_};
   tokenizer_->encode(text, tokens);
   return tokens;
+}
+
+bool is_only_process(const std::string& command) {
+  const World world;
+  if (world.size() > 1 && world.rank() == 0)
+    throw ConfigError(text(command, ": runs in one process, but ", world.size(), " were started; start it without mpirun or srun"));
+  return world.size() == 1;
 }
 
 void SamplingOptions::visit(Options& o) {

@@ -41,6 +41,10 @@ class LoadedModel {
   Decoder decoder_;
 };
 
+// True if this process runs alone. Of several that a launcher has started, the first throws
+// ConfigError and the others return false.
+bool is_only_process(const std::string& command);
+
 // Options of commands that draw tokens.
 struct SamplingOptions {
   int64_t tokens = 200, top_k = 0, seed = 1;

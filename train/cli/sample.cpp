@@ -49,9 +49,9 @@ Json continue_text(LoadedModel& model, const SampleOptions& options, const std::
   TextOfTokens words(tokenizer);
   for (const int32_t token : prompt) words.next(token);
   const int64_t all = std::ssize(prompt), context = model.decoder().capacity();
-  if (cut_to_context(prompt, context))
-    complain(std::string(
-        text("--prompt: its ", all, " tokens exceed the context of ", context, "; the last ", prompt.size(), " are used")));
+  if (cut_to_context(prompt, context, options.sampling.tokens))
+    complain(std::string(text("--prompt: its ", all, " tokens and --tokens ", options.sampling.tokens, " exceed the context of ",
+                              context, "; the last ", prompt.size(), " are used")));
   const int64_t used = std::ssize(prompt);
   ReadableText shown(Controls::show), before_kept(Controls::keep), kept(Controls::keep);
   say_part(shown.next(before));
@@ -81,6 +81,7 @@ Json continue_text(LoadedModel& model, const SampleOptions& options, const std::
 }
 
 ExitCode run_sample(const SampleOptions& options) {
+  if (!is_only_process("sample")) return ExitCode::usage;  // rank 0 has said why
   JsonOutput json(options.json);
   const WeightSource source = find_weights(options.weights);
   LoadedModel model(source);

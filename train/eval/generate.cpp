@@ -37,10 +37,10 @@ int32_t choose_token(std::span<const float> logits, const Sampling& sampling, in
   return order[kept - 1];
 }
 
-bool cut_to_context(std::vector<int32_t>& tokens, int64_t context) {
-  if (std::ssize(tokens) < context) return false;
-  const int64_t kept = std::max<int64_t>(1, context / 2);
-  tokens.erase(tokens.begin(), tokens.end() - std::min(kept, std::ssize(tokens)));
+bool cut_to_context(std::vector<int32_t>& tokens, int64_t context, int64_t output) {
+  const int64_t size = std::ssize(tokens), room = context - (output - 1), half = std::max<int64_t>(1, context / 2);
+  if (size <= std::max(room, half) || (room < half && size <= context)) return false;
+  tokens.erase(tokens.begin(), tokens.end() - std::max(room, half));
   return true;
 }
 
@@ -60,9 +60,10 @@ void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> tokens, con
               const std::function<bool(int32_t)>& emit) {
   require(!tokens.empty(), text("an empty prompt"));
   Sampling left = sampling;
+  cut_to_context(tokens, decoder.capacity(), sampling.tokens);
   for (int64_t drawn = 0; left.tokens > 0; left.tokens = sampling.tokens - drawn) {
     decoder.clear();
-    cut_to_context(tokens, decoder.capacity());
+    if (drawn > 0) tokens.erase(tokens.begin(), tokens.end() - std::max<int64_t>(1, decoder.capacity() / 2));
     decoder.feed(stream, tokens);
     const auto keep = [&](int32_t token) {
       tokens.push_back(token);

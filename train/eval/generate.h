@@ -21,8 +21,10 @@ struct Sampling {
 // Chooses one token from logits [V], of which the first sampling.vocab count. A seed and an `index` always draw the same number.
 int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index);
 
-// Cuts a text that leaves no room in a context of so many tokens to its newer half. Returns whether it did.
-bool cut_to_context(std::vector<int32_t>& tokens, int64_t context);
+// Cuts a text to its newest tokens that leave room in the context for `output` more. If that is less
+// than half of the context, the output will not fit anyway: then only a text that exceeds the context
+// is cut, to half of it. Returns whether it cut.
+bool cut_to_context(std::vector<int32_t>& tokens, int64_t context, int64_t output);
 
 enum class GenerationEnd { stopped, tokens, context };  // by `emit`, by sampling.tokens, by a full context
 
@@ -32,7 +34,7 @@ GenerationEnd draw_tokens(Decoder& decoder, Stream& stream, const Sampling& samp
                           const std::function<bool(int32_t)>& emit);
 
 // Feeds the prompt (at least one token) and hands each new token to `emit`, until that returns false or sampling.tokens are made.
-// A text that fills the context continues from its newer half.
+// The prompt is cut as by cut_to_context(). A text that fills the context continues from its newer half.
 void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> prompt, const Sampling& sampling,
               const std::function<bool(int32_t)>& emit);
 

@@ -76,11 +76,21 @@ TEST_CASE("a prompt comes from standard input, too, and one that exceeds the con
   CHECK(piped("printf 'abc\\n\\n'").out.starts_with("abc\n"));
   CHECK(piped("printf 'a\\033[2J'").out.starts_with("a^[[2J"));
   CHECK(piped("printf abc").err.empty());
-  CHECK(piped("head -c 62 held.txt").err.empty());
-  CHECK(piped("head -c 63 held.txt").err == "--prompt: its 64 tokens exceed the context of 64; the last 32 are used\n");
+  CHECK(piped("head -c 44 held.txt").err.empty());  // 45 tokens, and 19 of those that are made
+  CHECK(piped("head -c 45 held.txt").err ==
+        "--prompt: its 46 tokens and --tokens 20 exceed the context of 64; the last 45 are used\n");
   const Ended long_text = piped("head -c 5000 held.txt");
   CHECK(long_text.out.size() == 5000 + 20 + 1);
-  CHECK(long_text.out.substr(5000) == piped("head -c 5000 held.txt | tail -c 32").out.substr(32));
+  CHECK(long_text.out.substr(5000) == piped("head -c 5000 held.txt | tail -c 45").out.substr(45));
+}
+
+TEST_CASE("a sample on several ranks is refused once") {
+  const Workplace place;
+  succeed(place.train({"train.steps=2", "train.warmup=1"}));
+  const Ended ended = Process(place.scratch.path(), {"sample", "tiny", "--prompt", "abc"}, 2).wait();
+  CHECK(ended.code == 2);
+  CHECK(ended.out.find("abc") == std::string::npos);
+  CHECK(count_of(ended.err, "sample: runs in one process, but 2 were started; start it without mpirun or srun\n") == 1);
 }
 
 TEST_CASE("a sample as JSON has the text, its tokens and its speed, and nothing else on standard output") {
