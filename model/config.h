@@ -67,7 +67,7 @@ struct ModelConfig {
     keys("qk_norm", qk_norm, "RMSNorm of each query and key head before RoPE (Qwen3)", identity());
     keys("qkv_bias", qkv_bias, "bias on the query, key and value projections (Qwen2); gpt2 always has it", identity());
     keys("window", window, "sliding window: keys that a query sees, itself included; 0: all", between(0, 2147483647).identity());
-    keys("norm_eps", norm_eps, "added to the variance in every norm", above(0).identity());
+    keys("norm_eps", norm_eps, "added to the variance in every norm", at_least(0).identity());
     keys("init_std", init_std, "standard deviation of initial weights; projections back to the stream use std / sqrt(2 layers)",
          above(0).identity());
     keys("z_loss", z_loss, "weight of the squared log normaliser in the loss", at_least(0).identity());

@@ -48,6 +48,29 @@ class Source {
       throw DataError(
           text(files_.path(), ": ", name, " has shape ", shape_of(there), ", but its config.json makes it ", shape_of(wanted)));
   }
+  // Throws if the files hold a classifier besides the table, although it is tied, and it differs from
+  // these rows of the table, which `slice` holds.
+  void expect_tied(const WholeWeight& table, const TensorSlice& slice) const {
+    WholeWeight classifier = table;
+    classifier.place.name = "lm_head.weight";
+    if (files_.find(classifier.place.name) == nullptr || slice.local.size() == 0) return;
+    const std::string name = find(table.place.name);
+    bool same = files_.find(classifier.place.name)->shape == files_.find(name)->shape;
+    const int64_t rows = slice.local.dim(0), cols = slice.local.dim(1), block = std::max<int64_t>(1, kBlock / cols);
+    std::vector<float> there(static_cast<size_t>(std::min(block, rows) * cols));
+    for (int64_t r = 0; same && r < rows; r += block) {
+      const int64_t some = std::min(block, rows - r);
+      const float* here = slice.local.as<float>() + r * cols;
+      std::copy_n(here, some * cols, there.begin());  // rows beyond the published table stay
+      TensorSlice part = slice;
+      part.offset[0] += r, part.local = Tensor(there.data(), Dtype::f32, Place::cpu, {some, cols});
+      read(classifier, part);
+      same = std::equal(here, here + some * cols, there.begin());
+    }
+    if (!same)
+      throw DataError(files_.path() + ": holds an lm_head.weight that differs from " + name +
+                      ", although its config.json ties them; set tie_word_embeddings to false there to train both");
+  }
   // Throws if tensors are left that no weight has used.
   void expect_nothing_else(bool tied) const {
     for (const std::string& name : left_) {
@@ -122,7 +145,10 @@ void read_slices(const RunConfig& config, const std::vector<TensorSlice>& slices
   for (const WholeWeight& weight : published_weights(config.model)) weights.emplace(weight.name, weight);
   source.expect_nothing_else(config.model.tied);
   for (const TensorSlice& slice : slices)
-    if (const auto weight = weights.find(slice.name); weight != weights.end()) source.read(weight->second, slice);
+    if (const auto weight = weights.find(slice.name); weight != weights.end()) {
+      source.read(weight->second, slice);
+      if (config.model.tied && slice.name == "embedding.tokens") source.expect_tied(weight->second, slice);
+    }
 }
 
 }  // namespace

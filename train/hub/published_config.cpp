@@ -22,7 +22,7 @@ void read_gpt2(PublishedReading& in, ModelConfig& model) {
   model.heads = in.size("n_head");
   model.ffn = in.size("n_inner", 4 * model.width);
   model.context = in.size("n_positions");
-  model.norm_eps = in.number("layer_norm_epsilon", 1e-5);
+  model.norm_eps = in.size_or_zero("layer_norm_epsilon", 1e-5);
   const std::string activation = in.word("activation_function", "gelu_new");
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
     in.refuse("activation_function", "'" + activation + "' is not computed here, but gelu_new is");
@@ -32,10 +32,11 @@ void read_gpt2(PublishedReading& in, ModelConfig& model) {
 }
 
 void read_rope(PublishedReading& in, ModelConfig& model) {
-  // Since version 5 of transformers all of it stands in rope_parameters.
+  // Since version 5 of transformers all of it stands in rope_parameters. If a config has both, an
+  // object of rope_scaling that is not empty replaces all of them.
   const bool newer = in.has("rope_parameters") && in["rope_parameters"].is_object();
-  const bool scaled = in.has("rope_scaling") && in["rope_scaling"].is_object();
-  const Json rope = newer ? in["rope_parameters"] : scaled ? in["rope_scaling"] : Json::object();
+  const bool scaled = in.has("rope_scaling") && in["rope_scaling"].is_object() && !in["rope_scaling"].empty();
+  const Json rope = scaled ? in["rope_scaling"] : newer ? in["rope_parameters"] : Json::object();
   model.theta = in.number(rope, "rope_theta", in.number("rope_theta", 10000));
   if (in.number(rope, "partial_rotary_factor", in.number("partial_rotary_factor", 1)) != 1)
     in.refuse("partial_rotary_factor", "all of a head is turned here");
@@ -48,7 +49,8 @@ void read_rope(PublishedReading& in, ModelConfig& model) {
   model.rope_factor = in.number(rope, "factor", 8);
   model.rope_low_factor = in.number(rope, "low_freq_factor", 1);
   model.rope_high_factor = in.number(rope, "high_freq_factor", 4);
-  model.rope_original_context = static_cast<int64_t>(in.number(rope, "original_max_position_embeddings", 8192));
+  model.rope_original_context =
+      static_cast<int64_t>(in.number(rope, "original_max_position_embeddings", static_cast<double>(model.context)));
 }
 
 // Windows of Qwen, whose layers may differ: layers from max_window_layers on have one, or layer_types lists them.
@@ -75,7 +77,7 @@ void read_llama(PublishedReading& in, PublishedLayout layout, ModelConfig& model
   model.head_size = in.size("head_dim", layout == PublishedLayout::qwen3 ? 128 : std::max<int64_t>(1, model.width / model.heads));
   model.ffn = in.size("intermediate_size");
   model.context = in.size("max_position_embeddings");
-  model.norm_eps = in.number("rms_norm_eps", 1e-6);
+  model.norm_eps = in.size_or_zero("rms_norm_eps", 1e-6);
   model.qk_norm = layout == PublishedLayout::qwen3;
   model.qkv_bias = layout == PublishedLayout::qwen2;
   read_rope(in, model);

@@ -40,6 +40,13 @@ double PublishedReading::number(const Json& of, const char* key, double otherwis
   return good ? of[key].get<double>() : otherwise;
 }
 
+double PublishedReading::size_or_zero(const char* key, double otherwise) {
+  if (!has(key)) return otherwise;
+  const bool good = json_[key].is_number() && json_[key].get<double>() >= 0;
+  if (!good) refuse(key, "must be a number, at least 0");
+  return good ? json_[key].get<double>() : otherwise;
+}
+
 void PublishedReading::must_be(const char* key, bool value) {
   if (flag(key, value) != value)
     refuse(key, value ? "must be true: Trireme does not compute the other way" : "is not supported: Trireme does not compute it");

@@ -23,6 +23,7 @@ class PublishedReading {
   int64_t size(const char* key, std::optional<int64_t> otherwise = std::nullopt);  // without `otherwise`, the key is required
   double number(const Json& of, const char* key, double otherwise);
   double number(const char* key, double otherwise) { return number(json_, key, otherwise); }
+  double size_or_zero(const char* key, double otherwise);  // a number that may also be 0
   void must_be(const char* key, bool value);
 
   void refuse(const std::string& key, const std::string& why);

@@ -149,6 +149,21 @@ TEST_CASE("names without their prefix, buffers, and a head that is the embedding
   CHECK(from.box("layers.0.mlp.up", {128, 32}, 0, 128, 0, 32) == whole.box("layers.0.mlp.up", {128, 32}, 0, 128, 0, 32));
 }
 
+TEST_CASE("a head that is tied, but differs from the embedding in the files, is refused") {
+  Values golden = read_golden_weights("qwen2");
+  golden["lm_head.weight"] = golden.at("model.embed_tokens.weight");
+  const Rewritten equal("qwen2", golden);
+  CHECK(equal.box("embedding.tokens", {260, 32}, 3, 9, 0, 32).size() == 288);
+  golden.at("lm_head.weight").second[5 * 32 + 17] += 1;
+  const Rewritten other("qwen2", golden);
+  CHECK(other.box("embedding.tokens", {260, 32}, 6, 9, 0, 32).size() == 288);  // another rank has the row
+  CHECK(other.box("embedding.tokens", {260, 32}, 5, 1, 0, 17).size() == 17);
+  CHECK_THROWS_WITH(other.box("embedding.tokens", {260, 32}, 5, 1, 16, 4),
+                    ContainsSubstring("holds an lm_head.weight that differs from model.embed_tokens.weight"));
+  golden["lm_head.weight"] = {{259, 32}, std::vector<float>(259 * 32)};
+  CHECK_THROWS_WITH(Rewritten("qwen2", golden).box("embedding.tokens", {260, 32}, 0, 1, 0, 32), ContainsSubstring("differs"));
+}
+
 TEST_CASE("files that do not match their config.json are refused by the tensor's name") {
   const Values golden = read_golden_weights("llama");
   const auto refusal = [&](auto change) {

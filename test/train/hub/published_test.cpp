@@ -345,7 +345,7 @@ TEST_CASE("what a published config says and is not computed here is refused by n
       {"llama", {{"num_key_value_heads", 3}}, "kv_heads: must divide model.heads = 4"},
       {"llama", {{"rope_parameters", {{"rope_type", "yarn"}}}}, "rope_type: 'yarn' is not computed here"},
       {"llama", {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}, "partial_rotary_factor: all of a head is turned here"},
-      {"llama", {{"rms_norm_eps", -1}}, "rms_norm_eps: must be a number above 0"},
+      {"llama", {{"rms_norm_eps", -1}}, "rms_norm_eps: must be a number, at least 0"},
       {"llama", {{"tie_word_embeddings", 1}}, "tie_word_embeddings: must be true or false"},
       {"llama", {{"quantization_config", Json::object()}}, "quantization_config: weights must be floats"},
       {"gpt2", {{"activation_function", "relu"}}, "activation_function: 'relu' is not computed here"},
@@ -369,6 +369,33 @@ TEST_CASE("what a published config says and is not computed here is refused by n
   CHECK(refusal("qwen2", {{"use_sliding_window", true}, {"sliding_window", 4}, {"layer_types", nullptr}, {"max_window_layers", 0}})
             .empty());
   CHECK(read_published_config(scratch / "config.json").window == 4);
+}
+
+// What LlamaConfig and LlamaRotaryEmbedding of transformers 5.24 make of the same config.json.
+TEST_CASE("RoPE and an epsilon of 0 are read from a config.json as transformers reads them") {
+  const Scratch scratch;
+  const auto read = [&](const Json& change) {
+    Json config = Json::parse(read_text(golden_of("llama") + "/config.json"));
+    config.update(change);
+    std::ofstream(scratch / "config.json") << config;
+    return read_published_config(scratch / "config.json");
+  };
+  const Json scaling{{"rope_type", "llama3"}, {"factor", 4.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+  Json of_32 = scaling, parameters{{"rope_type", "default"}, {"rope_theta", 100.0}};
+  of_32["original_max_position_embeddings"] = 32;
+  // Without the original context, it is max_position_embeddings.
+  const ModelConfig bare = read({{"rope_parameters", nullptr}, {"rope_theta", 500.0}, {"rope_scaling", scaling}});
+  CHECK(bare.rope_scaling == RopeScaling::llama3);
+  CHECK((bare.rope_original_context == 64 && bare.theta == 500));
+  // Of both, rope_scaling counts, with the theta beside it.
+  const ModelConfig both = read({{"rope_theta", 500.0}, {"rope_parameters", parameters}, {"rope_scaling", of_32}});
+  CHECK(both.rope_scaling == RopeScaling::llama3);
+  CHECK((both.rope_original_context == 32 && both.theta == 500));
+  for (const Json& nothing : {Json(nullptr), Json::object()}) {
+    const ModelConfig one = read({{"rope_theta", 500.0}, {"rope_parameters", parameters}, {"rope_scaling", nothing}});
+    CHECK((one.rope_scaling == RopeScaling::none && one.theta == 100));
+  }
+  CHECK(read({{"rms_norm_eps", 0.0}}).norm_eps == 0);
 }
 
 TEST_CASE("models that no layout has are refused when they are to be exported") {
