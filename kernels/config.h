@@ -56,7 +56,8 @@ struct KernelsConfig {
 
   void visit(auto& keys) {
     keys("device", device, "device of a step; cuda: a GPU for each rank; auto: the CPU");
-    keys("dtype", dtype, "dtype of weights and activations in a step; masters, moments, gradients and sums are always f32",
+    keys("dtype", dtype,
+         "dtype of matrices and activations in a step; weights of one dim, masters, moments, gradients and sums are always f32",
          identity());
     keys("matmul", matmul, "operands of products with weights; fp8: 8-bit, scaled per tensor (the CPU emulates it, no faster)");
     keys("bf16_layers", bf16_layers, "with fp8: number of layers at each end of the model that use bf16, as the classifier does",

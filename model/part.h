@@ -42,7 +42,8 @@ struct WeightSpec {
   int64_t first_col = 0, all_cols = 0;  // columns [first_col, first_col + shape[1]) of a weight of all_cols; 0: all columns
   Shared shared = Shared::no;
 
-  bool decays() const { return shape.size() > 1; }
+  bool is_vector() const { return shape.size() == 1; }
+  bool decays() const { return !is_vector(); }
   int64_t size() const { return shape.size() == 1 ? shape[0] : shape[0] * shape[1]; }
   std::vector<WeightPiece> all_pieces() const {
     return pieces.empty() ? std::vector<WeightPiece>{{.name = "", .rows = shape[0]}} : pieces;

@@ -131,7 +131,7 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
 // Sums gradients of weights that all ranks of the tp group hold. They come first in a unit.
 void Stage::sum_shared(Stream& stream, size_t unit) {
   const TensorParallel& tensor = shape_.tensor;
-  if (units_[unit].id.kind == UnitKind::block) sum_key_values(stream, gradients_.blocks[units_[unit].id.block]);
+  if (units_[unit].id.kind == UnitKind::block) sum_key_values(stream, units_[unit].id);
   if (tensor.ranks->size() == 1) return;
   int64_t begin = units_[unit].gradients.size(), end = 0;
   for (const Parameter& p : parameters_) {
@@ -143,7 +143,8 @@ void Stage::sum_shared(Stream& stream, size_t unit) {
 
 // Sums gradients over the shards that share a key-value head: of this rank, and of neighbouring
 // ranks.
-void Stage::sum_key_values(Stream& stream, const BlockWeights& gradients) {
+void Stage::sum_key_values(Stream& stream, const UnitId& unit) {
+  const BlockWeights& gradients = gradients_.blocks[unit.block];
   const TensorParallel& tensor = shape_.tensor;
   const int64_t sharing = tensor.count / config_.kv_heads, local = std::min(sharing, tensor.mine), q = shard_.q_width();
   if (sharing <= 1) return;
@@ -151,7 +152,8 @@ void Stage::sum_key_values(Stream& stream, const BlockWeights& gradients) {
     const Tensor& t = gradients.attention[static_cast<size_t>(shard)].*which;
     return t ? t.slice(q, t.dim(0)) : t;
   };
-  for (Tensor AttentionWeights::*which : {&AttentionWeights::qkv, &AttentionWeights::qkv_bias})
+  for (Tensor AttentionWeights::*which : {&AttentionWeights::qkv, &AttentionWeights::qkv_bias}) {
+    if (unit.dims == (which == &AttentionWeights::qkv ? UnitDims::vectors : UnitDims::matrices)) continue;
     for (int64_t first = 0; first < tensor.mine && rows(0, which); first += local) {
       const auto of = [&](int64_t i) { return rows(first + i, which); };
       for (int64_t step = 1; step < local; step *= 2)
@@ -159,6 +161,7 @@ void Stage::sum_key_values(Stream& stream, const BlockWeights& gradients) {
       if (tensor.sharing->size() > 1) run(*tensor.sharing, stream, AllReduce{.x = of(0)});
       for (int64_t i = 1; i < local; ++i) run(stream, Cast{.y = of(i), .x = of(0)});
     }
+  }
 }
 
 void Stage::evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss, const Seat& seat) {

@@ -17,11 +17,18 @@ namespace trireme {
 // Units in which weights are declared, in the order of the forward pass. The gradients of a unit
 // are complete at the same moment. If the head is tied and on another stage than the embedding,
 // that stage has a tied copy of the table; the embedding's stage holds and updates the original.
+// In a bf16 step, weights of one dim stay f32 and are units of their own, each after its matrices'.
 enum class UnitKind { table, positions, block, tied_copy, head };
+enum class UnitDims { all, matrices, vectors };
 struct UnitId {
   UnitKind kind;
   int64_t layer = 0;  // for a block: its layer in the model
   size_t block = 0;   // for a block: its index on this stage
+  UnitDims dims = UnitDims::all;
+
+  bool has(const WeightSpec& spec) const { return dims == UnitDims::all || (dims == UnitDims::vectors) == spec.is_vector(); }
+  // The dtype of its weights in a step of dtype `step`.
+  Dtype dtype(Dtype step) const { return dims == UnitDims::vectors ? Dtype::f32 : step; }
 };
 
 struct StageWeights {
@@ -30,6 +37,9 @@ struct StageWeights {
   HeadWeights head;
 
   void declare(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config, const TensorParallel& tensor);
+
+ private:
+  void declare_kind(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config, const TensorParallel& tensor);
 };
 
 // Callbacks per unit, for each microbatch: before its weights are read, before its gradients are
@@ -45,14 +55,14 @@ struct UnitHooks {
 // A weight, its specification, and its gradient (absent in a Stage for inference).
 struct Parameter {
   WeightSpec spec;
-  Tensor weight;    // in the step's dtype
+  Tensor weight;    // in the step's dtype; f32 if it has one dim
   Tensor gradient;  // f32
   size_t unit;
   int64_t begin;  // index of its first element in its unit
 };
 
 // Takes the weights of the whole model, each unit one flat tensor of `arena`, and lists them.
-// Gradients are absent.
+// Gradients are absent. `dtype`: of the step.
 std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena);
 // Table of cosines and sines, [context, D/2, 2] f32, computed by `stream`; absent for gpt2.
 Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream);
@@ -68,7 +78,7 @@ struct Holding {
 // Contents of a Stage and the shape of its passes: B rows of T tokens.
 struct StageShape {
   int64_t rows, context;
-  Dtype dtype;                  // of weights and activations
+  Dtype dtype;                  // of matrices and activations
   Dtype logits = Dtype::f32;    // of the classifier, for a loss: f32 or dtype
   bool fused_products = false;  // see Pass
   int64_t fp8_begin = 0;        // layers [begin, end) of the model have 8-bit products
@@ -85,7 +95,8 @@ struct StageShape {
 // A unit's weights and gradients, flat, of equal size. Gaps between weights are zero.
 struct Unit {
   UnitId id;
-  Tensor weights;                       // in the step's dtype
+  bool held;                            // this rank permanently holds all weights, not only its part
+  Tensor weights;                       // of id.dtype()
   Tensor gradients;                     // f32
   Tensor weights_part, gradients_part;  // what this rank holds permanently
   Tensor tree;                          // [levels, part] f32: see Holding
@@ -154,7 +165,7 @@ class Stage {
   void take_activations(Arena& arena);
   Pass pass(Stream& stream, const Microbatch& batch);
   void sum_shared(Stream& stream, size_t unit);
-  void sum_key_values(Stream& stream, const BlockWeights& gradients);
+  void sum_key_values(Stream& stream, const UnitId& unit);
 
   ModelConfig config_, shard_;  // of the whole model; of one shard
   StageShape shape_;

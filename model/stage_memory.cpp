@@ -8,6 +8,14 @@ namespace trireme {
 
 void StageWeights::declare(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config,
                            const TensorParallel& tensor) {
+  const WeightVisitor visit_some = [&](Tensor& t, const WeightSpec& spec) {
+    if (unit.has(spec)) visit(t, spec);
+  };
+  declare_kind(unit, visit_some, config, tensor);
+}
+
+void StageWeights::declare_kind(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config,
+                                const TensorParallel& tensor) {
   switch (unit.kind) {
     case UnitKind::table:
       return embedding.declare_tables(visit, "embedding", config, tensor);
@@ -37,8 +45,8 @@ constexpr int64_t kAlign = 128;  // elements: 256 bytes in bf16
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // The units of these pieces. A tied head reads the table here, or has a tied copy.
-std::vector<UnitId> units_of(const ModelConfig& config, const std::vector<ModelChunk>& chunks, const TensorParallel& tensor,
-                             bool tied_copy) {
+std::vector<UnitId> whole_units(const ModelConfig& config, const std::vector<ModelChunk>& chunks, const TensorParallel& tensor,
+                                bool tied_copy) {
   std::vector<UnitId> units;
   size_t block = 0;
   for (const ModelChunk& chunk : chunks) {
@@ -48,6 +56,24 @@ std::vector<UnitId> units_of(const ModelConfig& config, const std::vector<ModelC
       units.push_back({.kind = UnitKind::block, .layer = layer, .block = block++});
     if (chunk.last && tied_copy) units.push_back({.kind = UnitKind::tied_copy});
     if (chunk.last) units.push_back({.kind = UnitKind::head});
+  }
+  return units;
+}
+
+// The same for a step of this dtype, in which weights of one dim may be units of their own.
+std::vector<UnitId> units_of(const ModelConfig& config, const StageShape& shape, bool tied_copy) {
+  std::vector<UnitId> units;
+  for (const UnitId& whole : whole_units(config, shape.chunks, shape.tensor, tied_copy)) {
+    const bool mixed = whole.kind == UnitKind::block || whole.kind == UnitKind::head;
+    if (shape.dtype == Dtype::f32 || !mixed) {
+      units.push_back(whole);
+      continue;
+    }
+    for (const UnitDims dims : {UnitDims::matrices, UnitDims::vectors}) {
+      if (dims == UnitDims::matrices && whole.kind == UnitKind::head && config.tied) continue;  // it has none
+      units.push_back(whole);
+      units.back().dims = dims;
+    }
   }
   return units;
 }
@@ -77,6 +103,7 @@ WeightVisitor placing(const Tensor& all, const EachWeight& each) {
 // Memory of a unit. Units used at different times share it: every other block, and the two ends of
 // the model.
 size_t memory_of(const UnitId& unit, const ModelConfig& config) {
+  if (unit.dims == UnitDims::vectors) return unit.kind == UnitKind::head ? 7 : 5 + unit.block % 2;
   switch (unit.kind) {
     case UnitKind::block:
       return unit.block % 2;
@@ -88,16 +115,17 @@ size_t memory_of(const UnitId& unit, const ModelConfig& config) {
       return 2;
   }
 }
-constexpr size_t kMemories = 5;
+constexpr size_t kOfVectors = 5;  // the first that only gradients of vectors use: their weights are held
+constexpr size_t kMemories = 8;
 
 }  // namespace
 
 std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena) {
-  const StageShape whole{.rows = 1, .context = config.context, .dtype = dtype};
+  const StageShape whole{.rows = 1, .context = config.context, .dtype = dtype, .chunks = chunks_of_stage(config.layers, 1, 1, 0)};
   std::vector<Parameter> parameters;
   size_t number = 0;
-  for (const UnitId& unit : units_of(config, chunks_of_stage(config.layers, 1, 1, 0), whole.tensor, false)) {
-    const Tensor all = arena.take(dtype, {size_of(unit, config, whole)});
+  for (const UnitId& unit : units_of(config, whole, false)) {
+    const Tensor all = arena.take(unit.dtype(dtype), {size_of(unit, config, whole)});
     const EachWeight list = [&](const Tensor& t, const WeightSpec& spec, int64_t begin) {
       parameters.push_back({.spec = spec, .weight = t, .gradient = {}, .unit = number, .begin = begin});
     };
@@ -132,14 +160,15 @@ Stage::Stage(const ModelConfig& config, const StageShape& shape, Arenas& arenas,
 // next to the table, to keep its gradient apart; it then reads the table's weights.
 void Stage::take_units(Arenas& arenas) {
   const bool has_table = shape_.chunks.front().first, tied_copy = config_.tied && has_last() && (!has_table || shape_.tensor.exact);
-  const std::vector<UnitId> ids = units_of(config_, shape_.chunks, shape_.tensor, tied_copy);
+  const std::vector<UnitId> ids = units_of(config_, shape_, tied_copy);
   // Memory shared by units.
   std::vector<std::array<Tensor, 2>> shared(kMemories);
   for (size_t memory = 0; memory < kMemories; ++memory) {
     int64_t most = 0;
     for (const UnitId& id : ids)
       if (memory_of(id, config_) == memory) most = std::max(most, size_of(id, config_, shape_));
-    if (most > 0 && !shape_.holding.weights) shared[memory][0] = arenas.temporaries.take(shape_.dtype, {most});
+    if (most > 0 && !shape_.holding.weights && memory < kOfVectors)
+      shared[memory][0] = arenas.temporaries.take(shape_.dtype, {most});
     if (most > 0 && !shape_.holding.gradients) shared[memory][1] = arenas.temporaries.take(Dtype::f32, {most});
   }
   for (const UnitId& id : ids) units_.push_back(take_unit(id, arenas, shared));
@@ -150,6 +179,7 @@ Unit Stage::take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<T
   const int64_t size = size_of(id, config_, shape_), part = size / holding.parts;
   Unit unit;
   unit.id = id, unit.memory = memory_of(id, config_);
+  unit.held = holding.weights || id.dims == UnitDims::vectors;
   const bool tied_copy = id.kind == UnitKind::tied_copy, borrowed = tied_copy && shape_.chunks.front().first;
   const auto take = [&](bool whole, size_t which, Arena& arena, Dtype dtype) {
     if (!whole) return std::pair(shared[unit.memory][which].slice(0, size), arena.take(dtype, {part}));
@@ -160,7 +190,7 @@ Unit Stage::take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<T
     unit.weights = units_.front().weights, unit.weights_part = units_.front().weights_part;
     weights_.head.classifiers = weights_.embedding.tables;
   } else {
-    std::tie(unit.weights, unit.weights_part) = take(holding.weights, 0, arenas.weights, shape_.dtype);
+    std::tie(unit.weights, unit.weights_part) = take(unit.held, 0, arenas.weights, id.dtype(shape_.dtype));
   }
   if (holding.tree_levels > 0) {
     unit.gradients = shared[unit.memory][1].slice(0, size);

@@ -12,7 +12,7 @@ void launch(const Cpu&, const LayerNormForward& op) {
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = op.x.rows(), cols = op.x.cols();
-    const T *gain = op.gain.as<T>(), *bias = op.bias.as<T>();
+    const float *gain = op.gain.as<float>(), *bias = op.bias.as<float>();
 #pragma omp parallel for schedule(static) if (rows * cols > 32768)
     for (int64_t n = 0; n < rows; ++n) {
       const T* x = op.x.as<T>() + n * cols;
@@ -38,7 +38,7 @@ void launch(const Cpu&, const LayerNormForward& op) {
       op.mean.as<float>()[n] = mean;
       op.inv_std.as<float>()[n] = inverse;
 #pragma omp simd
-      for (int64_t c = 0; c < cols; ++c) y[c] = to<T>((to_float(x[c]) - mean) * inverse * to_float(gain[c]) + to_float(bias[c]));
+      for (int64_t c = 0; c < cols; ++c) y[c] = to<T>((to_float(x[c]) - mean) * inverse * gain[c] + bias[c]);
     }
   });
 }
@@ -48,7 +48,7 @@ void launch(const Cpu& cpu, const LayerNormBackward& op) {
     using T = decltype(zero);
     add_column_sums(cpu, op.x.rows(), {op.dgain, op.dbias}, [&](int64_t begin, int64_t end, float* lines) {
       const int64_t cols = op.x.cols();
-      const T* gain = op.gain.as<T>();
+      const float* gain = op.gain.as<float>();
       float *dgain = lines, *dbias = lines + cols;
       for (int64_t n = begin; n < end; ++n) {
         const T *dy = op.dy.as<T>() + n * cols, *x = op.x.as<T>() + n * cols;
@@ -58,7 +58,7 @@ void launch(const Cpu& cpu, const LayerNormBackward& op) {
         float along = 0, level = 0;  // y does not change with the length of x - mean, nor with the mean
 #pragma omp simd reduction(+ : along, level)
         for (int64_t c = 0; c < cols; ++c) {
-          const float g = to_float(dy[c]) * to_float(gain[c]);
+          const float g = to_float(dy[c]) * gain[c];
           level += g;
           along += g * (to_float(x[c]) - mean);
         }
@@ -69,7 +69,7 @@ void launch(const Cpu& cpu, const LayerNormBackward& op) {
           const float g = to_float(dy[c]), z = (to_float(x[c]) - mean) * inverse;
           dgain[c] += g * z;
           dbias[c] += g;
-          dx[c] = to<T>((g * to_float(gain[c]) - level - z * along) * inverse + (dsum != nullptr ? to_float(dsum[c]) : 0.0f));
+          dx[c] = to<T>((g * gain[c] - level - z * along) * inverse + (dsum != nullptr ? to_float(dsum[c]) : 0.0f));
         }
       }
     });

@@ -70,7 +70,7 @@ Product make(const Kind& kind, const dnnl::engine& engine) {
   p.a = matrix(kind.m, kind.k, kind.in, kind.transpose_a);
   p.b = matrix(kind.k, kind.n, kind.in, kind.transpose_b);
   p.c = matrix(kind.m, kind.n, kind.out, false);
-  if (kind.bias) p.bias = matrix(1, kind.n, kind.in, false);
+  if (kind.bias) p.bias = matrix(1, kind.n, Dtype::f32, false);
   const memory::desc any({kind.k, kind.n}, type_of(kind.in), memory::format_tag::any);
   const auto description = describe(p, kind.packs_b() ? any : p.b, attr, engine);
   p.packed_b = description.weights_desc();
@@ -143,19 +143,16 @@ Product product_of(const Matmul& op) {
 // For CPUs without bf16 instructions, on which oneDNN would be about ten times slower: multiplies
 // f32 copies.
 void multiply_as_f32(const Cpu& cpu, const Matmul& op) {
-  const auto as_f32 = [](const Tensor& t, std::byte* at) {
-    return t.dims() == 2 ? Tensor(at, Dtype::f32, t.place(), {t.dim(0), t.dim(1)}) : Tensor(at, Dtype::f32, t.place(), {t.dim(0)});
-  };
+  const auto as_f32 = [](const Tensor& t, std::byte* at) { return Tensor(at, Dtype::f32, t.place(), {t.dim(0), t.dim(1)}); };
   Matmul wide = op;
-  const std::array<Tensor Matmul::*, 4> operands{&Matmul::a, &Matmul::b, &Matmul::bias, &Matmul::c};
+  const std::array<Tensor Matmul::*, 3> operands{&Matmul::a, &Matmul::b, &Matmul::c};
   int64_t bytes = 0;
   for (const auto t : operands)
-    if (op.*t && (op.*t).dtype() == Dtype::bf16)
-      wide.*t = as_f32(op.*t, nullptr), bytes += aligned(4 * static_cast<size_t>((op.*t).size()));
+    if ((op.*t).dtype() == Dtype::bf16) wide.*t = as_f32(op.*t, nullptr), bytes += aligned(4 * static_cast<size_t>((op.*t).size()));
   const Product product = product_of(wide);
   std::byte* memory = cpu.workspace->reserve(bytes + room(product));
   for (const auto t : operands) {
-    if (!(op.*t) || (op.*t).dtype() == Dtype::f32) continue;
+    if ((op.*t).dtype() == Dtype::f32) continue;
     wide.*t = as_f32(op.*t, memory);
     memory += aligned(static_cast<size_t>((wide.*t).bytes()));
     if (t != &Matmul::c || op.accumulate) launch(cpu, Cast{.y = wide.*t, .x = op.*t});
@@ -189,11 +186,11 @@ void scale_sums(const Matmul& op, const float* sums) {
   with_dtype(op.c.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* c = op.c.as<T>();
-    const Bf16* bias = op.bias ? op.bias.as<Bf16>() : nullptr;
+    const float* bias = op.bias ? op.bias.as<float>() : nullptr;
     const int64_t n = op.n();
     for_blocks(op.c.size(), kBlock, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
-        c[i] = to<T>(sums[i] * scale + (bias != nullptr ? to_float(bias[i % n]) : 0) + (op.accumulate ? to_float(c[i]) : 0));
+        c[i] = to<T>(sums[i] * scale + (bias != nullptr ? bias[i % n] : 0) + (op.accumulate ? to_float(c[i]) : 0));
     });
   });
 }

@@ -11,7 +11,7 @@ void launch(const Cpu&, const RmsNormForward& op) {
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const int64_t rows = op.x.rows(), cols = op.x.cols();
-    const T* gain = op.gain.as<T>();
+    const float* gain = op.gain.as<float>();
 #pragma omp parallel for schedule(static) if (rows * cols > 32768)
     for (int64_t n = 0; n < rows; ++n) {
       const T* x = op.x.as<T>() + n * cols;
@@ -33,7 +33,7 @@ void launch(const Cpu&, const RmsNormForward& op) {
       const float inverse = 1 / std::sqrt(squares / static_cast<float>(cols) + op.eps);
       op.inv_rms.as<float>()[n] = inverse;
 #pragma omp simd
-      for (int64_t c = 0; c < cols; ++c) y[c] = to<T>(to_float(x[c]) * inverse * to_float(gain[c]));
+      for (int64_t c = 0; c < cols; ++c) y[c] = to<T>(to_float(x[c]) * inverse * gain[c]);
     }
   });
 }
@@ -44,20 +44,20 @@ void launch(const Cpu& cpu, const RmsNormBackward& op) {
     add_column_sums(cpu, op.x.rows(), {op.dgain}, [&](int64_t begin, int64_t end, float* dgain) {
       for (int64_t n = begin; n < end; ++n) {
         const int64_t cols = op.x.cols();
-        const T* gain = op.gain.as<T>();
+        const float* gain = op.gain.as<float>();
         const T *dy = op.dy.as<T>() + n * cols, *x = op.x.as<T>() + n * cols;
         T* dx = op.dx.as<T>() + n * cols;
         const T* dsum = op.dsum ? op.dsum.as<T>() + n * cols : nullptr;
         float along = 0;  // the part of dy * gain along x does not change y
 #pragma omp simd reduction(+ : along)
-        for (int64_t c = 0; c < cols; ++c) along += to_float(dy[c]) * to_float(gain[c]) * to_float(x[c]);
+        for (int64_t c = 0; c < cols; ++c) along += to_float(dy[c]) * gain[c] * to_float(x[c]);
         const float inverse = op.inv_rms.as<float>()[n];
         along *= inverse * inverse / static_cast<float>(cols);
 #pragma omp simd
         for (int64_t c = 0; c < cols; ++c) {
           const float g = to_float(dy[c]), z = to_float(x[c]);
           dgain[c] += g * z * inverse;
-          dx[c] = to<T>((g * to_float(gain[c]) - z * along) * inverse + (dsum != nullptr ? to_float(dsum[c]) : 0.0f));
+          dx[c] = to<T>((g * gain[c] - z * along) * inverse + (dsum != nullptr ? to_float(dsum[c]) : 0.0f));
         }
       }
     });

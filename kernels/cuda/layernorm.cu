@@ -12,7 +12,8 @@ template <class T>
 struct LayerNormOperands {
   T *y, *sum;
   float *mean, *inv_std;
-  const T *x, *gain, *bias, *residual;
+  const T *x, *residual;
+  const float *gain, *bias;
   int64_t rows, cols;
   float eps;
 };
@@ -52,8 +53,8 @@ template <class T>
 struct LayerNormGradients {
   T* dx;
   float* parts;  // [2, slots, C]: of dgain, of dbias
-  const T *dy, *x, *gain, *dsum;
-  const float *mean, *inv_std;
+  const T *dy, *x, *dsum;
+  const float *gain, *mean, *inv_std;
   int64_t rows, cols;
 };
 
@@ -104,9 +105,9 @@ void launch(const Cuda& cuda, const LayerNormForward& op) {
                                  .mean = op.mean.as<float>(),
                                  .inv_std = op.inv_std.as<float>(),
                                  .x = op.x.as<T>(),
-                                 .gain = op.gain.as<T>(),
-                                 .bias = op.bias.as<T>(),
                                  .residual = op.residual ? op.residual.as<T>() : nullptr,
+                                 .gain = op.gain.as<float>(),
+                                 .bias = op.bias.as<float>(),
                                  .rows = op.x.rows(),
                                  .cols = op.x.cols(),
                                  .eps = op.eps};
@@ -125,8 +126,8 @@ void launch(const Cuda& cuda, const LayerNormBackward& op) {
                             .parts = nullptr,
                             .dy = op.dy.as<T>(),
                             .x = op.x.as<T>(),
-                            .gain = op.gain.as<T>(),
                             .dsum = op.dsum ? op.dsum.as<T>() : nullptr,
+                            .gain = op.gain.as<float>(),
                             .mean = op.mean.as<float>(),
                             .inv_std = op.inv_std.as<float>(),
                             .rows = op.x.rows(),

@@ -7,6 +7,9 @@
 namespace trireme {
 namespace {
 
+// The only dtype of a bias that the library's epilogue adds to c.
+Dtype library_bias(const Matmul& op) { return op.of_8_bits() ? Dtype::bf16 : op.c.dtype(); }
+
 Product plain(const Matmul& op) {
   return {.c = op.c.data(),
           .a = op.a.data(),
@@ -15,7 +18,7 @@ Product plain(const Matmul& op) {
           .of_c = op.c.dtype(),
           .of_a = op.a.dtype(),
           .of_b = op.b.dtype(),
-          .of_bias = op.of_8_bits() ? Dtype::bf16 : op.c.dtype(),
+          .of_bias = library_bias(op),
           .m = op.m(),
           .n = op.n(),
           .k = op.k(),
@@ -49,11 +52,11 @@ void must_multiply(const Cuda& cuda, const Product& p) {
 void launch(const Cuda& cuda, const Matmul& op) {
   if (op.c.size() == 0 || (op.k() == 0 && op.accumulate)) return;
   require(op.k() > 0, text("matmul of ", op.a, " and ", op.b, ": a sum over nothing"));
-  if (op.bias && !op.of_8_bits() && op.bias.dtype() != op.c.dtype()) {  // the library needs a bias of c's dtype
-    const Tensor wide(scratch_behind(cuda, op.n() * bytes_of(op.c.dtype())), op.c.dtype(), Place::cuda, {op.n()});
-    launch(cuda, Cast{.y = wide, .x = op.bias});
+  if (const Dtype needed = library_bias(op); op.bias && op.bias.dtype() != needed) {
+    const Tensor narrow(scratch_behind(cuda, op.n() * bytes_of(needed)), needed, Place::cuda, {op.n()});
+    launch(cuda, Cast{.y = narrow, .x = op.bias});
     Matmul same = op;
-    same.bias = wide;
+    same.bias = narrow;
     return launch(cuda, same);
   }
   if (op.sums) {

@@ -12,7 +12,8 @@ template <class T>
 struct RmsNormOperands {
   T *y, *sum;
   float* inv_rms;
-  const T *x, *gain, *residual;
+  const T *x, *residual;
+  const float* gain;
   int64_t rows, cols;
   float eps;
 };
@@ -46,8 +47,8 @@ template <class T>
 struct RmsNormGradients {
   T* dx;
   float* parts;  // [slots, C]
-  const T *dy, *x, *gain, *dsum;
-  const float* inv_rms;
+  const T *dy, *x, *dsum;
+  const float *gain, *inv_rms;
   int64_t rows, cols;
 };
 
@@ -91,8 +92,8 @@ void launch(const Cuda& cuda, const RmsNormForward& op) {
                                .sum = op.sum ? op.sum.as<T>() : nullptr,
                                .inv_rms = op.inv_rms.as<float>(),
                                .x = op.x.as<T>(),
-                               .gain = op.gain.as<T>(),
                                .residual = op.residual ? op.residual.as<T>() : nullptr,
+                               .gain = op.gain.as<float>(),
                                .rows = op.x.rows(),
                                .cols = op.x.cols(),
                                .eps = op.eps};
@@ -111,8 +112,8 @@ void launch(const Cuda& cuda, const RmsNormBackward& op) {
                           .parts = nullptr,
                           .dy = op.dy.as<T>(),
                           .x = op.x.as<T>(),
-                          .gain = op.gain.as<T>(),
                           .dsum = op.dsum ? op.dsum.as<T>() : nullptr,
+                          .gain = op.gain.as<float>(),
                           .inv_rms = op.inv_rms.as<float>(),
                           .rows = op.x.rows(),
                           .cols = op.x.cols()};

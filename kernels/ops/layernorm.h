@@ -10,7 +10,7 @@ struct LayerNormForward {
   static constexpr auto name = "layernorm";
   Tensor y, mean, inv_std;  // out  [N, C], [N] f32, [N] f32
   Tensor sum{};             // out  [N, C]; with residual. Rounded to its dtype before normalisation
-  Tensor x, gain, bias;     // in   [N, C], [C], [C]
+  Tensor x, gain, bias;     // in   [N, C], [C] f32, [C] f32
   Tensor residual{};        // in   [N, C], optional
   float eps = 1e-5f;
   void visit(auto& t) const { t.out(y, mean, inv_std, sum), t.in(x, gain, bias, residual); }
@@ -19,8 +19,8 @@ struct LayerNormForward {
     expect(y, "y", x.dtype(), {x.rows(), x.cols()});
     expect(mean, "mean", Dtype::f32, {x.rows()});
     expect(inv_std, "inv_std", Dtype::f32, {x.rows()});
-    expect(gain, "gain", x.dtype(), {x.cols()});
-    expect(bias, "bias", x.dtype(), {x.cols()});
+    expect(gain, "gain", Dtype::f32, {x.cols()});
+    expect(bias, "bias", Dtype::f32, {x.cols()});
     require(sum.present() == residual.present(), text("sum and residual must be given together"));
     if (sum) {
       expect(sum, "sum", x.dtype(), {x.rows(), x.cols()});
@@ -36,14 +36,14 @@ struct LayerNormBackward {
   static constexpr auto name = "layernorm_backward";
   Tensor dx;                          // out  [N, C]
   Tensor dgain, dbias;                // add  [C] f32, [C] f32
-  Tensor dy, x, gain, mean, inv_std;  // in   [N, C], [N, C] (what was normalised), [C], [N] f32, [N] f32
+  Tensor dy, x, gain, mean, inv_std;  // in   [N, C], [N, C] (what was normalised), [C] f32, [N] f32, [N] f32
   Tensor dsum{};                      // in   [N, C], optional: gradient of the sum from its other use
   void visit(auto& t) const { t.out(dx), t.add(dgain, dbias), t.in(dy, x, gain, mean, inv_std, dsum); }
   void check() const {
     expect_float(x, "x");
     expect(dx, "dx", x.dtype(), {x.rows(), x.cols()});
     expect(dy, "dy", x.dtype(), {x.rows(), x.cols()});
-    expect(gain, "gain", x.dtype(), {x.cols()});
+    expect(gain, "gain", Dtype::f32, {x.cols()});
     expect(dgain, "dgain", Dtype::f32, {x.cols()});
     expect(dbias, "dbias", Dtype::f32, {x.cols()});
     expect(mean, "mean", Dtype::f32, {x.rows()});

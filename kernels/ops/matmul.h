@@ -21,7 +21,7 @@ struct Matmul {
   Tensor c;                 // out  [M, N]; with `accumulate` updated in place
   Tensor a;                 // in   [M, K], or [K, M] when transpose_a
   Tensor b;                 // in   [K, N], or [N, K] when transpose_b
-  Tensor bias{};            // in   [N], optional; the dtype of a, or bf16 if that is 8-bit
+  Tensor bias{};            // in   [N] f32, optional. With bf16 c on CUDA it is rounded to bf16
   Tensor pre_activation{};  // out  [M, N], optional; the dtype of c
   Tensor gelu_input{};      // in   [M, N], optional; the dtype of c. On CUDA it may be c
   Tensor sums{};            // add  [M] f32, optional; with transpose_a
@@ -57,8 +57,8 @@ struct Matmul {
     t.in(a, b, bias, gelu_input, a_scale, b_scale);
   }
   bool of_8_bits() const { return has_8_bits(a.dtype()); }
-  // a, b and bias have one dtype, f32 or bf16; c has it too or is f32. 8-bit a and b are summed
-  // along their rows, and at most one is e5m2; c and bias are then as for bf16.
+  // a and b have one dtype, f32 or bf16; c has it too or is f32. 8-bit a and b are summed along their
+  // rows, and at most one is e5m2; c is then as for bf16.
   void check() const {
     require(a.dims() == 2 && b.dims() == 2, text("matmul of ", a, " and ", b));
     const Dtype dtype = of_8_bits() ? Dtype::bf16 : a.dtype();
@@ -73,7 +73,7 @@ struct Matmul {
     require(c.dtype() == dtype || c.dtype() == Dtype::f32, text("matmul of ", a, " and ", b, " into ", c));
     require(k() == (transpose_b ? b.dim(1) : b.dim(0)), text("matmul of ", a, " and ", b));
     expect(c, "c", {m(), n()});
-    if (bias) expect(bias, "bias", dtype, {n()});
+    if (bias) expect(bias, "bias", Dtype::f32, {n()});
     if (pre_activation) expect(pre_activation, "pre_activation", c.dtype(), {m(), n()});
     if (gelu_input) expect(gelu_input, "gelu_input", c.dtype(), {m(), n()});
     if (sums) expect(sums, "sums", Dtype::f32, {m()});

@@ -10,7 +10,7 @@ struct RmsNormForward {
   static constexpr auto name = "rmsnorm";
   Tensor y, inv_rms;  // out  [N, C], [N] f32
   Tensor sum{};       // out  [N, C]; with residual. Rounded to its dtype before normalisation
-  Tensor x, gain;     // in   [N, C], [C]
+  Tensor x, gain;     // in   [N, C], [C] f32
   Tensor residual{};  // in   [N, C], optional
   float eps = 1e-5f;
   void visit(auto& t) const { t.out(y, inv_rms, sum), t.in(x, gain, residual); }
@@ -18,7 +18,7 @@ struct RmsNormForward {
     expect_float(x, "x");
     expect(y, "y", x.dtype(), {x.rows(), x.cols()});
     expect(inv_rms, "inv_rms", Dtype::f32, {x.rows()});
-    expect(gain, "gain", x.dtype(), {x.cols()});
+    expect(gain, "gain", Dtype::f32, {x.cols()});
     require(sum.present() == residual.present(), text("sum and residual must be given together"));
     if (sum) {
       expect(sum, "sum", x.dtype(), {x.rows(), x.cols()});
@@ -34,14 +34,14 @@ struct RmsNormBackward {
   static constexpr auto name = "rmsnorm_backward";
   Tensor dx;                    // out  [N, C]
   Tensor dgain;                 // add  [C] f32
-  Tensor dy, x, gain, inv_rms;  // in   [N, C], [N, C] (what was normalised: `sum` if there was one), [C], [N] f32
+  Tensor dy, x, gain, inv_rms;  // in   [N, C], [N, C] (what was normalised: `sum` if there was one), [C] f32, [N] f32
   Tensor dsum{};                // in   [N, C], optional: gradient of the sum from its other use
   void visit(auto& t) const { t.out(dx), t.add(dgain), t.in(dy, x, gain, inv_rms, dsum); }
   void check() const {
     expect_float(x, "x");
     expect(dx, "dx", x.dtype(), {x.rows(), x.cols()});
     expect(dy, "dy", x.dtype(), {x.rows(), x.cols()});
-    expect(gain, "gain", x.dtype(), {x.cols()});
+    expect(gain, "gain", Dtype::f32, {x.cols()});
     expect(dgain, "dgain", Dtype::f32, {x.cols()});
     expect(inv_rms, "inv_rms", Dtype::f32, {x.rows()});
     if (dsum) expect(dsum, "dsum", x.dtype(), {x.rows(), x.cols()});

@@ -50,7 +50,7 @@ ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& s)
     product_.a = s.transpose_a ? random(dtype, {s.k, s.m}) : random(dtype, {s.m, s.k});
     product_.b = s.transpose_b ? random(dtype, {s.n, s.k}) : random(dtype, {s.k, s.n});
   }
-  if (s.bias) product_.bias = random(dtype, {s.n});
+  if (s.bias) product_.bias = random(Dtype::f32, {s.n});
   if (s.pre_activation) product_.pre_activation = arena_.take(out, {s.m, s.n});
   if (s.gelu_input) product_.gelu_input = random(out, {s.m, s.n});
   if (s.sums) product_.sums = arena_.take(Dtype::f32, {s.m});

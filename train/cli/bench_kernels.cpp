@@ -125,7 +125,7 @@ struct BenchedOps {
 };
 
 void BenchedOps::norms() const {
-  const Tensor residual = b.bf16({N, C}), sum = b.bf16({N, C}), gain = b.bf16({C}), bias = b.bf16({C});
+  const Tensor residual = b.bf16({N, C}), sum = b.bf16({N, C}), gain = b.f32({C}), bias = b.f32({C});
   const Tensor mean = b.f32({N}), inverse = b.f32({N}), dgain = b.f32({C}), dbias = b.f32({C});
   b(RmsNormForward{.y = y, .inv_rms = inverse, .sum = sum, .x = x, .gain = gain, .residual = residual});
   b(RmsNormBackward{.dx = sum, .dgain = dgain, .dy = y, .x = x, .gain = gain, .inv_rms = inverse, .dsum = residual});

@@ -82,15 +82,17 @@ void ReplicaSync::write(size_t unit) {
 
 void ReplicaSync::read(size_t unit) {
   Stream& compute = device_.compute();
+  const std::vector<Unit>& units = stage_.units();
+  if (units[unit].held) return compute.wait(arrived_[unit]);
   const auto before = std::exchange(last_read_, unit);
-  if (stage_.shape().holding.weights) return compute.wait(arrived_[unit]);
   if (memory(unit).weights != unit) fetch(unit);
   compute.wait(memory(unit).arrived);
   // Prefetches the next unit in the same direction while this one computes, unless both share their
   // memory. Backward, which runs downwards, does not read the embedding's weights.
-  const std::vector<Unit>& units = stage_.units();
   const bool up = unit == 0 || unit > before;
-  const size_t next = up ? unit + 1 : unit - 1;
+  size_t next = unit;
+  do next += up ? size_t{1} : kNone;
+  while (next < units.size() && units[next].held);
   if (unit == before || next >= units.size() || (!up && units[next].id.kind != UnitKind::block)) return;
   if (units[next].memory != units[unit].memory && memory(next).weights != next) fetch(next);
 }
@@ -148,7 +150,7 @@ void ReplicaSync::spread() {
       run(mesh_.pp(), lane(), Send{.x = u.weights_part, .peer = last, .channel = Channel::tied});
     }
     memory(unit).weights = kNone;
-    if (stage_.shape().holding.weights && !(u.tied_copy() && !tied)) {
+    if (u.held && !(u.tied_copy() && !tied)) {
       const Event whole = gather(u.weights, u.weights_part);
       if (divided_) arrived_[unit] = whole;
     }

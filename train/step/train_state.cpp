@@ -95,7 +95,8 @@ TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device
 // Sends the unit's gradients; the loss is sent with the head's.
 void TrainState::complete(size_t unit, const Microbatch& batch) {
   sync.done(unit, batch.number);
-  if (stage.units()[unit].id.kind != UnitKind::head) return;
+  const UnitId& id = stage.units()[unit].id;
+  if (id.kind != UnitKind::head || id.dims == UnitDims::matrices) return;
   if (loss_tree)
     loss_cleared_ = sync.add_to_tree(loss, loss_tree, batch.number);
   else if (batch.last)
