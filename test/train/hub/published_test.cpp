@@ -371,7 +371,8 @@ TEST_CASE("what a published config says and is not computed here is refused by n
   CHECK(read_published_config(scratch / "config.json").window == 4);
 }
 
-// What LlamaConfig and LlamaRotaryEmbedding of transformers 5.24 make of the same config.json.
+// Expected values are what LlamaConfig and LlamaRotaryEmbedding of transformers 5.24 make of the
+// same config.json.
 TEST_CASE("RoPE and an epsilon of 0 are read from a config.json as transformers reads them") {
   const Scratch scratch;
   const auto read = [&](const Json& change) {
@@ -387,7 +388,7 @@ TEST_CASE("RoPE and an epsilon of 0 are read from a config.json as transformers 
   const ModelConfig bare = read({{"rope_parameters", nullptr}, {"rope_theta", 500.0}, {"rope_scaling", scaling}});
   CHECK(bare.rope_scaling == RopeScaling::llama3);
   CHECK((bare.rope_original_context == 64 && bare.theta == 500));
-  // Of both, rope_scaling counts, with the theta beside it.
+  // If there are both, rope_scaling counts, with the theta beside it.
   const ModelConfig both = read({{"rope_theta", 500.0}, {"rope_parameters", parameters}, {"rope_scaling", of_32}});
   CHECK(both.rope_scaling == RopeScaling::llama3);
   CHECK((both.rope_original_context == 32 && both.theta == 500));

@@ -32,7 +32,7 @@ const Settings kFrozen{"train.lr=1e-30",     "train.warmup=0",         "train.sc
                        "train.eval_every=0", "train.eval_sequences=1", "train.leave_out=1,3,5,7,9",
                        "checkpoint.every=1", "checkpoint.keep=20",     "train.hang_after=0"};
 
-// What a case found, as fractions: of a tensor's largest gradient, of the norm, of the loss.
+// Differences in a case, as fractions: of a tensor's largest gradient, of the norm, of the loss.
 struct Found {
   double gradient = 0, norm = 0, loss = 0;
   std::string tensor{};   // of the largest difference
