@@ -37,7 +37,10 @@ struct SuperviseCommandOptions : SuperviseOptions {
   static constexpr auto about = "Restart a training when it fails: trireme supervise -- mpirun -n 8 trireme train config.yaml";
   void visit(Options& o) {
     o("--max-restarts", max_restarts, "Most restarts in a row without a new checkpoint", at_least(0));
-    o("--elastic", elastic, "Continue with fewer ranks when one fails again and again at the same step; default: the same number");
+    o("--elastic", elastic,
+      "Continue with fewer ranks when the same one fails twice without a new checkpoint; default: the same number");
+    o("--frozen-after", frozen_after, "Seconds without processor time after which stopped ranks are ended, 0 for never",
+      at_least(0));
     o.after_dashes(command);
   }
   static std::string footer() { return "Write the command after --, as you would give it alone."; }

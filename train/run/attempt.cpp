@@ -1,9 +1,12 @@
 #include "train/run/attempt.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "train/run/launcher_words.h"
 
 namespace trireme {
 namespace {
@@ -42,13 +45,30 @@ std::string describe(const Attempt& a) {
          (a.message.empty() ? "" : ": " + a.message);
 }
 
-Attempt judge_attempt(Attempt attempt, int code, const RunFiles& before, const RunFiles& after) {
-  attempt.code = code;
+Attempt judge_attempt(Attempt attempt, const AttemptEnd& end, const RunFiles& before, const RunFiles& after) {
+  attempt.code = end.code;
   attempt.first_checkpoint = before.newest_checkpoint, attempt.last_checkpoint = after.newest_checkpoint;
-  if (after.exit.identity == before.exit.identity) return attempt;
-  attempt.cause = after.exit.cause, attempt.host = after.exit.host, attempt.message = after.exit.message;
-  attempt.rank = after.exit.rank, attempt.step = after.exit.step;
+  if (after.exit.identity != before.exit.identity) {
+    attempt.cause = after.exit.cause, attempt.host = after.exit.host, attempt.message = after.exit.message;
+    attempt.rank = after.exit.rank, attempt.step = after.exit.step;
+    // A launcher has codes of its own for a run that was asked to stop and has saved.
+    if (after.exit.code == number_of(ExitCode::stopped)) attempt.code = number_of(ExitCode::stopped);
+    return attempt;
+  }
+  if (after.metrics != before.metrics) attempt.step = after.last_step;
+  if (end.code == number_of(ExitCode::done) || end.code == number_of(ExitCode::stopped)) return attempt;
+  if (end.frozen > 0) {
+    attempt.code = number_of(ExitCode::hang), attempt.cause = "frozen";
+    attempt.message = text("frozen: no rank was given a processor for ", std::llround(end.frozen), " s");
+  } else if (const std::optional<LostRank> lost = lost_rank(end.heard)) {
+    attempt.cause = "lost", attempt.rank = lost->rank, attempt.host = lost->host, attempt.message = lost->words;
+  }
   return attempt;
+}
+
+int code_when_stopped(const Attempt& last) {
+  const bool by_launcher = last.code == 1 || last.code > 128;
+  return by_launcher && last.step <= std::max<int64_t>(last.last_checkpoint, 0) ? number_of(ExitCode::stopped) : last.code;
 }
 
 Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts) {
@@ -63,21 +83,25 @@ Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts) {
       return {.kind = give_up, .why = "the same would happen again"};
   if (last.code == 126 || last.code == 127) return {.kind = give_up, .why = "the command cannot be run"};
 
-  size_t vain = 0, same = 0;  // attempts at the end without a new checkpoint; of them, at the end, equal
-  while (vain < attempts.size() && !attempts[attempts.size() - 1 - vain].made_progress()) ++vain;
-  while (same < vain && alike(attempts[attempts.size() - 1 - same], last)) ++same;
+  const auto from_end = [&](size_t i) -> const Attempt& { return attempts[attempts.size() - 1 - i]; };
+  // Attempts at the end: without a new checkpoint; of them, equal ones; of them, those that lost the same rank, at whatever step.
+  size_t vain = 0, same = 0, same_rank = 0;
+  while (vain < attempts.size() && !from_end(vain).made_progress()) ++vain;
+  while (same < vain && alike(from_end(same), last)) ++same;
+  while (same_rank < vain && from_end(same_rank).rank == last.rank && from_end(same_rank).host == last.host) ++same_rank;
   const std::string where =
       (last.rank >= 0 ? " on rank " + std::to_string(last.rank) : "") + (last.host.empty() ? "" : " (" + last.host + ")");
   if (same >= kLoop)
     return {.kind = give_up,
-            .why = std::to_string(same) + " attempts in a row ended the same way, after step " + std::to_string(last.step) + where +
+            .why = std::to_string(same) + " attempts in a row ended the same way, " +
+                   (last.step > 0 ? "after step " + std::to_string(last.step) : "before the first step") + where +
                    ", without a new checkpoint: a crash loop"};
   if (static_cast<int64_t>(vain) > max_restarts)
     return {.kind = give_up, .why = std::to_string(vain) + " attempts in a row made no new checkpoint (--max-restarts)"};
   const double delay = last.code < number_of(ExitCode::internal) && last.code > 1 ? 5
                        : vain <= 1                                                ? 0
                                    : std::min(kLongestDelay, static_cast<double>(int64_t{1} << std::min<size_t>(vain - 2, 10)));
-  return {.kind = restart, .why = {}, .delay = delay, .fewer = same >= 2 && last.rank >= 0};
+  return {.kind = restart, .why = {}, .delay = delay, .fewer = same_rank >= 2 && last.rank >= 0};
 }
 
 }  // namespace trireme

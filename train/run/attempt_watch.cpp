@@ -1,13 +1,17 @@
 #include "train/run/attempt_watch.h"
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <utility>
+
+#include "base/error.h"
 
 namespace trireme {
 namespace {
 
-constexpr auto kLook = std::chrono::seconds(1);        // between two looks at the processes
+constexpr auto kLookPeriod = std::chrono::seconds(1);  // between two looks at the processes
+constexpr auto kLate = std::chrono::seconds(5);        // that a look may come after the one before
 constexpr auto kLeftAlone = std::chrono::seconds(10);  // that a launcher may take to end after its ranks
 
 // mpirun ends its ranks when it is asked to end itself, but passes this on, which they take the same way.
@@ -16,7 +20,7 @@ int passed_on(int signal, bool by_mpirun) { return by_mpirun && (signal == SIGTE
 }  // namespace
 
 bool AttemptWatch::wants_processes(Clock::time_point now) {
-  if (!by_mpirun_ || now - looked_ < kLook) return false;
+  if ((!by_mpirun_ && frozen_after_ <= 0) || now - looked_ < kLookPeriod) return false;
   looked_ = now;
   return true;
 }
@@ -28,6 +32,16 @@ bool AttemptWatch::left_alone(const AttemptSeen& seen) {
   return started_ && seen.now - since_ > kLeftAlone;
 }
 
+// A thread of each rank wakes up ten times a second, however busy the machine is and whatever the rank waits for. A look that comes
+// late means that this process was stopped along with them.
+bool AttemptWatch::are_frozen(const AttemptSeen& seen) {
+  const RunProcesses& p = *seen.processes;
+  const bool moves = p.ranks.empty() || p.traced || p.scheduled != scheduled_ || p.ranks != ranks_;
+  if (moves || seen.now - std::exchange(seen_, seen.now) > kLate) ran_ = seen.now;
+  scheduled_ = p.scheduled, ranks_ = p.ranks, seen_ = seen.now;
+  return std::chrono::duration<double>(seen.now - ran_).count() >= frozen_after_;
+}
+
 AttemptOrder AttemptWatch::after(const AttemptSeen& seen) {
   if (seen.stop_signal != 0 && seen.stop_signal != std::exchange(passed_, seen.stop_signal))
     return {.signal = passed_on(seen.stop_signal, by_mpirun_)};
@@ -35,6 +49,11 @@ AttemptOrder AttemptWatch::after(const AttemptSeen& seen) {
     by_mpirun_ = false;
     return {.signal = SIGKILL, .say = "the launcher hangs although its ranks have ended: it is ended too"};
   }
+  if (frozen_after_ > 0 && seen.processes && are_frozen(seen) && !std::exchange(ended_frozen_, true))
+    return {.signal = SIGKILL,
+            .ranks = seen.processes->ranks,
+            .say = text("no rank was given a processor for ", std::llround(frozen_after_),
+                        " s: they are stopped or frozen, and are ended (--frozen-after)")};
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include "train/run/supervise.h"
 
 #include <chrono>
+#include <list>
 #include <optional>
 
 #include "parallel/world.h"
@@ -12,26 +13,32 @@ namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(20);
 
-int exit_code_of(const SuperviseIo& io, pid_t child, bool by_mpirun) {
-  AttemptWatch watch(by_mpirun);
+AttemptEnd end_of(const SuperviseIo& io, pid_t child, AttemptWatch watch) {
   for (;;) {
-    if (const std::optional<int> code = io.ended(child)) return *code;
+    if (const std::optional<int> code = io.ended(child)) return {.code = *code, .heard = io.heard(child), .frozen = watch.frozen()};
     AttemptSeen seen{.now = io.now(), .stop_signal = io.stop_signal()};
     if (watch.wants_processes(seen.now)) seen.processes = io.processes(child);
     const AttemptOrder order = watch.after(seen);
     if (!order.say.empty()) io.say("supervise: " + order.say);
-    if (order.signal != 0) io.send(child, order.signal);
+    for (const pid_t rank : order.ranks) io.send(rank, order.signal);
+    if (order.signal != 0 && order.ranks.empty()) io.send(child, order.signal);
     io.sleep(kPoll);
   }
 }
 
-Attempt run_once(const SuperviseIo& io, const LaunchedTraining& training, const std::string& run, int64_t number) {
-  Attempt attempt{.number = number, .ranks = training.ranks, .started = io.utc(), .cause = {}, .host = {}, .message = {}};
+Attempt run_once(const SuperviseIo& io, const LaunchedTraining& training, const SuperviseOptions& options, const std::string& run,
+                 size_t earlier) {
+  Attempt attempt{.number = static_cast<int64_t>(earlier) + 1,
+                  .ranks = training.ranks,
+                  .started = io.utc(),
+                  .cause = {},
+                  .host = {},
+                  .message = {}};
   const auto begin = io.now();
   const RunFiles before = io.files(run);
-  const int code = exit_code_of(io, io.start(training.words), training.by_mpirun);
+  const AttemptEnd end = end_of(io, io.start(training.words), {training.by_mpirun, static_cast<double>(options.frozen_after)});
   attempt.seconds = std::chrono::duration<double>(io.now() - begin).count();
-  return judge_attempt(attempt, code, before, io.files(run));
+  return judge_attempt(attempt, end, before, io.files(run));
 }
 
 // The largest mesh of fewer ranks.
@@ -47,12 +54,12 @@ ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, Launc
   const std::string run = config.train.runs + "/" + config.train.name;
   std::vector<Attempt> attempts;
   for (;;) {
-    attempts.push_back(run_once(io, training, run, static_cast<int64_t>(attempts.size()) + 1));
+    attempts.push_back(run_once(io, training, options, run, attempts.size()));
     const Attempt& last = attempts.back();
     io.record(run, last);
     const Next next = next_after(attempts, options.max_restarts);
-    if (next.kind == Next::Kind::done || next.kind == Next::Kind::stopped || io.stop_signal() != 0)
-      return static_cast<ExitCode>(last.code);
+    if (next.kind == Next::Kind::done || next.kind == Next::Kind::stopped) return static_cast<ExitCode>(last.code);
+    if (io.stop_signal() != 0) return static_cast<ExitCode>(code_when_stopped(last));
     io.say("supervise: " + describe(last));
     if (next.kind == Next::Kind::give_up) {
       io.say("supervise: gave up: " + next.why);
@@ -76,7 +83,8 @@ ExitCode run_supervise(const SuperviseOptions& options) {
   // say is on disk.
   set_environment_default("OMPI_MCA_odls_base_sigkill_timeout", "0");
   const LaunchedTraining training = take_apart(options.command);
-  return supervise({}, options, training, read_config(training.config, training.set));
+  std::list<OutputRelay> relays;
+  return supervise(SuperviseIo(relays), options, training, read_config(training.config, training.set));
 }
 
 }  // namespace trireme

@@ -16,7 +16,8 @@ namespace trireme {
 struct SuperviseOptions {
   std::vector<std::string> command;  // a launcher and what it starts, or `trireme train` alone
   int64_t max_restarts = 10;         // in a row without a new checkpoint
-  bool elastic = false;              // after a rank was lost twice at the same place, with fewer ranks
+  bool elastic = false;              // after the same rank was lost twice, with fewer ranks
+  int64_t frozen_after = 60;         // seconds without any processor time of any rank; 0: never
 };
 
 // Runs attempts until one is done, was asked to stop, or no further one would help; each adds a line to RUN/attempts.jsonl. Returns

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "base/error.h"
@@ -20,23 +21,34 @@
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/reader.h"
 #include "train/health/signals.h"
+#include "train/run/output_relay.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
 namespace {
 
+namespace fs = std::filesystem;
+
+// Which file of this name stands there now; {} if none does.
+std::pair<uint64_t, int64_t> identity_of(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0) return {};
+  return {facts.st_ino, int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec};
+}
+
 // In a group of its own, so that a terminal's signals reach this process alone, which passes them on; dies with its parent.
-pid_t start_process(const std::vector<std::string>& words) {
+pid_t start_process(const std::vector<std::string>& words, OutputRelay& relay) {
   std::vector<std::string> copies = words;
   std::vector<char*> argv;
   for (std::string& word : copies) argv.push_back(word.data());
   argv.push_back(nullptr);
   const pid_t parent = getpid(), child = fork();
   require(child >= 0, text("cannot start ", words.front(), ": ", strerror(errno)));
-  if (child != 0) return child;
+  if (child != 0) return relay.begin(), child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  relay.become_output();
   if (getppid() == parent) execvp(argv[0], argv.data());
   _exit(127);
 }
@@ -49,28 +61,68 @@ std::optional<int> ended_process(pid_t process) {
   return std::nullopt;
 }
 
+std::vector<pid_t> children_of(pid_t process) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(process) + "/task", error)) {
+    std::ifstream children(thread.path() / "children");
+    for (pid_t child = 0; children >> child;) found.push_back(child);
+  }
+  return found;
+}
+
+// 'R', 'S', 'T', 'Z', ...; '-' if the process is gone.
+char state_of(pid_t process) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string stat;
+  std::getline(in, stat);
+  const size_t name_end = stat.rfind(") ");
+  return name_end != std::string::npos && name_end + 2 < stat.size() ? stat[name_end + 2] : '-';
+}
+
+// How often the process's threads have left a processor, by themselves or not.
+uint64_t times_scheduled(pid_t process) {
+  uint64_t times = 0;
+  std::error_code error;
+  for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(process) + "/task", error)) {
+    std::ifstream status(thread.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (const size_t at = line.find("ctxt_switches:"); at != std::string::npos) times += std::stoull(line.substr(at + 14));
+  }
+  return times;
+}
+
+// Name of a process's program; "" if it is gone.
+std::string program_of(const std::string& process) {
+  std::error_code error;
+  return fs::read_symlink("/proc/" + process + "/exe", error).filename();
+}
+
+// Adds the descendants that run the program. Whatever else launchers start, such as shells, only waits for them.
+void add_ranks(pid_t process, const std::string& program, RunProcesses& found) {
+  const char state = state_of(process);
+  if (state != 'Z' && state != '-' && program_of(std::to_string(process)).starts_with(program)) {
+    found.ranks.push_back(process);
+    found.traced |= state == 't';
+    found.scheduled += times_scheduled(process);
+  }
+  for (const pid_t child : children_of(process)) add_ranks(child, program, found);
+}
+
 RunProcesses processes_of(pid_t launcher) {
   RunProcesses found;
-  std::error_code error;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(launcher) + "/task", error)) {
-    std::ifstream children(thread.path() / "children");
-    for (pid_t child = 0; children >> child;) {
-      std::ifstream in("/proc/" + std::to_string(child) + "/stat");
-      std::string stat;
-      std::getline(in, stat);
-      const size_t name_end = stat.rfind(") ");
-      found.any = true;
-      found.alive |= name_end != std::string::npos && stat.substr(name_end + 2, 1) != "Z";
-    }
+  for (const pid_t child : children_of(launcher)) {
+    const char state = state_of(child);
+    found.any = true;
+    found.alive |= state != 'Z' && state != '-';
   }
+  add_ranks(launcher, program_of("self"), found);
   return found;
 }
 
 ExitRecord exit_record(const std::string& path) {
   ExitRecord record;
-  struct stat facts {};
-  if (stat(path.c_str(), &facts) != 0) return record;
-  record.identity = {facts.st_ino, int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec};
+  record.identity = identity_of(path);
   const Json exit = Json::parse_or_null(text_of_file(path, 1 << 20));
   if (!exit.is_object()) return record;
   record.code = exit.value("code", int64_t{-1});
@@ -82,13 +134,35 @@ ExitRecord exit_record(const std::string& path) {
   return record;
 }
 
+// The last step of the complete lines at the end of metrics.jsonl; -1 if there is none.
+int64_t last_step_of(const std::string& path) {
+  constexpr std::streamoff kEnd = 64 << 10;
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in) return -1;
+  in.seekg(std::max<std::streamoff>(0, in.tellg() - kEnd));
+  const std::string end{std::istreambuf_iterator<char>(in), {}};
+  int64_t last = -1;
+  for (size_t begin = 0, stop = 0; (stop = end.find('\n', begin)) != std::string::npos; begin = stop + 1) {
+    if (const Json entry = Json::parse_or_null(end.substr(begin, stop - begin)); entry.is_object()) {
+      const int64_t step = entry.value("step", int64_t{-1});
+      last = std::max(last, step);
+    }
+  }
+  return last;
+}
+
 RunFiles files_of(const std::string& run) {
-  return {.newest_checkpoint = newest_checkpoint(run), .exit = exit_record(run + "/exit.json")};
+  const std::string metrics = run + "/metrics.jsonl";
+  return {.newest_checkpoint = newest_checkpoint(run),
+          .exit = exit_record(run + "/exit.json"),
+          .metrics = identity_of(metrics),
+          .last_step = last_step_of(metrics)};
 }
 
 void record_attempt(const std::string& run, const Attempt& attempt) {
   std::error_code error;
-  std::filesystem::create_directories(run, error);
+  if (attempt.code == static_cast<int>(ExitCode::stopped) && !fs::exists(run, error)) return;  // stopped before it was a run
+  fs::create_directories(run, error);
   std::ofstream(run + "/attempts.jsonl", std::ios::app) << json_line(attempt);
 }
 
@@ -101,11 +175,15 @@ int64_t newest_checkpoint(const std::string& run) {
   return newest;
 }
 
-SuperviseIo::SuperviseIo()
-    : start(start_process),
+SuperviseIo::SuperviseIo(std::list<OutputRelay>& relays)
+    : start([&relays](const std::vector<std::string>& words) {
+        relays.emplace_back();
+        return start_process(words, relays.back());
+      }),
       ended(ended_process),
       send([](pid_t process, int signal) { kill(process, signal); }),
       processes(processes_of),
+      heard([&relays](pid_t) { return relays.empty() ? std::string() : relays.back().heard(); }),
       files(files_of),
       record(record_attempt),
       say([](const std::string& line) { complain(line); }),

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/clock.h"
 #include "train/run/attempt.h"
 #include "train/run/attempt_watch.h"
+#include "train/run/output_relay.h"
 
 namespace trireme {
 
@@ -18,13 +20,16 @@ namespace trireme {
 int64_t newest_checkpoint(const std::string& run);
 
 struct SuperviseIo {
-  SuperviseIo();  // uses the system
+  SuperviseIo() = default;                               // to be filled in
+  explicit SuperviseIo(std::list<OutputRelay>& relays);  // the system; `relays` takes one for each start, and must outlive this
 
   std::function<pid_t(const std::vector<std::string>& words)>
       start;                                               // Error if no process can be made; 127 if the command cannot be
   std::function<std::optional<int>(pid_t process)> ended;  // exit code, 128 + n when signal n ended it; nullopt: it runs
   std::function<void(pid_t process, int signal)> send;
   std::function<RunProcesses(pid_t process)> processes;
+  // The end of what it and its children wrote to stderr, after it has ended.
+  std::function<std::string(pid_t process)> heard = [](pid_t) { return std::string(); };
   std::function<RunFiles(const std::string& run)> files;
   std::function<void(const std::string& run, const Attempt& attempt)> record;  // adds a line to RUN/attempts.jsonl
   std::function<void(const std::string& line)> say;                            // to the user
