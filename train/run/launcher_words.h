@@ -1,4 +1,4 @@
-// What a launcher writes to stderr when a rank dies: which one, and where.
+// Reads from a launcher's words on stderr which rank has died, and where.
 #pragma once
 
 #include <cstdint>

@@ -18,10 +18,10 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kTail = 64 << 10;                     // bytes that are kept
-constexpr int kWidthPeriod = 100;                      // milliseconds between two looks at the terminal's width
-constexpr auto kLastOutput = std::chrono::seconds(2);  // for output after the child's end
-constexpr int kStandardOutput = STDOUT_FILENO, kStandardErrors = STDERR_FILENO;
+constexpr size_t kTail = 64 << 10;                       // bytes that are kept
+constexpr int kWidthPeriod = 100;                        // milliseconds between two looks at the terminal's width
+constexpr auto kLastOutput = std::chrono::seconds(2);    // for output after the child's end
+constexpr int kStandardOutput = 1, kStandardErrors = 2;  // file descriptors
 
 bool same_file(int a, int b) {
   struct stat one {

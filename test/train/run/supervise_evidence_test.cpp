@@ -1,4 +1,4 @@
-// What supervise learns about attempts that could say nothing themselves: from the launcher's words, the steps done, the processes.
+// Evidence of supervise on attempts that could say nothing themselves: from the launcher's words, the steps done, the processes.
 #include <signal.h>
 #include <unistd.h>
 
