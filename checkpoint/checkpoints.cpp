@@ -61,7 +61,7 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
     if (const std::vector<int64_t> steps = steps_in(io_, directory_); resume == Resume::never && !steps.empty())
       throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
                              ": continue with --resume auto, or choose another train.name to start anew"));
-    if (!config.command.empty()) retention_.after_commit(config.command, run_directory);
+    if (!config.command.empty()) retention_.after_commit(config, run_directory);
   }
   memory_.emplace(io_, run_directory, config.memory_every > 0, nodes, ranks_);
   if (resume == Resume::never && !memory_->find().empty())
@@ -261,9 +261,9 @@ void Checkpoints::abandon() {
   retention_.before_commit({});
 }
 
-void Checkpoints::finish() {
+void Checkpoints::finish(const std::function<bool()>& hurry) {
   abandon();
-  retention_.wait_for_command();
+  retention_.wait_for_command(hurry);
   if (memory_->exists()) {
     const std::vector<int64_t> in_memory = steps_in(io_, memory_->directory());
     const bool newer = !in_memory.empty() && in_memory.back() > last_on_disk_;

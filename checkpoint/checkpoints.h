@@ -132,10 +132,11 @@ class Checkpoints {
   // True if the last restore read this run's directory on disk.
   bool restored_from_disk() const { return last_on_disk_ >= 0; }
 
-  // Call it when no save is in progress: waits for checkpoint.command and releases the lock.
+  // Call it when no save is in progress: waits for checkpoint.command, only for some seconds once
+  // `hurry` returns true, and releases the lock.
   // Removes what is in memory, unless it is newer than what this process restored from disk or
   // saved there.
-  void finish();
+  void finish(const std::function<bool()>& hurry = [] { return false; });
 
   // Returns the problems since the last call that ended nothing; one line each.
   std::vector<std::string> take_warnings();

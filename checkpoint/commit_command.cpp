@@ -5,14 +5,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "parallel/world.h"
@@ -21,6 +25,8 @@ namespace trireme {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{20};
+constexpr double kPatience = 20;                     // seconds for the command of a run that was asked to stop
+constexpr double kTerminating = 5;                   // seconds between SIGTERM and SIGKILL
 constexpr int kInput = 0, kOutput = 1, kErrors = 2;  // file descriptors of the command
 
 // Text of an error number of posix_spawn and its kin; "" for 0.
@@ -28,8 +34,10 @@ std::string reason_of(int error) { return error == 0 ? "" : strerror(error); }
 
 }  // namespace
 
-CommitCommand::CommitCommand(std::string command, std::string log, std::string done)
-    : command_(std::move(command)), log_(std::move(log)), done_(std::move(done)), thread_([this] { work(); }) {}
+CommitCommand::CommitCommand(std::string command, Files files, double timeout)
+    : command_(std::move(command)), log_(std::move(files.log)), done_(std::move(files.done)), timeout_(timeout), thread_([this] {
+        work();
+      }) {}
 
 int64_t CommitCommand::last_done() const {
   std::istringstream in(text_of_file(done_, 64));
@@ -62,9 +70,17 @@ bool CommitCommand::needs(int64_t step) {
   return (at_work_ && at_work_->step == step) || (next_ && next_->step == step);
 }
 
-void CommitCommand::finish() {
+void CommitCommand::finish(const std::function<bool()>& hurry) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !at_work_ && !next_; });
+  const auto idle = [&] { return !at_work_ && !next_; };
+  for (Clock::time_point asked = Clock::time_point::max(); !changed_.wait_for(lock, kPoll, idle);) {
+    if (asked == Clock::time_point::max() && hurry()) asked = Clock::now();
+    if (asked == Clock::time_point::max() || seconds_since(asked) < kPatience) continue;
+    closing_ = true, next_.reset();
+    changed_.notify_all();
+    changed_.wait(lock, idle);
+    return;
+  }
 }
 
 std::vector<std::string> CommitCommand::take_warnings() {
@@ -89,37 +105,80 @@ void CommitCommand::work() {
   }
 }
 
-std::string CommitCommand::run(const Job& job) {
-  std::vector<std::string> variables{"TRIREME_CHECKPOINT=" + job.directory, "TRIREME_STEP=" + std::to_string(job.step)};
+// Started by /bin/sh as a member of `group`, 0 for a group of its own.
+pid_t CommitCommand::spawn(const std::string& script, pid_t group, int input, const std::vector<std::string>& variables) {
+  std::vector<std::string> own = variables;
   std::vector<char*> environment;
   for (char** variable = environment_block(); *variable != nullptr; ++variable) environment.push_back(*variable);
-  for (std::string& variable : variables) environment.push_back(variable.data());
+  for (std::string& variable : own) environment.push_back(variable.data());
   environment.push_back(nullptr);
-  std::string shell = "sh", option = "-c", command = command_;
+  std::string shell = "sh", option = "-c", command = script;
   char* const words[] = {shell.data(), option.data(), command.data(), nullptr};
 
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&files);
   posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&files, kInput, "/dev/null", O_RDONLY, 0);
+  if (input < 0) posix_spawn_file_actions_addopen(&files, kInput, "/dev/null", O_RDONLY, 0);
+  if (input >= 0) posix_spawn_file_actions_adddup2(&files, input, kInput);
   posix_spawn_file_actions_addopen(&files, kOutput, log_.c_str(), O_CREAT | O_APPEND | O_WRONLY, 0666);
   posix_spawn_file_actions_adddup2(&files, kOutput, kErrors);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a terminal's signals do not reach it
+  posix_spawnattr_setpgroup(&attributes, group);
+  sigset_t ignored;  // by ranks under mpirun
+  sigemptyset(&ignored), sigaddset(&ignored, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &ignored);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);  // a terminal's signals do not reach it
   pid_t child = 0;
-  const int error = posix_spawn(&child, "/bin/sh", &files, &attributes, words, environment.data());
+  errno = posix_spawn(&child, "/bin/sh", &files, &attributes, words, environment.data());
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
-  if (error != 0) return reason_of(error);
+  return errno == 0 ? child : -1;
+}
 
+bool CommitCommand::closing_within(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return closing_; });
+}
+
+// The problem of the command that leads this group, or "".
+std::string CommitCommand::wait_for(pid_t group) {
+  const auto begin = Clock::now();
+  std::string why;  // it is being ended
+  double end = timeout_ > 0 ? timeout_ : std::numeric_limits<double>::infinity();
   for (int status = 0;;) {
-    const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child && WIFSIGNALED(status)) return text("ended by signal ", WTERMSIG(status));
-    if (ended == child) return WEXITSTATUS(status) == 0 ? "" : std::string(text("exit code ", WEXITSTATUS(status)));
-    if (ended < 0 && errno != EINTR) return reason_of(errno);
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, kPoll, [&] { return closing_; })) return "left alone";
+    siginfo_t info{};
+    if (waitid(P_PID, static_cast<id_t>(group), &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno != EINTR) return reason_of(errno);
+    if (info.si_pid == group) {
+      if (!why.empty()) kill(-group, SIGKILL);  // whoever of the group ignores SIGTERM
+      waitpid(group, &status, 0);
+      if (!why.empty()) return why;
+      if (WIFSIGNALED(status)) return text("ended by signal ", WTERMSIG(status));
+      return WEXITSTATUS(status) == 0 ? "" : std::string(text("exit code ", WEXITSTATUS(status)));
+    }
+    const bool closing = closing_within(kPoll);
+    if (why.empty() && (closing || seconds_since(begin) >= end)) {
+      why = closing ? std::string("ended, since the run ends")
+                    : std::string(text("ended after checkpoint.command_timeout = ", timeout_, " s"));
+      end = seconds_since(begin) + kTerminating;
+      kill(-group, SIGTERM);
+    } else if (!why.empty() && seconds_since(begin) >= end) {
+      kill(-group, SIGKILL);
+    }
+    if (closing) std::this_thread::sleep_for(kPoll);  // closing_within() waits no more
   }
+}
+
+std::string CommitCommand::run(const Job& job) {
+  std::array<int, 2> alive{-1, -1};
+  if (pipe2(alive.data(), O_CLOEXEC) != 0) return reason_of(errno);
+  const pid_t group = spawn(command_, 0, -1, {"TRIREME_CHECKPOINT=" + job.directory, "TRIREME_STEP=" + std::to_string(job.step)});
+  const int error = errno;
+  // Another member of the group waits for the pipe to close, as it does when this process ends, and then ends them all.
+  const pid_t watcher = group > 0 ? spawn("read x; kill -KILL 0", group, alive[0], {}) : -1;
+  const std::string problem = group > 0 ? wait_for(group) : reason_of(error);
+  if (watcher > 0) kill(watcher, SIGKILL), waitpid(watcher, nullptr, 0);
+  close(alive[0]), close(alive[1]);
+  return problem;
 }
 
 }  // namespace trireme

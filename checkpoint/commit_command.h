@@ -2,8 +2,12 @@
 // object store.
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -16,17 +20,26 @@ namespace trireme {
 // and TRIREME_STEP in its environment, and appends its output to `log`. The file `done` keeps the
 // last step for which it succeeded. Of the steps that arrive while it runs, it gets only the
 // newest.
+//
+// The command is the leader of a process group. The group is ended if it takes longer than
+// `timeout` seconds (0: any time): by SIGTERM, then by SIGKILL. It also ends, by SIGKILL, when this
+// process ends, however that dies.
 class CommitCommand {
  public:
-  CommitCommand(std::string command, std::string log, std::string done);
-  ~CommitCommand();  // a running command continues by itself
+  struct Files {
+    std::string log, done;
+  };
+  CommitCommand(std::string command, Files files, double timeout);
+  ~CommitCommand();  // ends a running command
   CommitCommand(const CommitCommand&) = delete;
   CommitCommand& operator=(const CommitCommand&) = delete;
 
   void start(int64_t step, const std::string& directory);
   int64_t last_done() const;  // of earlier processes too; -1: none
   bool needs(int64_t step);   // true if it runs for this step or is yet to
-  void finish();              // waits until no step is left
+  // Waits until no step is left. Once `hurry` returns true, at most 20 seconds more; then the
+  // command is ended, and the next start of the run gives it the newest checkpoint.
+  void finish(const std::function<bool()>& hurry);
   std::vector<std::string> take_warnings();
 
  private:
@@ -36,8 +49,12 @@ class CommitCommand {
   };
   void work();
   std::string run(const Job& job);  // returns the problem, or ""
+  pid_t spawn(const std::string& script, pid_t group, int input, const std::vector<std::string>& variables);
+  std::string wait_for(pid_t group);
+  bool closing_within(std::chrono::milliseconds time);
 
   const std::string command_, log_, done_;
+  const double timeout_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Job> at_work_, next_;

@@ -12,6 +12,7 @@ struct CheckpointConfig {
   bool async = true;
   int64_t writers = 0;
   std::string command{};
+  double command_timeout = 3600;
 
   void visit(auto& keys) {
     keys("every", every, "steps between checkpoints; 0: save only at the end", at_least(0));
@@ -31,6 +32,9 @@ struct CheckpointConfig {
     keys("command", command,
          "shell command after each checkpoint on disk is committed, for example to copy it elsewhere: gets its directory as "
          "TRIREME_CHECKPOINT and its step as TRIREME_STEP");
+    keys("command_timeout", command_timeout,
+         "seconds that checkpoint.command may take; after that its process group is ended, and the next one starts; 0: any time",
+         at_least(0));
   }
 };
 

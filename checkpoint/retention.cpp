@@ -59,8 +59,10 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
   return bytes_in(manifest);
 }
 
-void Retention::after_commit(const std::string& command, const std::string& run_directory) {
-  command_.emplace(command, run_directory + "/checkpoint_command.log", run_directory + "/checkpoint_command.done");
+void Retention::after_commit(const CheckpointConfig& config, const std::string& run_directory) {
+  const CommitCommand::Files files{.log = run_directory + "/checkpoint_command.log",
+                                   .done = run_directory + "/checkpoint_command.done"};
+  command_.emplace(config.command, files, config.command_timeout);
   const std::vector<int64_t> steps = steps_in(io_, directory_);
   if (!steps.empty() && steps.back() > command_->last_done())
     command_->start(steps.back(), directory_ + "/" + step_name(steps.back()));

@@ -36,12 +36,12 @@ class Retention {
 
   // Sets the restored state, from which the next save must differ.
   void follows(const Manifest& restored);
-  // Runs `command` for each step committed from now on, and for the newest existing one if it was
+  // Runs the config's command for each step committed from now on, and for the newest existing one if it was
   // not run for that. Appends its output to RUN/checkpoint_command.log. Keeps a step until the
   // command has run.
-  void after_commit(const std::string& command, const std::string& run_directory);
-  void wait_for_command() {
-    if (command_) command_->finish();
+  void after_commit(const CheckpointConfig& config, const std::string& run_directory);
+  void wait_for_command(const std::function<bool()>& hurry) {
+    if (command_) command_->finish(hurry);
   }
   // Registers a call before each commit, for what must be on disk together with it.
   void before_commit(std::function<void()> call) { before_commit_ = std::move(call); }

@@ -1,4 +1,7 @@
 // The user's command for each committed checkpoint.
+#include <signal.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "test/catch.h"
@@ -39,6 +42,65 @@ TEST_CASE("a command that fails is reported, and training continues") {
   CHECK_THAT(ended.out + ended.err,
              ContainsSubstring("checkpoint.command failed for step 20: exit code 7; see runs/tiny/checkpoint_command.log"));
   CHECK_THAT(place.run("tiny", "checkpoint_command.log"), ContainsSubstring("no such bucket"));
+}
+
+namespace {
+
+// Leaves a process whose number is in child.pid, and never ends.
+const std::string kEndless = "checkpoint.command=sleep 1000 & echo $! > child.pid; wait";
+
+pid_t child_of_command(const Workplace& place, Process& run) {
+  std::string number;
+  while (run.running() && (number = read_text(place.scratch / "child.pid")).find('\n') == std::string::npos) usleep(1000);
+  return number.empty() ? -1 : std::stoi(number);
+}
+
+bool gone_soon(pid_t process) {
+  for (int wait = 0; wait < 500 && kill(process, 0) == 0; ++wait) usleep(10000);
+  return kill(process, 0) != 0;
+}
+
+}  // namespace
+
+TEST_CASE("a command that takes longer than its limit is ended with all it has started, and reported") {
+  const Workplace place;
+  Process run(place.scratch.path(), Workplace::arguments({"checkpoint.every=0", "checkpoint.command_timeout=0.5", kEndless}));
+  const pid_t child = child_of_command(place, run);
+  const Ended ended = run.wait();
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.out + ended.err,
+             ContainsSubstring("checkpoint.command failed for step 20: ended after checkpoint.command_timeout = 0.5 s"));
+  REQUIRE(child > 0);
+  CHECK(gone_soon(child));
+}
+
+TEST_CASE("a run that is asked to stop does not wait for an endless command for ever, and has written exit.json before",
+          "[.][soak]") {
+  const Workplace place;
+  Process run(place.scratch.path(), Workplace::arguments({"checkpoint.every=0", kEndless}));
+  const pid_t child = child_of_command(place, run);
+  while (run.running() && place.run("tiny", "exit.json").empty()) usleep(1000);
+  REQUIRE(run.running());  // the command still runs
+  run.signal(SIGTERM);
+  const Ended ended = run.wait();
+  INFO(ended.err);
+  CHECK(ended.code == 0);  // all steps are done
+  CHECK_THAT(ended.out + ended.err, ContainsSubstring("ended, since the run ends"));
+  REQUIRE(child > 0);
+  CHECK(gone_soon(child));
+}
+
+TEST_CASE("a command does not outlive a run that is killed, nor one that a second Ctrl-C ends") {
+  for (const int signal : {SIGKILL, SIGINT}) {
+    const Workplace place;
+    Process run(place.scratch.path(), Workplace::arguments({"checkpoint.every=0", kEndless}));
+    const pid_t child = child_of_command(place, run);
+    REQUIRE(child > 0);
+    run.signal(signal);
+    if (signal == SIGINT) usleep(200000), run.signal(signal);
+    CHECK(run.wait().code == (signal == SIGKILL ? 137 : 130));
+    CHECK(gone_soon(child));
+  }
 }
 
 }  // namespace trireme
