@@ -1,5 +1,6 @@
 #include "parallel/world.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -42,14 +43,23 @@ int sharers(MPI_Comm node, int size) {
   return std::max(1, count);
 }
 
+// Open MPI ends a rank that has lost its launcher's connection, unless this parameter of its own is negative.
+void survive_lost_connection(bool wanted) {
+  static int* const delay = static_cast<int*>(dlsym(RTLD_DEFAULT, "opal_abort_delay"));
+  static const int usual = delay != nullptr ? *delay : 0;
+  if (delay != nullptr) *delay = wanted ? -1 : usual;
+}
+
 // Polls instead of using the kernel's parent-death signal: that fires when the thread that started
 // us ends, which in some launchers is not the last.
-void end_without_parent(const std::stop_token& stop, pid_t parent) {
+void end_without_parent(const std::stop_token& stop, pid_t parent, OrphanRule& orphans) {
   std::mutex mutex;
   std::condition_variable_any never;
   std::unique_lock lock(mutex);
   while (!stop.stop_requested()) {
-    if (getppid() != parent) end_at_once(ExitCode::hang);
+    const bool may_continue = orphans.may_continue();
+    survive_lost_connection(may_continue);
+    if (getppid() != parent && !may_continue) end_at_once(ExitCode::hang);
     never.wait_for(lock, stop, std::chrono::milliseconds(100), [] { return false; });
   }
 }
@@ -86,7 +96,7 @@ std::optional<int64_t> launched_ranks() {
 
 World::Session::Session(bool wanted) : up(wanted) {
   if (!up) return;
-  parent_watch = std::jthread(end_without_parent, getppid());
+  parent_watch = std::jthread(end_without_parent, getppid(), std::ref(orphans));
   // CUDA reads these when it starts, possibly inside MPI. A stream that waits for another rank must
   // not block others: neither by lazy loading of a kernel's code nor by sharing one of the GPU's
   // queues.
@@ -136,6 +146,7 @@ std::vector<std::string> World::tell_node(const std::string& mine) const {
 void end_at_once(ExitCode code) { std::_Exit(static_cast<int>(code)); }
 
 void World::abort(ExitCode code) const {
+  survive_lost_connection(false);
   if (session_.up) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
   std::_Exit(static_cast<int>(code));
 }

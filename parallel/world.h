@@ -5,14 +5,34 @@
 // of a set of one). So a plain start works even if MPI does not.
 #pragma once
 
+#include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 
 namespace trireme {
+
+// Decides whether a rank continues without its launcher. Thread-safe.
+class OrphanRule {
+ public:
+  void set(std::function<bool()> may_continue) {
+    const std::lock_guard lock(mutex_);
+    may_continue_ = std::move(may_continue);
+  }
+  bool may_continue() {
+    const std::lock_guard lock(mutex_);
+    return may_continue_ && may_continue_();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<bool()> may_continue_;
+};
 
 class World {
  public:
@@ -32,6 +52,10 @@ class World {
 
   // Gathers a text from each rank of this node, in their order. All ranks call it.
   std::vector<std::string> tell_node(const std::string& mine) const;
+  // Asked ten times a second, from another thread: whether this process may continue if the one that started it is gone. Without a
+  // rule it ends at once. nullptr removes the rule.
+  void when_launcher_is_gone(std::function<bool()> may_continue) { session_.orphans.set(std::move(may_continue)); }
+
   // Ends every rank with this exit code, from any thread. Print the message before.
   [[noreturn]] void abort(ExitCode code) const;
 
@@ -42,6 +66,7 @@ class World {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
     bool up;
+    OrphanRule orphans;
     std::jthread parent_watch;  // ends this process when the launcher is gone: Open MPI would leave its ranks running
   };
 

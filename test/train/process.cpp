@@ -25,6 +25,19 @@ bool is_zombie(pid_t process) {
   return stat.find(") Z ") != std::string::npos;
 }
 
+// 0 if the process is gone.
+pid_t parent_of(pid_t process) {
+  const std::string stat = read_text("/proc/" + std::to_string(process) + "/stat");
+  const size_t name_end = stat.rfind(") ");
+  return name_end == std::string::npos ? 0 : std::stoi(stat.substr(name_end + 4));
+}
+
+// The process that mpirun has started passes signals on to the rank, its child.
+void note_rank(std::map<int, pid_t>& ranks, int rank, pid_t process) {
+  const auto known = ranks.find(rank);
+  if (known == ranks.end() || parent_of(known->second) != process) ranks[rank] = process;
+}
+
 }  // namespace
 
 Process::Process(const std::string& directory, const std::vector<std::string>& arguments, int ranks, const std::string& program) {
@@ -109,7 +122,7 @@ std::map<int, pid_t> launched_ranks(const std::string& directory) {
     if (std::filesystem::read_symlink(entry.path() / "cwd", error) != std::filesystem::path(directory) || error) continue;
     std::ifstream in(entry.path() / "environ", std::ios::binary);
     for (std::string variable; std::getline(in, variable, '\0');)
-      if (variable.starts_with("OMPI_COMM_WORLD_RANK=")) ranks[std::stoi(variable.substr(21))] = std::stoi(name);
+      if (variable.starts_with("OMPI_COMM_WORLD_RANK=")) note_rank(ranks, std::stoi(variable.substr(21)), std::stoi(name));
   }
   return ranks;
 }

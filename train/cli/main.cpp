@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "train/cli/command_line.h"
+#include "train/health/launcher_shield.h"
 #include "train/health/signals.h"
 #include "train/telemetry/log.h"
 
@@ -53,6 +54,7 @@ namespace {
 // Commands that save when they are asked to stop: a request counts from the program's first moment, long before MPI has started.
 void watch_signals_of(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "train") shield_from_launcher();
   if (command == "train" || command == "supervise") watch_signals();
 }
 

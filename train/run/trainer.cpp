@@ -1,7 +1,9 @@
 #include "train/run/trainer.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/replace_file.h"
 #include "parallel/host_collectives.h"
 #include "train/health/signals.h"
@@ -21,6 +23,8 @@
 
 namespace trireme {
 namespace {
+
+constexpr double kLongestSave = 900;  // seconds for which ranks may outlive their launcher
 
 // The system's, of which the journal hears when something was read or written.
 Io noted_io(Journal& journal) {
@@ -54,6 +58,7 @@ struct Order {
   // Called with the error that ends the run, while all of the run still exists: on several ranks, memory that the communication
   // lane may use must not go before the error is reported and the other ranks have ended.
   std::function<void(const std::exception&)> failed;
+  std::function<void(ExitCode)> ending;  // called when all is saved, before the user's command is waited for
 };
 
 // All that a run has.
@@ -151,12 +156,31 @@ Session session_of(const Order& o, RunParts& p, SaveScheduler& saves, StopNotice
 void finish(RunParts& p) {
   p.run.sync.join();
   p.place.watchdog.stop();  // the user's command for the last checkpoint may take its time
-  p.checkpoints.finish();
+  p.checkpoints.finish([] { return stop_signal() != 0; });
   for (const std::string& warning : p.checkpoints.take_warnings())
     if (p.place.mesh.first()) complain(warning);
 }
 
 bool is_for_the_user(ExitCode code) { return code == ExitCode::usage || code == ExitCode::data || code == ExitCode::checkpoint; }
+
+// A launcher that asked the ranks to stop has killed what it knows of them (see LauncherShield): they save, if all of them live.
+class SavingWithoutLauncher {
+ public:
+  SavingWithoutLauncher(World& world, const Journal& journal) : world_(world) {
+    world.when_launcher_is_gone([&journal, asked = Clock::time_point()]() mutable {
+      const auto lives = [](const RankReport& r) { return r.state != 'Z' && r.state != 'X'; };
+      if (stop_signal() == 0) return false;
+      if (asked == Clock::time_point()) asked = Clock::now();
+      return seconds_since(asked) < kLongestSave && std::ranges::all_of(journal.look(), lives);
+    });
+  }
+  ~SavingWithoutLauncher() { world_.when_launcher_is_gone(nullptr); }
+  SavingWithoutLauncher(const SavingWithoutLauncher&) = delete;
+  SavingWithoutLauncher& operator=(const SavingWithoutLauncher&) = delete;
+
+ private:
+  World& world_;
+};
 
 // The table of contents: who am I, what do I hold, where is the data; what was saved, and on with it.
 ExitCode run_to_end(const Order& order) {
@@ -164,10 +188,12 @@ ExitCode run_to_end(const Order& order) {
   watch_signals(speaks);
   StopNotice notice(speaks);
   RunParts parts(order);
+  const SavingWithoutLauncher orphan(order.world, parts.place.journal);
   order.progress.locked = speaks;
   if (const int64_t signal = largest(parts.place.mesh.all(), stop_signal()); signal != 0) {  // before the state is restored
     if (speaks) complain(stopped_line(static_cast<int>(signal), 0));
     if (speaks) order.progress.step = newest_checkpoint(order.progress.directory);
+    order.ending(ExitCode::stopped);
     return ExitCode::stopped;
   }
   const StopNoticeVoice voice(notice, [&log = parts.log](const std::string& line) { log ? log->note(line) : complain(line); });
@@ -183,6 +209,7 @@ ExitCode run_to_end(const Order& order) {
     const ExitCode code = loop(session, step);
     if (parts.place.mesh.first()) keep_peak(parts.peak, order.progress.directory);
     parts.place.journal.doing("ending");
+    order.ending(code);
     finish(parts);
     return code;
   } catch (const std::exception& error) {
@@ -209,11 +236,18 @@ ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume
     if (world.size() > 1) end_all_ranks(world, config, error, left);
     left();
   };
+  const auto ending = [&](ExitCode code) {
+    if (world.rank() == 0) leave(code, code == ExitCode::done ? "done" : "signal", "");
+  };
   try {
-    const ExitCode code =
-        run_to_end({.config = config, .world = world, .resume = resume, .ready = ready, .progress = progress, .failed = failed});
-    const bool nothing = code == ExitCode::stopped && progress.step <= 0 && world.rank() == 0 && fresh.remove(false);
-    if (world.rank() == 0 && !nothing) leave(code, code == ExitCode::done ? "done" : "signal", "");
+    const ExitCode code = run_to_end({.config = config,
+                                      .world = world,
+                                      .resume = resume,
+                                      .ready = ready,
+                                      .progress = progress,
+                                      .failed = failed,
+                                      .ending = ending});
+    if (code == ExitCode::stopped && progress.step <= 0 && world.rank() == 0) fresh.remove(false);
     return code;
   } catch (const std::exception& error) {
     failed(error);
