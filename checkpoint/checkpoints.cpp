@@ -51,7 +51,7 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
       io_(std::move(io)),
       ranks_(ranks),
       retention_(io_, directory_, config),
-      run_id_(random_id()) {
+      run_directory_(run_directory) {
   if (ranks.rank() == 0) {
     run_lock_.emplace(run_directory);
     std::error_code error;
@@ -61,6 +61,7 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
     if (const std::vector<int64_t> steps = steps_in(io_, directory_); resume == Resume::never && !steps.empty())
       throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
                              ": continue with --resume auto, or choose another train.name to start anew"));
+    open_records(resume);
     if (!config.command.empty()) retention_.after_commit(config, run_directory);
   }
   memory_.emplace(io_, run_directory, config.memory_every > 0, nodes, ranks_);
@@ -73,6 +74,7 @@ void Checkpoints::begin(int64_t step, CheckpointState state, std::function<void(
   require(tier == Tier::disk || memory_->exists(), text("a save to memory needs checkpoint.memory_every"));
   require(!saving_, text("a save began before the previous one ended"));
   if (tier == Tier::memory) copies_are_lost_ = false;
+  if (ranks_.rank() == 0) run_id();
   const std::string id = broadcast(ranks_, ranks_.rank() == 0 ? random_id() : "");
   saving_.emplace(Saving{.step = step,
                          .tier = tier,
@@ -188,6 +190,7 @@ Manifest Checkpoints::merge(Saving& saving, const Part& own, const std::vector<O
                     .step = saving.step,
                     .counters = saving.state.counters,
                     .config = saving.state.config,
+                    .records = saving.state.records,
                     .files = {},
                     .tensors = {}};
   std::string problems;

@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "checkpoint/config.h"
 #include "checkpoint/io.h"
+#include "checkpoint/lineage.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/retention.h"
@@ -43,10 +44,11 @@ namespace trireme {
 // The state that a save writes and a restore fills. Tensors are on Place::cpu. Together, the slices
 // of a name over all ranks cover its tensor; in a save they hold each element once.
 struct CheckpointState {
-  std::vector<TensorSlice> slices;          // weights under their names, moments as "adam_m/NAME" and "adam_v/NAME"
-  std::map<std::string, int64_t> counters;  // "tokens", "data_cursor", "seed", ...
-  std::string config;                       // the resolved YAML, UTF-8
-  bool finite = false;                      // refuse to save NaN or infinity
+  std::vector<TensorSlice> slices;                 // weights under their names, moments as "adam_m/NAME" and "adam_v/NAME"
+  std::map<std::string, int64_t> counters;         // "tokens", "data_cursor", "seed", ...
+  std::string config;                              // the resolved YAML, UTF-8
+  std::map<std::string, ChainedDigest> records{};  // see Manifest; of rank 0 when saving
+  bool finite = false;                             // refuse to save NaN or infinity
   // Called by a restore with the saved config before any tensor is read; may throw to refuse it.
   std::function<void(const std::string& config)> accept{};
 };
@@ -80,7 +82,9 @@ class Checkpoints {
   bool any() const { return !find_steps().empty(); }
 
   // Fills `state` in place from the newest valid checkpoint and returns its step. Returns nullopt,
-  // `state` untouched, if the directory holds none. Skips damaged checkpoints with a warning.
+  // `state` untouched, if the directory holds none. CheckpointError if it holds none although some
+  // were committed: what is missing is not new. Skips damaged checkpoints and those of other runs
+  // with a warning.
   // CheckpointError if none is left (the tensors then hold anything), or if the checkpoint's
   // tensors differ from those of `state` (all differences at once, nothing touched).
   std::optional<int64_t> restore(CheckpointState& state);
@@ -129,6 +133,16 @@ class Checkpoints {
   // another reason. Afterwards the caller owns the state given to begin() again.
   void abandon();
 
+  // This run's token, on rank 0: see run_id.h. Made and written if the run has none yet.
+  const std::string& run_id();
+  // The run that the last restore read from, and its records.
+  const std::string& restored_run() const { return restored_run_; }
+  const std::map<std::string, ChainedDigest>& restored_records() const { return restored_records_; }
+  // Notes a commit that only other files of the run know, so that a later start knows it, too.
+  void note_lost(int64_t step);
+  // Names a step that was found damaged: retention keeps another. From any thread.
+  void doubt(int64_t step) { retention_.doubt(step); }
+
   // True if the last restore read this run's directory on disk.
   bool restored_from_disk() const { return last_on_disk_ >= 0; }
 
@@ -173,6 +187,10 @@ class Checkpoints {
     std::optional<MemoryTier::Step> in_memory;
   };
   std::vector<Found> find_steps() const;
+  void adopt_id(const std::string& id);
+  void open_records(Resume resume);
+  std::string foreign(const Found& found) const;
+  void require_not_missing();
   int64_t restore_newest(const std::vector<Found>& steps, const std::string& searched, CheckpointState& state);
   int64_t restore_found(const Found& found, CheckpointState& state);
   int64_t restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state);
@@ -185,7 +203,10 @@ class Checkpoints {
   int64_t last_on_disk_ = -1;        // the last step saved to disk or restored from there
   Retention retention_;              // rank 0 commits to it
   std::optional<MemoryTier> memory_;
-  std::string run_id_;
+  std::string run_directory_, run_id_;  // run_id_ "": not known yet
+  std::optional<Lineage> lineage_;      // on rank 0
+  std::string restored_run_;
+  std::map<std::string, ChainedDigest> restored_records_;
   uint64_t restored_ = 0;  // digest of the tensors of the last restore
   bool copies_are_lost_ = false;
   std::vector<std::string> warnings_;

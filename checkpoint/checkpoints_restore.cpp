@@ -55,7 +55,11 @@ std::vector<Checkpoints::Found> Checkpoints::find_steps() const {
 
 std::optional<int64_t> Checkpoints::restore(CheckpointState& state) {
   const std::vector<Found> steps = find_steps();
+  if (steps.empty()) require_not_missing();
   if (steps.empty()) return std::nullopt;
+  if (lineage_ && lineage_->last().step > steps.back().step)
+    warnings_.push_back(text(lineage_path(run_directory_), " knows a commit of step ", lineage_->last().step,
+                             ", which is missing: step ", steps.back().step, " is the newest there is"));
   return restore_newest(steps, directory_, state);
 }
 
@@ -83,6 +87,11 @@ int64_t Checkpoints::restore_newest(const std::vector<Found>& steps, const std::
   std::string problems;
   for (size_t i = steps.size(); i-- > 0;) {
     const std::string path = steps[i].directory + "/" + step_name(steps[i].step);
+    if (const std::string why = searched == directory_ ? foreign(steps[i]) : ""; !why.empty()) {
+      problems += "\n" + why;
+      warnings_.push_back(why);
+      continue;
+    }
     try {
       const int64_t step = restore_found(steps[i], state);
       if (searched == directory_) memory_->go_on_from(step);
@@ -139,7 +148,8 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
                 {.tensors = elsewhere, .reader = ranks_.size() == 1 ? Reader::alone : Reader::one_of_many});
     state.counters = manifest.counters;
     state.config = manifest.config;
-    run_id_ = manifest.run;
+    restored_run_ = manifest.run;
+    restored_records_ = manifest.records;
     step = manifest.step;
     restored_ = tensors_digest(manifest.tensors);
     last_on_disk_ = same_directory(holder_of(directory), directory_) ? step : -1;
@@ -150,6 +160,8 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   }
   damage = first_problem(ranks_, damage);
   if (!damage.empty()) throw DamagedCheckpoint(damage);
+  const bool own = last_on_disk_ >= 0 || (memory_->exists() && same_directory(holder_of(directory), memory_->directory()));
+  if (own && run_id_.empty() && from_hex(restored_run_)) adopt_id(restored_run_);
   return step;
 }
 

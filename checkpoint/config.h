@@ -12,7 +12,7 @@ struct CheckpointConfig {
   bool async = true;
   int64_t writers = 0;
   std::string command{};
-  double command_timeout = 3600;
+  double command_timeout = 3600, scrub = 1;
 
   void visit(auto& keys) {
     keys("every", every, "steps between checkpoints; 0: save only at the end", at_least(0));
@@ -34,6 +34,8 @@ struct CheckpointConfig {
          "TRIREME_CHECKPOINT and its step as TRIREME_STEP");
     keys("command_timeout", command_timeout,
          "seconds that checkpoint.command may take; after that its process group is ended, and the next one starts; 0: any time",
+         at_least(0));
+    keys("scrub", scrub, "MB a second of checkpoints on disk that are read and checked again in the background; 0: none",
          at_least(0));
   }
 };

@@ -60,6 +60,7 @@ Io::Io()
       pread(::pread),
       pwrite(::pwrite),
       fallocate(::fallocate),
+      ftruncate(::ftruncate),
       fsync(::fsync),
       close(::close),
       rename(::rename),
@@ -183,6 +184,11 @@ void IoFile::allocate() {
   const int64_t bytes = size();
   if (bytes == 0 || retried([&] { return io_->fallocate(fd_, 0, 0, bytes); }) == 0) return;
   if (errno == EIO) fail_to_write(text("cannot reserve ", bytes, " bytes for ", path_));
+}
+
+void IoFile::cut(int64_t bytes) {
+  if (size() <= bytes) return;
+  if (retried([&] { return io_->ftruncate(fd_, bytes); }) != 0) fail_to_write(text("cannot cut ", path_, " to ", bytes, " bytes"));
 }
 
 void IoFile::sync() {

@@ -33,6 +33,7 @@ struct Io {
   std::function<ssize_t(int fd, void* bytes, size_t count, off_t offset)> pread;
   std::function<ssize_t(int fd, const void* bytes, size_t count, off_t offset)> pwrite;
   std::function<int(int fd, int mode, off_t offset, off_t count)> fallocate;
+  std::function<int(int fd, off_t bytes)> ftruncate;
   std::function<int(int fd)> fsync;
   std::function<int(int fd)> close;
   std::function<int(const char* from, const char* to)> rename;
@@ -87,6 +88,7 @@ class IoFile {
   // write in parallel. (Writes that allocate blocks serialise in ext4 and XFS.) A lack of space is
   // left to the writes to report: compressing file systems may reserve more than they use.
   void allocate();
+  void cut(int64_t bytes);   // to this length, if it is longer
   void sync();               // after a failure the contents are unknown: discard the file
   void close();              // reports late errors
   void drop_cached() const;  // hint: the next read of synced data comes from the disk

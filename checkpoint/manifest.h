@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/chained_digest.h"
 #include "checkpoint/io.h"
 #include "checkpoint/tensor_region.h"
 #include "kernels/tensor.h"
@@ -47,6 +48,9 @@ struct Manifest {
   int64_t step = 0;
   std::map<std::string, int64_t> counters;
   std::string config;
+  // Files beside the checkpoint as they were at its step, "metrics" and "data": their first bytes. And
+  // "corpus": the shards, with their bytes and a digest of their digests. Older manifests have none.
+  std::map<std::string, ChainedDigest> records{};
   std::vector<FileEntry> files;
   std::vector<TensorEntry> tensors;  // sorted by name
 };

@@ -44,6 +44,12 @@ Json to_json(const TensorEntry& tensor) {
           {"pieces", pieces}};
 }
 
+Json to_json(const std::map<std::string, ChainedDigest>& records) {
+  Json all = Json::object();
+  for (const auto& [name, record] : records) all[name] = {{"bytes", record.bytes}, {"digest", hex(record.value)}};
+  return all;
+}
+
 template <class Entry>
 std::string lines_of(const std::vector<Entry>& entries) {
   std::string lines;
@@ -130,6 +136,16 @@ TensorEntry parse_tensor(const Json& json, size_t i) {
   return tensor;
 }
 
+std::map<std::string, ChainedDigest> parse_records(const Json& json) {
+  std::map<std::string, ChainedDigest> records;
+  if (!json.is_object() || json.size() > 64) throw DamagedCheckpoint("records is not an object of at most 64");
+  for (const auto& [name, value] : json.members()) {
+    const Fields record(value, "records: " + name);
+    records[name] = {.bytes = record.integer("bytes"), .value = record.digest("digest")};
+  }
+  return records;
+}
+
 Json parse_bounded(std::string_view body) {
   try {
     return Json::parse(body, {.depth = kMaxDepth});
@@ -163,6 +179,7 @@ Manifest parse_unchecked(std::string_view body, std::string& digest) {
   for (const Json& file : fields.array("files", 1 << 20)) manifest.files.push_back(parse_file(file, i++));
   i = 0;
   for (const Json& tensor : fields.array("tensors", 1 << 20)) manifest.tensors.push_back(parse_tensor(tensor, i++));
+  if (const Json* const records = json.find("records")) manifest.records = parse_records(*records);
   digest = fields.string("state_digest", 16);
   return manifest;
 }
@@ -202,6 +219,7 @@ std::string write_manifest(const Manifest& manifest) {
   try {
     std::string body = head.dump({.strict = true});
     body.pop_back();  // the closing brace
+    if (!manifest.records.empty()) body += ",\n\"records\":" + to_json(manifest.records).dump({.strict = true});
     body += ",\n\"files\":" + lines_of(manifest.files) + ",\n\"tensors\":" + lines_of(manifest.tensors) + "}";
     return std::string(kHead) + hex(digest(body.data(), static_cast<int64_t>(body.size()))) + std::string(kMiddle) + body +
            std::string(kTail);

@@ -99,11 +99,20 @@ void remove_memory_directory(const std::string& directory) {
   });
 }
 
-void sweep_memory_directories() {
-  for_each_tier([](const std::filesystem::path& directory, const std::string& token, const std::string& run) {
+std::vector<std::string> sweep_memory_directories(const std::string& run_directory) {
+  std::vector<std::string> removed;
+  for_each_tier([&](const std::filesystem::path& directory, const std::string& token, const std::string& run) {
     const bool visible = !run.empty() && std::filesystem::is_directory(std::filesystem::path(run).parent_path());
-    if (visible && first_line(run + "/memory") != token) problem_of([&] { remove_memory_directory(directory); });
+    if (!visible || first_line(run + "/memory") == token) return;
+    problem_of([&] {
+      const std::vector<int64_t> steps = steps_in(Io(), directory);
+      remove_memory_directory(directory);
+      if (run == whole_path(run_directory) && !steps.empty())
+        removed.push_back(
+            text("checkpoints in memory up to step ", steps.back(), " are removed: RUN/memory does not name their token ", token));
+    });
   });
+  return removed;
 }
 
 std::vector<std::string> memory_directories_of(const std::string& run_directory) {

@@ -24,7 +24,7 @@ std::vector<std::string> memory_directories_of(const std::string& run_directory)
 // something remains.
 void remove_memory_directory(const std::string& directory);
 // Removes the memory of runs that are gone or have another directory now. Keeps that of runs whose
-// path cannot be reached at the moment.
-void sweep_memory_directories();
+// path cannot be reached at the moment. Returns a line for each that held steps of this run.
+std::vector<std::string> sweep_memory_directories(const std::string& run_directory);
 
 }  // namespace trireme

@@ -24,6 +24,13 @@ std::string directory_of(const std::string& token, const Nodes& nodes) {
   return memory_directory(token) + (nodes.pretended() && nodes.here() > 0 ? "-" + std::to_string(nodes.here()) : "");
 }
 
+// Memory of a copied run, of machines that have restarted, or that is no longer this user's alone.
+std::string forgotten(const std::string& directory, bool another) {
+  return text(
+      "checkpoints in memory are not used, if there are any: ", directory, ", which RUN/memory names, ",
+      another ? "is another run's, another user's or open to others" : "is gone: the machine has restarted or is another one");
+}
+
 }  // namespace
 
 MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool wanted, const Nodes& nodes, const Comm& ranks)
@@ -32,7 +39,10 @@ MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool want
   std::string token = broadcast(ranks_, first ? memory_token(run_directory) : "");
   const Owner owner = leads() && !token.empty() ? owner_of(directory_of(token, nodes_), run_directory) : Owner::nobody;
   const std::vector<int64_t> some = largest(ranks_, {owner == Owner::we, owner == Owner::another});
-  if (some[0] == 0 || some[1] != 0) token.clear();  // of a copied run, or one whose machines have restarted
+  if (!token.empty() && (some[0] == 0 || some[1] != 0)) {
+    if (first) warnings_.push_back(forgotten(directory_of(token, nodes_), some[1] != 0));
+    token.clear();
+  }
   std::string problem;
   if (token.empty() && first) {
     drop_memory_token(run_directory);  // the contents of machines that return later are outdated
@@ -42,7 +52,7 @@ MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool want
   if (!token.empty()) directory_ = directory_of(token, nodes_);
   if (leads() && problem.empty())
     problem = problem_of([&] {
-      sweep_memory_directories();
+      for (const std::string& removed : sweep_memory_directories(run_directory)) warnings_.push_back(removed);
       if (!exists()) return;
       make_memory_directory(directory_, run_directory);
       take_lock();

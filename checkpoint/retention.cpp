@@ -37,6 +37,9 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
   const uint64_t tensors = tensors_digest(manifest.tensors);
   try {
     require_whole(manifest);
+    run_ = manifest.run;
+    if (of_another_run(manifest.step))
+      throw CheckpointError(text(directory_, "/", step_name(manifest.step), " belongs to another run: it is left; move it away"));
     if (already_there(manifest)) return discard(staged), 0;
     if (last_step_ >= 0 && last_step_ < manifest.step && tensors == last_tensors_ && may_not_be_equal(manifest))
       throw CheckpointError(text("step ", manifest.step, " is not saved: no tensor has changed since step ", last_step_));
@@ -54,6 +57,11 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
   last_step_ = manifest.step;
   last_tensors_ = tensors;
   last_updates_ = updates_of(manifest);
+  try {
+    if (committed_) committed_(manifest);
+  } catch (const std::exception& error) {
+    warnings_.push_back(text("the commit of step ", manifest.step, " is not recorded: ", error.what()));
+  }
   if (command_) command_->start(manifest.step, directory_ + "/" + step_name(manifest.step));
   retain(manifest.step, lock);
   return bytes_in(manifest);
@@ -99,7 +107,26 @@ bool Retention::already_there(const Manifest& manifest) {
   }
 }
 
+void Retention::doubt(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  doubts_.insert(step);
+}
+
+// Foreign checkpoints are neither counted nor deleted.
+bool Retention::of_another_run(int64_t step) const {
+  if (valid_.contains(step) || run_.empty() || !path_exists(io_, directory_ + "/" + step_name(step))) return false;
+  try {
+    return load_step(io_, directory_, step).run != run_;
+  } catch (const CheckpointError&) {
+    return false;  // damaged
+  }
+}
+
 bool Retention::valid(int64_t step) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (doubts_.erase(step) > 0) valid_.erase(step);
+  }
   if (valid_.contains(step)) return true;
   const std::string path = directory_ + "/" + step_name(step);
   try {
@@ -128,6 +155,7 @@ void Retention::retain(int64_t just_saved, const RunLock& lock) {
     const std::vector<int64_t> steps = steps_in(io_, directory_);
     int64_t kept = 0;
     for (size_t i = steps.size(); i-- > 0;) {
+      if (of_another_run(steps[i])) continue;
       const bool forever = keep_every_ > 0 && steps[i] % keep_every_ == 0;
       if (kept < keep_) {
         kept += valid(steps[i]);

@@ -10,6 +10,7 @@ struct DataConfig {
   std::vector<double> weights;
   std::vector<std::string> exclude;
   std::string tokenizer;
+  double scrub = 1;
 
   void visit(auto& keys) {
     keys("train", train, "token shards to train on: files, patterns, or directories of *.h5", paths().identity());
@@ -25,6 +26,8 @@ struct DataConfig {
     keys("validation", validation, "token shards held out for evaluation, named in the same ways; none: no evaluation", paths());
     keys("tokenizer", tokenizer,
          "tokenizer.json (or .model, .tiktoken) for sampling, or 'bytes'; must match the shards' fingerprint", paths().identity());
+    keys("scrub", scrub, "MB a second of token shards that are read and checked again in the background, round and round; 0: none",
+         at_least(0));
   }
 };
 

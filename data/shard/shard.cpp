@@ -81,6 +81,16 @@ const std::byte* ShardReader::read_page(const Paged& data, int64_t begin, int64_
   return buffer.data() + (begin - first);
 }
 
+int64_t ShardReader::check_page(int64_t page) const {
+  const bool of_tokens = page < token_pages_of(header_);
+  const Paged data = of_tokens ? paged_tokens() : paged_mask();
+  const int64_t begin = (page - data.first_page) * data.page, end = std::min(begin + data.page, data.bytes);
+  PageBuffer buffer;
+  states_[static_cast<size_t>(page)].store(PageState::fresh, std::memory_order_relaxed);
+  read_page(data, begin, end, buffer);
+  return end - begin;
+}
+
 // Whole pages where they are still to be checked. What was read before may have left the page cache since.
 void ShardReader::advise_pages(const Paged& data, int64_t begin, int64_t end) const {
   for (int64_t page = begin / data.page; page * data.page < end; ++page) {

@@ -93,6 +93,11 @@ class ShardReader {
   void read_trained(int64_t begin, std::span<uint8_t> out) const;
   int64_t count_trained(int64_t begin, int64_t end) const;  // of tokens [begin, end)
 
+  // Pages under a digest of their own, and one of them read again: returns its bytes. DataError if it is damaged by now; whoever
+  // reads it next then checks it, too. From any thread.
+  int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
+  int64_t check_page(int64_t page) const;
+
   // Reads every byte of the file: digests, tokens, and that libhdf5 finds in it what the header says.
   void verify() const;
 

@@ -97,6 +97,7 @@ class FaultyDisk {
     io.fallocate = [this, real = io.fallocate](int fd, int mode, off_t offset, off_t count) {
       return fails() ? -1 : real(fd, mode, offset, count);
     };
+    io.ftruncate = [this, real = io.ftruncate](int fd, off_t bytes) { return fails() ? -1 : real(fd, bytes); };
     io.fsync = [this](int fd) {
       if (fails()) return -1;
       unsynced_.synced(paths_[fd]);

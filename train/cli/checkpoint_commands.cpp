@@ -5,6 +5,7 @@
 #include "checkpoint/reader.h"
 #include "train/cli/commands.h"
 #include "train/cli/json_output.h"
+#include "train/run/record_check.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -66,7 +67,7 @@ ExitCode run_checkpoint_list(const CheckpointListOptions& options) {
   return ExitCode::done;
 }
 
-// Verifies one checkpoint, or every one of a run. Returns CheckpointError's code when one is damaged.
+// Verifies one checkpoint, or every one of a run and its records. Returns CheckpointError's code when one is damaged.
 ExitCode run_checkpoint_verify(const CheckpointVerifyOptions& options) {
   JsonOutput json(options.json);
   std::vector<std::string> directories;
@@ -92,7 +93,22 @@ ExitCode run_checkpoint_verify(const CheckpointVerifyOptions& options) {
       ++damaged;
     }
   }
-  json.write({{"checkpoints", all}});
+  Json records = Json::array();
+  if (checkpoints_of(options.from) != options.from)
+    for (const CheckedRecord& record : check_records(options.from)) {
+      if (record.problem.empty())
+        say(std::string(
+            text(record.path, "  whole: ", human_bytes(static_cast<double>(record.bytes)), " up to step ", record.step)));
+      else
+        complain(record.problem);
+      records.push_back({{"path", record.path},
+                         {"undamaged", record.problem.empty()},
+                         {"step", record.step},
+                         {"bytes", record.bytes},
+                         {"problem", text_or_null(record.problem)}});
+      damaged += record.problem.empty() ? 0 : 1;
+    }
+  json.write({{"checkpoints", all}, {"records", records}});
   return damaged == 0 ? ExitCode::done : ExitCode::checkpoint;
 }
 

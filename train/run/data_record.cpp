@@ -1,19 +1,20 @@
 #include "train/run/data_record.h"
 
+#include <algorithm>
 #include <filesystem>
 
-#include "base/file_lines.h"
 #include "base/json.h"
 #include "base/replace_file.h"
-#include "checkpoint/digest.h"
+#include "checkpoint/io.h"
 
 namespace trireme {
 namespace {
 
-std::string record_path(const std::string& directory) { return directory + "/data.jsonl"; }
+constexpr int64_t kMostBytesOfRecord = int64_t{1} << 30;
 
-std::string record_line(const DataRecord& record) {
+std::string record_line(const DataRecord& record, const std::string& run) {
   Json line;
+  line["run"] = run;
   line["after_step"] = record.after_step;
   line["seed"] = record.seed, line["batch"] = record.batch, line["context"] = record.context;
   line["microbatch"] = record.microbatch, line["replicas"] = record.replicas;
@@ -46,6 +47,28 @@ DataRecord parse_record(const std::string& text) {
   return record;
 }
 
+// Lines with their newlines.
+std::vector<std::string> record_lines(const std::string& directory) {
+  const std::string path = record_path(directory);
+  std::vector<std::string> lines;
+  if (!path_exists(Io(), path)) return lines;
+  std::string all;
+  try {
+    const Io io;
+    const IoFile file = IoFile::open_to_read(io, path);  // follows no link
+    if (file.size() > kMostBytesOfRecord) throw DataError(text(path, ": is ", file.size(), " bytes, too large for a record of data"));
+    all.resize(static_cast<size_t>(file.size()));
+    file.read_at(all.data(), std::ssize(all), 0);
+  } catch (const CheckpointError& problem) {
+    throw DataError(problem.what());
+  }
+  for (size_t begin = 0, end; begin < all.size(); begin = end) {
+    end = std::min(all.find('\n', begin), all.size() - 1) + 1;
+    lines.push_back(all.substr(begin, end - begin));
+  }
+  return lines;
+}
+
 std::vector<std::string> shard_digests(const DataRecord& record) {
   std::vector<std::string> all;
   for (const DataRecord::Source& source : record.sources) {
@@ -57,6 +80,8 @@ std::vector<std::string> shard_digests(const DataRecord& record) {
 
 }  // namespace
 
+std::string record_path(const std::string& directory) { return directory + "/data.jsonl"; }
+
 std::string run_of(const std::string& directory) {
   std::filesystem::path path = std::filesystem::weakly_canonical(directory);
   if (path.filename().string().starts_with("step-")) path = path.parent_path();
@@ -66,13 +91,11 @@ std::string run_of(const std::string& directory) {
 
 std::vector<DataRecord> recorded_data(const std::string& directory) {
   std::vector<DataRecord> records;
-  if (!std::filesystem::exists(record_path(directory))) return records;
-  FileLines lines(record_path(directory));
-  for (std::string line; lines.next(line);) {
+  for (const std::string& line : record_lines(directory)) {
     try {
       records.push_back(parse_record(line));
     } catch (const JsonError& problem) {
-      throw DataError(text(record_path(directory), ":", lines.number(), ": is not a record of data: ", problem.what()));
+      throw DataError(text(record_path(directory), ":", records.size() + 1, ": is not a record of data: ", problem.what()));
     }
   }
   return records;
@@ -112,15 +135,45 @@ std::optional<DataRecord> recorded_data(const std::string& directory, int64_t st
   return found;
 }
 
-void keep_record(const std::string& directory, const DataRecord& record) {
-  std::vector<DataRecord> records = recorded_data(directory);
-  std::erase_if(records, [&](const DataRecord& other) { return other.after_step >= record.after_step; });
-  DataRecord before = records.empty() ? DataRecord{} : records.back();
+// Earlier lines stay as they are, to the byte.
+ChainedDigest keep_record(const std::string& directory, const DataRecord& record, const std::string& run) {
+  std::vector<std::string> lines;
+  DataRecord before;
+  for (std::string& line : record_lines(directory)) {
+    DataRecord earlier = parse_record(line);
+    if (earlier.after_step >= record.after_step) break;
+    before = std::move(earlier);
+    lines.push_back(line.ends_with('\n') ? std::move(line) : line + "\n");
+  }
   before.after_step = record.after_step;
-  if (records.empty() || before != record) records.push_back(record);
-  std::string lines;
-  for (const DataRecord& each : records) lines += record_line(each);
-  if (!replace_file_durably(record_path(directory), lines)) throw unwritable(record_path(directory));
+  if (lines.empty() || before != record) lines.push_back(record_line(record, run));
+  ChainedDigest chain = ChainedDigest::of("data", run);
+  std::string all;
+  for (const std::string& line : lines) all += line, chain.add(line);
+  if (!replace_file_durably(record_path(directory), all)) throw unwritable(record_path(directory));
+  return chain;
+}
+
+std::string changed_record(const std::string& directory, const ChainedDigest& expected, const std::string& run) {
+  if (expected.bytes == 0) return "";
+  ChainedDigest found = ChainedDigest::of("data", run);
+  for (const std::string& line : record_lines(directory))
+    if (found.bytes < expected.bytes) found.add(line);
+  if (found == expected) return "";
+  return record_path(directory) + (found.bytes == 0 ? " is missing or empty" : " is not what the checkpoint was saved with");
+}
+
+ChainedDigest corpus_of(const Mixture& mixture) {
+  ChainedDigest corpus = ChainedDigest::of("corpus", "");
+  for (size_t i = 0; i < mixture.sources().size(); ++i) {
+    for (const ShardReader& shard : mixture.source(i).shards()) {
+      const int64_t bytes = corpus.bytes + shard.file_bytes();
+      corpus.add(hex(shard.digest()));
+      corpus.bytes = bytes;
+    }
+    corpus.value = digest(hex(corpus.value));  // the end of a source
+  }
+  return corpus;
 }
 
 std::vector<std::string> compare_data(const std::string& directory, int64_t step, const DataRecord& now, bool allow) {

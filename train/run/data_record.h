@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/chained_digest.h"
 #include "data/loader/mixture.h"
 #include "train/config/config.h"
 
@@ -41,8 +42,15 @@ std::string run_of(const std::string& directory);
 std::vector<DataRecord> recorded_data(const std::string& directory);
 // The data that step number `step` reads, or would.
 std::optional<DataRecord> recorded_data(const std::string& directory, int64_t step);
-// Adds the data that is read from now on, unless it is the same as before. DataError when the directory cannot be written.
-void keep_record(const std::string& directory, const DataRecord& record);
+// Adds the data that is read from now on, unless it is the same as before. Returns the chain of the file's lines, which begins with
+// the run's token. DataError when the directory cannot be written.
+ChainedDigest keep_record(const std::string& directory, const DataRecord& record, const std::string& run);
+// Why the file does not begin as a checkpoint of run `run` knows it; "": it does.
+std::string changed_record(const std::string& directory, const ChainedDigest& expected, const std::string& run);
+std::string record_path(const std::string& directory);
+
+// The shards in order: their bytes, and a digest of their digests.
+ChainedDigest corpus_of(const Mixture& mixture);
 
 // Compares the data of a run that continues after step `step` of the one in `directory` with that step's. Returns a line each for
 // other shards and other excluded documents. ConfigError with them unless `allow`.

@@ -108,6 +108,7 @@ ExitCode loop(Session& s, int64_t& step) {
     return agreed.signal == 0;
   };
   while (steps.begun() < steps_wanted && continues()) {
+    s.scrubber.check();
     if (!agreed.saving) s.saves.advance();
     steps.judge(agreed.bad_steps);
     steps.begin();

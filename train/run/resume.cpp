@@ -4,8 +4,10 @@
 #include <array>
 #include <optional>
 
+#include "checkpoint/problem.h"
 #include "train/config/keys.h"
 #include "train/hub/init_from.h"
+#include "train/run/known_progress.h"
 #include "train/run/save_scheduler.h"
 #include "train/step/host_state.h"
 #include "train/telemetry/log.h"
@@ -44,6 +46,20 @@ std::string refusal_of(const std::vector<std::string>& differences) {
   return lines + ", choose another train.name, or continue with --resume-allow";
 }
 
+// Missing is not new: all ranks refuse to start again from step 0 if rank 0 finds traces of a checkpoint on disk.
+void refuse_missing(const TrainState& run, Checkpoints& checkpoints) {
+  std::string problem;
+  if (run.mesh.first()) {
+    const std::string directory = run.config.train.runs + "/" + run.config.train.name;
+    const KnownProgress known = known_progress(directory);
+    if (known.step > 0) {
+      problem = missing_checkpoints(directory, known);
+      checkpoints.note_lost(known.step);  // exit.json is about to be replaced
+    }
+  }
+  throw_together<CheckpointError>(run.mesh.all(), problem);
+}
+
 }  // namespace
 
 std::vector<std::string> compare_for_resume(const RunConfig& config, const std::string& saved, bool allow) {
@@ -80,9 +96,10 @@ int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& r
   std::vector<std::string> changes;
   state.accept = [&](const std::string& saved) { changes = compare_for_resume(config, saved, resume.allow_changes); };
   std::optional<int64_t> step;
-  if (resume.from == "auto")
+  if (resume.from == "auto") {
     step = checkpoints.restore(state);
-  else if (resume.from != "never")
+    if (!step) refuse_missing(run, checkpoints);
+  } else if (resume.from != "never")
     step = checkpoints.restore_from(resume.from, state);
   const auto tell = [&](const std::string& line) {
     if (run.mesh.first()) complain(line);

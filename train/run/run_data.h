@@ -1,6 +1,7 @@
 // RunData: what a run reads: tokenizer, training sources and their mixture, validation text and questions.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,10 @@ LoaderOptions loader_options(const RunConfig& config, const Mesh& mesh);
 struct DataOfSteps {
   const std::string& directory;
   int64_t step, replicas;
+  const std::string& run;                                // this run's token
+  const std::string& restored_run;                       // of the checkpoint that was restored
+  const std::map<std::string, ChainedDigest>& restored;  // its records
+  std::map<std::string, ChainedDigest>& records;         // receives those of the steps after it
 };
 std::vector<std::string> record_data(const RunConfig& config, const RunData& data, const ResumeChoice& resume,
                                      const DataOfSteps& steps);

@@ -76,8 +76,11 @@ void SaveScheduler::start(int64_t step, Tier tier) {
   const auto before = Clock::now();
   copy_.fetch();
   snapshot_ = seconds_since(before);
+  CheckpointState state = state_of(config_, copy_.slices(), step, history_);
+  state.records = records_;
+  if (log_) state.records["metrics"] = log_->recorded();
   checkpoints_.begin(
-      step_ = step, state_of(config_, copy_.slices(), step, history_), [this] { copy_.wait(); }, tier);
+      step_ = step, std::move(state), [this] { copy_.wait(); }, tier);
 }
 
 void SaveScheduler::advance() {
@@ -112,7 +115,9 @@ void SaveScheduler::ended(const SaveResult& result) {
                .seconds = result.seconds,
                .write_seconds = result.write_seconds,
                .stall_ms = 1e3 * stall_,
-               .in_memory = result.tier == Tier::memory});
+               .in_memory = result.tier == Tier::memory,
+               .run = checkpoints_.run_id(),
+               .scrubbed = scrubbed_ ? scrubbed_() : 0});
 }
 
 // The previous checkpoint is intact.

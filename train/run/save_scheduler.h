@@ -1,7 +1,11 @@
 // SaveScheduler: copies, writes and commits the state of a run while it trains, and logs the result.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "checkpoint/checkpoints.h"
@@ -29,6 +33,12 @@ class SaveScheduler {
   SaveScheduler(const SaveScheduler&) = delete;
   SaveScheduler& operator=(const SaveScheduler&) = delete;
 
+  // Records that each checkpoint keeps, besides the log's: see Manifest.
+  void keep(const std::map<std::string, ChainedDigest>& records) { records_ = records; }
+
+  // The bytes that were read again so far, for the log.
+  void scrubs(std::function<int64_t()> bytes) { scrubbed_ = std::move(bytes); }
+
   // All ranks, after `step` finished steps and none in flight: the state is copied, and its save begun. One that is under way ends
   // first. Without checkpoint.async, the save has ended. A save that fails is reported, and training continues: the one before is
   // intact.
@@ -54,6 +64,8 @@ class SaveScheduler {
   Checkpoints& checkpoints_;
   std::optional<RunLog>& log_;
   Journal& journal_;
+  std::map<std::string, ChainedDigest> records_;
+  std::function<int64_t()> scrubbed_;
   HostState copy_;
   int64_t step_ = -1, saved_ = -1;
   double snapshot_ = 0, stall_ = 0;  // of the save under way: see SaveTimes

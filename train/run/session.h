@@ -11,6 +11,7 @@
 #include "train/run/peak_rate.h"
 #include "train/run/resume.h"
 #include "train/run/save_scheduler.h"
+#include "train/run/scrubber.h"
 #include "train/run/step_statistics.h"
 #include "train/run/stop_notice.h"
 #include "train/telemetry/run_log.h"
@@ -30,6 +31,7 @@ struct Session {
   Journal& journal;
   Watchdog& watchdog;
   StopNotice& notice;
+  const Scrubber& scrubber;
   std::optional<RunLog>& log;  // rank 0's
   double flops;                // of the model, a step, on average over the ranks
   PeakRate& peak;

@@ -1,9 +1,11 @@
 #include "train/run/trainer.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/number_format.h"
 #include "base/replace_file.h"
 #include "parallel/host_collectives.h"
 #include "train/health/signals.h"
@@ -14,6 +16,7 @@
 #include "train/run/launch_agreement.h"
 #include "train/run/loop.h"
 #include "train/run/memory_check.h"
+#include "train/run/noted_io.h"
 #include "train/run/peak_rate.h"
 #include "train/run/placement.h"
 #include "train/run/run_data.h"
@@ -25,28 +28,6 @@ namespace trireme {
 namespace {
 
 constexpr double kLongestSave = 900;  // seconds for which ranks may outlive their launcher
-
-// The system's, of which the journal hears when something was read or written.
-Io noted_io(Journal& journal) {
-  Io io;
-  io.pread = [&journal, real = io.pread](int fd, void* bytes, size_t count, off_t offset) {
-    const ssize_t n = real(fd, bytes, count, offset);
-    return journal.disk_moved(), n;
-  };
-  io.pwrite = [&journal, real = io.pwrite](int fd, const void* bytes, size_t count, off_t offset) {
-    const ssize_t n = real(fd, bytes, count, offset);
-    return journal.disk_moved(), n;
-  };
-  io.fallocate = [&journal, real = io.fallocate](int fd, int mode, off_t offset, off_t count) {
-    const int result = real(fd, mode, offset, count);
-    return journal.disk_moved(), result;
-  };
-  io.fsync = [&journal, real = io.fsync](int fd) {
-    const int result = real(fd);
-    return journal.disk_moved(), result;
-  };
-  return io;
-}
 
 // The arguments of train(), and the state that it keeps outside of all that may fail.
 struct Order {
@@ -72,7 +53,8 @@ struct RunParts {
   TrainState run;
   Loader loader;
   StepStatistics history;
-  std::optional<RunLog> log;  // rank 0's
+  std::map<std::string, ChainedDigest> records;  // rank 0's: of the data, for checkpoints
+  std::optional<RunLog> log;                     // rank 0's
 
   explicit RunParts(const Order& o)
       : place(o.config, o.world, o.progress),
@@ -102,6 +84,12 @@ struct RunParts {
   }
 };
 
+// Watchers of a run beside its steps.
+struct RunWatch {
+  StopNotice& notice;
+  const Scrubber& scrubber;
+};
+
 RunSchedule schedule_of(const RunConfig& config, const RunData& data) {
   return {.steps = config.train.steps,
           .eval_every = config.train.eval_every,
@@ -113,12 +101,23 @@ RunSchedule schedule_of(const RunConfig& config, const RunData& data) {
 void open_log(const Order& o, RunParts& p, int64_t step) {
   const std::string& directory = o.progress.directory;
   const RunConfig& config = o.config;
-  const std::vector<std::string> changes =
-      record_data(config, p.data, o.resume, {.directory = directory, .step = step, .replicas = p.place.mesh.replicas()});
+  const std::string& run_id = p.checkpoints.run_id();
+  const std::map<std::string, ChainedDigest>& restored = p.checkpoints.restored_records();
+  const std::vector<std::string> changes = record_data(config, p.data, o.resume,
+                                                       {.directory = directory,
+                                                        .step = step,
+                                                        .replicas = p.place.mesh.replicas(),
+                                                        .run = run_id,
+                                                        .restored_run = p.checkpoints.restored_run(),
+                                                        .restored = restored,
+                                                        .records = p.records});
   if (!replace_file(directory + "/config.yaml", to_yaml(config))) throw unwritable(directory + "/config.yaml");
   keep_choices(p.kernels, directory);
   keep_peak(p.peak, directory);
-  p.log.emplace(directory, config.train.name, schedule_of(config, p.data), step > 0 ? step : -1, config.train.log_every);
+  RecordStart start(step > 0 ? step : -1, run_id, {});
+  const auto metrics = restored.find("metrics");
+  if (p.checkpoints.restored_run() == run_id && metrics != restored.end()) start.expected = metrics->second;
+  p.log.emplace(directory, config.train.name, schedule_of(config, p.data), start, config.train.log_every);
   announce({.config = config,
             .mesh = p.place.mesh,
             .device = p.place.device,
@@ -134,7 +133,33 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
   tell(p.kernels.notes), tell(p.data.exclusions), tell(changes);
 }
 
-Session session_of(const Order& o, RunParts& p, SaveScheduler& saves, StopNotice& notice) {
+// One rank of a node reads its shards again, and rank 0 the checkpoints.
+Scrubber::Orders scrubs_of(const Order& o, RunParts& p) {
+  Scrubber::Orders orders{.shard_rate = 1e6 * o.config.data.scrub, .checkpoint_rate = 1e6 * o.config.checkpoint.scrub};
+  if (p.place.nodes.leader(p.place.nodes.here()) == p.place.mesh.all().rank()) {
+    for (const Corpus& corpus : p.data.mixture.sources())
+      for (const ShardReader& shard : corpus.shards()) orders.shards.push_back(&shard);
+    if (p.data.validation)
+      for (const ShardReader& shard : p.data.validation->shards()) orders.shards.push_back(&shard);
+  }
+  if (!p.place.mesh.first()) return orders;
+  orders.checkpoints = o.progress.directory + "/checkpoints";
+  orders.damaged = [&p](int64_t step, const std::string& problem) {
+    p.checkpoints.doubt(step);
+    p.log->note(std::string(text("warning: the checkpoint of step ", step, " has been damaged since it was saved: ", problem,
+                                 ". Another is kept in its place")));
+  };
+  return orders;
+}
+
+void note_scrubs(RunParts& p, const Scrubber& scrubber) {
+  if (!p.log || scrubber.damaged() == 0) return;
+  p.log->note(std::string(text("read again: ", human_bytes(static_cast<double>(scrubber.shard_bytes())), " of shards, ",
+                               human_bytes(static_cast<double>(scrubber.checkpoint_bytes())), " of checkpoints, ",
+                               scrubber.damaged(), " damaged")));
+}
+
+Session session_of(const Order& o, RunParts& p, SaveScheduler& saves, const RunWatch& watch) {
   const Comm& all = p.place.mesh.all();
   return {.config = o.config,
           .resume = o.resume,
@@ -147,7 +172,8 @@ Session session_of(const Order& o, RunParts& p, SaveScheduler& saves, StopNotice
           .history = p.history,
           .journal = p.place.journal,
           .watchdog = p.place.watchdog,
-          .notice = notice,
+          .notice = watch.notice,
+          .scrubber = watch.scrubber,
           .log = p.log,
           .flops = sum(all, {p.plan.model_flops()}).front() / static_cast<double>(all.size()),
           .peak = p.peak};
@@ -203,12 +229,16 @@ ExitCode run_to_end(const Order& order) {
     parts.loader.seek(step);
     if (parts.place.mesh.first()) open_log(order, parts, step);
     SaveScheduler saves(parts.run, parts.history, parts.checkpoints, parts.log, parts.place.journal);
-    Session session = session_of(order, parts, saves, notice);
+    saves.keep(parts.records);
+    const Scrubber scrubber(scrubs_of(order, parts));
+    saves.scrubs([&scrubber] { return scrubber.shard_bytes() + scrubber.checkpoint_bytes(); });
+    Session session = session_of(order, parts, saves, {.notice = notice, .scrubber = scrubber});
     if (order.ready) order.ready(parts.run);
     parts.place.journal.doing("training");
     const ExitCode code = loop(session, step);
     if (parts.place.mesh.first()) keep_peak(parts.peak, order.progress.directory);
     parts.place.journal.doing("ending");
+    note_scrubs(parts, scrubber);
     order.ending(code);
     finish(parts);
     return code;

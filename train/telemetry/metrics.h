@@ -3,7 +3,7 @@
 // A training line holds step, loss, grad_norm, lr, tokens, step_ms, data_ms, tokens_per_second, mfu; an evaluation line step,
 // val_loss, bits_per_byte, val_tokens, seconds; a file of train.eval_choices step, choices (its name), acc, acc_stderr, acc_norm,
 // acc_norm_stderr, chance, questions, seconds; an event step, event, since; a committed save step, saved_bytes, saved_seconds,
-// write_gb_per_second, save_stall_ms, tier.
+// write_gb_per_second, save_stall_ms, tier, run, scrubbed_bytes.
 // Of two runs with the same losses, lines of saves may stand elsewhere or be missing: when a save ends, is measured, too. A line is
 // written in one call: a kill leaves at most one torn line, the last. Losses and norms are floats and print so that they read back
 // as the same float; what is not finite prints as null. The file of a run that was killed and resumed equals the undisturbed run's
@@ -11,10 +11,14 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/chained_digest.h"
 #include "base/error.h"
 
 namespace trireme {
@@ -58,6 +62,8 @@ struct SaveRecord {
   double write_seconds = 0;  // until all ranks' parts were on disk
   double stall_ms = 0;       // that the steps waited for it
   bool in_memory = false;    // not on disk
+  std::string run{};         // the run's token
+  int64_t scrubbed = 0;      // bytes read again so far, by this process
 };
 
 // Each with its newline.
@@ -75,29 +81,51 @@ struct MetricsReader {
   std::function<void(const SaveRecord&)> saved{};  // times alone; those to disk
 };
 
+// The point from which a record continues.
+struct RecordStart {
+  int64_t step = -1;                        // of the checkpoint that was restored; -1: the record begins anew
+  std::string run{};                        // the run's token
+  std::optional<ChainedDigest> expected{};  // the record's beginning, as the checkpoint knows it
+  RecordStart(int64_t step) : step(step) {}
+  RecordStart(int64_t step, std::string run, std::optional<ChainedDigest> expected)
+      : step(step), run(std::move(run)), expected(expected) {}
+};
+
 class MetricsFile {
  public:
-  // Opens directory/metrics.jsonl. resume_step -1 begins it anew; otherwise later lines and torn ones are dropped and the others
-  // read out. DataError when the directory cannot be written.
-  MetricsFile(const std::string& directory, int64_t resume_step, const MetricsReader& earlier);
+  // Opens directory/metrics.jsonl. Later lines and torn ones are dropped and the others read out. A file that does not begin as
+  // expected is set aside, and the record begins anew: see problem(). DataError when the directory cannot be written, or when the
+  // file is a link.
+  MetricsFile(const std::string& directory, const RecordStart& start, const MetricsReader& earlier);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // False when the disk refuses; nothing of the line is left then, and training may continue.
+  // False when the disk refuses. The line is kept in memory then, up to a bound, and written before the next one.
   bool append(std::string_view line);
-  bool sync();  // to the disk itself
+  bool flush();  // writes the lines kept in memory; false if the disk still refuses
+  bool sync();   // to the disk itself
 
-  int64_t dropped() const { return dropped_; }  // lines left out at the resume
+  int64_t dropped() const { return dropped_; }               // lines left out at the resume
+  int64_t lost() const { return lost_; }                     // lines beyond the bound
+  const std::string& problem() const { return problem_; }    // why the file was set aside; "": it was not
+  const ChainedDigest& written() const { return written_; }  // the whole file
 
  private:
+  bool write(std::string_view line);
+  void require_expected(const std::string& path, const RecordStart& start);
+
   int file_ = -1;
-  int64_t size_ = 0, dropped_ = 0;
-  bool torn_ = false;  // a part of a line stands after size_
+  int64_t dropped_ = 0, lost_ = 0;
+  ChainedDigest written_;
+  bool torn_ = false;                // a part of a line stands after what is written
+  std::deque<std::string> waiting_;  // lines that the disk has refused
+  int64_t waiting_bytes_ = 0;
+  std::string problem_;
 };
 
-// Writes directory/exit.json: {"code", "cause", "rank", "host", "step", "message"}, whole or not at all. Never throws: it is the
-// last act of a program that is ending for another reason; a failure is reported on stderr. `step` -1: before the first.
+// Writes directory/exit.json: {"code", "cause", "rank", "host", "step", "message", "run"}, whole or not at all. Never throws: it is
+// the last act of a program that is ending for another reason; a failure is reported on stderr. `step` -1: before the first.
 void write_exit(const std::string& directory, ExitCode code, const std::string& cause, int rank, int64_t step,
                 const std::string& message) noexcept;
 

@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kBusyPeriod{10};  // between plain lines of what 
 }  // namespace
 
 struct RunLog::State {
-  State(const std::string& directory, const std::string& title, const RunSchedule& schedule, int64_t resume_step,
+  State(const std::string& directory, const std::string& title, const RunSchedule& schedule, const RecordStart& start,
         int64_t log_every);
   ~State() { close(text); }
 
@@ -80,18 +80,17 @@ std::string result_of(const EvalRecord& record) {
 
 }  // namespace
 
-RunLog::State::State(const std::string& directory, const std::string& title, const RunSchedule& schedule, int64_t resume_step,
+RunLog::State::State(const std::string& directory, const std::string& title, const RunSchedule& schedule, const RecordStart& start,
                      int64_t log_every)
     : total(schedule.steps),
       log_every(log_every),
       earlier(empty_report(title, schedule.steps)),
       left(schedule),
-      metrics(directory, resume_step, earlier_lines()),
+      metrics(directory, start, earlier_lines()),
       report(directory, std::move(earlier)) {
-  const std::string path = directory + "/log.txt";
-  text = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (text < 0) throw unwritable(path);
-  progress = {.label = title, .done = std::max<int64_t>(resume_step, 0), .total = total, .details = {}};
+  text = open((directory + "/log.txt").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (text < 0) throw unwritable(directory + "/log.txt");
+  progress = {.label = title, .done = start.step > 0 ? start.step : 0, .total = total, .details = {}};
 }
 
 // The report and the time left continue from the lines before a resume.
@@ -162,12 +161,13 @@ void RunLog::State::redraw() {
   line.draw(progress);
 }
 
-RunLog::RunLog(const std::string& directory, const std::string& title, const RunSchedule& schedule, int64_t resume_step,
+RunLog::RunLog(const std::string& directory, const std::string& title, const RunSchedule& schedule, const RecordStart& start,
                int64_t log_every)
-    : state_(std::make_unique<State>(directory, title, schedule, resume_step, std::max<int64_t>(log_every, 1))) {
-  const int64_t dropped = state_->metrics.dropped();
-  if (dropped == 0) return;
-  note("metrics.jsonl: " + std::to_string(dropped) + " torn lines or lines after step " + std::to_string(resume_step) + " dropped");
+    : state_(std::make_unique<State>(directory, title, schedule, start, log_every > 1 ? log_every : 1)) {
+  if (const std::string& problem = state_->metrics.problem(); !problem.empty()) note(problem);
+  if (const int64_t dropped = state_->metrics.dropped(); dropped > 0)
+    note("metrics.jsonl: " + std::to_string(dropped) + " torn lines or lines after step " + std::to_string(start.step) +
+         " dropped");
 }
 
 RunLog::~RunLog() { state_->line.leave(); }
@@ -276,6 +276,12 @@ void RunLog::saved(const SaveRecord& record) {
 // Without the mutex: a disk may take its time, and steps are logged meanwhile.
 void RunLog::sync() { state_->metrics.sync(); }
 
+ChainedDigest RunLog::recorded() {
+  const std::lock_guard lock(state_->mutex);
+  state_->metrics.flush();
+  return state_->metrics.written();
+}
+
 void RunLog::finish() {
   State& s = *state_;
   s.report.finish();
@@ -286,7 +292,7 @@ void RunLog::finish() {
     const std::lock_guard lock(s.mutex);
     s.finished = true;
     s.line.erase();
-    s.check(s.metrics.sync());
+    s.check(s.metrics.flush() && s.metrics.sync());
   }
   note((data.step < s.total ? "stopped after " : "finished ") + std::to_string(data.step) + " steps, " +
        human_count(static_cast<double>(data.tokens)) + " tokens in " + human_seconds(data.elapsed) + ": loss " +

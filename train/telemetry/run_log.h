@@ -19,9 +19,8 @@ namespace trireme {
 // A full disk never stops the run: stderr says so once, and logging continues when there is room.
 class RunLog {
  public:
-  // The directory exists. resume_step: the step of the checkpoint that was restored, -1 for a fresh run. DataError if it cannot be
-  // written.
-  RunLog(const std::string& directory, const std::string& title, const RunSchedule& schedule, int64_t resume_step,
+  // The directory exists. DataError if it cannot be written.
+  RunLog(const std::string& directory, const std::string& title, const RunSchedule& schedule, const RecordStart& start,
          int64_t log_every);
   ~RunLog();
   RunLog(const RunLog&) = delete;
@@ -37,6 +36,7 @@ class RunLog {
   void note(std::string_view line);                                   // to stdout, and with the time to log.txt
   void saved(const SaveRecord& record);                               // after a checkpoint is committed
   void sync();                                                        // puts the log on disk; from any thread
+  ChainedDigest recorded();                                           // metrics.jsonl, as far as it is written
   void finish();  // the last call of a run that ends in good order: prints the outcome
 
   // Names the work that the steps wait for, shown in place of the speed: "evaluating" 264 of 5047 sequences; only an

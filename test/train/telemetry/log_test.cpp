@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -444,20 +446,43 @@ TEST_CASE("a resumed run's report has the points from before") {
   CHECK_THAT(page, ContainsSubstring("best validation"));
 }
 
-TEST_CASE("a full disk is reported once and does not stop the run") {
-  if (!std::filesystem::exists("/dev/full")) return;
+// While it lives, no file of this process grows beyond so many bytes.
+class SmallDisk {
+ public:
+  explicit SmallDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit small{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~SmallDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST_CASE("a full disk is reported once, does not stop the run, and gets its lines when there is room") {
   const Scratch directory;
-  std::filesystem::create_symlink("/dev/full", directory / "metrics.jsonl");
-  std::string warned;
+  std::string warned, whole;
   written_by(STDOUT_FILENO, [&] {
     warned = written_by(STDERR_FILENO, [&] {
-      RunLog log(directory.path(), "test", {.steps = 3}, -1, 1);
-      for (int64_t step = 1; step <= 3; ++step) log.step(step_record(step));
+      RunLog log(directory.path(), "test", {.steps = 31}, -1, 100);
+      {
+        const SmallDisk full(2048);
+        for (int64_t step = 1; step <= 30; ++step) log.step(step_record(step));
+      }
+      log.step(step_record(31));
       log.finish();
     });
   });
   CHECK(count_of(warned, "warning") == 1);
-  CHECK(lines_of(read_text(directory / "log.txt")).size() == 4);
+  for (int64_t step = 1; step <= 31; ++step) whole += json_line(step_record(step));
+  CHECK(read_text(directory / "metrics.jsonl") == whole);
 }
 
 TEST_CASE("notes may come from another thread than the steps") {

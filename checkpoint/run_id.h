@@ -1,0 +1,13 @@
+// RUN/run.id: the token of a run, 16 hex digits. It is made once, kept over resumes and copied with
+// the run. Its checkpoints, records and exit.json carry it.
+#pragma once
+
+#include <string>
+
+namespace trireme {
+
+// "": the run has none, as one of an older program. CheckpointError if the file holds anything else.
+std::string read_run_id(const std::string& run_directory);
+void keep_run_id(const std::string& run_directory, const std::string& id);  // CheckpointError
+
+}  // namespace trireme

@@ -1,0 +1,125 @@
+#include "train/run/scrubber.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "checkpoint/directory_layout.h"
+#include "checkpoint/rank_file.h"
+#include "kernels/device.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kLeastNice = 19;
+constexpr int kIdleClass = 3, kClassShift = 13;  // of ioprio_set(2)
+constexpr int64_t kLeastPart = 64 << 10;         // bytes that any read counts as, for the calls around it
+constexpr double kBetweenRounds = 1;             // seconds
+
+void take_only_what_is_left() {
+  const auto self = static_cast<id_t>(gettid());
+  setpriority(PRIO_PROCESS, self, kLeastNice);
+  (void)syscall(SYS_ioprio_set, 1, self, kIdleClass << kClassShift);  // a hint: a system may forbid it
+  use_threads_here(1);
+}
+
+}  // namespace
+
+Scrubber::Scrubber(Orders orders) : orders_(std::move(orders)) {
+  if (orders_.shard_rate > 0 && !orders_.shards.empty()) threads_.emplace_back([this] { scrub_shards(); });
+  if (orders_.checkpoint_rate > 0 && !orders_.checkpoints.empty()) threads_.emplace_back([this] { scrub_checkpoints(); });
+}
+
+Scrubber::~Scrubber() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  ending_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool Scrubber::pause(double seconds) {
+  std::unique_lock lock(mutex_);
+  return !ending_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ends_; });
+}
+
+void Scrubber::check() const {
+  if (!found_) return;
+  const std::lock_guard lock(mutex_);
+  throw DataError(damage_);
+}
+
+void Scrubber::scrub_shards() {
+  take_only_what_is_left();
+  for (;;) {
+    for (const ShardReader* shard : orders_.shards)
+      for (int64_t page = 0; page < shard->pages(); ++page) {
+        int64_t bytes = 0;
+        try {
+          bytes = shard->check_page(page);
+        } catch (const DataError& damage) {
+          const std::lock_guard lock(mutex_);
+          damage_ = damage.what();
+          found_ = true;
+          return;
+        }
+        shard_bytes_ += bytes;
+        if (!pause(static_cast<double>(std::max(bytes, kLeastPart)) / orders_.shard_rate)) return;
+      }
+    if (!pause(kBetweenRounds)) return;
+  }
+}
+
+void Scrubber::scrub_checkpoints() {
+  take_only_what_is_left();
+  std::map<int64_t, std::string> known;  // steps that are damaged, with their problems
+  for (;;) {
+    try {
+      for (const int64_t step : steps_in(Io(), orders_.checkpoints)) {
+        scrub_step(step, known[step]);
+        if (!pause(0)) return;
+      }
+    } catch (const CheckpointError&) {
+      // The directory cannot be listed: saves and restores report it.
+    }
+    if (!pause(kBetweenRounds)) return;
+  }
+}
+
+// A step that fails is read once more: it may have been replaced or deleted meanwhile.
+void Scrubber::scrub_step(int64_t step, std::string& known) {
+  std::string problem = problem_in(step);
+  if (!problem.empty()) problem = problem_in(step);
+  if (problem.empty() || !pause(0)) return known.clear();
+  if (std::exchange(known, problem) == problem) return;
+  ++damaged_;
+  if (orders_.damaged) orders_.damaged(step, problem);
+}
+
+// Why a step is damaged; "" if it is whole or gone.
+std::string Scrubber::problem_in(int64_t step) {
+  Io io;
+  io.pread = [this, real = io.pread](int fd, void* bytes, size_t count, off_t offset) -> ssize_t {
+    const double seconds = static_cast<double>(std::max(static_cast<int64_t>(count), kLeastPart)) / orders_.checkpoint_rate;
+    if (!pause(seconds)) return errno = ECANCELED, -1;
+    const ssize_t n = real(fd, bytes, count, offset);
+    if (n > 0) checkpoint_bytes_ += n;
+    return n;
+  };
+  const std::string path = orders_.checkpoints + "/" + step_name(step);
+  try {
+    verify_files(io, path, load_step(io, orders_.checkpoints, step));
+  } catch (const CheckpointError& damage) {
+    if (path_exists(Io(), path)) return damage.what();
+  }
+  return "";
+}
+
+}  // namespace trireme
