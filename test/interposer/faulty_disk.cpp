@@ -4,6 +4,7 @@
 //   FAULTY_AT     the number of the call, from 1
 //   FAULTY_KIND   before, after: the process dies; short: half is written; eio, enospc, eintr: the
 //                 call fails; lose: unsynced data is lost, and the process dies; count: nothing
+//   FAULTY_BELOW  the part of a path that counts, in place of "/checkpoints/"
 //   FAULTY_COUNT  a file for the number of calls
 #include <dlfcn.h>
 #include <errno.h>
@@ -37,7 +38,10 @@ std::string variable(const char* name) {
 
 std::string whole_path(const std::string& path) { return std::filesystem::absolute(path).lexically_normal(); }
 
-bool below_checkpoints(const std::string& path) { return path.find("/checkpoints/") != std::string::npos; }
+bool below_checkpoints(const std::string& path) {
+  static const std::string below = variable("FAULTY_BELOW").empty() ? "/checkpoints/" : variable("FAULTY_BELOW");
+  return path.find(below) != std::string::npos;
+}
 
 std::string path_of(int fd) {
   char path[4096];
