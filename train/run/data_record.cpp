@@ -56,7 +56,8 @@ std::vector<std::string> record_lines(const std::string& directory) {
   try {
     const Io io;
     const IoFile file = IoFile::open_to_read(io, path);  // follows no link
-    if (file.size() > kMostBytesOfRecord) throw DataError(text(path, ": is ", file.size(), " bytes, too large for a record of data"));
+    if (file.size() > kMostBytesOfRecord)
+      throw DataError(text(path, ": is ", file.size(), " bytes, too large for a record of data"));
     all.resize(static_cast<size_t>(file.size()));
     file.read_at(all.data(), std::ssize(all), 0);
   } catch (const CheckpointError& problem) {
