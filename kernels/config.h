@@ -34,6 +34,13 @@ struct Names<AttentionKernels> {
   static constexpr std::array<std::string_view, 3> words{"auto", "ours", "cudnn"};
 };
 
+enum class ResidualDtype { automatic, f32 };
+
+template <>
+struct Names<ResidualDtype> {
+  static constexpr std::array<std::string_view, 2> words{"auto", "f32"};
+};
+
 enum class MatmulDtype { automatic, bf16, fp8 };
 
 template <>
@@ -46,6 +53,7 @@ inline Dtype dtype_of(StepDtype dtype) { return dtype == StepDtype::bf16 ? Dtype
 struct KernelsConfig {
   DeviceChoice device = DeviceChoice::automatic;
   StepDtype dtype = StepDtype::bf16;
+  ResidualDtype residual = ResidualDtype::automatic;
   MatmulDtype matmul = MatmulDtype::automatic;
   int64_t bf16_layers = 0;
   LogitsDtype logits = LogitsDtype::automatic;
@@ -58,6 +66,9 @@ struct KernelsConfig {
     keys("device", device, "device of a step; cuda: a GPU for each rank; auto: the CPU");
     keys("dtype", dtype,
          "dtype of matrices and activations in a step; weights of one dim, masters, moments, gradients and sums are always f32",
+         identity());
+    keys("residual", residual,
+         "dtype of the residual stream and its gradient; auto: kernels.dtype; f32: more memory, gradients closer to the truth",
          identity());
     keys("matmul", matmul, "operands of products with weights; fp8: 8-bit, scaled per tensor (the CPU emulates it, no faster)");
     keys("bf16_layers", bf16_layers, "with fp8: number of layers at each end of the model that use bf16, as the classifier does",
@@ -86,6 +97,8 @@ struct KernelsConfig {
     if (logits != LogitsDtype::automatic) return logits == LogitsDtype::bf16 ? Dtype::bf16 : Dtype::f32;
     return device == DeviceChoice::cuda ? dtype_of(dtype) : Dtype::f32;
   }
+
+  Dtype residual_dtype() const { return residual == ResidualDtype::f32 ? Dtype::f32 : dtype_of(dtype); }
 
   // True if products fuse what they can: see ops/matmul.h.
   bool fused_products() const { return device == DeviceChoice::cuda && dtype == StepDtype::bf16; }

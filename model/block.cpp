@@ -39,16 +39,16 @@ void BlockSaved::take(Arena& arena, const ModelConfig& config, const TensorParal
   if (shape.recompute == Recompute::full) *this = scratch;
   recompute = shape.recompute;
   if (recompute == Recompute::full) {
-    attention_norm.sum = arena.take(shape.dtype, {own, config.width});
+    attention_norm.sum = arena.take(shape.residual, {own, config.width});
     return;
   }
   const bool selective = recompute == Recompute::selective;
   const Tensor y = scratch.attention_norm.y;
   attention.resize(static_cast<size_t>(tensor.mine));
   mlp.resize(static_cast<size_t>(tensor.mine));
-  attention_norm.take(arena, config, own, shape.dtype, y);
+  attention_norm.take(arena, config, {own, shape.dtype, shape.residual}, y);
   for (AttentionSaved& saved : attention) saved.take(arena, config, shape.rows, shape.context, shape.dtype);
-  mlp_norm.take(arena, config, own, shape.dtype, y);
+  mlp_norm.take(arena, config, {own, shape.dtype, shape.residual}, y);
   for (size_t i = 0; i < mlp.size(); ++i)
     mlp[i].take(arena, config, size, shape.dtype, selective ? scratch.mlp[i].active : Tensor{});
   if (!shape.halves) return;
@@ -144,6 +144,14 @@ class HeadNormSum {
   Tensor parts_;  // [2, mine, D] f32
 };
 
+// A gradient of the stream as an operand of products.
+Tensor as_operand(Pass& pass, const Tensor& dy) {
+  if (dy.dtype() == pass.dtype) return dy;
+  const Tensor narrow = pass.own_temporary(dy.cols());
+  run(pass.stream, Cast{.y = narrow, .x = dy});
+  return narrow;
+}
+
 // Destinations of the first half's gradients of gains: final, or next to the activations until the
 // second half.
 struct Gains {
@@ -171,7 +179,7 @@ void attention_half(Pass& pass, const BlockBackward& backward, Tensor dy) {
   const auto& [weights, gradients] = backward.block;
   const BlockSaved& saved = backward.saved;
   const Frame frame(pass.temporaries);
-  const Tensor dall = gather_rows(pass, dy);
+  const Tensor dall = gather_rows(pass, as_operand(pass, dy));
   if (saved.recompute == Recompute::selective)
     norm_forward(pass, weights.attention_norm, saved.attention_norm, {.x = saved.attention_norm.sum});
   const auto kept = kept_gradients<AttentionKept>(pass, saved.attention.size(), backward.which);
@@ -201,7 +209,7 @@ void mlp_half(Pass& pass, const BlockBackward& backward, Tensor dy) {
   const auto& [weights, gradients] = backward.block;
   const BlockSaved& saved = backward.saved;
   const Frame frame(pass.temporaries);
-  const Tensor dall = gather_rows(pass, dy);
+  const Tensor dall = gather_rows(pass, as_operand(pass, dy));
   if (saved.recompute == Recompute::selective) {
     norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.mlp_norm.sum});
     for (const MlpSaved& each : saved.mlp) mlp_activate(pass, each);

@@ -28,7 +28,7 @@ struct BlockSaved {
   HeadNormWeights dhead_norm;
   struct Shape {
     int64_t rows, context;
-    Dtype dtype;
+    Dtype dtype, residual;
     bool halves = false;
     Recompute recompute = Recompute::none;
   };

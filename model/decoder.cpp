@@ -9,15 +9,15 @@ constexpr size_t kChunk = 128;  // tokens of one pass over a prompt; bounds the 
 
 }  // namespace
 
-Decoder::Decoder(const ModelConfig& config, Dtype dtype, Arenas& arenas, Stream& stream)
-    : config_(config), dtype_(dtype), temporaries_(arenas.temporaries) {
-  parameters_ = take_weights(weights_, config, dtype, arenas.weights);
+Decoder::Decoder(const ModelConfig& config, const DecoderDtypes& dtypes, Arenas& arenas, Stream& stream)
+    : config_(config), dtypes_(dtypes), temporaries_(arenas.temporaries) {
+  parameters_ = take_weights(weights_, config, dtypes.step, arenas.weights);
   rope_ = take_rope(config, arenas.activations, stream);
   tokens_ = arenas.activations.take(Dtype::i32, {config.context});
   positions_ = arenas.activations.take(Dtype::i32, {config.context});
   for (int64_t i = 0; i < config.layers; ++i) {
-    k_.push_back(arenas.activations.take(dtype, {config.context, config.kv_heads, config.head_size}));
-    v_.push_back(arenas.activations.take(dtype, {config.context, config.kv_heads, config.head_size}));
+    k_.push_back(arenas.activations.take(dtypes.step, {config.context, config.kv_heads, config.head_size}));
+    v_.push_back(arenas.activations.take(dtypes.step, {config.context, config.kv_heads, config.head_size}));
   }
   logits_ = arenas.activations.take(Dtype::f32, {1, config.vocab});
   if (positions_.data() == nullptr) return;
@@ -36,15 +36,16 @@ void Decoder::feed_chunk(Stream& stream, std::span<const int32_t> tokens) {
   if (tokens_.data() != nullptr) std::copy(tokens.begin(), tokens.end(), tokens_.as<int32_t>() + length_);
   const Microbatch batch{
       .rows = 1, .context = n, .tokens = tokens_.slice(length_, end), .positions = positions_.slice(length_, end)};
-  Pass pass{.stream = stream, .temporaries = temporaries_, .config = config_, .batch = batch, .rope = rope_, .dtype = dtype_};
+  Pass pass{.stream = stream, .temporaries = temporaries_, .config = config_, .batch = batch, .rope = rope_, .dtype = dtypes_.step};
   const Frame frame(temporaries_);
-  Tensor delta = pass.temporary(config_.width), x = pass.temporary(config_.width), next = pass.temporary(config_.width);
+  Tensor delta = pass.temporary(config_.width), x = temporaries_.take(dtypes_.residual, {n, config_.width}),
+         next = temporaries_.take(dtypes_.residual, {n, config_.width});
   embedding_forward(pass, weights_.embedding, x);
   Residual residual{.x = x};
   for (size_t i = 0; i < k_.size(); ++i) {
     const Frame layer(temporaries_);
     BlockSaved saved;
-    saved.take(temporaries_, config_, kWhole, {.rows = 1, .context = n, .dtype = dtype_}, {});
+    saved.take(temporaries_, config_, kWhole, {.rows = 1, .context = n, .dtype = dtypes_.step, .residual = dtypes_.residual}, {});
     // The stream enters in x and leaves in `next`; the rest of the layer's memory is released.
     if (i == 0) saved.attention_norm.sum = x;
     saved.mlp_norm.sum = i % 2 == 0 ? next : x;
@@ -56,7 +57,7 @@ void Decoder::feed_chunk(Stream& stream, std::span<const int32_t> tokens) {
     residual = block_forward(pass, weights_.blocks[i], saved, residual, delta);
   }
   NormSaved last;
-  last.take(temporaries_, config_, n, dtype_);
+  last.take(temporaries_, config_, {n, dtypes_.step, dtypes_.residual});
   norm_forward(pass, weights_.head.norm, last, residual);
   head_logits(pass, weights_.head, 0, last.y.slice(n - 1, n), logits_);
   length_ = end;

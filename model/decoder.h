@@ -9,11 +9,16 @@
 
 namespace trireme {
 
+struct DecoderDtypes {
+  Dtype step;             // of matrices and activations
+  Dtype residual = step;  // of the residual stream
+};
+
 class Decoder {
  public:
   // Uses arenas.weights, .activations (the cache) and .temporaries. On Place::none, feed(context
   // tokens) measures the sizes.
-  Decoder(const ModelConfig& config, Dtype dtype, Arenas& arenas, Stream& stream);
+  Decoder(const ModelConfig& config, const DecoderDtypes& dtypes, Arenas& arenas, Stream& stream);
 
   // Fill these from a checkpoint before the first feed.
   const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -31,7 +36,7 @@ class Decoder {
   void feed_chunk(Stream& stream, std::span<const int32_t> tokens);
 
   ModelConfig config_;
-  Dtype dtype_;
+  DecoderDtypes dtypes_;
   Arena& temporaries_;
   StageWeights weights_;
   std::vector<Parameter> parameters_;

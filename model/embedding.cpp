@@ -32,7 +32,7 @@ void embedding_forward(Pass& pass, const EmbeddingWeights& weights, Tensor x) {
   const TensorParallel& tensor = pass.tensor;
   const bool alone = tensor.ranks->size() == 1;
   // At most one shard has a nonzero row, so the sum over shards is exact in any dtype and order.
-  const Tensor rows = tensor.row_parts() > 1 ? pass.temporary(x.cols()) : x;
+  const Tensor rows = tensor.row_parts() > 1 ? pass.temporaries.take(x.dtype(), {pass.size(), x.cols()}) : x;
   for (int64_t i = 0; i < tensor.mine; ++i)
     run(pass.stream, EmbeddingForward{.x = rows,
                                       .tokens = pass.batch.tokens,

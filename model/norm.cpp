@@ -14,9 +14,10 @@ void NormWeights::declare(const WeightVisitor& visit, const std::string& name, c
   if (config.family == Family::gpt2) visit(bias, spec(".bias", Init::zero));
 }
 
-void NormSaved::take(Arena& arena, const ModelConfig& config, int64_t rows, Dtype dtype, Tensor y) {
-  sum = arena.take(dtype, {rows, config.width});
-  this->y = y ? y : arena.take(dtype, {rows, config.width});
+void NormSaved::take(Arena& arena, const ModelConfig& config, const Shape& shape, Tensor y) {
+  const int64_t rows = shape.rows;
+  sum = arena.take(shape.residual, {rows, config.width});
+  this->y = y ? y : arena.take(shape.dtype, {rows, config.width});
   inverse = arena.take(Dtype::f32, {rows});
   if (config.family == Family::gpt2) mean = arena.take(Dtype::f32, {rows});
 }

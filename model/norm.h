@@ -16,8 +16,12 @@ struct NormSaved {
   Tensor sum;            // [own, C] the stream, normalised: the input itself without a delta; after backward its gradient
   Tensor y;              // [own, C] the result
   Tensor mean, inverse;  // [own] f32; mean for gpt2 only
+  struct Shape {
+    int64_t rows;
+    Dtype dtype, residual;  // of y; of sum
+  };
   // `y`: memory to use; absent: takes its own.
-  void take(Arena& arena, const ModelConfig& config, int64_t rows, Dtype dtype, Tensor y = {});
+  void take(Arena& arena, const ModelConfig& config, const Shape& shape, Tensor y = {});
 };
 
 // saved.y = norm(saved.sum) with saved.sum = in.x + in.delta, the stream from here on. Without a

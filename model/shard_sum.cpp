@@ -7,7 +7,7 @@ namespace trireme {
 
 Tensor gather_rows(Pass& pass, Tensor x) {
   if (pass.tensor.row_parts() == 1) return x;
-  const Tensor all = pass.temporary(x.cols());
+  const Tensor all = pass.temporaries.take(x.dtype(), {pass.size(), x.cols()});
   run(*pass.tensor.ranks, pass.stream, AllGather{.all = all.view({all.size()}), .part = x.view({x.size()})});
   return all;
 }

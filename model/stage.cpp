@@ -32,6 +32,13 @@ void tell(const std::vector<Unit>& units, UnitKind kind, const Told& told, size_
     if (units[unit].id.kind == kind && units[unit].id.block == block) told(unit);
 }
 
+// y = the stream, of its dtype.
+void add_up(Stream& stream, const Tensor& y, const Residual& residual) {
+  Tensor delta = residual.delta;
+  if (delta.dtype() != y.dtype()) run(stream, Cast{.y = y, .x = delta}), delta = y;
+  run(stream, Add{.y = y, .a = residual.x, .b = delta});
+}
+
 // Calls a hook for the weights of the head: its own, and the table if it is tied.
 template <class Told>
 void tell_head(const std::vector<Unit>& units, const ModelConfig& config, const Told& told) {
@@ -78,7 +85,7 @@ void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& ho
     pass.fp8 = in_fp8(chunk.begin + static_cast<int64_t>(i));
     residual = block_forward(pass, weights_.blocks[first + i], saved.blocks[i], residual, delta);
   }
-  if (!chunk.last) return run(stream, Add{.y = saved.outgoing, .a = residual.x, .b = residual.delta});
+  if (!chunk.last) return add_up(stream, saved.outgoing, residual);
   // 3. the last norm; the classifier follows in backward, evaluate or logits
   tell_head(units_, config_, read);
   norm_forward(pass, weights_.head.norm, head_norm_[static_cast<size_t>(seat.loss_slot)], residual);

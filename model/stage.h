@@ -79,6 +79,7 @@ struct Holding {
 struct StageShape {
   int64_t rows, context;
   Dtype dtype;                  // of matrices and activations
+  Dtype residual = dtype;       // of the residual stream: dtype or f32
   Dtype logits = Dtype::f32;    // of the classifier, for a loss: f32 or dtype
   bool fused_products = false;  // see Pass
   int64_t fp8_begin = 0;        // layers [begin, end) of the model have 8-bit products

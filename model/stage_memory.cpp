@@ -221,7 +221,7 @@ void Stage::take_activations(Arena& arena) {
   for (const ModelChunk& chunk : shape_.chunks) most = std::max(most, chunk.layers());
   const int64_t own = shape_.rows * shape_.context / shape_.tensor.row_parts();
   const bool goes_on = !shape_.chunks.front().last;
-  const BlockSaved::Shape each{shape_.rows, shape_.context, shape_.dtype, shape_.halves, shape_.recompute};
+  const BlockSaved::Shape each{shape_.rows, shape_.context, shape_.dtype, shape_.residual, shape_.halves, shape_.recompute};
   require(shape_.recompute == Recompute::none || !shape_.halves, text("recomputation is not available with a backward in halves"));
   BlockSaved scratch;
   scratch.take_scratch(arena, shard_, shape_.tensor, each);
@@ -229,11 +229,11 @@ void Stage::take_activations(Arena& arena) {
     Saved& saved = saved_.emplace_back();
     saved.blocks.resize(static_cast<size_t>(most));
     for (BlockSaved& block : saved.blocks) block.take(arena, shard_, shape_.tensor, each, scratch);
-    if (goes_on) saved.outgoing = arena.take(shape_.dtype, {own, config_.width});
+    if (goes_on) saved.outgoing = arena.take(shape_.residual, {own, config_.width});
   }
   if (!has_last()) return;
   head_norm_.resize(static_cast<size_t>(shape_.loss_slots));
-  for (NormSaved& norm : head_norm_) norm.take(arena, shard_, own, shape_.dtype);
+  for (NormSaved& norm : head_norm_) norm.take(arena, shard_, {own, shape_.dtype, shape_.residual});
 }
 
 }  // namespace trireme

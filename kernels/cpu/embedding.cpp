@@ -1,6 +1,7 @@
 #include "kernels/ops/embedding.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/simd.h"
 
@@ -45,11 +46,11 @@ void add_rows(const Tensor& dtable, const Rows& index, const Tensor& dx) {
 namespace {
 
 // Tokens of other shards have rows of zeros. -0 becomes 0, as it does when shards are summed.
-template <class T>
-void add_row(const T* token, const T* position, T* x, int64_t cols) {
+template <class S, class T>
+void add_row(const T* token, const T* position, S* x, int64_t cols) {
 #pragma omp simd
   for (int64_t c = 0; c < cols; ++c)
-    x[c] = to<T>((token != nullptr ? to_float(token[c]) : 0.0f) + (position != nullptr ? to_float(position[c]) : 0.0f));
+    x[c] = to<S>((token != nullptr ? to_float(token[c]) : 0.0f) + (position != nullptr ? to_float(position[c]) : 0.0f));
 }
 
 }  // namespace
@@ -57,16 +58,17 @@ void add_row(const T* token, const T* position, T* x, int64_t cols) {
 void launch(const Cpu&, const EmbeddingForward& op) {
   const Rows tokens(op.tokens, "tokens", op.table, op.shard, op.first);
   const Rows positions = op.position_table ? Rows(op.positions, "positions", op.position_table) : tokens;
-  with_dtype(op.x.dtype(), [&](auto zero) {
+  with_stream_dtype(op.x.dtype(), op.table.dtype(), [&](auto zero_x, auto zero) {
+    using S = decltype(zero_x);
     using T = decltype(zero);
     const int64_t rows = op.x.rows(), cols = op.x.cols();
 #pragma omp parallel for schedule(static) if (rows * cols > 32768)
     for (int64_t n = 0; n < rows; ++n) {
-      T* x = op.x.as<T>() + n * cols;
+      S* x = op.x.as<S>() + n * cols;
       const T* token = tokens.of(n) < 0 ? nullptr : op.table.as<T>() + tokens.of(n) * cols;
       const T* position = op.position_table ? op.position_table.as<T>() + positions.of(n) * cols : nullptr;
       if (op.join && token == nullptr) continue;
-      if (!op.shard && position == nullptr)
+      if (!op.shard && position == nullptr && std::is_same_v<S, T>)
         std::memcpy(x, token, static_cast<size_t>(cols) * sizeof(T));
       else
         add_row(token, position, x, cols);

@@ -29,6 +29,12 @@ decltype(auto) with_dtype(Dtype dtype, F&& f) {
   return dtype == Dtype::bf16 ? f(Bf16{}) : f(float{});
 }
 
+// Calls f with a value of the dtype of a residual stream, f32 or `dtype`, and one of `dtype`.
+template <class F>
+void with_stream_dtype(Dtype stream, Dtype dtype, const F& f) {
+  with_dtype(dtype, [&](auto zero) { stream == dtype ? f(zero, zero) : f(float{}, zero); });
+}
+
 // Calls f(begin, end) for the blocks of size `block` in [0, n), on several threads if there is
 // enough work. The blocks depend on n alone, never on the number of threads.
 template <class F>

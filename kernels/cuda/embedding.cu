@@ -19,8 +19,8 @@ struct Rows {
   }
 };
 
-template <class T, int kN>
-__global__ void embedding_forward(T* x, const T* table, Rows tokens, const T* position_table, Rows positions, int64_t n,
+template <class S, class T, int kN>
+__global__ void embedding_forward(S* x, const T* table, Rows tokens, const T* position_table, Rows positions, int64_t n,
                                   int64_t cols, bool join) {
   for_packs<kN>(n, [&](auto count, int64_t i) {
     const int64_t row = i / cols, c = i % cols, token = tokens.of(row);
@@ -133,11 +133,12 @@ void embedding_backward(const Cuda& cuda, const Tensor& dtable, const Rows& rows
 
 void launch(const Cuda& cuda, const EmbeddingForward& op) {
   const Rows tokens = rows_of(op.tokens, op.table, op.shard, op.first), positions = rows_of(op.positions, op.position_table);
-  with_dtype(op.x.dtype(), [&](auto zero) {
+  with_stream_dtype(op.x.dtype(), op.table.dtype(), [&](auto zero_x, auto zero) {
+    using S = decltype(zero_x);
     using T = decltype(zero);
     const int64_t n = op.x.size(), cols = op.x.cols();
     with_packs(cols % kPack == 0 && in_packs({op.x, op.table, op.position_table}), [&](auto pack) {
-      start(cuda, grid_for_packs(n, pack), embedding_forward<T, pack>, op.x.as<T>(), op.table.as<T>(), tokens,
+      start(cuda, grid_for_packs(n, pack), embedding_forward<S, T, pack>, op.x.as<S>(), op.table.as<T>(), tokens,
             op.position_table ? op.position_table.as<T>() : nullptr, positions, n, cols, op.join);
     });
   });

@@ -46,5 +46,10 @@ decltype(auto) with_dtype(Dtype dtype, F&& f) {
   require(dtype == Dtype::f32 || dtype == Dtype::bf16, text("a kernel of ", name_of(dtype), ", expected f32 or bf16"));
   return dtype == Dtype::bf16 ? f(Bf16{}) : f(float{});
 }
+// Calls f with a value of the dtype of a residual stream, f32 or `dtype`, and one of `dtype`.
+template <class F>
+void with_stream_dtype(Dtype stream, Dtype dtype, const F& f) {
+  with_dtype(dtype, [&](auto zero) { stream == dtype ? f(zero, zero) : f(float{}, zero); });
+}
 
 }  // namespace trireme

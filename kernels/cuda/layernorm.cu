@@ -8,18 +8,20 @@
 namespace trireme {
 namespace {
 
-template <class T>
+template <class S, class T>
 struct LayerNormOperands {
-  T *y, *sum;
+  T* y;
+  S* sum;
   float *mean, *inv_std;
-  const T *x, *residual;
+  const S* x;
+  const T* residual;
   const float *gain, *bias;
   int64_t rows, cols;
   float eps;
 };
 
-template <class T, int kN, int kPacks>
-__global__ void layernorm_forward(LayerNormOperands<T> op, int warps) {
+template <class S, class T, int kN, int kPacks>
+__global__ void layernorm_forward(LayerNormOperands<S, T> op, int warps) {
   const ThreadRow place = row_place(warps);
   const int64_t at = place.row * op.cols, cols = place.row < op.rows ? op.cols : 0;
   const auto count = static_cast<float>(op.cols);
@@ -29,7 +31,7 @@ __global__ void layernorm_forward(LayerNormOperands<T> op, int warps) {
     if (op.residual != nullptr) {
       float more[kN];
       load<kN>(more, op.residual + at + c);
-      for (int k = 0; k < kN; ++k) v[p][k] = to_float(rounded<T>(v[p][k] + more[k]));
+      for (int k = 0; k < kN; ++k) v[p][k] = to_float(rounded<S>(v[p][k] + more[k]));
       store<kN>(op.sum + at + c, v[p]);
     }
     for (int k = 0; k < kN; ++k) sum += v[p][k];
@@ -49,17 +51,18 @@ __global__ void layernorm_forward(LayerNormOperands<T> op, int warps) {
   });
 }
 
-template <class T>
+template <class S, class T>
 struct LayerNormGradients {
-  T* dx;
+  S* dx;
   float* parts;  // [2, slots, C]: of dgain, of dbias
-  const T *dy, *x, *dsum;
+  const T* dy;
+  const S *x, *dsum;
   const float *gain, *mean, *inv_std;
   int64_t rows, cols;
 };
 
-template <class T, int kN, int kPacks>
-__global__ void layernorm_backward(LayerNormGradients<T> op, int warps) {
+template <class S, class T, int kN, int kPacks>
+__global__ void layernorm_backward(LayerNormGradients<S, T> op, int warps) {
   const ThreadRow place = row_place(warps);
   const auto count = static_cast<float>(op.cols);
   float gain[kPacks][kN], dgain[kPacks][kN] = {}, dbias[kPacks][kN] = {};
@@ -98,44 +101,46 @@ __global__ void layernorm_backward(LayerNormGradients<T> op, int warps) {
 
 void launch(const Cuda& cuda, const LayerNormForward& op) {
   if (op.x.size() == 0) return;
-  with_dtype(op.x.dtype(), [&](auto zero) {
+  with_stream_dtype(op.x.dtype(), op.y.dtype(), [&](auto zero_x, auto zero) {
+    using S = decltype(zero_x);
     using T = decltype(zero);
-    const LayerNormOperands<T> f{.y = op.y.as<T>(),
-                                 .sum = op.sum ? op.sum.as<T>() : nullptr,
-                                 .mean = op.mean.as<float>(),
-                                 .inv_std = op.inv_std.as<float>(),
-                                 .x = op.x.as<T>(),
-                                 .residual = op.residual ? op.residual.as<T>() : nullptr,
-                                 .gain = op.gain.as<float>(),
-                                 .bias = op.bias.as<float>(),
-                                 .rows = op.x.rows(),
-                                 .cols = op.x.cols(),
-                                 .eps = op.eps};
+    const LayerNormOperands<S, T> f{.y = op.y.as<T>(),
+                                    .sum = op.sum ? op.sum.as<S>() : nullptr,
+                                    .mean = op.mean.as<float>(),
+                                    .inv_std = op.inv_std.as<float>(),
+                                    .x = op.x.as<S>(),
+                                    .residual = op.residual ? op.residual.as<T>() : nullptr,
+                                    .gain = op.gain.as<float>(),
+                                    .bias = op.bias.as<float>(),
+                                    .rows = op.x.rows(),
+                                    .cols = op.x.cols(),
+                                    .eps = op.eps};
     with_row_packs(f.cols, in_packs({op.y, op.sum, op.x, op.gain, op.bias, op.residual}), [&](auto pack, auto packs) {
       const RowGrid g = row_grid(f.rows, (f.cols + pack - 1) / pack, packs, f.rows);
-      start(cuda, g.grid, layernorm_forward<T, pack, packs>, f, g.warps);
+      start(cuda, g.grid, layernorm_forward<S, T, pack, packs>, f, g.warps);
     });
   });
 }
 
 void launch(const Cuda& cuda, const LayerNormBackward& op) {
   if (op.x.size() == 0) return;
-  with_dtype(op.x.dtype(), [&](auto zero) {
+  with_stream_dtype(op.x.dtype(), op.dy.dtype(), [&](auto zero_x, auto zero) {
+    using S = decltype(zero_x);
     using T = decltype(zero);
-    LayerNormGradients<T> b{.dx = op.dx.as<T>(),
-                            .parts = nullptr,
-                            .dy = op.dy.as<T>(),
-                            .x = op.x.as<T>(),
-                            .dsum = op.dsum ? op.dsum.as<T>() : nullptr,
-                            .gain = op.gain.as<float>(),
-                            .mean = op.mean.as<float>(),
-                            .inv_std = op.inv_std.as<float>(),
-                            .rows = op.x.rows(),
-                            .cols = op.x.cols()};
+    LayerNormGradients<S, T> b{.dx = op.dx.as<S>(),
+                               .parts = nullptr,
+                               .dy = op.dy.as<T>(),
+                               .x = op.x.as<S>(),
+                               .dsum = op.dsum ? op.dsum.as<S>() : nullptr,
+                               .gain = op.gain.as<float>(),
+                               .mean = op.mean.as<float>(),
+                               .inv_std = op.inv_std.as<float>(),
+                               .rows = op.x.rows(),
+                               .cols = op.x.cols()};
     with_row_packs(b.cols, in_packs({op.dx, op.dy, op.x, op.gain, op.dsum}), [&](auto pack, auto packs) {
       const RowGrid g = row_grid(b.rows, (b.cols + pack - 1) / pack, packs, 2 * multiprocessors());
       b.parts = static_cast<float*>(scratch(cuda, 2 * g.slots * b.cols * 4));
-      start(cuda, g.grid, layernorm_backward<T, pack, packs>, b, g.warps);
+      start(cuda, g.grid, layernorm_backward<S, T, pack, packs>, b, g.warps);
       ColumnSums<float> sums{.to = op.dgain.as<float>(), .from = b.parts, .rows = g.slots, .cols = b.cols, .accumulate = true};
       sum_columns(cuda, sums);
       sums.to = op.dbias.as<float>(), sums.from = b.parts + g.slots * b.cols;

@@ -8,18 +8,20 @@
 namespace trireme {
 namespace {
 
-template <class T>
+template <class S, class T>
 struct RmsNormOperands {
-  T *y, *sum;
+  T* y;
+  S* sum;
   float* inv_rms;
-  const T *x, *residual;
+  const S* x;
+  const T* residual;
   const float* gain;
   int64_t rows, cols;
   float eps;
 };
 
-template <class T, int kN, int kPacks>
-__global__ void rmsnorm_forward(RmsNormOperands<T> op, int warps) {
+template <class S, class T, int kN, int kPacks>
+__global__ void rmsnorm_forward(RmsNormOperands<S, T> op, int warps) {
   const ThreadRow place = row_place(warps);
   const int64_t at = place.row * op.cols, cols = place.row < op.rows ? op.cols : 0;
   float v[kPacks][kN], squares = 0;
@@ -28,7 +30,7 @@ __global__ void rmsnorm_forward(RmsNormOperands<T> op, int warps) {
     if (op.residual != nullptr) {
       float more[kN];
       load<kN>(more, op.residual + at + c);
-      for (int k = 0; k < kN; ++k) v[p][k] = to_float(rounded<T>(v[p][k] + more[k]));
+      for (int k = 0; k < kN; ++k) v[p][k] = to_float(rounded<S>(v[p][k] + more[k]));
       store<kN>(op.sum + at + c, v[p]);
     }
     for (int k = 0; k < kN; ++k) squares += v[p][k] * v[p][k];
@@ -43,17 +45,18 @@ __global__ void rmsnorm_forward(RmsNormOperands<T> op, int warps) {
   });
 }
 
-template <class T>
+template <class S, class T>
 struct RmsNormGradients {
-  T* dx;
+  S* dx;
   float* parts;  // [slots, C]
-  const T *dy, *x, *dsum;
+  const T* dy;
+  const S *x, *dsum;
   const float *gain, *inv_rms;
   int64_t rows, cols;
 };
 
-template <class T, int kN, int kPacks>
-__global__ void rmsnorm_backward(RmsNormGradients<T> op, int warps) {
+template <class S, class T, int kN, int kPacks>
+__global__ void rmsnorm_backward(RmsNormGradients<S, T> op, int warps) {
   const ThreadRow place = row_place(warps);
   float gain[kPacks][kN], dgain[kPacks][kN] = {};
   for_row<kN, kPacks>(place, op.cols, [&](int p, int64_t c) { load<kN>(gain[p], op.gain + c); });
@@ -86,41 +89,43 @@ __global__ void rmsnorm_backward(RmsNormGradients<T> op, int warps) {
 
 void launch(const Cuda& cuda, const RmsNormForward& op) {
   if (op.x.size() == 0) return;
-  with_dtype(op.x.dtype(), [&](auto zero) {
+  with_stream_dtype(op.x.dtype(), op.y.dtype(), [&](auto zero_x, auto zero) {
+    using S = decltype(zero_x);
     using T = decltype(zero);
-    const RmsNormOperands<T> f{.y = op.y.as<T>(),
-                               .sum = op.sum ? op.sum.as<T>() : nullptr,
-                               .inv_rms = op.inv_rms.as<float>(),
-                               .x = op.x.as<T>(),
-                               .residual = op.residual ? op.residual.as<T>() : nullptr,
-                               .gain = op.gain.as<float>(),
-                               .rows = op.x.rows(),
-                               .cols = op.x.cols(),
-                               .eps = op.eps};
+    const RmsNormOperands<S, T> f{.y = op.y.as<T>(),
+                                  .sum = op.sum ? op.sum.as<S>() : nullptr,
+                                  .inv_rms = op.inv_rms.as<float>(),
+                                  .x = op.x.as<S>(),
+                                  .residual = op.residual ? op.residual.as<T>() : nullptr,
+                                  .gain = op.gain.as<float>(),
+                                  .rows = op.x.rows(),
+                                  .cols = op.x.cols(),
+                                  .eps = op.eps};
     with_row_packs(f.cols, in_packs({op.y, op.sum, op.x, op.gain, op.residual}), [&](auto pack, auto packs) {
       const RowGrid g = row_grid(f.rows, (f.cols + pack - 1) / pack, packs, f.rows);
-      start(cuda, g.grid, rmsnorm_forward<T, pack, packs>, f, g.warps);
+      start(cuda, g.grid, rmsnorm_forward<S, T, pack, packs>, f, g.warps);
     });
   });
 }
 
 void launch(const Cuda& cuda, const RmsNormBackward& op) {
   if (op.x.size() == 0) return;
-  with_dtype(op.x.dtype(), [&](auto zero) {
+  with_stream_dtype(op.x.dtype(), op.dy.dtype(), [&](auto zero_x, auto zero) {
+    using S = decltype(zero_x);
     using T = decltype(zero);
-    RmsNormGradients<T> b{.dx = op.dx.as<T>(),
-                          .parts = nullptr,
-                          .dy = op.dy.as<T>(),
-                          .x = op.x.as<T>(),
-                          .dsum = op.dsum ? op.dsum.as<T>() : nullptr,
-                          .gain = op.gain.as<float>(),
-                          .inv_rms = op.inv_rms.as<float>(),
-                          .rows = op.x.rows(),
-                          .cols = op.x.cols()};
+    RmsNormGradients<S, T> b{.dx = op.dx.as<S>(),
+                             .parts = nullptr,
+                             .dy = op.dy.as<T>(),
+                             .x = op.x.as<S>(),
+                             .dsum = op.dsum ? op.dsum.as<S>() : nullptr,
+                             .gain = op.gain.as<float>(),
+                             .inv_rms = op.inv_rms.as<float>(),
+                             .rows = op.x.rows(),
+                             .cols = op.x.cols()};
     with_row_packs(b.cols, in_packs({op.dx, op.dy, op.x, op.gain, op.dsum}), [&](auto pack, auto packs) {
       const RowGrid g = row_grid(b.rows, (b.cols + pack - 1) / pack, packs, 2 * multiprocessors());
       b.parts = static_cast<float*>(scratch(cuda, g.slots * b.cols * 4));
-      start(cuda, g.grid, rmsnorm_backward<T, pack, packs>, b, g.warps);
+      start(cuda, g.grid, rmsnorm_backward<S, T, pack, packs>, b, g.warps);
       sum_columns<float>(cuda, {.to = op.dgain.as<float>(), .from = b.parts, .rows = g.slots, .cols = b.cols, .accumulate = true});
     });
   });

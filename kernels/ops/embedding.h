@@ -10,7 +10,7 @@ struct EmbeddingForward {
   static constexpr auto name = "embedding";
   Tensor x;                 // out  [N, C]
   Tensor tokens;            // in   [N] i32, each in [0, V); for a shard only >= 0
-  Tensor table;             // in   [V, C], the dtype of x
+  Tensor table;             // in   [V, C], the dtype of x, or bf16
   Tensor positions{};       // in   [N] i32, each in [0, P); with position_table
   Tensor position_table{};  // in   [P, C], optional
   bool shard = false;
@@ -20,9 +20,10 @@ struct EmbeddingForward {
   void check() const {
     expect_float(x, "x");
     expect(tokens, "tokens", Dtype::i32, {x.rows()});
-    expect(table, "table", x.dtype(), {table.dim(0), x.cols()});
+    expect_float(table, "table"), expect(table, "table", {table.dim(0), x.cols()});
+    require(x.dtype() == Dtype::f32 || table.dtype() == x.dtype(), text("rows of ", table, " as ", x));
     if (position_table) {
-      expect(position_table, "position_table", x.dtype(), {position_table.dim(0), x.cols()});
+      expect(position_table, "position_table", table.dtype(), {position_table.dim(0), x.cols()});
       expect(positions, "positions", Dtype::i32, {x.rows()});
     }
   }

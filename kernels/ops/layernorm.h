@@ -6,6 +6,8 @@
 
 namespace trireme {
 
+// x and sum have one dtype, y and residual one too; in a bf16 step, x may be f32.
+
 struct LayerNormForward {
   static constexpr auto name = "layernorm";
   Tensor y, mean, inv_std;  // out  [N, C], [N] f32, [N] f32
@@ -16,7 +18,8 @@ struct LayerNormForward {
   void visit(auto& t) const { t.out(y, mean, inv_std, sum), t.in(x, gain, bias, residual); }
   void check() const {
     expect_float(x, "x");
-    expect(y, "y", x.dtype(), {x.rows(), x.cols()});
+    expect_float(y, "y"), expect(y, "y", {x.rows(), x.cols()});
+    require(x.dtype() == Dtype::f32 || y.dtype() == x.dtype(), text("the norm of ", x, " as ", y));
     expect(mean, "mean", Dtype::f32, {x.rows()});
     expect(inv_std, "inv_std", Dtype::f32, {x.rows()});
     expect(gain, "gain", Dtype::f32, {x.cols()});
@@ -24,14 +27,15 @@ struct LayerNormForward {
     require(sum.present() == residual.present(), text("sum and residual must be given together"));
     if (sum) {
       expect(sum, "sum", x.dtype(), {x.rows(), x.cols()});
-      expect(residual, "residual", x.dtype(), {x.rows(), x.cols()});
+      expect(residual, "residual", y.dtype(), {x.rows(), x.cols()});
     }
   }
 };
 void launch(const Cpu&, const LayerNormForward&);
 void launch(const Cuda&, const LayerNormForward&);
 
-// dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum, dy or x.
+// dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum or
+// x, or dy if that has its dtype.
 struct LayerNormBackward {
   static constexpr auto name = "layernorm_backward";
   Tensor dx;                          // out  [N, C]
@@ -42,7 +46,8 @@ struct LayerNormBackward {
   void check() const {
     expect_float(x, "x");
     expect(dx, "dx", x.dtype(), {x.rows(), x.cols()});
-    expect(dy, "dy", x.dtype(), {x.rows(), x.cols()});
+    expect_float(dy, "dy"), expect(dy, "dy", {x.rows(), x.cols()});
+    require(x.dtype() == Dtype::f32 || dy.dtype() == x.dtype(), text("the norm of ", x, " from ", dy));
     expect(gain, "gain", Dtype::f32, {x.cols()});
     expect(dgain, "dgain", Dtype::f32, {x.cols()});
     expect(dbias, "dbias", Dtype::f32, {x.cols()});

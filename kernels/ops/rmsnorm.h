@@ -6,6 +6,8 @@
 
 namespace trireme {
 
+// x and sum have one dtype, y and residual one too; in a bf16 step, x may be f32.
+
 struct RmsNormForward {
   static constexpr auto name = "rmsnorm";
   Tensor y, inv_rms;  // out  [N, C], [N] f32
@@ -16,20 +18,22 @@ struct RmsNormForward {
   void visit(auto& t) const { t.out(y, inv_rms, sum), t.in(x, gain, residual); }
   void check() const {
     expect_float(x, "x");
-    expect(y, "y", x.dtype(), {x.rows(), x.cols()});
+    expect_float(y, "y"), expect(y, "y", {x.rows(), x.cols()});
+    require(x.dtype() == Dtype::f32 || y.dtype() == x.dtype(), text("the norm of ", x, " as ", y));
     expect(inv_rms, "inv_rms", Dtype::f32, {x.rows()});
     expect(gain, "gain", Dtype::f32, {x.cols()});
     require(sum.present() == residual.present(), text("sum and residual must be given together"));
     if (sum) {
       expect(sum, "sum", x.dtype(), {x.rows(), x.cols()});
-      expect(residual, "residual", x.dtype(), {x.rows(), x.cols()});
+      expect(residual, "residual", y.dtype(), {x.rows(), x.cols()});
     }
   }
 };
 void launch(const Cpu&, const RmsNormForward&);
 void launch(const Cuda&, const RmsNormForward&);
 
-// dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum, dy or x.
+// dx = (gradient of the normalisation) + dsum: the gradient of both x and residual. dx may be dsum or
+// x, or dy if that has its dtype.
 struct RmsNormBackward {
   static constexpr auto name = "rmsnorm_backward";
   Tensor dx;                    // out  [N, C]
@@ -40,7 +44,8 @@ struct RmsNormBackward {
   void check() const {
     expect_float(x, "x");
     expect(dx, "dx", x.dtype(), {x.rows(), x.cols()});
-    expect(dy, "dy", x.dtype(), {x.rows(), x.cols()});
+    expect_float(dy, "dy"), expect(dy, "dy", {x.rows(), x.cols()});
+    require(x.dtype() == Dtype::f32 || dy.dtype() == x.dtype(), text("the norm of ", x, " from ", dy));
     expect(gain, "gain", Dtype::f32, {x.cols()});
     expect(dgain, "dgain", Dtype::f32, {x.cols()});
     expect(inv_rms, "inv_rms", Dtype::f32, {x.rows()});

@@ -24,10 +24,12 @@ Doubles sum(Doubles a, const Doubles& b) {
 
 TEST_CASE("an embedding is a row of its table, to the bit") {
   Device device(tested_place());
-  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  // Of the stream, and of the step.
+  const auto& [stream, dtype] =
+      GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::f32, Dtype::bf16}}));
   for (const Shape& s : kShapes) {
     const HostTensor table = random_tensor(dtype, {s.vocab, s.cols}, 1), tokens = random_integers({s.rows}, 2, 0, s.vocab);
-    HostTensor x(dtype, {s.rows, s.cols});
+    HostTensor x(stream, {s.rows, s.cols});
     run(device.compute(), EmbeddingForward{.x = x, .tokens = tokens, .table = table});
     REQUIRE(x.values() == reference::embedding(integers(tokens), table.values(), s.cols));
   }
@@ -35,11 +37,13 @@ TEST_CASE("an embedding is a row of its table, to the bit") {
 
 TEST_CASE("an embedding with positions is the sum of two rows, rounded once") {
   Device device(tested_place());
-  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  // Of the stream, and of the step.
+  const auto& [stream, dtype] =
+      GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::f32, Dtype::bf16}}));
   for (const Shape& s : kShapes) {
     const HostTensor table = random_tensor(dtype, {s.vocab, s.cols}, 1), tokens = random_integers({s.rows}, 2, 0, s.vocab);
     const HostTensor places = random_tensor(dtype, {s.positions, s.cols}, 3), at = random_integers({s.rows}, 4, 0, s.positions);
-    HostTensor x(dtype, {s.rows, s.cols}), again(dtype, {s.rows, s.cols});
+    HostTensor x(stream, {s.rows, s.cols}), again(stream, {s.rows, s.cols});
     const auto forward = [&](const HostTensor& into) {
       run(device.compute(),
           EmbeddingForward{.x = into, .tokens = tokens, .table = table, .positions = at, .position_table = places});
@@ -47,7 +51,7 @@ TEST_CASE("an embedding with positions is the sum of two rows, rounded once") {
     forward(x), forward(again);
     const Doubles wanted = sum(reference::embedding(integers(tokens), table.values(), s.cols),
                                reference::embedding(integers(at), places.values(), s.cols));
-    REQUIRE(close(x, wanted, 1.01 * rounding(dtype)));
+    REQUIRE(close(x, wanted, 1.01 * rounding(stream)));
     REQUIRE(x == again);
   }
 }

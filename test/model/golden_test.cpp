@@ -139,7 +139,7 @@ TEST_CASE("the decoder, token by token and in chunks, gives the logits of the wh
       Tiny tiny(name, Dtype::f32);
       const int64_t room = 8 << 20;
       Arenas arenas(tiny.device, {room, 0, 0, room, room});
-      Decoder decoder(tiny.golden.model, Dtype::f32, arenas, tiny.device.compute());
+      Decoder decoder(tiny.golden.model, {Dtype::f32}, arenas, tiny.device.compute());
       for (const Parameter& p : decoder.parameters())
         for (const auto& [piece, tensor] : pieces_of(p.spec, p.weight)) set(tensor, tiny.golden["weight/" + piece].values);
       const int64_t vocab = tiny.golden.model.vocab;

@@ -15,10 +15,10 @@ namespace {
 
 constexpr int64_t kMostMasters = 64 << 20;  // f32 values read at a time; a larger tensor is read alone
 
-ArenaSizes decoder_sizes(const ModelConfig& model, Dtype dtype) {
+ArenaSizes decoder_sizes(const ModelConfig& model, const DecoderDtypes& dtypes) {
   Device device(Place::none);
   Arenas arenas(device, {});
-  Decoder decoder(model, dtype, arenas, device.compute());
+  Decoder decoder(model, dtypes, arenas, device.compute());
   decoder.feed(device.compute(), std::vector<int32_t>(static_cast<size_t>(model.context), 0));
   return arenas.peaks();
 }
@@ -103,9 +103,9 @@ LoadedModel::LoadedModel(const WeightSource& source)
       tokenizer_(tokenizer_of(source)),
       begin_token_(begin_of(source, *tokenizer_)),
       device_(open_device(config_.kernels, 1)),
-      dtype_(dtype_of(config_.kernels.dtype)),
-      arenas_(device_, decoder_sizes(config_.model, dtype_)),
-      decoder_(config_.model, dtype_, arenas_, device_.compute()) {
+      dtypes_{.step = dtype_of(config_.kernels.dtype), .residual = config_.kernels.residual_dtype()},
+      arenas_(device_, decoder_sizes(config_.model, dtypes_)),
+      decoder_(config_.model, dtypes_, arenas_, device_.compute()) {
   WeightLoader(source, device_.compute()).load(decoder_);
 }
 

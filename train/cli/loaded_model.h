@@ -36,7 +36,7 @@ class LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer_;
   int32_t begin_token_;
   Device device_;
-  Dtype dtype_;
+  DecoderDtypes dtypes_;
   Arenas arenas_;
   Decoder decoder_;
 };

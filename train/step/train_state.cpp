@@ -39,6 +39,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
   return {.rows = config.microbatch_rows(mesh.replicas()),
           .context = config.model.context,
           .dtype = dtype_of(config.kernels.dtype),
+          .residual = config.kernels.residual_dtype(),
           .logits = config.kernels.logits_dtype(),
           .fused_products = config.kernels.fused_products(),
           .fp8_begin = fp8 ? config.kernels.bf16_layers : 0,
