@@ -53,8 +53,8 @@ sanitize:
 	$(ctest) build/sanitized
 
 soak: build
-	OMP_WAIT_POLICY=passive build/test/test_checkpoint "[soak]"
-	OMP_WAIT_POLICY=passive build/test/test_train "[soak]"
+	build/test/test_checkpoint "[soak]"
+	build/test/test_train "[soak]"
 
 # FUZZ_SECONDS of each target; what it finds stays in build/fuzz/found, what widens its coverage in build/fuzz/corpus.
 FUZZ_SECONDS ?= 60

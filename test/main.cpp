@@ -1,3 +1,7 @@
+#include "base/openmp_waits.h"
 #include "test/runner.h"
 
-int main(int argc, char** argv) { return run_tests(argc, argv); }
+int main(int argc, char** argv) {
+  trireme::bound_openmp_waits(argv);  // as the program does
+  return run_tests(argc, argv);
+}

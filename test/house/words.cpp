@@ -11,7 +11,7 @@ using std::string_view;
 
 struct Refusal {
   std::vector<string_view> words;
-  std::vector<string_view> only_in;
+  std::vector<string_view> only_in;  // empty: nowhere
   string_view reason;
 };
 const std::vector<Refusal> kRefusals{
@@ -20,8 +20,8 @@ const std::vector<Refusal> kRefusals{
      {"train/telemetry/log.cpp"},
      "only train/telemetry/log.cpp speaks"},
     {{"getenv", "secure_getenv", "setenv", "putenv", "environ"},
-     {"parallel/world.cpp"},
-     "only parallel/world.cpp reads the environment"},
+     {"parallel/world.cpp", "base/openmp_waits.cpp"},
+     "only parallel/world.cpp reads the environment, and base/openmp_waits.cpp before it"},
     {{"new", "shared_ptr", "make_shared", "malloc("}, {}, "owners are few and plain"},
     {{"exit(", "quick_exit(", "std::abort(", "std::terminate("}, {}, "errors are exceptions; main alone ends the program"},
     // Files of /proc, and metrics that the run itself wrote. A foreign path may be a pipe, a device or without an end.

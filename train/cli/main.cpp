@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/openmp_waits.h"
 #include "train/cli/command_line.h"
 #include "train/health/launcher_shield.h"
 #include "train/health/signals.h"
@@ -77,6 +78,7 @@ int ended(ExitCode code, std::string_view line) {
 
 int main(int argc, char** argv) {
   using namespace trireme;
+  bound_openmp_waits(argv);
   try {
     return run_program(argc, argv);
   } catch (const Error& e) {
