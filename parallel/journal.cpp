@@ -17,6 +17,7 @@ namespace trireme {
 namespace {
 
 constexpr size_t kThreads = 16, kGroups = 16;
+constexpr int64_t kLately = 2'000'000'000;  // nanoseconds
 
 int64_t now() { return Clock::now().time_since_epoch().count(); }
 
@@ -75,7 +76,8 @@ struct Journal::Page {
   int64_t rank = 0;
   int32_t process = 0;
   std::array<char, 64> host{};
-  std::atomic<int64_t> moves = 0, moved = 0;  // number of progress marks, and time of the last
+  std::atomic<int64_t> moves = 0, moved = 0;              // number of progress marks, and time of the last
+  std::atomic<int64_t> watchdog_ran = 0, gpu_waited = 0;  // last times
   std::atomic<int64_t> step = 0, part = 0, accused = -1;
   std::atomic<bool> confessed = false;
   std::array<char, 4096> confession{};
@@ -201,6 +203,9 @@ void Journal::disk_moved() {
   if (waits_for_disk_) own_->move();
 }
 
+void Journal::gpu_waited() { own_->gpu_waited = now(); }
+void Journal::watchdog_ran() { own_->watchdog_ran = now(); }
+
 void Journal::each(const std::function<void(const Page&)>& look) const {
   look(*own_);
   for (const auto& page : others_) look(*page);
@@ -211,6 +216,14 @@ void Journal::accuse(int64_t rank) { own_->accused = rank; }
 int64_t Journal::accused() const {
   int64_t rank = -1;
   each([&](const Page& page) { rank = std::max(rank, page.accused.load()); });
+  return rank;
+}
+
+int64_t Journal::accuser() const {
+  int64_t rank = -1;
+  each([&](const Page& page) {
+    if (page.accused >= 0) rank = page.rank;
+  });
   return rank;
 }
 
@@ -238,16 +251,19 @@ int64_t Journal::moves() const {
 std::vector<RankReport> Journal::look() const {
   std::vector<RankReport> reports;
   each([&](const Page& page) {
-    RankReport report{.rank = page.rank,
-                      .process = page.process,
-                      .host = page.host.data(),
-                      .state = state_of(page.process),
-                      .step = page.step,
-                      .part = page.part,
-                      .doing = {},
-                      .silent = 1e-9 * static_cast<double>(now() - page.moved),
-                      .entries = {},
-                      .entered = {}};
+    RankReport report{
+        .rank = page.rank,
+        .process = page.process,
+        .host = page.host.data(),
+        .state = state_of(page.process),
+        .step = page.step,
+        .part = page.part,
+        .doing = {},
+        .silent = 1e-9 * static_cast<double>(now() - page.moved),
+        .watched = now() - page.watchdog_ran<kLately, .waits_for_gpu = page.gpu_waited> 0 && now() - page.gpu_waited < kLately,
+        .share = {},
+        .entries = {},
+        .entered = {}};
     if (std::array<char, 24> words; page.doing.read(words)) report.doing = words.data();
     for (size_t i = 0; i < kThreads && page.threads[i] != 0; ++i)
       if (JournalEntry entry; page.entries[i].read(entry) && entry.since > 0) report.entries.push_back(entry);

@@ -46,6 +46,14 @@ struct JournalEntry {
   int32_t inside = 0;  // 1: not yet left
 };
 
+// A rank's part of the processors since its node's last progress, in seconds.
+struct ProcessorShare {
+  double counted = 0;     // silence that counts: without the time in which a thread was ready to run but had no core
+  double unserved = 0;    // that time
+  double used = 0;        // processor time of the thread that used most, of those that do not wait for other ranks
+  bool computes = false;  // it has used some lately
+};
+
 // Contents of a rank's journal at one moment.
 struct RankReport {
   int64_t rank = 0;
@@ -55,6 +63,9 @@ struct RankReport {
   int64_t step = 0, part = 0;           // begun: optimizer steps, from 1; microbatches or other parts of the work
   std::string doing;                    // "training", "saving"
   double silent = 0;                    // seconds since its last progress
+  bool watched = false;                 // its watchdog has run lately
+  bool waits_for_gpu = false;           // its host has waited lately for GPU work, which may include collectives
+  ProcessorShare share{};               // as measured by the node's watchdog, not by look()
   std::vector<JournalEntry> entries;    // the last of each thread that has any
   std::map<uint64_t, int64_t> entered;  // by group_key: number of the group's waits entered
 };
@@ -78,12 +89,15 @@ class Journal {
   void doing(const char* what);  // called by the training thread: "training", "evaluating", or the disk operation that it waits for
   void begin(int64_t step);      // likewise; resets part to 0
   void mark_progress();          // a part was begun or finished
+  void gpu_waited();             // the host still waits for its GPU: no progress
+  void watchdog_ran();           // called by the watchdog's thread
   void disk_moved();             // bytes were read or written: counts as progress while the training thread waits for them
 
   // Called by the rank that judges: names the culprit to its node; that rank then reports where its
   // threads are.
   void accuse(int64_t rank);
   int64_t accused() const;  // by any rank of the node; -1: none
+  int64_t accuser() const;  // the rank of the node that has done so; -1: none
   void confess(const std::string& where);
   std::string confession(int64_t rank) const;  // the accused rank's report; "": none yet
 

@@ -103,6 +103,7 @@ void Mesh::keep(Journal& journal) {
 
 // Enqueued work cannot be cancelled: a rank that waits for it ends, and with it all ranks.
 void Mesh::check_gpus(double waited) const {
+  if (journal_ != nullptr) journal_->gpu_waited();
   for (const Comm& axis : axes_)
     if (axis.size() > 1) axis.gpus().check();
   if (timeout_ > 0 && waited > timeout_)

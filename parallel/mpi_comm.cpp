@@ -71,7 +71,7 @@ void wait_all(std::vector<MPI_Request>& requests) {
     if (round < 20)
       sched_yield();
     else
-      usleep(round < 200 ? 50 : 200);
+      usleep(round < 200 ? 50 : round < 2000 ? 200 : 1000);  // at most about a hundredth of the wait so far
   }
 }
 

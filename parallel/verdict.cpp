@@ -37,6 +37,25 @@ const JournalEntry* newest(const RankReport& report, bool inside) {
   return last;
 }
 
+// Describes a rank that waits for no other.
+std::string does(const RankReport& report) {
+  if (report.state == 'D') return "waits for a disk or a device";
+  if (report.waits_for_gpu) return "waits for its GPU";
+  if (lacks_core(report.share)) return "is ready to run but has no core";
+  return report.share.computes ? "computes" : "waits for no other rank";
+}
+
+// True if a rank could have made progress by now.
+bool had_its_time(const RankReport& report, double limit) {
+  const ProcessorShare& share = report.share;
+  return share.counted >= limit && (!share.computes || share.used >= limit);
+}
+
+// True if a rank waits for a disk, or is not yet that far.
+bool held_by_disk(const RankReport& report) {
+  return report.doing != "training" && report.doing != "evaluating" && !report.share.computes;
+}
+
 class Judge {
  public:
   explicit Judge(const std::vector<RankReport>& ranks) : ranks_(ranks) {
@@ -48,16 +67,18 @@ class Judge {
   }
 
   Verdict verdict() const {
-    if (ranks_.empty()) return {.rank = -1, .thread = 0, .line = "no rank can be read"};
+    if (ranks_.empty()) return {.line = "no rank can be read", .shared = true};
     if (const size_t i = dead(); i < ranks_.size()) return about(i, "");
     if (const auto [i, other] = odd_one(); i < ranks_.size()) return about(i, other);
-    const auto waits = [](const RankReport& r) { return newest(r, true) != nullptr; };
-    if (beyond_ && std::all_of(ranks_.begin(), ranks_.end(), waits))
-      return {.rank = -1,
-              .thread = 0,
-              .line = "all ranks of " + ranks_.front().host + " wait for others, on another node: rank " +
-                      std::to_string(ranks_.front().rank) + " in " + describe(*newest(ranks_.front(), true))};
-    return about(awaited(), "");
+    if (beyond_ && std::ranges::all_of(ranks_, [](const RankReport& r) { return newest(r, true) != nullptr; }))
+      return {.line = "all ranks of " + ranks_.front().host + " wait for others, on another node: rank " +
+                      std::to_string(ranks_.front().rank) + " in " + describe(*newest(ranks_.front(), true)),
+              .awaited = true,
+              .shared = true};
+    const auto [i, alone] = awaited();
+    Verdict verdict = about(i, "");
+    verdict.shared = !alone;
+    return verdict;
   }
 
  private:
@@ -91,10 +112,7 @@ class Judge {
     return false;
   }
 
-  size_t dead() const {
-    const auto ended = [](const RankReport& r) { return r.state == 'T' || r.state == 't' || r.state == 'Z' || r.state == 'X'; };
-    return static_cast<size_t>(std::find_if(ranks_.begin(), ranks_.end(), ended) - ranks_.begin());
-  }
+  size_t dead() const { return static_cast<size_t>(std::ranges::find_if(ranks_, stopped_or_gone) - ranks_.begin()); }
 
   // Ranks in the same wait of a group must do the same: finds the rank that does something else,
   // and what most do.
@@ -120,25 +138,29 @@ class Judge {
   }
 
   // Follows the chains of waits to the rank that waits for nobody. In a cycle, it takes the rank
-  // that most wait for; among equals the one that is ahead, since it has skipped something.
-  size_t awaited() const {
+  // that most wait for; among equals the one that is ahead, since it has skipped something. Returns
+  // false with the latter.
+  std::pair<size_t, bool> awaited() const {
     std::vector<int64_t> waiting(ranks_.size(), 0);
     for (const auto& awaits : awaits_)
       for (const size_t other : awaits) ++waiting[other];
     const auto guilt = [&](size_t i) {
       const RankReport& r = ranks_[i];
-      return std::tuple(awaits_[i].empty() && waiting[i] > 0, waiting[i], awaits_[i].empty(), awaits_[i].empty() ? -r.step : r.step,
-                        awaits_[i].empty() ? -r.part : r.part);
+      return std::tuple(awaits_[i].empty() && waiting[i] > 0, waiting[i], awaits_[i].empty() && !r.waits_for_gpu,
+                        awaits_[i].empty() ? -r.step : r.step, awaits_[i].empty() ? -r.part : r.part);
     };
     size_t culprit = 0;
     for (size_t i = 1; i < ranks_.size(); ++i)
       if (guilt(i) > guilt(culprit)) culprit = i;
-    return culprit;
+    return {culprit, std::get<0>(guilt(culprit))};
   }
 
   Verdict about(size_t i, const std::string& others_do) const {
     const RankReport& r = ranks_[i];
-    Verdict verdict{.rank = r.rank, .thread = 0, .line = {}};
+    Verdict verdict{.rank = r.rank, .line = {}, .awaited = std::ranges::any_of(ranks_, [&](const RankReport& other) {
+                                                  return other.rank != r.rank &&
+                                                         (newest(other, true) != nullptr || other.waits_for_gpu);
+                                                })};
     const JournalEntry *in = newest(r, true), *left = newest(r, false);
     std::string& line = verdict.line;
     line = "rank " + std::to_string(r.rank) + " on " + r.host + " (process " + std::to_string(r.process) + ") ";
@@ -149,11 +171,14 @@ class Judge {
     else if (in != nullptr)
       line += "is in " + describe(*in);
     else
-      line += r.state == 'D' ? "waits for a disk or a device" : "waits for no other rank";
+      line += does(r);
     if (in != nullptr && line.find(describe(*in)) == std::string::npos) line += ", in " + describe(*in);
     line += ", silent for " + seconds_text(r.silent) + ", " + (r.doing.empty() ? "starting" : r.doing);
     if (r.step > 0) line += ", step " + std::to_string(r.step) + " part " + std::to_string(r.part);
     if (in == nullptr && left != nullptr) line += ", last in " + describe(*left);
+    if (r.share.counted > 0)
+      line += ", with " + seconds_text(r.share.used) + " of processor time and " + seconds_text(r.share.unserved) +
+              " ready to run without a core";
     if (in != nullptr) verdict.thread = in->thread;
     if (!others_do.empty()) line += "; " + others_do;
     std::vector<int64_t> waiting;
@@ -176,6 +201,22 @@ class Judge {
 
 }  // namespace
 
+bool stopped_or_gone(const RankReport& report) {
+  return report.state == 'T' || report.state == 't' || report.state == 'Z' || report.state == 'X';
+}
+
+bool lacks_core(const ProcessorShare& share) { return share.unserved > share.counted; }
+
 Verdict judge(const std::vector<RankReport>& ranks) { return Judge(ranks).verdict(); }
+
+Ruling rule(const Verdict& verdict, const std::vector<RankReport>& ranks, double limit) {
+  const auto suspect = [&](const RankReport& r) { return verdict.shared || r.rank == verdict.rank; };
+  if (std::ranges::any_of(ranks, [&](const RankReport& r) { return suspect(r) && stopped_or_gone(r); })) return Ruling::hang;
+  const auto guilty = [&](const RankReport& r) { return !suspect(r) || had_its_time(r, limit); };
+  const bool all = std::ranges::all_of(ranks, guilty);
+  if (verdict.awaited) return all ? Ruling::hang : Ruling::slow;
+  return all && std::ranges::all_of(ranks, [&](const RankReport& r) { return !suspect(r) || held_by_disk(r); }) ? Ruling::hang
+                                                                                                                : Ruling::unawaited;
+}
 
 }  // namespace trireme

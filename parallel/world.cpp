@@ -1,6 +1,7 @@
 #include "parallel/world.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -53,6 +54,7 @@ void survive_lost_connection(bool wanted) {
 // Polls instead of using the kernel's parent-death signal: that fires when the thread that started
 // us ends, which in some launchers is not the last.
 void end_without_parent(const std::stop_token& stop, pid_t parent, OrphanRule& orphans) {
+  name_watcher_thread();
   std::mutex mutex;
   std::condition_variable_any never;
   std::unique_lock lock(mutex);
@@ -102,6 +104,8 @@ World::Session::Session(bool wanted) : up(wanted) {
   // queues.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // Open MPI's own waits, at the start and the end, give the core to whoever can use it.
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   int provided = 0;
   ok(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
   ok(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // also inherited by communicators made from it
@@ -142,6 +146,8 @@ std::vector<std::string> World::tell_node(const std::string& mine) const {
   for (size_t r = 0; r < static_cast<size_t>(local_size_); ++r) told.emplace_back(all.c_str() + r * kLength);
   return told;
 }
+
+void name_watcher_thread() { pthread_setname_np(pthread_self(), kWatcherThread); }
 
 void end_at_once(ExitCode code) { std::_Exit(static_cast<int>(code)); }
 

@@ -86,6 +86,10 @@ char** environment_block();  // all variables as "NAME=value", ended by nullptr
 
 std::string host_name();
 
+// Name of threads that only watch others.
+constexpr auto kWatcherThread = "trireme-watch";
+void name_watcher_thread();  // the calling one
+
 // Ends this process alone and at once, without MPI.
 [[noreturn]] void end_at_once(ExitCode code);
 

@@ -115,6 +115,68 @@ TEST_CASE("two ends that meet wait for nobody else, and two that only receive wa
   CHECK(judge({}).rank == -1);
 }
 
+namespace {
+
+// Four ranks, of which rank 2 has not entered what the others wait in, with this share of the processors.
+std::vector<RankReport> waiting_for_two(const ProcessorShare& share) {
+  auto ranks = waiting();
+  for (RankReport& r : ranks) r.share.counted = 6;
+  leaves(ranks[2], 4);
+  ranks[2].share = share;
+  return ranks;
+}
+
+Ruling ruling(const std::vector<RankReport>& ranks) { return rule(judge(ranks), ranks, 5); }
+
+}  // namespace
+
+TEST_CASE("a rank that others wait for is judged once it has had the time that a step may take") {
+  CHECK(ruling(waiting_for_two({.counted = 5})) == Ruling::hang);
+  CHECK(ruling(waiting_for_two({.counted = 4.9, .unserved = 60})) == Ruling::slow);
+  CHECK(ruling(waiting_for_two({.counted = 60, .used = 4.9, .computes = true})) == Ruling::slow);
+  CHECK(ruling(waiting_for_two({.counted = 60, .used = 5, .computes = true})) == Ruling::hang);
+  auto stopped = waiting_for_two({});
+  stopped[2].state = 'T';
+  CHECK(ruling(stopped) == Ruling::hang);
+}
+
+TEST_CASE("a verdict shows what a rank has had of the processors") {
+  const auto line = [](const ProcessorShare& share) { return judge(waiting_for_two(share)).line; };
+  CHECK_THAT(line({.counted = 1, .unserved = 9, .used = 0.5}),
+             ContainsSubstring("rank 2 on n1 (process 102) is ready to run but has no core, silent for 6.0 s") &&
+                 ContainsSubstring(", with 0.5 s of processor time and 9.0 s ready to run without a core; ranks 0, 1, 3 wait"));
+  CHECK_THAT(line({.counted = 9, .used = 9, .computes = true}), ContainsSubstring("(process 102) computes, silent"));
+  CHECK_THAT(line({.counted = 9}), ContainsSubstring("(process 102) waits for no other rank, silent"));
+}
+
+TEST_CASE("a rank that no other rank waits for is not judged, unless a disk holds it") {
+  const auto alone = [](const char* doing, const ProcessorShare& share) {
+    std::vector<RankReport> ranks(1);
+    ranks[0].doing = doing, ranks[0].share = share;
+    return ruling(ranks);
+  };
+  CHECK(alone("training", {.counted = 1000, .used = 1000, .computes = true}) == Ruling::unawaited);
+  CHECK(alone("training", {.counted = 1000}) == Ruling::unawaited);
+  CHECK(alone("evaluating", {.counted = 1000}) == Ruling::unawaited);
+  CHECK(alone("saving", {.counted = 1000, .used = 1000, .computes = true}) == Ruling::unawaited);
+  CHECK(alone("saving", {.counted = 4}) == Ruling::unawaited);
+  CHECK(alone("saving", {.counted = 6}) == Ruling::hang);
+  auto ranks = waiting_for_two({.counted = 1000});
+  for (RankReport& r : ranks) r.entries.clear();
+  CHECK(ruling(ranks) == Ruling::unawaited);
+  ranks[0].waits_for_gpu = true;  // for work that rank 2 may owe
+  CHECK(judge(ranks).rank != 0);
+  CHECK(ruling(ranks) == Ruling::hang);
+}
+
+TEST_CASE("ranks that wait for one another are judged once all of them could look") {
+  auto ranks = waiting();
+  for (RankReport& r : ranks) r.share.counted = 6;
+  CHECK(ruling(ranks) == Ruling::hang);
+  ranks[3].share.counted = 1;
+  CHECK(ruling(ranks) == Ruling::slow);
+}
+
 TEST_CASE("a journal shows what each thread has entered and left") {
   Journal journal(5);
   journal.begin(3);

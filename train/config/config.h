@@ -95,7 +95,9 @@ struct TrainConfig {
     keys("eval_choices", eval_choices,
          "files of multiple-choice questions for each evaluation, in the format of `trireme eval --choices`", paths());
     keys("hang_after", hang_after,
-         "abort after this many seconds without progress (at least 3x the slowest recent step), naming the stuck rank; 0 disables",
+         "abort after this many seconds without progress (at least 3x the slowest recent step), naming the stuck rank; time "
+         "without a "
+         "core does not count, and a rank that no other waits for causes a warning only; 0 disables",
          at_least(0));
     keys("compare_every", compare_every,
          "steps between comparisons of the replicas' state, which detect silent hardware faults; 0 disables", at_least(0));

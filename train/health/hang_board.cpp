@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-constexpr auto kFormat = "trireme hang 1";
+constexpr auto kFormat = "trireme hang 2";
 constexpr size_t kMost = 4096;  // limit for the counts in a text
 
 template <size_t kSize>
@@ -77,7 +77,8 @@ std::string to_text(const std::vector<RankReport>& ranks) {
   out << kFormat << ' ' << ranks.size() << '\n';
   for (const RankReport& r : ranks) {
     out << r.rank << ' ' << r.process << ' ' << (r.host.empty() ? "?" : r.host) << ' ' << r.state << ' ' << r.step << ' ' << r.part
-        << ' ' << r.silent << ' ' << r.entries.size() << ' ' << r.entered.size() << ' ' << r.doing << '\n';
+        << ' ' << r.silent << ' ' << r.waits_for_gpu << ' ' << r.share.counted << ' ' << r.share.unserved << ' ' << r.share.used
+        << ' ' << r.share.computes << ' ' << r.entries.size() << ' ' << r.entered.size() << ' ' << r.doing << '\n';
     for (const JournalEntry& e : r.entries)
       out << as_word(e.what.data()) << ' ' << as_word(e.along.data()) << ' ' << e.group.first << ' ' << e.group.stride << ' '
           << e.group.count << ' ' << e.peer << ' ' << e.number << ' ' << e.bytes << ' ' << e.since << ' ' << e.thread << ' '
@@ -97,7 +98,8 @@ std::vector<RankReport> reports_in(const std::string& text) {
   std::vector<RankReport> reports(ranks);
   for (RankReport& r : reports) {
     size_t entries = 0, entered = 0;
-    if (!(in >> r.rank >> r.process >> r.host >> r.state >> r.step >> r.part >> r.silent >> entries >> entered) ||
+    if (!(in >> r.rank >> r.process >> r.host >> r.state >> r.step >> r.part >> r.silent >> r.waits_for_gpu >> r.share.counted >>
+          r.share.unserved >> r.share.used >> r.share.computes >> entries >> entered) ||
         entries > kMost || entered > kMost)
       return {};
     in.ignore(1);

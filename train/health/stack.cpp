@@ -20,9 +20,10 @@ const int kAsk = SIGRTMIN + 5;  // a signal that launchers do not send
 
 // Results of the signal handler.
 std::array<void*, 64> frames;
-std::atomic<int> depth = -1;
+std::atomic<int> depth = -1, asked = 0;  // the thread whose answer is awaited: a late one is dropped
 
 void answer(int) {
+  if (gettid() != asked) return;
   const int error = errno;
   depth = backtrace(frames.data(), static_cast<int>(frames.size()));
   errno = error;
@@ -56,6 +57,7 @@ void watch_stacks() {
 
 std::string stack_of(int thread) {
   depth = -1;
+  asked = thread;
   if (syscall(SYS_tgkill, getpid(), thread, kAsk) != 0) return "";
   for (int wait = 0; depth < 0 && wait < 100; ++wait) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const int count = depth;

@@ -7,10 +7,12 @@
 #include <csignal>
 #include <functional>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
 #include "train/health/stack.h"
+#include "train/health/thread_times.h"
 
 namespace trireme {
 namespace {
@@ -20,11 +22,13 @@ constexpr size_t kSteps = 200;                                    // number of d
 constexpr size_t kEnough = 5;                                     // durations needed for a limit
 constexpr int64_t kNobody = std::numeric_limits<int32_t>::max();  // accused if the culprit is unknown
 constexpr auto kNoStack = "-";                                    // the culprit's confession when its stack cannot be read
-constexpr double kPaused = 1;     // seconds: a round that takes longer means that the process was stopped
-constexpr double kForOthers = 2;  // seconds: extra wait of ranks that need not report; wait for the culprit's stack
-
-bool ended(const RankReport& r) { return r.state == 'Z' || r.state == 'X'; }
-bool speechless(const RankReport& r) { return ended(r) || r.state == 'T' || r.state == 't'; }
+constexpr double kPaused = 1;     // seconds: a round that takes longer means that the process was stopped or had no core
+constexpr double kForOthers = 2;  // seconds: wait for the culprit's stack
+constexpr double kForReport = 6;  // seconds: wait for the rank that reports
+constexpr double kTellAgain = 1;  // seconds between reports on the board
+// Parts of the limit: the silence after which shares are measured, the time between measurements, and the
+// silence after which the machine's load is read. Steps that take their usual time are not silent so long.
+constexpr double kFirstLook = 0.2, kBetweenLooks = 0.05, kLoadFirst = 0.5;
 
 }  // namespace
 
@@ -73,46 +77,93 @@ double Watchdog::limit() {
 }
 
 void Watchdog::watch() {
+  name_watcher_thread();
   int64_t moves = -1;
-  Clock::time_point moved = Clock::now(), round = moved;
-  bool warned = false;
-  while (sleep()) {
-    if (journal_.accused() >= 0) return judge_all();
-    const bool paused = seconds_since(round) > kPaused;
-    round = Clock::now();
-    if (const int64_t now = journal_.moves(); now != moves || paused) {
-      moves = now, moved = round, warned = false;
-      if (std::exchange(told_, false)) orders_.board->take_back();
+  double unserved = unserved_here();
+  for (auto round = Clock::now(); sleep();) {
+    journal_.watchdog_ran();
+    if (journal_.accused() >= 0) return judge_all(std::nullopt);
+    const double seconds = seconds_since(std::exchange(round, Clock::now()));
+    const double before = std::exchange(unserved, unserved_here()), waited = unserved - before;
+    if (const int64_t now = journal_.moves(); now != moves) {
+      moves = now, silence_ = {};
+      meter_.restart(), machine_.forget(), nodes_.clear();
+      if (std::exchange(told_, std::nullopt)) orders_.board->take_back();
       continue;
     }
-    if (const double silent = seconds_since(moved), limit = this->limit(); silent >= limit && decide(silent, limit, warned))
-      return judge_all();
+    const double limit = this->limit();
+    silence_.lasted += seconds;
+    silence_.counted += counts(seconds, waited, limit);
+    if (const std::optional<Verdict> verdict = look(limit)) return judge_all(verdict);
   }
 }
 
-// Returns true if this rank must end the run now.
-bool Watchdog::decide(double silent, double limit, bool& warned) {
-  const std::vector<RankReport> ranks = journal_.look();
-  const auto speaker = std::find_if(ranks.begin(), ranks.end(), [](const RankReport& r) { return !speechless(r); });
-  const bool mine = speaker == ranks.end() || speaker->rank == rank_;
-  const auto at_disk = [](const RankReport& r) { return r.doing != "training"; };
-  bool patient = std::none_of(ranks.begin(), ranks.end(), speechless) && std::any_of(ranks.begin(), ranks.end(), at_disk);
-  if (patient && mine && !std::exchange(warned, true) && orders_.warn) orders_.warn(judge(ranks).line);
-  // A node without a report may still make progress, for example with a disk.
-  if (orders_.board != nullptr) patient = mine ? !enough_told(ranks) : true;
-  if (patient) limit = std::max(limit, orders_.for_disks * orders_.patience);
-  return silent >= limit + (mine ? 0 : kForOthers);
+// Seconds of a round that count as silence. While this process is stopped, others may be, too.
+double Watchdog::counts(double round, double unserved, double limit) const {
+  if (round <= kPaused) return round;
+  const double usual = std::chrono::duration<double>(kRound).count();
+  return unserved > round / 2 ? std::min(round, std::max(usual, kFirstLook * limit)) : usual;
 }
 
-// Reports this node's ranks to the others. Returns true if all nodes have reported and no rank has
-// to be waited for.
-bool Watchdog::enough_told(const std::vector<RankReport>& ranks) {
-  if (!std::exchange(told_, true)) orders_.board->report(ranks);
+// Measures what the ranks have of the processors, on one rank of the node. Returns a verdict if this rank
+// must end the run now.
+std::optional<Verdict> Watchdog::look(double limit) {
+  Silence& s = silence_;
+  const bool first = s.looked <= 0;
+  if (s.counted < (first ? kFirstLook * limit : s.looked + kBetweenLooks * limit)) return std::nullopt;
+  s.looked = s.counted;
+  std::vector<RankReport> ranks = journal_.look();
+  const auto can_speak = [&](const RankReport& r) { return r.rank == rank_ || (r.watched && !stopped_or_gone(r)); };
+  if (std::ranges::find_if(ranks, can_speak)->rank != rank_) return std::nullopt;
+  // Whoever begins to measure late does not count what it has not seen.
+  const double counted = s.measured > 0 ? s.counted - s.measured_counted : std::min(s.counted, kFirstLook * limit);
+  meter_.measure({.seconds = s.lasted - s.measured, .counted = counted, .limit = limit}, ranks);
+  s.measured = s.lasted, s.measured_counted = s.counted;
+  if (s.counted >= kLoadFirst * limit && !machine_.begun()) machine_.begin();
+  return s.counted >= limit ? decide(ranks, limit) : std::nullopt;
+}
+
+std::optional<Verdict> Watchdog::decide(const std::vector<RankReport>& ranks, double limit) {
+  // A node without a report may still make progress, for example with a disk.
+  const bool complete = orders_.board == nullptr || exchange(ranks);
+  const std::vector<RankReport> all = orders_.board == nullptr ? ranks : all_told();
+  const bool at_disk = std::ranges::none_of(all, stopped_or_gone) &&
+                       std::ranges::any_of(all, [](const RankReport& r) { return r.doing != "training"; });
+  if (at_disk || !complete) limit = std::max(limit, orders_.for_disks * orders_.patience);
+  const Verdict verdict = judge(all);
+  const Ruling ruling = rule(verdict, all, limit);
+  if (ruling == Ruling::hang && silence_.counted >= limit) return verdict;
+  const auto held = [&](const RankReport& r) { return r.rank == verdict.rank && !r.share.computes && !lacks_core(r.share); };
+  if (!at_disk || std::ranges::none_of(all, held))
+    warn(ruling == Ruling::unawaited ? Warning::unawaited : Warning::slow, verdict);
+  else if (!std::exchange(silence_.warned_of_disk, true))
+    orders_.warn(Warning::disk, finding(verdict));
+  return std::nullopt;
+}
+
+// Warns at intervals that grow over the run.
+void Watchdog::warn(Warning why, const Verdict& verdict) {
+  if (warned_ && seconds_since(*warned_) < until_warning_) return;
+  until_warning_ = std::max(2 * until_warning_, 2 * silence_.lasted);
+  warned_ = Clock::now();
+  orders_.warn(why, finding(verdict));
+}
+
+Watchdog::Finding Watchdog::finding(const Verdict& verdict) {
+  std::set<int32_t> job{getpid(), getppid()};
+  for (const RankReport& r : journal_.look()) job.insert(r.process);
+  return {.verdict = verdict, .stack = verdict.rank == rank_ ? stack_of(getpid()) : "", .machine = machine_.describe(job)};
+}
+
+// Reports this node's ranks to the others, again every so often, and reads their reports. Returns true if
+// all nodes have reported.
+bool Watchdog::exchange(const std::vector<RankReport>& ranks) {
+  if (!told_ || seconds_since(*told_) >= kTellAgain) {
+    orders_.board->report(ranks);
+    told_ = Clock::now();
+  }
   nodes_ = orders_.board->read();
-  if (std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node.empty(); })) return false;
-  const std::vector<RankReport> all = all_told();
-  return std::any_of(all.begin(), all.end(), speechless) ||
-         std::all_of(all.begin(), all.end(), [](const RankReport& r) { return r.doing == "training"; });
+  return std::ranges::none_of(nodes_, [](const auto& node) { return node.empty(); });
 }
 
 std::vector<RankReport> Watchdog::all_told() const {
@@ -125,7 +176,7 @@ std::vector<RankReport> Watchdog::all_told() const {
 // can read its stack; otherwise the first.
 bool Watchdog::speaks_for_all(int64_t culprit) const {
   if (orders_.board == nullptr || nodes_.empty()) return true;
-  const auto can_speak = [](const auto& node) { return std::any_of(node.begin(), node.end(), std::not_fn(speechless)); };
+  const auto can_speak = [](const auto& node) { return !std::ranges::all_of(node, stopped_or_gone); };
   const auto has_it = [&](const auto& node) {
     return can_speak(node) && std::any_of(node.begin(), node.end(), [&](const RankReport& r) { return r.rank == culprit; });
   };
@@ -134,36 +185,46 @@ bool Watchdog::speaks_for_all(int64_t culprit) const {
   return speaker == nodes_.end() || speaker - nodes_.begin() == orders_.board->node();
 }
 
+// Returns true while the node's rank that reports the verdict exists.
+bool Watchdog::reports() const {
+  const std::vector<RankReport> ranks = journal_.look();
+  return std::ranges::any_of(
+      ranks, [&, speaker = journal_.accuser()](const RankReport& r) { return r.rank == speaker && !stopped_or_gone(r); });
+}
+
 // Reports the verdict, or waits for the rank that does, then ends. If the report blocks, the process
 // ends without it.
-void Watchdog::judge_all() {
+void Watchdog::judge_all(const std::optional<Verdict>& own) {
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::seconds(10));
     end_at_once(ExitCode::hang);
   }).detach();
-  const bool speaks = journal_.accused() < 0;
-  const std::vector<RankReport> ranks = journal_.look(), all = speaks && !nodes_.empty() ? all_told() : ranks;
-  Verdict verdict = judge(all);
+  const std::vector<RankReport> ranks = journal_.look();
+  const bool speaks = own && journal_.accused() < 0;
+  Finding found = speaks ? finding(*own) : Finding{.verdict = judge(ranks), .stack = {}, .machine = {}};
+  Verdict& verdict = found.verdict;
   for (size_t node = 0; node < nodes_.size() && speaks; ++node)
     if (nodes_[node].empty()) verdict.line += "; node " + std::to_string(node) + " has reported nothing";
   const int64_t culprit = speaks ? verdict.rank : journal_.accused();
   if (speaks) journal_.accuse(culprit >= 0 ? culprit : kNobody);
   const auto at = std::find_if(ranks.begin(), ranks.end(), [&](const RankReport& r) { return r.rank == culprit; });
   if (culprit == rank_) {
-    std::string stack = stack_of(getpid());  // of the first thread, then of the one that waits for others
+    std::string stack = speaks ? found.stack : stack_of(getpid());  // of the first thread, then of the one that waits for others
     if (verdict.rank == rank_ && verdict.thread > 0 && verdict.thread != getpid()) stack += " | " + stack_of(verdict.thread);
     journal_.confess(stack.empty() ? kNoStack : stack);
   }
-  const bool can_answer = at != ranks.end() && !speechless(*at);
+  const bool can_answer = at != ranks.end() && !stopped_or_gone(*at);
   for (const auto begin = Clock::now(); can_answer && journal_.confession(culprit).empty() && seconds_since(begin) < kForOthers;)
     std::this_thread::sleep_for(kRound / 5);
   if (speaks && speaks_for_all(culprit)) {
     const std::string stack = journal_.confession(culprit);
-    if (orders_.report) orders_.report(verdict, stack == kNoStack ? "" : stack);
+    found.stack = stack == kNoStack ? "" : stack;
+    if (orders_.report) orders_.report(found);
   } else {  // the reporting rank ends first: its exit code is the run's
-    const bool elsewhere = orders_.board != nullptr && at == ranks.end();  // its node reads its stack first
-    std::this_thread::sleep_for(std::chrono::duration<double>(elsewhere ? 3 * kForOthers : kForOthers / 2));
-    if (at != ranks.end() && culprit != rank_ && !ended(*at))
+    const bool elsewhere = orders_.board != nullptr && at == ranks.end();
+    for (const auto begin = Clock::now(); seconds_since(begin) < kForReport && (elsewhere || reports());)
+      std::this_thread::sleep_for(kRound / 2);
+    if (at != ranks.end() && culprit != rank_ && at->state != 'Z' && at->state != 'X')
       kill(at->process, SIGKILL);  // the only signal that ends a stopped process
   }
   end_at_once(ExitCode::hang);

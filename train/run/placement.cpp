@@ -33,26 +33,41 @@ std::optional<HangBoard> board_of(const Journal& journal, const Mesh& mesh, cons
   return std::optional<HangBoard>(std::in_place, path, node, static_cast<int64_t>(leaders.size()));
 }
 
-std::string hang_line(const std::string& verdict, const std::string& stack, double patience) {
-  const std::string remedy = ". If the machine is only busy, raise train.hang_after (now " + significant(patience, 3) +
-                             " s), or set it to 0; the same command continues from the newest checkpoint";
-  return "hang: " + verdict + (stack.empty() ? "" : "; it is in " + stack) + remedy;
+std::string place_of(const Watchdog::Finding& found) { return found.stack.empty() ? "" : "; its stack: " + found.stack; }
+
+std::string seconds_now(double patience) { return "train.hang_after (now " + significant(patience, 3) + " s)"; }
+
+std::string hang_line(const Watchdog::Finding& found, double patience) {
+  return "hang: " + found.verdict.line + place_of(found) + ". This machine: " + found.machine +
+         ". If steps may take so long, raise " + seconds_now(patience) +
+         ", or set it to 0; the same command continues from the newest checkpoint";
+}
+
+std::string warning_line(Watchdog::Warning why, const Watchdog::Finding& found, double patience) {
+  if (why == Watchdog::Warning::disk)
+    return "warning: steps wait for a disk: " + found.verdict.line + ". If that is usual here, raise train.hang_after";
+  const bool slow = why == Watchdog::Warning::slow;
+  return "warning: no progress: " + found.verdict.line + place_of(found) + ". This machine: " + found.machine +
+         ". The run continues" + (slow ? ", since that rank had too little processor time" : ", since no other rank waits") +
+         ". If the machine is busy, start the other programs with nice, or set kernels.threads to fewer; if steps may take so "
+         "long, "
+         "raise " +
+         seconds_now(patience);
 }
 
 Watchdog::Orders watch_orders(const RunConfig& config, const RunProgress& progress, const std::optional<HangBoard>& board) {
-  return {.patience = config.train.hang_after,
-          .board = board ? &*board : nullptr,
-          .warn =
-              [](const std::string& line) {
-                complain("warning: steps wait for a disk: " + line + ". If that is usual here, raise train.hang_after");
-              },
-          .report =
-              [&progress, patience = config.train.hang_after](const Verdict& verdict, const std::string& stack) {
-                const std::string line = hang_line(verdict.line, stack, patience);
-                complain(line);
-                if (progress.owned)
-                  write_exit(progress.directory, ExitCode::hang, "hang", static_cast<int>(verdict.rank), progress.step, line);
-              }};
+  const double patience = config.train.hang_after;
+  return {
+      .patience = patience,
+      .board = board ? &*board : nullptr,
+      .warn = [patience](Watchdog::Warning why, const Watchdog::Finding& found) { complain(warning_line(why, found, patience)); },
+      .report =
+          [&progress, patience](const Watchdog::Finding& found) {
+            const std::string line = hang_line(found, patience);
+            complain(line);
+            if (progress.owned)
+              write_exit(progress.directory, ExitCode::hang, "hang", static_cast<int>(found.verdict.rank), progress.step, line);
+          }};
 }
 
 // Ranks of a node, if they are to be pretended: of a two-level mesh.
