@@ -8,6 +8,7 @@
 #include "base/number_format.h"
 #include "base/replace_file.h"
 #include "parallel/host_collectives.h"
+#include "train/health/dead_segments.h"
 #include "train/health/signals.h"
 #include "train/run/announcement.h"
 #include "train/run/evaluations.h"
@@ -44,6 +45,7 @@ struct Order {
 
 // All that a run has.
 struct RunParts {
+  const SweptSegments swept;  // of this node
   Placement place;
   const Plan plan;
   Checkpoints checkpoints;
@@ -57,7 +59,8 @@ struct RunParts {
   std::optional<RunLog> log;                     // rank 0's
 
   explicit RunParts(const Order& o)
-      : place(o.config, o.world, o.progress),
+      : swept(o.world.local_rank() == 0 ? sweep_dead_segments() : SweptSegments{}),
+        place(o.config, o.world, o.progress),
         plan(plan_that_fits(o)),
         checkpoints(o.config.checkpoint, o.progress.directory, o.resume.from == "never" ? Resume::never : Resume::automatic,
                     noted_io(place.journal), place.mesh.all(), place.nodes),
@@ -131,6 +134,9 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
     for (const std::string& note : notes) p.log->note(note);
   };
   tell(p.kernels.notes), tell(p.data.exclusions), tell(changes);
+  if (p.swept.files > 0)
+    p.log->note("removed " + std::to_string(p.swept.files) + " shared-memory files that dead MPI jobs had left in /dev/shm, " +
+                human_bytes(static_cast<double>(p.swept.bytes)));
 }
 
 // One rank of a node reads its shards again, and rank 0 the checkpoints.
