@@ -15,7 +15,9 @@ constexpr auto kLate = std::chrono::seconds(5);        // that a look may come a
 constexpr auto kLeftAlone = std::chrono::seconds(10);  // that a launcher may take to end after its ranks
 
 // mpirun ends its ranks when it is asked to end itself, but passes this on, which they take the same way.
-int passed_on(int signal, bool by_mpirun) { return by_mpirun && (signal == SIGTERM || signal == SIGINT) ? SIGUSR1 : signal; }
+int passed_on(int signal, bool by_mpirun) {
+  return by_mpirun && (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) ? SIGUSR1 : signal;
+}
 
 }  // namespace
 
