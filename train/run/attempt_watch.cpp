@@ -11,6 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr auto kLookPeriod = std::chrono::seconds(1);  // between two looks at the processes
+constexpr auto kRepeat = std::chrono::seconds(2);      // between two requests to mpirun to stop
 constexpr auto kLate = std::chrono::seconds(5);        // that a look may come after the one before
 constexpr auto kLeftAlone = std::chrono::seconds(10);  // that a launcher may take to end after its ranks
 
@@ -45,8 +46,15 @@ bool AttemptWatch::are_frozen(const AttemptSeen& seen) {
 }
 
 AttemptOrder AttemptWatch::after(const AttemptSeen& seen) {
-  if (seen.stop_signal != 0 && seen.stop_signal != std::exchange(passed_, seen.stop_signal))
+  if (seen.stop_signal != 0 && seen.stop_signal != std::exchange(passed_, seen.stop_signal)) {
+    passed_at_ = seen.now;
     return {.signal = passed_on(seen.stop_signal, by_mpirun_)};
+  }
+  // mpirun loses a signal that comes before it has started its ranks; they take another one for the same request.
+  if (by_mpirun_ && passed_ != 0 && seen.now - passed_at_ >= kRepeat) {
+    passed_at_ = seen.now;
+    return {.signal = SIGUSR1};
+  }
   if (by_mpirun_ && seen.processes && left_alone(seen)) {
     by_mpirun_ = false;
     return {.signal = SIGKILL, .say = "the launcher hangs although its ranks have ended: it is ended too"};

@@ -47,7 +47,7 @@ class AttemptWatch {
   bool by_mpirun_, started_ = false;
   const double frozen_after_;
   int passed_ = 0;  // the stop signal that was passed on last
-  Clock::time_point looked_{}, since_{};
+  Clock::time_point passed_at_{}, looked_{}, since_{};
   bool ended_frozen_ = false;
   uint64_t scheduled_ = 0;
   std::vector<pid_t> ranks_;

@@ -122,6 +122,17 @@ TEST_CASE("only a run without any processor time is frozen: not a slow one, nor 
   CHECK_FALSE(AttemptWatch(false, 0).wants_processes(at(0)));
 }
 
+TEST_CASE("a request to stop is repeated to mpirun, which loses it before its ranks run, and to nothing else") {
+  for (const bool by_mpirun : {true, false}) {
+    AttemptWatch watch(by_mpirun, 0);
+    std::vector<int> sent;
+    for (int i = 0; i < 100; ++i)
+      if (const int signal = watch.after({.now = at(i * 0.1), .stop_signal = i < 10 ? 0 : SIGINT}).signal; signal != 0)
+        sent.push_back(signal);
+    CHECK(sent == (by_mpirun ? std::vector<int>{SIGUSR1, SIGUSR1, SIGUSR1, SIGUSR1, SIGUSR1} : std::vector<int>{SIGINT}));
+  }
+}
+
 TEST_CASE("ranks killed at steps of their own between two saves are restarted each time, and the run ends with the same bits",
           "[unsanitized]") {
   const Workplace place;
