@@ -155,7 +155,7 @@ TEST_CASE("layernorm refuses shapes that do not fit, does nothing with no rows, 
   LayerNormForward good{.y = x, .mean = two, .inv_std = two, .x = x, .gain = row, .bias = row}, bad = good;
   bad.mean = row;
   CHECK_THROWS_AS(run(device.compute(), bad), Error);
-  bad = good, bad.y = half;
+  bad = good, bad.x = half;
   CHECK_THROWS_AS(run(device.compute(), bad), Error);
   bad = good, bad.bias = two;
   CHECK_THROWS_AS(run(device.compute(), bad), Error);
