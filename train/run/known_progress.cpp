@@ -1,10 +1,8 @@
 #include "train/run/known_progress.h"
 
-#include <algorithm>
-#include <fstream>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_lines.h"
 #include "base/json.h"
 #include "train/run/data_record.h"
 
@@ -25,11 +23,15 @@ void learn(KnownProgress& known, int64_t step, const std::string& source) {
 KnownProgress known_progress(const std::string& run_directory) {
   KnownProgress known;
   const std::string metrics = run_directory + "/metrics.jsonl", ended = run_directory + "/exit.json";
-  std::ifstream in(metrics, std::ios::binary);
-  for (std::string line; std::getline(in, line);) {
-    if (line.find("saved_bytes") == std::string::npos) continue;
-    const Json object = Json::parse_or_null(line);
-    if (object.is_object() && object.value("tier", "") == "disk") learn(known, integer_in(object, "step"), metrics);
+  try {
+    FileLines lines(metrics);
+    for (std::string line; lines.next(line);) {
+      if (line.find("saved_bytes") == std::string::npos) continue;
+      const Json object = Json::parse_or_null(line);
+      if (object.is_object() && object.value("tier", "") == "disk") learn(known, integer_in(object, "step"), metrics);
+    }
+  } catch (const DataError&) {
+    // Metrics that are missing or no lines say nothing.
   }
   const Json exit = Json::parse_or_null(text_of_file(ended));
   const int64_t code = exit.is_object() && exit.contains("code") ? integer_in(exit, "code") : -1;

@@ -1,9 +1,9 @@
 #include "train/run/record_check.h"
 
-#include <fstream>
 #include <map>
 #include <utility>
 
+#include "base/file_lines.h"
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/lineage.h"
 #include "checkpoint/reader.h"
@@ -42,8 +42,9 @@ CheckedRecord check_lineage(const Io& io, const std::string& path, const std::ma
 
 // The chain of the file's lines up to `bytes`.
 ChainedDigest beginning_of(const std::string& path, ChainedDigest chain, int64_t bytes) {
-  std::ifstream in(path, std::ios::binary);
-  for (std::string line; chain.bytes < bytes && std::getline(in, line);) chain.add(in.eof() ? line : line + "\n");
+  if (!path_exists(Io(), path)) return chain;
+  FileLines lines(path);
+  for (std::string line; chain.bytes < bytes && lines.next(line);) chain.add(line + "\n");
   return chain;
 }
 
