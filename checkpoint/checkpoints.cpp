@@ -58,6 +58,8 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
     std::filesystem::create_directories(directory_, error);
     if (error) throw unwritable(directory_, error.value());
     sweep(io_, directory_, warnings_);
+    sync_directory(io_, directory_);  // a process that was killed may have committed what is found without this
+    if (const std::string problem = sync_parents(io_, directory_); !problem.empty()) warnings_.push_back(problem);
     if (const std::vector<int64_t> steps = steps_in(io_, directory_); resume == Resume::never && !steps.empty())
       throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
                              ": continue with --resume auto, or choose another train.name to start anew"));

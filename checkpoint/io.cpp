@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 namespace trireme {
 
@@ -234,6 +235,21 @@ std::vector<std::string> names_in(const Io& io, const std::string& directory) {
   if (result != 0) fail_to_write("cannot list " + directory);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::string sync_parents(const Io& io, const std::string& path) {
+  std::filesystem::path directory = std::filesystem::absolute(path).lexically_normal();
+  for (; directory.has_relative_path(); directory = directory.parent_path()) {
+    const std::string parent = directory.parent_path();
+    const int fd = retried([&] { return io.open(parent.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY, 0); });
+    if (fd < 0 && (errno == EACCES || errno == EPERM)) return "";  // not one that this user has made
+    const int result = fd < 0 ? -1 : retried([&] { return io.fsync(fd); });
+    const int reason = errno;
+    if (fd >= 0) io.close(fd);
+    if (result != 0 && reason != EINVAL && reason != EROFS && reason != ENOTSUP)
+      return text("cannot make the names in ", parent, " durable: ", strerror(reason));
+  }
+  return "";
 }
 
 bool path_exists(const Io& io, const std::string& path) {

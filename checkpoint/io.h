@@ -111,6 +111,9 @@ class IoFile {
 void make_directory(const Io& io, const std::string& path);  // may exist already
 void rename_path(const Io& io, const std::string& from, const std::string& to);
 void sync_directory(const Io& io, const std::string& path);
+// Makes the name of a directory durable, and those of its parents, which may be new as well.
+// Returns why one is not, or "".
+std::string sync_parents(const Io& io, const std::string& path);
 // Names of the entries of a directory, sorted; empty if it does not exist.
 std::vector<std::string> names_in(const Io& io, const std::string& directory);
 

@@ -1,8 +1,11 @@
 #include "checkpoint/memory_directory.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,7 +13,6 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/replace_file.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
@@ -33,9 +35,30 @@ void make_our_own(const std::string& path) {
   if (!is_our_own(path)) throw ConfigError(text("checkpoint.memory_every: ", path, " is not a directory of this user alone"));
 }
 
+template <class Call>
+ssize_t uninterrupted(Call call) {
+  ssize_t result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+// Returns "" if there is no such file. ConfigError if it cannot be read: then nothing is known.
 std::string first_line(const std::string& path) {
-  const std::string text = text_of_file(path, 1 << 16);
-  return text.substr(0, text.find('\n'));
+  const auto file =
+      static_cast<int>(uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }));
+  if (file < 0 && (errno == ENOENT || errno == ENOTDIR)) return "";
+  std::array<char, 4096> bytes;
+  size_t size = 0;
+  ssize_t n = file < 0 ? -1 : 1;
+  while (n > 0 && size < bytes.size()) {
+    n = uninterrupted([&] { return read(file, bytes.data() + size, bytes.size() - size); });
+    size += static_cast<size_t>(std::max<ssize_t>(n, 0));
+  }
+  const int reason = errno;
+  if (file >= 0) close(file);
+  if (n < 0) throw ConfigError(text("checkpoint.memory_every: cannot read ", path, ": ", strerror(reason), "; try again"));
+  const std::string line(bytes.data(), size);
+  return line.substr(0, line.find('\n'));
 }
 
 // Writes the whole line or nothing.
@@ -55,7 +78,8 @@ void for_each_tier(Tier tier) {
   if (!is_our_own(root())) return;
   for (std::filesystem::directory_iterator i(root(), error), end; !error && i != end; i.increment(error)) {
     const std::string name = i->path().filename(), token = name.substr(0, name.find('-'));
-    if (from_hex(token)) tier(i->path(), token, first_line(i->path() / "run"));
+    // One that cannot be read is left alone.
+    if (from_hex(token)) problem_of([&] { tier(i->path(), token, first_line(i->path() / "run")); });
   }
 }
 

@@ -36,14 +36,18 @@ std::string forgotten(const std::string& directory, bool another) {
 MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool wanted, const Nodes& nodes, const Comm& ranks)
     : io_(io), nodes_(nodes), ranks_(ranks), run_directory_(run_directory) {
   const bool first = ranks_.rank() == 0;
-  std::string token = broadcast(ranks_, first ? memory_token(run_directory) : "");
-  const Owner owner = leads() && !token.empty() ? owner_of(directory_of(token, nodes_), run_directory) : Owner::nobody;
+  std::string token, problem;
+  if (first) problem = problem_of([&] { token = memory_token(run_directory); });
+  throw_together<ConfigError>(ranks_, problem);
+  token = broadcast(ranks_, token);
+  Owner owner = Owner::nobody;
+  if (leads() && !token.empty()) problem = problem_of([&] { owner = owner_of(directory_of(token, nodes_), run_directory); });
+  throw_together<ConfigError>(ranks_, problem);
   const std::vector<int64_t> some = largest(ranks_, {owner == Owner::we, owner == Owner::another});
   if (!token.empty() && (some[0] == 0 || some[1] != 0)) {
     if (first) warnings_.push_back(forgotten(directory_of(token, nodes_), some[1] != 0));
     token.clear();
   }
-  std::string problem;
   if (token.empty() && first) {
     drop_memory_token(run_directory);  // the contents of machines that return later are outdated
     if (wanted) problem = problem_of([&] { keep_memory_token(run_directory, token = random_id()); });

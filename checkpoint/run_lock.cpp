@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -12,22 +13,24 @@
 #include <utility>
 
 #include "base/replace_file.h"
+#include "checkpoint/digest.h"
 
 namespace trireme {
 
 namespace {
 
+// A line for people, and one that no other process has ever written: those of two containers may
+// have the same host and process number.
 std::string read_holder(int fd) {
   std::array<char, 512> bytes;
   const ssize_t n = pread(fd, bytes.data(), bytes.size(), 0);
-  std::string holder(bytes.data(), n > 0 ? static_cast<size_t>(n) : 0);
-  return holder.substr(0, holder.find('\n'));
+  return {bytes.data(), n > 0 ? static_cast<size_t>(n) : 0};
 }
 
 std::string describe_self() {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
-  return text("process ", getpid(), " on ", host.data());
+  return text("process ", getpid(), " on ", host.data(), '\n', random_id(), '\n');
 }
 
 }  // namespace
@@ -40,22 +43,33 @@ RunLock::RunLock(const std::string& run_directory) : path_(run_directory + "/loc
   if (fd_ < 0) throw unwritable(path_);
   if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
     const int reason = errno;
-    const std::string holder = read_holder(fd_);
+    std::string holder = read_holder(fd_);
+    holder.resize(std::min(holder.size(), holder.find('\n')));
     close(std::exchange(fd_, -1));
     if (reason == EWOULDBLOCK)
       throw ConfigError(text(run_directory, " is in use by ", holder.empty() ? "another process" : holder,
                              ": wait for it or end it, or choose another train.name"));
     throw ConfigError(text("cannot lock ", path_, ": ", strerror(reason)));
   }
-  const std::string line = holder_ + "\n";
-  const bool written = ftruncate(fd_, 0) == 0 && pwrite(fd_, line.data(), line.size(), 0) == static_cast<ssize_t>(line.size());
-  if (!written) holder_.clear();  // disk full: the lock itself still holds
+  // While the file names a former holder, one that lost its lock would take it for its own.
+  int emptied = -1;
+  do emptied = ftruncate(fd_, 0);
+  while (emptied != 0 && errno == EINTR);
+  if (emptied != 0) {
+    const int reason = errno;
+    close(std::exchange(fd_, -1));
+    throw unwritable(path_, reason);
+  }
+  const bool written = pwrite(fd_, holder_.data(), holder_.size(), 0) == static_cast<ssize_t>(holder_.size());
+  if (written) return;
+  holder_.clear();  // disk full: the lock itself still holds, by a file without words
+  [[maybe_unused]] const int again = ftruncate(fd_, 0);
 }
 
 void RunLock::check() const {
   struct stat ours, there;
   const bool held = fd_ >= 0 && fstat(fd_, &ours) == 0 && lstat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
-                    ours.st_dev == there.st_dev && (holder_.empty() || read_holder(fd_) == holder_);
+                    ours.st_dev == there.st_dev && read_holder(fd_) == holder_;
   if (!held) throw CheckpointError(text("the lock ", path_, " is no longer ours: nothing is committed or deleted"));
 }
 

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/memory_tier.h"
+#include "checkpoint/problem.h"
 #include "checkpoint/reader.h"
 #include "train/health/signals.h"
 #include "train/run/output_relay.h"
@@ -153,10 +154,14 @@ int64_t last_step_of(const std::string& path) {
 
 RunFiles files_of(const std::string& run) {
   const std::string metrics = run + "/metrics.jsonl";
-  return {.newest_checkpoint = newest_checkpoint(run),
-          .exit = exit_record(run + "/exit.json"),
-          .metrics = identity_of(metrics),
-          .last_step = last_step_of(metrics)};
+  RunFiles files{.newest_checkpoint = newest_checkpoint(run)};
+  const std::string problem = problem_of([&] {
+    files.exit = exit_record(run + "/exit.json");
+    files.metrics = identity_of(metrics);
+    files.last_step = last_step_of(metrics);
+  });
+  if (!problem.empty()) complain("supervise: " + problem);
+  return files;
 }
 
 void record_attempt(const std::string& run, const Attempt& attempt) {
@@ -168,10 +173,15 @@ void record_attempt(const std::string& run, const Attempt& attempt) {
 
 }  // namespace
 
+// A disk that refuses a look at the moment ends no supervision: what was seen counts.
 int64_t newest_checkpoint(const std::string& run) {
-  int64_t newest = newest_in_memory(run);
-  for (const CheckpointInfo& checkpoint : list_checkpoints(run))
-    if (checkpoint.problem.empty()) newest = std::max(newest, checkpoint.step);
+  int64_t newest = -1;
+  const std::string problem = problem_of([&] {
+    newest = newest_in_memory(run);
+    for (const CheckpointInfo& checkpoint : list_checkpoints(run))
+      if (checkpoint.problem.empty()) newest = std::max(newest, checkpoint.step);
+  });
+  if (!problem.empty()) complain("supervise: " + problem);
   return newest;
 }
 
