@@ -55,6 +55,7 @@ sanitize:
 soak: build
 	build/test/test_checkpoint "[soak]"
 	build/test/test_train "[soak]"
+	build/test/test_simulation "[soak]"
 
 # FUZZ_SECONDS of each target; what it finds stays in build/fuzz/found, what widens its coverage in build/fuzz/corpus.
 FUZZ_SECONDS ?= 60
