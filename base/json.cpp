@@ -7,67 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "base/json_parser.h"
+
 namespace trireme {
 
 namespace {
 
 using Library = nlohmann::ordered_json;
-
-// Builds a value from the parser's events.
-class Builder : public nlohmann::json_sax<Library> {
- public:
-  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
-
-  Json take() { return std::move(root_); }
-
-  bool null() override { return add(Json()); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(size_t) override { return open(Json::object()); }
-  bool start_array(size_t) override { return open(Json::array()); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool key(string_t& name) override {
-    if (limits_.unique_names && open_.back()->contains(name)) throw JsonError("repeats the name '" + name + "'");
-    name_ = std::move(name);
-    return true;
-  }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    throw JsonError(std::string("is not JSON: ") + error.what());
-  }
-
- private:
-  Json& place(Json value) {
-    if (open_.empty()) return root_ = std::move(value);
-    Json& parent = *open_.back();
-    if (parent.is_object()) return parent[name_] = std::move(value);
-    parent.push_back(std::move(value));
-    return parent.items().back();
-  }
-  bool add(Json value) {
-    place(std::move(value));
-    return true;
-  }
-  bool open(Json value) {
-    if (static_cast<int>(open_.size()) >= limits_.depth)
-      throw JsonError("is not JSON: nested more than " + std::to_string(limits_.depth) + " deep");
-    open_.push_back(&place(std::move(value)));
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    return true;
-  }
-
-  const JsonLimits limits_;
-  Json root_;
-  std::vector<Json*> open_;
-  std::string name_;
-};
 
 std::string rest_of(std::istream& in) { return {std::istreambuf_iterator<char>(in), {}}; }
 
@@ -103,11 +49,7 @@ Json Json::object() {
   return json;
 }
 
-Json Json::parse(std::string_view text, const JsonLimits& limits) {
-  Builder builder(limits);
-  Library::sax_parse(text.begin(), text.end(), &builder);
-  return builder.take();
-}
+Json Json::parse(std::string_view text, const JsonLimits& limits) { return JsonParser(text, limits).parse(); }
 
 Json Json::parse(std::istream& in, const JsonLimits& limits) { return parse(rest_of(in), limits); }
 
@@ -237,6 +179,12 @@ Json Json::value(std::string_view name, Json otherwise) const {
   return found != nullptr ? *found : otherwise;
 }
 
+const Json& Json::value_or_null(std::string_view name) const {
+  static const Json null;
+  const Json* const found = find(name);
+  return found != nullptr ? *found : null;
+}
+
 void Json::push_back(Json item) {
   if (is_null()) *this = array();
   items().push_back(std::move(item));
@@ -261,9 +209,36 @@ bool Json::equal(const Json& a, const Json& b) {
 }
 
 void Json::is_no(const char* wanted) const {
-  std::string shown = dump({.ascii = true});
+  std::string shown = excerpt(61);
   if (shown.size() > 60) shown = shown.substr(0, 60) + "...";
   throw JsonError(shown + " is not " + wanted);
+}
+
+std::string Json::excerpt(size_t most) const {
+  std::string out;
+  write_excerpt(out, most);
+  return out.substr(0, most);
+}
+
+// Every call writes a character, so their nesting is as limited as the text.
+void Json::write_excerpt(std::string& out, size_t most) const {
+  if (out.size() >= most) return;
+  const auto name = [&](std::string_view text) { out += Json(text.substr(0, most)).dump({.ascii = true}); };
+  if (is_string()) {
+    name(string());
+  } else if (is_array()) {
+    for (size_t i = 0; i < items().size() && out.size() < most; ++i) out += i == 0 ? '[' : ',', items()[i].write_excerpt(out, most);
+    out += items().empty() ? "[]" : "]";
+  } else if (is_object()) {
+    bool first = true;
+    for (const auto& [key, value] : members()) {
+      if (out.size() >= most) return;
+      out += std::exchange(first, false) ? '{' : ',', name(key), out += ':', value.write_excerpt(out, most);
+    }
+    out += first ? "{}" : "}";
+  } else {
+    out += dump();
+  }
 }
 
 const Json& Json::item(size_t index) const {

@@ -1,5 +1,5 @@
-// Json: a JSON value. Parsing and writing are nlohmann/json's, hidden in json.cpp: its header costs
-// every file that includes it several seconds to compile.
+// Json: a JSON value. base/json_parser.h reads it. Writing is nlohmann/json's, hidden in json.cpp: its
+// header costs every file that includes it several seconds to compile.
 //
 //   // JsonError: where and why it is not JSON
 //   const Json entry = Json::parse(line);
@@ -33,9 +33,14 @@ struct JsonError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Limits of a text that is read. Values and names together are counted: each takes at most 70 bytes
+// of memory beside its text.
 struct JsonLimits {
-  int depth = 1000;           // maximum nesting of values
-  bool unique_names = false;  // refuse an object that repeats a name; otherwise the last one counts
+  int depth = 128;             // nesting of values, as in serde_json
+  int64_t bytes = 1 << 30;     // of the text
+  int64_t values = 4'000'000;  // and names
+  int64_t string = 256 << 20;  // bytes of a name or a string
+  bool unique_names = false;   // refuse an object that repeats a name; otherwise the last one counts
 };
 
 struct JsonStyle {
@@ -89,6 +94,8 @@ class Json {
   static Json parse_or_null(std::istream& in);
 
   std::string dump(const JsonStyle& style = {}) const;
+  // The beginning of what dump() writes in ASCII with sorted names, for messages.
+  std::string excerpt(size_t most = 60) const;
 
   bool is_null() const { return kind() == Kind::null; }
   bool is_boolean() const { return kind() == Kind::boolean; }
@@ -137,8 +144,9 @@ class Json {
   Json& operator[](const char* name) { return (*this)[std::string_view(name)]; }
   bool add(std::string_view name, Json value);  // false if the name exists already
   void erase(std::string_view name);
-  void update(const Json& other);  // takes over all members of `other`
-  Json value(std::string_view name, Json otherwise) const;
+  void update(const Json& other);                           // takes over all members of `other`
+  Json value(std::string_view name, Json otherwise) const;  // a copy
+  const Json& value_or_null(std::string_view name) const;   // null: no such member, or not an object
 
   // Items of an array. Adding one turns null into an array.
   const Json& at(std::integral auto index) const { return item(static_cast<size_t>(index)); }
@@ -170,6 +178,7 @@ class Json {
   static std::partial_ordering order(const Json& a, const Json& b);
   [[noreturn]] void is_no(const char* wanted) const;
   const Json& item(size_t index) const;
+  void write_excerpt(std::string& out, size_t most) const;
 
   int64_t as_integer() const;
   uint64_t as_natural() const;

@@ -148,7 +148,7 @@ std::map<std::string, ChainedDigest> parse_records(const Json& json) {
 
 Json parse_bounded(std::string_view body) {
   try {
-    return Json::parse(body, {.depth = kMaxDepth});
+    return Json::parse(body, {.depth = kMaxDepth, .values = kMaxBytes});
   } catch (const JsonError& error) {
     throw DamagedCheckpoint(error.what());
   }

@@ -7,8 +7,11 @@
 #include <filesystem>
 #include <set>
 
+#include "base/confined.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_file.h"
+#include "base/json_parser.h"
+#include "base/printable.h"
 #include "kernels/tensor.h"
 
 namespace trireme {
@@ -16,8 +19,10 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kLongestHeader = 100'000'000;  // bytes; the limit of Hugging Face's own reader
-constexpr int64_t kLongestIndex = 32 << 20;
-constexpr int64_t kChunk = 1 << 20;  // elements converted at a time
+constexpr JsonLimits kIndexJson{.bytes = 32 << 20, .values = 2'000'000};
+constexpr int64_t kMostTensors = 400'000;  // of one file; published ones have up to 1,000
+constexpr size_t kShownName = 200;         // bytes of a name in a message
+constexpr int64_t kChunk = 1 << 20;        // elements converted at a time
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 struct TypeOfTensor {
@@ -48,16 +53,6 @@ float from_half(uint16_t half) {
   return sign != 0 ? -small : small;
 }
 
-Json parse_header(const std::string& header, const std::string& path) {
-  try {
-    Json parsed = Json::parse(header, {.unique_names = true});
-    if (!parsed.is_object()) throw DataError(path + ": its header is not a JSON object");
-    return parsed;
-  } catch (const JsonError& e) {
-    throw DataError(path + ": its header " + e.what());
-  }
-}
-
 // One tensor's entry in the header. Offsets count from the beginning of the data.
 PublishedTensor parse_entry(const Json& said, const std::string& of) {
   const auto integer = [](const Json& value) { return value.is_natural(); };
@@ -68,7 +63,7 @@ PublishedTensor parse_entry(const Json& said, const std::string& of) {
     throw DataError(of + ": needs dtype, shape and data_offsets");
   PublishedTensor tensor{.type = said["dtype"].get<std::string>(), .shape = {}, .begin = 0, .bytes = 0};
   int64_t bytes = bytes_of_type(tensor.type);
-  if (bytes == 0) throw DataError(of + ": dtype '" + tensor.type + "' is not known");
+  if (bytes == 0) throw DataError(of + ": dtype '" + printable(tensor.type.substr(0, kShownName)) + "' is not known");
   for (const Json& size : said["shape"]) {
     if (size.get<uint64_t>() > INT64_MAX || __builtin_mul_overflow(bytes, static_cast<int64_t>(size.get<uint64_t>()), &bytes))
       throw DataError(of + ": its shape has more elements than can be counted");
@@ -136,28 +131,38 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(File::open_to_
   std::string header(length, '\0');
   file_.read_at(header.data(), static_cast<int64_t>(length), 8);
   const int64_t data = 8 + static_cast<int64_t>(length);
-  std::vector<std::pair<int64_t, std::string>> in_order;
-  const Json parsed = parse_header(header, path);
-  for (const auto& [name, said] : parsed.members()) {
-    if (name == "__metadata__") continue;
-    PublishedTensor tensor = parse_entry(said, path + ": " + name);
-    in_order.emplace_back(tensor.begin, name);
-    tensors_.emplace(name, std::move(tensor));
-  }
-  std::ranges::sort(in_order, [&](const auto& a, const auto& b) {  // of tensors with equal offsets, empty ones come first
-    return std::pair(a.first, tensors_.at(a.second).bytes) < std::pair(b.first, tensors_.at(b.second).bytes);
+  rehearse(path, [&] { parse_header(header); });
+  parse_header(header);
+  std::vector<const std::pair<const std::string, PublishedTensor>*> in_order;
+  for (const auto& tensor : tensors_) in_order.push_back(&tensor);
+  std::ranges::sort(in_order, {}, [](const auto* tensor) {  // of tensors with equal offsets, empty ones come first
+    return std::pair(tensor->second.begin, tensor->second.bytes);
   });
   int64_t end = 0;
-  for (const auto& [begin, name] : in_order) {
-    if (begin != end)
-      throw DataError(text(path, ": ", name, begin < end ? " overlaps the previous tensor" : " follows a gap", " at byte ", begin,
-                           " of the data"));
-    if (__builtin_add_overflow(end, tensors_.at(name).bytes, &end))
-      throw DataError(path + ": its tensors are larger than any file");
+  for (const auto* const tensor : in_order) {
+    const auto& [name, place] = *tensor;
+    if (place.begin != end)
+      throw DataError(text(path, ": ", printable(name), place.begin < end ? " overlaps the previous tensor" : " follows a gap",
+                           " at byte ", place.begin, " of the data"));
+    if (__builtin_add_overflow(end, place.bytes, &end)) throw DataError(path + ": its tensors are larger than any file");
   }
   if (end != bytes - data)
     throw DataError(text(path, ": its tensors are ", end, " bytes, the file has ", bytes - data, " for them"));
   for (auto& [name, tensor] : tensors_) tensor.begin += data;
+}
+
+// Takes the header's members one by one: the values of all at once would take six times its memory.
+void SafetensorsFile::parse_header(std::string_view header) try {
+  constexpr JsonLimits kHeader{.depth = 8, .bytes = kLongestHeader, .values = 100'000, .string = 16 << 20, .unique_names = true};
+  JsonParser(header, kHeader).parse_members([&](const std::string& name, const Json& said) {
+    if (name == "__metadata__") return;
+    const std::string shown = printable(name.substr(0, kShownName));
+    if (std::ssize(tensors_) == kMostTensors) throw DataError(text(path(), ": has more than ", kMostTensors, " tensors"));
+    if (!tensors_.emplace(name, parse_entry(said, path() + ": " + shown)).second)
+      throw DataError(path() + ": its header repeats the name '" + shown + "'");
+  });
+} catch (const JsonError& e) {
+  throw DataError(path() + ": its header " + e.what());
 }
 
 void SafetensorsFile::read(const std::string& name, int64_t first, int64_t count, float* into) const {
@@ -193,7 +198,7 @@ PublishedWeights::PublishedWeights(const std::string& path, std::function<void()
     if (!fs::exists(paths.front()) && !fs::exists(index))
       throw DataError(path + ": holds no model.safetensors and no " + kIndex + remedy_for(path));
     if (!fs::exists(paths.front())) {
-      const Json whole = Json::parse_or_null(read_file(index, kLongestIndex, kIndex));
+      const Json whole = read_json(index, kIndexJson, kIndex);
       if (!whole.is_object() || !whole.contains("weight_map") || !whole["weight_map"].is_object())
         throw DataError(index + ": has no weight_map");
       std::set<std::string> files;

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -35,13 +36,15 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
-  const std::map<std::string, PublishedTensor>& tensors() const { return tensors_; }
+  const std::map<std::string, PublishedTensor, std::less<>>& tensors() const { return tensors_; }
   // Reads elements [first, first + count) of a float tensor, row-major, as f32.
   void read(const std::string& name, int64_t first, int64_t count, float* into) const;
 
  private:
   File file_;
-  std::map<std::string, PublishedTensor> tensors_;
+  void parse_header(std::string_view header);
+
+  std::map<std::string, PublishedTensor, std::less<>> tensors_;
 };
 
 // All tensors of a directory, or of one file.

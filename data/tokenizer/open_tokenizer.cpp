@@ -1,5 +1,6 @@
 // The functions of tokenizer.h: what all tokenizers have, and which one a path or a name is.
 
+#include "base/confined.h"
 #include "base/error.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
@@ -61,8 +62,11 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path_or_bytes) {
       return make_byte_tokenizer();
     case TokenizerKind::ranks:
       return make_bpe_tokenizer(read_tiktoken(path, encoding));
-    case TokenizerKind::sentencepiece:
-      return make_sentencepiece_tokenizer(read_sentencepiece_model(path), path);
+    case TokenizerKind::sentencepiece: {
+      const SentencePieceModel model = read_sentencepiece_model(path);
+      rehearse(path, [&] { make_sentencepiece_tokenizer(model, path); });
+      return make_sentencepiece_tokenizer(model, path);
+    }
     case TokenizerKind::vocabulary:
       return make_bpe_tokenizer(read_vocabulary(path));
     case TokenizerKind::tokenizer_json:

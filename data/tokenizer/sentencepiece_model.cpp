@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/confined.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -187,7 +188,9 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::
 }
 
 SentencePieceModel read_sentencepiece_model(const std::string& path) {
-  return parse_sentencepiece_model(read_file(path, kLargestModel, "a SentencePiece model"), path);
+  const std::string bytes = read_file(path, kLargestModel, "a SentencePiece model");
+  rehearse(path, [&] { parse_sentencepiece_model(bytes, path); });
+  return parse_sentencepiece_model(bytes, path);
 }
 
 uint8_t byte_of(const SentencePieceModel::Piece& piece) { return parse_byte(piece.text).value(); }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_words.h"
 
@@ -50,6 +51,9 @@ struct TokenizerNeighbours {
 };
 // `name` opens the messages.
 Bpe parse_tokenizer_json(std::string_view json, const std::string& name, const TokenizerNeighbours& beside = {});
+Bpe bpe_of_json(const Json& root, const std::string& name, const TokenizerNeighbours& beside = {});
+
+inline constexpr JsonLimits kTokenizerJson{.bytes = 128 << 20};
 
 std::string tokenizer_json(const Bpe& bpe);
 void save_tokenizer_json(const Bpe& bpe, const std::string& path);  // replaces the file atomically

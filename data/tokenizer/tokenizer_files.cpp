@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hub_name.h"
-#include "base/json.h"
+#include "base/json_file.h"
 #include "base/replace_file.h"
 
 namespace trireme {
@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kLargestTokenizerJson = 256 << 20, kLargestTokenizerConfig = 16 << 20;
+constexpr int64_t kLargestMerges = 64 << 20;  // bytes
+constexpr JsonLimits kTokenizerConfig{.bytes = 16 << 20, .values = 1'000'000}, kVocabulary{.bytes = 64 << 20, .values = 2'000'000};
 
 bool names_model(std::string_view path) { return path.ends_with(".model"); }
 bool names_ranks(std::string_view path) { return path.ends_with(".tiktoken"); }
@@ -44,12 +45,14 @@ std::string merges_beside(const std::string& path) {
 
 // Lines of two tokens, the first of which may be a comment.
 Json read_merge_lines(const std::string& path) {
-  std::istringstream lines(read_file(path, kLargestTokenizerJson, "merges"));
+  std::istringstream lines(read_file(path, kLargestMerges, "merges"));
   Json merges = Json::array();
   bool first = true;
   for (std::string line; std::getline(lines, line); first = false) {
     if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty() && !(first && line.starts_with("#version"))) merges.push_back(line);
+    if (!line.empty() && !(first && line.starts_with("#version"))) merges.push_back(std::move(line));
+    if (std::ssize(merges.items()) > kTokenizerJson.values / 2)
+      throw DataError(text(path, ": has more than ", kTokenizerJson.values / 2, " merges"));
   }
   return merges;
 }
@@ -77,7 +80,7 @@ std::string beside(const std::string& path, const std::string& name) { return fs
 std::string eos_token_beside(const std::string& path) {
   const std::string config = beside(path, "tokenizer_config.json");
   if (!fs::exists(config)) return "";
-  const auto said = Json::parse_or_null(read_file(config, kLargestTokenizerConfig, "a tokenizer_config.json"));
+  const Json said = read_json(config, kTokenizerConfig, "a tokenizer_config.json");
   if (!said.is_object()) throw DataError(config + ": is not a JSON object");
   const auto eos = said.find("eos_token");
   if (eos == nullptr || eos->is_null()) return "";
@@ -88,12 +91,12 @@ std::string eos_token_beside(const std::string& path) {
 
 Bpe read_tokenizer_json(const std::string& path) {
   const std::string pieces = beside(path, "tokenizer.model");
-  return parse_tokenizer_json(read_file(path, kLargestTokenizerJson, "a tokenizer.json"), path,
-                              {.eos_token = eos_token_beside(path), .sentencepiece = fs::exists(pieces) ? pieces : ""});
+  return bpe_of_json(read_json(path, kTokenizerJson, "a tokenizer.json"), path,
+                     {.eos_token = eos_token_beside(path), .sentencepiece = fs::exists(pieces) ? pieces : ""});
 }
 
 Bpe read_vocabulary(const std::string& path) {
-  const Json vocab = Json::parse_or_null(read_file(path, kLargestTokenizerJson, "a vocab.json"));
+  Json vocab = read_json(path, kVocabulary, "a vocab.json");
   if (!vocab.is_object()) throw DataError(path + ": is not a JSON object of tokens and their ids");
   const std::string said = eos_token_beside(path), end = !said.empty() && vocab.contains(said) ? said : kEndOfText;
   if (!vocab.contains(end))
@@ -102,11 +105,13 @@ Bpe read_vocabulary(const std::string& path) {
              " to end documents with: name the one that does as {\"eos_token\": \"...\"} in a tokenizer_config.json beside "
              "it, or give the tokenizer.json of the same tokenizer"));
   const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
-  const Json same{{"added_tokens", {{{"content", end}, {"id", vocab[end]}, {"special", true}}}},
-                  {"pre_tokenizer", byte_level},
-                  {"decoder", byte_level},
-                  {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", read_merge_lines(merges_beside(path))}}}};
-  return parse_tokenizer_json(same.dump(), path, {.eos_token = end});
+  Json same{{"added_tokens", {{{"content", end}, {"id", vocab[end]}, {"special", true}}}},
+            {"pre_tokenizer", byte_level},
+            {"decoder", byte_level},
+            {"model", {{"type", "BPE"}}}};
+  same["model"]["vocab"] = std::move(vocab);
+  same["model"]["merges"] = read_merge_lines(merges_beside(path));
+  return bpe_of_json(same, path, {.eos_token = end});
 }
 
 void save_tokenizer_json(const Bpe& bpe, const std::string& path) {

@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-std::string shown_on_a_line(const Json& value) { return value.dump({.sorted = true, .ascii = true}).substr(0, 60); }
+std::string shown_on_a_line(const Json& value) { return value.excerpt(); }
 
 void TokenizerJsonMembers::fail(const std::string& what) const { throw DataError(name_ + ": " + what); }
 
@@ -22,16 +22,16 @@ void TokenizerJsonMembers::only(const Json& of, const char* where, const char* k
   fail(text(where, key, " = ", shown_on_a_line(*found), " is not supported"));
 }
 
-std::vector<Json> TokenizerJsonMembers::parts(const Json& root, const char* key, const char* list) const {
+std::span<const Json> TokenizerJsonMembers::parts(const Json& root, const char* key, const char* list) const {
   const auto found = root.find(key);
   if (found == nullptr || found->is_null()) return {};
   if (!found->is_object()) fail(text(key, " is not an object"));
-  if (found->value("type", Json()) != "Sequence") return {*found};
+  if (found->value_or_null("type") != "Sequence") return {found, 1};
   const Json& all = member(*found, list, (std::string(key) + ".").c_str());
   if (!all.is_array()) fail(text(key, ".", list, " is not a list"));
   for (const Json& part : all)
     if (!part.is_object()) fail(text(key, ".", list, " has a bad entry"));
-  return all;
+  return all.items();
 }
 
 }  // namespace trireme

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "base/json.h"
 
@@ -20,8 +20,8 @@ class TokenizerJsonMembers {
   const Json& member(const Json& of, const char* key, const char* where) const;
   // `of`.`key` must be absent, null or one of `allowed`.
   void only(const Json& of, const char* where, const char* key, std::initializer_list<Json> allowed) const;
-  // The parts of a sequence, which are its `list`, or the one thing that `key` is.
-  std::vector<Json> parts(const Json& root, const char* key, const char* list) const;
+  // The parts of a sequence, which are its `list`, or the one thing that `key` is. They belong to `root`.
+  std::span<const Json> parts(const Json& root, const char* key, const char* list) const;
 
  private:
   const std::string& name_;

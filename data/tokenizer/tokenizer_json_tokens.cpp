@@ -49,7 +49,7 @@ void TokenReader::read_added(const Json& root) {
 void TokenReader::add(const Json& entry) {
   if (!entry.is_object() || !in_.member(entry, "content", "added_tokens[].").is_string()) in_.fail("added_tokens has a bad entry");
   const std::string content = entry["content"].get<std::string>();
-  const bool special = entry.value("special", Json(true)) != false;
+  const bool special = entry.value_or_null("special") != false;
   if (!special)
     for (const char* key : {"lstrip", "rstrip", "single_word"}) in_.only(entry, "added_tokens[].", key, {false});
   const bool ascii = std::all_of(content.begin(), content.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; });

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/json_parser.h"
 #include "test/catch.h"
 
 namespace trireme {
@@ -98,11 +99,76 @@ TEST_CASE("text that is not JSON, too deep or twice the same name is refused") {
     CHECK_THAT(problem_of(text), ContainsSubstring("is not JSON: "));
     CHECK(Json::parse_or_null(text).is_null());
   }
-  CHECK_THAT(problem_of(std::string(1000000, '[')), ContainsSubstring("nested more than 1000 deep"));
+  CHECK_THAT(problem_of(std::string(1000000, '[')), ContainsSubstring("byte 129: nested more than 128 deep"));
   CHECK(problem_of("[[[1]]]", {.depth = 3}) == "accepted");
   CHECK_THAT(problem_of("[[[[1]]]]", {.depth = 3}), ContainsSubstring("nested more than 3 deep"));
   CHECK(Json::parse(R"({"a":1,"a":2})").at("a") == 2);
-  CHECK(problem_of(R"({"a":1,"a":2})", {.unique_names = true}) == "repeats the name 'a'");
+  CHECK(problem_of(R"({"a":1,"a":2})", {.unique_names = true}) == "repeats the name 'a' at byte 8");
+}
+
+TEST_CASE("each limit of a JSON text is refused by name, with the place, however large the text is") {
+  const auto repeated = [](const std::string& unit, size_t count) {
+    std::string text;
+    for (size_t i = 0; i < count; ++i) text += unit;
+    return text;
+  };
+  for (const char* open : {"[", "{\"a\":", "[{\"a\":[", "[[],"}) {
+    CAPTURE(open);
+    CHECK_THAT(problem_of(repeated(open, 1000000)), ContainsSubstring(": nested more than 128 deep"));
+  }
+  const std::string wide = "[" + repeated("0,", 3000000) + "0]", objects = "{" + repeated("\"a\":{},", 999999) + "\"b\":0}";
+  CHECK(problem_of(wide) == "accepted");
+  CHECK(problem_of(wide, {.values = 1000}) == "is not JSON: byte 2000: has more than 1000 names and values");
+  CHECK(problem_of(objects) == "accepted");
+  CHECK(problem_of(objects, {.values = 1000}) == "is not JSON: byte 3499: has more than 1000 names and values");
+  const std::string longer = "\"" + std::string(5000000, 'x') + "\"";
+  CHECK(problem_of(longer) == "accepted");
+  CHECK(problem_of(longer, {.string = 100}) == "is not JSON: byte 1: a name or string has more than 100 bytes");
+  CHECK(problem_of("{" + longer + ":1}", {.string = 100}) == "is not JSON: byte 2: a name or string has more than 100 bytes");
+  CHECK(problem_of("[1,\n2]", {.bytes = 5}) == "is not JSON: byte 6 (line 2): has more than 5 bytes");
+  CHECK_THAT(problem_of("[" + std::string(100000, '1') + "]"), ContainsSubstring("byte 2: a number has more than 1000 characters"));
+}
+
+TEST_CASE("mistakes in a JSON text are named with their byte and line") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{\"a\" 1}", "byte 6: ':' is expected"},
+      {"{\"a\":1,}", "byte 8: a name in quotes is expected"},
+      {"{1:2}", "byte 2: a name in quotes is expected"},
+      {"[1 2]", "byte 4: ',' or ']' is expected"},
+      {"[\n1,\n}", "byte 6 (line 3): a value is expected, not '}'"},
+      {"[1", "byte 3: ',' or ']' is expected"},
+      {"[1,", "byte 4: the text ends where a value is expected"},
+      {"\"a", "byte 3: the text ends in a string"},
+      {"\"a\nb\"", "byte 3: a string holds a control character that is not escaped"},
+      {"\"\\x\"", "byte 3: an escape is expected"},
+      {"\"\\u12g4\"", "byte 4: four hexadecimal digits are expected"},
+      {"\"\\udc00\"", "half of a surrogate pair"},
+      {"\"\\ud800\\u0041\"", "the other half of a surrogate pair"},
+      {"-", "byte 2: a digit is expected"},
+      {"1.", "byte 3: a digit is expected"},
+      {"1e+", "byte 4: a digit is expected"},
+      {"1e999", "byte 1: the number 1e999 is too large"},
+      {"true false", "byte 6: the text should end here"},
+      {"\x1b[2J", "byte 1: a value is expected, not '\\x1b'"}};
+  for (const auto& [text, problem] : cases) {
+    CAPTURE(text);
+    CHECK_THAT(problem_of(text), ContainsSubstring(problem));
+  }
+  CHECK(Json::parse("\"\\u00fc\\ud83d\\udea3\\/\"") == "\u00fc\U0001F6A3/");
+  CHECK(Json::parse("\xef\xbb\xbf [1e-400, -0, 123456789012345678901234567890]")[2] == 123456789012345678901234567890.0);
+}
+
+TEST_CASE("members are handed over one by one, and an excerpt is as long as it is asked to be") {
+  std::string seen;
+  const std::string text = R"({"a":1,"b":{"x":[1,{"y":2}]},"c":[],"a":3})";
+  JsonParser(text, {}).parse_members([&](const std::string& name, const Json& value) { seen += name + value.dump() + " "; });
+  CHECK(seen == R"(a1 b{"x":[1,{"y":2}]} c[] a3 )");
+  CHECK_THROWS_WITH(JsonParser("[]", {}).parse_members([](const std::string&, const Json&) {}),
+                    "is not JSON: byte 1: an object is expected");
+  const Json value = Json::parse(text);
+  CHECK(value.excerpt(1000) == value.dump({.sorted = true}));
+  CHECK(value.excerpt(7) == value.dump({.sorted = true}).substr(0, 7));
+  CHECK(Json(std::string(1000, '\x1b')).excerpt(8) == "\"\\u001b\\");
 }
 
 TEST_CASE("text that is not UTF-8 is replaced, or refused where that is asked for") {

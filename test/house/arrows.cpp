@@ -113,6 +113,7 @@ const std::vector<Library> kLibraries{
     {"xxhash.h", {"base/digest.cpp", "data/shard/shard_header.cpp", "data/tokenizer/tokenizer_bpe.cpp", "test/"}},
     {"yaml-cpp/", {"train/config/yaml.cpp"}},
     {"nlohmann/", {"base/json.cpp"}},
+    {"linux/", {"base/confined.cpp"}},
     {"CLI/", {"train/cli/command_line.cpp"}},
     {"catch2/", {"test/catch.h"}},
 };

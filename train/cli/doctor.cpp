@@ -1,6 +1,7 @@
 // trireme doctor: measures this machine and reports what this build can use of it.
 #include <unistd.h>
 
+#include "base/confined.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/device.h"
 #include "kernels/tune/rates.h"
@@ -64,6 +65,7 @@ void say_findings(const Findings& f) {
   line("products bf16", human_si(f.products_bf16) + "FLOP/s");
   line("CUDA", f.cuda.verdict);
   line("cuDNN", f.cudnn.verdict + (f.cudnn.found ? "; kernels.attention may use it" : ""));
+  line("foreign files", "read in " + confinement());
   line("launcher", f.ranks ? "MPI, " + std::to_string(*f.ranks) + " ranks" : "none: started without one, a run has one rank");
   line("here", f.writable ? "the working directory is writable"
                           : "the working directory is not writable: set train.runs to a directory that is");

@@ -1,16 +1,16 @@
 #include "train/hub/published_reading.h"
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/json_file.h"
 
 namespace trireme {
 
 namespace {
-constexpr int64_t kLargest = 512 << 10;
+constexpr JsonLimits kConfigJson{.bytes = 512 << 10, .values = 100'000};
 }
 
 PublishedReading::PublishedReading(const std::string& path) : path_(path) {
-  json_ = Json::parse_or_null(read_file(path, kLargest, "a config.json"));
+  json_ = read_json(path, kConfigJson, "a config.json");
   if (!json_.is_object()) throw DataError(path + ": is not a JSON object");
 }
 
