@@ -67,7 +67,7 @@ struct Twins {
     run->optimizer.initialise(device.compute(), m.init_std, m.layers);
     const int64_t room = 8 << 20;
     arenas = std::make_unique<Arenas>(device, ArenaSizes{room, 0, 0, room, room});
-    decoder = std::make_unique<Decoder>(m, Dtype::f32, *arenas, device.compute());
+    decoder = std::make_unique<Decoder>(m, DecoderDtypes{Dtype::f32}, *arenas, device.compute());
     const auto &from = run->stage.parameters(), &to = decoder->parameters();
     REQUIRE(from.size() == to.size());
     for (size_t i = 0; i < from.size(); ++i) {

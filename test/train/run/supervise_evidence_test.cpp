@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-const std::string kProgram = std::string(TRIREME_BUILD) + "/trireme";
+const std::string kBuiltProgram = std::string(TRIREME_BUILD) + "/trireme";
 
 std::vector<std::string> supervised(std::vector<std::string> words, const std::vector<std::string>& settings) {
   for (const std::string& word : Workplace::arguments(settings)) words.push_back(word);
@@ -137,7 +137,7 @@ TEST_CASE("ranks killed at steps of their own between two saves are restarted ea
           "[unsanitized]") {
   const Workplace place;
   const std::vector<std::string> settings{"train.steps=600", "train.eval_every=0", "checkpoint.every=0", "train.microbatch=1"};
-  Process supervisor(place.scratch.path(), supervised({"supervise", "--", "mpirun", "-n", "2", kProgram}, settings));
+  Process supervisor(place.scratch.path(), supervised({"supervise", "--", "mpirun", "-n", "2", kBuiltProgram}, settings));
   for (const int64_t lines : {30, 60, 90, 120}) {
     while (supervisor.running() && place.lines("tiny") < lines) usleep(500);
     const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
@@ -163,7 +163,7 @@ TEST_CASE("ranks killed at steps of their own between two saves are restarted ea
 TEST_CASE("with --elastic a rank that is killed twice, whatever the step, is left out", "[unsanitized]") {
   const Workplace place;
   const std::vector<std::string> settings{"train.steps=400", "train.eval_every=0", "checkpoint.every=0", "train.microbatch=1"};
-  Process supervisor(place.scratch.path(), supervised({"supervise", "--elastic", "--", "mpirun", "-n", "4", kProgram}, settings));
+  Process supervisor(place.scratch.path(), supervised({"supervise", "--elastic", "--", "mpirun", "-n", "4", kBuiltProgram}, settings));
   for (const int64_t lines : {20, 35}) {
     while (supervisor.running() && place.lines("tiny") < lines) usleep(500);
     const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
@@ -182,7 +182,7 @@ TEST_CASE("with --elastic a rank that is killed twice, whatever the step, is lef
 TEST_CASE("a run whose only rank is stopped from outside is noticed, ended and continued", "[unsanitized]") {
   const Workplace place;
   const std::vector<std::string> settings{"train.steps=400", "train.eval_every=0"};
-  Process supervisor(place.scratch.path(), supervised({"supervise", "--frozen-after", "2", "--", kProgram}, settings));
+  Process supervisor(place.scratch.path(), supervised({"supervise", "--frozen-after", "2", "--", kBuiltProgram}, settings));
   while (supervisor.running() && place.lines("tiny") < 40) usleep(500);
   const std::vector<pid_t> children = supervisor.children();
   REQUIRE(children.size() == 1);
