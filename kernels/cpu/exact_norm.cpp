@@ -80,13 +80,13 @@ void launch(const Cpu&, const ExactSquares& op) {
 void launch(const Cpu&, const SumOfSquares& op) {
   const float top = *op.top.as<float>();
   float* total = op.total.as<float>();
+  double sum = 0;
   if (!std::isfinite(top))
-    *total = std::numeric_limits<float>::quiet_NaN();
-  else if (top == 0)
-    *total = 0;
-  else
-    *total =
-        static_cast<float>(std::ldexp(static_cast<double>(integer_of(op.limbs.as<float>())), 2 * exponent_above(top) - 2 * kHalf));
+    sum = std::numeric_limits<double>::quiet_NaN();
+  else if (top != 0)
+    sum = std::ldexp(static_cast<double>(integer_of(op.limbs.as<float>())), 2 * exponent_above(top) - 2 * kHalf);
+  total[0] = static_cast<float>(sum);
+  total[1] = static_cast<float>(sum * SquaredSum::kScale);
 }
 
 }  // namespace trireme

@@ -16,12 +16,13 @@ double squares(const float* x, int64_t n) {
 }  // namespace
 
 void launch(const Cpu&, const SquaredNorm& op) {
-  float& total = *op.total.as<float>();
-  total = 0;
+  float* total = op.total.as<float>();
+  total[0] = total[1] = 0;
   for (const Tensor& tensor : op.xs) {
     const float* x = tensor.as<float>();
     const double sum = sum_of_blocks(tensor.size(), [&](int64_t begin, int64_t end) { return squares(x + begin, end - begin); });
-    total += static_cast<float>(sum);
+    total[0] += static_cast<float>(sum);
+    total[1] += static_cast<float>(sum * SquaredSum::kScale);
   }
 }
 

@@ -56,12 +56,9 @@ __global__ void add_to_limbs(float* limbs, const long long* halves, const float*
 }
 
 __global__ void sum_of_squares(float* total, const float* limbs, const float* top) {
-  if (!isfinite(*top))
-    *total = __uint_as_float(0x7fc00000u);
-  else if (*top == 0)
-    *total = 0;
-  else
-    *total = static_cast<float>(ldexp(static_cast<double>(integer_of(limbs)), 2 * exponent_above(*top) - 2 * kHalf));
+  const double sum = usable(*top) ? ldexp(static_cast<double>(integer_of(limbs)), 2 * exponent_above(*top) - 2 * kHalf) : 0.0;
+  total[0] = isfinite(*top) ? static_cast<float>(sum) : __uint_as_float(0x7fc00000u);
+  total[1] = isfinite(*top) ? static_cast<float>(sum * SquaredSum::kScale) : __uint_as_float(0x7fc00000u);
 }
 
 }  // namespace

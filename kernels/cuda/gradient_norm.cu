@@ -31,7 +31,9 @@ __global__ void squares_of_chunks(double* parts, const SquaresRow* rows, int64_t
 }
 __global__ void total_of_squares(float* total, const double* parts, int64_t count) {
   const double sum = sum_of_parts(parts, count);
-  if (threadIdx.x == 0) *total = static_cast<float>(sum);
+  if (threadIdx.x != 0) return;
+  total[0] = static_cast<float>(sum);
+  total[1] = static_cast<float>(sum * SquaredSum::kScale);
 }
 
 }  // namespace

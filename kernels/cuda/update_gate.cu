@@ -9,9 +9,11 @@ __global__ void write_step_numbers(float* numbers, std::array<float, StepNumbers
 }
 
 __global__ void write_gate(float* gate, const float* numbers, const float* squared_norm, const float* loss, float clip) {
-  const float norm = sqrtf(*squared_norm);
-  gate[0] = clip > 0 ? min(1.0f, clip / norm) : 1.0f;
-  gate[1] = StepNumbers::limits_of(numbers).pass(*squared_norm, loss == nullptr ? 0 : *loss) ? 1.0f : 0.0f;
+  const SquaredSum sum = SquaredSum::read(squared_norm);
+  const float share = sum.large() ? static_cast<float>(clip / (sqrt(static_cast<double>(sum.scaled)) / SquaredSum::kRootOfScale))
+                                  : clip / sqrtf(sum.plain);
+  gate[0] = clip > 0 ? min(1.0f, share) : 1.0f;
+  gate[1] = StepNumbers::limits_of(numbers).pass(sum, loss == nullptr ? 0 : *loss, clip) ? 1.0f : 0.0f;
   gate[2] = numbers[0];
   gate[3] = numbers[1];
 }

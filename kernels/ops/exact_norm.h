@@ -7,6 +7,7 @@
 // exact.
 #pragma once
 
+#include "kernels/gate.h"
 #include "kernels/run.h"
 
 namespace trireme {
@@ -42,15 +43,15 @@ struct ExactSquares {
 void launch(const Cpu&, const ExactSquares&);
 void launch(const Cuda&, const ExactSquares&);
 
-// total = the sum of squares; NaN if top is not finite.
+// total = the sum of squares as a SquaredSum; NaN if top is not finite.
 struct SumOfSquares {
   static constexpr auto name = "sum_of_squares";
-  Tensor total;       // out  [1] f32
+  Tensor total;       // out  [SquaredSum::kSize] f32
   Tensor limbs, top;  // in   [kLimbs] f32, [1] f32
   void visit(auto& t) const { t.out(total), t.in(limbs, top); }
   void check() const {
     expect(limbs, "limbs", Dtype::f32, {kLimbs});
-    expect(total, "total", Dtype::f32, {1});
+    expect(total, "total", Dtype::f32, {SquaredSum::kSize});
     expect(top, "top", Dtype::f32, {1});
   }
 };

@@ -4,15 +4,17 @@
 
 #include <span>
 
+#include "kernels/gate.h"
 #include "kernels/run.h"
 
 namespace trireme {
 
-// total = sum(x^2) over all tensors, each in double, in a fixed order for any number of threads.
+// total = sum(x^2) over all tensors as a SquaredSum, each in double, in a fixed order for any number of
+// threads.
 struct SquaredNorm {
   static constexpr auto name = "squared_norm";
   static constexpr int64_t kRow = 6;
-  Tensor total;                // out  [1] f32
+  Tensor total;                // out  [SquaredSum::kSize] f32
   std::span<const Tensor> xs;  // in   any shapes, f32
   Tensor table{};              // in   [tensors, kRow] i32, from SquaredNormTable; omit it on the CPU
   void visit(auto& t) const {
@@ -20,7 +22,7 @@ struct SquaredNorm {
     for (const Tensor& x : xs) t.in(x);
   }
   void check() const {
-    expect(total, "total", Dtype::f32, {1});
+    expect(total, "total", Dtype::f32, {SquaredSum::kSize});
     for (const Tensor& x : xs) require(x.dtype() == Dtype::f32, text("x is ", x));
     if (table || total.place() == Place::cuda) expect(table, "table", Dtype::i32, {static_cast<int64_t>(xs.size()), kRow});
   }

@@ -30,20 +30,19 @@ struct StepNumbers {
 void launch(const Cpu&, const StepNumbers&);
 void launch(const Cuda&, const StepNumbers&);
 
-// scale = min(1, clip / sqrt(squared_norm));   passes = squared_norm and loss are within their
-// limits
+// scale = min(1, clip / sqrt(squared_norm));   passes = StepLimits::pass()
 struct UpdateGate {
   static constexpr auto name = "update_gate";
   Tensor gate;          // out  [Gate::kSize] f32: scale, passes (1 or 0), t's lower bits, t's upper bits
   Tensor numbers;       // in   [StepNumbers::kSize] f32
-  Tensor squared_norm;  // in   [1] f32: of all gradients of the model
+  Tensor squared_norm;  // in   [SquaredSum::kSize] f32: of all gradients of the model
   Tensor loss{};        // in   [1] f32, optional: the step's
   float clip;           // 0: no clipping
   void visit(auto& t) const { t.out(gate), t.in(numbers, squared_norm, loss); }
   void check() const {
     expect(gate, "gate", Dtype::f32, {Gate::kSize});
     expect(numbers, "numbers", Dtype::f32, {StepNumbers::kSize});
-    expect(squared_norm, "squared_norm", Dtype::f32, {1});
+    expect(squared_norm, "squared_norm", Dtype::f32, {SquaredSum::kSize});
     if (loss) expect(loss, "loss", Dtype::f32, {1});
   }
 };

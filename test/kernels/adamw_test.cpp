@@ -42,7 +42,7 @@ struct State {
 struct Lists {
   std::vector<AdamWPart> parts;
   std::vector<Tensor> grads;
-  HostTensor table, norm_table, schedule{Dtype::f32, {AdamWSchedule::kSize}}, squared_norm{Dtype::f32, {1}};
+  HostTensor table, norm_table, schedule{Dtype::f32, {AdamWSchedule::kSize}}, squared_norm{Dtype::f32, {SquaredSum::kSize}};
   HostTensor numbers{Dtype::f32, {StepNumbers::kSize}}, gate{Dtype::f32, {Gate::kSize}};
 
   Lists(Device& device, std::vector<AdamWPart> list)
@@ -260,7 +260,7 @@ TEST_CASE("a step with a norm or loss above its limit, infinite or NaN, updates 
     CHECK((lists.gate[1] != 0) == c.updates);
     CHECK((s.master == before.master && s.m == before.m && s.v == before.v && s.weight == before.weight) == !c.updates);
     CHECK(s.grad.values() == Doubles(100));
-    CHECK(c.limits.pass(c.squared_norm, c.loss) == c.updates);
+    CHECK(c.limits.pass({.plain = c.squared_norm}, c.loss, 0) == c.updates);
   }
 }
 
@@ -338,7 +338,7 @@ TEST_CASE("adamw refuses shapes that do not fit, and a step that is not counted 
 
 TEST_CASE("adamw on place none counts 34 bytes an element and touches nothing") {
   Device none(Place::none);
-  const Tensor f = imagined(Dtype::f32, {100}), one = imagined(Dtype::f32, {1});
+  const Tensor f = imagined(Dtype::f32, {100}), sum = imagined(Dtype::f32, {SquaredSum::kSize});
   const std::vector<AdamWPart> parts(2,
                                      {.weight = imagined(Dtype::bf16, {100}), .master = f, .m = f, .v = f, .grad = f, .decay = 0});
   const std::vector<Tensor> xs(2, f);
@@ -348,8 +348,8 @@ TEST_CASE("adamw on place none counts 34 bytes an element and touches nothing") 
                             .beta1 = 0,
                             .beta2 = 0,
                             .eps = 0});
-  run(none.compute(), SquaredNorm{.total = one, .xs = xs});
+  run(none.compute(), SquaredNorm{.total = sum, .xs = xs});
   CHECK(none.tally().at("adamw").calls == 1);
   CHECK(none.tally().at("adamw").bytes == 2 * 3400 + 4 * Gate::kSize + 4 * AdamWSchedule::kSize);
-  CHECK(none.tally().at("squared_norm").bytes == 2 * 400 + 4);
+  CHECK(none.tally().at("squared_norm").bytes == 2 * 400 + 8);
 }

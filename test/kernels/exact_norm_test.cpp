@@ -16,7 +16,7 @@ namespace {
 // limbs in f32.
 float squares_of(Device& device, const HostTensor& x, int64_t parts) {
   Stream& stream = device.compute();
-  HostTensor top(Dtype::f32, {1}), limbs(Dtype::f32, {kLimbs}), total(Dtype::f32, {1});
+  HostTensor top(Dtype::f32, {1}), limbs(Dtype::f32, {kLimbs}), total(Dtype::f32, {SquaredSum::kSize});
   const Tensor all = x.tensor().view({x.size()});
   const auto part = [&](int64_t i) { return all.slice(x.size() * i / parts, x.size() * (i + 1) / parts); };
   for (int64_t i = parts; i-- > 0;) run(stream, LargestMagnitude{.top = top, .x = part(i)});

@@ -194,7 +194,7 @@ void BenchedOps::embedding_and_loss(const Tensor& words) const {
 
 void BenchedOps::optimizer(const Tensor& words) const {
   const int64_t n = V * C;
-  const Tensor master = b.f32({n}), m = b.f32({n}), second = b.f32({n}), grad = b.f32({n}), norm = b.f32({1});
+  const Tensor master = b.f32({n}), m = b.f32({n}), second = b.f32({n}), grad = b.f32({n}), norm = b.f32({SquaredSum::kSize});
   const Tensor norm_table = b.take(Dtype::i32, {1, SquaredNorm::kRow}), part_table = b.take(Dtype::i32, {1, AdamW::kRow}),
                schedule = b.f32({AdamWSchedule::kSize}), numbers = b.f32({StepNumbers::kSize}), gate = b.f32({Gate::kSize});
   const std::array xs{grad};

@@ -10,6 +10,7 @@
 #include "train/health/signals.h"
 #include "train/run/evaluations.h"
 #include "train/run/replica_check.h"
+#include "train/run/step_repeat.h"
 #include "train/run/steps.h"
 
 namespace trireme {
@@ -20,8 +21,10 @@ void compare_now(Session& s, int64_t step) {
   const std::string found = compare_replicas(s.run);
   if (found.empty()) return;
   s.saves.end();
-  throw Error(text("replicas diverged after step ", step, ": ", found,
-                   ": suspected hardware fault. Rerun without that machine; training resumes from the newest checkpoint"));
+  s.loader.seek(step - 1);
+  const std::string ranks = ranks_that_vary(s.run, s.loader.next(), step - 1);
+  throw Error(text("replicas diverged after step ", step, ": ", found, "; ", fault_of(ranks), ". ",
+                   ranks.empty() ? "Training" : "Rerun without that machine; training", " resumes from the newest checkpoint"));
 }
 
 // Values that all ranks share before a step begins.

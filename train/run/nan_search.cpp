@@ -104,14 +104,12 @@ class Watched {
 
 }  // namespace
 
-std::string find_not_finite(TrainState& run, const Batch& batch, int64_t step) {
+NanSearch find_not_finite(TrainState& run, const Batch& batch, int64_t step) {
   Search search(run);
   search.look_at_state();
-  {
-    const Watched watched(run, search);
-    rehearse_step(run, batch, step);
-  }
-  return search.first_of_all();
+  const Watched watched(run, search);
+  const StepResult results = rehearse_step(run, batch, step);
+  return {.found = search.first_of_all(), .results = results};
 }
 
 }  // namespace trireme

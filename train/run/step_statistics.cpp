@@ -41,13 +41,13 @@ StepLimits StepStatistics::limits(int64_t step) {
 }
 
 void StepStatistics::saw(int64_t step, const StepResult& result) {
-  const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+  const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm) && !overflows(result);
   not_finite_ = finite ? 0 : not_finite_ + 1;
   refused_ = result.updated ? 0 : refused_ + 1;
   zero_gradients_ = result.grad_norm == 0 && result.loss != 0 ? zero_gradients_ + 1 : 0;
   if (!result.updated) return;
   ++updates_;
-  waiting_.push_back({.step = step, .loss = result.loss, .norm = result.grad_norm});
+  waiting_.push_back({.step = step, .loss = result.loss, .norm = static_cast<float>(result.grad_norm)});
 }
 
 void StepStatistics::go_back_to(const StepStatistics& then) {
@@ -61,13 +61,16 @@ void StepStatistics::forget() {
   loss_ = norm_ = {};
 }
 
+bool StepStatistics::overflows(const StepResult& result) { return result.squares.large() && !result.updated; }
+
 std::string StepStatistics::describe(const StepResult& result) {
-  const auto held = [](const char* name, float value, float limit) {
+  const auto held = [](const char* name, double value, float limit) {
     return std::string(text(name, " ", value, limit < StepLimits::kLargest ? std::string(text(" (at most ", limit, ")")) : ""));
   };
   const float norm =
       result.limits.squared_norm < StepLimits::kLargest ? std::sqrt(result.limits.squared_norm) : StepLimits::kLargest;
-  return held("loss", result.loss, result.limits.loss) + ", " + held("gradient norm", result.grad_norm, norm);
+  return held("loss", result.loss, result.limits.loss) + ", " + held("gradient norm", result.grad_norm, norm) +
+         (overflows(result) ? ": finite elements, too large for an update: the model has diverged" : "");
 }
 
 void StepStatistics::store(std::map<std::string, int64_t>& counters) const {

@@ -23,14 +23,16 @@ class StepStatistics {
   StepLimits limits(int64_t step);
   // Step number `step` was an update, or was none.
   void saw(int64_t step, const StepResult& result);
-  // Steps in a row up to the last one seen that were no update, or not finite.
+  // Steps in a row up to the last one seen that were no update, or not finite or too large for one.
   int64_t refused() const { return refused_; }
   int64_t not_finite() const { return not_finite_; }
   // Steps in a row up to the last one seen whose gradients are zero although they have a loss.
   int64_t zero_gradients() const { return zero_gradients_; }
   // Resets the means and variances.
   void forget();
-  // "loss 9.1 above 3.3, norm 2 below 7": what a finite result did against its limits.
+  // True if an update would make numbers that are not finite.
+  static bool overflows(const StepResult& result);
+  // "loss 9.1 (at most 3.3), gradient norm 2 (at most 7)"
   static std::string describe(const StepResult& result);
 
   // Continues from the state of an earlier step: its statistics, `then`, but this run of refused steps.

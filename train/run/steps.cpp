@@ -5,6 +5,7 @@
 
 #include "parallel/host_collectives.h"
 #include "train/run/nan_search.h"
+#include "train/run/step_repeat.h"
 
 namespace trireme {
 namespace {
@@ -110,13 +111,15 @@ void Steps::disagree() {
   if (!bad_.empty()) mine = session_.run.mesh.describe() + " has " + bad_.back().describe();
   std::string all;
   for (const std::string& line : gather(session_.run.mesh.all(), mine)) all += "\n" + line;
-  throw Error("ranks disagree on whether a step was an update: suspected hardware fault" + broadcast(session_.run.mesh.all(), all));
+  session_.loader.seek(ended_ - 1);
+  const std::string ranks = ranks_that_vary(session_.run, session_.loader.next(), ended_ - 1);
+  throw Error("ranks disagree on whether a step was an update: " + fault_of(ranks) + broadcast(session_.run.mesh.all(), all));
 }
 
 void Steps::judge(const Bad& bad) {
   std::string what = bad.describe();
   const bool finite = bad.not_finite == 0;
-  if (!finite) what += ", first " + cause(bad.step);
+  if (!finite) what += cause(bad);
   const BadStep wanted = session_.config.train.on_bad_step;
   if (wanted == BadStep::stop || bad.not_finite >= kMostBad) give_up(bad, what);
   if (wanted == BadStep::skip) session_.note(what + ": the update was skipped");
@@ -126,12 +129,30 @@ void Steps::judge(const Bad& bad) {
   session_.note(std::to_string(kMostBad) + " consecutive outlier steps: resetting spike statistics");
 }
 
-std::string Steps::cause(int64_t step) {
+// Computes the step again: names the first number that is not finite, or what the comparison of the bits says.
+std::string Steps::cause(const Bad& bad) {
   const Doing doing(session_.journal, "looking for the fault");
-  session_.loader.seek(step - 1);
-  const std::string found = find_not_finite(session_.run, session_.loader.next(), begun_ - 1);
+  TrainState& run = session_.run;
+  session_.loader.seek(bad.step - 1);
+  const Batch batch = session_.loader.next();
+  go_back_to_weights_of(run, bad.step - 1);
+  const NanSearch search = find_not_finite(run, batch, bad.step - 1);
+  const bool nowhere = broadcast(run.mesh.all(), search.found).empty();
+  std::string said = nowhere ? fault(bad, search.results, batch) : ", first in " + search.found;
+  go_back_to_weights_of(run, begun_);
   session_.loader.seek(begun_);
-  return found.empty() ? "nowhere when computed again: a processor or memory may be at fault" : "in " + found;
+  return said;
+}
+
+// The words on a bad step in which no number is found that is not finite. Only other bits from equal inputs accuse the hardware.
+std::string Steps::fault(const Bad& bad, const StepResult& again, const Batch& batch) {
+  if (weights_ != bad.weights) return ": not found when computed again, with weights of a later step";
+  if (same_bits(bad.result, again)) return StepStatistics::overflows(bad.result) ? "" : ": a sum of finite numbers overflows";
+  const std::string ranks = ranks_that_vary(session_.run, batch, bad.step - 1);
+  return std::string(
+      text(": computed again from equal inputs it has other bits (loss ", again.loss, ", gradient norm ", again.grad_norm,
+           "): a processor or memory is at fault, ",
+           ranks.empty() ? "once: no rank shows it again" : "that of " + ranks + ", which computes other bits each time"));
 }
 
 // Loads the newest checkpoint and continues with the batch after those that were begun.

@@ -50,7 +50,8 @@ class Steps {
   void warn_of_zero_gradients(const StepResult& result);
   [[noreturn]] void disagree();
   void judge(const Bad& bad);
-  std::string cause(int64_t step);
+  std::string cause(const Bad& bad);
+  std::string fault(const Bad& bad, const StepResult& again, const Batch& batch);
   void roll_back(const std::string& what);
   [[noreturn]] void give_up(const Bad& bad, const std::string& what);
 

@@ -43,7 +43,7 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
   if (!rounded_.empty()) round_table_ = arenas.temporaries.take(Dtype::i32, {rows(rounded_), RoundWeights::kRow});
   numbers_ = arenas.temporaries.take(Dtype::f32, {StepNumbers::kSize});
   gate_ = arenas.temporaries.take(Dtype::f32, {Gate::kSize});
-  squared_norm_ = arenas.temporaries.take(Dtype::f32, {1});
+  squared_norm_ = arenas.temporaries.take(Dtype::f32, {SquaredSum::kSize});
   if (!stage.shape().tensor.exact) return;
   top_ = arenas.temporaries.take(Dtype::f32, {1});
   limbs_ = arenas.temporaries.take(Dtype::f32, {kLimbs});

@@ -34,7 +34,7 @@ class Optimizer {
   // clears the gradients. Sets squared_norm(). Launches are the same in every call.
   void update(Stream& stream, const Tensor& loss);
 
-  Tensor squared_norm() const { return squared_norm_; }  // [1] f32: the last update's gradients before clipping
+  Tensor squared_norm() const { return squared_norm_; }  // a SquaredSum: the last update's gradients before clipping
   // Returns this replica's part of the state, in f32. Masters have the weights' names, and states are
   // "STATE/NAME", as in "adam_m/NAME". With `once`, pieces that several ranks of a replica hold are
   // listed on one of them only.

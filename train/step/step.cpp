@@ -29,6 +29,10 @@ Microbatch microbatch(const Batch& batch, int64_t first, int64_t rows) {
 
 namespace {
 
+double norm_of(const SquaredSum& sum) {
+  return sum.large() ? std::sqrt(static_cast<double>(sum.scaled)) / SquaredSum::kRootOfScale : std::sqrt(sum.plain);
+}
+
 // Enqueues one action of the schedule.
 void run_action(TrainState& r, const Action& a, const Microbatch& batch, const LossSum& loss) {
   Stream& compute = r.device.compute();
@@ -100,10 +104,11 @@ StepResult end_step(TrainState& r, int64_t step) {
   if (r.device.place() == Place::none) return {};
   const StepLauncher::Results results = r.launcher.wait(step);
   return {.loss = results.loss,
-          .grad_norm = std::sqrt(results.squared_norm),
+          .squares = results.squared_norm,
+          .grad_norm = norm_of(results.squared_norm),
           .lr = learning_rate(r.config.train, step),
           .limits = results.limits,
-          .updated = results.limits.pass(results.squared_norm, results.loss)};
+          .updated = results.limits.pass(results.squared_norm, results.loss, static_cast<float>(r.config.train.clip))};
 }
 
 StepResult train_step(TrainState& r, const Batch& batch, int64_t step) {
@@ -111,12 +116,15 @@ StepResult train_step(TrainState& r, const Batch& batch, int64_t step) {
   return end_step(r, step);
 }
 
-void rehearse_step(TrainState& r, const Batch& batch, int64_t step) {
+StepResult rehearse_step(TrainState& r, const Batch& batch, int64_t step) {
   r.step = step;
   Stream& compute = r.device.compute();
   r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, {.squared_norm = -1, .loss = -1});
   compute_step(r, r.launcher.upload(batch));
   compute.finish();
+  const Tensor squares = r.optimizer.squared_norm();
+  const SquaredSum sum{.plain = read_number(compute, squares.slice(0, 1)), .scaled = read_number(compute, squares.slice(1, 2))};
+  return {.loss = read_number(compute, r.loss), .squares = sum, .grad_norm = norm_of(sum), .lr = 0, .updated = false};
 }
 
 }  // namespace trireme

@@ -7,8 +7,9 @@
 namespace trireme {
 
 struct StepResult {
-  float loss;       // mean over the valid targets of the global batch
-  float grad_norm;  // before clipping
+  float loss;            // mean over the valid targets of the global batch
+  SquaredSum squares{};  // of the gradients, before clipping
+  double grad_norm;      // an f32's value, unless f32 cannot hold the sum of squares
   double lr;
   StepLimits limits{};
   bool updated = true;  // loss and norm are within the limits; the same on all ranks
@@ -28,7 +29,8 @@ void begin_step(TrainState& run, const Batch& batch, int64_t step, const StepLim
 StepResult end_step(TrainState& run, int64_t step);
 // Calls begin_step() and end_step().
 StepResult train_step(TrainState& run, const Batch& batch, int64_t step);
-// Repeats step number `step` without an update or a result, so that the hooks see its tensors.
-void rehearse_step(TrainState& run, const Batch& batch, int64_t step);
+// Repeats step number `step` without an update, so that the hooks see its tensors. Weights that are rounded stochastically are then
+// those after that step. With the same weights, the result has the same bits each time.
+StepResult rehearse_step(TrainState& run, const Batch& batch, int64_t step);
 
 }  // namespace trireme

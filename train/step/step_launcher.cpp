@@ -20,7 +20,7 @@ bool wants_graphs(const RunConfig& config, const Mesh& mesh, const Device& devic
 
 StepLauncher::StepLauncher(const RunConfig& config, const Mesh& mesh, Device& device)
     : device_(device), graphs_wanted_(wants_graphs(config, mesh, device)) {
-  for (Slot& slot : results_) slot.memory.emplace(device, 2 * bytes_of(Dtype::f32));
+  for (Slot& slot : results_) slot.memory.emplace(device, (1 + SquaredSum::kSize) * bytes_of(Dtype::f32));
   if (device.place() != Place::cuda) return;
   const int64_t bytes = 4 * config.train.batch / mesh.replicas() * config.model.context * bytes_of(Dtype::i32);
   batch_.emplace(device, bytes, "a batch");
@@ -67,7 +67,7 @@ void StepLauncher::send(int64_t step, const Tensor& loss, const Tensor& squared_
   Slot& slot = results_[slot_of(step)];
   const Place here = compute.place() == Place::none ? Place::none : Place::cpu;
   copy(compute, Tensor(slot.memory->data(), Dtype::f32, here, {1}), loss);
-  copy(compute, Tensor(slot.memory->data() + sizeof(float), Dtype::f32, here, {1}), squared_norm);
+  copy(compute, Tensor(slot.memory->data() + sizeof(float), Dtype::f32, here, {SquaredSum::kSize}), squared_norm);
   slot.memory->posted(compute);
   slot.limits = limits;
 }

@@ -35,7 +35,8 @@ class StepLauncher {
 
   // Numbers that a step returns to the host. Those of two consecutive steps may be in flight.
   struct Results {
-    float loss = 0, squared_norm = 0;
+    float loss = 0;
+    SquaredSum squared_norm{};
     StepLimits limits{};  // that the step was computed with
   };
   void send(int64_t step, const Tensor& loss, const Tensor& squared_norm, const StepLimits& limits);

@@ -34,6 +34,11 @@ class Line {
     line_.append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
     return *this;
   }
+  // A float's value, or one that no float can hold.
+  Line& exact_float(std::string_view key, double value) {
+    const bool fits = !(std::abs(value) > std::numeric_limits<float>::max()) || std::isinf(value);
+    return fits ? exact(key, static_cast<float>(value)) : exact(key, value);
+  }
   Line& measured(std::string_view key, double value, int decimals) {
     begin(key);
     line_ += std::isfinite(value) ? fixed(value, decimals) : "null";
@@ -69,7 +74,7 @@ std::string json_line(const StepRecord& r) {
   return Line()
       .integer("step", r.step)
       .exact("loss", static_cast<float>(r.loss))
-      .exact("grad_norm", static_cast<float>(r.grad_norm))
+      .exact_float("grad_norm", r.grad_norm)
       .exact("lr", r.lr)
       .integer("tokens", r.tokens)
       .measured("step_ms", r.step_ms, 3)

@@ -25,7 +25,7 @@ namespace trireme {
 
 struct StepRecord {
   int64_t step = 0;                // finished optimizer steps, from 1
-  double loss = 0, grad_norm = 0;  // float values
+  double loss = 0, grad_norm = 0;  // float values, but for norms that f32 cannot hold
   double lr = 0;
   int64_t tokens = 0;                         // seen since the run's beginning
   double step_ms = 0, tokens_per_second = 0;  // measured

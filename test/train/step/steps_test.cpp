@@ -470,10 +470,10 @@ TEST_CASE("a gradient that is not finite leaves weights and moments alone") {
   CHECK(std::isfinite(train_step(run, random.batch(), 2).grad_norm));
   // The origin of such a number is found on this device by a step that changes nothing.
   const std::vector<std::vector<float>> after = state_of(run);
-  CHECK(find_not_finite(run, random.batch(), 2).empty());
+  CHECK(find_not_finite(run, random.batch(), 2).found.empty());
   CHECK(state_of(run) == after);
   trireme::run(device.compute(), Fill{.x = run.optimizer.slices().front().local, .value = INFINITY});
-  CHECK(find_not_finite(run, random.batch(), 2) == "rank 0 | dp 0 pp 0 tp 0: its own " + run.optimizer.slices().front().name);
+  CHECK(find_not_finite(run, random.batch(), 2).found == "rank 0 | dp 0 pp 0 tp 0: its own " + run.optimizer.slices().front().name);
 }
 
 TEST_CASE("steps whose results are read late, replayed as a graph or not, leave the same bits") {
