@@ -113,7 +113,7 @@ World::Session::Session(bool wanted) : up(wanted) {
 }
 
 World::Session::~Session() {
-  if (up) MPI_Finalize();
+  if (up && whole) MPI_Finalize();
 }
 
 World::World() : session_(launched_ranks().has_value()) {
@@ -130,6 +130,7 @@ World::World() : session_(launched_ranks().has_value()) {
   if (promised > 0 && promised != size_)
     throw ConfigError(text("the launcher started ", promised, " ranks but MPI sees ", size_,
                            ": start with the mpirun of the MPI that this program was built with, or with srun --mpi=pmix"));
+  session_.whole = true;
 }
 
 std::vector<std::string> World::tell_node(const std::string& mine) const {

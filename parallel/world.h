@@ -66,6 +66,7 @@ class World {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
     bool up;
+    bool whole = false;  // the world was made; otherwise other ranks wait for this one, and MPI_Finalize would wait for them
     OrphanRule orphans;
     std::jthread parent_watch;  // ends this process when the launcher is gone: Open MPI would leave its ranks running
   };

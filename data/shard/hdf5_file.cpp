@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <mutex>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/signal_stack.h"
 
 namespace trireme {
 
@@ -17,8 +19,9 @@ namespace {
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) { throw DataError(path + ": " + what); }
 
-// The innermost complaint of libhdf5.
+// The innermost complaint of libhdf5. std::bad_alloc if memory ran out in this turn: what libhdf5 says then is misleading.
 std::string hdf5_reason() {
+  if (errno == ENOMEM) throw std::bad_alloc();
   std::string reason = "refused by HDF5";
   const auto keep_first = [](unsigned n, const H5E_error2_t* error, void* out) -> herr_t {
     if (n == 0 && error->desc != nullptr) *static_cast<std::string*>(out) += std::string(" (") + error->desc + ")";
@@ -32,12 +35,14 @@ std::string hdf5_reason() {
   return reason;
 }
 
-// One thread's turn with libhdf5, which knows no threads. It prints nothing then: its complaints become exceptions.
+// One thread's turn with libhdf5, which knows no threads. It prints nothing then: its complaints become exceptions. Without memory
+// it may call itself without end.
 class Hdf5Turn {
  public:
   Hdf5Turn() : turn_(one_at_a_time()) {
     H5Eget_auto2(H5E_DEFAULT, &print_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    errno = 0;
   }
   ~Hdf5Turn() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }
   Hdf5Turn(const Hdf5Turn&) = delete;
@@ -51,6 +56,7 @@ class Hdf5Turn {
     (void)kNothingAtExit;
     return mutex;
   }
+  SignalStack stack_;  // first: the first call of all opens the library
   std::lock_guard<std::mutex> turn_;
   H5E_auto2_t print_ = nullptr;
   void* data_ = nullptr;

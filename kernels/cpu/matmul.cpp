@@ -229,6 +229,7 @@ void multiply_plainly(const Cpu& cpu, const Matmul& op) {
     const Product product = product_of(op);
     multiply(op, product, cpu.workspace->reserve(room(product)));
   } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) throw std::bad_alloc();
     throw Error(text("oneDNN: ", error.message, " in the product of ", op.a, " and ", op.b));
   }
 }

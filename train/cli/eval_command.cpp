@@ -256,7 +256,7 @@ ExitCode run_eval(const EvalOptions& options) {
   try {
     evaluate_on(options, source, world);
   } catch (const std::exception& error) {
-    if (world.size() > 1) end_all_ranks(world, *config, error);
+    if (world.size() > 1) end_all_ranks(world, &*config, error);
     throw;
   }
   return ExitCode::done;

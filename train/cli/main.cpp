@@ -1,11 +1,16 @@
 // The program: runs the command of the command line, and turns errors into a line and an exit code. Holds the only catch that ends
 // it.
+#include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <exception>
-#include <filesystem>
 #include <string_view>
 
 #include "base/openmp_waits.h"
 #include "train/cli/command_line.h"
+#include "train/health/last_words.h"
 #include "train/health/launcher_shield.h"
 #include "train/health/signals.h"
 #include "train/telemetry/log.h"
@@ -73,21 +78,33 @@ int ended(ExitCode code, std::string_view line) {
   return static_cast<int>(code);
 }
 
+// Constructors of other files may run out of memory, too.
+[[gnu::constructor(101)]] void begin() { watch_fatal_ends(); }
+
 }  // namespace
 }  // namespace trireme
+
+// The only allocator that leaves errno alone. oneDNN uses it, and does not survive its failure.
+extern "C" int posix_memalign(void** memory, size_t alignment, size_t size) noexcept {
+  using Real = int(void**, size_t, size_t);
+  static Real* const real = reinterpret_cast<Real*>(dlsym(RTLD_NEXT, "posix_memalign"));
+  const int error = real(memory, alignment, size);
+  if (error == ENOMEM) trireme::note_failed_allocation();
+  return error;
+}
+
+// Open MPI's end before a start is complete, with code 1.
+extern "C" [[noreturn]] void _exit(int code) {
+  if (code == 1) trireme::judge_exit(code);
+  for (;;) syscall(SYS_exit_group, code);
+}
 
 int main(int argc, char** argv) {
   using namespace trireme;
   bound_openmp_waits(argv);
   try {
     return run_program(argc, argv);
-  } catch (const Error& e) {
-    return ended(e.code(), e.what());
-  } catch (const std::filesystem::filesystem_error& e) {  // a path that no check has named before
-    return ended(ExitCode::data, e.path1().string() + ": " + e.code().message());
-  } catch (const std::bad_alloc&) {
-    return ended(ExitCode::internal, "out of memory");
   } catch (const std::exception& e) {
-    return ended(ExitCode::internal, std::string("unexpected: ") + e.what());
+    return ended(code_of(e), describe_failure(e));
   }
 }

@@ -5,6 +5,7 @@
 #include "train/cli/commands.h"
 #include "train/cli/json_output.h"
 #include "train/config/config.h"
+#include "train/health/last_words.h"
 #include "train/health/signals.h"
 #include "train/run/launch_agreement.h"
 #include "train/run/mesh_suggestion.h"
@@ -64,19 +65,27 @@ struct PlanOptions {
 };
 
 ExitCode run_train(const TrainOptions& options) {
+  note_doing("starting");
   World world;
-  const Comm all("all", 0, world.rank(), world.launched());
-  const std::optional<RunConfig> config = agree_on_config(all, [&] {
-    RunConfig read = read_config(options.config, options.set, Purpose::start);
-    require_mesh(read, world.size(), 0);
-    return read;
-  });
-  if (!config) return ExitCode::usage;  // rank 0 has said why
-  if (const int64_t signal = largest(all, stop_signal()); signal != 0) {
-    if (world.rank() == 0) complain(stopped_line(static_cast<int>(signal), 0));
-    return ExitCode::stopped;
+  note_rank(world.rank(), world.size());
+  try {
+    const Comm all("all", 0, world.rank(), world.launched());
+    const std::optional<RunConfig> config = agree_on_config(all, [&] {
+      RunConfig read = read_config(options.config, options.set, Purpose::start);
+      require_mesh(read, world.size(), 0);
+      return read;
+    });
+    if (!config) return ExitCode::usage;  // rank 0 has said why
+    if (const int64_t signal = largest(all, stop_signal()); signal != 0) {
+      if (world.rank() == 0) complain(stopped_line(static_cast<int>(signal), 0));
+      return ExitCode::stopped;
+    }
+    return train(*config, world, {.from = options.resume, .allow_changes = options.resume_allow});
+  } catch (const std::exception& error) {
+    if (world.size() > 1 && code_of(error) == ExitCode::internal)
+      end_all_ranks(world, nullptr, error);  // others wait for this rank
+    throw;
   }
-  return train(*config, world, {.from = options.resume, .allow_changes = options.resume_allow});
 }
 
 ExitCode run_plan(const PlanOptions& options) {

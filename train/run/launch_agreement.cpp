@@ -5,6 +5,7 @@
 
 #include "parallel/host_collectives.h"
 #include "parallel/mesh.h"
+#include "train/health/last_words.h"
 #include "train/run/mesh_suggestion.h"
 #include "train/telemetry/log.h"
 
@@ -42,16 +43,17 @@ std::optional<RunConfig> agree_on_config(const Comm& all, const std::function<Ru
   }
 }
 
-ExitCode code_of(const std::exception& error) {
-  const auto* known = dynamic_cast<const Error*>(&error);
-  return known != nullptr ? known->code() : ExitCode::internal;
-}
-
-void end_all_ranks(const World& world, const RunConfig& config, const std::exception& error, const std::function<void()>& leave) {
+void end_all_ranks(const World& world, const RunConfig* config, const std::exception& error, const std::function<void()>& leave) {
   constexpr std::chrono::milliseconds kPatience{2000};  // so that rank 0 reports an error that all ranks met
   if (world.rank() > 0) std::this_thread::sleep_for(kPatience);
-  if (leave) leave();
-  complain(std::string(text("[", Mesh(world.rank(), world.size(), config.parallel).describe(), "] ", error.what())));
+  try {
+    if (leave) leave();
+    const std::string who =
+        config != nullptr ? Mesh(world.rank(), world.size(), config->parallel).describe() : "rank " + std::to_string(world.rank());
+    complain("[" + who + "] " + describe_failure(error));
+  } catch (const std::exception&) {  // the report itself finds no memory
+    speak_last_words("out of memory");
+  }
   world.abort(code_of(error));
 }
 

@@ -19,9 +19,8 @@ void require_mesh(const RunConfig& config, int64_t ranks, int64_t memory);
 std::optional<RunConfig> agree_on_config(const Comm& all, const std::function<RunConfig()>& read);
 
 // Prints the error, calls `leave` and ends all ranks. The first caller ends them; rank 0 is first if
-// every rank calls.
-[[noreturn]] void end_all_ranks(const World& world, const RunConfig& config, const std::exception& error,
+// every rank calls. `config` is nullptr while the mesh is not known.
+[[noreturn]] void end_all_ranks(const World& world, const RunConfig* config, const std::exception& error,
                                 const std::function<void()>& leave = {});
-ExitCode code_of(const std::exception& error);
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "train/health/last_words.h"
 
 namespace trireme {
 namespace {
@@ -12,12 +13,12 @@ class Stall {
  public:
   Stall(Journal& journal, std::optional<RunLog>& log, double& seconds)
       : journal_(journal), log_(log), seconds_(seconds), start_(Clock::now()) {
-    journal_.doing("saving");
+    journal_.doing("saving"), note_doing("saving");
     if (log_) log_->busy("saving");
   }
   ~Stall() {
     seconds_ += seconds_since(start_);
-    journal_.doing("training");
+    journal_.doing("training"), note_doing("training");
     if (log_) log_->idle();
   }
   Stall(const Stall&) = delete;

@@ -7,6 +7,7 @@
 #include "data/loader/corpus.h"
 #include "data/loader/loader.h"
 #include "train/eval/choices.h"
+#include "train/health/last_words.h"
 #include "train/health/watchdog.h"
 #include "train/run/peak_rate.h"
 #include "train/run/resume.h"
@@ -44,12 +45,13 @@ struct Session {
 // The work of this rank's thread, as other ranks see it, while the scope lasts.
 class Doing {
  public:
-  Doing(Journal& journal, const char* what) : journal_(journal) { journal_.doing(what); }
-  ~Doing() { journal_.doing("training"); }
+  Doing(Journal& journal, const char* what) : journal_(journal) { now(what); }
+  ~Doing() { now("training"); }
   Doing(const Doing&) = delete;
   Doing& operator=(const Doing&) = delete;
 
  private:
+  void now(const char* what) { journal_.doing(what), note_doing(what); }
   Journal& journal_;
 };
 

@@ -19,7 +19,7 @@ void Steps::begin() {
   const int64_t step = begun_ + 1;
   if (holds(session_.config.train.leave_out, step)) return leave_out(step);
   if (begun_ == ended_) since_ = Clock::now();
-  session_.journal.begin(step);
+  session_.journal.begin(step), note_step(step);
   session_.notice.begun(step);
   computed_ = true;
   const Batch batch = next();

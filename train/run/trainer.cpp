@@ -9,6 +9,7 @@
 #include "base/replace_file.h"
 #include "parallel/host_collectives.h"
 #include "train/health/dead_segments.h"
+#include "train/health/last_words.h"
 #include "train/health/signals.h"
 #include "train/run/announcement.h"
 #include "train/run/evaluations.h"
@@ -130,6 +131,9 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
             .step = step},
            *p.log);
   if (!p.peak.known()) p.log->note(p.peak.describe());
+  if (const auto& parallel = config.parallel; parallel.two_level && parallel.node_ranks > o.world.size())
+    p.log->note(std::string(text("warning: parallel.node_ranks = ", parallel.node_ranks, " is more than the ", o.world.size(),
+                                 " ranks of this start: sums take one level")));
   const auto tell = [&p](const std::vector<std::string>& notes) {
     for (const std::string& note : notes) p.log->note(note);
   };
@@ -232,6 +236,7 @@ ExitCode run_to_end(const Order& order) {
   try {
     int64_t& step = order.progress.step = restore(parts.run, parts.checkpoints, order.resume, parts.history, parts.place.journal);
     order.progress.owned = true;  // rank 0 holds the run's lock for all
+    note_run(order.progress.directory);
     parts.loader.seek(step);
     if (parts.place.mesh.first()) open_log(order, parts, step);
     SaveScheduler saves(parts.run, parts.history, parts.checkpoints, parts.log, parts.place.journal);
@@ -240,10 +245,10 @@ ExitCode run_to_end(const Order& order) {
     saves.scrubs([&scrubber] { return scrubber.shard_bytes() + scrubber.checkpoint_bytes(); });
     Session session = session_of(order, parts, saves, {.notice = notice, .scrubber = scrubber});
     if (order.ready) order.ready(parts.run);
-    parts.place.journal.doing("training");
+    parts.place.journal.doing("training"), note_doing("training");
     const ExitCode code = loop(session, step);
     if (parts.place.mesh.first()) keep_peak(parts.peak, order.progress.directory);
-    parts.place.journal.doing("ending");
+    parts.place.journal.doing("ending"), note_doing("ending");
     note_scrubs(parts, scrubber);
     order.ending(code);
     finish(parts);
@@ -267,9 +272,9 @@ ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume
     if (std::exchange(told, true)) return;
     const auto left = [&] {
       const bool gone = is_for_the_user(code_of(error)) && world.rank() == 0 && progress.step <= 0 && fresh.remove(progress.locked);
-      if (!gone) leave(code_of(error), "error", error.what());
+      if (!gone) leave(code_of(error), "error", describe_failure(error));
     };
-    if (world.size() > 1) end_all_ranks(world, config, error, left);
+    if (world.size() > 1) end_all_ranks(world, &config, error, left);
     left();
   };
   const auto ending = [&](ExitCode code) {

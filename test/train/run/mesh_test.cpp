@@ -88,6 +88,8 @@ TEST_CASE("gradients travel as bf16, and first within nodes, where that is asked
   CHECK(difference(place, "flat0", "narrow") < 1e-2);
   train("narrow3", {"parallel.reduce=bf16", "parallel.zero=3", "parallel.two_level=true", "parallel.node_ranks=2"});
   CHECK(difference(place, "flat3", "narrow3") < 1e-2);
+  CHECK(train("large", {"parallel.two_level=true", "parallel.node_ranks=7", "parallel.zero=0"}) == place.metrics("flat0"));
+  CHECK_THAT(place.run("large", "log.txt"), ContainsSubstring("warning: parallel.node_ranks = 7 is more than the 4 ranks"));
 }
 
 TEST_CASE("a run continues on another number of replicas, sharded or not") {

@@ -1,0 +1,252 @@
+// One allocation, or a thread's start, fails anywhere in a start, a save, a restore or a step: the run ends with a code and words,
+// or does without; its newest checkpoint is whole, and the same command continues to the bits of an undisturbed run.
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/json.h"
+#include "base/philox.h"
+#include "test/catch.h"
+#include "test/train/workplace.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::array kVariables{"LD_PRELOAD",        "FAULTY_RANK",        "FAULTY_ALLOC_AT",
+                                "FAULTY_ALLOC_FROM", "FAULTY_ALLOC_SITE",  "FAULTY_ALLOC_SITES",
+                                "FAULTY_ALLOC_HIT",  "FAULTY_ALLOC_COUNT", "FAULTY_ALLOC_DEPTH"};
+
+// Failing allocations of one rank, for the lifetime of the object.
+class Shortage {
+ public:
+  Shortage(int ranks, const std::map<std::string, std::string>& variables) {
+    setenv("LD_PRELOAD", TRIREME_BUILD "/test/libfaulty_memory.so", 1);
+    setenv("FAULTY_ALLOC_DEPTH", "6", 1);
+    if (ranks > 1) setenv("FAULTY_RANK", "1", 1);
+    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Shortage() {
+    for (const char* name : kVariables) unsetenv(name);
+  }
+  Shortage(const Shortage&) = delete;
+  Shortage& operator=(const Shortage&) = delete;
+};
+
+// A call stack that allocates, or starts a thread.
+struct Site {
+  std::string number, kind;
+  std::string group;  // libraries of its innermost frames, and the kind
+};
+
+std::vector<Site> read_sites(const std::string& path) {
+  std::vector<Site> sites;
+  std::istringstream in(read_text(path));
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    Site site;
+    std::string call;
+    words >> site.number >> call >> site.kind;
+    site.group = site.kind;
+    std::string frame;
+    for (int i = 0; i < 6 && words >> frame; ++i) site.group += " " + frame.substr(0, frame.find('+'));
+    sites.push_back(site);
+  }
+  return sites;
+}
+
+enum class Part { start, restore };  // a start with three steps and their saves, or the same from a checkpoint
+
+class Shortages {
+ public:
+  Shortages(Part part, int ranks) : part_(part), ranks_(ranks) {
+    succeed(place_.train(settings("whole", steps()), ranks_));
+    succeed(place_.train(settings("origin", 3), ranks_));
+    prepare("recorded");
+    const Shortage record(ranks_,
+                          {{"FAULTY_ALLOC_SITES", place_.scratch / "sites"}, {"FAULTY_ALLOC_COUNT", place_.scratch / "calls"}});
+    succeed(place_.train(settings("recorded", steps()), ranks_));
+    sites_ = read_sites(place_.scratch / "sites");
+    calls_ = std::stoll(read_text(place_.scratch / "calls"));
+  }
+
+  const std::vector<Site>& sites() const { return sites_; }
+  int64_t calls() const { return calls_; }
+  const std::map<std::string, int64_t>& outcomes() const { return outcomes_; }
+
+  // One of each group of sites, then others.
+  std::vector<Site> some(size_t count) const {
+    std::map<std::string, std::vector<Site>> groups;
+    for (const Site& site : sites_) groups[site.group].push_back(site);
+    std::vector<Site> chosen;
+    for (uint64_t round = 0; chosen.size() < count; ++round) {
+      const auto& [group, sites] = *std::next(groups.begin(), static_cast<int64_t>(philox64(21, 2 * round) % groups.size()));
+      chosen.push_back(sites[philox64(21, 2 * round + 1) % sites.size()]);
+    }
+    return chosen;
+  }
+
+  void check(const std::string& variable, const std::string& value) {
+    INFO(variable << "=" << value << (part_ == Part::start ? ", start" : ", restore") << ", ranks " << ranks_);
+    prepare("run");
+    const std::string hit = place_.scratch / "hit";
+    std::filesystem::remove(hit);
+    Ended ended;
+    {
+      const Shortage shortage(ranks_, {{variable, value}, {"FAULTY_ALLOC_HIT", hit}});
+      ended = place_.train(settings("run", steps()), ranks_);
+    }
+    const bool failed = std::filesystem::exists(hit);
+    INFO(ended.err << "\n" << (failed ? read_text(hit) : "no call failed"));
+    ++outcomes_[!failed ? "no call failed" : ended.code == 0 ? "0: done without" : std::string(text("exit code ", ended.code))];
+    const bool names_it = ended.err.find("out of memory") != std::string::npos ||
+                          ended.err.find("cannot start a thread") != std::string::npos ||
+                          ended.err.find("out of threads") != std::string::npos || in_mpi(ended, hit);
+    CHECK((ended.code == 0 || (failed && ended.code == 70 && names_it)));
+    const Ended next = place_.train(settings("run", steps()), ranks_);
+    INFO(next.err);
+    CHECK(next.code == 0);
+    CHECK_THAT(next.err, !ContainsSubstring("damaged"));
+    CHECK(place_.differ("run", "whole") == 0);
+  }
+
+ private:
+  int64_t steps() const { return part_ == Part::start ? 3 : 6; }
+  // Open MPI names what failed in its own words.
+  static bool in_mpi(const Ended& ended, const std::string& hit) {
+    const std::string stack = read_text(hit);
+    return ended.err.size() > 100 && (stack.find("libmpi") != std::string::npos || stack.find("libpmix") != std::string::npos ||
+                                      stack.find("libopen") != std::string::npos || stack.find("libevent") != std::string::npos);
+  }
+  std::vector<std::string> settings(const std::string& name, int64_t steps) const {
+    std::vector<std::string> all{"train.name=" + name, "train.steps=" + std::to_string(steps),
+                                 "checkpoint.every=1", "train.schedule=constant",
+                                 "train.warmup=1",     "train.eval_every=2"};
+    if (ranks_ > 1) all.push_back("parallel.zero=1");
+    return all;
+  }
+  void prepare(const std::string& name) {
+    std::filesystem::remove_all(place_.scratch / ("runs/" + name));
+    if (part_ == Part::restore)
+      std::filesystem::copy(place_.scratch / "runs/origin", place_.scratch / ("runs/" + name),
+                            std::filesystem::copy_options::recursive);
+  }
+
+  Workplace place_;
+  Part part_;
+  int ranks_;
+  std::vector<Site> sites_;
+  int64_t calls_ = 0;
+  std::map<std::string, int64_t> outcomes_;
+};
+
+std::string report(const Shortages& shortages, const std::string& what) {
+  std::string line = what + ":";
+  for (const auto& [outcome, count] : shortages.outcomes()) line += text(" ", count, " x ", outcome, ";");
+  return line;
+}
+
+void check_some(Part part, int ranks, size_t count) {
+  Shortages shortages(part, ranks);
+  REQUIRE(shortages.sites().size() > 1000);
+  for (const Site& site : shortages.some(count)) shortages.check("FAULTY_ALLOC_SITE", site.number);
+  for (uint64_t i = 0; i < count / 8; ++i)
+    shortages.check("FAULTY_ALLOC_FROM", std::to_string(1 + philox64(22, i) % static_cast<uint64_t>(shortages.calls())));
+}
+
+// Every stack's first call, and every so many calls one by one and all from there on.
+void check_all(Part part, int ranks, int64_t stride) {
+  Shortages shortages(part, ranks);
+  int64_t done = 0;
+  const int64_t every = std::getenv("TRIREME_SITES_EVERY") != nullptr ? std::atoll(std::getenv("TRIREME_SITES_EVERY")) : 1;
+  for (size_t i = 0; i < shortages.sites().size(); i += static_cast<size_t>(every))
+    shortages.check("FAULTY_ALLOC_SITE", shortages.sites()[i].number), ++done;
+  for (int64_t call = 1; call <= shortages.calls(); call += stride) {
+    shortages.check("FAULTY_ALLOC_AT", std::to_string(call));
+    shortages.check("FAULTY_ALLOC_FROM", std::to_string(call));
+  }
+  WARN(report(shortages,
+              text(done, " of ", shortages.sites().size(), " stacks, every ", stride, "th of ", shortages.calls(), " calls")));
+}
+
+}  // namespace
+
+TEST_CASE("an allocation fails: some of the places of a start, its saves and three steps", "[unsanitized]") {
+  check_some(Part::start, 1, 32);
+}
+TEST_CASE("an allocation fails: some of the places of a restore and three steps", "[unsanitized]") {
+  check_some(Part::restore, 1, 16);
+}
+TEST_CASE("an allocation fails: some of the places of two ranks", "[unsanitized]") { check_some(Part::start, 2, 6); }
+
+TEST_CASE("an allocation fails: every place of a start", "[.][soak]") { check_all(Part::start, 1, 199); }
+TEST_CASE("an allocation fails: every place of a restore", "[.][soak]") { check_all(Part::restore, 1, 199); }
+TEST_CASE("an allocation fails: every place of two ranks", "[.][soak]") { check_all(Part::start, 2, 997); }
+TEST_CASE("an allocation fails: every place of a restore of two ranks", "[.][soak]") { check_all(Part::restore, 2, 997); }
+
+TEST_CASE("a thread that cannot start is named with the limits to raise", "[unsanitized]") {
+  Shortages shortages(Part::start, 1);
+  std::set<std::string> seen;
+  for (const Site& site : shortages.sites())
+    if (site.kind == "pthread_create" && seen.insert(site.number).second) shortages.check("FAULTY_ALLOC_SITE", site.number);
+  CHECK(seen.size() >= 4);
+}
+
+TEST_CASE("each limit of the address space is a coded exit, up to one that suffices", "[unsanitized]") {
+  const Workplace place;
+  int ended = 0;
+  for (int64_t kilobytes = 60'000; kilobytes <= 520'000; kilobytes += 20'000) {
+    const std::string name = "limit-" + std::to_string(kilobytes);
+    std::string command = text("ulimit -v ", kilobytes, "; exec ", TRIREME_BUILD, "/trireme");
+    for (const std::string& word : Workplace::arguments({"train.name=" + name, "train.steps=3"})) command += " '" + word + "'";
+    const Ended run = Process(place.scratch.path(), {"-c", command}, 1, "/bin/sh").wait();
+    INFO(kilobytes << ": " << run.code << " " << run.err);
+    const bool loader = run.code == 127 && run.err.find("error while loading shared libraries") != std::string::npos;
+    CHECK((run.code == 0 || loader ||
+           (run.code == 70 &&
+            (run.err.find("out of ") != std::string::npos || run.err.find("cannot start a thread") != std::string::npos))));
+    ended += run.code == 70;
+  }
+  CHECK(ended > 0);
+}
+
+TEST_CASE("a crash names its signal and its stack, leaves exit.json, and ends all ranks with 70", "[unsanitized]") {
+  const Workplace place;
+  for (const int ranks : {1, 2})
+    for (const int signal : {SIGSEGV, SIGABRT, SIGFPE}) {
+      const std::string name = text("crash-", ranks, "-", signal);
+      Process training(place.scratch.path(),
+                       Workplace::arguments({"train.name=" + name, "train.steps=1000000", "train.schedule=constant"}), ranks);
+      const auto begin = std::chrono::steady_clock::now();
+      while (read_text(place.scratch / ("runs/" + name + "/metrics.jsonl")).empty() &&
+             std::chrono::steady_clock::now() - begin < std::chrono::seconds(60))
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (ranks == 1)
+        training.signal(signal);
+      else
+        kill(launched_ranks(place.scratch.path()).at(1), signal);
+      const Ended ended = training.wait();
+      INFO(name << ended.err);
+      CHECK(ended.code == 70);
+      const char* abbreviation = sigabbrev_np(signal);
+      CHECK_THAT(ended.err, ContainsSubstring(std::string("crashed while ")) &&
+                                ContainsSubstring(std::string("SIG") + abbreviation) &&
+                                ContainsSubstring("report it with the stack below") && ContainsSubstring("libc.so"));
+      const Json exit = Json::parse(place.run(name, "exit.json"));
+      CHECK(exit.at("code") == 70);
+      CHECK(exit.at("cause") == "crash");
+      CHECK(exit.at("rank") == ranks - 1);
+    }
+}
+
+}  // namespace trireme
