@@ -19,6 +19,12 @@ namespace trireme::simulation {
 
 namespace {
 
+ExitCode code_of(const std::exception& error) {
+  const auto* const ours = dynamic_cast<const Error*>(&error);
+  return ours != nullptr ? ours->code() : ExitCode::internal;
+}
+
+
 // Remembers a signal, as train/health/signals.h does; the World keeps the number.
 void remember_signal(int) {}
 
