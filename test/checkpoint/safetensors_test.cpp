@@ -211,7 +211,7 @@ TEST_CASE("weights in several files are found by their index, which must be righ
       {R"({"weight_map":{"a":7}})", "the file name of a is invalid"},
       {R"({"weight_map":{"a":"3.safetensors"}})", "3.safetensors: cannot be opened"},
       {R"({"weight_map":[]})", "has no weight_map"},
-      {R"({)", "has no weight_map"},
+      {R"({)", "is not JSON"},
   };
   for (const auto& [text, message] : wrong) {
     write(index, text);

@@ -24,7 +24,7 @@ Doubles sum(Doubles a, const Doubles& b) {
 
 TEST_CASE("an embedding is a row of its table, to the bit") {
   Device device(tested_place());
-  // Of the stream, and of the step.
+  // Dtypes of the stream, and of the step.
   const auto& [stream, dtype] =
       GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::f32, Dtype::bf16}}));
   for (const Shape& s : kShapes) {
@@ -37,7 +37,7 @@ TEST_CASE("an embedding is a row of its table, to the bit") {
 
 TEST_CASE("an embedding with positions is the sum of two rows, rounded once") {
   Device device(tested_place());
-  // Of the stream, and of the step.
+  // Dtypes of the stream, and of the step.
   const auto& [stream, dtype] =
       GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::f32, Dtype::bf16}}));
   for (const Shape& s : kShapes) {

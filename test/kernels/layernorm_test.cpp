@@ -17,7 +17,7 @@ double layernorm_bound(Dtype dtype) { return dtype == Dtype::bf16 ? 1.01 * round
 
 TEST_CASE("layernorm matches its double reference, with and without a residual") {
   Device device(tested_place());
-  // Of the stream, and of the step.
+  // Dtypes of the stream, and of the step.
   const auto& [stream, dtype] =
       GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::f32, Dtype::bf16}}));
   for (const int64_t rows : {1, 3, 17, 65})
@@ -56,7 +56,7 @@ TEST_CASE("layernorm matches its double reference, with and without a residual")
 
 TEST_CASE("layernorm's backward matches its double reference, adds to dgain and dbias, and may write over dy, dsum or x") {
   Device device(tested_place());
-  // Of the stream, and of the step.
+  // Dtypes of the stream, and of the step.
   const auto& [stream, dtype] =
       GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::f32, Dtype::bf16}}));
   for (const int64_t rows : {1, 3, 17, 65})

@@ -24,7 +24,7 @@ HostTensor sum_of(const HostTensor& x, const HostTensor& residual, Dtype dtype, 
 
 TEST_CASE("rmsnorm matches its double reference, with and without a residual") {
   Device device(tested_place());
-  // Of the stream, and of the step.
+  // Dtypes of the stream, and of the step.
   const auto& [stream, dtype] =
       GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::f32, Dtype::bf16}}));
   for (const int64_t rows : {1, 3, 17, 65})
@@ -50,7 +50,7 @@ TEST_CASE("rmsnorm matches its double reference, with and without a residual") {
 
 TEST_CASE("rmsnorm's backward matches its double reference, adds to dgain, and may write over dy, dsum or x") {
   Device device(tested_place());
-  // Of the stream, and of the step.
+  // Dtypes of the stream, and of the step.
   const auto& [stream, dtype] =
       GENERATE(table<Dtype, Dtype>({{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::f32, Dtype::bf16}}));
   for (const int64_t rows : {1, 3, 17, 65})

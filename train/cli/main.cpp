@@ -57,15 +57,9 @@ std::vector<std::unique_ptr<Command>> all_commands() {
 
 namespace {
 
-// Commands that save when they are asked to stop: a request counts from the program's first moment, long before MPI has started.
-void watch_signals_of(int argc, char** argv) {
-  const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "train") shield_from_launcher();
-  if (command == "train" || command == "supervise") watch_signals();
-}
+bool saves_when_asked_to_stop(std::string_view command) { return command == "train" || command == "supervise"; }
 
 int run_program(int argc, char** argv) {
-  watch_signals_of(argc, argv);
   const std::vector<std::unique_ptr<Command>> commands = all_commands();
   const Request request = parse_command_line(commands, argc, argv);
   if (request.command != nullptr) return static_cast<int>(request.command->run());
@@ -101,7 +95,13 @@ extern "C" [[noreturn]] void _exit(int code) {
 
 int main(int argc, char** argv) {
   using namespace trireme;
+  // A request counts from the program's first moment, long before MPI has started.
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  const bool saves = saves_when_asked_to_stop(command);
+  if (saves) hold_signals();
   bound_openmp_waits(argv);
+  if (command == "train") shield_from_launcher();
+  if (saves) watch_signals();
   try {
     return run_program(argc, argv);
   } catch (const std::exception& e) {

@@ -10,6 +10,7 @@
 #include <initializer_list>
 
 #include "parallel/world.h"
+#include "train/health/signals.h"
 
 namespace trireme {
 namespace {
@@ -58,10 +59,12 @@ void shield_from_launcher() {
   sigfillset(&passed);
   for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS}) sigdelset(&passed, own);
   sigprocmask(SIG_BLOCK, &passed, &before);
-  const pid_t launcher = getppid(), rank = fork();
+  const pid_t launcher = getppid(), keeper = getpid(), rank = fork();
   if (rank > 0) stand_before(rank, launcher, passed);
   if (rank == 0) {
     setpgid(0, 0);
+    outlive_parent_once_asked();
+    if (getppid() != keeper) _exit(static_cast<int>(ExitCode::hang));
     std::signal(SIGPIPE, SIG_IGN);  // nobody reads what a rank says when the launcher has gone
   }
   sigprocmask(SIG_SETMASK, &before, nullptr);  // without a child, as it would be without a shield

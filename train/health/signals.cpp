@@ -1,10 +1,11 @@
 #include "train/health/signals.h"
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstring>
-#include <initializer_list>
 #include <string_view>
 
 namespace trireme {
@@ -12,10 +13,11 @@ namespace {
 
 constexpr std::string_view kLastWords =
     "\nended at once by the second Ctrl-C: steps since the newest checkpoint are lost; the same command continues from there\n";
+constexpr std::array kRequests{SIGHUP, SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
 constexpr int kErrors = 2;  // stderr's file descriptor: a handler may call write() but use no stream
 
 // Variables of a type that a signal handler may write.
-volatile std::sig_atomic_t received = 0, speaks_at_end = 0;
+volatile std::sig_atomic_t received = 0, speaks_at_end = 0, dies_with_parent = 0;
 
 void end_at_once() {
   if (speaks_at_end != 0) [[maybe_unused]]
@@ -23,22 +25,46 @@ void end_at_once() {
   std::signal(SIGINT, SIG_DFL), std::raise(SIGINT);
 }
 
+// The parent-death signal is the first thread's own, so that thread handles the request.
 void remember(int signal) {
+  if (gettid() != getpid()) {
+    tgkill(getpid(), getpid(), signal);
+    return;
+  }
+  if (dies_with_parent != 0) prctl(PR_SET_PDEATHSIG, 0);
   if (received == SIGINT && signal == SIGINT) end_at_once();
   received = signal;
 }
 
 }  // namespace
 
+void hold_signals() {
+  sigset_t requests;
+  sigemptyset(&requests);
+  for (const int signal : kRequests) sigaddset(&requests, signal);
+  pthread_sigmask(SIG_BLOCK, &requests, nullptr);
+}
+
+void outlive_parent_once_asked() {
+  dies_with_parent = 1;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 void watch_signals(bool speaks) {
   speaks_at_end = speaks ? 1 : 0;
   struct sigaction action {};
   action.sa_handler = remember;
   action.sa_flags = SA_RESTART;
-  struct sigaction hangup {};
-  sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
+  sigset_t requests;
+  sigemptyset(&requests);
+  for (const int signal : kRequests) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    const bool ignored = signal == SIGHUP && before.sa_handler == SIG_IGN;  // by nohup
+    if (!ignored) sigaction(signal, &action, nullptr);
+    sigaddset(&requests, signal);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &requests, nullptr);
 }
 
 int stop_signal() { return received; }

@@ -5,6 +5,12 @@
 
 namespace trireme {
 
+// Holds back those signals until watch_signals(), so that none is lost or kills before. Call it first in main().
+void hold_signals();
+// Lets this process outlive its parent as soon as it is asked to stop. Until then the kernel kills it with the parent. Call it on
+// the first thread.
+void outlive_parent_once_asked();
+
 // Installs the handlers; a later call installs them again if a library has replaced them, and keeps what was received. SIGHUP stays
 // ignored if it was, as by nohup. A second SIGINT ends the program at once, as that signal does by default (130 in a shell). With
 // `speaks`, the handler first prints a line to stderr.

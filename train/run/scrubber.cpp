@@ -32,11 +32,18 @@ void take_only_what_is_left() {
 }  // namespace
 
 Scrubber::Scrubber(Orders orders) : orders_(std::move(orders)) {
-  if (orders_.shard_rate > 0 && !orders_.shards.empty()) threads_.emplace_back([this] { scrub_shards(); });
-  if (orders_.checkpoint_rate > 0 && !orders_.checkpoints.empty()) threads_.emplace_back([this] { scrub_checkpoints(); });
+  try {
+    if (orders_.shard_rate > 0 && !orders_.shards.empty()) threads_.emplace_back([this] { scrub_shards(); });
+    if (orders_.checkpoint_rate > 0 && !orders_.checkpoints.empty()) threads_.emplace_back([this] { scrub_checkpoints(); });
+  } catch (...) {  // the system may refuse the second
+    stop();
+    throw;
+  }
 }
 
-Scrubber::~Scrubber() {
+Scrubber::~Scrubber() { stop(); }
+
+void Scrubber::stop() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;

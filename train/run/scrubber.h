@@ -37,6 +37,7 @@ class Scrubber {
   int64_t damaged() const { return damaged_; }  // checkpoints
 
  private:
+  void stop();
   void scrub_shards();
   void scrub_checkpoints();
   void scrub_step(int64_t step, std::string& known);

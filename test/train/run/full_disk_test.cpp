@@ -65,7 +65,7 @@ TEST_CASE("a last save on a full disk ends with 4, the steps that are lost and t
   for (const auto& [steps, lost] : {std::pair("6", "; all steps are lost: "), std::pair("8", "; steps after step 6 are lost: ")}) {
     Ended ended;
     {
-      const FullDisk full(2);
+      const FullDisk full(1, ".tmp/shard-");
       ended = train(steps);
     }
     CHECK(ended.code == 4);

@@ -344,10 +344,10 @@ TEST_CASE("weights restored from their masters are those of the last step, howev
     TrainState run(config, kOneRank, device, make_plan(config, kOneRank).sizes);
     run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
     const auto weights = [&] {
-      std::vector<std::vector<uint16_t>> all;
+      std::vector<std::vector<std::byte>> all;
       for (const Parameter& p : run.stage.parameters()) {
-        std::vector<uint16_t>& bits = all.emplace_back(static_cast<size_t>(p.weight.size()));
-        copy(device.compute(), Tensor(bits.data(), Dtype::bf16, Place::cpu, {p.weight.size()}), p.weight);
+        std::vector<std::byte>& bits = all.emplace_back(static_cast<size_t>(p.weight.bytes()));
+        copy(device.compute(), Tensor(bits.data(), p.weight.dtype(), Place::cpu, {p.weight.size()}), p.weight);
         device.compute().finish();
       }
       return all;

@@ -112,7 +112,13 @@ EvalRecord eval_record(int64_t step) {
 }
 
 SaveRecord save_record(int64_t step) {
-  return {.step = step, .bytes = 3 << 20, .seconds = 0.5, .write_seconds = 0.25, .stall_ms = 1.5};
+  return {.step = step,
+          .bytes = 3 << 20,
+          .seconds = 0.5,
+          .write_seconds = 0.25,
+          .stall_ms = 1.5,
+          .run = "00000000000000000000000000000001",
+          .scrubbed = 4096};
 }
 
 // metrics.jsonl without what is measured.
@@ -188,7 +194,7 @@ TEST_CASE("metrics lines hold the documented keys in their order, and null for w
         "{\"step\": 3, \"val_loss\": 2.25, \"bits_per_byte\": 1.125, \"val_tokens\": 5000, \"seconds\": 0.500}\n");
   CHECK(json_line(save_record(3)) ==
         "{\"step\": 3, \"saved_bytes\": 3145728, \"saved_seconds\": 0.500, \"write_gb_per_second\": 0.013, "
-        "\"save_stall_ms\": 1.500, \"tier\": \"disk\"}\n");
+        "\"save_stall_ms\": 1.500, \"tier\": \"disk\", \"run\": \"00000000000000000000000000000001\", \"scrubbed_bytes\": 4096}\n");
   const Json object = Json::parse(json_line(StepRecord{.step = 1, .loss = NAN, .grad_norm = -INFINITY, .mfu = NAN}));
   CHECK(object["loss"].is_null());
   CHECK(object["grad_norm"].is_null());
