@@ -19,6 +19,23 @@ constexpr int kErrors = 2;  // stderr's file descriptor: a handler may call writ
 // Variables of a type that a signal handler may write.
 volatile std::sig_atomic_t received = 0, speaks_at_end = 0, dies_with_parent = 0;
 
+const sigset_t& requests() {
+  static const sigset_t set = [] {
+    sigset_t all;
+    sigemptyset(&all);
+    for (const int signal : kRequests) sigaddset(&all, signal);
+    return all;
+  }();
+  return set;
+}
+
+// As by nohup.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
+}
+
 void end_at_once() {
   if (speaks_at_end != 0) [[maybe_unused]]
     const ssize_t written = write(kErrors, kLastWords.data(), kLastWords.size());
@@ -38,12 +55,7 @@ void remember(int signal) {
 
 }  // namespace
 
-void hold_signals() {
-  sigset_t requests;
-  sigemptyset(&requests);
-  for (const int signal : kRequests) sigaddset(&requests, signal);
-  pthread_sigmask(SIG_BLOCK, &requests, nullptr);
-}
+void hold_signals() { pthread_sigmask(SIG_BLOCK, &requests(), nullptr); }
 
 void outlive_parent_once_asked() {
   dies_with_parent = 1;
@@ -55,16 +67,14 @@ void watch_signals(bool speaks) {
   struct sigaction action {};
   action.sa_handler = remember;
   action.sa_flags = SA_RESTART;
-  sigset_t requests;
-  sigemptyset(&requests);
-  for (const int signal : kRequests) {
-    struct sigaction before {};
-    sigaction(signal, nullptr, &before);
-    const bool ignored = signal == SIGHUP && before.sa_handler == SIG_IGN;  // by nohup
-    if (!ignored) sigaction(signal, &action, nullptr);
-    sigaddset(&requests, signal);
-  }
-  pthread_sigmask(SIG_UNBLOCK, &requests, nullptr);
+  for (const int signal : kRequests)
+    if (signal != SIGHUP || !is_ignored(signal)) sigaction(signal, &action, nullptr);
+  pthread_sigmask(SIG_UNBLOCK, &requests(), nullptr);
+}
+
+void forget_signals() {
+  for (const int signal : kRequests)
+    if (!is_ignored(signal)) std::signal(signal, SIG_DFL);
 }
 
 int stop_signal() { return received; }

@@ -15,6 +15,8 @@ void outlive_parent_once_asked();
 // ignored if it was, as by nohup. A second SIGINT ends the program at once, as that signal does by default (130 in a shell). With
 // `speaks`, the handler first prints a line to stderr.
 void watch_signals(bool speaks = true);
+// Gives the signals their default action again, in a child that is about to become another program.
+void forget_signals();
 // Returns the last signal that requested a stop; 0 if there was none.
 int stop_signal();
 // Returns a signal's name, as in "SIGINT".

@@ -61,6 +61,17 @@ void Watchdog::stop() {
 void Watchdog::last_step_done() {
   const std::lock_guard lock(mutex_);
   regular_ = false;
+  done_ = true;
+}
+
+bool Watchdog::steps_are_done() {
+  const std::lock_guard lock(mutex_);
+  return done_;
+}
+
+double Watchdog::longest_step() {
+  const std::lock_guard lock(mutex_);
+  return limit_of_steps();
 }
 
 bool Watchdog::sleep() {
@@ -70,7 +81,11 @@ bool Watchdog::sleep() {
 
 double Watchdog::limit() {
   const std::lock_guard lock(mutex_);
-  if (!regular_) return orders_.at_start * orders_.patience;
+  return regular_ ? limit_of_steps() : orders_.at_start * orders_.patience;
+}
+
+double Watchdog::limit_of_steps() const {
+  if (steps_.size() < kEnough) return orders_.patience;
   std::vector<double> sorted = steps_;
   std::sort(sorted.begin(), sorted.end());
   return std::max(orders_.patience, 3 * sorted[sorted.size() * 99 / 100]);

@@ -46,6 +46,9 @@ class Watchdog {
   // Records a step's duration: a hang lasts at least three times the 99th percentile of recent steps.
   void took(double seconds);
   void last_step_done();
+  bool steps_are_done();
+  // Seconds that a step may take, by those before: the limit of a hang, and `patience` while there are too few.
+  double longest_step();
   void stop();  // ends the thread
 
  private:
@@ -66,7 +69,8 @@ class Watchdog {
   bool speaks_for_all(int64_t culprit) const;
   bool reports() const;
   double limit();
-  bool sleep();  // returns false if the thread must end
+  double limit_of_steps() const;  // with mutex_ held
+  bool sleep();                   // returns false if the thread must end
   void judge_all(const std::optional<Verdict>& own);
 
   Journal& journal_;
@@ -74,7 +78,7 @@ class Watchdog {
   const Orders orders_;
   std::mutex mutex_;
   std::condition_variable ended_;
-  bool ending_ = false, regular_ = false;
+  bool ending_ = false, regular_ = false, done_ = false;
   std::vector<double> steps_;  // seconds: ring of recent durations
   size_t next_ = 0;
   Silence silence_;

@@ -43,8 +43,14 @@ pid_t start_process(const std::vector<std::string>& words, OutputRelay& relay) {
   std::vector<char*> argv;
   for (std::string& word : copies) argv.push_back(word.data());
   argv.push_back(nullptr);
+  sigset_t all, before;  // a request must not end in a handler of the copy that is about to become the command
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
   const pid_t parent = getpid(), child = fork();
-  require(child >= 0, text("cannot start ", words.front(), ": ", strerror(errno)));
+  const int reason = errno;
+  if (child == 0) forget_signals();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  require(child >= 0, text("cannot start ", words.front(), ": ", strerror(reason)));
   if (child != 0) return relay.begin(), child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);

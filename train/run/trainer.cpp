@@ -29,7 +29,8 @@
 namespace trireme {
 namespace {
 
-constexpr double kLongestSave = 900;  // seconds for which ranks may outlive their launcher
+constexpr double kLongestSave = 900;  // seconds for which ranks may outlive their launcher while they save
+constexpr double kLastStep = 2;       // at least, until they have agreed to stop
 
 // The arguments of train(), and the state that it keeps outside of all that may fail.
 struct Order {
@@ -199,15 +200,17 @@ void finish(RunParts& p) {
 
 bool is_for_the_user(ExitCode code) { return code == ExitCode::usage || code == ExitCode::data || code == ExitCode::checkpoint; }
 
-// A launcher that asked the ranks to stop has killed what it knows of them (see LauncherShield): they save, if all of them live.
+// A launcher that asked the ranks to stop has killed what it knows of them (see LauncherShield): they save, if all of them live. A
+// rank of another node whose death made the launcher end the run cannot be seen, but no step ends without it.
 class SavingWithoutLauncher {
  public:
-  SavingWithoutLauncher(World& world, const Journal& journal) : world_(world) {
-    world.when_launcher_is_gone([&journal, asked = Clock::time_point()]() mutable {
+  SavingWithoutLauncher(World& world, Placement& place) : world_(world) {
+    world.when_launcher_is_gone([&journal = place.journal, &watchdog = place.watchdog, asked = Clock::time_point()]() mutable {
       const auto lives = [](const RankReport& r) { return r.state != 'Z' && r.state != 'X'; };
       if (stop_signal() == 0) return false;
       if (asked == Clock::time_point()) asked = Clock::now();
-      return seconds_since(asked) < kLongestSave && std::ranges::all_of(journal.look(), lives);
+      const double longest = watchdog.steps_are_done() ? kLongestSave : std::max(kLastStep, watchdog.longest_step());
+      return seconds_since(asked) < longest && std::ranges::all_of(journal.look(), lives);
     });
   }
   ~SavingWithoutLauncher() { world_.when_launcher_is_gone(nullptr); }
@@ -224,7 +227,7 @@ ExitCode run_to_end(const Order& order) {
   watch_signals(speaks);
   StopNotice notice(speaks);
   RunParts parts(order);
-  const SavingWithoutLauncher orphan(order.world, parts.place.journal);
+  const SavingWithoutLauncher orphan(order.world, parts.place);
   order.progress.locked = speaks;
   if (const int64_t signal = largest(parts.place.mesh.all(), stop_signal()); signal != 0) {  // before the state is restored
     if (speaks) complain(stopped_line(static_cast<int>(signal), 0));
