@@ -1,12 +1,15 @@
-// The steady clock, and the seconds elapsed since a time point.
+// The steady clock, the seconds elapsed since a time point, and the time of day.
 #pragma once
 
 #include <chrono>
+#include <string>
 
 namespace trireme {
 
 using Clock = std::chrono::steady_clock;
 
 inline double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+std::string utc_now();  // "2026-02-03T04:05:06Z"
 
 }  // namespace trireme

@@ -144,7 +144,12 @@ class Json {
   Json& operator[](const char* name) { return (*this)[std::string_view(name)]; }
   bool add(std::string_view name, Json value);  // false if the name exists already
   void erase(std::string_view name);
-  void update(const Json& other);                           // takes over all members of `other`
+  void update(const Json& other);  // takes over all members of `other`
+  // `otherwise` stands for a member that is missing, and for one that is not an integer.
+  int64_t integer_or(std::string_view name, int64_t otherwise) const {
+    const Json* const member = find(name);
+    return member != nullptr && member->is_integer() ? member->as_integer() : otherwise;
+  }
   Json value(std::string_view name, Json otherwise) const;  // a copy
   const Json& value_or_null(std::string_view name) const;   // null: no such member, or not an object
 

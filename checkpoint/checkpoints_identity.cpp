@@ -48,10 +48,8 @@ void Checkpoints::require_not_missing() {
   std::string problem;
   if (lineage_ && lineage_->last().step > 0) {
     const Commit& last = lineage_->last();
-    problem =
-        text(directory_, " holds no checkpoint, but step ", last.step, " was committed", last.time.empty() ? "" : " at ", last.time,
-             ", says ", lineage_path(run_directory_),
-             ": mount or restore the directory. --resume never starts again from step 0, another train.name starts another run");
+    problem = text(directory_, " holds no checkpoint, but step ", last.step, " was committed", last.time.empty() ? "" : " at ",
+                   last.time, ", says ", lineage_path(run_directory_), kMissingRemedy);
   }
   throw_together<CheckpointError>(ranks_, problem);
 }

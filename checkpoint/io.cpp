@@ -28,13 +28,6 @@ std::byte* bounce() {
 
 bool is_multiple(const void* address, int64_t of) { return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(of) == 0; }
 
-template <class Call>
-auto retried(Call call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
 // By a description of its own, so that the offset of `directory` does not matter.
 int list_entries(int directory, std::vector<std::string>& names) {
   const int fd = ::openat(directory, ".", O_RDONLY | O_CLOEXEC | O_DIRECTORY);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -106,6 +107,14 @@ class IoFile {
   std::string path_;
   int fd_ = -1, direct_ = -1;
 };
+
+// Repeats a system call that a signal has interrupted.
+template <class Call>
+auto retried(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
 
 // These throw CheckpointError with the paths and the system's reason.
 void make_directory(const Io& io, const std::string& path);  // may exist already

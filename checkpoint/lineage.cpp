@@ -3,11 +3,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <filesystem>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "checkpoint/digest.h"
 
@@ -19,14 +18,6 @@ constexpr std::string_view kName = "lineage";
 constexpr std::string_view kChain = ",\"chain\":\"", kEnd = "\"}\n";
 constexpr size_t kAfterBody = kChain.size() + 16 + kEnd.size();
 constexpr int64_t kMostBytes = int64_t{1} << 30;
-
-std::string now_in_utc() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::array<char, 32> buffer;
-  return {buffer.data(), std::strftime(buffer.data(), buffer.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
 
 // A line without its chain and closing brace.
 std::string body_of_commit(const Commit& commit) {
@@ -131,7 +122,7 @@ void Lineage::append(const Manifest& manifest) {
           .save = manifest.save,
           .run = manifest.run,
           .manifest = hex(digest(write_manifest(manifest))),
-          .time = now_in_utc(),
+          .time = utc_now(),
           .tokens = tokens == manifest.counters.end() ? 0 : tokens->second,
           .records = manifest.records});
 }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/chained_digest.h"
@@ -12,6 +13,10 @@
 #include "checkpoint/manifest.h"
 
 namespace trireme {
+
+// Ends the refusal of a run whose checkpoints are missing.
+inline constexpr std::string_view kMissingRemedy =
+    ": mount or restore the directory. --resume never starts again from step 0, another train.name starts another run";
 
 struct Commit {
   int64_t step = 0;

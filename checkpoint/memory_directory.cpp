@@ -35,23 +35,15 @@ void make_our_own(const std::string& path) {
   if (!is_our_own(path)) throw ConfigError(text("checkpoint.memory_every: ", path, " is not a directory of this user alone"));
 }
 
-template <class Call>
-ssize_t uninterrupted(Call call) {
-  ssize_t result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
 // Returns "" if there is no such file. ConfigError if it cannot be read: then nothing is known.
 std::string first_line(const std::string& path) {
-  const auto file =
-      static_cast<int>(uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }));
+  const int file = retried([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); });
   if (file < 0 && (errno == ENOENT || errno == ENOTDIR)) return "";
   std::array<char, 4096> bytes;
   size_t size = 0;
   ssize_t n = file < 0 ? -1 : 1;
   while (n > 0 && size < bytes.size()) {
-    n = uninterrupted([&] { return read(file, bytes.data() + size, bytes.size() - size); });
+    n = retried([&] { return read(file, bytes.data() + size, bytes.size() - size); });
     size += static_cast<size_t>(std::max<ssize_t>(n, 0));
   }
   const int reason = errno;

@@ -16,20 +16,13 @@ namespace trireme {
 
 namespace {
 
-template <class Call>
-int repeated(Call call) {
-  int result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
 [[noreturn]] void refuse(const std::string& what) { throw CheckpointError(text(what, ": ", strerror(errno))); }
 
 // An open directory, found from another one without following a link.
 class Directory {
  public:
   Directory(const Io& io, int from, const std::string& name, int flags)
-      : io_(io), fd_(repeated([&] { return io.openat(from, name.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY | flags); })) {}
+      : io_(io), fd_(retried([&] { return io.openat(from, name.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY | flags); })) {}
   ~Directory() {
     const int reason = errno;
     if (fd_ >= 0) io_.close(fd_);
@@ -42,10 +35,10 @@ class Directory {
   // False, with errno, if there is no such entry or it cannot be looked at. "": the directory.
   bool look(const std::string& name, struct stat& facts) const {
     const int how = name.empty() ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW;
-    return repeated([&] { return io_.fstatat(fd_, name.c_str(), &facts, how); }) == 0;
+    return retried([&] { return io_.fstatat(fd_, name.c_str(), &facts, how); }) == 0;
   }
   bool remove(const std::string& name, int flags) const {
-    return repeated([&] { return io_.unlinkat(fd_, name.c_str(), flags); }) == 0 || errno == ENOENT;
+    return retried([&] { return io_.unlinkat(fd_, name.c_str(), flags); }) == 0 || errno == ENOENT;
   }
 
  private:
@@ -61,7 +54,7 @@ bool belongs(const struct stat& facts, const struct stat& holder) {
 std::vector<std::string> remove_own(const Io& io, const Directory& directory, const std::string& path, const std::string& first,
                                     const OwnName& own) {
   std::vector<std::string> names, others;
-  if (repeated([&] { return names.clear(), io.list(directory.fd(), names); }) != 0) refuse("cannot list " + path);
+  if (retried([&] { return names.clear(), io.list(directory.fd(), names); }) != 0) refuse("cannot list " + path);
   std::sort(names.begin(), names.end());
   std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name == first; });
   struct stat holder, facts;
@@ -131,7 +124,7 @@ void remove_directory(const Io& io, const std::string& path, const std::string& 
 }
 
 void remove_file(const Io& io, const std::string& path) {
-  if (repeated([&] { return io.unlinkat(AT_FDCWD, path.c_str(), 0); }) != 0 && errno != ENOENT) refuse("cannot delete " + path);
+  if (retried([&] { return io.unlinkat(AT_FDCWD, path.c_str(), 0); }) != 0 && errno != ENOENT) refuse("cannot delete " + path);
 }
 
 }  // namespace trireme

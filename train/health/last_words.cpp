@@ -171,6 +171,12 @@ void crashed(int signal, siginfo_t* info, void*) {
   _exit(static_cast<int>(ExitCode::internal));
 }
 
+bool is_memory(const std::exception& error) {
+  const std::string_view what = error.what();
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr || what.find(kNoMemory) != std::string_view::npos ||
+         what.find(kNoObject) != std::string_view::npos;
+}
+
 // An exception that no catch has seen, or a thread that was not joined while memory ran out.
 [[noreturn]] void uncaught() {
   const int error = errno;
@@ -185,12 +191,11 @@ void crashed(int signal, siginfo_t* info, void*) {
     line.add(memory ? "out of memory" : "std::terminate was called");
     add_doing(line);
   } catch (const std::exception& failure) {
-    const std::string_view what = failure.what();
-    memory = dynamic_cast<const std::bad_alloc*>(&failure) != nullptr || what.find(kNoMemory) != std::string_view::npos;
+    memory = is_memory(failure);
     if (const auto* known = dynamic_cast<const Error*>(&failure); known != nullptr && !memory) code = known->code();
     line.add(memory ? "out of memory" : "unexpected error in a thread");
     add_doing(line);
-    if (!memory) line.add(": ").add(what);
+    if (!memory) line.add(": ").add(failure.what());
   } catch (...) {
     line.add("unexpected exception");
     add_doing(line);
@@ -208,12 +213,6 @@ bool is_ours(int code) {
 }
 
 void exited(int code, void*) { judge_exit(code); }
-
-bool is_memory(const std::exception& error) {
-  const std::string_view what = error.what();
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr || what.find(kNoMemory) != std::string_view::npos ||
-         what.find(kNoObject) != std::string_view::npos;
-}
 
 bool is_thread(const std::exception& error) {
   const auto* system = dynamic_cast<const std::system_error*>(&error);

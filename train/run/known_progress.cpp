@@ -4,15 +4,11 @@
 #include "base/file.h"
 #include "base/file_lines.h"
 #include "base/json.h"
+#include "checkpoint/lineage.h"
 #include "train/run/data_record.h"
 
 namespace trireme {
 namespace {
-
-int64_t integer_in(const Json& object, const char* name) {
-  const Json* const value = object.find(name);
-  return value != nullptr && value->is_integer() ? value->get<int64_t>() : 0;
-}
 
 void learn(KnownProgress& known, int64_t step, const std::string& source) {
   if (step > known.step) known = {.step = step, .source = source};
@@ -28,15 +24,15 @@ KnownProgress known_progress(const std::string& run_directory) {
     for (std::string line; lines.next(line);) {
       if (line.find("saved_bytes") == std::string::npos) continue;
       const Json object = Json::parse_or_null(line);
-      if (object.is_object() && object.value("tier", "") == "disk") learn(known, integer_in(object, "step"), metrics);
+      if (object.is_object() && object.value("tier", "") == "disk") learn(known, object.integer_or("step", 0), metrics);
     }
   } catch (const DataError&) {
     // Metrics that are missing or no lines say nothing.
   }
   const Json exit = Json::parse_or_null(text_of_file(ended));
-  const int64_t code = exit.is_object() && exit.contains("code") ? integer_in(exit, "code") : -1;
+  const int64_t code = exit.integer_or("code", -1);
   const bool saved = code == static_cast<int64_t>(ExitCode::done) || code == static_cast<int64_t>(ExitCode::stopped);
-  if (saved) learn(known, integer_in(exit, "step"), ended);
+  if (saved) learn(known, exit.integer_or("step", 0), ended);
   try {
     for (const DataRecord& record : recorded_data(run_directory)) learn(known, record.after_step, record_path(run_directory));
   } catch (const std::exception&) {
@@ -47,7 +43,7 @@ KnownProgress known_progress(const std::string& run_directory) {
 
 std::string missing_checkpoints(const std::string& run_directory, const KnownProgress& known) {
   return text(run_directory, "/checkpoints holds no checkpoint, but step ", known.step, " was on disk, says ", known.source,
-              ": mount or restore the directory. --resume never starts again from step 0, another train.name starts another run");
+              kMissingRemedy);
 }
 
 }  // namespace trireme

@@ -15,6 +15,7 @@
 #include <iterator>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"

@@ -118,14 +118,6 @@ bool ReservedOutput::write(std::string_view text) const {
   return columns_of(output_) > 0 ? write_all(output_, printable_lines(text)) : write_all(output_, text);
 }
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::array<char, 32> buffer;
-  return {buffer.data(), std::strftime(buffer.data(), buffer.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
-
 std::string progress_line(const Progress& progress, int width, bool unicode) {
   if (width <= 0) return {};
   const double part =

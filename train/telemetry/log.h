@@ -23,7 +23,6 @@ void say_if_heard(std::string_view line);
 void say_text(std::string_view text);  // stdout: text as data, exact unless stdout is a terminal
 void say_part(std::string_view part);  // stdout at once, without a newline: text that grows
 void complain(std::string_view line);  // stderr
-std::string utc_now();                 // "2026-02-03T04:05:06Z"
 bool is_terminal();                    // stdout is a terminal of known width (a launcher's pseudo-terminal is not)
 
 // Standard output, reserved for results that programs read. As long as this exists, what say() and libraries print goes to standard

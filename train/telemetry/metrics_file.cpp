@@ -21,23 +21,18 @@ double number(const Json& object, const char* key) {
   return value != nullptr && value->is_number() ? value->get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-int64_t integer(const Json& object, const char* key) {
-  const auto value = object.find(key);
-  return value != nullptr && value->is_integer() ? value->get<int64_t>() : 0;
-}
-
 // Hands the record of a line to the reader. False if it is not a line of ours or belongs to a later step.
 bool read_line(const std::string& line, int64_t resume_step, const MetricsReader& reader) {
   const Json object = Json::parse_or_null(line);
   if (!object.is_object()) return false;
-  const int64_t step = integer(object, "step");
+  const int64_t step = object.integer_or("step", 0);
   if (step < 1 || step > resume_step) return false;
   if (object.contains("loss") && reader.step) {
     reader.step({.step = step,
                  .loss = number(object, "loss"),
                  .grad_norm = number(object, "grad_norm"),
                  .lr = number(object, "lr"),
-                 .tokens = integer(object, "tokens"),
+                 .tokens = object.integer_or("tokens", 0),
                  .step_ms = number(object, "step_ms"),
                  .tokens_per_second = number(object, "tokens_per_second"),
                  .data_ms = number(object, "data_ms"),
@@ -47,7 +42,7 @@ bool read_line(const std::string& line, int64_t resume_step, const MetricsReader
     reader.eval({.step = step,
                  .val_loss = number(object, "val_loss"),
                  .bits_per_byte = number(object, "bits_per_byte"),
-                 .val_tokens = integer(object, "val_tokens"),
+                 .val_tokens = object.integer_or("val_tokens", 0),
                  .seconds = number(object, "seconds")});
   }
   if (object.contains("choices") && object["choices"].is_string() && reader.choices) {
@@ -58,7 +53,7 @@ bool read_line(const std::string& line, int64_t resume_step, const MetricsReader
                     .normalised = number(object, "acc_norm"),
                     .normalised_error = number(object, "acc_norm_stderr"),
                     .chance = number(object, "chance"),
-                    .questions = integer(object, "questions"),
+                    .questions = object.integer_or("questions", 0),
                     .seconds = number(object, "seconds")});
   }
   if (object.contains("saved_bytes") && object.value("tier", "") == "disk" && reader.saved)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/replace_file.h"
 #include "train/telemetry/chart.h"
