@@ -38,12 +38,10 @@ class Search {
               microbatch(action.microbatch) + "what " + maker + " added to the stream" + shared());
     }
   }
-  void look_at_loss(int64_t number) {
-    if (!over() && !finite(run_.loss)) found(in_loss, 0, microbatch(number) + "the loss");
-  }
-  // Before they leave.
+  // Before they leave, and the loss with those of the head.
   void look_at_gradients(size_t unit, const Microbatch& batch) {
     const UnitId& id = run_.stage.units()[unit].id;
+    if (id.kind == UnitKind::head) look_at_loss(batch.number);
     const bool embeds = id.kind == UnitKind::table || id.kind == UnitKind::positions;
     const int64_t place = id.kind == UnitKind::block ? layers_ - id.layer : embeds ? layers_ + 1 : 0;  // backwards
     for (const Parameter& parameter : run_.stage.parameters())
@@ -74,6 +72,9 @@ class Search {
   void found(Kind kind, int64_t place, const std::string& what) {
     kind_ = kind, place_ = place, text_ = run_.mesh.describe() + ": " + what;
   }
+  void look_at_loss(int64_t number) {
+    if (!over() && !finite(run_.loss)) found(in_loss, 0, microbatch(number) + "the loss");
+  }
   bool finite(const Tensor& x) { return !x || x.size() == 0 || first_not_finite(on_host(run_.device, x, bytes_)) < 0; }
 
   TrainState& run_;
@@ -91,7 +92,6 @@ class Watched {
     run.hooks.added = [&search](size_t unit, const Microbatch& batch) { search.look_at_gradients(unit, batch); };
     run.after = [&search](const Action& action) {
       if (action.kind == ActionKind::forward) search.look_at_streams(action);
-      if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input) search.look_at_loss(action.microbatch);
     };
   }
   ~Watched() { run_.hooks.added = {}, run_.after = {}; }

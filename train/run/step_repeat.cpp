@@ -15,14 +15,12 @@ class Fingerprint {
  public:
   explicit Fingerprint(TrainState& run) : run_(run) {
     run.hooks.added = [this](size_t unit, const Microbatch&) {
+      if (run_.stage.units()[unit].id.kind == UnitKind::head) add(run_.loss);  // which leaves with the head's gradients
       for (const Parameter& parameter : run_.stage.parameters())
         if (parameter.unit == unit) add(parameter.gradient);
     };
-    run.after = [this](const Action& action) {
-      if (action.kind != ActionKind::forward) add(run_.loss);
-    };
   }
-  ~Fingerprint() { run_.hooks.added = {}, run_.after = {}; }
+  ~Fingerprint() { run_.hooks.added = {}; }
   Fingerprint(const Fingerprint&) = delete;
   Fingerprint& operator=(const Fingerprint&) = delete;
 

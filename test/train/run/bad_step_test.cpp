@@ -2,11 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <sstream>
+#include <thread>
 
 #include "base/json.h"
 #include "kernels/finite.h"
@@ -27,7 +29,7 @@ struct Poison {
   int64_t rank, microbatch;
   bool once;
   bool done = false;
-  int times = 0;
+  int times = 0, steps = 0;
 
   static void put(const Tensor& x, float number) {
     if (x.dtype() == Dtype::f32)
@@ -53,6 +55,12 @@ struct Poison {
       const UnitId& id = run.stage.units()[unit].id;
       if (id.kind == UnitKind::block && id.layer == 0 && now(run, batch, "stream")) put(run.stage.incoming(0), number), done = true;
       if (id.kind == UnitKind::block && now(run, batch, "state")) put(run.optimizer.slices().front().local, number), done = true;
+    };
+    // Every second step of this rank lingers while its communication lane sums what it has sent.
+    run.hooks.done = [this, &run, done = run.hooks.done](size_t unit, const Microbatch& batch) {
+      done(unit, batch);
+      if (where == "state" && run.mesh.all().rank() == 0 && run.stage.units()[unit].id.kind == UnitKind::table && steps++ % 2 == 1)
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
     };
   }
 };
