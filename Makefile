@@ -65,7 +65,7 @@ fuzz:
 	scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS)
 	@test -f build/coverage/build.ninja || cmake -S . -B build/coverage -G Ninja -DTRIREME_FUZZ=ON -DTRIREME_COVERAGE=ON -DTRIREME_UNITY=OFF -DTRIREME_CUDA=OFF -DBUILD_TESTING=OFF
 	cmake --build build/coverage
-	scripts/fuzz_coverage.sh build/coverage build/fuzz/corpus
+	scripts/fuzz_coverage.sh build/coverage build/fuzz/corpus build/fuzz/seeds
 
 bench: build
 	build/trireme bench kernels

@@ -3,6 +3,7 @@
 #include "checkpoint/digest.h"
 #include "checkpoint/manifest.h"
 #include "test/fuzz/fuzz.h"
+#include "test/fuzz/json_mutator.h"
 
 using namespace trireme;
 

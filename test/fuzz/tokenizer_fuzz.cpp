@@ -5,6 +5,7 @@
 #include "data/tokenizer/tokenizer_bpe.h"
 #include "data/tokenizer/tokenizer_sentencepiece.h"
 #include "test/fuzz/fuzz.h"
+#include "test/fuzz/json_mutator.h"
 
 using namespace trireme;
 
