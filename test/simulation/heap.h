@@ -2,26 +2,39 @@
 // which is killed leaves nothing.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <utility>
 
 namespace trireme::simulation {
 
-// Start of an allocation, and a link of its owner's list.
-struct alignas(16) Block {
-  Block *before = this, *after = this;
-};
-
+// Small blocks come from pages and return to lists by size; a large one is an allocation of its own.
 class Heap {
  public:
+  struct Free {
+    Free* next;
+  };
+  // Start of a large block, and a link of its owner's list.
+  struct alignas(16) Large {
+    Large *before = this, *after = this;
+  };
+
   Heap() = default;
   ~Heap() { clear(); }
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
   void clear();  // frees every block
-  Block& blocks() { return blocks_; }
+  void* take(size_t bytes);
+  void give_back(void* memory, size_t bytes) noexcept;
 
  private:
-  Block blocks_;
+  static constexpr size_t kStep = 16, kLargestSmall = 1024;
+  void* take_small(size_t bytes);
+
+  std::array<Free*, kLargestSmall / kStep + 1> free_{};
+  std::byte *next_ = nullptr, *end_ = nullptr;  // of the newest page
+  std::byte* pages_ = nullptr;                  // each begins with the address of the one before
+  Large large_;
 };
 
 // The owner of what is allocated from now on; nullptr: nobody. Returns the one before.

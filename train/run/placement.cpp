@@ -48,10 +48,10 @@ std::string warning_line(Watchdog::Warning why, const Watchdog::Finding& found, 
     return "warning: steps wait for a disk: " + found.verdict.line + ". If that is usual here, raise train.hang_after";
   const bool slow = why == Watchdog::Warning::slow;
   return "warning: no progress: " + found.verdict.line + place_of(found) + ". This machine: " + found.machine +
-         ". The run continues" + (slow ? ", since that rank had too little processor time" : ", since no other rank waits") +
+         ". The run continues" +
+         (slow ? ", since that rank had too little processor time, or is stopped" : ", since no other rank waits") +
          ". If the machine is busy, start the other programs with nice, or set kernels.threads to fewer; if steps may take so "
-         "long, "
-         "raise " +
+         "long, raise " +
          seconds_now(patience);
 }
 

@@ -188,7 +188,7 @@ int64_t newest_checkpoint(const std::string& run) {
     for (const CheckpointInfo& checkpoint : list_checkpoints(run))
       if (checkpoint.problem.empty()) newest = std::max(newest, checkpoint.step);
   });
-  if (!problem.empty()) complain("supervise: " + problem);
+  if (!problem.empty()) complain("warning: " + problem);
   return newest;
 }
 
