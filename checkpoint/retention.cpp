@@ -71,9 +71,10 @@ void Retention::after_commit(const CheckpointConfig& config, const std::string& 
   const CommitCommand::Files files{.log = run_directory + "/checkpoint_command.log",
                                    .done = run_directory + "/checkpoint_command.done"};
   command_.emplace(config.command, files, config.command_timeout);
-  const std::vector<int64_t> steps = steps_in(io_, directory_);
-  if (!steps.empty() && steps.back() > command_->last_done())
-    command_->start(steps.back(), directory_ + "/" + step_name(steps.back()));
+}
+
+void Retention::run_command_for(int64_t restored) {
+  if (command_ && restored > command_->last_done()) command_->start(restored, directory_ + "/" + step_name(restored));
 }
 
 std::vector<std::string> Retention::take_warnings() {

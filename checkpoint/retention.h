@@ -37,10 +37,12 @@ class Retention {
 
   // Sets the restored state, from which the next save must differ.
   void follows(const Manifest& restored);
-  // Runs the config's command for each step committed from now on, and for the newest existing one if it was
-  // not run for that. Appends its output to RUN/checkpoint_command.log. Keeps a step until the
-  // command has run.
+  // Runs the config's command for each step committed from now on. Appends its output to
+  // RUN/checkpoint_command.log. Keeps a step until the command has run.
   void after_commit(const CheckpointConfig& config, const std::string& run_directory);
+  // Runs it for a step that was restored from this directory, every byte checked, if it has not
+  // succeeded for that.
+  void run_command_for(int64_t restored);
   void wait_for_command(const std::function<bool()>& hurry) {
     if (command_) command_->finish(hurry);
   }

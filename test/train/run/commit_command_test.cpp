@@ -35,6 +35,18 @@ TEST_CASE("a checkpoint whose command has not succeeded is given to it by the ne
   CHECK(place.run("tiny", "checkpoint_command.log") == "copied 20\n");
 }
 
+TEST_CASE("a checkpoint that is damaged is not given to the command by the next start") {
+  const Workplace place;
+  const std::vector<std::string> settings{"checkpoint.every=10", "checkpoint.command=test -e there && echo copied $TRIREME_STEP"};
+  succeed(place.train(settings));
+  write_text(place.scratch / "there", "");
+  write_text(place.scratch / "runs/tiny/checkpoints/step-00000020/manifest.json", "{}");
+  succeed(place.train(settings));
+  const std::string log = place.run("tiny", "checkpoint_command.log");
+  CHECK_THAT(log, ContainsSubstring("copied 20\n"));  // once: the step that was saved again
+  CHECK(log.find("copied 20\n") == log.rfind("copied 20\n"));
+}
+
 TEST_CASE("a command that fails is reported, and training continues") {
   const Workplace place;
   const Ended ended = place.train({"checkpoint.every=10", "checkpoint.command=echo no such bucket >&2; exit 7"});
