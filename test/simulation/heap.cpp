@@ -59,9 +59,7 @@ void* Heap::take_small(size_t bytes) {
 }
 
 void* Heap::take(size_t bytes) {
-#ifndef __SANITIZE_ADDRESS__  // which sees every block for itself
   if (bytes <= kLargestSmall) return take_small(bytes);
-#endif
   auto* const block = ::new (allocate(sizeof(Large) + bytes)) Large;
   block->before = &large_, block->after = large_.after;
   large_.after->before = block, large_.after = block;
@@ -69,13 +67,11 @@ void* Heap::take(size_t bytes) {
 }
 
 void Heap::give_back(void* memory, size_t bytes) noexcept {
-#ifndef __SANITIZE_ADDRESS__
   if (bytes <= kLargestSmall) {
     Free*& list = free_[(bytes + kStep - 1) / kStep];
     list = ::new (memory) Free{list};
     return;
   }
-#endif
   Large* const block = static_cast<Large*>(memory) - 1;
   block->before->after = block->after, block->after->before = block->before;
   std::free(block);

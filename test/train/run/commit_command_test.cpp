@@ -11,7 +11,7 @@ namespace trireme {
 
 TEST_CASE("a command of the user's is run for committed checkpoints, which stay as long as it needs them") {
   const Workplace place;
-  // That of the first step ends after the last commit.
+  // The first step's command ends after the last commit.
   const std::string copy =
       "checkpoint.command=until test -e runs/tiny/checkpoints/step-00000020; do sleep 0.02; done; "
       "cp -r \"$TRIREME_CHECKPOINT\" \"copy-$TRIREME_STEP\" && echo copied $TRIREME_STEP";
