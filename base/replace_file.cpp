@@ -69,6 +69,17 @@ bool replace_file_durably(const std::string& path, std::string_view text) {
   return remove_failed(temporary);
 }
 
+bool create_file_durably(const std::string& path, const std::string& temporary, std::string_view text) {
+  if (!write_file(temporary, text, true)) return remove_failed(temporary);
+  const bool linked = link(temporary.c_str(), path.c_str()) == 0;
+  if (const bool unsupported = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS; !linked && unsupported) {
+    if (access(path.c_str(), F_OK) == 0) return errno = EEXIST, remove_failed(temporary);
+    return put_in_place(temporary, path) && sync_directory_of(path);
+  }
+  remove_failed(temporary);
+  return linked && sync_directory_of(path);
+}
+
 DataError unwritable(const std::string& path, int reason) {
   const char* remedy = "choose another directory";
   if (reason == ENOSPC || reason == EDQUOT) remedy = "free space or choose another directory";

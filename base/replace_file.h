@@ -15,6 +15,10 @@ namespace trireme {
 bool replace_file(const std::string& path, std::string_view text);
 bool replace_file_durably(const std::string& path, std::string_view text);  // also survives a loss of power
 
+// Writes directory/name unless it exists, through directory/temporary. Returns false if it is there already, with errno EEXIST,
+// or if the write fails. Of several processes that do so at once, one succeeds.
+bool create_file_durably(const std::string& path, const std::string& temporary, std::string_view text);
+
 // Writes the whole text, across interrupts and short writes. Returns false if the write fails.
 bool write_all(int file, std::string_view text);
 

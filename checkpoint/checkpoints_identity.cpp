@@ -28,12 +28,17 @@ void Checkpoints::open_records(Resume resume) {
 void Checkpoints::adopt_id(const std::string& id) {
   run_id_ = id;
   if (ranks_.rank() > 0) return;
-  if (const std::string problem = problem_of([&] { keep_run_id(run_directory_, id); }); !problem.empty())
+  if (const std::string problem = problem_of([&] { run_lock_->check(), keep_run_id(run_directory_, id); }); !problem.empty())
     warnings_.push_back(problem);
 }
 
 const std::string& Checkpoints::run_id() {
-  if (run_id_.empty()) adopt_id(random_id());
+  if (!run_id_.empty()) return run_id_;
+  run_id_ = random_id();
+  if (ranks_.rank() > 0) return run_id_;
+  // Another job may hold the run by now, and have named it.
+  if (const std::string problem = problem_of([&] { run_id_ = first_run_id(run_directory_, run_id_); }); !problem.empty())
+    warnings_.push_back(problem);
   return run_id_;
 }
 

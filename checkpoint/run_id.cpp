@@ -28,6 +28,13 @@ std::string read_run_id(const std::string& run_directory) {
   return id;
 }
 
+std::string first_run_id(const std::string& run_directory, const std::string& id) {
+  const std::string path = path_of_id(run_directory);
+  if (create_file_durably(path, text(path, "-", id, ".tmp"), id + "\n")) return id;
+  if (errno == EEXIST) return read_run_id(run_directory);
+  throw CheckpointError(text("cannot write ", path, ": ", strerror(errno)));
+}
+
 void keep_run_id(const std::string& run_directory, const std::string& id) {
   const std::string path = path_of_id(run_directory);
   if (!replace_file_durably(path, id + "\n")) throw CheckpointError(text("cannot write ", path, ": ", strerror(errno)));

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 
+#include <filesystem>
 #include <utility>
 
+#include "checkpoint/run_id.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
@@ -91,4 +93,13 @@ TEST_CASE("a lineage that cannot be appended to has no torn line after the next 
   lineage.append(commit_of(2));
   CHECK(steps_of(read_lineage(Io(), path)) == std::vector<int64_t>{1, 2});
   CHECK(read_lineage(Io(), path).problems.empty());
+}
+
+TEST_CASE("of two jobs that begin a run, one names it") {
+  const Scratch scratch;
+  const std::string run = scratch.path(), first(16, 'a'), second(16, 'b');
+  CHECK(first_run_id(run, first) == first);
+  CHECK(first_run_id(run, second) == first);
+  CHECK(read_run_id(run) == first);
+  CHECK(std::distance(std::filesystem::directory_iterator(run), {}) == 1);  // nothing is left over
 }

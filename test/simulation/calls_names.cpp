@@ -77,6 +77,13 @@ int renameat(int from_directory, const char* from, int to_directory, const char*
                                 : rename_simulated(from_directory, from, to_directory, to);
 }
 
+int link(const char* from, const char* to) noexcept {
+  static const Next<int(const char*, const char*)> real("link");
+  if (simulated() == nullptr) return real.call(from, to);
+  Call call("link", from);
+  return link_place(call, locate(call, AT_FDCWD, from), locate(call, AT_FDCWD, to));
+}
+
 int unlink(const char* path) noexcept {
   static const Next<int(const char*)> real("unlink");
   return simulated() == nullptr ? real.call(path) : remove_simulated(AT_FDCWD, path, false);

@@ -172,6 +172,16 @@ int rename_place(Call& call, const Located& from, const Located& to) {
   return 0;
 }
 
+int link_place(Call& call, const Located& from, const Located& to) {
+  if (from.inode < 0 || to.parent < 0) return call.error(ENOENT);
+  if (from.disk != to.disk) return call.error(EXDEV);
+  if (to.inode >= 0) return call.error(EEXIST);
+  if (call.fails(true)) return -1;
+  from.disk->change({{to.parent, to.name, from.inode}});
+  report(call, "link", from, to);
+  return 0;
+}
+
 int remove_place(Call& call, const Located& place, bool directory) {
   if (place.inode < 0) return call.error(ENOENT);
   const Inode& node = place.disk->at(place.inode);

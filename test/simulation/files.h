@@ -27,6 +27,7 @@ ssize_t write_file(Call& call, int descriptor, const void* bytes, size_t count, 
 int sync_file(Call& call, int descriptor);
 int describe(const Call& call, const Disk& disk, int inode, struct stat& facts);
 int rename_place(Call& call, const Located& from, const Located& to);
+int link_place(Call& call, const Located& from, const Located& to);
 int remove_place(Call& call, const Located& place, bool directory);
 int make_directory(Call& call, const Located& place);
 int lock_file(Call& call, int descriptor, int operation);

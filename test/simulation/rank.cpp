@@ -24,7 +24,6 @@ ExitCode code_of(const std::exception& error) {
   return ours != nullptr ? ours->code() : ExitCode::internal;
 }
 
-
 // Remembers a signal, as train/health/signals.h does; the World keeps the number.
 void remember_signal(int) {}
 
