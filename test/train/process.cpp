@@ -120,6 +120,8 @@ std::map<int, pid_t> launched_ranks(const std::string& directory) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     std::error_code error;
     if (std::filesystem::read_symlink(entry.path() / "cwd", error) != std::filesystem::path(directory) || error) continue;
+    const std::string program = std::filesystem::read_symlink(entry.path() / "exe", error).filename();
+    if (!program.starts_with("trireme") && !program.starts_with("test_")) continue;  // a command that a rank has started
     std::ifstream in(entry.path() / "environ", std::ios::binary);
     for (std::string variable; std::getline(in, variable, '\0');)
       if (variable.starts_with("OMPI_COMM_WORLD_RANK=")) note_rank(ranks, std::stoi(variable.substr(21)), std::stoi(name));

@@ -39,6 +39,7 @@ constexpr size_t kReserve = size_t{256} << 10;  // bytes that are freed for the 
 constexpr size_t kProbe = size_t{16} << 20;     // bytes that a process with enough memory can map
 constexpr int kErrorOutput = 2;                 // stderr's file descriptor
 constexpr unsigned kTimeForWords = 10;          // seconds for the last words
+constexpr int kThreadsThatExit = 1024;          // at once, all of a large machine's OpenMP threads
 
 // Facts that handlers read; written while the program is well.
 std::atomic<const char*> doing_now = nullptr;
@@ -227,7 +228,8 @@ void watch_fatal_ends() {
   reserve = map(kReserve);
   std::set_new_handler(memory_ran_out);
   std::set_terminate(uncaught);
-  on_exit(exited, nullptr);
+  // Each thread that calls exit() takes a handler off the list, and one that finds none ends the process with its own code.
+  for (int thread = 0; thread < kThreadsThatExit; ++thread) on_exit(exited, nullptr);
   const stack_t stack{.ss_sp = handler_stack.data(), .ss_flags = 0, .ss_size = handler_stack.size()};
   sigaltstack(&stack, nullptr);
   struct sigaction action {
