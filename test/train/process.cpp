@@ -14,6 +14,7 @@
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
+#include <vector>
 
 #include "test/data/scratch.h"
 
@@ -32,10 +33,22 @@ pid_t parent_of(pid_t process) {
   return name_end == std::string::npos ? 0 : std::stoi(stat.substr(name_end + 4));
 }
 
-// The process that mpirun has started passes signals on to the rank, its child.
-void note_rank(std::map<int, pid_t>& ranks, int rank, pid_t process) {
-  const auto known = ranks.find(rank);
-  if (known == ranks.end() || parent_of(known->second) != process) ranks[rank] = process;
+// True of the process that mpirun has started, which passes signals on to the rank; a rank that runs commands has more threads.
+bool has_one_thread(pid_t process) {
+  return read_text("/proc/" + std::to_string(process) + "/status").find("\nThreads:\t1\n") != std::string::npos;
+}
+
+// The process of a rank among those that have its variables: not the one that passes signals on, and not the copy of the rank that
+// is about to become a command.
+pid_t rank_among(const std::vector<pid_t>& processes) {
+  const auto child_of = [&](pid_t parent) {
+    return std::ranges::find_if(processes, [&](pid_t process) { return parent_of(process) == parent; });
+  };
+  const auto first =
+      std::ranges::find_if(processes, [&](pid_t process) { return std::ranges::count(processes, parent_of(process)) == 0; });
+  const pid_t started = first == processes.end() ? processes.front() : *first;
+  const auto rank = child_of(started);
+  return rank != processes.end() && has_one_thread(started) ? *rank : started;
 }
 
 }  // namespace
@@ -114,7 +127,7 @@ Ended run_launched(const std::vector<std::string>& command, int ranks) {
 }
 
 std::map<int, pid_t> launched_ranks(const std::string& directory) {
-  std::map<int, pid_t> ranks;
+  std::map<int, std::vector<pid_t>> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
@@ -124,8 +137,10 @@ std::map<int, pid_t> launched_ranks(const std::string& directory) {
     if (!program.starts_with("trireme") && !program.starts_with("test_")) continue;  // a command that a rank has started
     std::ifstream in(entry.path() / "environ", std::ios::binary);
     for (std::string variable; std::getline(in, variable, '\0');)
-      if (variable.starts_with("OMPI_COMM_WORLD_RANK=")) note_rank(ranks, std::stoi(variable.substr(21)), std::stoi(name));
+      if (variable.starts_with("OMPI_COMM_WORLD_RANK=")) found[std::stoi(variable.substr(21))].push_back(std::stoi(name));
   }
+  std::map<int, pid_t> ranks;
+  for (const auto& [rank, processes] : found) ranks[rank] = rank_among(processes);
   return ranks;
 }
 
