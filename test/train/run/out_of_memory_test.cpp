@@ -109,9 +109,11 @@ class Shortages {
     const bool failed = std::filesystem::exists(hit);
     INFO(ended.err << "\n" << (failed ? read_text(hit) : "no call failed"));
     ++outcomes_[!failed ? "no call failed" : ended.code == 0 ? "0: done without" : std::string(text("exit code ", ended.code))];
-    const bool names_it = ended.err.find("out of memory") != std::string::npos ||
-                          ended.err.find("cannot start a thread") != std::string::npos ||
-                          ended.err.find("out of threads") != std::string::npos || in_mpi(ended, hit);
+    const bool names_it =
+        ended.err.find("out of memory") != std::string::npos || ended.err.find("cannot start a thread") != std::string::npos ||
+        ended.err.find("out of threads") != std::string::npos ||
+        ended.err.find("memory allocation failed") != std::string::npos ||  // in HDF5's words, which may crash then
+        in_mpi(ended, hit);
     // mpirun may end with the code that MPI_Init gives up with; and a rank that MPI_Init leaves alone is refused.
     const bool in_init = ranks_ > 1 && in_mpi(ended, hit) && (ended.code == 1 || ended.code == 2);
     CHECK((ended.code == 0 || (failed && (ended.code == 70 || in_init) && names_it)));
