@@ -21,16 +21,13 @@ void launch(const Cpu&, const RmsNormForward& op) {
       if (op.residual) {
         const T* residual = op.residual.as<T>() + n * cols;
         S* sum = op.sum.as<S>() + n * cols;
-#pragma omp simd reduction(+ : squares)
-        for (int64_t c = 0; c < cols; ++c) {
-          sum[c] = to<S>(to_float(x[c]) + to_float(residual[c]));
-          squares += to_float(sum[c]) * to_float(sum[c]);
-        }
+#pragma omp simd
+        for (int64_t c = 0; c < cols; ++c) sum[c] = to<S>(to_float(x[c]) + to_float(residual[c]));
         x = sum;
-      } else {
-#pragma omp simd reduction(+ : squares)
-        for (int64_t c = 0; c < cols; ++c) squares += to_float(x[c]) * to_float(x[c]);
       }
+      // In an order that does not depend on the residual: a stream that is read again gives the same bits.
+#pragma omp simd reduction(+ : squares)
+      for (int64_t c = 0; c < cols; ++c) squares += to_float(x[c]) * to_float(x[c]);
       const float inverse = 1 / std::sqrt(squares / static_cast<float>(cols) + op.eps);
       op.inv_rms.as<float>()[n] = inverse;
 #pragma omp simd
