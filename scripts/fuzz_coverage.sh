@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1 corpus=$2 large=$3
-parsers="base/json_parser base/json_transfer base/json_file train/config/yaml train/config/read_config train/config/keys train/config/step_ranges data/shard/hdf5_file data/shard/shard
+parsers="base/json_parser base/json_transfer base/json_file
+  train/config/yaml train/config/read_config train/config/keys train/config/step_ranges data/shard/hdf5_file data/shard/shard
   data/tokenizer/tokenizer_json data/tokenizer/tokenizer_json_tokens data/tokenizer/tokenizer_json_members
   data/tokenizer/tokenizer_tiktoken data/tokenizer/tokenizer_bpe data/tokenizer/sentencepiece_model
   data/tokenizer/sentencepiece_cuts data/tokenizer/tokenizer_sentencepiece

@@ -1,7 +1,5 @@
 // Fuzzes the records of a run, line by line: its commits if the bytes begin with an 'l', its data if
 // they begin with a 'd', else its metrics. Metrics that a resume has kept are kept again as they are.
-#include <cstdio>
-
 #include "base/error.h"
 #include "checkpoint/lineage.h"
 #include "test/fuzz/fuzz.h"

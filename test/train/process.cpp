@@ -41,13 +41,10 @@ bool has_one_thread(pid_t process) {
 // The process of a rank among those that have its variables: not the one that passes signals on, and not the copy of the rank that
 // is about to become a command.
 pid_t rank_among(const std::vector<pid_t>& processes) {
-  const auto child_of = [&](pid_t parent) {
-    return std::ranges::find_if(processes, [&](pid_t process) { return parent_of(process) == parent; });
-  };
   const auto first =
       std::ranges::find_if(processes, [&](pid_t process) { return std::ranges::count(processes, parent_of(process)) == 0; });
   const pid_t started = first == processes.end() ? processes.front() : *first;
-  const auto rank = child_of(started);
+  const auto rank = std::ranges::find_if(processes, [&](pid_t process) { return parent_of(process) == started; });
   return rank != processes.end() && has_one_thread(started) ? *rank : started;
 }
 
