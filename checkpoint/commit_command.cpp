@@ -169,15 +169,27 @@ std::string CommitCommand::wait_for(pid_t group) {
 }
 
 std::string CommitCommand::run(const Job& job) {
-  std::array<int, 2> alive{-1, -1};
+  std::array<int, 2> alive{-1, -1}, begin{-1, -1};
   if (pipe2(alive.data(), O_CLOEXEC) != 0) return reason_of(errno);
-  const pid_t group = spawn(command_, 0, -1, {"TRIREME_CHECKPOINT=" + job.directory, "TRIREME_STEP=" + std::to_string(job.step)});
-  const int error = errno;
+  if (pipe2(begin.data(), O_CLOEXEC) != 0) {
+    const int error = errno;
+    close(alive[0]), close(alive[1]);
+    return reason_of(error);
+  }
+  // Reads a line before all else, which comes once its watcher is there: it never runs without.
+  const pid_t group = spawn("read trireme_begin || exit 1; unset trireme_begin; exec < /dev/null; " + command_, 0, begin[0],
+                            {"TRIREME_CHECKPOINT=" + job.directory, "TRIREME_STEP=" + std::to_string(job.step)});
   // Another member of the group waits for the pipe to close, as it does when this process ends, and then ends them all.
   const pid_t watcher = group > 0 ? spawn("read x; kill -KILL 0", group, alive[0], {}) : -1;
-  const std::string problem = group > 0 ? wait_for(group) : reason_of(error);
+  std::string problem;
+  if (watcher > 0 && write(begin[1], "\n", 1) == 1) {
+    problem = wait_for(group);
+  } else {
+    problem = reason_of(errno);
+    if (group > 0) kill(-group, SIGKILL), waitpid(group, nullptr, 0);
+  }
   if (watcher > 0) kill(watcher, SIGKILL), waitpid(watcher, nullptr, 0);
-  close(alive[0]), close(alive[1]);
+  for (const int end : {alive[0], alive[1], begin[0], begin[1]}) close(end);
   return problem;
 }
 

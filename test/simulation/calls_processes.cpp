@@ -119,7 +119,7 @@ int posix_spawn(pid_t* id, const char* path, const posix_spawn_file_actions_t* f
   if (call.fails(true)) return EAGAIN;
   pid_t group = 0;
   posix_spawnattr_getpgroup(attributes, &group);
-  *id = start_command(*simulated(), words[2], group, variables).id;
+  *id = start_command(*simulated(), group, variables).id;
   return 0;
 }
 

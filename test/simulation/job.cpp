@@ -1,5 +1,6 @@
 #include "test/simulation/job.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <list>
@@ -108,10 +109,17 @@ int run_supervisor(Cluster& c) {
 
 namespace {
 
-// The user's command: reads the checkpoint for a while.
+bool has_watcher(World& world, const Process& command) {
+  return std::ranges::any_of(
+      world.processes(), [&](const auto& other) { return other->group == command.group && &*other != &command && !other->dead; });
+}
+
+// The user's command: waits for its watcher, then reads the checkpoint for a while.
 int run_command(Cluster& c) {
   Process& self = c.world.self();
   const Unowned unowned;
+  while (self.parent != nullptr && !has_watcher(c.world, self)) (void)c.world.wait(&self);
+  if (!has_watcher(c.world, self)) return 1;
   c.truth.command_starts(self, self.environment["TRIREME_CHECKPOINT"], std::stoll(self.environment["TRIREME_STEP"]));
   c.world.sleep(c.world.random.below(c.job.command_time));
   c.truth.command_ends(self);
@@ -129,10 +137,9 @@ int run_watcher(Cluster& c) {
 
 }  // namespace
 
-Process& start_command(World& world, const std::string& script, int group, char* const variables[]) {
+Process& start_command(World& world, int group, char* const variables[]) {
   const Unowned unowned;
-  World::Start start{
-      .name = script.starts_with("read") ? "watcher" : "command", .node = world.self().node, .parent = &world.self()};
+  World::Start start{.name = group != 0 ? "watcher" : "command", .node = world.self().node, .parent = &world.self()};
   for (char* const* variable = variables; *variable != nullptr; ++variable) {
     const std::string words = *variable;
     start.environment[words.substr(0, words.find('='))] = words.substr(words.find('=') + 1);
@@ -141,6 +148,8 @@ Process& start_command(World& world, const std::string& script, int group, char*
   const bool watches = start.name == "watcher";
   Process& made = world.spawn(start, [&c, watches] { return watches ? run_watcher(c) : run_command(c); });
   made.group = group == 0 ? made.id : group;
+  for (const auto& process : world.processes())
+    if (process->id == group) world.wake(process.get());  // the command, whose watcher this is
   return made;
 }
 

@@ -46,6 +46,6 @@ int run_rank(Cluster& cluster);
 int run_launcher(Cluster& cluster, int64_t job);
 int run_supervisor(Cluster& cluster);
 // A command of a rank for the shell, as a member of `group`, 0: of one of its own.
-Process& start_command(World& world, const std::string& script, int group, char* const variables[]);
+Process& start_command(World& world, int group, char* const variables[]);
 
 }  // namespace trireme::simulation

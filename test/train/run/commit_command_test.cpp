@@ -110,7 +110,6 @@ TEST_CASE("a command does not outlive a run that is killed, nor one that a secon
     Process run(place.scratch.path(), Workplace::arguments({"checkpoint.every=0", kEndless}));
     const pid_t child = child_of_command(place, run);
     REQUIRE(child > 0);
-    usleep(100000);  // the command's watcher starts just after it: a kill between the two is not tried here
     run.signal(signal);
     if (signal == SIGINT) usleep(200000), run.signal(signal);
     CHECK(run.wait().code == (signal == SIGKILL ? 137 : 130));
