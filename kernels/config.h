@@ -34,11 +34,11 @@ struct Names<AttentionKernels> {
   static constexpr std::array<std::string_view, 3> words{"auto", "ours", "cudnn"};
 };
 
-enum class ResidualDtype { automatic, f32 };
+enum class ResidualDtype { f32, bf16 };
 
 template <>
 struct Names<ResidualDtype> {
-  static constexpr std::array<std::string_view, 2> words{"auto", "f32"};
+  static constexpr std::array<std::string_view, 2> words{"f32", "bf16"};
 };
 
 enum class MatmulDtype { automatic, bf16, fp8 };
@@ -53,7 +53,7 @@ inline Dtype dtype_of(StepDtype dtype) { return dtype == StepDtype::bf16 ? Dtype
 struct KernelsConfig {
   DeviceChoice device = DeviceChoice::automatic;
   StepDtype dtype = StepDtype::bf16;
-  ResidualDtype residual = ResidualDtype::automatic;
+  ResidualDtype residual = ResidualDtype::f32;
   MatmulDtype matmul = MatmulDtype::automatic;
   int64_t bf16_layers = 0;
   LogitsDtype logits = LogitsDtype::automatic;
@@ -68,8 +68,7 @@ struct KernelsConfig {
          "dtype of matrices and activations in a step; weights of one dim, masters, moments, gradients and sums are always f32",
          identity());
     keys("residual", residual,
-         "dtype of the residual stream and its gradient; auto: kernels.dtype; f32: more memory, gradients closer to the truth",
-         identity());
+         "dtype of the residual stream and its gradient; bf16: less memory, and gradients further from the truth", identity());
     keys("matmul", matmul, "operands of products with weights; fp8: 8-bit, scaled per tensor (the CPU emulates it, no faster)");
     keys("bf16_layers", bf16_layers, "with fp8: number of layers at each end of the model that use bf16, as the classifier does",
          at_least(0));
@@ -85,6 +84,7 @@ struct KernelsConfig {
   // Reports keys that contradict each other, as (key, message).
   void check(auto&& report) const {
     if (logits == LogitsDtype::bf16 && dtype == StepDtype::f32) report("logits", "must be f32 or auto with kernels.dtype = f32");
+    if (residual == ResidualDtype::bf16 && dtype == StepDtype::f32) report("residual", "must be f32 with kernels.dtype = f32");
     if (matmul != MatmulDtype::automatic && dtype == StepDtype::f32)
       report("matmul", "must be auto with kernels.dtype = f32; or set kernels.dtype = bf16");
     if (attention == AttentionKernels::cudnn && device != DeviceChoice::cuda)
@@ -98,7 +98,7 @@ struct KernelsConfig {
     return device == DeviceChoice::cuda ? dtype_of(dtype) : Dtype::f32;
   }
 
-  Dtype residual_dtype() const { return residual == ResidualDtype::f32 ? Dtype::f32 : dtype_of(dtype); }
+  Dtype residual_dtype() const { return residual == ResidualDtype::bf16 ? Dtype::bf16 : Dtype::f32; }
 
   // True if products fuse what they can: see ops/matmul.h.
   bool fused_products() const { return device == DeviceChoice::cuda && dtype == StepDtype::bf16; }

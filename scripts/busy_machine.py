@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Runs on a busy machine: does one end as a hang, and how much slower is it than its fair share?
 
-  scripts/busy_machine.py [--starts 100] [--quickstarts 10] [--loops 6]
+  scripts/busy_machine.py [--starts 100] [--quickstarts 10] [--loops 6] [--at-once 1] [--hurried 0 2]
       Starts a tiny model and 60 steps of the quickstart beside endless loops, then again with two of the
-      loops at nice -15 (as root). Prints the exit codes and the median slowdown.
+      loops at nice -15 (as root), so many runs at once. Prints the exit codes and the median slowdown.
   scripts/busy_machine.py --pairs 10 BEFORE AFTER
       Compares two programs on an idle machine: alternating runs of 40 steps of the quickstart.
 
-Fair share: the threads of the run and the loops divide the cores by their weights. Exits with 1 if a run
+Fair share: the threads of the runs and the loops divide the cores by their weights. Exits with 1 if a run
 ended with 71.
 """
 import argparse
 import collections
+import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -58,11 +60,14 @@ def prepare(program, place):
     shutil.copy(ROOT / "configs" / "quickstart.yaml", place)
 
 
+NUMBERS = itertools.count()
+
+
 def start(program, place, config, *settings):
     """One run from the beginning: its exit code, seconds, and median step in milliseconds."""
-    run = place / "runs" / "measured"
-    shutil.rmtree(run, ignore_errors=True)
-    words = [program, "train", config, "--set", "train.name=measured"]
+    name = f"measured{next(NUMBERS)}"
+    run = place / "runs" / name
+    words = [program, "train", config, "--set", "train.name=" + name]
     for setting in settings:
         words += ["--set", setting]
     begin = time.monotonic()
@@ -73,6 +78,7 @@ def start(program, place, config, *settings):
     steps = []
     if (run / "metrics.jsonl").exists():
         steps = [e["step_ms"] for e in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if "step_ms" in e]
+    shutil.rmtree(run, ignore_errors=True)
     return ended.returncode, seconds, statistics.median(steps) if steps else float("nan")
 
 
@@ -102,22 +108,23 @@ def busy(options, place):
              for name, config, settings, count in kinds if count}
     print(f"{cores} cores, load average {os.getloadavg()[0]:.1f} before the loops", flush=True)
     hangs = 0
-    for hurried in (0, 2):
+    for hurried in options.hurried:
         if hurried and os.geteuid() != 0:
             print("loops at nice -15 need root: not run")
             break
         loops = (options.loops - hurried) * WEIGHT + hurried * WEIGHT_HURRIED
-        fair = max(1.0, (loops + cores * WEIGHT) / (cores * WEIGHT))
+        fair = max(1.0, (loops + options.at_once * cores * WEIGHT) / (cores * WEIGHT))
         for name, config, settings, count in kinds:
             if not count:
                 continue
             with Loops(options.loops, hurried):
-                runs = [start(options.program, place, config, *settings) for _ in range(count)]
+                with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+                    runs = list(pool.map(lambda _: start(options.program, place, config, *settings), range(count)))
             codes = collections.Counter(code for code, _, _ in runs)
             seconds = sorted(s for _, s, _ in runs)
             hangs += codes[71]
             slower = statistics.median(seconds) / alone[name]
-            print(f"{name}, {options.loops} loops, {hurried} at nice -15: {count} starts, exit codes {dict(codes)}, {codes[71]} hangs; "
+            print(f"{name}, {options.loops} loops, {hurried} at nice -15: {count} starts, {options.at_once} at once, exit codes {dict(codes)}, {codes[71]} hangs; "
                   f"median {statistics.median(seconds):.2f} s, longest {seconds[-1]:.2f} s, without loops {alone[name]:.2f} s: "
                   f"{slower:.1f} times slower, {slower / fair:.2f} of fair share's {fair:.1f}", flush=True)
     return hangs
@@ -141,6 +148,8 @@ def main():
     parser.add_argument("--starts", default=100, type=int)
     parser.add_argument("--quickstarts", default=10, type=int)
     parser.add_argument("--loops", default=6, type=int)
+    parser.add_argument("--at-once", default=1, type=int)
+    parser.add_argument("--hurried", default=[0, 2], type=int, nargs="*", help="loops at nice -15, one number per round")
     parser.add_argument("--pairs", default=0, type=int)
     parser.add_argument("programs", nargs="*", type=pathlib.Path, metavar="BEFORE AFTER")
     options = parser.parse_args()

@@ -122,7 +122,7 @@ int64_t write_weights(const CheckpointReader& checkpoint, const std::vector<std:
 ExitCode run_model_export(const ModelExportOptions& options) {
   JsonOutput json(options.json);
   const CheckpointReader checkpoint(options.from);
-  const RunConfig config = parse_config(checkpoint.directory(), checkpoint.manifest().config);
+  const RunConfig config = parse_saved_config(checkpoint.directory(), checkpoint.manifest().config);
   const bool bf16 = options.dtype == "bf16" || (options.dtype.empty() && config.kernels.dtype == StepDtype::bf16);
   const FloatType type = bf16 ? FloatType::bf16 : FloatType::f32;
   const std::optional<int64_t> most = parse_bytes(options.file_size);

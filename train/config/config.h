@@ -255,10 +255,14 @@ struct RunConfig {
 // or "--set model.heads=7: ...".
 RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides, Purpose purpose = Purpose::train);
 
-// Parses a text that to_yaml wrote, as in a checkpoint; messages show `name` for the file. ConfigError as
-// read_config.
+// Parses a text that to_yaml wrote; messages show `name` for the file. ConfigError as read_config.
 RunConfig parse_config(const std::string& name, const std::string& yaml, const std::vector<std::string>& overrides = {},
                        Purpose purpose = Purpose::plan);
+
+// As parse_config, for a checkpoint's config: keys that its version did not have get the value that
+// describes what that version did.
+RunConfig parse_saved_config(const std::string& name, const std::string& yaml, const std::vector<std::string>& overrides = {},
+                             Purpose purpose = Purpose::plan);
 
 // Writes every key; reading the text back gives the same bits.
 std::string to_yaml(const RunConfig& config);

@@ -62,6 +62,8 @@ class Reading {
     set(where, *key, value);
   }
 
+  bool has(const std::string& key) const { return origins_.contains(key); }
+
   // Resolves, checks keys against each other, and throws if anything was wrong.
   RunConfig finish(Purpose purpose) {
     if (unread_) problems_.raise();
@@ -271,6 +273,16 @@ RunConfig parse_config(const std::string& name, const std::string& yaml, const s
                        Purpose purpose) {
   Reading reading(name);
   reading.document(yaml, false);
+  for (const std::string& assignment : overrides) reading.override(assignment);
+  return reading.finish(purpose);
+}
+
+RunConfig parse_saved_config(const std::string& name, const std::string& yaml, const std::vector<std::string>& overrides,
+                             Purpose purpose) {
+  Reading reading(name);
+  reading.document(yaml, false);
+  KernelsConfig& kernels = reading.config.kernels;
+  if (!reading.has("kernels.residual") && kernels.dtype == StepDtype::bf16) kernels.residual = ResidualDtype::bf16;
   for (const std::string& assignment : overrides) reading.override(assignment);
   return reading.finish(purpose);
 }

@@ -64,7 +64,7 @@ void refuse_missing(const TrainState& run, Checkpoints& checkpoints) {
 
 std::vector<std::string> compare_for_resume(const RunConfig& config, const std::string& saved, bool allow) {
   std::vector<std::string> changes, refused;
-  const RunConfig before = parse_config("the checkpoint's config", saved);
+  const RunConfig before = parse_saved_config("the checkpoint's config", saved);
   for (const std::string& difference : differences(before, config)) {
     if (difference.starts_with("train.name:") || difference.starts_with("train.runs:")) continue;
     changes.push_back("changed since the checkpoint: " + difference);

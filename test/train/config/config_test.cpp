@@ -395,6 +395,20 @@ TEST_CASE("a run is its model, its data in their order, and the numbers it compu
                                         "train.rounding", "kernels.dtype", "kernels.residual"});
 }
 
+TEST_CASE("a checkpoint of a version without kernels.residual had a residual stream of the step's dtype") {
+  RunConfig config = read("kernels: {dtype: bf16}\n");
+  CHECK(config.kernels.residual_dtype() == Dtype::f32);
+  std::string old = to_yaml(config);
+  CHECK(parse_saved_config("new", old).kernels.residual == ResidualDtype::f32);
+  const size_t line = old.find("  residual: f32\n");
+  REQUIRE(line != std::string::npos);
+  old.erase(line, old.find('\n', line) + 1 - line);
+  CHECK(parse_saved_config("old", old).kernels.residual == ResidualDtype::bf16);
+  CHECK(parse_saved_config("old", old, {"kernels.residual=f32"}).kernels.residual == ResidualDtype::f32);
+  old.replace(old.find("dtype: bf16"), 11, "dtype: f32");
+  CHECK(parse_saved_config("old", old).kernels.residual == ResidualDtype::f32);
+}
+
 TEST_CASE("the written file gives every number its bits and every text its bytes back") {
   std::mt19937_64 random(7);
   for (int i = 0; i < 200; ++i) {

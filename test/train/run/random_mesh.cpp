@@ -85,7 +85,8 @@ RandomModel random_model(const std::string& config, uint64_t seed) {
       model.settings.insert(model.settings.end(),
                             {"parallel.numerics=invariant", set("parallel.max_tp", draw.of<int64_t>({1, 2, 4, 8, 8})),
                              set("kernels.dtype", draw.one_in(3) ? "bf16" : "f32")});
-    if (Draw(seed, "residual").one_in(2)) model.settings.push_back("kernels.residual=f32");  // matters in bf16
+    if (std::ranges::count(model.settings, "kernels.dtype=bf16") > 0 && Draw(seed, "residual").one_in(2))
+      model.settings.push_back("kernels.residual=bf16");
     const Settings alone = model.settings + Settings{"parallel.dp=1"};
     if (!is_valid(config, alone)) continue;
     const RunConfig read = read_config(config, alone);

@@ -124,7 +124,7 @@ TEST_CASE("a plan of a mesh that cannot be names the nearest that can") {
   }
   CHECK(plan(again).code == 0);
   CHECK(plan({"--memory", "24GB"}).err ==
-        "a rank needs 169 GiB, more than --memory 22.4 GiB; no mesh of 1 rank can run this config, but --ranks 8 fits with "
+        "a rank needs 173 GiB, more than --memory 22.4 GiB; no mesh of 1 rank can run this config, but --ranks 8 fits with "
         "--set parallel.tp=8\n");
   CHECK(plan({"--memory", "many"}).err.find("--memory many: must be a size such as 80GB") != std::string::npos);
 }
