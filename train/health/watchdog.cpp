@@ -22,10 +22,11 @@ constexpr size_t kSteps = 200;                                    // number of d
 constexpr size_t kEnough = 5;                                     // durations needed for a limit
 constexpr int64_t kNobody = std::numeric_limits<int32_t>::max();  // accused if the culprit is unknown
 constexpr auto kNoStack = "-";                                    // the culprit's confession when its stack cannot be read
-constexpr double kPaused = 1;     // seconds: a round that takes longer means that the process was stopped or had no core
-constexpr double kForOthers = 2;  // seconds: wait for the culprit's stack
-constexpr double kForReport = 6;  // seconds: wait for the rank that reports
-constexpr double kTellAgain = 1;  // seconds between reports on the board
+constexpr double kPaused = 1;      // seconds: a round that takes longer means that the process was stopped or had no core
+constexpr double kForOthers = 2;   // seconds: wait for the culprit's stack
+constexpr double kForReport = 6;   // seconds: wait for the rank that reports
+constexpr double kForCulprit = 1;  // seconds: wait for the culprit to end by itself
+constexpr double kTellAgain = 1;   // seconds between reports on the board
 // Parts of the limit: the silence after which shares are measured, the time between measurements, and the
 // silence after which the machine's load is read. Steps that take their usual time are not silent so long.
 constexpr double kFirstLook = 0.2, kBetweenLooks = 0.05, kLoadFirst = 0.5;
@@ -207,6 +208,23 @@ bool Watchdog::reports() const {
       ranks, [&, speaker = journal_.accuser()](const RankReport& r) { return r.rank == speaker && !stopped_or_gone(r); });
 }
 
+// A rank that was stopped continues, finds itself accused, and ends with its own code, which may be the first that the
+// launcher hears. One that does not is killed.
+void Watchdog::end_culprit(const RankReport& culprit) {
+  const auto is_there = [&] {
+    const std::vector<RankReport> ranks = journal_.look();
+    return std::ranges::any_of(ranks,
+                               [&](const RankReport& r) { return r.rank == culprit.rank && r.state != 'Z' && r.state != 'X'; });
+  };
+  if (!is_there()) return;
+  kill(culprit.process, SIGCONT);
+  for (const auto begin = Clock::now(); seconds_since(begin) < kForCulprit;) {
+    std::this_thread::sleep_for(kRound / 2);
+    if (!is_there()) return;
+  }
+  kill(culprit.process, SIGKILL);
+}
+
 // Reports the verdict, or waits for the rank that does, then ends. If the report blocks, the process
 // ends without it.
 void Watchdog::judge_all(const std::optional<Verdict>& own) {
@@ -239,8 +257,7 @@ void Watchdog::judge_all(const std::optional<Verdict>& own) {
     const bool elsewhere = orders_.board != nullptr && at == ranks.end();
     for (const auto begin = Clock::now(); seconds_since(begin) < kForReport && (elsewhere || reports());)
       std::this_thread::sleep_for(kRound / 2);
-    if (at != ranks.end() && culprit != rank_ && at->state != 'Z' && at->state != 'X')
-      kill(at->process, SIGKILL);  // the only signal that ends a stopped process
+    if (at != ranks.end() && culprit != rank_) end_culprit(*at);
   }
   end_at_once(ExitCode::hang);
 }

@@ -71,6 +71,7 @@ class Watchdog {
   double limit();
   double limit_of_steps() const;  // with mutex_ held
   bool sleep();                   // returns false if the thread must end
+  void end_culprit(const RankReport& culprit);
   void judge_all(const std::optional<Verdict>& own);
 
   Journal& journal_;

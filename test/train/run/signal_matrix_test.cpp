@@ -38,6 +38,7 @@ struct Run {
   const Workplace& place;
   const Stop& stop;
   Process process;
+  bool forgotten = false;  // by the launcher: the first request
 
   Run(const Workplace& where, const Stop& what)
       : place(where), stop(what), process(where.scratch.path(), words(what), 1, program(what)) {}
@@ -86,15 +87,26 @@ struct Run {
     return program.filename() == name || program.empty() ? 0 : process.pid();
   }
 
+  bool ends_within(double seconds) {
+    for (const auto begin = Clock::now(); process.running() && seconds_since(begin) < seconds;) usleep(5000);
+    return !process.running();
+  }
+
   // Returns the exit code.
   int end() {
     while (process.running() && !reached()) usleep(300);
     usleep(stop.moment == "start" ? 10000 : stop.moment == "MPI_Init" ? 120000 : 0);
     const std::vector<int> storm{SIGTERM, SIGUSR1, SIGUSR2, SIGTERM, SIGUSR1};
-    for (const int signal : stop.signal == kStorm ? storm : std::vector<int>{stop.signal}) {
-      if (const pid_t aim = target(); aim > 0 && process.running()) kill(aim, signal);
-      if (stop.signal == kStorm) usleep(3000);
-    }
+    const auto ask = [&] {
+      for (const int signal : stop.signal == kStorm ? storm : std::vector<int>{stop.signal}) {
+        if (const pid_t aim = target(); aim > 0 && process.running()) kill(aim, signal);
+        if (stop.signal == kStorm) usleep(3000);
+      }
+    };
+    ask();
+    // In its first milliseconds mpirun has no ranks to pass SIGUSR1 and SIGUSR2 to, and forgets them: one asks again.
+    const bool passed_on = stop.signal == SIGUSR1 || stop.signal == SIGUSR2;
+    if (passed_on && stop.target == "mpirun" && stop.moment == "start" && !ends_within(10)) forgotten = true, ask();
     const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
     const int code = process.wait().code;
     for (const auto begin = Clock::now(); any_alive(ranks) && seconds_since(begin) < 60;) usleep(5000);
@@ -114,7 +126,8 @@ int64_t newest_on_disk(const Workplace& place) {
 
 std::string outcome(const Stop& stop) {
   const Workplace place;
-  const int code = Run(place, stop).end();
+  Run run(place, stop);
+  const int code = run.end();
   const std::string exit = place.run("tiny", "exit.json");
   const int said = exit.empty() ? -1 : Json::parse(exit).at("code").get<int>();
   int64_t last = 0;
@@ -130,7 +143,10 @@ std::string outcome(const Stop& stop) {
   const bool known = code == 75 || code == 0 || (launcher && (code == 1 || code > 128)) || (stop.moment == "start" && code > 128);
   CHECK(known);
   CHECK((code != 0 || stop.moment == "ending"));
-  return std::to_string(code) + (code == 75 || code == 0 ? "" : said == 75 ? ", exit.json 75" : ", before its first step");
+  return std::to_string(code) + (run.forgotten ? ", asked twice" : "") +
+         (code == 75 || code == 0 ? ""
+          : said == 75            ? ", exit.json 75"
+                                  : ", before its first step");
 }
 
 void check(const std::vector<Stop>& stops) {
