@@ -34,6 +34,14 @@ void start(const Cuda& cuda, const Grid& grid, void (*kernel)(Parameters...), co
   ok(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
 
+// Number of the grid's blocks that the GPU runs at once.
+template <class Kernel>
+int64_t blocks_at_once(Kernel* kernel, const Grid& grid) {
+  int each = 0;
+  ok(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, grid.threads, static_cast<size_t>(grid.shared)));
+  return std::max<int64_t>(each, 1) * multiprocessors();
+}
+
 // The block's shared memory as a T; start the kernel with sizeof(T) bytes.
 template <class T>
 __device__ T& block_shared() {

@@ -1,6 +1,6 @@
 // Forward reads x (and the residual), writes y (and the sum): 2 or 4 N C elements. Backward reads
-// dy, x and dsum, writes dx: 3 or 4. Its blocks walk rows and keep their sums of dgain and dbias in
-// registers.
+// dy, x and dsum, writes dx: 3 or 4. Its blocks walk rows and keep their own
+// sums of dgain and dbias.
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/ops/layernorm.h"
@@ -21,7 +21,7 @@ struct LayerNormOperands {
 };
 
 template <class S, class T, int kN, int kPacks>
-__global__ void layernorm_forward(LayerNormOperands<S, T> op, int warps) {
+__global__ void __launch_bounds__(kMostRowThreads, 1) layernorm_forward(LayerNormOperands<S, T> op, int warps) {
   const ThreadRow place = row_place(warps);
   const int64_t at = place.row * op.cols, cols = place.row < op.rows ? op.cols : 0;
   const auto count = static_cast<float>(op.cols);
@@ -62,7 +62,7 @@ struct LayerNormGradients {
 };
 
 template <class S, class T, int kN, int kPacks>
-__global__ void layernorm_backward(LayerNormGradients<S, T> op, int warps) {
+__global__ void __launch_bounds__(kMostRowThreads, 1) layernorm_backward(LayerNormGradients<S, T> op, int warps) {
   const ThreadRow place = row_place(warps);
   const auto count = static_cast<float>(op.cols);
   float gain[kPacks][kN], dgain[kPacks][kN] = {}, dbias[kPacks][kN] = {};
@@ -97,6 +97,47 @@ __global__ void layernorm_backward(LayerNormGradients<S, T> op, int warps) {
   });
 }
 
+// For wider rows, which are read twice; the second time out of the cache, as are the sums of dgain and dbias.
+template <class S, class T, int kN>
+__global__ void __launch_bounds__(kMostRowThreads, 1) layernorm_backward_wide(LayerNormGradients<S, T> op, int warps) {
+  const ThreadRow place = row_place(warps);
+  const auto count = static_cast<float>(op.cols);
+  float *const gains = op.parts + place.slot * op.cols, *const biases = op.parts + (place.slots + place.slot) * op.cols;
+  for_wide_row<kN>(place, op.cols, [&](int64_t c) { store<kN>(gains + c, {}), store<kN>(biases + c, {}); });
+  for (int64_t row = place.slot; row < op.rows; row += place.slots) {
+    const int64_t at = row * op.cols;
+    const float mean = op.mean[row], inverse = op.inv_std[row];
+    float sum = 0, along = 0;
+    for_wide_row<kN>(place, op.cols, [&](int64_t c) {
+      float dy[kN], x[kN], gain[kN], dgain[kN], dbias[kN];
+      load<kN>(dy, op.dy + at + c), load<kN>(x, op.x + at + c), load<kN>(gain, op.gain + c);
+      load<kN>(dgain, gains + c), load<kN>(dbias, biases + c);
+      for (int k = 0; k < kN; ++k) {
+        x[k] = (x[k] - mean) * inverse;
+        dgain[k] += dy[k] * x[k];
+        dbias[k] += dy[k];
+        sum += dy[k] * gain[k];
+        along += dy[k] * gain[k] * x[k];
+      }
+      store<kN>(gains + c, dgain), store<kN>(biases + c, dbias);
+    });
+    sum = row_sum(place, sum) / count, along = row_sum(place, along) / count;
+    for_wide_row<kN>(place, op.cols, [&](int64_t c) {
+      float dy[kN], x[kN], gain[kN], more[kN] = {};
+      load<kN>(dy, op.dy + at + c), load<kN>(x, op.x + at + c), load<kN>(gain, op.gain + c);
+      if (op.dsum != nullptr) load<kN>(more, op.dsum + at + c);
+      for (int k = 0; k < kN; ++k) more[k] += inverse * (dy[k] * gain[k] - sum - (x[k] - mean) * inverse * along);
+      store<kN>(op.dx + at + c, more);
+    });
+  }
+}
+
+template <class S, class T, int kN, int kPacks>
+auto layernorm_backward_for() {
+  if constexpr (kPacks > 0) return layernorm_backward<S, T, kN, kPacks>;
+  if constexpr (kPacks == 0) return layernorm_backward_wide<S, T, kN>;
+}
+
 }  // namespace
 
 void launch(const Cuda& cuda, const LayerNormForward& op) {
@@ -116,7 +157,7 @@ void launch(const Cuda& cuda, const LayerNormForward& op) {
                                     .cols = op.x.cols(),
                                     .eps = op.eps};
     with_row_packs(f.cols, in_packs({op.y, op.sum, op.x, op.gain, op.bias, op.residual}), [&](auto pack, auto packs) {
-      const RowGrid g = row_grid(f.rows, (f.cols + pack - 1) / pack, packs, f.rows);
+      const RowGrid g = row_grid(f.rows, (f.cols + pack - 1) / pack, packs);
       start(cuda, g.grid, layernorm_forward<S, T, pack, packs>, f, g.warps);
     });
   });
@@ -137,10 +178,11 @@ void launch(const Cuda& cuda, const LayerNormBackward& op) {
                                .inv_std = op.inv_std.as<float>(),
                                .rows = op.x.rows(),
                                .cols = op.x.cols()};
-    with_row_packs(b.cols, in_packs({op.dx, op.dy, op.x, op.gain, op.dsum}), [&](auto pack, auto packs) {
-      const RowGrid g = row_grid(b.rows, (b.cols + pack - 1) / pack, packs, 2 * multiprocessors());
+    with_walked_row(b.cols, in_packs({op.dx, op.dy, op.x, op.gain, op.dsum}), [&](auto pack, auto packs) {
+      const auto kernel = layernorm_backward_for<S, T, pack, packs>();
+      const RowGrid g = walking_grid(kernel, b.rows, (b.cols + pack - 1) / pack, std::max<int>(packs, 1));
       b.parts = static_cast<float*>(scratch(cuda, 2 * g.slots * b.cols * 4));
-      start(cuda, g.grid, layernorm_backward<S, T, pack, packs>, b, g.warps);
+      start(cuda, g.grid, kernel, b, g.warps);
       ColumnSums<float> sums{.to = op.dgain.as<float>(), .from = b.parts, .rows = g.slots, .cols = b.cols, .accumulate = true};
       sum_columns(cuda, sums);
       sums.to = op.dbias.as<float>(), sums.from = b.parts + g.slots * b.cols;

@@ -1,6 +1,6 @@
 // Forward reads x (and the residual), writes y (and the sum): 2 or 4 N C elements. Backward reads
-// dy, x and dsum, writes dx: 3 or 4. Its blocks walk rows and keep their sums of dgain in
-// registers.
+// dy, x and dsum, writes dx: 3 or 4. Its blocks walk rows and keep their own
+// sums of dgain.
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/ops/rmsnorm.h"
@@ -21,7 +21,7 @@ struct RmsNormOperands {
 };
 
 template <class S, class T, int kN, int kPacks>
-__global__ void rmsnorm_forward(RmsNormOperands<S, T> op, int warps) {
+__global__ void __launch_bounds__(kMostRowThreads, 1) rmsnorm_forward(RmsNormOperands<S, T> op, int warps) {
   const ThreadRow place = row_place(warps);
   const int64_t at = place.row * op.cols, cols = place.row < op.rows ? op.cols : 0;
   float v[kPacks][kN], squares = 0;
@@ -56,7 +56,7 @@ struct RmsNormGradients {
 };
 
 template <class S, class T, int kN, int kPacks>
-__global__ void rmsnorm_backward(RmsNormGradients<S, T> op, int warps) {
+__global__ void __launch_bounds__(kMostRowThreads, 1) rmsnorm_backward(RmsNormGradients<S, T> op, int warps) {
   const ThreadRow place = row_place(warps);
   float gain[kPacks][kN], dgain[kPacks][kN] = {};
   for_row<kN, kPacks>(place, op.cols, [&](int p, int64_t c) { load<kN>(gain[p], op.gain + c); });
@@ -85,6 +85,43 @@ __global__ void rmsnorm_backward(RmsNormGradients<S, T> op, int warps) {
   for_row<kN, kPacks>(place, op.cols, [&](int p, int64_t c) { store<kN>(op.parts + place.slot * op.cols + c, dgain[p]); });
 }
 
+// For wider rows, which are read twice; the second time out of the cache, as are the sums of dgain.
+template <class S, class T, int kN>
+__global__ void __launch_bounds__(kMostRowThreads, 1) rmsnorm_backward_wide(RmsNormGradients<S, T> op, int warps) {
+  const ThreadRow place = row_place(warps);
+  float* const parts = op.parts + place.slot * op.cols;
+  for_wide_row<kN>(place, op.cols, [&](int64_t c) { store<kN>(parts + c, {}); });
+  for (int64_t row = place.slot; row < op.rows; row += place.slots) {
+    const int64_t at = row * op.cols;
+    const float inverse = op.inv_rms[row];
+    float along = 0;
+    for_wide_row<kN>(place, op.cols, [&](int64_t c) {
+      float dy[kN], x[kN], gain[kN], dgain[kN];
+      load<kN>(dy, op.dy + at + c), load<kN>(x, op.x + at + c), load<kN>(gain, op.gain + c), load<kN>(dgain, parts + c);
+      for (int k = 0; k < kN; ++k) {
+        x[k] *= inverse;
+        dgain[k] += dy[k] * x[k];
+        along += dy[k] * gain[k] * x[k];
+      }
+      store<kN>(parts + c, dgain);
+    });
+    along = row_sum(place, along) / static_cast<float>(op.cols);
+    for_wide_row<kN>(place, op.cols, [&](int64_t c) {
+      float dy[kN], x[kN], gain[kN], more[kN] = {};
+      load<kN>(dy, op.dy + at + c), load<kN>(x, op.x + at + c), load<kN>(gain, op.gain + c);
+      if (op.dsum != nullptr) load<kN>(more, op.dsum + at + c);
+      for (int k = 0; k < kN; ++k) more[k] += inverse * (dy[k] * gain[k] - x[k] * inverse * along);
+      store<kN>(op.dx + at + c, more);
+    });
+  }
+}
+
+template <class S, class T, int kN, int kPacks>
+auto rmsnorm_backward_for() {
+  if constexpr (kPacks > 0) return rmsnorm_backward<S, T, kN, kPacks>;
+  if constexpr (kPacks == 0) return rmsnorm_backward_wide<S, T, kN>;
+}
+
 }  // namespace
 
 void launch(const Cuda& cuda, const RmsNormForward& op) {
@@ -102,7 +139,7 @@ void launch(const Cuda& cuda, const RmsNormForward& op) {
                                   .cols = op.x.cols(),
                                   .eps = op.eps};
     with_row_packs(f.cols, in_packs({op.y, op.sum, op.x, op.gain, op.residual}), [&](auto pack, auto packs) {
-      const RowGrid g = row_grid(f.rows, (f.cols + pack - 1) / pack, packs, f.rows);
+      const RowGrid g = row_grid(f.rows, (f.cols + pack - 1) / pack, packs);
       start(cuda, g.grid, rmsnorm_forward<S, T, pack, packs>, f, g.warps);
     });
   });
@@ -122,10 +159,11 @@ void launch(const Cuda& cuda, const RmsNormBackward& op) {
                              .inv_rms = op.inv_rms.as<float>(),
                              .rows = op.x.rows(),
                              .cols = op.x.cols()};
-    with_row_packs(b.cols, in_packs({op.dx, op.dy, op.x, op.gain, op.dsum}), [&](auto pack, auto packs) {
-      const RowGrid g = row_grid(b.rows, (b.cols + pack - 1) / pack, packs, 2 * multiprocessors());
+    with_walked_row(b.cols, in_packs({op.dx, op.dy, op.x, op.gain, op.dsum}), [&](auto pack, auto packs) {
+      const auto kernel = rmsnorm_backward_for<S, T, pack, packs>();
+      const RowGrid g = walking_grid(kernel, b.rows, (b.cols + pack - 1) / pack, std::max<int>(packs, 1));
       b.parts = static_cast<float*>(scratch(cuda, g.slots * b.cols * 4));
-      start(cuda, g.grid, rmsnorm_backward<S, T, pack, packs>, b, g.warps);
+      start(cuda, g.grid, kernel, b, g.warps);
       sum_columns<float>(cuda, {.to = op.dgain.as<float>(), .from = b.parts, .rows = g.slots, .cols = b.cols, .accumulate = true});
     });
   });

@@ -29,6 +29,13 @@ __device__ void for_row(const ThreadRow& place, int64_t cols, const F& f) {
   }
 }
 
+// The same for rows that are wider than the threads' packs: calls f(first column) for each pack.
+template <int kN, class F>
+__device__ void for_wide_row(const ThreadRow& place, int64_t cols, const F& f) {
+#pragma unroll 1
+  for (int64_t c = int64_t{place.thread} * kN; c < cols; c += int64_t{place.warps} * 32 * kN) f(c);
+}
+
 // Sum over a row's threads. With a block for each row, a barrier comes first, so `partial` can be
 // reused.
 __device__ inline float row_sum(const ThreadRow& place, float x) {
@@ -41,34 +48,57 @@ __device__ inline float row_sum(const ThreadRow& place, float x) {
 constexpr int64_t kRowShared = sizeof(float[32]);
 constexpr int kWarpRows = 8;  // rows of a block if each has one warp
 
+constexpr int kMostRowThreads = 512;  // of a block: kernels that are compiled for it may use 128 registers
+
 struct RowGrid {
   int warps;
   Grid grid;
   int64_t slots;
 };
-// A grid for `rows` rows with at most `most` blocks. `packs`: of a row, with kPacks for each
-// thread.
-inline RowGrid row_grid(int64_t rows, int64_t packs, int64_t per_thread, int64_t most) {
-  const int warps = static_cast<int>(std::clamp<int64_t>((packs + 32 * per_thread - 1) / (32 * per_thread), 1, 32));
-  const int64_t in_block = warps == 1 ? kWarpRows : 1, blocks = std::min(most, (rows + in_block - 1) / in_block);
+// A grid with a block for each row, or for kWarpRows rows of a warp each. `packs`: of a row, with
+// `per_thread` for each thread; threads of rows that are wider than that come again.
+inline RowGrid row_grid(int64_t rows, int64_t packs, int64_t per_thread) {
+  const int64_t wanted = (packs + 32 * per_thread - 1) / (32 * per_thread);
+  const int warps = static_cast<int>(std::clamp<int64_t>(wanted, 1, kMostRowThreads / 32));
+  const int64_t in_block = warps == 1 ? kWarpRows : 1, blocks = (rows + in_block - 1) / in_block;
   return {.warps = warps,
           .grid = {.blocks = blocks, .threads = static_cast<int>(in_block) * warps * 32, .shared = kRowShared},
           .slots = blocks * in_block};
 }
+// The same for a kernel whose blocks walk rows: no more blocks than run at once.
+template <class Kernel>
+RowGrid walking_grid(Kernel* kernel, int64_t rows, int64_t packs, int64_t per_thread) {
+  RowGrid g = row_grid(rows, packs, per_thread);
+  const int64_t in_block = g.slots / g.grid.blocks;
+  g.grid.blocks = std::min(g.grid.blocks, blocks_at_once(kernel, g.grid));
+  g.slots = g.grid.blocks * in_block;
+  return g;
+}
 
 // Calls f(elements of a pack, packs of a thread), as constants, for rows of up to 32768 columns; up
-// to 16384 if they do not come in packs.
+// to 8192 if they do not come in packs.
 template <class F>
 void with_row_packs(int64_t cols, bool aligned, const F& f) {
   const auto with = [&]<int kN>(std::integral_constant<int, kN> pack) {
-    constexpr int64_t kMost = kN == 1 ? 16384 : 32768;
-    require(cols <= kMost, text("rows of ", cols, " columns; the maximum is ", kMost));
-    const int64_t threads = (cols + kN - 1) / kN;
-    if (threads <= 1024) return f(pack, std::integral_constant<int, 1>{});
-    if (kN > 1 || threads <= 4096) return f(pack, std::integral_constant<int, 4>{});
-    if constexpr (kN == 1) f(pack, std::integral_constant<int, 16>{});
+    constexpr int kFew = kN == 1 ? 4 : 2, kMost = kN == 1 ? 16 : 8;
+    require(cols <= kMost * kN * kMostRowThreads,
+            text("rows of ", cols, " columns; the maximum is ", kMost * kN * kMostRowThreads));
+    if (cols <= kN * kMostRowThreads) return f(pack, std::integral_constant<int, 1>{});
+    if (cols <= kFew * kN * kMostRowThreads) return f(pack, std::integral_constant<int, kFew>{});
+    f(pack, std::integral_constant<int, kMost>{});
   };
   with_packs(aligned && cols % kPack == 0, with);
+}
+
+// The same for kernels that keep more for each column: packs of a thread are 0 for rows that its
+// registers cannot keep.
+template <class F>
+void with_walked_row(int64_t cols, bool aligned, const F& f) {
+  with_packs(aligned && cols % kPack == 0, [&]<int kN>(std::integral_constant<int, kN> pack) {
+    if (cols <= kN * kMostRowThreads) return f(pack, std::integral_constant<int, 1>{});
+    if (kN > 1 && cols <= 2 * kN * kMostRowThreads) return f(pack, std::integral_constant<int, 2>{});
+    f(pack, std::integral_constant<int, 0>{});
+  });
 }
 
 }  // namespace trireme

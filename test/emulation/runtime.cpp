@@ -17,7 +17,12 @@ using trireme::emulation::forbid;
 using trireme::emulation::GridError;
 
 constexpr size_t kGuard = 256;
-constexpr int kMultiprocessors = 4, kDevices = 8;
+constexpr int kDevices = 8;
+// Multiprocessors of the GPU; TRIREME_EMULATED_MULTIPROCESSORS for another number than 4.
+int multiprocessors_emulated() {
+  static const char* const wanted = std::getenv("TRIREME_EMULATED_MULTIPROCESSORS");
+  return wanted != nullptr ? std::max(1, std::atoi(wanted)) : 4;
+}
 thread_local int current_device = 0;  // devices are identical
 constexpr std::byte kUnset{0xff}, kUntouched{0xa5};
 
@@ -33,6 +38,7 @@ struct Library {
   std::atomic<cudaError_t> sticky = cudaSuccess;
   std::atomic<int64_t> pending = 0;  // works enqueued and not done
   std::string problem;               // message of the sticky error
+  std::string refused;               // that of the launch refused last
 };
 Library& library() {
   static Library one;
@@ -112,6 +118,14 @@ cudaError_t in_stream(cudaStream_t stream, const Work& work) {
   return in_stream_anew(stream, [work] { return work; });
 }
 
+cudaError_t refuse_launch(const std::string& problem) {
+  {
+    const std::lock_guard lock(library().mutex);
+    library().refused = problem;
+  }
+  return told(cudaErrorLaunchOutOfResources);
+}
+
 // If the address sanitizer checks each access, guards are poisoned.
 void check_guards() {
   if (allow(nullptr, 0)) return;
@@ -135,6 +149,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "device not ready";
     case cudaErrorLaunchFailure:
       return library().problem.c_str();
+    case cudaErrorLaunchOutOfResources:
+      return library().refused.c_str();
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureIsolation:
@@ -158,12 +174,12 @@ cudaError_t cudaSetDevice(int device) {
   current_device = device;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = kMultiprocessors, cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = multiprocessors_emulated(), cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {.name = "emulated GPU",
                  .major = 9,
                  .minor = 0,
-                 .multiProcessorCount = kMultiprocessors,
+                 .multiProcessorCount = multiprocessors_emulated(),
                  .totalGlobalMem = size_t{4} << 30,
                  .sharedMemPerBlockOptin = trireme::emulation::kMostShared};
   return cudaSuccess;

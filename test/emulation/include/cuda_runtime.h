@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "test/emulation/grid.h"
+#include "test/emulation/registers.h"
 
 #define __global__
 #define __device__
@@ -150,6 +151,7 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorNotReady = 600,
+  cudaErrorLaunchOutOfResources = 701,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureUnjoined = 904,
@@ -230,17 +232,27 @@ cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
   return cudaSuccess;
 }
 
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* kernel, int threads, size_t shared_bytes) {
+  *blocks = trireme::emulation::blocks_at_once(reinterpret_cast<const void*>(kernel), static_cast<size_t>(threads), shared_bytes);
+  return cudaSuccess;
+}
+
 namespace trireme::emulation {
 // Enqueues work to a stream's thread; with nullptr, waits for all streams and runs it here. In a
 // graph each launch runs it; `make` then makes work that depends on the time of enqueueing.
 cudaError_t in_stream(cudaStream_t stream, const std::function<void()>& work);
 cudaError_t in_stream_anew(cudaStream_t stream, const std::function<std::function<void()>()>& make);
+cudaError_t refuse_launch(const std::string& problem);  // cudaErrorLaunchOutOfResources, with these words
 void check_guards();  // GridError if something was written just before or after memory of cudaMalloc
 }  // namespace trireme::emulation
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
   const auto dims = [](dim3 d) { return trireme::emulation::Dims{d.x, d.y, d.z}; };
+  const std::string lacking =
+      trireme::emulation::lacking_registers(reinterpret_cast<const void*>(kernel), dims(config->blockDim).count());
+  if (!lacking.empty()) return trireme::emulation::refuse_launch(lacking);
   return trireme::emulation::in_stream(
       config->stream, [kernel, grid = dims(config->gridDim), block = dims(config->blockDim), shared = config->dynamicSmemBytes,
                        held = std::tuple<std::decay_t<Parameters>...>(arguments...)] {
