@@ -25,7 +25,7 @@ build: build/build.ninja
 # In CI, warnings are errors, and machine code is made for one GPU architecture; the bundle and
 # scripts/kernel_registers.sh cover all.
 build/build.ninja:
-	cmake -S . -B build -G Ninja $(if $(CI),-DTRIREME_WERROR=ON -DCMAKE_CUDA_ARCHITECTURES=90a-real)
+	cmake -S . -B build -G Ninja $(if $(CI),-DTRIREME_WERROR=ON -DCMAKE_CUDA_ARCHITECTURES=90-real)
 build/asan/build.ninja:
 	cmake -S . -B build/asan -G Ninja -DTRIREME_SANITIZE=address,undefined
 build/tsan/build.ninja:

@@ -63,7 +63,7 @@ struct KernelsConfig {
   AttentionKernels attention = AttentionKernels::automatic;
 
   void visit(auto& keys) {
-    keys("device", device, "device of a step; cuda: a GPU for each rank; auto: the CPU");
+    keys("device", device, "device of a step; cuda: a GPU for each rank; auto: cuda if a GPU runs our kernels, else cpu");
     keys("dtype", dtype,
          "dtype of matrices and activations in a step; weights of one dim, masters, moments, gradients and sums are always f32",
          identity());
@@ -87,7 +87,7 @@ struct KernelsConfig {
     if (residual == ResidualDtype::bf16 && dtype == StepDtype::f32) report("residual", "must be f32 with kernels.dtype = f32");
     if (matmul != MatmulDtype::automatic && dtype == StepDtype::f32)
       report("matmul", "must be auto with kernels.dtype = f32; or set kernels.dtype = bf16");
-    if (attention == AttentionKernels::cudnn && device != DeviceChoice::cuda)
+    if (attention == AttentionKernels::cudnn && device == DeviceChoice::cpu)
       report("attention", "is for GPUs: set kernels.device to cuda, or kernels.attention to auto");
   }
 

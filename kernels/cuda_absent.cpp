@@ -18,6 +18,7 @@ std::string fused_refusal(const AttentionShape&) { return "built without CUDA"; 
 CudaLane* open_cuda_lane(Ledger&) { refuse(); }
 void close_cuda_lane(CudaLane*) noexcept {}
 void use_gpu(int) {}
+GpuMemory gpu_memory() { refuse(); }
 int64_t scratch_bytes(const CudaLane&) { return 0; }
 std::byte* scratch(CudaLane&, int64_t) { refuse(); }
 CUstream_st* stream_of(CudaLane&) { refuse(); }

@@ -17,6 +17,12 @@ class Ledger;
 // none.
 void use_gpu(int number);
 
+// Bytes of this thread's GPU: those that nobody has taken, and all.
+struct GpuMemory {
+  int64_t free = 0, total = 0;
+};
+GpuMemory gpu_memory();
+
 // A lane: a CUDA stream with the events that mark its moments, and scratch memory for its kernels,
 // counted by the ledger.
 struct CudaLane;

@@ -21,6 +21,12 @@ struct ProductShape {
   bool bias = false, pre_activation = false, gelu_input = false, sums = false;  // fused epilogues
   bool wide = false;                                                            // c is f32 but a and b are not
   std::optional<Dtype> bits8{};  // a has this 8-bit dtype and b is e4m3, whatever the other dtype
+  bool fused() const { return pre_activation || gelu_input || sums; }
+  ProductShape plain() const {  // without what is fused
+    ProductShape shape = *this;
+    shape.pre_activation = shape.gelu_input = shape.sums = false;
+    return shape;
+  }
   Dtype result(Dtype dtype) const { return accumulate || wide ? Dtype::f32 : dtype; }
   double flops() const { return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
   auto operator<=>(const ProductShape&) const = default;

@@ -116,7 +116,8 @@ struct Recipe {
 // two.
 uint32_t alignment_of(const Product& p) {
   uintptr_t bits = 16;
-  for (const void* at : {p.a, p.b, static_cast<const void*>(p.c), static_cast<const void*>(p.pre_activation), p.gelu_input})
+  for (const void* at : {p.a, p.b, static_cast<const void*>(p.c), static_cast<const void*>(p.pre_activation), p.gelu_input, p.bias,
+                         static_cast<const void*>(p.sums)})
     bits |= reinterpret_cast<uintptr_t>(at);
   return static_cast<uint32_t>(bits & -bits);
 }
@@ -197,8 +198,9 @@ struct Library {
     handle.reset(made);
   }
 };
+// Never destroyed: at exit the GPU's context may be gone before.
 Library& library() {
-  static Library one;
+  static Library& one = *std::make_unique<Library>().release();
   return one;
 }
 
@@ -247,6 +249,12 @@ std::vector<std::string> algorithms(const Product& p, int most) {
 
 bool prefer(const Product& p, const std::string& algorithm) {
   Recipe r = describe(p);
+  if (algorithm == kApart) {
+    if (!p.fused()) return false;
+    const std::lock_guard lock(library().mutex);
+    library().recipes.insert_or_assign(shape_of(p), std::move(r));
+    return true;
+  }
   r.algorithm = algorithm_of(algorithm);
   if (!r.algorithm) return false;
   cublasLtMatmulHeuristicResult_t found{};

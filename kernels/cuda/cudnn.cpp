@@ -193,12 +193,12 @@ struct Library {
     const auto at = recipes.find(shape);
     return at != recipes.end() ? at->second : recipes.emplace(shape, make_recipe(shape, gpu)).first->second;
   }
-  ~Library() { dnn().destroy(handle); }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 };
+// Never destroyed: at exit the GPU's context may be gone before.
 Library& library() {
-  static Library made;
+  static Library& made = *std::make_unique<Library>().release();
   return made;
 }
 

@@ -20,7 +20,6 @@ struct Cudnn {
   decltype(&cudnnGetVersion) get_version = library.find<decltype(cudnnGetVersion)>("cudnnGetVersion");
   decltype(&cudnnGetErrorString) get_error_string = library.find<decltype(cudnnGetErrorString)>("cudnnGetErrorString");
   decltype(&cudnnCreate) create = library.find<decltype(cudnnCreate)>("cudnnCreate");
-  decltype(&cudnnDestroy) destroy = library.find<decltype(cudnnDestroy)>("cudnnDestroy");
   decltype(&cudnnSetStream) set_stream = library.find<decltype(cudnnSetStream)>("cudnnSetStream");
   decltype(&cudnnBackendCreateDescriptor) create_descriptor =
       library.find<decltype(cudnnBackendCreateDescriptor)>("cudnnBackendCreateDescriptor");

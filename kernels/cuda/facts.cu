@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <array>
+#include <string>
 
 #include "kernels/cuda_facts.h"
 
@@ -14,23 +15,27 @@ __global__ void add_one(int* y, const int* x, int n) {
   if (i < n) y[i] = x[i] + 1;
 }
 
-bool kernel_runs() {
+// CUDA's reason why the kernel did not give the right answer; "" if it did.
+std::string failure_of_kernel() {
   constexpr int n = 1000;
   std::array<int, n> host{};
   for (int i = 0; i < n; ++i) host[i] = 3 * i;
   int* memory = nullptr;
-  if (cudaMalloc(&memory, 2 * n * sizeof(int)) != cudaSuccess) return false;
+  cudaError_t error = cudaMalloc(&memory, 2 * n * sizeof(int));
+  if (error != cudaSuccess) return cudaGetErrorString(error);
   int* y = memory + n;
-  bool fine = cudaMemcpy(memory, host.data(), n * sizeof(int), cudaMemcpyHostToDevice) == cudaSuccess;
   const int* x = memory;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3((n + 255) / 256);
   config.blockDim = dim3(256);
-  fine = fine && cudaLaunchKernelEx(&config, add_one, y, x, n) == cudaSuccess;
-  fine = fine && cudaMemcpy(host.data(), y, n * sizeof(int), cudaMemcpyDeviceToHost) == cudaSuccess;
-  for (int i = 0; fine && i < n; ++i) fine = host[i] == 3 * i + 1;
+  error = cudaMemcpy(memory, host.data(), n * sizeof(int), cudaMemcpyHostToDevice);
+  if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, add_one, y, x, n);
+  if (error == cudaSuccess) error = cudaMemcpy(host.data(), y, n * sizeof(int), cudaMemcpyDeviceToHost);
   cudaFree(memory);
-  return fine;
+  if (error != cudaSuccess) return cudaGetErrorString(error);
+  for (int i = 0; i < n; ++i)
+    if (host[i] != 3 * i + 1) return "its results are wrong";
+  return "";
 }
 
 }  // namespace
@@ -39,18 +44,21 @@ CudaFacts cuda_facts() {
   CudaFacts facts{.built = true};
   facts.toolkit = std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
   int devices = 0;
-  if (cudaGetDeviceCount(&devices) == cudaSuccess) facts.devices = devices;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaSuccess) facts.devices = devices;
   if (facts.devices == 0) {
-    facts.verdict = "built with CUDA " + facts.toolkit + ", but no GPU responds";
+    const std::string reason = error == cudaSuccess ? "none is visible" : cudaGetErrorString(error);
+    facts.verdict = "built with CUDA " + facts.toolkit + ", but no GPU responds (" + reason + ")";
     return facts;
   }
   cudaDeviceProp properties{};
   int mine = 0;
   if (cudaGetDevice(&mine) == cudaSuccess && cudaGetDeviceProperties(&properties, mine) == cudaSuccess)
     facts.device = properties.name, facts.capability = 10 * properties.major + properties.minor;
-  facts.kernel_ran = kernel_runs();
-  facts.verdict = facts.kernel_ran ? facts.device + " runs our kernels; kernels.device = cuda uses it"
-                                   : facts.device + " responds, but a trivial kernel failed on it";
+  const std::string failure = failure_of_kernel();
+  facts.kernel_ran = failure.empty();
+  facts.verdict = facts.kernel_ran ? facts.device + " runs our kernels; kernels.device = auto or cuda uses it"
+                                   : facts.device + " responds, but a trivial kernel failed on it: " + failure;
   return facts;
 }
 

@@ -40,6 +40,12 @@ void use_gpu(int number) {
   if (cudaGetDeviceCount(&gpus) == cudaSuccess && gpus > 0) ok(cudaSetDevice(number % gpus));
 }
 
+GpuMemory gpu_memory() {
+  size_t free = 0, total = 0;
+  ok(cudaMemGetInfo(&free, &total));
+  return {.free = static_cast<int64_t>(free), .total = static_cast<int64_t>(total)};
+}
+
 CudaLane* open_cuda_lane(Ledger& ledger) {
   auto lane = std::make_unique<CudaLane>();
   lane->ledger = &ledger;

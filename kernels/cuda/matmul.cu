@@ -76,14 +76,20 @@ void launch(const Cuda& cuda, const Matmul& op) {
   launch(cuda, GeluBackward{.dx = op.c, .dy = dy, .x = op.gelu_input});
 }
 
-std::vector<std::string> product_algorithms(const Matmul& op, int most) {
-  float any = 0;
-  return algorithms(whole(op, &any), most);
+namespace {
+
+// The product as it will run. The library asks nothing of sums and of a bias in another dtype but their alignment, which is
+// that of scratch memory.
+Product meant(const Matmul& op) {
+  alignas(256) static float in_scratch[1];
+  Product p = whole(op, in_scratch);
+  if (op.bias && op.bias.dtype() != library_bias(op)) p.bias = in_scratch;
+  return p;
 }
 
-bool prefer_algorithm(const Matmul& op, const std::string& algorithm) {
-  float any = 0;
-  return prefer(whole(op, &any), algorithm);
-}
+}  // namespace
+
+std::vector<std::string> product_algorithms(const Matmul& op, int most) { return algorithms(meant(op), most); }
+bool prefer_algorithm(const Matmul& op, const std::string& algorithm) { return prefer(meant(op), algorithm); }
 
 }  // namespace trireme

@@ -20,12 +20,14 @@ struct Product {
   const void* gelu_input = nullptr;  // [m, n]; may be c
   float* sums = nullptr;             // [m], written
   const float *a_scale = nullptr, *b_scale = nullptr;
+  bool fused() const { return pre_activation != nullptr || gelu_input != nullptr || sums != nullptr; }
 };
 
 // Bytes of the lane's scratch memory, from its beginning, that the library uses.
 constexpr int64_t kProductWorkspace = 32 << 20;
 
-// Returns false, without effect, if the library does not offer the fusion for this shape.
+// Returns false, without effect, if the library does not offer the fusion for this shape, or kApart is
+// preferred for it.
 bool multiply(const Cuda& cuda, const Product& product);
 
 // Implement product_algorithms() and prefer_algorithm() of ops/matmul.h.

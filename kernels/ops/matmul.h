@@ -94,6 +94,8 @@ std::vector<std::string> product_algorithms(const Matmul& op, int most);
 // Selects this algorithm for all later products of this shape. Returns false, without effect, if
 // the name is unknown.
 bool prefer_algorithm(const Matmul& op, const std::string& algorithm);
+// The algorithm of a fused product that runs as a plain one, and the other op after it.
+inline constexpr auto kApart = "apart";
 std::string product_library();  // name and version
 
 }  // namespace trireme

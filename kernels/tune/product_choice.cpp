@@ -1,5 +1,7 @@
 #include "kernels/tune/product_choice.h"
 
+#include <algorithm>
+
 #include "kernels/tune/product_trial.h"
 
 namespace trireme {
@@ -7,23 +9,86 @@ namespace {
 
 constexpr int kMost = 16;               // algorithms to try
 constexpr double kLeastSeconds = 2e-3;  // for each algorithm
+constexpr double kAgreement = 0.02;     // see agree()
 
 struct Choice {
   std::string algorithm;
   double first = 0, best = 0;  // seconds: of the library's recommendation; of the choice
 };
 
-Choice fastest(Device& device, const ProductTrial& trial, const ProductTimer& time) {
-  Choice choice;
-  for (const std::string& algorithm : product_algorithms(trial.product(), kMost)) {
-    if (!prefer_algorithm(trial.product(), algorithm)) continue;
-    const double seconds = time(device, trial, kLeastSeconds);
-    if (choice.algorithm.empty()) choice.first = choice.best = seconds, choice.algorithm = algorithm;
-    if (seconds < choice.best) choice.best = seconds, choice.algorithm = algorithm;
+// Tunes products one by one.
+class Tuner {
+ public:
+  Tuner(Device& device, Dtype dtype, const ProductChoices& known, const ProductTimer& time)
+      : device_(device), dtype_(dtype), known_(known), time_(time) {}
+
+  ChosenProducts chosen;
+  double first = 0, best = 0;  // seconds of a step's products
+
+  void tune(const ProductShape& shape) {
+    ProductTrial trial(device_, dtype_, shape);
+    if (recall(shape, trial)) return;
+    Choice choice = fastest(trial);
+    if (shape.fused()) choice = or_apart(shape, trial, choice);
+    if (choice.algorithm.empty()) return;
+    chosen.choices[words_of(dtype_, shape)] = choice.algorithm;
+    ++chosen.tried;
+    first += choice.first * static_cast<double>(shape.count), best += choice.best * static_cast<double>(shape.count);
   }
-  if (!choice.algorithm.empty()) prefer_algorithm(trial.product(), choice.algorithm);
-  return choice;
-}
+
+ private:
+  // True if the run knows an algorithm for this shape that is valid here.
+  bool recall(const ProductShape& shape, const ProductTrial& trial) {
+    const auto at = known_.find(words_of(dtype_, shape));
+    if (at == known_.end() || !prefer_algorithm(trial.product(), at->second)) return false;
+    chosen.choices[at->first] = at->second;
+    if (at->second == kApart) tune(shape.plain());
+    return true;
+  }
+
+  Choice fastest(ProductTrial& trial) {
+    Choice choice;
+    std::vector<float> first_results;
+    for (const std::string& algorithm : product_algorithms(trial.product(), kMost)) {
+      if (!prefer_algorithm(trial.product(), algorithm)) continue;
+      const std::vector<float> results = trial.results();
+      if (choice.algorithm.empty()) {
+        first_results = results;
+      } else if (!agree(results, first_results)) {
+        ++chosen.wrong;
+        continue;
+      }
+      const double seconds = time_(device_, trial, kLeastSeconds);
+      if (choice.algorithm.empty()) choice.first = choice.best = seconds, choice.algorithm = algorithm;
+      if (seconds < choice.best) choice.best = seconds, choice.algorithm = algorithm;
+    }
+    if (!choice.algorithm.empty()) prefer_algorithm(trial.product(), choice.algorithm);
+    return choice;
+  }
+
+  // The choice, or kApart with a plain product if that is faster, or the library does not fuse.
+  Choice or_apart(const ProductShape& shape, const ProductTrial& trial, Choice fused) {
+    if (const ProductShape plain = shape.plain(); !chosen.choices.contains(words_of(dtype_, plain))) {
+      const double first_before = first, best_before = best;
+      tune(plain);
+      first = first_before, best = best_before;  // it runs as a part of the fused one, if at all
+    }
+    if (!prefer_algorithm(trial.product(), kApart)) return fused;
+    const double seconds = time_(device_, trial, kLeastSeconds);
+    const bool offered = !fused.algorithm.empty();
+    if (offered && fused.best <= seconds) {
+      prefer_algorithm(trial.product(), fused.algorithm);
+      return fused;
+    }
+    if (offered) ++chosen.apart;
+    return {.algorithm = kApart, .first = offered ? fused.first : seconds, .best = seconds};
+  }
+
+  Device& device_;
+  Dtype dtype_;
+  const ProductChoices& known_;
+  const ProductTimer& time_;
+};
 
 }  // namespace
 
@@ -40,26 +105,22 @@ std::string words_of(Dtype dtype, const ProductShape& s) {
 
 double time_product(Device&, const ProductTrial& trial, double least_seconds) { return trial.seconds(least_seconds); }
 
+bool agree(const std::vector<float>& results, const std::vector<float>& others) {
+  double distance = 0, norm = 0;
+  for (size_t i = 0; i < std::min(results.size(), others.size()); ++i) {
+    const double difference = double{results[i]} - double{others[i]};
+    distance += difference * difference, norm += double{others[i]} * double{others[i]};
+  }
+  return results.size() == others.size() && distance <= kAgreement * kAgreement * norm;
+}
+
 ChosenProducts choose_products(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, const ProductChoices& known,
                                const ProductTimer& time) {
-  ChosenProducts chosen;
-  double first = 0, best = 0;
-  for (const ProductShape& shape : shapes) {
-    const std::string words = words_of(dtype, shape);
-    const ProductTrial trial(device, dtype, shape);
-    const auto at = known.find(words);
-    if (at != known.end() && prefer_algorithm(trial.product(), at->second)) {
-      chosen.choices[words] = at->second;
-      continue;
-    }
-    const Choice choice = fastest(device, trial, time);
-    if (choice.algorithm.empty()) continue;  // unsupported by the library: the fused ops run separately
-    chosen.choices[words] = choice.algorithm;
-    ++chosen.tried;
-    first += choice.first * static_cast<double>(shape.count), best += choice.best * static_cast<double>(shape.count);
-  }
-  if (first > 0) chosen.gained = 1 - best / first;
-  return chosen;
+  Tuner tuner(device, dtype, known, time);
+  for (const ProductShape& shape : shapes)
+    if (!tuner.chosen.choices.contains(words_of(dtype, shape))) tuner.tune(shape);
+  if (tuner.first > 0) tuner.chosen.gained = 1 - tuner.best / tuner.first;
+  return tuner.chosen;
 }
 
 }  // namespace trireme

@@ -11,16 +11,22 @@
 
 namespace trireme {
 
-// Algorithm by product: "bf16 8192 x 3072 x 768 nt to bf16, bias, gelu".
+// Algorithm by product: "bf16 8192 x 3072 x 768 nt to bf16, bias, gelu". kApart for a fused product that is faster as
+// two ops.
 using ProductChoices = std::map<std::string, std::string>;
 std::string words_of(Dtype dtype, const ProductShape& shape);
 
 using ProductTimer = std::function<double(Device&, const ProductTrial&, double least_seconds)>;
 double time_product(Device& device, const ProductTrial& trial, double least_seconds);
 
+// True if an algorithm's results are those of another up to rounding: L2 distance at most 2 % of the norm.
+bool agree(const std::vector<float>& results, const std::vector<float>& others);
+
 struct ChosenProducts {
   ProductChoices choices{};  // for all shapes
   int tried = 0;             // number of shapes that were tuned now
+  int apart = 0;             // of them, fused ones that are faster as two ops
+  int wrong = 0;             // algorithms that were left out, as their results differ from the recommended one's
   double gained = 0;         // share of all products' time saved, compared to the library's recommendation
 };
 // Chooses algorithms for products of these shapes with inputs of `dtype`: those in `known`, if

@@ -22,6 +22,8 @@ class ProductTrial {
   const Matmul& product() const { return product_; }
   // Seconds of one product: the best of at least three rounds and `least_seconds`, after a warm-up.
   double seconds(double least_seconds) const;
+  // Some of the results of one product of the same numbers: the beginnings and the ends of its outputs.
+  std::vector<float> results();
   // Seconds of one product in each of kWindows windows of at least a millisecond, shortest first; in
   // three windows if a product takes half a second.
   static constexpr int kWindows = 6;
@@ -31,6 +33,9 @@ class ProductTrial {
   Tensor random(Dtype dtype, std::initializer_list<int64_t> shape);
   Tensor quantized(Dtype dtype, std::initializer_list<int64_t> shape, Tensor& scale);
   double time(int count) const;  // seconds of so many in a row
+
+  void restore();  // the numbers that the product writes over
+  void append(std::vector<float>& results, const Tensor& from);
 
   Device& device_;
   Arena arena_;

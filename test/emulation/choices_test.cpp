@@ -1,5 +1,7 @@
 // Products by the algorithm that was timed as the fastest, or that a run has kept. The emulated
 // library has two, "one" and "two", and none that fuses an op if n is odd.
+#include <cmath>
+
 #include "kernels/device.h"
 #include "kernels/tune/product_choice.h"
 #include "test/catch.h"
@@ -12,30 +14,64 @@ const std::vector<ProductShape> kProducts{{.m = 8, .n = 6, .k = 4, .count = 3},
                                           {.m = 5, .n = 7, .k = 4, .pre_activation = true}};
 const char* const kFirst = "bf16 8 x 6 x 4 nn to bf16";
 const char* const kSecond = "bf16 8 x 6 x 4 tn to f32, accumulated, sums";
+const char* const kSecondPlain = "bf16 8 x 6 x 4 tn to f32, accumulated";
+const char* const kThird = "bf16 5 x 7 x 4 nn to bf16, gelu";
+const char* const kThirdPlain = "bf16 5 x 7 x 4 nn to bf16";
 
-// A timer for which the algorithm number `winner` is the fastest.
-ProductTimer favouring(int winner) {
-  return [winner, asked = 0](Device&, const ProductTrial&, double) mutable { return asked++ % 2 == winner ? 1.0 : 2.0; };
+// A timer for which the algorithms that it is asked about take so long, one after the other.
+ProductTimer taking(std::vector<double> seconds) {
+  return [seconds, asked = size_t{0}](Device&, const ProductTrial&, double) mutable { return seconds.at(asked++); };
 }
 
 }  // namespace
 
-TEST_CASE("of the algorithms of a product the fastest is chosen") {
+TEST_CASE("of the algorithms of a product the fastest is chosen, and of a fused one and two ops the faster") {
   Device device(Place::cuda);
-  for (const auto& [winner, name] : {std::pair(0, "one"), std::pair(1, "two")}) {
-    const ChosenProducts chosen = choose_products(device, Dtype::bf16, kProducts, {}, favouring(winner));
-    CHECK(chosen.choices == ProductChoices{{kFirst, name}, {kSecond, name}});  // the third is not offered
-    CHECK(chosen.tried == 2);
-    CHECK(chosen.gained == winner * 0.5);
+  // The first: "one", "two". The second: the same, fused; then plain; then apart. The third is not fused by the library.
+  const ChosenProducts apart = choose_products(device, Dtype::bf16, kProducts, {}, taking({2, 1, 6, 5, 3, 2, 4, 1, 2, 3}));
+  CHECK(apart.choices ==
+        ProductChoices{{kFirst, "two"}, {kSecond, kApart}, {kSecondPlain, "two"}, {kThird, kApart}, {kThirdPlain, "one"}});
+  CHECK(apart.apart == 1);
+  CHECK(apart.wrong == 0);
+  CHECK(apart.gained == Approx(1 - (3 * 1 + 4 + 3) / (3 * 2 + 6 + 3.0)));
+  const ChosenProducts fused = choose_products(device, Dtype::bf16, kProducts, {}, taking({1, 2, 3, 2, 3, 2, 2, 1, 2, 3}));
+  CHECK(fused.choices.at(kFirst) == "one");
+  CHECK(fused.choices.at(kSecond) == "two");
+  CHECK(fused.apart == 0);
+}
+
+TEST_CASE("a fused product that runs apart has the same results") {
+  Device device(Place::cuda);
+  for (const ProductShape& shape : {ProductShape{.m = 8, .n = 6, .k = 4, .transpose_a = true, .accumulate = true, .sums = true},
+                                    ProductShape{.m = 8, .n = 6, .k = 4, .bias = true, .pre_activation = true},
+                                    ProductShape{.m = 8, .n = 6, .k = 4, .gelu_input = true}}) {
+    ProductTrial trial(device, Dtype::bf16, shape);
+    REQUIRE(prefer_algorithm(trial.product(), "one"));
+    const std::vector<float> fused = trial.results();
+    CHECK(trial.results() == fused);  // what it writes over is restored
+    REQUIRE(prefer_algorithm(trial.product(), kApart));
+    const std::vector<float> apart = trial.results();
+    CHECK(apart != std::vector<float>(apart.size()));
+    CHECK(agree(apart, fused));
+    REQUIRE(prefer_algorithm(trial.product(), "one"));
   }
+  CHECK_FALSE(prefer_algorithm(ProductTrial(device, Dtype::bf16, kProducts[0]).product(), kApart));
+  CHECK_FALSE(agree({1, 2}, {1, 2.1f}));
+  CHECK_FALSE(agree({1, NAN}, {1, 2}));
+  CHECK_FALSE(agree({1}, {1, 0}));
 }
 
 TEST_CASE("what a run has kept is not tried again, and what is not understood here is") {
   Device device(Place::cuda);
-  const ProductChoices kept{{kFirst, "two"}, {kSecond, "of another version"}, {"bf16 1 x 1 x 1 nn to bf16", "one"}};
-  const ChosenProducts chosen = choose_products(device, Dtype::bf16, kProducts, kept, favouring(0));
-  CHECK(chosen.choices == ProductChoices{{kFirst, "two"}, {kSecond, "one"}});
-  CHECK(chosen.tried == 1);
+  const ProductChoices kept{{kFirst, "two"},
+                            {kSecond, "of another version"},
+                            {"bf16 1 x 1 x 1 nn to bf16", "one"},
+                            {kThird, kApart},
+                            {kThirdPlain, "two"}};
+  const ChosenProducts chosen = choose_products(device, Dtype::bf16, kProducts, kept, taking({1, 2, 1, 2, 3}));
+  CHECK(chosen.choices ==
+        ProductChoices{{kFirst, "two"}, {kSecond, "one"}, {kSecondPlain, "one"}, {kThird, kApart}, {kThirdPlain, "two"}});
+  CHECK(chosen.tried == 2);
 }
 
 TEST_CASE("the time of a product is measured on its lane") {

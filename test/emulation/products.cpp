@@ -4,8 +4,10 @@
 #include "kernels/cuda/products.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
+#include <set>
 #include <vector>
 
 #include "kernels/ops/matmul.h"
@@ -86,10 +88,21 @@ bool takes(const Product& p) {
   return p.n % 2 == 0 || (p.pre_activation == nullptr && p.gelu_input == nullptr && p.sums == nullptr);
 }
 
+using Key = std::array<int64_t, 5>;
+Key key_of(const Product& p) {
+  const int fusion = p.pre_activation != nullptr ? 1 : p.gelu_input != nullptr ? 2 : p.sums != nullptr ? 3 : 0;
+  return {p.m, p.n, p.k, 2 * static_cast<int64_t>(p.transpose_a) + static_cast<int64_t>(p.transpose_b), fusion};
+}
+// Shapes for which kApart is preferred.
+std::set<Key>& apart() {
+  static std::set<Key> shapes;
+  return shapes;
+}
+
 }  // namespace
 
 bool multiply(const Cuda& cuda, const Product& product) {
-  if (!takes(product)) return false;
+  if (!takes(product) || apart().contains(key_of(product))) return false;
   scratch(cuda, kProductWorkspace);
   ok(emulation::in_stream(stream_of(cuda), [product] { compute(product); }));
   return true;
@@ -103,7 +116,10 @@ std::vector<std::string> algorithms(const Product& product, int most) {
 }
 
 bool prefer(const Product& product, const std::string& algorithm) {
-  return takes(product) && (algorithm == "one" || algorithm == "two");
+  if (algorithm == kApart) return product.fused() && (apart().insert(key_of(product)), true);
+  const bool known = takes(product) && (algorithm == "one" || algorithm == "two");
+  if (known) apart().erase(key_of(product));
+  return known;
 }
 
 std::string product_library() { return "emulated products 1"; }

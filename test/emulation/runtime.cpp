@@ -18,11 +18,13 @@ using trireme::emulation::GridError;
 
 constexpr size_t kGuard = 256;
 constexpr int kDevices = 8;
-// Multiprocessors of the GPU; TRIREME_EMULATED_MULTIPROCESSORS for another number than 4.
-int multiprocessors_emulated() {
-  static const char* const wanted = std::getenv("TRIREME_EMULATED_MULTIPROCESSORS");
-  return wanted != nullptr ? std::max(1, std::atoi(wanted)) : 4;
+// Facts of the GPU, which a variable of the environment may change.
+size_t fact(const char* name, size_t usual) {
+  const char* const wanted = std::getenv(name);
+  return wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : usual;
 }
+int multiprocessors_emulated() { return static_cast<int>(fact("TRIREME_EMULATED_MULTIPROCESSORS", 4)); }
+size_t memory_emulated() { return fact("TRIREME_EMULATED_MIB", 8192) << 20; }
 thread_local int current_device = 0;  // devices are identical
 constexpr std::byte kUnset{0xff}, kUntouched{0xa5};
 
@@ -180,8 +182,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
                  .major = 9,
                  .minor = 0,
                  .multiProcessorCount = multiprocessors_emulated(),
-                 .totalGlobalMem = size_t{4} << 30,
+                 .totalGlobalMem = memory_emulated(),
                  .sharedMemPerBlockOptin = trireme::emulation::kMostShared};
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const std::lock_guard lock(library().mutex);
+  size_t taken = 0;
+  for (const auto& [memory, bytes] : library().memory) taken += bytes;
+  *total = memory_emulated(), *free = *total - std::min(*total, taken);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {

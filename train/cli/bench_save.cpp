@@ -21,6 +21,7 @@
 #include "train/cli/json_output.h"
 #include "train/cli/save_costs.h"
 #include "train/health/signals.h"
+#include "train/run/device_choice.h"
 #include "train/run/kernel_choices.h"
 #include "train/run/save_scheduler.h"
 #include "train/step/plan.h"
@@ -234,7 +235,8 @@ SaveCosts summarise(const RunConfig& config, const std::vector<Round>& rounds, c
 ExitCode run_bench_save(const BenchSaveOptions& options) {
   JsonOutput json(options.json);
   watch_signals();  // Ctrl-C, too, removes the directory
-  const RunConfig config = read_config(options.config, options.set, Purpose::plan);
+  RunConfig config = read_config(options.config, options.set, Purpose::plan);
+  choose_device(config);
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);

@@ -12,6 +12,7 @@
 #include "train/cli/bench_table.h"
 #include "train/cli/commands.h"
 #include "train/cli/json_output.h"
+#include "train/run/device_choice.h"
 #include "train/run/kernel_choices.h"
 #include "train/step/plan.h"
 #include "train/step/step.h"
@@ -118,7 +119,8 @@ Json json_of(const RunConfig& config, const Plan& plan, const Device& device, co
 }
 
 ExitCode run_bench_step(const BenchStepOptions& options) {
-  const RunConfig config = read_config(options.config, options.set, Purpose::plan);
+  RunConfig config = read_config(options.config, options.set, Purpose::plan);
+  choose_device(config);
   JsonOutput json(options.json);
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);

@@ -14,6 +14,7 @@
 #include "train/cli/json_output.h"
 #include "train/cli/weight_source.h"
 #include "train/eval/choices.h"
+#include "train/run/device_choice.h"
 #include "train/run/kernel_choices.h"
 #include "train/run/launch_agreement.h"
 #include "train/run/resume.h"
@@ -249,6 +250,7 @@ ExitCode run_eval(const EvalOptions& options) {
     checkpoint = source.checkpoint;
     RunConfig meant = for_evaluation(std::move(source.config), world.size(), options.set);
     require_mesh(meant, world.size(), 0);
+    choose_device(meant);
     return meant;
   });
   if (!config) return ExitCode::usage;  // rank 0 has said why

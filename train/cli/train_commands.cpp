@@ -7,6 +7,7 @@
 #include "train/config/config.h"
 #include "train/health/last_words.h"
 #include "train/health/signals.h"
+#include "train/run/device_choice.h"
 #include "train/run/launch_agreement.h"
 #include "train/run/mesh_suggestion.h"
 #include "train/run/stop_notice.h"
@@ -72,6 +73,7 @@ ExitCode run_train(const TrainOptions& options) {
     const Comm all("all", 0, world.rank(), world.launched());
     const std::optional<RunConfig> config = agree_on_config(all, [&] {
       RunConfig read = read_config(options.config, options.set, Purpose::start);
+      choose_device(read);
       require_mesh(read, world.size(), 0);
       return read;
     });
@@ -90,7 +92,8 @@ ExitCode run_train(const TrainOptions& options) {
 
 ExitCode run_plan(const PlanOptions& options) {
   JsonOutput json(options.json);
-  const RunConfig config = read_config(options.config, options.set, Purpose::mesh);
+  RunConfig config = read_config(options.config, options.set, Purpose::mesh);
+  choose_device(config);
   const std::optional<int64_t> memory = options.memory.empty() ? 0 : parse_bytes(options.memory);
   if (!memory) throw ConfigError("--memory " + options.memory + ": must be a size such as 80GB or 75.5GiB");
   require_mesh(config, options.ranks, *memory);

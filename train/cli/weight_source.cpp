@@ -73,8 +73,9 @@ WeightSource published(const WeightWords& words, const std::string& from) {
 WeightSource of_checkpoint(const WeightWords& words, const std::string& run_or_checkpoint) {
   const bool chosen = words.step >= 0;
   const CheckpointReader checkpoint(chosen ? checkpoints_of(run_or_checkpoint) + "/" + step_name(words.step) : run_or_checkpoint);
-  return {parse_saved_config(checkpoint.directory(), checkpoint.manifest().config, words.set, Purpose::mesh),
-          checkpoint.directory()};
+  std::vector<std::string> set{"kernels.device=auto"};  // wherever it was trained
+  set.insert(set.end(), words.set.begin(), words.set.end());
+  return {parse_saved_config(checkpoint.directory(), checkpoint.manifest().config, set, Purpose::mesh), checkpoint.directory()};
 }
 
 // The newest checkpoint of the run that a config describes, or what that run would begin with.

@@ -230,9 +230,8 @@ struct RunConfig {
     if (train.rounding == Rounding::stochastic && kernels.dtype == StepDtype::f32)
       report("train.rounding",
              "must be nearest with kernels.dtype = f32, whose weights are the masters; or set kernels.dtype = bf16");
-    if (train.offload != Offload::none && kernels.device != DeviceChoice::cuda)
-      report("train.offload", "must be none with kernels.device = " + std::string(name_of(kernels.device)) +
-                                  ", whose memory is the host's; or set kernels.device = cuda");
+    if (train.offload != Offload::none && kernels.device == DeviceChoice::cpu)
+      report("train.offload", "must be none with kernels.device = cpu, whose memory is the host's");
     if (purpose >= Purpose::train && !data.exclude.empty() && !model.document_mask)
       report("data.exclude", "needs model.document_mask = true: without it the documents after an excluded one would still see it");
     if (purpose >= Purpose::train && data.train.empty())

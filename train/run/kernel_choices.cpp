@@ -16,8 +16,11 @@ namespace {
 std::string path_in(const std::string& directory) { return directory + "/kernels.json"; }
 
 std::string note_of(const ChosenProducts& chosen, double seconds) {
-  return std::string(text("products: ", chosen.tried, " of ", chosen.choices.size(), " tried in ", std::round(10 * seconds) / 10,
-                          " s, ", std::round(1000 * chosen.gained) / 10, " % faster than their library's advice"));
+  std::string note = text("products: ", chosen.tried, " of ", chosen.choices.size(), " tried in ", std::round(10 * seconds) / 10,
+                          " s, ", std::round(1000 * chosen.gained) / 10, " % faster than their library's advice");
+  if (chosen.apart > 0) note += text("; ", chosen.apart, " fused ones are faster as two ops");
+  if (chosen.wrong > 0) note += text("; ", chosen.wrong, " algorithms were left out for other results");
+  return note;
 }
 
 // Rows of logits that do not begin at multiples of 16 bytes keep the classifier's products from a GPU's fast ways; entries that no

@@ -1,14 +1,20 @@
 #include "train/run/memory_check.h"
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
 #include "base/number_format.h"
+#include "kernels/cuda_facts.h"
+#include "kernels/cuda_machine.h"
 #include "parallel/host_collectives.h"
 #include "train/run/mesh_suggestion.h"
 
 namespace trireme {
 namespace {
+
+// Bytes of a GPU for what no plan counts: scratch memory of products and attention, and NCCL's buffers.
+constexpr int64_t kOutsideOfPlan = 256 << 20;
 
 // Bytes of this machine for checkpoint.memory_every: its own ranks' copies and those of one other node.
 int64_t kept_in_memory(const Plan& plan, const Nodes& nodes, const Comm& all) {
@@ -20,15 +26,19 @@ int64_t kept_in_memory(const Plan& plan, const Nodes& nodes, const Comm& all) {
   return static_cast<int64_t>(nodes.pretended() ? std::accumulate(by_node.begin(), by_node.end(), 0.0) : here);
 }
 
-// Memory of one machine, without GPUs.
-struct HostMemory {
+// Memory of one machine without GPUs, or of one GPU.
+struct Budget {
   int64_t bytes, ranks;  // ranks that share it
-  int64_t kept;          // see kept_in_memory
-  int64_t needed(const Plan& plan) const { return (plan.sizes.total() + plan.copy) * ranks + kept; }
+  int64_t kept = 0;      // see kept_in_memory
+  bool gpu = false;
+  int64_t of_rank(const Plan& plan) const {
+    return gpu ? plan.sizes.total() - plan.pinned + kOutsideOfPlan : plan.sizes.total() + plan.copy;
+  }
+  int64_t needed(const Plan& plan) const { return of_rank(plan) * ranks + kept; }
 };
 
 // The mildest settings for --set with which the run fits; "" if none do.
-std::string settings_that_fit(const RunConfig& config, const Plan& plan, const Mesh& mesh, const HostMemory& memory) {
+std::string settings_that_fit(const RunConfig& config, const Plan& plan, const Mesh& mesh, const Budget& memory) {
   const int64_t of_replica = config.train.batch / plan.replicas, rows = config.microbatch_rows(plan.replicas);
   const bool can_recompute = config.parallel.stage_schedule() != Schedule::zero_bubble;
   std::string settings;
@@ -42,7 +52,7 @@ std::string settings_that_fit(const RunConfig& config, const Plan& plan, const M
     less.train.microbatch = fewer, settings.clear();
     if (fits_with(text("train.microbatch=", fewer))) return settings;
   }
-  if (plan.copy > 0) {
+  if (plan.copy > 0 && !memory.gpu) {
     less.checkpoint.async = false;
     if (memory.needed(plan) - plan.copy * memory.ranks <= memory.bytes) return "--set checkpoint.async=false";
     if (fits_with("checkpoint.async=false")) return settings;
@@ -52,13 +62,17 @@ std::string settings_that_fit(const RunConfig& config, const Plan& plan, const M
 }
 
 // The largest model that fits here, and the ranks that this one needs, as words.
-std::string size_that_fits(const RunConfig& config, const Plan& plan, const HostMemory& memory, int64_t ranks) {
+std::string size_that_fits(const RunConfig& config, const Plan& plan, const Budget& memory, int64_t ranks) {
   const ArenaSizes& sizes = plan.sizes;
   const int64_t state = (sizes.weights + sizes.gradients + sizes.optimizer) * memory.ranks;
   const double share = static_cast<double>(memory.bytes) / static_cast<double>(memory.needed(plan));
   const std::string most = human_count(share * static_cast<double>(plan.parameters));
   std::string words = text("weights, gradients and moments alone take ", human_bytes(static_cast<double>(state)), "; about ", most,
                            " parameters fit instead of ", human_count(static_cast<double>(plan.parameters)));
+  if (memory.gpu) {
+    const auto more = fewest_ranks(config, ranks, memory.bytes / memory.ranks - kOutsideOfPlan);
+    return more ? text(words, ", or use ", more->ranks, " ranks with a GPU each", more->with_settings()) : words;
+  }
   // The copy for asynchronous checkpoints is divided among ranks as the state is.
   const double of_rank = static_cast<double>(memory.bytes) / static_cast<double>(memory.ranks);
   const double without_copy = static_cast<double>(sizes.total()) / static_cast<double>(sizes.total() + plan.copy);
@@ -67,23 +81,41 @@ std::string size_that_fits(const RunConfig& config, const Plan& plan, const Host
   return text(words, ", or use ", mesh->ranks / memory.ranks, " machines like this one", mesh->with_settings());
 }
 
+// Refuses what does not fit, with settings or the size that does.
+void require_room(const Budget& memory, const RunConfig& config, const Plan& plan, const Mesh& mesh, const std::string& problem) {
+  if (memory.needed(plan) <= memory.bytes) return;
+  if (const std::string settings = settings_that_fit(config, plan, mesh, memory); !settings.empty())
+    throw ConfigError(text(problem, "; it fits with ", settings));
+  throw ConfigError(problem + "; " + size_that_fits(config, plan, memory, mesh.all().size()));
+}
+
+// A GPU's memory may be shared with ranks of this run, and with others.
+Budget memory_of_gpu(const World& world) {
+  const int gpus = std::max(1, cuda_facts().devices), mine = world.local_rank() % gpus;
+  int sharers = 0;
+  for (int rank = mine; rank < world.local_size(); rank += gpus) ++sharers;
+  return {.bytes = gpu_memory().free, .ranks = sharers, .gpu = true};
+}
+
 }  // namespace
 
 void require_memory(const RunConfig& config, const Plan& plan, const Placement& place, const World& world) {
-  const bool cuda = place.device.place() == Place::cuda;  // a GPU that is too small refuses the memory itself
-  const HostMemory memory{.bytes = place.device.cpu().memory_bytes,
-                          .ranks = world.local_size(),
-                          .kept = kept_in_memory(plan, place.nodes, place.mesh.all())};
-  const int64_t needed = cuda ? (plan.pinned + plan.copy) * memory.ranks + memory.kept : memory.needed(plan);
-  if (needed <= memory.bytes) return;
-  const std::string problem = text("this run needs ", human_bytes(static_cast<double>(needed)), ", but the machine has ",
-                                   human_bytes(static_cast<double>(memory.bytes)));
+  const bool cuda = place.device.place() == Place::cuda;
+  const Budget gpu = cuda ? memory_of_gpu(world) : Budget{};  // before the others of this GPU take theirs
+  const Budget host{.bytes = place.device.cpu().memory_bytes,
+                    .ranks = world.local_size(),
+                    .kept = kept_in_memory(plan, place.nodes, place.mesh.all())};
+  const auto shown = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
   if (cuda)
+    require_room(gpu, config, plan, place.mesh,
+                 text("this run needs ", shown(gpu.needed(plan)), " of ", cuda_facts().device, ", which has ", shown(gpu.bytes),
+                      " free of ", shown(gpu_memory().total)));
+  const int64_t needed = cuda ? (plan.pinned + plan.copy) * host.ranks + host.kept : host.needed(plan);
+  const std::string problem = text("this run needs ", shown(needed), ", but the machine has ", shown(host.bytes));
+  if (!cuda) return require_room(host, config, plan, place.mesh, problem);
+  if (needed > host.bytes)
     throw ConfigError(text(problem, " for train.offload = optimizer: set train.offload to none, or raise parallel.zero (now ",
                            config.parallel.zero, ") on more nodes"));
-  if (const std::string settings = settings_that_fit(config, plan, place.mesh, memory); !settings.empty())
-    throw ConfigError(text(problem, "; it fits with ", settings));
-  throw ConfigError(problem + "; " + size_that_fits(config, plan, memory, world.size()));
 }
 
 }  // namespace trireme

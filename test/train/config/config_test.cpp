@@ -226,7 +226,8 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        "to auto\n"
        "--set kernels.bf16_layers=1: leaves none of the 2 layers to kernels.matmul = fp8"},
       {"kernels:\n  attention: flash\n", {}, "x.yaml:2: kernels.attention = flash: must be auto, ours or cudnn"},
-      {"kernels:\n  attention: cudnn\n",
+      {"kernels:\n  attention: cudnn\n", {}, ""},
+      {"kernels:\n  attention: cudnn\n  device: cpu\n",
        {},
        "x.yaml:2: kernels.attention = cudnn: is for GPUs: set kernels.device to cuda, or kernels.attention to auto"},
       {"kernels: {attention: cudnn, device: cuda}\n", {}, ""},
@@ -251,10 +252,10 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        {},
        "x.yaml:4: train.rounding = stochastic: must be nearest with kernels.dtype = f32, whose weights are the masters; or set "
        "kernels.dtype = bf16"},
+      {"train:\n  offload: optimizer\n", {}, ""},
       {"train:\n  offload: optimizer\n",
-       {},
-       "x.yaml:2: train.offload = optimizer: must be none with kernels.device = auto, whose memory is the host's; or set "
-       "kernels.device = cuda"},
+       {"kernels.device=cpu"},
+       "x.yaml:2: train.offload = optimizer: must be none with kernels.device = cpu, whose memory is the host's"},
       {"train:\n  offload: all\n", {}, "x.yaml:2: train.offload = all: must be none or optimizer"},
       {"train:\n  rounding: up\n", {}, "x.yaml:2: train.rounding = up: must be nearest or stochastic"},
       {"train:\n  batch: 12\n  microbatch: 5\n", {}, "x.yaml:3: train.microbatch = 5: must divide train.batch / parallel.dp = 12"},

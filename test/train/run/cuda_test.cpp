@@ -52,6 +52,47 @@ TEST_CASE("a run on the emulated GPU has the losses of the CPU", "[unsanitized]"
   CHECK(place.metrics("gpu-fp8") != place.metrics("gpu-bf16"));
 }
 
+TEST_CASE("by default a run takes a GPU that runs our kernels, else the CPU, and an evaluation takes what there is",
+          "[unsanitized]") {
+  if (!emulated()) return;
+  const Workplace place;
+  const std::vector<std::string> settings{"train.steps=2", "train.eval_every=0", "train.name=here"};
+  const auto start = [&](const std::string& program, std::vector<std::string> words) {
+    return Process(place.scratch.path(), words, 1, program).wait();
+  };
+  CHECK(start(kProgram, Workplace::arguments(settings)).code == 0);
+  CHECK_THAT(place.run("here", "config.yaml"), ContainsSubstring("  device: cuda\n"));
+  for (const std::string& program : {std::string(TRIREME_BUILD) + "/trireme", kProgram}) {  // on a machine without one, and with
+    const Ended evaluated = start(program, {"eval", "here", "--text", "held.txt"});
+    INFO(evaluated.err);
+    CHECK(evaluated.code == 0);
+  }
+  std::filesystem::remove_all(place.scratch / "runs/here");
+  succeed(place.train(settings));
+  CHECK_THAT(place.run("here", "config.yaml"), ContainsSubstring("  device: cpu\n"));
+  const Ended refused = place.train({"train.offload=optimizer"});
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("train.offload = optimizer: is for GPUs, and kernels.device = auto finds none: "));
+}
+
+TEST_CASE("a run that does not fit into what is free of a GPU is refused before it takes any, with what fits", "[unsanitized]") {
+  if (!emulated()) return;
+  const Workplace place;
+  setenv("TRIREME_EMULATED_MIB", "300", 1);
+  const auto start = [&](const std::string& rows) {
+    return Process(place.scratch.path(), on_gpu("small", {"train.steps=1", "train.batch=512", "train.microbatch=" + rows}), 1,
+                   kProgram)
+        .wait();
+  };
+  const Ended refused = start("512"), fits = start("4");
+  unsetenv("TRIREME_EMULATED_MIB");
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err,
+             ContainsSubstring(" of emulated GPU, which has 300 MiB free of 300 MiB; it fits with --set train.microbatch="));
+  INFO(refused.err << fits.err);
+  CHECK(fits.code == 0);
+}
+
 TEST_CASE("attention by fused kernels on the emulated GPU has the losses of ours", "[unsanitized]") {
   if (!emulated()) return;
   const Workplace place;

@@ -1,0 +1,21 @@
+#include "train/run/device_choice.h"
+
+#include "base/error.h"
+#include "kernels/cuda_facts.h"
+
+namespace trireme {
+
+void choose_device(RunConfig& config) {
+  if (config.kernels.device != DeviceChoice::automatic) return;
+  const CudaFacts gpu = cuda_facts();
+  config.kernels.device = gpu.kernel_ran ? DeviceChoice::cuda : DeviceChoice::cpu;
+  if (gpu.kernel_ran) return;
+  if (config.train.offload != Offload::none)
+    throw ConfigError("train.offload = optimizer: is for GPUs, and kernels.device = auto finds none: " + gpu.verdict +
+                      "; set train.offload to none");
+  if (config.kernels.attention == AttentionKernels::cudnn)
+    throw ConfigError("kernels.attention = cudnn: is for GPUs, and kernels.device = auto finds none: " + gpu.verdict +
+                      "; set kernels.attention to auto");
+}
+
+}  // namespace trireme
