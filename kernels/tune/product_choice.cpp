@@ -14,6 +14,7 @@ constexpr double kAgreement = 0.02;     // see agree()
 struct Choice {
   std::string algorithm;
   double first = 0, best = 0;  // seconds: of the library's recommendation; of the choice
+  std::vector<float> results{};
 };
 
 // Tunes products one by one.
@@ -48,13 +49,12 @@ class Tuner {
 
   Choice fastest(ProductTrial& trial) {
     Choice choice;
-    std::vector<float> first_results;
     for (const std::string& algorithm : product_algorithms(trial.product(), kMost)) {
       if (!prefer_algorithm(trial.product(), algorithm)) continue;
       const std::vector<float> results = trial.results();
       if (choice.algorithm.empty()) {
-        first_results = results;
-      } else if (!agree(results, first_results)) {
+        choice.results = results;
+      } else if (!agree(results, choice.results)) {
         ++chosen.wrong;
         continue;
       }
@@ -66,16 +66,17 @@ class Tuner {
     return choice;
   }
 
-  // The choice, or kApart with a plain product if that is faster, or the library does not fuse.
-  Choice or_apart(const ProductShape& shape, const ProductTrial& trial, Choice fused) {
+  // The choice, or kApart with a plain product if that is faster, or the library does not fuse, or otherwise than we do.
+  Choice or_apart(const ProductShape& shape, ProductTrial& trial, Choice fused) {
     if (const ProductShape plain = shape.plain(); !chosen.choices.contains(words_of(dtype_, plain))) {
       const double first_before = first, best_before = best;
       tune(plain);
       first = first_before, best = best_before;  // it runs as a part of the fused one, if at all
     }
     if (!prefer_algorithm(trial.product(), kApart)) return fused;
+    bool offered = !fused.algorithm.empty();
+    if (offered && !agree(fused.results, trial.results())) offered = false, ++chosen.wrong;
     const double seconds = time_(device_, trial, kLeastSeconds);
-    const bool offered = !fused.algorithm.empty();
     if (offered && fused.best <= seconds) {
       prefer_algorithm(trial.product(), fused.algorithm);
       return fused;

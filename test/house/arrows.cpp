@@ -94,7 +94,7 @@ struct Library {
 };
 const std::vector<Library> kLibraries{
     {"cuda", {"kernels/cuda/", "parallel/nccl", "test/emulation/", "test/places/"}},
-    {"cublas", {"kernels/cuda/"}},
+    {"cublas", {"kernels/cuda/", "test/emulation/"}},
     {"nvtx3/", {"kernels/cuda/"}},
     {"cudnn", {"kernels/cuda/cudnn"}},
     {"nccl.h", {"parallel/nccl", "test/emulation/"}},
