@@ -76,7 +76,8 @@ struct KernelsConfig {
     keys("threads", threads, "CPU threads of a rank; 0: the node's cores divided by its ranks", between(0, 4096));
     keys("autotune", autotune,
          "on a GPU: time the algorithms of each product before the first step; choices are kept in RUN/kernels.json");
-    keys("graph", graph, "on a GPU: record a step once and replay it as one CUDA graph, unless parallel.zero > 0");
+    keys("graph", graph,
+         "on a GPU: record a step once and replay it as one CUDA graph, unless parallel.zero > 0 or parallel.pp > 1");
     keys("attention", attention,
          "on a GPU in bf16 without document masks: cudnn, ours, or auto for the faster, timed at the start");
   }

@@ -56,7 +56,8 @@ struct ParallelConfig {
     keys("numerics", numerics, "invariant: the same bits on every mesh, at the cost of memory and smaller products");
     keys("max_tp", max_tp, "invariant: the largest tp with the same bits; 0: tp", between(0, 1e6));
     keys("reduce", reduce, "dtype of gradients sent between replicas; sums are f32");
-    keys("two_level", two_level, "sum within each node first, then between nodes: less traffic between nodes, more within");
+    keys("two_level", two_level,
+         "on CPUs: sum within each node first, then between nodes: less traffic between nodes, more within");
     keys("node_ranks", node_ranks, "two_level: ranks of a node; 0: as launched, in a plan 8", between(0, 1e6));
     keys("timeout", timeout, "abort after a rank has waited this many seconds for its GPU; 0: never", between(0, 1e9));
   }

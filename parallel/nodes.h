@@ -21,6 +21,7 @@ class Nodes {
   int64_t here() const { return here_; }                                                               // this rank's node, from 0
   bool pretended() const { return pretended_; }                                                        // simulated on one machine
   const std::vector<int64_t>& ranks(int64_t node) const { return ranks_[static_cast<size_t>(node)]; }  // in the world, ascending
+  const std::vector<std::vector<int64_t>>& all() const { return ranks_; }
   int64_t leader(int64_t node) const { return ranks(node).front(); }
 
   // Transfers between two ranks: from any thread, one at a time for each pair. Returns once

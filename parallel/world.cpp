@@ -104,6 +104,8 @@ World::Session::Session(bool wanted) : up(wanted) {
   // queues.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // NCCL would connect an algorithm when it is first used, in the middle of a step.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   // Open MPI's own waits, at the start and the end, give the core to whoever can use it.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   int provided = 0;

@@ -232,6 +232,8 @@ struct RunConfig {
              "must be nearest with kernels.dtype = f32, whose weights are the masters; or set kernels.dtype = bf16");
     if (train.offload != Offload::none && kernels.device == DeviceChoice::cpu)
       report("train.offload", "must be none with kernels.device = cpu, whose memory is the host's");
+    if (parallel.two_level && kernels.device == DeviceChoice::cuda)
+      report("parallel.two_level", "must be false with kernels.device = cuda: NCCL finds the levels of its network itself");
     if (purpose >= Purpose::train && !data.exclude.empty() && !model.document_mask)
       report("data.exclude", "needs model.document_mask = true: without it the documents after an excluded one would still see it");
     if (purpose >= Purpose::train && data.train.empty())

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <random>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -79,13 +80,37 @@ const World& connected(Journal& journal, const World& world, const RunConfig& co
   return world;
 }
 
+// Traffic of a tp group is for the links between the GPUs of a node.
+Nodes with_tp_inside(Nodes nodes, const RunConfig& config) {
+  const bool gpus = config.kernels.device == DeviceChoice::cuda;
+  if (const std::string problem = gpus ? split_tp_group(nodes.all(), config.parallel.tp) : ""; !problem.empty())
+    throw ConfigError(problem);
+  return nodes;
+}
+
 }  // namespace
+
+std::string split_tp_group(const std::vector<std::vector<int64_t>>& nodes, int64_t tp) {
+  for (size_t node = 0; node < nodes.size(); ++node) {
+    const std::set<int64_t> here(nodes[node].begin(), nodes[node].end());
+    for (const int64_t rank : nodes[node]) {
+      const int64_t first = rank / tp * tp;
+      for (int64_t other = first; other < first + tp; ++other)
+        if (!here.contains(other))
+          return text("parallel.tp = ", tp, ": ranks ", first, " to ", first + tp - 1,
+                      " form a group that must be on one node, but rank ", rank, " is on node ", node, " and rank ", other,
+                      " is not: start with mpirun --map-by slot or srun --distribution=block:block, and lower parallel.tp to "
+                      "the GPUs of a node if it is more");
+    }
+  }
+  return "";
+}
 
 Placement::Placement(const RunConfig& config, World& world, const RunProgress& progress)
     : device(open_device(config.kernels, world.core_sharers(), world.local_rank())),
       journal(world.rank()),
       mesh(connected(journal, world, config), config.parallel),
-      nodes(world, node_ranks(config)),
+      nodes(with_tp_inside(Nodes(world, node_ranks(config)), config)),
       board(board_of(journal, mesh, progress.directory)),
       watchdog(journal, world.rank(), watch_orders(config, progress, board)) {
   mesh.keep(journal);

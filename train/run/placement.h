@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kernels/device.h"
 #include "parallel/mesh.h"
@@ -19,6 +20,9 @@ struct RunProgress {
   bool locked = false;  // this process holds the lock now
   int64_t step = -1;    // finished steps; -1: none yet known
 };
+
+// Names the first tp group of `tp` neighbouring ranks that is on several nodes; "" if none is. `nodes`: the ranks of each.
+std::string split_tp_group(const std::vector<std::vector<int64_t>>& nodes, int64_t tp);
 
 // Built in this order, by all ranks together.
 struct Placement {

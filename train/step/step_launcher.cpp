@@ -11,9 +11,10 @@ namespace {
 constexpr size_t kMostGraphs = 4;  // a limit for data whose number of valid targets varies
 
 // Graphs need steps that do not overlap. With a divided state they do: updated weights arrive while
-// the next forward runs.
+// the next forward runs. Nor do they take messages between stages, which wait for each other along
+// several branches: CUDA does not promise that all branches of a graph advance.
 bool wants_graphs(const RunConfig& config, const Mesh& mesh, const Device& device) {
-  return device.place() == Place::cuda && config.kernels.graph && mesh.owner_group().size() == 1;
+  return device.place() == Place::cuda && config.kernels.graph && mesh.owner_group().size() == 1 && config.parallel.pp == 1;
 }
 
 }  // namespace
