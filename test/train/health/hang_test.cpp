@@ -360,6 +360,7 @@ TEST_CASE("a hundred deaths each of a rank, its launcher and its supervisor", "[
   const Workplace place;
   const std::string program = std::string(TRIREME_BUILD) + "/trireme";
   double slowest = 0;
+  int stayed = 0;  // mpirun 4.1 may, if a rank dies while it connects to it
   for (uint64_t i = 0; i < 300; ++i) {
     const uint64_t dice = philox64(22, i);
     std::vector<std::string> words{"mpirun", "--oversubscribe", "-n", "4", program};
@@ -373,13 +374,16 @@ TEST_CASE("a hundred deaths each of a rank, its launcher and its supervisor", "[
     usleep(static_cast<useconds_t>(dice % 500000));
     const auto begin = Clock::now();
     i % 3 == 0 ? void(kill(ranks.at(static_cast<int>(dice / 7 % 4)), SIGKILL)) : process.signal(SIGKILL);
-    process.wait();
     while (any_alive(ranks) && seconds_since(begin) < 10) usleep(1000);
     slowest = std::max(slowest, seconds_since(begin));
     INFO("death " << i);
     REQUIRE(seconds_since(begin) < 3);
+    while (process.running() && seconds_since(begin) < 3) usleep(1000);
+    if (process.running()) ++stayed, process.signal(SIGKILL);
+    process.wait();
   }
-  WARN("300 deaths, the slowest end of all processes in " << slowest << " s");
+  CHECK(stayed <= 10);
+  WARN("300 deaths, the slowest end of all ranks in " << slowest << " s; mpirun stayed without ranks " << stayed << " times");
 }
 
 TEST_CASE("no rank stays behind when its launcher is killed", "[unsanitized]") {
