@@ -177,7 +177,7 @@ void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<vo
   const std::lock_guard lock(m.mutex);
   if (block.count() < 1 || block.count() > kMostThreads)
     throw GridError("a block of " + std::to_string(block.count()) + " threads");
-  if (shared_bytes > kMostShared) throw GridError("a block with " + std::to_string(shared_bytes) + " bytes of shared memory");
+  if (shared_bytes > most_shared()) throw GridError("a block with " + std::to_string(shared_bytes) + " bytes of shared memory");
   if (grid.count() < 1 || grid.y > 65535 || grid.z > 65535)
     throw GridError("a grid of " + std::to_string(grid.count()) + " blocks");
   ++m.launches;
@@ -203,6 +203,11 @@ void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<vo
       throw GridError(m.problem + "; block (" + std::to_string(blockIdx.x) + ", " + std::to_string(blockIdx.y) + ", " +
                       std::to_string(blockIdx.z) + ")");
   }
+}
+
+size_t fact(const char* name, size_t usual) {
+  const char* const wanted = std::getenv(name);
+  return wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : usual;
 }
 
 uint64_t block_number() { return machine().blocks; }

@@ -30,7 +30,10 @@ struct Place3 {
 };
 
 constexpr size_t kMostThreads = 1024;
-constexpr size_t kMostShared = 227 << 10;  // bytes per block on Hopper; Ampere's A100 has 163 KiB
+// A fact of the emulated GPU, which a variable of the environment may change.
+size_t fact(const char* name, size_t usual);
+// Bytes per block: 227 KiB as on Hopper. TRIREME_EMULATED_SHARED_KIB=163 makes it an A100.
+inline size_t most_shared() { return fact("TRIREME_EMULATED_SHARED_KIB", 227) << 10; }
 
 // Runs `thread` once for each thread of the grid.
 void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<void()>& thread);

@@ -138,7 +138,7 @@ std::string lacking_registers(const void* kernel, size_t threads) {
 int blocks_at_once(const void* kernel, size_t threads, size_t shared_bytes) {
   size_t blocks = std::min(kMostBlocks, kThreads / threads);
   if (const size_t each = registers_of(kernels().find(kernel), threads); each > 0) blocks = std::min(blocks, kRegisters / each);
-  if (shared_bytes > 0) blocks = std::min(blocks, kMostShared / shared_bytes);
+  if (shared_bytes > 0) blocks = std::min(blocks, most_shared() / shared_bytes);
   return static_cast<int>(blocks);
 }
 

@@ -13,16 +13,12 @@ namespace {
 
 using trireme::emulation::allow;
 using trireme::emulation::attempt;
+using trireme::emulation::fact;
 using trireme::emulation::forbid;
 using trireme::emulation::GridError;
 
 constexpr size_t kGuard = 256;
 constexpr int kDevices = 8;
-// Facts of the GPU, which a variable of the environment may change.
-size_t fact(const char* name, size_t usual) {
-  const char* const wanted = std::getenv(name);
-  return wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : usual;
-}
 int multiprocessors_emulated() { return static_cast<int>(fact("TRIREME_EMULATED_MULTIPROCESSORS", 4)); }
 size_t memory_emulated() { return fact("TRIREME_EMULATED_MIB", 8192) << 20; }
 thread_local int current_device = 0;  // devices are identical
@@ -183,7 +179,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
                  .minor = 0,
                  .multiProcessorCount = multiprocessors_emulated(),
                  .totalGlobalMem = memory_emulated(),
-                 .sharedMemPerBlockOptin = trireme::emulation::kMostShared};
+                 .sharedMemPerBlockOptin = trireme::emulation::most_shared()};
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
