@@ -88,7 +88,7 @@ __global__ void attention_forward(T* out, float* lse, const T* q, const T* k, co
     const int64_t t = first + at.first + r;
     top[r] = -INFINITY, seen[r] = t <= last ? s.first_seen(b, t) : s.keys, place[r] = t <= last ? s.place(t) : -1;
   }
-  for (int64_t tile = s.first_tile(b, first, last, kTile); tile <= s.place(last); tile += kTile) {  // warps without a row only load
+  for (int64_t tile = s.first_tile(b, first, kTile); tile <= s.place(last); tile += kTile) {  // warps without a row only load
     __syncthreads();
     load_tile(keys, k, b, tile, s.keys, shared, s.shared, s.size);
     load_tile(values, v, b, tile, s.keys, shared, s.shared, s.size);
@@ -146,7 +146,7 @@ __global__ void attention_backward_queries(AttentionGradients<T> op, AttentionSi
   load_tile(douts, op.dout, b, first, s.queries, h, s.heads, s.size);
   float sums[kRows][kColumns] = {};
   const int64_t last = min(first + kTile, s.queries) - 1;
-  for (int64_t tile = s.first_tile(b, first, last, kTile); tile <= last; tile += kTile) {
+  for (int64_t tile = s.first_tile(b, first, kTile); tile <= last; tile += kTile) {
     __syncthreads();
     load_tile(keys, op.k, b, tile, s.keys, shared, s.shared, s.size);
     load_tile(values, op.v, b, tile, s.keys, shared, s.shared, s.size);

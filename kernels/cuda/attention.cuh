@@ -15,12 +15,9 @@ struct AttentionSizes {
     const int64_t first = document_start != nullptr ? document_start[b * queries + t] : 0;
     return window > 0 ? max(first, place(t) - window + 1) : first;
   }
-  // The first key that any of the queries [first, last] sees, rounded down to a multiple of `tile`.
-  __device__ int64_t first_tile(int64_t b, int64_t first, int64_t last, int64_t tile) const {
-    int64_t begin = keys;
-    for (int64_t t = first; t <= last; ++t) begin = min(begin, first_seen(b, t));
-    return begin / tile * tile;
-  }
+  // The first key that any query from `first` on sees, rounded down to a multiple of `tile`. Documents
+  // and windows are ordered, so `first` sees it.
+  __device__ int64_t first_tile(int64_t b, int64_t first, int64_t tile) const { return first_seen(b, first) / tile * tile; }
 };
 
 // True if tensor cores can be used: bf16, heads of 64 or 128, memory aligned to 16 bytes. See

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_queries_sm
   const Bf16* const keys = op.k + (b * s.keys * s.shared + shared) * kSize;
   const Bf16* const values = op.v + (b * s.keys * s.shared + shared) * kSize;
   const int64_t last = min(first + kTileRows, s.queries) - 1;
-  const int64_t begin = s.first_tile(b, first, last, kTileRows);
+  const int64_t begin = s.first_tile(b, first, kTileRows);
 
   fetch<kSize>(memory.queries, op.q + rows * kSize, s.heads * kSize, first, s.queries);
   fetch<kSize>(memory.douts, op.dout + rows * kSize, s.heads * kSize, first, s.queries);
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_queries_sm
 #pragma unroll
         for (int e = 2 * r; e < 2 * r + 2; ++e) {
           const int column = 8 * j + 2 * t + e % 2;
-          const float p = exp2f(scores[j][e] * (s.scale * kLog2E) - lse[r]);
+          const float p = power_of_two(scores[j][e] * (s.scale * kLog2E) - lse[r]);
           dscores[j][e] = from <= column && column <= to ? p * (dscores[j][e] - delta[r]) * s.scale : 0.0f;
         }
     }
@@ -131,9 +131,15 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(
   const int64_t first = int64_t{blockIdx.x} * kTileRows, shared = blockIdx.y, b = blockIdx.z, group = s.heads / s.shared;
   const int64_t rows = b * s.keys * s.shared + shared, last = min(first + kTileRows, s.keys) - 1;
   // Documents and windows are ordered: after the first tile that does not see the block's last key,
-  // none does.
-  int64_t tiles = 0;
-  while (first + tiles * kQueries<kSize> < s.queries && s.first_seen(b, first + tiles * kQueries<kSize>) <= last) ++tiles;
+  // none does. Between `tiles` and `beyond` do.
+  int64_t tiles = 1, beyond = (s.queries - first + kQueries<kSize> - 1) / kQueries<kSize>;
+  while (tiles < beyond) {
+    const int64_t middle = (tiles + beyond) / 2;
+    if (s.first_seen(b, first + middle * kQueries<kSize>) <= last)
+      tiles = middle + 1;
+    else
+      beyond = middle;
+  }
 
   fetch<kSize>(memory.keys, op.k + rows * kSize, s.shared * kSize, first, s.keys);
   fetch<kSize>(memory.values, op.v + rows * kSize, s.shared * kSize, first, s.keys);
@@ -169,7 +175,7 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(
       for (int e = 0; e < 4; ++e) {
         const int column = 8 * j + 2 * t + e % 2, key = warp * kRowsOfWarp + g + e / 2 * 8;
         const bool visible = memory.from[stage][column] <= key && key <= place + column;
-        const float p = visible ? exp2f(scores[j][e] * (s.scale * kLog2E) - memory.lse[stage][column]) : 0.0f;
+        const float p = visible ? power_of_two(scores[j][e] * (s.scale * kLog2E) - memory.lse[stage][column]) : 0.0f;
         scores[j][e] = p;
         dscores[j][e] = visible ? p * (dscores[j][e] - memory.delta[stage][column]) * s.scale : 0.0f;
       }

@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(32 * kTileWarps)
   const Bf16* const values = v + (b * s.keys * s.shared + shared) * kSize;
   const int64_t last = min(first + kTileRows, s.queries) - 1;
 
-  const int64_t begin = s.first_tile(b, first, last, kTileRows);
-  const int64_t end = s.place(last) + 1;
+  const int64_t begin = s.first_tile(b, first, kTileRows), end = s.place(last) + 1;
+  const float scale = s.scale * kLog2E;  // maxima are of unscaled scores
 
   fetch<kSize>(memory.queries, q + (b * s.queries * s.heads + h) * kSize, s.heads * kSize, first, s.queries);
   fetch<kSize>(memory.keys[0], keys, stride, begin, s.keys);
@@ -64,10 +64,6 @@ __global__ void __launch_bounds__(32 * kTileWarps)
     for (int r = 0; r < 2; ++r) {
       const int from = static_cast<int>(max(seen[r] - tile, int64_t{0}));
       const int to = static_cast<int>(min(place[r] - tile, int64_t{kTileRows}));
-#pragma unroll
-      for (int j = 0; j < kTileRows / 8; ++j)
-#pragma unroll
-        for (int e = 2 * r; e < 2 * r + 2; ++e) scores[j][e] *= s.scale * kLog2E;
       if (from > 0 || to < kTileRows - 1) {
 #pragma unroll
         for (int j = 0; j < kTileRows / 8; ++j)
@@ -79,19 +75,16 @@ __global__ void __launch_bounds__(32 * kTileWarps)
 #pragma unroll
       for (int j = 0; j < kTileRows / 8; ++j)
 #pragma unroll
-        for (int e = 2 * r; e < 2 * r + 2; ++e)
-          high = scores[j][e] > high || scores[j][e] != scores[j][e] ? scores[j][e] : high;  // keeps NaN
-      for (int by = 1; by < 4; by *= 2) {
-        const float other = __shfl_xor_sync(kAllLanes, high, by);
-        high = other > high || other != other ? other : high;
-      }
-      const float fade = high == -INFINITY ? 1.0f : exp2f(top[r] - high), base = high == -INFINITY ? 0.0f : high;
+        for (int e = 2 * r; e < 2 * r + 2; ++e) high = max_or_nan(high, scores[j][e]);
+      for (int by = 1; by < 4; by *= 2) high = max_or_nan(high, __shfl_xor_sync(kAllLanes, high, by));
+      const bool none = high == -INFINITY;  // of the keys so far is visible
+      const float fade = none ? 1.0f : power_of_two((top[r] - high) * scale), base = none ? 0.0f : high * scale;
       total[r] *= fade, top[r] = high;
 #pragma unroll
       for (int j = 0; j < kTileRows / 8; ++j)
 #pragma unroll
         for (int e = 2 * r; e < 2 * r + 2; ++e) {
-          scores[j][e] = exp2f(scores[j][e] - base);
+          scores[j][e] = power_of_two(fmaf(scores[j][e], scale, -base));
           total[r] += scores[j][e];
         }
 #pragma unroll
@@ -110,7 +103,7 @@ __global__ void __launch_bounds__(32 * kTileWarps)
     for (int by = 1; by < 4; by *= 2) total[r] += __shfl_xor_sync(kAllLanes, total[r], by);
     const int64_t query = first + warp * kRowsOfWarp + g + 8 * r;
     if (query > last) continue;
-    if (t == 0) lse[(b * s.heads + h) * s.queries + query] = (top[r] + log2f(total[r])) * kLn2;
+    if (t == 0) lse[(b * s.heads + h) * s.queries + query] = (top[r] * scale + log2f(total[r])) * kLn2;
     store_row<kSize>(out + ((b * s.queries + query) * s.heads + h) * kSize, sums, r, 1 / total[r]);
   }
 }
@@ -136,6 +129,7 @@ bool fits_tensor_cores(const AttentionBackward& op) {
 }
 
 void attention_on_tensor_cores(const Cuda& cuda, const AttentionForward& op, const AttentionSizes& sizes) {
+  require(sizes.scale > 0, text("attention with a scale of ", sizes.scale));
   sizes.size == 64 ? launch_forward<64>(cuda, op, sizes) : launch_forward<128>(cuda, op, sizes);
 }
 

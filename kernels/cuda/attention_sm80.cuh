@@ -22,11 +22,19 @@ __device__ Bf16* chunk(Bf16* tile, int row, int c) {
 // on.
 template <int kSize, int kRows = kTileRows>
 __device__ void fetch(Bf16* tile, const Bf16* x, int64_t stride, int64_t first, int64_t rows) {
-  constexpr int kChunks = kSize / 8;
-  for (int i = static_cast<int>(threadIdx.x); i < kRows * kChunks; i += 32 * kTileWarps) {
-    const int row = i / kChunks, c = i % kChunks;
-    const bool present = first + row < rows;
-    copy_async(chunk<kSize>(tile, row, c), present ? x + (first + row) * stride + c * 8 : x, present);
+  // A thread has one chunk of every kEach-th row. These are at the same place of a row, since kEach is a
+  // multiple of 8, so that both addresses advance by constants.
+  constexpr int kChunks = kSize / 8, kEach = 32 * kTileWarps / kChunks;
+  static_assert(kEach % 8 == 0 && kRows % kEach == 0);
+  const int row = static_cast<int>(threadIdx.x) / kChunks, c = static_cast<int>(threadIdx.x) % kChunks;
+  const int left = static_cast<int>(min(rows - first, int64_t{kRows})) - row;  // rows of x from this one on
+  Bf16* const to = chunk<kSize>(tile, row, c);
+  const Bf16* from = x + (first + row) * stride + c * 8;
+#pragma unroll
+  for (int r = 0; r < kRows; r += kEach) {
+    const bool present = r < left;
+    copy_async(to + r * kSize, present ? from : x, present);
+    from += kEach * stride;
   }
 }
 

@@ -29,6 +29,19 @@ __device__ inline Bf16 to_bf16(float x) {
   return y;
 }
 
+// 2^x within 2^-22 of it; subnormal numbers count as 0.
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// The larger of two numbers, or NaN if one is.
+__device__ inline float max_or_nan(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
 // Two 8-bit numbers, each rounded as Float8 does (a NaN to one of several NaNs). The conversion
 // header emulates what a GPU before sm_89 has no instruction for.
 template <class T>

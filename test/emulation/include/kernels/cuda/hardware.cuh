@@ -13,6 +13,11 @@ inline unsigned char* shared_bytes() { return reinterpret_cast<unsigned char*>(e
 
 inline Bf16 to_bf16(float x) { return Bf16(x); }
 inline uint32_t bf16_bits(float high, float low) { return uint32_t{Bf16(high).bits} << 16 | Bf16(low).bits; }
+inline float power_of_two(float x) {
+  const float y = std::exp2(x);
+  return std::fpclassify(y) == FP_SUBNORMAL ? 0 : y;
+}
+inline float max_or_nan(float a, float b) { return a != a ? a : b > a || b != b ? b : a; }
 template <class T>
 uint16_t float8_bits(float high, float low) {
   return static_cast<uint16_t>(uint32_t{T(high).bits} << 8 | T(low).bits);
