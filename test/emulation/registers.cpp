@@ -2,17 +2,19 @@
 
 #include <cxxabi.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <regex>
-#include <set>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -22,7 +24,9 @@
 namespace trireme::emulation {
 namespace {
 
-constexpr size_t kRegisters = 65536, kWarp = 32, kUnit = 8, kThreads = 2048, kMostBlocks = 32;  // of a multiprocessor
+constexpr size_t kWarp = 32, kUnit = 8, kThreads = 2048, kMostBlocks = 32;  // of a multiprocessor
+
+size_t registers_there_are() { return fact("TRIREME_EMULATED_REGISTERS", 65536); }
 
 // Address at which this program is loaded.
 uintptr_t base_address() {
@@ -31,21 +35,34 @@ uintptr_t base_address() {
   return base;
 }
 
-// The functions of this program by their place in it, static ones too, which no dladdr() knows.
-std::map<uintptr_t, std::string> own_functions() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  std::map<uintptr_t, std::string> functions;
-  const auto* const header = reinterpret_cast<const Elf64_Ehdr*>(bytes.data());
-  const auto* const sections = reinterpret_cast<const Elf64_Shdr*>(bytes.data() + header->e_shoff);
+// This program's file.
+std::string_view own_file() {
+  static const std::string_view bytes = [] {
+    const int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    struct stat facts {};
+    if (file < 0 || fstat(file, &facts) != 0) return std::string_view();
+    const auto length = static_cast<size_t>(facts.st_size);
+    void* const at = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file, 0);
+    close(file);
+    return at == MAP_FAILED ? std::string_view() : std::string_view(static_cast<const char*>(at), length);
+  }();
+  return bytes;
+}
+
+// Mangled name of the function at a place in this program, static ones too, which no dladdr() knows; "" if there is none.
+std::string function_at(uintptr_t place) {
+  const char* const bytes = own_file().data();
+  if (bytes == nullptr) return "";
+  const auto* const header = reinterpret_cast<const Elf64_Ehdr*>(bytes);
+  const auto* const sections = reinterpret_cast<const Elf64_Shdr*>(bytes + header->e_shoff);
   for (int i = 0; i < header->e_shnum; ++i) {
     if (sections[i].sh_type != SHT_SYMTAB) continue;
-    const char* const names = bytes.data() + sections[sections[i].sh_link].sh_offset;
-    const auto* const symbols = reinterpret_cast<const Elf64_Sym*>(bytes.data() + sections[i].sh_offset);
+    const char* const names = bytes + sections[sections[i].sh_link].sh_offset;
+    const auto* const symbols = reinterpret_cast<const Elf64_Sym*>(bytes + sections[i].sh_offset);
     for (size_t s = 0; s < sections[i].sh_size / sizeof(Elf64_Sym); ++s)
-      if (ELF64_ST_TYPE(symbols[s].st_info) == STT_FUNC) functions[symbols[s].st_value] = names + symbols[s].st_name;
+      if (symbols[s].st_value == place && ELF64_ST_TYPE(symbols[s].st_info) == STT_FUNC) return names + symbols[s].st_name;
   }
-  return functions;
+  return "";
 }
 
 // "rmsnorm_forward<float, 8>" of "void trireme::(anonymous namespace)::rmsnorm_forward<float, 8>(...)".
@@ -72,8 +89,7 @@ class Kernels {
     const auto place = reinterpret_cast<uintptr_t>(address) - base_address();
     const auto [known, added] = kernels_.try_emplace(place);
     if (added) {
-      if (functions_.empty()) functions_ = own_functions();
-      const std::string& mangled = functions_[place];
+      const std::string mangled = function_at(place);
       known->second = listed(short_name(mangled));
       known->second.expected = mangled.starts_with("_ZN7trireme");
     }
@@ -109,7 +125,6 @@ class Kernels {
   }
 
   std::mutex mutex_;
-  std::map<uintptr_t, std::string> functions_;
   std::map<uintptr_t, Kernel> kernels_;
   std::map<std::string, Kernel> rows_;
 };
@@ -130,14 +145,15 @@ std::string lacking_registers(const void* kernel, size_t threads) {
   const Kernel& known = kernels().find(kernel);
   if (known.expected && known.registers == 0)
     return known.name + " is not in docs/gpu/registers.md, which scripts/kernel_registers.sh writes";
-  if (registers_of(known, threads) <= kRegisters) return "";
+  if (registers_of(known, threads) <= registers_there_are()) return "";
   return known.name + ": a block of " + std::to_string(threads) + " threads with " + std::to_string(known.registers) +
-         " registers each (" + known.architecture + "); a multiprocessor has " + std::to_string(kRegisters);
+         " registers each (" + known.architecture + "); a multiprocessor has " + std::to_string(registers_there_are());
 }
 
 int blocks_at_once(const void* kernel, size_t threads, size_t shared_bytes) {
   size_t blocks = std::min(kMostBlocks, kThreads / threads);
-  if (const size_t each = registers_of(kernels().find(kernel), threads); each > 0) blocks = std::min(blocks, kRegisters / each);
+  if (const size_t each = registers_of(kernels().find(kernel), threads); each > 0)
+    blocks = std::min(blocks, registers_there_are() / each);
   if (shared_bytes > 0) blocks = std::min(blocks, most_shared() / shared_bytes);
   return static_cast<int>(blocks);
 }
