@@ -39,6 +39,7 @@ struct Run {
   const Stop& stop;
   Process process;
   bool forgotten = false;  // by the launcher: the first request
+  std::string sent;        // the processes that were signalled
 
   Run(const Workplace& where, const Stop& what)
       : place(where), stop(what), process(where.scratch.path(), words(what), 1, program(what)) {}
@@ -99,7 +100,9 @@ struct Run {
     const std::vector<int> storm{SIGTERM, SIGUSR1, SIGUSR2, SIGTERM, SIGUSR1};
     const auto ask = [&] {
       for (const int signal : stop.signal == kStorm ? storm : std::vector<int>{stop.signal}) {
-        if (const pid_t aim = target(); aim > 0 && process.running()) kill(aim, signal);
+        pid_t aim = target();
+        for (int wait = 0; aim == 0 && process.running() && wait < 1000; ++wait) usleep(1000), aim = target();
+        if (aim > 0 && process.running()) kill(aim, signal), sent += " " + std::to_string(aim);
         if (stop.signal == kStorm) usleep(3000);
       }
     };
@@ -133,7 +136,8 @@ std::string outcome(const Stop& stop) {
   int64_t last = 0;
   for (const Json& line : place.metrics("tiny")) last = std::max(last, line.at("step").get<int64_t>());
   const int64_t saved = newest_on_disk(place);
-  INFO(stop.name() << ": code " << code << ", exit.json says " << said << ", step " << last << ", saved " << saved);
+  INFO(stop.name() << ": signalled" << run.sent << "; code " << code << ", exit.json says " << said << ", step " << last
+                   << ", saved " << saved);
   CHECK(saved == last);  // nothing is lost
   if (saved > 0) {
     CHECK(run_trireme(place.scratch.path(), {"checkpoint", "verify", "runs/tiny"}).code == 0);
