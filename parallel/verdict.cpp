@@ -138,16 +138,18 @@ class Judge {
   }
 
   // Follows the chains of waits to the rank that waits for nobody. In a cycle, it takes the rank
-  // that most wait for; among equals the one that is ahead, since it has skipped something. Returns
-  // false with the latter.
+  // that most wait for; among equals one that has no core, which cannot do its part of a wait that all
+  // have entered, or else the one that is ahead, since it has skipped something. Returns false with the
+  // latter two.
   std::pair<size_t, bool> awaited() const {
     std::vector<int64_t> waiting(ranks_.size(), 0);
     for (const auto& awaits : awaits_)
       for (const size_t other : awaits) ++waiting[other];
     const auto guilt = [&](size_t i) {
       const RankReport& r = ranks_[i];
-      return std::tuple(awaits_[i].empty() && waiting[i] > 0, waiting[i], awaits_[i].empty() && !r.waits_for_gpu,
-                        awaits_[i].empty() ? -r.step : r.step, awaits_[i].empty() ? -r.part : r.part);
+      return std::tuple(awaits_[i].empty() && waiting[i] > 0, waiting[i], lacks_core(r.share),
+                        awaits_[i].empty() && !r.waits_for_gpu, awaits_[i].empty() ? -r.step : r.step,
+                        awaits_[i].empty() ? -r.part : r.part);
     };
     size_t culprit = 0;
     for (size_t i = 1; i < ranks_.size(); ++i)

@@ -169,6 +169,16 @@ TEST_CASE("a rank that no other rank waits for is not judged, unless a disk hold
   CHECK(ruling(ranks) == Ruling::hang);
 }
 
+TEST_CASE("of ranks that are all in one wait, the one without a core is named") {
+  for (size_t starved = 0; starved < 4; ++starved) {
+    auto ranks = waiting();
+    for (RankReport& r : ranks) r.share = {.counted = 6};
+    ranks[starved].share = {.counted = 1, .unserved = 5};
+    CHECK(judge(ranks).rank == static_cast<int64_t>(starved));
+    CHECK(ruling(ranks) == Ruling::slow);
+  }
+}
+
 TEST_CASE("ranks that wait for one another are judged once all of them could look") {
   auto ranks = waiting();
   for (RankReport& r : ranks) r.share.counted = 6;

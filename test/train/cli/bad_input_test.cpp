@@ -112,7 +112,7 @@ std::vector<Row> table() {
       {"YAML aliases", config_with("x: &a [1]"), train, 2, "anchors"},
       {"an empty config", file("config.yaml", ""), train, 2, "empty"},
       {"binary for a config", file("config.yaml", std::string("\0\1\2", 3)), train, 2, "config.yaml"},
-      {"cuDNN without a GPU", nothing, set("kernels.attention=cudnn"), 2, "kernels.attention=cudnn: is for GPUs"},
+      {"cuDNN without a GPU", nothing, set("kernels.attention=cudnn"), 2, "kernels.attention = cudnn: is for GPUs"},
       {"CUDA where there is none", nothing, set("kernels.device=cuda"), 2, "kernels.device"},
       {"more memory than there is",
        nothing,
