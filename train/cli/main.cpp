@@ -87,6 +87,15 @@ extern "C" int posix_memalign(void** memory, size_t alignment, size_t size) noex
   return error;
 }
 
+// OpenMP's end without memory or a thread. Last words come before destructors, amid which other threads would crash.
+extern "C" [[noreturn]] void exit(int code) noexcept {
+  trireme::judge_exit(code);
+  using Real = void(int);
+  static Real* const real = reinterpret_cast<Real*>(dlsym(RTLD_NEXT, "exit"));
+  real(code);
+  __builtin_unreachable();
+}
+
 // Open MPI's end before a start is complete, with code 1.
 extern "C" [[noreturn]] void _exit(int code) {
   if (code == 1) trireme::judge_exit(code);
