@@ -22,8 +22,10 @@ inline std::vector<std::pair<int64_t, int64_t>> norm_shapes() {
   return shapes;
 }
 
-// A sum over a row is rounded in f32 at each of its terms.
-inline double inverse_bound(int64_t cols) { return 1e-6 * std::max(1.0, static_cast<double>(cols) / 8192); }
+// A sum over a row is rounded in f32 at each of its terms, so that errors grow as the square root of their number.
+inline double longer_sum(int64_t cols) { return std::max(1.0, std::sqrt(static_cast<double>(cols) / 256)); }
+inline double inverse_bound(int64_t cols) { return 1e-6 * longer_sum(cols); }
+inline double longer_error(int64_t cols) { return inverse_bound(cols) - 1e-6; }  // beyond that of a short row
 
 inline Doubles added(Doubles a, const Doubles& b) {
   for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];

@@ -34,13 +34,13 @@ TEST_CASE("rmsnorm matches its double reference, with and without a residual") {
     HostTensor y(dtype, {rows, cols}), inv_rms(Dtype::f32, {rows}), sum(stream, {rows, cols}), again = y;
     run(device.compute(), RmsNormForward{.y = y, .inv_rms = inv_rms, .x = x, .gain = gain, .eps = kNormEps});
     reference::RmsNorm wanted = reference::rmsnorm(x.values(), gain.values(), kNormEps);
-    REQUIRE(close(y, wanted.y, rmsnorm_bound(dtype)));
+    REQUIRE(close(y, wanted.y, rmsnorm_bound(dtype) + longer_error(cols)));
     REQUIRE(close(inv_rms, wanted.inv_rms, inverse_bound(cols)));
 
     run(device.compute(), RmsNormForward{.y = y, .inv_rms = inv_rms, .sum = sum, .x = x, .gain = gain, .residual = residual});
     REQUIRE(sum == sum_of(x, residual, stream, rows, cols));
     wanted = reference::rmsnorm(sum.values(), gain.values(), kNormEps);
-    REQUIRE(close(y, wanted.y, rmsnorm_bound(dtype)));
+    REQUIRE(close(y, wanted.y, rmsnorm_bound(dtype) + longer_error(cols)));
     REQUIRE(close(inv_rms, wanted.inv_rms, inverse_bound(cols)));
     run(device.compute(), RmsNormForward{.y = again, .inv_rms = inv_rms, .sum = sum, .x = x, .gain = gain, .residual = residual});
     REQUIRE(again == y);
