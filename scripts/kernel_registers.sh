@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Compiles every kernel for each architecture and writes their registers to docs/gpu/registers.md.
 # Exits 1 if a kernel spills registers.
-#   scripts/kernel_registers.sh [ARCHITECTURE...]     default: 80 90 100 120
+#   scripts/kernel_registers.sh [ARCHITECTURE...]     default: 80 90 100
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- 80 90 100 120
+[ $# -gt 0 ] || set -- 80 90 100
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 page=docs/gpu/registers.md
 work=$(mktemp -d)
