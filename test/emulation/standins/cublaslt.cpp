@@ -8,27 +8,25 @@
 
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <map>
 #include <memory>
-#include <numbers>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <variant>
 
-#include "kernels/float8.h"
-#include "kernels/tensor.h"
+#include "test/emulation/numbers.h"
 
 namespace {
 
-using trireme::Bf16;
-using trireme::E4m3;
-using trireme::E5m2;
+namespace emulation = trireme::emulation;
+using emulation::gelu;
+using emulation::gelu_slope;
+using trireme::Dtype;
 
 thread_local std::string last_problem;
 
@@ -190,31 +188,14 @@ static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 constexpr uint64_t kVariants = 3;
 size_t workspace_of(const Algorithm& algorithm) { return algorithm.variant == 1 ? kWorkspace : 0; }
 
-double read(const void* x, cudaDataType_t type, int64_t i) {
-  switch (type) {
-    case CUDA_R_16BF:
-      return static_cast<float>(static_cast<const Bf16*>(x)[i]);
-    case CUDA_R_8F_E4M3:
-      return static_cast<float>(static_cast<const E4m3*>(x)[i]);
-    case CUDA_R_8F_E5M2:
-      return static_cast<float>(static_cast<const E5m2*>(x)[i]);
-    default:
-      return static_cast<const float*>(x)[i];
-  }
+Dtype dtype_of(cudaDataType_t type) {
+  return type == CUDA_R_16BF      ? Dtype::bf16
+         : type == CUDA_R_8F_E4M3 ? Dtype::e4m3
+         : type == CUDA_R_8F_E5M2 ? Dtype::e5m2
+                                  : Dtype::f32;
 }
-void write(void* x, cudaDataType_t type, int64_t i, double value) {
-  if (type == CUDA_R_16BF)
-    static_cast<Bf16*>(x)[i] = Bf16(static_cast<float>(value));
-  else
-    static_cast<float*>(x)[i] = static_cast<float>(value);
-}
-
-double tanh_of(double x) { return std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)); }
-double gelu(double x) { return x / 2 * (1 + tanh_of(x)); }
-double gelu_slope(double x) {
-  const double t = tanh_of(x);
-  return (1 + t) / 2 + x / 2 * (1 - t * t) * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
-}
+double read(const void* x, cudaDataType_t type, int64_t i) { return emulation::read(x, dtype_of(type), i); }
+void write(void* x, cudaDataType_t type, int64_t i, double value) { emulation::write(x, dtype_of(type), i, value); }
 
 struct Work {
   Operation op;
