@@ -16,12 +16,6 @@ constexpr double kShort = 2e-3;   // seconds
 constexpr double kLong = 0.5;     // seconds: one such product is a window of its own
 constexpr double kWindow = 1e-3;  // seconds, shorter than a scheduler's turn: some windows have the cores to themselves
 
-int64_t bytes_for(Dtype dtype, const ProductShape& s) {
-  const int64_t results = s.pre_activation || s.gelu_input ? 2 : 1;
-  return (s.m * s.k + s.k * s.n + s.n) * (bytes_of(dtype) + (s.bits8 ? 1 : 0)) + results * s.m * s.n * bytes_of(s.result(dtype)) +
-         4 * s.m + kRandomBytes + 10 * Arena::kAlign;
-}
-
 }  // namespace
 
 void fill_random(Stream& stream, Arena& arena, const Tensor& x, float stddev, uint64_t key) {
@@ -35,8 +29,18 @@ void fill_random(Stream& stream, Arena& arena, const Tensor& x, float stddev, ui
   }
 }
 
-ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& s)
-    : device_(device), arena_(device, bytes_for(dtype, s), "a product to measure") {
+int64_t ProductTrial::need(Dtype dtype, const ProductShape& shape) {
+  Device imagined(Place::none);
+  ProductTrial trial(imagined, dtype, shape, Arena::kUnlimited);
+  trial.results();
+  return trial.arena_.peak();
+}
+
+ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& shape)
+    : ProductTrial(device, dtype, shape, need(dtype, shape)) {}
+
+ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& s, int64_t bytes)
+    : device_(device), arena_(device, bytes, "a product to measure") {
   const Dtype out = s.result(dtype);
   product_ = {.c = arena_.take(out, {s.m, s.n}),
               .a = {},

@@ -30,6 +30,8 @@ class ProductTrial {
   std::vector<double> windows() const;
 
  private:
+  ProductTrial(Device& device, Dtype dtype, const ProductShape& shape, int64_t bytes);
+  static int64_t need(Dtype dtype, const ProductShape& shape);  // bytes, by the same code on Place::none
   Tensor random(Dtype dtype, std::initializer_list<int64_t> shape);
   Tensor quantized(Dtype dtype, std::initializer_list<int64_t> shape, Tensor& scale);
   double time(int count) const;  // seconds of so many in a row
