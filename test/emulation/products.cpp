@@ -19,6 +19,7 @@ using emulation::gelu, emulation::gelu_slope, emulation::read, emulation::write;
 // A matrix of rows x cols, row-major; `transposed`: column-major.
 std::vector<double> unpacked(const void* x, Dtype dtype, int64_t rows, int64_t cols, bool transposed) {
   std::vector<double> all(static_cast<size_t>(rows * cols));
+#pragma omp parallel for schedule(static) if (rows * cols > 100000)
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < cols; ++j)
       all[static_cast<size_t>(i * cols + j)] = read(x, dtype, transposed ? j * rows + i : i * cols + j);
