@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tabulates the training steps that gpu_check.sh measured: time, share of the roofline, ratio to
-PyTorch and of fp8 to bf16.
+PyTorch, of fp8 to bf16, and to what docs/gpu/predictions.md expects; and which attention ran.
 
   scripts/gpu_table.py DIRECTORY [--json FILE]     reads DIRECTORY/step-*.json and peer-*.json; prints the table, as Markdown
 
@@ -11,6 +11,10 @@ import argparse
 import glob
 import json
 import os
+import pathlib
+import re
+
+PREDICTIONS = pathlib.Path(__file__).resolve().parent.parent / "docs/gpu/predictions.md"
 
 # Rates by a part of the GPU's name, as reached, not as advertised: bf16 products and 8-bit products,
 # FLOP/s; copies, bytes/s.
@@ -39,6 +43,18 @@ def read(pattern):
     return found
 
 
+def predictions():
+    """Tokens/s of each step, by name."""
+    page = PREDICTIONS.read_text() if PREDICTIONS.exists() else ""
+    return {name: float(rate) for name, rate in re.findall(r"^\| ([\w.-]+) \| (\d+) \| \d+ \|", page, re.MULTILINE)}
+
+
+def attention_of(step):
+    """Whose kernels ran, forward and backward, as far as there was a choice."""
+    kernels = sorted(set(step.get("attention", {}).values()))
+    return "/".join(kernels) or "ours"
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("directory")
@@ -46,6 +62,7 @@ def main():
     chosen = arguments.parse_args()
     steps = read(os.path.join(chosen.directory, "step-*.json"))
     peers = read(os.path.join(chosen.directory, "peer-*.json"))
+    expected = predictions()
     table = []
     for name, step in sorted(steps.items()):
         seconds = sorted(step["step_seconds"])[len(step["step_seconds"]) // 2]
@@ -55,17 +72,20 @@ def main():
             "name": name, "tokens_per_second": step["tokens_per_second"], "seconds": seconds,
             "model_flops_per_second": step["model_flops_per_second"],
             "roofline_seconds": best, "roofline_share": best / seconds if best else None,
+            "predicted_ratio": step["tokens_per_second"] / expected[name] if name in expected else None,
+            "attention": attention_of(step), "notes": step.get("notes", []),
             "floor_share": step["floor_seconds"] / seconds,
             "peer_ratio": step["tokens_per_second"] / peer["peer"] if peer else None,
             "bf16_ratio": step["tokens_per_second"] / bf16["tokens_per_second"] if name.endswith("-fp8") and bf16 else None,
         })
     percent = lambda x: "" if x is None else f"{100 * x:.1f} %"
     ratio = lambda x: "" if x is None else f"{x:.2f}"
-    print("| step | tokens/s | ms | model TFLOP/s | of the roofline | of the measured floor | to PyTorch | to bf16 |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| step | tokens/s | ms | model TFLOP/s | of the roofline | of the measured floor | to PyTorch | to bf16 | to the prediction | attention |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for t in table:
         print(f"| {t['name']} | {t['tokens_per_second']:.0f} | {1e3 * t['seconds']:.1f} | {t['model_flops_per_second'] / 1e12:.0f} | "
-              f"{percent(t['roofline_share'])} | {percent(t['floor_share'])} | {ratio(t['peer_ratio'])} | {ratio(t['bf16_ratio'])} |")
+              f"{percent(t['roofline_share'])} | {percent(t['floor_share'])} | {ratio(t['peer_ratio'])} | {ratio(t['bf16_ratio'])} | "
+              f"{ratio(t['predicted_ratio'])} | {t['attention']} |")
     if chosen.json:
         with open(chosen.json, "w") as file:
             json.dump(table, file, indent=1)

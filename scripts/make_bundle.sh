@@ -82,7 +82,9 @@ copy_all() {
   ln -s share/trireme/configs "$root/configs"
   mkdir -p "$root/scripts" "$root/test/model"
   cp -r test/model/goldens "$root/test/model/"
-  cp scripts/gpu_check.sh scripts/gpu_table.py scripts/peer_torch.py "$root/scripts/"
+  cp scripts/gpu_check.sh scripts/gpu_one_check.sh scripts/gpu_table.py scripts/peer_torch.py "$root/scripts/"
+  mkdir -p "$root/docs/gpu"
+  cp docs/gpu/predictions.md "$root/docs/gpu/"
   git ls-files '*.h' '*.cpp' '*.cu' '*.md' | xargs cat > "$root/corpus/text.txt"
   git rev-parse HEAD > "$root/commit"
 }

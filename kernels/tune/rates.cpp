@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/clock.h"
@@ -29,8 +30,9 @@ void on_parts(int64_t bytes, const F& f) {
   }
 }
 
-// Rounds enqueued ahead on a GPU, to hide the launch overhead.
+// Rounds enqueued ahead on a GPU, to hide the launch overhead; fewer if they would take longer than this.
 constexpr int kRoundsAhead = 20;
+constexpr double kCopying = 0.05;  // seconds
 
 }  // namespace
 
@@ -38,12 +40,14 @@ double copy_bandwidth(Device& device, int64_t bytes) {
   Buffer from(device, bytes, "copy rate"), to(device, bytes, "copy rate");
   if (device.place() == Place::cuda) {
     Stream& stream = device.compute();
-    const auto copies = [&] {
-      for (int i = 0; i < kRoundsAhead; ++i) copy_bytes(*stream.cuda().lane, to.data(), from.data(), bytes);
+    const auto copies = [&](int rounds) {
+      for (int i = 0; i < rounds; ++i) copy_bytes(*stream.cuda().lane, to.data(), from.data(), bytes);
       stream.finish();
     };
-    copies();
-    return 2 * static_cast<double>(bytes) * kRoundsAhead / seconds(copies) * 1e-9;
+    copies(1);
+    const double once = seconds([&] { copies(1); });
+    const int rounds = std::clamp(static_cast<int>(kCopying / once), 1, kRoundsAhead);
+    return 2 * static_cast<double>(bytes) * rounds / seconds([&] { copies(rounds); }) * 1e-9;
   }
   on_parts(bytes, [&](int64_t begin, size_t size) {  // untouched pages would all map to one page of zeros
     std::memset(from.data() + begin, 1, size);

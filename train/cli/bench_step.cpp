@@ -25,9 +25,11 @@ struct BenchStepOptions {
   static constexpr auto name = "bench step";
   static constexpr auto about = "Time a training step of a config, op by op, against its floor";
   std::string config, json;
+  double seconds = 8;
   std::vector<std::string> set;
   void visit(Options& o) {
     o("config", config, "YAML file").required();
+    o("--seconds", seconds, "Time for steps, at most; three are timed in any case, and at most fifty");
     o.json(json);
     o.set(set);
   }
@@ -52,8 +54,7 @@ struct Measured {
 };
 
 // Times steps, with one in flight as in training; then a few op by op, which a clock around each op slows down.
-Measured measure_steps(TrainState& run, const Batch& batch, const Ceilings& best, double attention) {
-  Measured m{.best = best, .attention = attention, .times = {}, .ops = {}};
+Measured measure_steps(TrainState& run, const Batch& batch, Measured m, double seconds) {
   int64_t step = 0;
   begin_step(run, batch, step++);
   run.device.freeze();
@@ -64,7 +65,7 @@ Measured measure_steps(TrainState& run, const Batch& batch, const Ceilings& best
   };
   next();
   auto last = next();
-  for (const auto begin = last; m.times.size() < 3 || (seconds_since(begin) < 8 && m.times.size() < 50);) {
+  for (const auto begin = last; m.times.size() < 3 || (seconds_since(begin) < seconds && m.times.size() < 50);) {
     const auto now = next();
     m.times.push_back(std::chrono::duration<double>(now - std::exchange(last, now)).count());
   }
@@ -100,15 +101,10 @@ Json json_of(const RunConfig& config, const Plan& plan, const Device& device, co
   out["tokens"] = plan.tokens;
   out["batch"] = config.train.batch;
   out["microbatch"] = config.microbatch_rows(1);
-  const ModelConfig& model = config.model;
-  out["model"] = {{"family", name_of(model.family)}, {"layers", model.layers},       {"width", model.width}, {"heads", model.heads},
-                  {"kv_heads", model.kv_heads},      {"head_size", model.head_size}, {"ffn", model.ffn},     {"vocab", model.vocab},
-                  {"context", model.context},        {"tied", model.tied},           {"theta", model.theta}};
+  out["model"] = model_json(config.model);
   out["step_seconds"] = m.times;
   out["tokens_per_second"] = static_cast<double>(plan.tokens) / m.step();
-  double of_8_bits = 0;
-  for (const ProductShape& p : plan.products) of_8_bits += p.bits8 ? p.flops() * static_cast<double>(p.count) : 0;
-  out["fp8_product_flops"] = of_8_bits;
+  out["fp8_product_flops"] = plan.fp8_product_flops();
   out["model_flops"] = plan.model_flops();
   out["model_flops_per_second"] = plan.model_flops() / m.step();
   out["floor_seconds"] = m.floor();
@@ -138,7 +134,9 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
   TrainState run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
   const RandomBatch random(config);
-  const Measured m = measure_steps(run, random.batch, best, wide > 0 ? wide : best.products);
+  const double attention = wide > 0 ? wide : best.products;
+  const Measured m =
+      measure_steps(run, random.batch, {.best = best, .attention = attention, .times = {}, .ops = {}}, options.seconds);
   say_ops(m);
 
   const OpCount adamw = m.ops.at(AdamW::name), norm = m.ops.at(SquaredNorm::name);
@@ -159,7 +157,10 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
   say(row("MFU           %10.1f %% of that rate: %sFLOP/s (products and causal attention, forward and twice that backward)",
           100 * plan.model_flops() / seconds / best.products / 1e9, human_si(plan.model_flops() / seconds).c_str()));
   say(row("AdamW         %10.1f %% of the copy bandwidth", 100 * adamw.bytes / adamw.seconds / best.copy / 1e9));
-  json.write(json_of(config, plan, device, m));
+  Json found = json_of(config, plan, device, m);
+  found["notes"] = kernels.notes;
+  found["attention"] = device.attention();
+  json.write(found);
   return ExitCode::done;
 }
 

@@ -126,6 +126,13 @@ void count_memory(Plan& plan, const TrainState& run) {
 
 }  // namespace
 
+double Plan::fp8_product_flops() const {
+  double flops = 0;
+  for (const ProductShape& p : products)
+    if (p.bits8) flops += p.flops() * static_cast<double>(p.count);
+  return flops;
+}
+
 Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   Device device(Place::none);
   TrainState run(config, mesh, device, {});

@@ -45,6 +45,7 @@ struct Plan {
   double attention_flops = 0;             // a rank's attention in one step, causal pairs only, without recomputation
   // FLOPs for MFU: products and causal attention. Backward counts twice forward, recomputation not.
   double model_flops() const { return product_flops + attention_flops; }
+  double fp8_product_flops() const;  // of product_flops and what is computed again: those with 8-bit operands
   // Bytes on the device that computes.
   int64_t device_bytes() const { return sizes.total() - pinned; }
 };
@@ -57,5 +58,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh);
 std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages);
 // Formats the same for programs, as one object.
 Json plan_json(const RunConfig& config, const std::vector<Plan>& stages);
+// A model's sizes, for programs.
+Json model_json(const ModelConfig& model);
 
 }  // namespace trireme

@@ -87,10 +87,17 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages)
   return out;
 }
 
+Json model_json(const ModelConfig& model) {
+  return {{"family", name_of(model.family)}, {"layers", model.layers},       {"width", model.width}, {"heads", model.heads},
+          {"kv_heads", model.kv_heads},      {"head_size", model.head_size}, {"ffn", model.ffn},     {"vocab", model.vocab},
+          {"context", model.context},        {"tied", model.tied},           {"theta", model.theta}};
+}
+
 Json plan_json(const RunConfig& config, const std::vector<Plan>& stages) {
   const Plan& plan = largest(stages);
   Json out;
   out["name"] = config.train.name;
+  out["model"] = model_json(config.model);
   out["parameters"] = plan.parameters;
   for (const ParameterGroup& g : plan.groups) out["parameter_groups"][g.name] = g.count;
   for (const MeshAxis& axis : plan.axes) out["mesh"][axis.name] = axis.size;
@@ -116,8 +123,11 @@ Json plan_json(const RunConfig& config, const std::vector<Plan>& stages) {
                              {"flops_per_step", stage.model_flops()},
                              {"bytes", bytes_of_plan(stage)}});
   out["tokens_per_step"] = plan.tokens;
-  out["flops_per_step"] = {
-      {"products", plan.product_flops}, {"causal_attention", plan.attention_flops}, {"model", plan.model_flops()}};
+  out["microbatch"] = config.microbatch_rows(plan.replicas);
+  out["flops_per_step"] = {{"products", plan.product_flops},
+                           {"fp8_products", plan.fp8_product_flops()},
+                           {"causal_attention", plan.attention_flops},
+                           {"model", plan.model_flops()}};
   for (const auto& [name, count] : plan.step)
     out["ops"][name] = {{"calls", count.calls}, {"bytes", count.bytes}, {"flops", count.flops}};
   for (const auto& [name, count] : plan.traffic) out["traffic"][name] = {{"calls", count.calls}, {"sent_bytes", count.bytes}};

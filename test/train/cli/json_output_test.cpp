@@ -35,7 +35,7 @@ void collect_names(const Json& json, std::set<std::string>& names) {
   if (!json.is_object()) return;
   for (const auto& [name, value] : json.members()) {
     names.insert(name);
-    if (name == "parameter_groups" || name == "mesh") continue;
+    if (name == "parameter_groups" || name == "mesh" || (name == "model" && value.is_object())) continue;
     if ((name != "ops" && name != "traffic") || value.is_array()) {
       collect_names(value, names);
       continue;

@@ -1,7 +1,6 @@
 // The program with the emulated GPU, from the outside.
 #include <unistd.h>
 
-#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -28,29 +27,6 @@ bool emulated() {
 }
 
 }  // namespace
-
-TEST_CASE("a run on the emulated GPU has the losses of the CPU", "[unsanitized]") {
-  if (!emulated()) return;
-  const Workplace place;
-  for (const auto& [dtype, matmul, bound] :
-       {std::tuple("f32", "auto", 1e-4), std::tuple("bf16", "bf16", 0.02), std::tuple("bf16", "fp8", 0.02)}) {
-    const std::string kernels = "kernels.dtype=" + std::string(dtype), product = "kernels.matmul=" + std::string(matmul);
-    const std::string name = "gpu-" + std::string(matmul);
-    succeed(place.train({kernels, product, "train.name=cpu"}));
-    const Ended ended = Process(place.scratch.path(), on_gpu(name, {kernels, product}), 1, kProgram).wait();
-    INFO(ended.err);
-    CHECK(ended.code == 0);
-    CHECK(ended.out.find("emulated GPU") != std::string::npos);
-    const auto cpu = place.metrics("cpu"), gpu = place.metrics(name);
-    REQUIRE(cpu.size() == gpu.size());
-    for (size_t i = 0; i < cpu.size(); ++i) {
-      const char* key = cpu[i].contains("loss") ? "loss" : "val_loss";
-      CHECK(gpu[i].at(key).get<double>() == Approx(cpu[i].at(key).get<double>()).epsilon(bound));
-    }
-    std::filesystem::remove_all(place.scratch / "runs/cpu");
-  }
-  CHECK(place.metrics("gpu-fp8") != place.metrics("gpu-bf16"));
-}
 
 TEST_CASE("by default a run takes a GPU that runs our kernels, else the CPU, and an evaluation takes what there is",
           "[unsanitized]") {
