@@ -22,7 +22,6 @@ UNALIGNED_HEAD = 0.30  # the same of the classifier's where rows of logits do no
 # Attention in FLOP/s, by head size: forward, backward.
 OURS = {64: (170e12, 110e12), 128: (230e12, 160e12)}
 CUDNN = {64: (330e12, 240e12), 128: (520e12, 400e12)}
-MOST_WORKSPACE = 2 << 30  # bytes that cuDNN's deterministic backward may have
 # Shares of COPY of the ops that move bytes.
 SHARES = {"adamw": 0.85, "squared_norm": 0.80, "layernorm": 0.72, "rmsnorm": 0.72, "layernorm_backward": 0.60, "rmsnorm_backward": 0.65,
           "cross_entropy_in_place": 0.70, "split_heads": 0.78, "split_heads_backward": 0.78, "cast": 0.80, "embedding": 0.50,
@@ -39,12 +38,6 @@ def rows():
             yield words[4] + words[5], words[5] == "-fp8", words[6], words[7:]
 
 
-def attention_rates(model, rows_, masked, backward):
-    workspace = 2 * rows_ * model["heads"] * model["context"] ** 2
-    ours = masked or (backward and workspace >= MOST_WORKSPACE)
-    return (OURS if ours else CUDNN)[model["head_size"]][backward], "ours" if ours else "cuDNN"
-
-
 def predict(program, eight_bits, config, settings):
     chosen = {"kernels.device": "cpu", "kernels.dtype": "bf16", "kernels.logits": "bf16", "model.document_mask": "false"}
     chosen.update(setting.split("=", 1) for setting in settings if not setting.startswith(("kernels.graph", "kernels.autotune")))
@@ -58,9 +51,8 @@ def predict(program, eight_bits, config, settings):
     seconds, which = {}, []
     for name, op in plan["ops"].items():
         if name in ("attention", "attention_backward"):
-            rate, kernels = attention_rates(model, plan["microbatch"], masked, name != "attention")
-            seconds[name] = op["flops"] / rate
-            which.append(kernels)
+            seconds[name] = op["flops"] / (OURS if masked else CUDNN)[model["head_size"]][name != "attention"]
+            which.append("ours" if masked else "cuDNN")
         elif op["flops"] > 0:
             share = next(share for width, share in PRODUCTS if model["width"] < width)
             share *= UNTUNED if "kernels.autotune=false" in settings else 1
@@ -99,8 +91,6 @@ wrong one is a lesson about a kernel.
 | between kernels | {gaps:.0f} % of the step; {no_graph:.0f} % without a graph |
 | products without a trial of algorithms | {untuned:.2f} of their share |
 
-cuDNN's deterministic backward needs {workspace} GiB of workspace or more in some rows; ours runs there.
-
 | step | tokens/s | ms | attention forward/backward | the three longest, ms |
 |---|---|---|---|---|
 {rows}
@@ -116,8 +106,7 @@ def main():
     rates = lambda table, size: ", ".join(f"{rate / 1e12:.0f}" for rate in table[size])
     page = PAGE.format(products=", ".join(f"{share:.2f}" for _, share in PRODUCTS), bf16=BF16 / 1e12, fp8=FP8 / 1e12, copy=COPY / 1e12,
                        head=UNALIGNED_HEAD, ours64=rates(OURS, 64), ours128=rates(OURS, 128), cudnn64=rates(CUDNN, 64),
-                       cudnn128=rates(CUDNN, 128), gaps=100 * GAPS, no_graph=100 * GAPS_WITHOUT_GRAPH, untuned=UNTUNED,
-                       workspace=MOST_WORKSPACE >> 30, rows="\n".join(lines))
+                       cudnn128=rates(CUDNN, 128), gaps=100 * GAPS, no_graph=100 * GAPS_WITHOUT_GRAPH, untuned=UNTUNED, rows="\n".join(lines))
     (ROOT / "docs/gpu/predictions.md").write_text(page)
 
 

@@ -1,13 +1,11 @@
 // Attention by cuDNN's fused kernels. cuDNN receives a graph of matrix products, pointwise
-// functions and sums, recognises attention in it and returns a plan of one or a few kernels. Its
-// order of dims is [B, H, T, D]; strides describe ours, [B, T, H, D]. A head of k and v that
-// several query heads share is a broadcast.
+// functions and sums, recognises attention in it and returns a plan of one or a few kernels.
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <mutex>
 
-#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/fused_attention.h"
 #include "kernels/cuda_facts.h"
 
@@ -15,102 +13,13 @@ namespace trireme {
 namespace {
 
 constexpr size_t kOldest = 91000;  // first version whose masks accept -infinity, and whose plans belong to a device, not a handle
-constexpr int64_t kMostWorkspace = int64_t{2} << 30;  // bytes: a deterministic backward stores a [T, T] matrix for each head
 
-// [B, T, heads, D] in memory.
-Layout heads_of(const AttentionShape& s, int64_t heads) {
-  const int64_t d = s.head_size;
-  return {{s.rows, heads, s.tokens, d}, {s.tokens * heads * d, d, heads * d, 1}};
-}
-
-// Ids of a graph's inputs and outputs: a plan runs with a pointer for each. Scalars are passed by
-// value, also by pointer.
-enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kRowSums, kScale, kOne, kHidden, kWindow };
-
-// Returns scores if a query sees the key, else -infinity.
-Value masked(CudnnGraph& g, const AttentionShape& s, const Value& scores, const Value& hidden) {
-  const auto hide = [&](const Value& x, cudnnPointwiseMode_t mode, const Value& a, const Value& b) {
-    const Value sees = g.inner(CUDNN_DATA_BOOLEAN, scores.layout), y = g.inner(CUDNN_DATA_FLOAT, scores.layout);
-    g.pointwise({mode, CUDNN_DATA_BOOLEAN}, sees, a, b);
-    g.pointwise({CUDNN_POINTWISE_BINARY_SELECT}, y, x, hidden, sees);
-    return y;
-  };
-  const auto index = [&](const Value& x, int64_t axis) {
-    const Value y = g.inner(CUDNN_DATA_INT32, scores.layout);
-    g.pointwise({.mode = CUDNN_POINTWISE_GEN_INDEX, .axis = axis}, y, x);
-    return y;
-  };
-  const Value query = index(scores, 2), key = index(scores, 3);
-  const Value causal = hide(scores, CUDNN_POINTWISE_CMP_GE, query, key);
-  if (s.window == 0) return causal;
-  const Value row = index(causal, 2), column = index(causal, 3), end = g.inner(CUDNN_DATA_INT32, scores.layout);
-  g.pointwise({CUDNN_POINTWISE_ADD, CUDNN_DATA_INT32}, end, column, g.number(kWindow, CUDNN_DATA_INT32));
-  return hide(causal, CUDNN_POINTWISE_CMP_GT, end, row);
-}
-
-const Descriptor& forward_graph(CudnnGraph& g, const AttentionShape& s) {
-  const Layout rows = dense({s.rows, s.heads, s.tokens, 1}), square = dense({s.rows, s.heads, s.tokens, s.tokens});
-  const Value q = g.outer(kQ, CUDNN_DATA_BFLOAT16, heads_of(s, s.heads));
-  const Value kt = g.outer(kK, CUDNN_DATA_BFLOAT16, heads_of(s, s.kv_heads).transposed());
-  const Value v = g.outer(kV, CUDNN_DATA_BFLOAT16, heads_of(s, s.kv_heads));
-  const Value products = g.inner(CUDNN_DATA_FLOAT, square);
-  g.matmul(products, q, kt);
-  const Value scores = g.f32(CUDNN_POINTWISE_MUL, products, g.number(kScale, CUDNN_DATA_FLOAT));
-  const Value seen = masked(g, s, scores, g.number(kHidden, CUDNN_DATA_FLOAT));
-  // softmax and its lse
-  const Value top = g.inner(CUDNN_DATA_FLOAT, rows), total = g.inner(CUDNN_DATA_FLOAT, rows);
-  g.reduce(CUDNN_REDUCE_TENSOR_MAX, top, seen);
-  const Value e = g.f32(CUDNN_POINTWISE_EXP, g.f32(CUDNN_POINTWISE_SUB, seen, top));
-  g.reduce(CUDNN_REDUCE_TENSOR_ADD, total, e);
-  g.pointwise({CUDNN_POINTWISE_ADD}, g.outer(kLse, CUDNN_DATA_FLOAT, rows), top, g.f32(CUDNN_POINTWISE_LOG, total));
-  const Value p = g.inner(CUDNN_DATA_BFLOAT16, square);
-  g.pointwise({CUDNN_POINTWISE_DIV}, p, e, total);
-  g.matmul(g.outer(kOut, CUDNN_DATA_BFLOAT16, heads_of(s, s.heads)), p, v);
-  return g.finish();
-}
-
-// dx = a b; if several query heads share a head of k and v, dx is the sum over these.
-void add_heads(CudnnGraph& g, const AttentionShape& s, Uid dx, const Value& a, const Value& b) {
-  const Value to = g.outer(dx, CUDNN_DATA_BFLOAT16, heads_of(s, s.kv_heads));
-  if (s.heads == s.kv_heads) return g.matmul(to, a, b);
-  const Value each = g.inner(CUDNN_DATA_BFLOAT16, dense({s.rows, s.heads, s.tokens, s.head_size}));
-  g.matmul(each, a, b);
-  g.reduce(CUDNN_REDUCE_TENSOR_ADD, to, each);
-}
-
-// The product writes dq directly: for sums in f32 memory cuDNN would use atomic additions, whose
-// order varies.
-const Descriptor& backward_graph(CudnnGraph& g, const AttentionShape& s) {
-  const Layout rows = dense({s.rows, s.heads, s.tokens, 1}), square = dense({s.rows, s.heads, s.tokens, s.tokens});
-  const Layout queries = heads_of(s, s.heads), keys = heads_of(s, s.kv_heads);
-  const Value q = g.outer(kQ, CUDNN_DATA_BFLOAT16, queries), out = g.outer(kOut, CUDNN_DATA_BFLOAT16, queries);
-  const Value dout = g.outer(kDout, CUDNN_DATA_BFLOAT16, queries), lse = g.outer(kLse, CUDNN_DATA_FLOAT, rows);
-  const Value kt = g.outer(kK, CUDNN_DATA_BFLOAT16, keys.transposed()), vt = g.outer(kV, CUDNN_DATA_BFLOAT16, keys.transposed());
-  const Value scale = g.number(kScale, CUDNN_DATA_FLOAT);
-  // the sums dout . out of rows
-  const Value sums = g.inner(CUDNN_DATA_FLOAT, rows), row_sums = g.outer(kRowSums, CUDNN_DATA_FLOAT, rows);
-  g.reduce(CUDNN_REDUCE_TENSOR_ADD, sums, g.f32(CUDNN_POINTWISE_MUL, dout, out));
-  g.pointwise({CUDNN_POINTWISE_MUL}, row_sums, sums, g.number(kOne, CUDNN_DATA_FLOAT));
-  // p = exp(scores - lse); dv = p' dout
-  const Value products = g.inner(CUDNN_DATA_FLOAT, square);
-  g.matmul(products, q, kt);
-  const Value below = g.f32(CUDNN_POINTWISE_SUB, g.f32(CUDNN_POINTWISE_MUL, products, scale), lse);
-  const Value p = g.f32(CUDNN_POINTWISE_EXP, masked(g, s, below, g.number(kHidden, CUDNN_DATA_FLOAT)));
-  add_heads(g, s, kDv, g.transpose(p, CUDNN_DATA_BFLOAT16), dout);
-  // ds = p (dout v' - row_sums) scale; dk = ds' q; dq = ds k
-  const Value dp = g.inner(CUDNN_DATA_FLOAT, square);
-  g.matmul(dp, dout, vt);
-  const Value ds = g.f32(CUDNN_POINTWISE_MUL, g.f32(CUDNN_POINTWISE_MUL, g.f32(CUDNN_POINTWISE_SUB, dp, row_sums), p), scale);
-  add_heads(g, s, kDk, g.transpose(ds, CUDNN_DATA_BFLOAT16), q);
-  g.matmul(g.outer(kDq, CUDNN_DATA_BFLOAT16, queries), ds, g.transpose(kt, CUDNN_DATA_BFLOAT16));
-  return g.finish();
-}
-
-// Execution plan for attention of one shape.
+// Execution plan for attention of one shape, group by group.
 struct Recipe {
   CudnnGraph graph;
   std::optional<Descriptor> plan;
   int64_t workspace = 0;
+  int64_t groups = 1;
 };
 
 template <class T>
@@ -149,10 +58,9 @@ std::vector<Descriptor> configurations(const Descriptor& graph, const Descriptor
   return found;
 }
 
-// Throws Error if no plan exists.
-Recipe make_recipe(const AttentionShape& s, const Descriptor& gpu) {
-  Recipe r;
-  const Descriptor& graph = s.backward ? backward_graph(r.graph, s) : forward_graph(r.graph, s);
+// Sets r.plan for one group and returns "", or why there is none; r.workspace is then what the last kernel would take.
+std::string plan_group(Recipe& r, const HeadGroup& group, const Descriptor& gpu) {
+  const Descriptor& graph = group.whole.backward ? backward_graph(r.graph, group) : forward_graph(r.graph, group);
   std::string why = "cuDNN has no kernel for this shape";
   for (const Descriptor& configuration : configurations(graph, gpu)) {
     if (!deterministic(configuration)) {
@@ -167,11 +75,25 @@ Recipe make_recipe(const AttentionShape& s, const Descriptor& gpu) {
       continue;
     }
     get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, &r.workspace, 1);
-    if (r.workspace <= kMostWorkspace) {
+    if (r.workspace <= kMostFusedWorkspace) {
       r.plan.emplace(std::move(plan));
-      return r;
+      return "";
     }
     why = text("cuDNN's deterministic kernel takes a workspace of ", r.workspace >> 20, " MiB");
+  }
+  return why;
+}
+
+// Takes the largest groups whose workspace fits. Throws Error if no plan exists.
+Recipe make_recipe(const AttentionShape& s, const Descriptor& gpu) {
+  std::string why;
+  for (int64_t groups = 1; groups <= s.kv_heads; ++groups) {
+    if (s.kv_heads % groups != 0) continue;
+    Recipe r;
+    r.groups = groups;
+    why = plan_group(r, {.whole = s, .kv_heads = s.kv_heads / groups}, gpu);
+    if (r.plan) return r;
+    if (r.workspace <= kMostFusedWorkspace) break;  // fewer heads will not help
   }
   throw Error(why);
 }
@@ -183,9 +105,7 @@ struct Library {
   cudnnHandle_t handle = nullptr;
   std::map<AttentionShape, Recipe> recipes;
   Library() {
-    int device = 0;
-    ok(cudaGetDevice(&device));
-    gpu.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, static_cast<int32_t>(device));
+    gpu.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, static_cast<int32_t>(current_gpu()));
     gpu.finish();
     ok(dnn().create(&handle));
   }
@@ -206,18 +126,29 @@ Library& library() {
 std::string unfit(const AttentionShape& s) {
   if (s.tokens % 128 != 0) return "cuDNN: the context is not a multiple of 128; using our kernels";
   if (s.head_size % 8 != 0) return "cuDNN: the head size is not a multiple of 8; using our kernels";
-  int device = 0, major = 0;
-  ok(cudaGetDevice(&device));
-  ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  if (s.backward && major >= 10) return "cuDNN: deterministic backward is unverified on this GPU; using our kernels";
+  if (s.backward && gpu_generation() >= 10) return "cuDNN: deterministic backward is unverified on this GPU; using our kernels";
   return "";
 }
 
-// Arguments with which a plan runs.
+// Arguments with which a plan runs. Each group of heads begins so many bytes after the one before.
 struct Binding {
-  Uid uid;
+  AttentionUid uid;
   const void* data;
+  int64_t bytes_of_group = 0;
 };
+
+void execute_group(const Library& l, const Recipe& r, const std::vector<Binding>& bindings, int64_t group, void* workspace) {
+  std::vector<int64_t> uids;
+  std::vector<const void*> pointers;
+  for (const Binding& b : bindings)
+    uids.push_back(b.uid), pointers.push_back(static_cast<const std::byte*>(b.data) + group * b.bytes_of_group);
+  const Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, uids.data(), uids.size());
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.data(), pointers.size());
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
+  pack.finish();
+  ok(dnn().execute(l.handle, r.plan->get(), pack.get()));
+}
 
 void execute(const Cuda& cuda, const AttentionShape& shape, float scale, std::vector<Binding> bindings) {
   Library& l = library();
@@ -225,21 +156,19 @@ void execute(const Cuda& cuda, const AttentionShape& shape, float scale, std::ve
   const Recipe& r = l.recipe(shape);
   const float one = 1, hidden = -std::numeric_limits<float>::infinity();
   const auto window = static_cast<int32_t>(shape.window);
-  const int64_t rows = shape.backward ? (shape.rows * shape.heads * shape.tokens * 4 + 255) / 256 * 256 : 0;  // bytes
+  const HeadGroup group{.whole = shape, .kv_heads = shape.kv_heads / r.groups};
+  const int64_t rows = shape.backward ? (shape.rows * group.heads() * shape.tokens * 4 + 255) / 256 * 256 : 0;  // bytes
   std::byte* const memory = static_cast<std::byte*>(scratch(cuda, rows + r.workspace));
+  for (Binding& b : bindings) {
+    const bool of_keys = b.uid == kK || b.uid == kV || b.uid == kDk || b.uid == kDv;
+    b.bytes_of_group = b.uid == kLse ? group.heads() * shape.tokens * 4
+                                     : (of_keys ? group.kv_heads : group.heads()) * shape.head_size * bytes_of(Dtype::bf16);
+  }
   bindings.insert(bindings.end(), {{kScale, &scale}, {kHidden, &hidden}});
   if (shape.window > 0) bindings.push_back({kWindow, &window});
   if (shape.backward) bindings.insert(bindings.end(), {{kOne, &one}, {kRowSums, memory}});
-  std::vector<int64_t> uids;
-  std::vector<const void*> pointers;
-  for (const Binding& b : bindings) uids.push_back(b.uid), pointers.push_back(b.data);
-  const Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, uids.data(), uids.size());
-  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.data(), pointers.size());
-  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, memory + rows);
-  pack.finish();
   ok(dnn().set_stream(l.handle, stream_of(cuda)));
-  ok(dnn().execute(l.handle, r.plan->get(), pack.get()));
+  for (int64_t i = 0; i < r.groups; ++i) execute_group(l, r, bindings, i, memory + rows);
 }
 
 }  // namespace

@@ -277,4 +277,16 @@ int multiprocessors() {
   return count;
 }
 
+int current_gpu() {
+  int device = 0;
+  ok(cudaGetDevice(&device));
+  return device;
+}
+
+int gpu_generation() {
+  int major = 0;
+  ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current_gpu()));
+  return major;
+}
+
 }  // namespace trireme

@@ -19,6 +19,7 @@ using trireme::emulation::GridError;
 
 constexpr size_t kGuard = 256;
 constexpr int kDevices = 8;
+constexpr int kGeneration = 9;  // major compute capability
 int multiprocessors_emulated() { return static_cast<int>(fact("TRIREME_EMULATED_MULTIPROCESSORS", 4)); }
 size_t memory_emulated() { return fact("TRIREME_EMULATED_MIB", 8192) << 20; }
 thread_local int current_device = 0;  // devices are identical
@@ -172,10 +173,13 @@ cudaError_t cudaSetDevice(int device) {
   current_device = device;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = multiprocessors_emulated(), cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrMultiProcessorCount ? multiprocessors_emulated() : kGeneration;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {.name = "emulated GPU",
-                 .major = 9,
+                 .major = kGeneration,
                  .minor = 0,
                  .multiProcessorCount = multiprocessors_emulated(),
                  .totalGlobalMem = memory_emulated(),

@@ -96,7 +96,7 @@ const std::vector<Library> kLibraries{
     {"cuda", {"kernels/cuda/", "parallel/nccl", "test/emulation/", "test/places/"}},
     {"cublas", {"kernels/cuda/", "test/emulation/"}},
     {"nvtx3/", {"kernels/cuda/"}},
-    {"cudnn", {"kernels/cuda/cudnn"}},
+    {"cudnn", {"kernels/cuda/cudnn", "test/emulation/standins/"}},
     {"nccl.h", {"parallel/nccl", "test/emulation/"}},
     {"oneapi/", {"kernels/cpu/matmul.cpp"}},
     {"omp.h", {"kernels/", "data/build/tokenizer_train.cpp", "test/"}},

@@ -14,7 +14,12 @@ namespace trireme {
 namespace {
 
 // Bytes of a GPU for what no plan counts: scratch memory of products and attention, and NCCL's buffers.
-constexpr int64_t kOutsideOfPlan = 256 << 20;
+int64_t outside_of(const Plan& plan) {
+  int64_t workspace = 0;
+  for (const AttentionShape& s : plan.attention)
+    if (s.backward) workspace = std::max(workspace, 2 * s.rows * s.heads * s.tokens * s.tokens);
+  return (int64_t{256} << 20) + std::min(workspace, kMostFusedWorkspace);
+}
 
 // Bytes of this machine for checkpoint.memory_every: its own ranks' copies and those of one other node.
 int64_t kept_in_memory(const Plan& plan, const Nodes& nodes, const Comm& all) {
@@ -32,7 +37,7 @@ struct Budget {
   int64_t kept = 0;      // see kept_in_memory
   bool gpu = false;
   int64_t of_rank(const Plan& plan) const {
-    return gpu ? plan.sizes.total() - plan.pinned + kOutsideOfPlan : plan.sizes.total() + plan.copy;
+    return gpu ? plan.sizes.total() - plan.pinned + outside_of(plan) : plan.sizes.total() + plan.copy;
   }
   int64_t needed(const Plan& plan) const { return of_rank(plan) * ranks + kept; }
 };
@@ -70,7 +75,7 @@ std::string size_that_fits(const RunConfig& config, const Plan& plan, const Budg
   std::string words = text("weights, gradients and moments alone take ", human_bytes(static_cast<double>(state)), "; about ", most,
                            " parameters fit instead of ", human_count(static_cast<double>(plan.parameters)));
   if (memory.gpu) {
-    const auto more = fewest_ranks(config, ranks, memory.bytes / memory.ranks - kOutsideOfPlan);
+    const auto more = fewest_ranks(config, ranks, memory.bytes / memory.ranks - outside_of(plan));
     return more ? text(words, ", or use ", more->ranks, " ranks with a GPU each", more->with_settings()) : words;
   }
   // The copy for asynchronous checkpoints is divided among ranks as the state is.

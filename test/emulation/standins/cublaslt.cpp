@@ -2,8 +2,6 @@
 // the rest in double. It has the functions that kernels/cuda/cublas.cpp opens.
 //
 // Source of its rules: the cuBLAS documentation, "Using the cuBLASLt API", cublasLtMatmul().
-#include "test/emulation/standins/cublaslt.h"
-
 #include <cublasLt.h>
 
 #include <array>
@@ -20,6 +18,7 @@
 #include <variant>
 
 #include "test/emulation/numbers.h"
+#include "test/emulation/standins/enqueue.h"
 
 namespace {
 
