@@ -3,6 +3,7 @@
 #   make train    set up, compile, train the quickstart model     make train ARGS="--set train.steps=200"
 #   make test     set up, compile, all tests: 7 to 11 minutes on two cores
 #   make sanitize set up, the tests again with address, undefined-behaviour and thread sanitizers: 10 to 14 minutes
+#   make check-cuda   the CUDA code without a GPU: registers, machine code, plans of cuDNN; ten minutes
 #   make soak     long tests, best on a quiet machine: every mesh of up to eight ranks, every place where a disk can fail
 #   make fuzz     our parsers under libFuzzer, each for FUZZ_SECONDS
 #   make bench    speed of the kernels and of a training step on this machine
@@ -10,7 +11,7 @@
 #   make bundle   the program with its libraries in one archive for machines without them; checked in a bare root if run as root
 #   make index    each source file with its purpose
 #   make check    format, include arrows, warnings as errors      make format   rewrites the sources
-.PHONY: build train test sanitize soak fuzz bench install bundle index check format clean
+.PHONY: build train test sanitize check-cuda soak fuzz bench install bundle index check format clean
 .DEFAULT_GOAL := build
 
 jobs    := $(shell nproc)
@@ -51,6 +52,15 @@ sanitize:
 	@mkdir -p build/sanitized
 	@echo 'subdirs("$(CURDIR)/build/tsan" "$(CURDIR)/build/asan")' > build/sanitized/CTestTestfile.cmake
 	$(ctest) build/sanitized
+
+# Checks of the CUDA code without a GPU: registers and spills, blocks that fit, machine code, cuDNN's plans.
+check-cuda: build
+	scripts/kernel_registers.sh
+	scripts/check_sass.py build/check_cuda
+	$(ctest) build -R "^(cuda|cublas|cudnn|gpu_check): "
+	build/test/test_cuda_step "the first step of models as shipped*"
+	scripts/cudnn_plans.py build
+	git diff --exit-code --stat docs/gpu
 
 soak: build
 	build/test/test_checkpoint "[soak]"

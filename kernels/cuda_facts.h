@@ -25,9 +25,12 @@ struct FusedFacts {
   std::string verdict{};  // its name and version, or what is missing
 };
 FusedFacts fused_attention_facts();
-// Bytes of workspace that they may have: a deterministic backward stores a [T, T] matrix for each
-// head, and is computed for as many heads at a time as fit.
-constexpr int64_t kMostFusedWorkspace = int64_t{1} << 30;
+// Bytes of workspace that they may have. A deterministic backward stores a [T, T] matrix for each
+// head, and is computed for as many heads at a time as fit the usual limit; for those that share one
+// key-value head, up to `most`.
+struct FusedWorkspace {
+  int64_t usual = int64_t{1} << 30, most = int64_t{9} << 28;
+};
 
 // Why the library does not support this shape on this thread's GPU. Empty if it does: with the same
 // bits every time and a bounded workspace. The first call for a shape compiles its kernels, which

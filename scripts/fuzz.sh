@@ -13,7 +13,7 @@ scripts/fuzz_seeds.py "$build/seeds"
 run() {
   local program=$1 log=$2
   shift 2
-  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 OMP_NUM_THREADS=1 "$program" -timeout=10 -rss_limit_mb=2048 \
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 OMP_NUM_THREADS=1 "$program" -timeout=60 -report_slow_units=60 -rss_limit_mb=2048 \
     -print_final_stats=1 "$@" > "$log" 2>&1 || failed=1
 }
 stat() { sed -nE "s/^stat::$1: *//p" "$2" | tail -n 1; }

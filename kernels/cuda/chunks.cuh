@@ -59,7 +59,7 @@ __device__ void store_stochastically(Bf16* weight, const WholeTensor& whole, int
   Pack<Bf16, kN> pack;
 #pragma unroll
   for (int k = 0; k < kN; ++k) pack.at[k] = rounded_stochastically(w[k], bits.next());
-  *reinterpret_cast<Pack<Bf16, kN>*>(weight + i) = pack;
+  store(weight + i, pack);
 }
 
 }  // namespace trireme

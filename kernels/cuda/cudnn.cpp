@@ -59,7 +59,7 @@ std::vector<Descriptor> configurations(const Descriptor& graph, const Descriptor
 }
 
 // Sets r.plan for one group and returns "", or why there is none; r.workspace is then what the last kernel would take.
-std::string plan_group(Recipe& r, const HeadGroup& group, const Descriptor& gpu) {
+std::string plan_group(Recipe& r, const HeadGroup& group, const Descriptor& gpu, int64_t most) {
   const Descriptor& graph = group.whole.backward ? backward_graph(r.graph, group) : forward_graph(r.graph, group);
   std::string why = "cuDNN has no kernel for this shape";
   for (const Descriptor& configuration : configurations(graph, gpu)) {
@@ -75,7 +75,7 @@ std::string plan_group(Recipe& r, const HeadGroup& group, const Descriptor& gpu)
       continue;
     }
     get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, &r.workspace, 1);
-    if (r.workspace <= kMostFusedWorkspace) {
+    if (r.workspace <= most) {
       r.plan.emplace(std::move(plan));
       return "";
     }
@@ -84,16 +84,18 @@ std::string plan_group(Recipe& r, const HeadGroup& group, const Descriptor& gpu)
   return why;
 }
 
-// Takes the largest groups whose workspace fits. Throws Error if no plan exists.
+// Takes the largest groups whose workspace fits, or one key-value head's if it is not much larger. Throws Error if no plan exists.
 Recipe make_recipe(const AttentionShape& s, const Descriptor& gpu) {
+  const FusedWorkspace limits;
   std::string why;
-  for (int64_t groups = 1; groups <= s.kv_heads; ++groups) {
-    if (s.kv_heads % groups != 0) continue;
+  for (int64_t groups = 1; groups <= s.kv_heads;) {
     Recipe r;
     r.groups = groups;
-    why = plan_group(r, {.whole = s, .kv_heads = s.kv_heads / groups}, gpu);
+    why = plan_group(r, {.whole = s, .kv_heads = s.kv_heads / groups}, gpu, groups < s.kv_heads ? limits.usual : limits.most);
     if (r.plan) return r;
-    if (r.workspace <= kMostFusedWorkspace) break;  // fewer heads will not help
+    if (r.workspace <= limits.usual || groups == s.kv_heads) break;
+    groups = std::min(s.kv_heads, (r.workspace * groups + limits.usual - 1) / limits.usual);
+    while (s.kv_heads % groups != 0) ++groups;
   }
   throw Error(why);
 }

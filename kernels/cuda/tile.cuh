@@ -2,6 +2,8 @@
 // a fixed order.
 #pragma once
 
+#include <bit>
+
 #include "kernels/cuda/launch.cuh"
 
 namespace trireme {
@@ -34,12 +36,20 @@ __device__ void load(float (&to)[kN], const T* from) {
 #pragma unroll
   for (int i = 0; i < kN; ++i) to[i] = to_float(pack.at[i]);
 }
+// Stores a pack by one instruction. The compiler stores four bf16 one by one unless they are one number.
+template <class T, int kN>
+__device__ void store(T* to, const Pack<T, kN>& pack) {
+  if constexpr (sizeof pack == 8)
+    *reinterpret_cast<uint64_t*>(to) = std::bit_cast<uint64_t>(pack);
+  else
+    *reinterpret_cast<Pack<T, kN>*>(to) = pack;
+}
 template <int kN, class T>
 __device__ void store(T* to, const float (&from)[kN]) {
   Pack<T, kN> pack;
 #pragma unroll
   for (int i = 0; i < kN; ++i) pack.at[i] = rounded<T>(from[i]);
-  *reinterpret_cast<Pack<T, kN>*>(to) = pack;
+  store(to, pack);
 }
 
 // True if all of these can be accessed in packs of kPack, from each multiple of kPack elements.

@@ -1,18 +1,27 @@
 // NCCL over MPI. Like NCCL, it works in the order of streams, runs the work of one communicator in
 // the order of the calls, and lets a message wait for its receiver. It detects ranks that make
-// different calls.
+// different calls, or of which only some capture them into a graph.
+//
+// TRIREME_NCCL_ORDER=DIRECTORY: each rank writes the order of its calls to rank-R, a line for each:
+// the communicator's members and number, and the call's number. Tests check that orders agree.
 #include <nccl.h>
 
 #include <cmath>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
+#include <string>
 #include <vector>
 
 #include "kernels/tensor.h"
 #include "parallel/mpi_comm.h"
 #include "test/emulation/grid.h"
+#include "test/emulation/stream.h"
 
 using trireme::ok;
 using trireme::wait_all;
@@ -25,6 +34,7 @@ struct ncclComm {
   std::condition_variable changed;
   uint64_t handed_over = 0, done = 0;
   int registered = 0;  // memories
+  std::string name{};  // its members and its number among those of the same members
 };
 
 namespace {
@@ -37,6 +47,7 @@ size_t bytes_of(ncclDataType_t type) { return type == ncclBfloat16 ? 2 : 4; }
 struct Deed {
   int kind, type, more;
   size_t count;
+  bool captured;
   bool operator==(const Deed&) const = default;
 };
 
@@ -58,10 +69,40 @@ void expect_same(ncclComm_t comm, const Deed& deed) {
   }
 }
 
+bool captures(cudaStream_t stream) { return stream != nullptr && stream->capture != nullptr; }
+
+// Sets comm->name.
+void name_members(ncclComm_t comm) {
+  MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+  ok(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  ok(MPI_Comm_group(comm->group, &group));
+  std::vector<int> ranks(static_cast<size_t>(comm->size)), members(ranks);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  ok(MPI_Group_translate_ranks(group, comm->size, ranks.data(), world, members.data()));
+  ok(MPI_Group_free(&group));
+  ok(MPI_Group_free(&world));
+  for (const int member : members) comm->name += std::to_string(member) + ",";
+  static std::map<std::string, int> made;
+  comm->name += "#" + std::to_string(made[comm->name]++);
+}
+
+void note_order(const ncclComm& comm, uint64_t call) {
+  static std::mutex mutex;
+  static std::ofstream file = [] {
+    const char* directory = std::getenv("TRIREME_NCCL_ORDER");
+    int rank = 0;
+    ok(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    return directory == nullptr ? std::ofstream() : std::ofstream(directory + std::string("/rank-") + std::to_string(rank));
+  }();
+  const std::lock_guard lock(mutex);
+  if (file.is_open()) file << comm.name << " " << call << std::endl;
+}
+
 // Runs in the stream's order and the communicator's; in a graph, in the order of its launch.
 ncclResult_t hand_over(ncclComm_t comm, cudaStream_t stream, const std::function<void()>& work) {
   const auto make = [comm, work] {
     const std::lock_guard handing(comm->mutex);
+    note_order(*comm, comm->handed_over);
     return [comm, work, mine = comm->handed_over++] {
       {
         std::unique_lock lock(comm->mutex);
@@ -187,6 +228,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId unique, 
   ok(MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &made->group));
   ok(MPI_Group_free(&group));
   ok(MPI_Group_free(&world));
+  name_members(made.get());
   *comm = made.release();
   return ncclSuccess;
 }
@@ -198,6 +240,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part
   if (made->group == MPI_COMM_NULL) return ncclSuccess;
   ok(MPI_Comm_rank(made->group, &made->rank));
   ok(MPI_Comm_size(made->group, &made->size));
+  name_members(made.get());
   *part = made.release();
   return ncclSuccess;
 }
@@ -236,29 +279,29 @@ ncclResult_t ncclGroupEnd() { return --depth == 0 ? close_group() : ncclSuccess;
 
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream) {
-  return hand_over(comm, stream, [=] {
-    expect_same(comm, {.kind = 0, .type = type, .more = op, .count = count});
+  return hand_over(comm, stream, [=, captured = captures(stream)] {
+    expect_same(comm, {.kind = 0, .type = type, .more = op, .count = count, .captured = captured});
     reduce_all(comm, from, to, count, 0, count, type, op);
   });
 }
 ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                                cudaStream_t stream) {
-  return hand_over(comm, stream, [=] {
-    expect_same(comm, {.kind = 1, .type = type, .more = op, .count = count});
+  return hand_over(comm, stream, [=, captured = captures(stream)] {
+    expect_same(comm, {.kind = 1, .type = type, .more = op, .count = count, .captured = captured});
     reduce_all(comm, from, to, count * static_cast<size_t>(comm->size), count * static_cast<size_t>(comm->rank), count, type, op);
   });
 }
 ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
-  return hand_over(comm, stream, [=] {
-    expect_same(comm, {.kind = 2, .type = type, .more = 0, .count = count});
+  return hand_over(comm, stream, [=, captured = captures(stream)] {
+    expect_same(comm, {.kind = 2, .type = type, .more = 0, .count = count, .captured = captured});
     const std::vector<std::byte> all = gathered(comm, from, count * bytes_of(type));
     std::memcpy(to, all.data(), all.size());
   });
 }
 ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
-  return hand_over(comm, stream, [=] {
-    expect_same(comm, {.kind = 3, .type = type, .more = root, .count = count});
+  return hand_over(comm, stream, [=, captured = captures(stream)] {
+    expect_same(comm, {.kind = 3, .type = type, .more = root, .count = count, .captured = captured});
     const size_t bytes = count * bytes_of(type);
     const std::vector<std::byte> all = gathered(comm, from, bytes);
     std::memcpy(to, all.data() + static_cast<size_t>(root) * bytes, bytes);

@@ -15,10 +15,12 @@ namespace {
 
 // Bytes of a GPU for what no plan counts: scratch memory of products and attention, and NCCL's buffers.
 int64_t outside_of(const Plan& plan) {
+  const FusedWorkspace limits;
   int64_t workspace = 0;
+  const auto matrices = [](const AttentionShape& s) { return 2 * s.rows * s.heads * s.tokens * s.tokens; };
   for (const AttentionShape& s : plan.attention)
-    if (s.backward) workspace = std::max(workspace, 2 * s.rows * s.heads * s.tokens * s.tokens);
-  return (int64_t{256} << 20) + std::min(workspace, kMostFusedWorkspace);
+    if (s.backward) workspace = std::max(workspace, std::min(matrices(s), std::max(limits.usual, matrices(s) / s.kv_heads)));
+  return (int64_t{256} << 20) + std::min(workspace, limits.most);
 }
 
 // Bytes of this machine for checkpoint.memory_every: its own ranks' copies and those of one other node.

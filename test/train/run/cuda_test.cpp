@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "test/catch.h"
+#include "test/emulation/nccl_order.h"
 #include "test/train/workplace.h"
 
 namespace trireme {
@@ -168,9 +169,13 @@ TEST_CASE("every axis of a mesh on emulated GPUs has the losses of one rank on t
       const std::string name = family + "-" + mesh;
       std::vector<std::string> settings = model;
       settings.push_back(mesh);
+      const Scratch order;
+      setenv("TRIREME_NCCL_ORDER", order.path().c_str(), 1);
       const Ended ended = Process(place.scratch.path(), on_gpu(name, settings), ranks, kProgram).wait();
+      unsetenv("TRIREME_NCCL_ORDER");
       INFO(name << ended.out << ended.err);
       REQUIRE(ended.code == 0);
+      CHECK(emulation::circle_of_calls(order.path()) == "");
       const auto got = place.metrics(name);
       REQUIRE(got.size() == wanted.size());
       for (size_t i = 0; i < got.size(); ++i) {

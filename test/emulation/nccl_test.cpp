@@ -1,0 +1,121 @@
+// The emulated NCCL refuses ranks that make different calls, and knows orders of which each rank's
+// GPU could wait for another's.
+#include <nccl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "parallel/mpi_comm.h"
+#include "parallel/world.h"
+#include "test/catch.h"
+#include "test/data/scratch.h"
+#include "test/emulation/nccl_order.h"
+#include "test/parallel/launch.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kCount = 8;
+
+// Two ranks with a communicator each way, and a stream.
+struct Pair {
+  World world;
+  ncclComm_t one = nullptr, other = nullptr;
+  cudaStream_t stream = nullptr;
+  float* x = nullptr;
+  Pair() {
+    for (ncclComm_t* comm : {&one, &other}) {
+      ncclUniqueId id{};
+      if (world.rank() == 0) ncclGetUniqueId(&id);
+      ok(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD));
+      ncclCommInitRank(comm, 2, id, static_cast<int>(world.rank()));
+    }
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    void* memory = nullptr;
+    cudaMalloc(&memory, kCount * sizeof(float));
+    x = static_cast<float*>(memory);
+  }
+  bool first() const { return world.rank() == 0; }
+  void sum(ncclComm_t comm, size_t count, ncclDataType_t type = ncclFloat32) const {
+    ncclAllReduce(x, x, count, type, ncclSum, comm, stream);
+  }
+  // Prints CUDA's words; without waiting for the other rank.
+  [[noreturn]] void end() const {
+    std::printf("rank %d: %s\n", static_cast<int>(world.rank()), cudaGetErrorString(cudaStreamSynchronize(stream)));
+    std::fflush(nullptr);
+    usleep(200000);
+    std::_Exit(0);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("two ranks that sum different counts", "[.launched]") {
+  const Pair pair;
+  pair.sum(pair.one, pair.first() ? kCount : kCount / 2);
+  pair.end();
+}
+TEST_CASE("two ranks that sum different types", "[.launched]") {
+  const Pair pair;
+  pair.sum(pair.one, 4, pair.first() ? ncclFloat32 : ncclBfloat16);
+  pair.end();
+}
+TEST_CASE("two ranks of which one sums and one gathers", "[.launched]") {
+  const Pair pair;
+  if (pair.first())
+    pair.sum(pair.one, 4);
+  else
+    ncclAllGather(pair.x + 4, pair.x, 4, ncclFloat32, pair.one, pair.stream);
+  pair.end();
+}
+TEST_CASE("two ranks of which one captures its sum", "[.launched]") {
+  const Pair pair;
+  if (pair.first()) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t made = nullptr;
+    cudaStreamBeginCapture(pair.stream, cudaStreamCaptureModeThreadLocal);
+    pair.sum(pair.one, kCount);
+    cudaStreamEndCapture(pair.stream, &graph);
+    cudaGraphInstantiateWithFlags(&made, graph, 0);
+    cudaGraphLaunch(made, pair.stream);
+  } else {
+    pair.sum(pair.one, kCount);
+  }
+  pair.end();
+}
+TEST_CASE("two ranks that use two communicators in the same order", "[.launched]") {
+  const Pair pair;
+  pair.sum(pair.one, kCount), pair.sum(pair.other, kCount);
+  pair.end();
+}
+TEST_CASE("two ranks that use two communicators in opposite order", "[.launched]") {
+  const Pair pair;
+  pair.sum(pair.first() ? pair.one : pair.other, kCount);
+  pair.sum(pair.first() ? pair.other : pair.one, kCount);
+  usleep(300000);  // the emulated GPU waits for ever
+  std::_Exit(0);
+}
+
+TEST_CASE("the emulated NCCL refuses ranks that make different calls") {
+  for (const char* name : {"two ranks that sum different counts", "two ranks that sum different types",
+                           "two ranks of which one sums and one gathers", "two ranks of which one captures its sum"}) {
+    const auto [out, status] = test::output_of(test::mpirun(2, name));
+    INFO(name << "\n" << out);
+    CHECK_THAT(out, ContainsSubstring("rank 0: NCCL: rank 1 does something else"));
+    CHECK_THAT(out, ContainsSubstring("rank 1: NCCL: rank 0 does something else"));
+  }
+}
+
+TEST_CASE("communicators in opposite order are found") {
+  for (const bool opposite : {false, true}) {
+    const Scratch directory;
+    const std::string name = opposite ? "*in opposite order" : "*in the same order";
+    const auto [out, status] = test::output_of("TRIREME_NCCL_ORDER=" + directory.path() + " " + test::mpirun(2, name));
+    INFO(out);
+    CHECK((emulation::circle_of_calls(directory.path()) != "") == opposite);
+  }
+}
+
+}  // namespace trireme
