@@ -37,7 +37,8 @@ const std::string& Checkpoints::run_id() {
   run_id_ = random_id();
   if (ranks_.rank() > 0) return run_id_;
   // Another job may hold the run by now, and have named it.
-  if (const std::string problem = problem_of([&] { run_id_ = first_run_id(run_directory_, run_id_); }); !problem.empty())
+  const auto name_it = [&] { run_lock_->check(), run_id_ = first_run_id(run_directory_, run_id_); };
+  if (const std::string problem = problem_of(name_it); !problem.empty())
     warnings_.push_back(problem);
   return run_id_;
 }

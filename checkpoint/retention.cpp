@@ -49,6 +49,9 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
     if (before_commit_) before_commit_();
     lock.check();
     commit_step(io_, directory_, staged, manifest.step);
+    // Who took the lock since the check may have swept the staged files while they were renamed.
+    if (!lock.held())
+      throw CheckpointError(text("the run's lock was lost while step ", manifest.step, " was committed: it may not be whole"));
   } catch (...) {
     discard(staged);
     throw;

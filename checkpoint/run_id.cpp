@@ -31,8 +31,10 @@ std::string read_run_id(const std::string& run_directory) {
 std::string first_run_id(const std::string& run_directory, const std::string& id) {
   const std::string path = path_of_id(run_directory);
   if (create_file_durably(path, text(path, "-", id, ".tmp"), id + "\n")) return id;
-  if (errno == EEXIST) return read_run_id(run_directory);
-  throw CheckpointError(text("cannot write ", path, ": ", strerror(errno)));
+  const int reason = errno;
+  // On a full disk, too, another job's id counts.
+  if (const std::string there = read_run_id(run_directory); !there.empty()) return there;
+  throw CheckpointError(text("cannot write ", path, ": ", strerror(reason)));
 }
 
 void keep_run_id(const std::string& run_directory, const std::string& id) {

@@ -66,11 +66,14 @@ RunLock::RunLock(const std::string& run_directory) : path_(run_directory + "/loc
   [[maybe_unused]] const int again = ftruncate(fd_, 0);
 }
 
-void RunLock::check() const {
+bool RunLock::held() const {
   struct stat ours, there;
-  const bool held = fd_ >= 0 && fstat(fd_, &ours) == 0 && lstat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
-                    ours.st_dev == there.st_dev && read_holder(fd_) == holder_;
-  if (!held) throw CheckpointError(text("the lock ", path_, " is no longer ours: nothing is committed or deleted"));
+  return fd_ >= 0 && fstat(fd_, &ours) == 0 && lstat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+         ours.st_dev == there.st_dev && read_holder(fd_) == holder_;
+}
+
+void RunLock::check() const {
+  if (!held()) throw CheckpointError(text("the lock ", path_, " is no longer ours: nothing is committed or deleted"));
 }
 
 void RunLock::release() noexcept {

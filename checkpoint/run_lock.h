@@ -18,6 +18,7 @@ class RunLock {
   // that others can see: a process that lost its lock (file removed, lock server restarted) must
   // not commit or delete.
   void check() const;
+  bool held() const;
   void release() noexcept;
 
  private:
