@@ -42,6 +42,9 @@ struct ModelConfig {
   int64_t window = 0;
   double norm_eps = 1e-5, init_std = 0.02, z_loss = 0;
   bool document_mask = true, restart_positions = false;
+  // Not a key: a shard's rows of the vocabulary are rounded up to this. On a GPU, rows of logits then
+  // begin at multiples of 16 bytes. The added rows are no tokens and always zero.
+  int64_t vocab_multiple = 1;
 
   void visit(auto& keys) {
     keys("family", family, "gpt2: learned positions, LayerNorm, GELU, biases; llama: RoPE, RMSNorm, SwiGLU (also Mistral, Qwen)",

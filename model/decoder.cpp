@@ -19,7 +19,7 @@ Decoder::Decoder(const ModelConfig& config, const DecoderDtypes& dtypes, Arenas&
     k_.push_back(arenas.activations.take(dtypes.step, {config.context, config.kv_heads, config.head_size}));
     v_.push_back(arenas.activations.take(dtypes.step, {config.context, config.kv_heads, config.head_size}));
   }
-  logits_ = arenas.activations.take(Dtype::f32, {1, config.vocab});
+  logits_ = arenas.activations.take(Dtype::f32, {1, shard_vocab(config, 1)});
   if (positions_.data() == nullptr) return;
   for (int64_t i = 0; i < config.context; ++i) positions_.as<int32_t>()[i] = static_cast<int32_t>(i);
 }

@@ -30,7 +30,7 @@ class Decoder {
 
   // Appends tokens (each in [0, vocab); at most capacity() - length() of them, else Error) and computes logits() after the last.
   void feed(Stream& stream, std::span<const int32_t> tokens);
-  Tensor logits() const { return logits_; }  // [1, V] f32
+  Tensor logits() const { return logits_.view({logits_.size()}).slice(0, config_.vocab).view({1, config_.vocab}); }  // [1, V] f32
 
  private:
   void feed_chunk(Stream& stream, std::span<const int32_t> tokens);

@@ -35,9 +35,12 @@ void chunk_loss(Pass& pass, const Chunk& chunk, bool with_z_loss = true) {
   const TensorParallel& tensor = pass.tensor;
   const float z_loss = with_z_loss ? static_cast<float>(pass.config.z_loss) : 0;
   if (tensor.count == 1)
-    return run(pass.stream,
-               CrossEntropyForward{
-                   .loss = chunk.losses, .lse = chunk.lse, .logits = chunk.logits, .targets = chunk.targets, .z_loss = z_loss});
+    return run(pass.stream, CrossEntropyForward{.loss = chunk.losses,
+                                                .lse = chunk.lse,
+                                                .logits = chunk.logits,
+                                                .targets = chunk.targets,
+                                                .z_loss = z_loss,
+                                                .valid = pass.vocab});
   const Frame frame(pass.temporaries);
   const int64_t n = chunk.end - chunk.begin;
   const bool alone = tensor.ranks->size() == 1;
@@ -100,7 +103,8 @@ void chunk_loss_backward(Pass& pass, const Chunk& chunk, float scale) {
                                        .logits = chunk.logits,
                                        .targets = chunk.targets,
                                        .z_loss = static_cast<float>(pass.config.z_loss),
-                                       .scale = scale});
+                                       .scale = scale,
+                                       .valid = pass.vocab});
 }
 
 // Gradients of a chunk's logits in the step's dtype, after chunk_loss_backward: in place of the

@@ -33,6 +33,12 @@ struct TensorParallel {
 // The whole model: one shard.
 inline const TensorParallel kWhole;
 
+// Rows of the vocabulary that each shard has, padding included.
+inline int64_t shard_vocab(const ModelConfig& config, int64_t count) {
+  const int64_t rows = (config.vocab + count - 1) / count, multiple = config.vocab_multiple;
+  return (rows + multiple - 1) / multiple * multiple;
+}
+
 // The sizes of one shard: heads, kv_heads, ffn and vocab, the last rounded up. If there are fewer
 // kv heads than shards, several shards share one.
 inline ModelConfig shard_config(const ModelConfig& config, int64_t count) {
@@ -40,7 +46,7 @@ inline ModelConfig shard_config(const ModelConfig& config, int64_t count) {
   shard.heads = config.heads / count;
   shard.kv_heads = config.kv_heads > count ? config.kv_heads / count : 1;
   shard.ffn = config.ffn / count;
-  shard.vocab = (config.vocab + count - 1) / count;
+  shard.vocab = shard_vocab(config, count);
   return shard;
 }
 
@@ -49,7 +55,7 @@ struct VocabRange {
   int64_t first, valid;
 };
 inline VocabRange vocab_range(const ModelConfig& config, const Shard& shard) {
-  const int64_t rows = (config.vocab + shard.count - 1) / shard.count, first = std::min(shard.index * rows, config.vocab);
+  const int64_t rows = shard_vocab(config, shard.count), first = std::min(shard.index * rows, config.vocab);
   return {.first = first, .valid = std::min(rows, config.vocab - first)};
 }
 

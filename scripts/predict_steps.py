@@ -18,7 +18,6 @@ GAPS, GAPS_WITHOUT_GRAPH = 0.02, 0.04  # of a step, between kernels
 UNTUNED = 0.95  # what is left of products' share without a trial of algorithms
 # Products' share of BF16 or FP8, by the model's width: a short sum over k keeps them from it.
 PRODUCTS = [(1024, 0.74), (2048, 0.80), (4096, 0.84), (1 << 30, 0.87)]
-UNALIGNED_HEAD = 0.30  # the same of the classifier's where rows of logits do not begin at 16 bytes
 # Attention in FLOP/s, by head size: forward, backward.
 OURS = {64: (170e12, 110e12), 128: (230e12, 160e12)}
 CUDNN = {64: (330e12, 240e12), 128: (520e12, 400e12)}
@@ -56,10 +55,8 @@ def predict(program, eight_bits, config, settings):
         elif op["flops"] > 0:
             share = next(share for width, share in PRODUCTS if model["width"] < width)
             share *= UNTUNED if "kernels.autotune=false" in settings else 1
-            head = 6.0 * plan["tokens_per_step"] * model["width"] * model["vocab"]
             of_8_bits = plan["flops_per_step"]["fp8_products"]
-            at_head = UNALIGNED_HEAD if model["vocab"] % 8 else share
-            seconds[name] = (op["flops"] - head - of_8_bits) / (share * BF16) + head / (at_head * BF16) + of_8_bits / (share * FP8)
+            seconds[name] = (op["flops"] - of_8_bits) / (share * BF16) + of_8_bits / (share * FP8)
         else:
             seconds[name] = op["bytes"] / COPY / SHARES.get(name, OTHER)
     total = sum(seconds.values()) / (1 - (GAPS_WITHOUT_GRAPH if "kernels.graph=false" in settings else GAPS))
@@ -80,7 +77,6 @@ wrong one is a lesson about a kernel.
 | what | rate |
 |---|---|
 | bf16 products of width below 1024, 2048, 4096, above | {products} of {bf16:.0f} TFLOP/s |
-| the classifier's with a vocabulary of 50257 | {head:.2f} of it |
 | 8-bit products | the same shares of {fp8:.0f} TFLOP/s |
 | attention, ours, heads of 64: forward, backward | {ours64} TFLOP/s |
 | attention, ours, heads of 128 | {ours128} TFLOP/s |
@@ -105,7 +101,7 @@ def main():
         lines.append(f"| {name} | {rate:.0f} | {milliseconds:.0f} | {attention} | {limits} |")
     rates = lambda table, size: ", ".join(f"{rate / 1e12:.0f}" for rate in table[size])
     page = PAGE.format(products=", ".join(f"{share:.2f}" for _, share in PRODUCTS), bf16=BF16 / 1e12, fp8=FP8 / 1e12, copy=COPY / 1e12,
-                       head=UNALIGNED_HEAD, ours64=rates(OURS, 64), ours128=rates(OURS, 128), cudnn64=rates(CUDNN, 64),
+                       ours64=rates(OURS, 64), ours128=rates(OURS, 128), cudnn64=rates(CUDNN, 64),
                        cudnn128=rates(CUDNN, 128), gaps=100 * GAPS, no_graph=100 * GAPS_WITHOUT_GRAPH, untuned=UNTUNED, rows="\n".join(lines))
     (ROOT / "docs/gpu/predictions.md").write_text(page)
 

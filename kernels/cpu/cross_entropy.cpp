@@ -70,14 +70,14 @@ Loss loss_of_row(const T* logits, int64_t classes, int32_t target, float z_loss)
 }  // namespace
 
 void launch(const Cpu&, const CrossEntropyForward& op) {
-  const int64_t rows = op.logits.rows(), classes = op.logits.cols();
+  const int64_t rows = op.logits.rows(), cols = op.logits.cols(), classes = op.classes();
   const int32_t* targets = checked_targets(op.targets, classes);
   float *loss = op.loss.as<float>(), *lse = op.lse.as<float>();
   with_dtype(op.logits.dtype(), [&](auto zero) {
     const auto* logits = op.logits.as<decltype(zero)>();
 #pragma omp parallel for schedule(static) if (rows * classes > 32768)
     for (int64_t n = 0; n < rows; ++n) {
-      const Loss row = loss_of_row(logits + n * classes, classes, targets[n], op.z_loss);
+      const Loss row = loss_of_row(logits + n * cols, classes, targets[n], op.z_loss);
       loss[n] = row.loss, lse[n] = row.lse;
     }
   });
@@ -161,7 +161,7 @@ void launch(const Cpu&, const ShardLoss& op) {
 }
 
 void launch(const Cpu&, const CrossEntropyBackward& op) {
-  const int64_t rows = op.logits.rows(), cols = op.logits.cols(), classes = op.shard ? op.valid : cols;
+  const int64_t rows = op.logits.rows(), cols = op.logits.cols(), classes = op.classes();
   const int32_t* targets = op.shard ? op.targets.as<int32_t>() : checked_targets(op.targets, classes);
   const BackwardRow row{.cols = cols, .classes = classes, .z_loss = op.z_loss, .scale = op.scale};
   const float* lse = op.lse.as<float>();
@@ -179,19 +179,19 @@ void launch(const Cpu&, const CrossEntropyBackward& op) {
 }
 
 void launch(const Cpu&, const CrossEntropyInPlace& op) {
-  const int64_t rows = op.logits.rows(), classes = op.logits.cols();
+  const int64_t rows = op.logits.rows(), cols = op.logits.cols(), classes = op.classes();
   const int32_t* targets = checked_targets(op.targets, classes);
-  const BackwardRow row{.cols = classes, .classes = classes, .z_loss = op.z_loss, .scale = op.scale};
+  const BackwardRow row{.cols = cols, .classes = classes, .z_loss = op.z_loss, .scale = op.scale};
   float* loss = op.loss.as<float>();
   with_dtype(op.logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* all = op.logits.as<T>();
 #pragma omp parallel for schedule(static) if (rows * classes > 32768)
     for (int64_t n = 0; n < rows; ++n) {
-      T* logits = all + n * classes;
+      T* logits = all + n * cols;
       if (targets[n] < 0) {
         loss[n] = 0;
-        std::fill_n(logits, classes, to<T>(0));
+        std::fill_n(logits, cols, to<T>(0));
         continue;
       }
       const Loss forward = loss_of_row(logits, classes, targets[n], op.z_loss);

@@ -227,7 +227,6 @@ Row row_of(const Tensor& logits, int64_t first, int64_t classes) {
           .classes = static_cast<uint32_t>(classes),
           .first = static_cast<uint32_t>(first)};
 }
-Row row_of(const Tensor& logits) { return row_of(logits, 0, logits.cols()); }
 
 // Calls f with a zero of the logits' dtype and the elements of a pack, as constants.
 template <class F>
@@ -243,7 +242,7 @@ void launch(const Cuda& cuda, const CrossEntropyForward& op) {
   with_logits(op.logits, {}, [&](auto zero, auto pack) {
     using T = decltype(zero);
     start(cuda, rows_grid(op.logits, sizeof(Partial)), cross_entropy_forward<T, pack>, op.loss.as<float>(), op.lse.as<float>(),
-          op.logits.as<T>(), op.targets.as<int32_t>(), row_of(op.logits), op.z_loss);
+          op.logits.as<T>(), op.targets.as<int32_t>(), row_of(op.logits, 0, op.classes()), op.z_loss);
   });
 }
 
@@ -270,7 +269,7 @@ void launch(const Cuda& cuda, const ShardLoss& op) {
 }
 
 void launch(const Cuda& cuda, const CrossEntropyBackward& op) {
-  const Row row = op.shard ? row_of(op.logits, op.first, op.valid) : row_of(op.logits);
+  const Row row = row_of(op.logits, op.shard ? op.first : 0, op.classes());
   with_logits(op.logits, op.dlogits, [&](auto zero, auto pack) {
     using T = decltype(zero);
     const auto into = [&]<class D>(D) {
@@ -285,7 +284,7 @@ void launch(const Cuda& cuda, const CrossEntropyInPlace& op) {
   with_logits(op.logits, {}, [&](auto zero, auto pack) {
     using T = decltype(zero);
     start(cuda, rows_grid(op.logits, sizeof(Partial)), in_place<T, pack>, op.loss.as<float>(), op.logits.as<T>(),
-          op.targets.as<int32_t>(), row_of(op.logits), LossFactors{.z_loss = op.z_loss, .scale = op.scale});
+          op.targets.as<int32_t>(), row_of(op.logits, 0, op.classes()), LossFactors{.z_loss = op.z_loss, .scale = op.scale});
   });
 }
 

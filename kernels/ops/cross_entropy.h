@@ -12,12 +12,15 @@ struct CrossEntropyForward {
   static constexpr auto name = "cross_entropy";
   Tensor loss, lse;  // out  [N] f32, [N] f32
   Tensor logits;     // in   [N, V]
-  Tensor targets;    // in   [N] i32, < V; negative: ignored
+  Tensor targets;    // in   [N] i32, < classes; negative: ignored
   float z_loss = 0;
+  int64_t valid = 0;  // classes, in the first columns; later ones are padding. 0: all columns
+  int64_t classes() const { return valid > 0 ? valid : logits.cols(); }
   void visit(auto& t) const { t.out(loss, lse), t.in(logits, targets); }
   void check() const {
     expect_float(logits, "logits");
     expect(logits, "logits", {logits.dim(0), logits.cols()});
+    require(classes() <= logits.cols(), text(classes(), " classes in logits ", logits));
     expect(loss, "loss", Dtype::f32, {logits.rows()});
     expect(lse, "lse", Dtype::f32, {logits.rows()});
     expect(targets, "targets", Dtype::i32, {logits.rows()});
@@ -85,7 +88,8 @@ struct CrossEntropyBackward {
   float z_loss = 0;
   float scale = 1;  // 1 / (valid targets of the global batch)
   bool shard = false;
-  int64_t first = 0, valid = 0;  // range of a shard
+  int64_t first = 0, valid = 0;  // range of a shard; without one, `valid` as in CrossEntropyForward
+  int64_t classes() const { return shard || valid > 0 ? valid : logits.cols(); }
   void visit(auto& t) const { t.out(dlogits), t.in(logits, lse, targets); }
   void check() const {
     CrossEntropyForward{.loss = lse, .lse = lse, .logits = logits, .targets = targets}.check();
@@ -103,9 +107,13 @@ struct CrossEntropyInPlace {
   Tensor logits;   // updated: dlogits [N, V]
   Tensor targets;  // in   [N] i32
   float z_loss = 0;
-  float scale = 1;  // 1 / (valid targets of the global batch)
+  float scale = 1;    // 1 / (valid targets of the global batch)
+  int64_t valid = 0;  // as in CrossEntropyForward; dlogits of padding are 0
+  int64_t classes() const { return valid > 0 ? valid : logits.cols(); }
   void visit(auto& t) const { t.out(loss), t.add(logits), t.in(targets); }
-  void check() const { CrossEntropyForward{.loss = loss, .lse = loss, .logits = logits, .targets = targets}.check(); }
+  void check() const {
+    CrossEntropyForward{.loss = loss, .lse = loss, .logits = logits, .targets = targets, .valid = valid}.check();
+  }
 };
 void launch(const Cpu&, const CrossEntropyInPlace&);
 void launch(const Cuda&, const CrossEntropyInPlace&);

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "parallel/mpi_comm.h"
-#include "parallel/world.h"
+#include "parallel/host_collectives.h"
+#include "parallel/mesh.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 #include "test/emulation/nccl_order.h"
@@ -26,10 +26,12 @@ struct Pair {
   cudaStream_t stream = nullptr;
   float* x = nullptr;
   Pair() {
+    const Mesh mesh(world, {});
     for (ncclComm_t* comm : {&one, &other}) {
       ncclUniqueId id{};
-      if (world.rank() == 0) ncclGetUniqueId(&id);
-      ok(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD));
+      if (first()) ncclGetUniqueId(&id);
+      const std::string told = broadcast(mesh.all(), std::string(id.internal, sizeof id.internal));
+      std::memcpy(id.internal, told.data(), told.size());
       ncclCommInitRank(comm, 2, id, static_cast<int>(world.rank()));
     }
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);

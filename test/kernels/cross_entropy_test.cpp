@@ -107,6 +107,48 @@ TEST_CASE("cross entropy in place has the bits of forward and of backward after 
     }
 }
 
+TEST_CASE("columns of padding have no share in cross entropy, whatever they hold, and no gradient") {
+  Device device(tested_place());
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  const float z_loss = 1e-2f;
+  for (const auto& [classes, cols] : {std::pair<int64_t, int64_t>{1, 64}, {65, 72}, {257, 320}, {9001, 9024}}) {
+    CAPTURE(classes, cols, dtype);
+    constexpr int64_t kRows = 7;
+    CrossEntropyCase whole(kRows, classes, dtype);
+    HostTensor logits(dtype, {kRows, cols});
+    for (int64_t n = 0; n < kRows; ++n)
+      for (int64_t i = 0; i < cols; ++i) logits.set(n * cols + i, i < classes ? whole.logits[n * classes + i] : i % 2 ? NAN : 1e30);
+    HostTensor loss(Dtype::f32, {kRows}), lse = loss, again = loss, dlogits = random_tensor(dtype, {kRows, cols}, 5);
+    run(device.compute(),
+        CrossEntropyForward{
+            .loss = loss, .lse = lse, .logits = logits, .targets = whole.targets, .z_loss = z_loss, .valid = classes});
+    run(device.compute(), CrossEntropyBackward{.dlogits = dlogits,
+                                               .logits = logits,
+                                               .lse = lse,
+                                               .targets = whole.targets,
+                                               .z_loss = z_loss,
+                                               .scale = 0.25f,
+                                               .valid = classes});
+    run(device.compute(),
+        CrossEntropyInPlace{
+            .loss = again, .logits = logits, .targets = whole.targets, .z_loss = z_loss, .scale = 0.25f, .valid = classes});
+    const std::vector<int64_t> targets = integers(whole.targets);
+    REQUIRE(close(loss, reference::cross_entropy(whole.logits.values(), targets, z_loss).loss, 1e-6));
+    const Doubles wanted = reference::cross_entropy_backward(whole.logits.values(), targets, z_loss, 0.25f);
+    HostTensor of_classes(dtype, {kRows, classes});
+    for (int64_t n = 0; n < kRows; ++n)
+      for (int64_t i = 0; i < cols; ++i) {
+        if (i < classes)
+          of_classes.set(n * classes + i, dlogits[n * cols + i]);
+        else
+          REQUIRE(dlogits[n * cols + i] == 0);
+      }
+    REQUIRE(within(of_classes, wanted));
+    REQUIRE(again == loss);
+    REQUIRE(logits == dlogits);
+  }
+}
+
 TEST_CASE("cross entropy of large logits keeps its digits, a NaN reaches the loss, and a class of minus infinity has no share") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);

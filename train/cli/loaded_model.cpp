@@ -24,7 +24,7 @@ ArenaSizes decoder_sizes(const ModelConfig& model, const DecoderDtypes& dtypes) 
 }
 
 RunConfig on_cpu(RunConfig config) {
-  config.kernels.device = DeviceChoice::cpu;  // wherever it was trained
+  config.use_device(DeviceChoice::cpu);  // wherever it was trained
   return config;
 }
 

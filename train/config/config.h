@@ -142,10 +142,17 @@ struct RunConfig {
   // (automatic): they follow from the number of ranks.
   void resolve() {
     model.resolve();
+    use_device(kernels.device);
     const int64_t asked = std::exchange(train.warmup, train.warmup > train.steps ? train.steps / 10 : train.warmup);
     if (asked != train.warmup)
       notes.push_back("train.warmup: " + std::to_string(asked) + " -> " + std::to_string(train.warmup) +
                       ": longer than train.steps = " + std::to_string(train.steps) + ", so a tenth of it is taken");
+  }
+
+  // Adapts sizes in memory to the device.
+  void use_device(DeviceChoice device) {
+    kernels.device = device;
+    model.vocab_multiple = device == DeviceChoice::cuda ? 64 : 1;
   }
 
   // Returns the sequences of one forward pass of a replica.

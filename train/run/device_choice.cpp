@@ -8,7 +8,7 @@ namespace trireme {
 void choose_device(RunConfig& config) {
   if (config.kernels.device != DeviceChoice::automatic) return;
   const CudaFacts gpu = cuda_facts();
-  config.kernels.device = gpu.kernel_ran ? DeviceChoice::cuda : DeviceChoice::cpu;
+  config.use_device(gpu.kernel_ran ? DeviceChoice::cuda : DeviceChoice::cpu);
   if (gpu.kernel_ran) {
     std::string problems;
     config.check(Purpose::mesh, [&](const std::string& key, const std::string& problem) {

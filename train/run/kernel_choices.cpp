@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/replace_file.h"
 #include "kernels/cuda_facts.h"
-#include "model/shards.h"
 #include "parallel/host_collectives.h"
 
 namespace trireme {
@@ -21,15 +20,6 @@ std::string note_of(const ChosenProducts& chosen, double seconds) {
   if (chosen.apart > 0) note += text("; ", chosen.apart, " fused ones are faster as two ops");
   if (chosen.wrong > 0) note += text("; ", chosen.wrong, " algorithms were left out for other results");
   return note;
-}
-
-// Rows of logits that do not begin at multiples of 16 bytes keep the classifier's products from a GPU's fast ways; entries that no
-// token names do not.
-void advise_vocab(const RunConfig& config, std::vector<std::string>& notes) {
-  const int64_t shards = config.parallel.shards(), whole = 64 * shards, vocab = config.model.vocab;
-  if (shard_config(config.model, shards).vocab % 8 == 0) return;
-  notes.emplace_back(text("model.vocab = ", vocab, ": products with the classifier are faster in multiples of 64; ",
-                          (vocab + whole - 1) / whole * whole, " has room for the same tokens"));
 }
 
 // Products and attention of this rank, of which `kept` says some already.
@@ -97,7 +87,6 @@ ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Me
   }
 
   // Ranks of different stages have different shapes; of equal ones the first rank's choice is everyone's.
-  advise_vocab(config, chosen.notes);
   KernelChoices all = choose_mine(config, plan, device, kept, chosen.notes);
   const std::vector<std::string> ranks = gather(mesh.all(), to_json(all));
   for (const std::string& rank : ranks) {

@@ -21,7 +21,8 @@ std::string group_of(const std::string& weight) {
 }
 
 // Groups the parameters of the whole model, whichever part a rank holds.
-std::vector<ParameterGroup> group(const ModelConfig& config, Device& device) {
+std::vector<ParameterGroup> group(ModelConfig config, Device& device) {
+  config.vocab_multiple = 1;  // padding does not count
   std::vector<ParameterGroup> groups;
   Arena arena(device, Arena::kUnlimited, "parameters");
   StageWeights weights;

@@ -139,8 +139,6 @@ TEST_CASE("a run on the emulated GPU keeps how it does its products, and says wh
   };
   const std::string first = go_on("1");
   CHECK(first.find("tried in") != std::string::npos);
-  CHECK(first.find("model.vocab = 257: products with the classifier are faster in multiples of 64; 320 has room") !=
-        std::string::npos);
   auto kept = Json::parse(read_text(file));
   CHECK(kept.at("products").size() > 5);
   for (auto& [product, algorithm] : kept.at("products").members()) algorithm = "two";
