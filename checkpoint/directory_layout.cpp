@@ -23,11 +23,30 @@ std::string without(const std::string& name, const std::string& suffix) {
   return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : "";
 }
 
-// True for names made while a step is saved or deleted.
-bool is_temporary(const std::string& name) {
+// The step of a directory in which a save writes; -1 for any other name.
+int64_t step_staged(const std::string& name) {
   const std::string made = without(name, kTemporary);
   const bool staged = made.size() > 17 && made[made.size() - 17] == '-' && from_hex(made.substr(made.size() - 16));
-  return step_of(made) >= 0 || (staged && step_of(made.substr(0, made.size() - 17)) >= 0);
+  return staged ? step_of(made.substr(0, made.size() - 17)) : -1;
+}
+
+// True for names made while a step is saved or deleted.
+bool is_temporary(const std::string& name) { return step_of(without(name, kTemporary)) >= 0 || step_staged(name) >= 0; }
+
+// Removes what a save or a deletion left. A save whose job has just lost the run's lock may still be renaming its directory: only
+// who renames it first has it, so that none is committed of which files are gone.
+void remove_temporary(const Io& io, const std::string& directory, const std::string& name) {
+  std::string mine = name;
+  if (const int64_t step = step_staged(name); step >= 0) {
+    mine = staging_name(step, random_id());
+    try {
+      rename_path(io, directory + "/" + name, directory + "/" + mine);
+    } catch (const CheckpointError&) {
+      if (path_exists(io, directory + "/" + name)) throw;
+      return;
+    }
+  }
+  remove_directory(io, directory + "/" + mine, kManifestName);
 }
 
 void settle_replaced(const Io& io, const std::string& step) {
@@ -79,7 +98,7 @@ Manifest load_step(const Io& io, const std::string& directory, int64_t step) {
 void sweep(const Io& io, const std::string& directory, std::vector<std::string>& warnings) {
   for (const std::string& name : names_in(io, directory)) {
     try {
-      if (is_temporary(name)) remove_directory(io, directory + "/" + name, kManifestName);
+      if (is_temporary(name)) remove_temporary(io, directory, name);
       if (const std::string step = without(name, kReplaced); step_of(step) >= 0) settle_replaced(io, directory + "/" + step);
     } catch (const CheckpointError& error) {
       warnings.push_back(text("cannot remove what an earlier process left: ", error.what()));

@@ -78,6 +78,15 @@ bool Truth::holds_lock(const Process& process) const {
   return std::ranges::any_of(process.files, [&](const OpenFile& file) { return &file == owner; });
 }
 
+bool Truth::job_holds_lock(const Process& process) const {
+  const int lock = world_.shared.find(run_ + "/lock");
+  const void* const owner = lock < 0 ? nullptr : world_.shared.at(lock).lock;
+  return owner != nullptr && std::ranges::any_of(world_.processes(), [&](const std::unique_ptr<Process>& other) {
+           const auto is_owner = [&](const OpenFile& file) { return &file == owner; };
+           return other->job == process.job && other->rank == 0 && std::ranges::any_of(other->files, is_owner);
+         });
+}
+
 void Truth::checked_lock() {
   Thread& thread = *world_.running();
   if (holds_lock(*thread.process)) thread.checked_lock = thread.calls;
@@ -115,18 +124,20 @@ void Truth::saved(int64_t step, bool in_memory) {
   const bool there = found != commits_on_disk_.end() && is_whole(found->second, step);
   require(1, there || two_jobs_ || is_damaged(step), "step " + std::to_string(step) + " is reported as saved but not there");
   if (!there) return;
+  if (step > in_memory_) in_memory_ = 0;  // a run that ends takes older copies along
   found->second.reported = true;
   promised_ = std::max(promised_, std::min<int64_t>(2, whole()));
 }
 
 void Truth::restored(int64_t step, const std::string& differs) {
+  const bool owns = !two_jobs_ || job_holds_lock(*world_.running()->process);  // else another job may save meanwhile
   if (const auto found = commits_on_disk_.find(step); found != commits_on_disk_.end() && is_whole(found->second, step))
     found->second.reported = true;  // it is continued from
   const Unowned unowned;
   ++restores_;
   world_.note("restored step ", std::to_string(step));
   require(5, differs.empty(), "the state restored as of step " + std::to_string(step) + " is another: " + differs);
-  if (reads_fail_) return;
+  if (reads_fail_ || !owns) return;
   require(2, step >= newest(),
           "step " + std::to_string(step) + " is restored although step " + std::to_string(newest()) + " was saved");
   require(8, step >= in_memory_ || lost_nodes_ > 0,

@@ -61,6 +61,7 @@ class Truth {
   void require(int number, bool holds, const std::string& what);
   bool is_whole(const Commit& commit, int64_t step) const;
   bool holds_lock(const Process& process) const;
+  bool job_holds_lock(const Process& process) const;  // its job's first rank does
   void check_writer(const std::string& from, const std::string& to);
   void note_commit(const std::string& path);
   int64_t whole() const;
