@@ -22,12 +22,12 @@ fi
 GPU_CHECK_EMULATED=$build scripts/gpu_check.sh --into "$work/all"
 listed=$(scripts/gpu_check.sh --list | wc -l)
 tar -tf "$work/all.tar" > "$work/packed"
-for file in all/check.json all/step-124m.json all/table.json all/dp2tp2pp2.log; do grep -qx "$file" "$work/packed"; done
+for file in all/check.json all/step-124m.json all/dp2tp2pp2.log; do grep -qx "$file" "$work/packed"; done
 [ "$(grep -cE '"verdict": "(passed|skipped)"' "$work/all/check.json")" = "$listed" ] || { echo "not every check is in check.json"; exit 1; }
 grep -q '"quantize"' "$work/all/step-124m-fp8.json" || { echo "no product has 8-bit operands"; exit 1; }
 
 # A bound that no run keeps: it fails, and the next check runs all the same.
 rc=0
-GPU_CHECK_EMULATED=$build GPU_CHECK_BOUND=0 scripts/gpu_check.sh --into "$work/bad" bf16 table > "$work/bad.txt" 2>&1 || rc=$?
+GPU_CHECK_EMULATED=$build GPU_CHECK_BOUND=0 scripts/gpu_check.sh --into "$work/bad" bf16 masks > "$work/bad.txt" 2>&1 || rc=$?
 if [ $rc != 1 ] || [ "$(grep -c FAILED "$work/bad.txt")" != 2 ]; then echo "two checks that fail: exit code $rc"; cat "$work/bad.txt"; exit 1; fi
 echo "gpu_check: all $listed checks"

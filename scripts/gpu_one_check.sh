@@ -5,8 +5,8 @@ set -euo pipefail
 : "${root:?}" "${out:?}" "${has_fp8:?}"  # the bundle; the directory of logs and figures; 1 or 0
 emulated=${emulated:-}                   # set: models and tests are few and small, for the emulated GPU
 trireme=$root/bin/trireme
-tiny_settings=(model.layers=1 model.width=64 model.heads=2 model.kv_heads=2 model.head_size=32 model.ffn=128 model.vocab=320
-  model.context=64 train.batch=2 train.microbatch=1)
+tiny_settings=(model.layers=1 model.width=32 model.heads=1 model.kv_heads=1 model.head_size=32 model.ffn=64 model.vocab=64
+  model.context=32 train.batch=2 train.microbatch=1)
 tiny_tests="fill writes*,gelu matches*,ranks that are not connected*,the plan counts the ops*"
 
 # Shards, when the first check asks for them.
@@ -125,7 +125,10 @@ peer() {
   rm -f "$out/peer-$name.json"
   python3 "$root/scripts/peer_torch.py" "$out/step-$name.json" --json "$out/peer-$name.json"
 }
-table() { python3 "$root/scripts/gpu_table.py" "$out" --json "$out/table.json"; }
+table() {
+  if ! command -v python3 > /dev/null; then echo "skipped: there is no python3"; exit 77; fi
+  python3 "$root/scripts/gpu_table.py" "$out" --json "$out/table.json"
+}
 # Two steps of one rank; without a choice of products, which would take an hour here.
 sanitize() { # sanitize TOOL
   if ! command -v compute-sanitizer > /dev/null; then echo "skipped: there is no compute-sanitizer"; exit 77; fi
