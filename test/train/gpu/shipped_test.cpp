@@ -113,13 +113,13 @@ const Shipped kLarge[] = {{"gpt2-355m", 1, 1},  {"gpt2-774m", 1, 1},  {"gpt2-155
 
 }  // namespace
 
-TEST_CASE("the first step of models as shipped has the CPU's loss, norm and gradients") {
+TEST_CASE("the first step of models as shipped has the CPU's loss, norm and gradients", "[unsanitized]") {
   for (const Shipped& shipped : kSmall) DYNAMIC_SECTION(shipped.name) {
       check(shipped);
     }
 }
 
-TEST_CASE("the first step of all models as shipped has the CPU's loss, norm and gradients", "[.][soak]") {
+TEST_CASE("the first step of all models as shipped has the CPU's loss, norm and gradients", "[.][soak][unsanitized]") {
   std::set<std::string> files, known;
   for (const auto& entry : std::filesystem::directory_iterator(TRIREME_SOURCE "/configs"))
     if (entry.path().extension() == ".yaml") files.insert(entry.path().stem());
