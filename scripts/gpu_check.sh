@@ -168,7 +168,7 @@ train: {name: x, steps: 40, batch: 16, microbatch: 8, lr: 2e-3, warmup: 10, eval
 EOF
 if [ -n "$emulated" ]; then
   sed -i -E 's/layers: 4, width: 256, heads: 4, kv_heads: 2, ffn: 768/layers: 2, width: 64, heads: 4, kv_heads: 2, ffn: 128/
-    s/context: 256/context: 16/; s/every: 20/every: 6/; s/steps: 40/steps: 12/; s/microbatch: 8/microbatch: 4/
+    s/context: 256/context: 16/; s/every: 20/every: 3/; s/eval_every: 20/eval_every: 3/; s/steps: 40/steps: 6/; s/warmup: 10/warmup: 2/; s/microbatch: 8/microbatch: 4/
     s/eval_sequences: 16/eval_sequences: 4/' config.yaml
 fi
 export root out emulated has_fp8

@@ -122,7 +122,8 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);
   const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, "");
-  const Ceilings best = measure_ceilings(device, dtype_of(config.kernels.dtype), plan.products);
+  const int64_t copied = options.seconds > 0 ? int64_t{1} << 28 : int64_t{1} << 24;  // without time for steps, little for copies
+  const Ceilings best = measure_ceilings(device, dtype_of(config.kernels.dtype), plan.products, copied);
   introduce(device, best, "products of this step's shapes alone");
   std::vector<ProductShape> not_of_8_bits = plan.products;
   std::erase_if(not_of_8_bits, [](const ProductShape& p) { return p.bits8.has_value(); });

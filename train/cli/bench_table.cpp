@@ -29,8 +29,8 @@ Estimate estimate(const std::vector<double>& values) {
   return {.mean = mean, .margin = quantile * std::sqrt(squares / (n - 1) / n)};
 }
 
-Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes) {
-  return {.copy = copy_bandwidth(device), .products = product_rate(device, dtype, shapes)};
+Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, int64_t copied) {
+  return {.copy = copy_bandwidth(device, copied), .products = product_rate(device, dtype, shapes)};
 }
 
 void introduce(const Device& device, const Ceilings& best, const char* of) {

@@ -119,7 +119,9 @@ TEST_CASE("the threads of this process are found with the processor time that th
   CHECK(mine().state == 'R');
   CHECK(mine().used > before);
   CHECK(threads_of(-1).empty());
-  CHECK(process_uses().contains(getpid()));
+  bool found = false;  // its patience may end before it comes to this process, on a machine that gives it no core
+  for (int i = 0; i < 50 && !found; ++i) found = process_uses().contains(getpid());
+  CHECK(found);
 }
 
 TEST_CASE("the busiest processes outside the job are named, with what they use of a core") {
