@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <iostream>
 #include <map>
+#include <regex>
 
 #include "test/catch.h"
 #include "test/house/comments.h"
@@ -101,6 +102,16 @@ TEST_CASE("comments, messages and help use the words of the field", "[voice]") {
 }
 
 TEST_CASE("comments open with a noun or a verb", "[voice]") { CHECK(listed(check_openings(all_sources())) == ""); }
+
+// ctest passes a test's name to its program, which takes one that begins with a dash for an option, and passes.
+TEST_CASE("names of tests begin with no dash") {
+  std::string dashed;
+  for (const Source& source : all_sources()) {
+    static const std::regex opening(R"~(TEST_CASE\(\s*"-)~");
+    if (std::regex_search(source.text, opening)) dashed += source.path + "\n";
+  }
+  CHECK(dashed == "");
+}
 
 TEST_CASE("README.md and the pages of docs/ have runnable blocks", "[voice]") {
   std::vector<std::string> runnable;

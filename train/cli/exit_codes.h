@@ -16,7 +16,7 @@ inline constexpr std::array kExitMeanings{
     ExitMeaning{2, "wrong config or command line"},
     ExitMeaning{3, "bad text, shard or tokenizer"},
     ExitMeaning{4, "no usable checkpoint, or a save failed"},
-    ExitMeaning{70, "internal error, out of memory"},
+    ExitMeaning{70, "internal error, crash, out of memory or threads"},
     ExitMeaning{71, "a rank hung or a launcher was lost"},
     ExitMeaning{72, "numerics: too many bad steps"},
     ExitMeaning{75, "stopped on request, after a save"},

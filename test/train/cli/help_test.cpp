@@ -107,7 +107,7 @@ TEST_CASE("the version is that of CMake's project, with commit, back-ends and co
   CHECK((facts.commit_date.empty() || std::regex_match(facts.commit_date, std::regex("[0-9]{4}-[0-9]{2}-[0-9]{2}"))));
 }
 
-TEST_CASE("--help and the page of exit codes list the codes that the program ends with") {
+TEST_CASE("the help and the page of exit codes list the codes that the program ends with") {
   const std::string help = run_trireme_line("--help").out;
   std::vector<std::pair<int, std::string>> listed;
   std::set<int> codes;
