@@ -267,20 +267,19 @@ std::byte* scratch(CudaLane& lane, int64_t bytes) {
   return lane.scratch;
 }
 
-int multiprocessors() {
-  static const int count = [] {
-    int device = 0, found = 0;
-    ok(cudaGetDevice(&device));
-    ok(cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, device));
-    return found;
-  }();
-  return count;
-}
-
 int current_gpu() {
   int device = 0;
   ok(cudaGetDevice(&device));
   return device;
+}
+
+int multiprocessors() {
+  static const int count = [] {
+    int found = 0;
+    ok(cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, current_gpu()));
+    return found;
+  }();
+  return count;
 }
 
 int gpu_generation() {

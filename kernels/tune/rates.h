@@ -13,7 +13,8 @@
 namespace trireme {
 
 // GB/s of a large copy, counting `bytes` read and `bytes` written. The best of ten.
-double copy_bandwidth(Device& device, int64_t bytes = int64_t{1} << 28);
+constexpr int64_t kCopiedBytes = int64_t{1} << 28;
+double copy_bandwidth(Device& device, int64_t bytes = kCopiedBytes);
 
 // GFLOP/s of run(Matmul) alone over all shapes together: the sum of count * 2 m n k over the sum of
 // count * best time. Each shape runs at least three times and for `least_seconds`. Operands have

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kCount = 8;
 
-// Two ranks with a communicator each way, and a stream.
+// A rank of two, with two communicators and a stream.
 struct Pair {
   World world;
   ncclComm_t one = nullptr, other = nullptr;

@@ -29,7 +29,7 @@ struct BenchStepOptions {
   std::vector<std::string> set;
   void visit(Options& o) {
     o("config", config, "YAML file").required();
-    o("--seconds", seconds, "Time for steps, at most; three are timed in any case, and at most fifty");
+    o("--seconds", seconds, "Time for steps, at most; three to fifty are timed. 0: three, and the rate of copies only roughly");
     o.json(json);
     o.set(set);
   }
@@ -122,7 +122,7 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);
   const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, "");
-  const int64_t copied = options.seconds > 0 ? int64_t{1} << 28 : int64_t{1} << 24;  // without time for steps, little for copies
+  const int64_t copied = options.seconds > 0 ? kCopiedBytes : kCopiedBytes / 16;
   const Ceilings best = measure_ceilings(device, dtype_of(config.kernels.dtype), plan.products, copied);
   introduce(device, best, "products of this step's shapes alone");
   std::vector<ProductShape> not_of_8_bits = plan.products;

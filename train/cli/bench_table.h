@@ -33,7 +33,7 @@ std::string row(const char* format, Parts... parts) {
 struct Ceilings {
   double copy, products;  // GB/s, read and written; GFLOP/s
 };
-Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, int64_t copied = int64_t{1} << 28);
+Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, int64_t copied = kCopiedBytes);
 // Prints the machine and its limits.
 void introduce(const Device& device, const Ceilings& best, const char* of);
 // Name of the processor or GPU.
