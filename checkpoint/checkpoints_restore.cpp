@@ -55,8 +55,15 @@ std::vector<Checkpoints::Found> Checkpoints::find_steps() const {
 
 std::optional<int64_t> Checkpoints::restore(CheckpointState& state) {
   const std::vector<Found> steps = find_steps();
-  if (steps.empty()) require_not_missing();
-  if (steps.empty()) return std::nullopt;
+  // A machine's loss before the first commit to disk: no file was read, and no more can be lost.
+  const bool all_lost = std::ranges::all_of(steps, [](const Found& f) { return f.in_memory && !f.in_memory->problem.empty(); });
+  if (all_lost) {  // also if there are none
+    require_not_missing();
+    for (const Found& found : steps)
+      warnings_.push_back(text(found.directory, "/", step_name(found.step), " is lost: ", found.in_memory->problem));
+    memory_->go_on_from(0);
+    return std::nullopt;
+  }
   if (lineage_ && lineage_->last().step > steps.back().step)
     warnings_.push_back(text(lineage_path(run_directory_), " knows a commit of step ", lineage_->last().step,
                              ", which is missing: step ", steps.back().step, " is the newest there is"));

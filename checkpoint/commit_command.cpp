@@ -182,10 +182,11 @@ std::string CommitCommand::run(const Job& job) {
   // Another member of the group waits for the pipe to close, as it does when this process ends, and then ends them all.
   const pid_t watcher = group > 0 ? spawn("read x; kill -KILL 0", group, alive[0], {}) : -1;
   std::string problem;
-  if (watcher > 0 && write(begin[1], "\n", 1) == 1) {
+  const bool there = std::filesystem::exists(job.directory);  // no other job has taken over meanwhile
+  if (watcher > 0 && there && write(begin[1], "\n", 1) == 1) {
     problem = wait_for(group);
   } else {
-    problem = reason_of(errno);
+    problem = there ? reason_of(errno) : job.directory + " is gone";
     if (group > 0) kill(-group, SIGKILL), waitpid(group, nullptr, 0);
   }
   if (watcher > 0) kill(watcher, SIGKILL), waitpid(watcher, nullptr, 0);

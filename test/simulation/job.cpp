@@ -98,6 +98,7 @@ int run_supervisor(Cluster& c) {
     record(run, attempt);
     c.truth.attempt(attempt.code);
   };
+  c.truth.supervise_starts();
   RunConfig config;
   config.train.runs = kRuns, config.train.name = "demo";
   const LaunchedTraining training{

@@ -163,7 +163,8 @@ void Truth::command_starts(const Process& process, const std::string& directory,
   const Unowned unowned;
   const auto found = commits_on_disk_.find(step);
   const bool there = found != commits_on_disk_.end() && is_whole(found->second, step);
-  require(10, there || is_damaged(step),
+  const bool alone = process.parent == nullptr || !two_jobs_ || job_holds_lock(*process.parent);
+  require(10, there || !alone || is_damaged(step),
           "the command runs for step " + std::to_string(step) + " in " + directory + ", which is not committed");
   for (const auto& [other, work] : commands_)
     require(10, other->dead || other->parent != process.parent, "two commands run at once");
@@ -178,6 +179,8 @@ void Truth::command_ends(const Process& process) {
   const bool alone = process.parent == nullptr || two_jobs_ || found == commits_on_disk_.end();
   require(10, alone || is_whole(found->second, step), "step " + std::to_string(step) + " is deleted under its command");
 }
+
+void Truth::supervise_starts() { fruitless_ = 0, at_attempt_ = commits_; }
 
 void Truth::attempt(int64_t code) {
   const Unowned unowned;

@@ -24,6 +24,7 @@ class Truth {
   void stopped(int64_t step);  // a job ends with 75 after this step
   void command_starts(const Process& process, const std::string& directory, int64_t step);
   void command_ends(const Process& process);
+  void supervise_starts();
   void attempt(int64_t code);
   void gave_up();
 

@@ -94,6 +94,8 @@ bool Process::running() {
   return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
 }
 
+std::string Process::err() const { return read_text(err_); }
+
 Ended Process::wait() {
   int status = 0;
   rusage usage{};

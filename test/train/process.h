@@ -31,6 +31,7 @@ class Process {
   void signal(int number) const;
   std::vector<pid_t> children() const;
   bool running();  // does not wait
+  std::string err() const;  // what it has written so far
   Ended wait();
 
  private:

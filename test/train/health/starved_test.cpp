@@ -82,10 +82,13 @@ TEST_CASE("a rank that is stopped while all have no core is named", "[unsanitize
   for (int rank = 0; rank < 3; ++rank) starvation.take(begun.rank(rank));
   kill(begun.rank(2), SIGSTOP);
   const auto begin = Clock::now();
+  while (begun.process().running() && begun.process().err().find("hang: ") == std::string::npos) usleep(10000);
+  const double verdict = seconds_since(begin);
+  starvation.end();  // for the launcher's part of the end, which takes mpirun's own seconds
   const Ended ended = begun.process().wait();
   INFO(ended.err);
   CHECK(ended.code == 71);
-  CHECK(seconds_since(begin) < 15);
+  CHECK(verdict < 15);
   CHECK_THAT(ended.err, ContainsSubstring("hang: rank 2 on ") && ContainsSubstring("is stopped by a signal"));
 }
 

@@ -205,6 +205,20 @@ TEST_CASE("a step that too few nodes remember, or remember wrongly, is skipped f
   }
 }
 
+TEST_CASE("a run whose nodes are lost before its first checkpoint on disk begins anew", "[unsanitized]") {
+  if (no_shared_memory()) return;
+  const Workplace place;
+  succeed(place.train(nodes_of_two("whole"), 6));
+  train_and_kill(place, nodes_of_two("two"), 6, after_lines(place, "two", 40));
+  for (const int node : {1, 2}) lose(memory_of(place, "two", node));
+  const Ended second = place.train(nodes_of_two("two"), 6);
+  succeed(second);
+  CHECK_THAT(second.err, ContainsSubstring(" is lost: 2 of its 6 files are in no node's memory any more"));
+  CHECK_THAT(second.out, !ContainsSubstring("resumed after step "));
+  CHECK(place.metrics("two") == place.metrics("whole"));
+  CHECK(place.differ("two", "whole") == 0);
+}
+
 TEST_CASE("of a file that one node has damaged in its memory the copy on the next is taken") {
   if (no_shared_memory()) return;
   const Workplace place;
