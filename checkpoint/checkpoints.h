@@ -204,6 +204,7 @@ class Checkpoints {
   Retention retention_;              // rank 0 commits to it
   std::optional<MemoryTier> memory_;
   std::string run_directory_, run_id_;  // run_id_ "": not known yet
+  bool unnamed_ = false;                // the id could not be written yet, on rank 0
   std::optional<Lineage> lineage_;      // on rank 0
   std::string restored_run_;
   std::map<std::string, ChainedDigest> restored_records_;

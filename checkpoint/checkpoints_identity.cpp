@@ -21,7 +21,10 @@ void Checkpoints::open_records(Resume resume) {
     lineage_.emplace(io_, lineage_path(run_directory_));
   }
   for (std::string& problem : lineage_->take_warnings()) warnings_.push_back(std::move(problem));
-  retention_.committed([this](const Manifest& manifest) { lineage_->append(manifest); });
+  retention_.committed([this](const Manifest& manifest) {
+    lineage_->append(manifest);
+    if (unnamed_) unnamed_ = !problem_of([&] { keep_run_id(run_directory_, manifest.run); }).empty();
+  });
 }
 
 // A disk that refuses is no reason to end: the next start takes the id from the newest checkpoint.
@@ -38,8 +41,10 @@ const std::string& Checkpoints::run_id() {
   if (ranks_.rank() > 0) return run_id_;
   // Another job may hold the run by now, and have named it.
   const auto name_it = [&] { run_lock_->check(), run_id_ = first_run_id(run_directory_, run_id_); };
-  if (const std::string problem = problem_of(name_it); !problem.empty())
+  if (const std::string problem = problem_of(name_it); !problem.empty()) {
+    unnamed_ = true;  // the first commit names it
     warnings_.push_back(problem);
+  }
   return run_id_;
 }
 

@@ -110,7 +110,8 @@ void remove_memory_directory(const std::string& directory) {
   if (!is_our_own(directory)) return;
   for (const std::string& name : names_in(io, directory))
     if (is_step_directory(name)) remove_directory(io, directory + "/" + name, kManifestName);
-  remove_directory(io, directory, "", [](const std::string& name) {
+  // First the name of its run: who then waits for the lock writes it anew.
+  remove_directory(io, directory, "run", [](const std::string& name) {
     return name == "run" || name == std::string("run") + kTemporary || name == "lock";
   });
 }

@@ -58,7 +58,6 @@ MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool want
     problem = problem_of([&] {
       for (const std::string& removed : sweep_memory_directories(run_directory)) warnings_.push_back(removed);
       if (!exists()) return;
-      make_memory_directory(directory_, run_directory);
       take_lock();
       sweep(io_, directory_, warnings_);
     });
@@ -67,10 +66,13 @@ MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool want
 
 // Retries: a rank of a run that has just ended may live a moment longer.
 void MemoryTier::take_lock() {
+  make_memory_directory(directory_, run_directory_);
   for (int tries = 0; !run_lock_; ++tries) {
     try {
       run_lock_.emplace(directory_);
+      make_memory_directory(directory_, run_directory_);  // whoever had the lock may have removed parts of it
     } catch (const ConfigError&) {
+      run_lock_.reset();
       if (tries == 100) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }

@@ -27,6 +27,20 @@ std::string read_holder(int fd) {
   return {bytes.data(), n > 0 ? static_cast<size_t>(n) : 0};
 }
 
+bool write_whole(int fd, const std::string& words) {
+  for (size_t at = 0; at < words.size();) {
+    const ssize_t n = retried([&] { return write(fd, words.data() + at, words.size() - at); });
+    if (n <= 0) return false;
+    at += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+bool is_at(const std::string& path, int fd) {
+  struct stat open, there;
+  return fstat(fd, &open) == 0 && lstat(path.c_str(), &there) == 0 && open.st_ino == there.st_ino && open.st_dev == there.st_dev;
+}
+
 std::string describe_self() {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
@@ -39,37 +53,44 @@ RunLock::RunLock(const std::string& run_directory) : path_(run_directory + "/loc
   std::error_code error;
   std::filesystem::create_directories(run_directory, error);
   if (error) throw unwritable(run_directory, error.value());
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (fd_ < 0) throw unwritable(path_);
-  if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    const int reason = errno;
-    std::string holder = read_holder(fd_);
-    holder.resize(std::min(holder.size(), holder.find('\n')));
-    close(std::exchange(fd_, -1));
-    if (reason == EWOULDBLOCK)
-      throw ConfigError(text(run_directory, " is in use by ", holder.empty() ? "another process" : holder,
-                             ": wait for it or end it, or choose another train.name"));
-    throw ConfigError(text("cannot lock ", path_, ": ", strerror(reason)));
-  }
+  // A file that its last holder removed meanwhile locks nothing.
+  do {
+    release();
+    fd_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd_ < 0) throw unwritable(path_);
+    lock(run_directory);
+  } while (!is_at(path_, fd_));
   // While the file names a former holder, one that lost its lock would take it for its own.
-  int emptied = -1;
-  do emptied = ftruncate(fd_, 0);
-  while (emptied != 0 && errno == EINTR);
-  if (emptied != 0) {
+  if (retried([&] { return ftruncate(fd_, 0); }) != 0) {
     const int reason = errno;
-    close(std::exchange(fd_, -1));
+    release();
     throw unwritable(path_, reason);
   }
-  const bool written = pwrite(fd_, holder_.data(), holder_.size(), 0) == static_cast<ssize_t>(holder_.size());
-  if (written) return;
-  holder_.clear();  // disk full: the lock itself still holds, by a file without words
-  [[maybe_unused]] const int again = ftruncate(fd_, 0);
+  if (!write_whole(fd_, holder_)) {
+    holder_.clear();  // disk full: the lock itself still holds, by a file without words
+    [[maybe_unused]] const int again = ftruncate(fd_, 0);
+  }
+  lock(run_directory);  // again: if it was lost meanwhile, another process may have named itself
+}
+
+void RunLock::lock(const std::string& run_directory) {
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const int reason = errno;
+  std::string holder = read_holder(fd_);
+  holder.resize(std::min(holder.size(), holder.find('\n')));
+  release();
+  if (reason == EWOULDBLOCK)
+    throw ConfigError(text(run_directory, " is in use by ", holder.empty() ? "another process" : holder,
+                           ": wait for it or end it, or choose another train.name"));
+  throw ConfigError(text("cannot lock ", path_, ": ", strerror(reason)));
 }
 
 bool RunLock::held() const {
-  struct stat ours, there;
-  return fd_ >= 0 && fstat(fd_, &ours) == 0 && lstat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
-         ours.st_dev == there.st_dev && read_holder(fd_) == holder_;
+  if (fd_ < 0 || !is_at(path_, fd_)) return false;
+  const std::string there = read_holder(fd_);
+  // One that came too late names itself after the holder.
+  if (holder_.empty() ? !there.empty() : !there.starts_with(holder_)) return false;
+  return flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // another may hold it without a name
 }
 
 void RunLock::check() const {

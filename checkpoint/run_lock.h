@@ -22,6 +22,7 @@ class RunLock {
   void release() noexcept;
 
  private:
+  void lock(const std::string& run_directory);
   std::string path_, holder_;
   int fd_ = -1;
 };

@@ -123,8 +123,8 @@ void Truth::saved(int64_t step, bool in_memory) {
   const auto found = commits_on_disk_.find(step);
   const bool there = found != commits_on_disk_.end() && is_whole(found->second, step);
   require(1, there || two_jobs_ || is_damaged(step), "step " + std::to_string(step) + " is reported as saved but not there");
-  if (!there) return;
   if (step > in_memory_) in_memory_ = 0;  // a run that ends takes older copies along
+  if (!there) return;
   found->second.reported = true;
   promised_ = std::max(promised_, std::min<int64_t>(2, whole()));
 }

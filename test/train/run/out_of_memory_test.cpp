@@ -117,6 +117,8 @@ class Shortages {
     // mpirun may end with the code that MPI_Init gives up with; and a rank that MPI_Init leaves alone is refused.
     const bool in_init = ranks_ > 1 && in_mpi(ended, hit) && (ended.code == 1 || ended.code == 2);
     CHECK((ended.code == 0 || (failed && (ended.code == 70 || in_init) && names_it)));
+    if (ended.code == 0) CHECK(place_.differ("run", "whole") == 0);
+    if (!continued_.insert(files_left()).second) return;
     const Ended next = place_.train(settings("run", steps()), ranks_);
     INFO(next.err);
     CHECK(next.code == 0);
@@ -139,6 +141,20 @@ class Shortages {
     if (ranks_ > 1) all.push_back("parallel.zero=1");
     return all;
   }
+  // Names and sizes of the run's files, without that of the message. Runs that leave the same are continued once.
+  std::string files_left() const {
+    std::set<std::string> files;
+    const std::filesystem::path run = place_.scratch / "runs/run";
+    if (std::filesystem::exists(run))
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(run)) {
+        const std::string path = entry.path().lexically_relative(run);
+        const bool sized = entry.is_regular_file() && path != "exit.json";
+        files.insert(path + (sized ? " " + std::to_string(entry.file_size()) : ""));
+      }
+    std::string all;
+    for (const std::string& file : files) all += file + "\n";
+    return all;
+  }
   void prepare(const std::string& name) {
     std::filesystem::remove_all(place_.scratch / ("runs/" + name));
     if (part_ == Part::restore)
@@ -152,6 +168,7 @@ class Shortages {
   std::vector<Site> sites_;
   int64_t calls_ = 0;
   std::map<std::string, int64_t> outcomes_;
+  std::set<std::string> continued_;  // what runs left that were continued
 };
 
 std::string report(const Shortages& shortages, const std::string& what) {
@@ -168,19 +185,28 @@ void check_some(Part part, int ranks, size_t count) {
     shortages.check("FAULTY_ALLOC_FROM", std::to_string(1 + philox64(22, i) % static_cast<uint64_t>(shortages.calls())));
 }
 
-// Every stack's first call, and every so many calls one by one and all from there on.
+int64_t number_from(const char* variable, int64_t otherwise) {
+  const char* value = std::getenv(variable);
+  return value != nullptr ? std::atoll(value) : otherwise;
+}
+
+// Every stack's first call, and every so many calls one by one and all from there on. With TRIREME_SITES_EVERY=2 and
+// TRIREME_SITES_FIRST=0, then 1, two processes share them.
 void check_all(Part part, int ranks, int64_t stride) {
   Shortages shortages(part, ranks);
   int64_t done = 0;
-  const int64_t every = std::getenv("TRIREME_SITES_EVERY") != nullptr ? std::atoll(std::getenv("TRIREME_SITES_EVERY")) : 1;
-  for (size_t i = 0; i < shortages.sites().size(); i += static_cast<size_t>(every))
-    shortages.check("FAULTY_ALLOC_SITE", shortages.sites()[i].number), ++done;
-  for (int64_t call = 1; call <= shortages.calls(); call += stride) {
+  const int64_t every = number_from("TRIREME_SITES_EVERY", 1), first = number_from("TRIREME_SITES_FIRST", 0);
+  for (const Site& site : shortages.sites()) {
+    const uint64_t number = std::stoull(site.number, nullptr, 16) / 2;  // the last bit is always set
+    if (number % static_cast<uint64_t>(every) == static_cast<uint64_t>(first))
+      shortages.check("FAULTY_ALLOC_SITE", site.number), ++done;
+  }
+  for (int64_t call = 1 + first * stride; call <= shortages.calls(); call += every * stride) {
     shortages.check("FAULTY_ALLOC_AT", std::to_string(call));
     shortages.check("FAULTY_ALLOC_FROM", std::to_string(call));
   }
-  WARN(report(shortages,
-              text(done, " of ", shortages.sites().size(), " stacks, every ", stride, "th of ", shortages.calls(), " calls")));
+  WARN(report(shortages, text(done, " of ", shortages.sites().size(), " stacks, every ", every * stride, "th of ",
+                              shortages.calls(), " calls")));
 }
 
 }  // namespace
