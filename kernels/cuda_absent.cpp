@@ -18,6 +18,7 @@ std::string fused_refusal(const AttentionShape&) { return "built without CUDA"; 
 CudaLane* open_cuda_lane(Ledger&) { refuse(); }
 void close_cuda_lane(CudaLane*) noexcept {}
 void use_gpu(int) {}
+std::string gpu_bus() { return ""; }
 GpuMemory gpu_memory() { refuse(); }
 int64_t scratch_bytes(const CudaLane&) { return 0; }
 std::byte* scratch(CudaLane&, int64_t) { refuse(); }
@@ -35,6 +36,9 @@ std::byte* allocate_on_gpu(int64_t) { refuse(); }
 void free_on_gpu(std::byte*) noexcept {}
 std::byte* allocate_pinned(int64_t) { refuse(); }
 void free_pinned(std::byte*) noexcept {}
+std::byte* open_to_gpu(std::byte*, int64_t) { refuse(); }
+void close_to_gpu(std::byte*) noexcept {}
+void count_on_gpu(CudaLane&, std::byte*) { refuse(); }
 CudaMark* open_mark() { refuse(); }
 void close_mark(CudaMark*) noexcept {}
 void set_mark(CudaMark&, CudaLane&) { refuse(); }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 struct CUstream_st;
 
@@ -16,6 +17,9 @@ class Ledger;
 // Selects this thread's GPU: number `number`, modulo the visible ones. Does nothing if there is
 // none.
 void use_gpu(int number);
+
+// Address of this thread's GPU on the PCI bus, "0000:1b:00.0"; "" if unknown.
+std::string gpu_bus();
 
 // Bytes of this thread's GPU: those that nobody has taken, and all.
 struct GpuMemory {
@@ -63,6 +67,13 @@ void free_on_gpu(std::byte* memory) noexcept;
 // Pinned host memory, zeroed, which the GPU's kernels access at the same address over their bus.
 std::byte* allocate_pinned(int64_t bytes);
 void free_pinned(std::byte* memory) noexcept;
+
+// Lets kernels access memory that its owner has mapped, for example shared with other processes. Returns
+// its address for them; nullptr if the driver refuses. Close it before the memory is unmapped.
+std::byte* open_to_gpu(std::byte* memory, int64_t bytes);
+void close_to_gpu(std::byte* memory) noexcept;
+// Enqueues an addition of 1 to 8 bytes at an address from open_to_gpu(), also where the lane is captured.
+void count_on_gpu(CudaLane& lane, std::byte* counter);
 
 // A moment of a lane that the host can wait for, regardless of later work.
 struct CudaMark;

@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "kernels/cuda_facts.h"
+#include "kernels/cuda_machine.h"
+#include "kernels/near_cores.h"
 
 namespace trireme {
 
@@ -166,6 +168,7 @@ Device open_device(const KernelsConfig& config, int core_sharers, int gpu) {
   CpuFacts facts = read_cpu_facts();
   const int64_t threads = config.threads > 0 ? config.threads : std::max(1, facts.cores / std::max(1, core_sharers));
   use_threads_here(static_cast<int>(threads));
+  if (cuda) facts.cores = keep_to_cores(cores_near(gpu_bus()));
   return Device(cuda ? Place::cuda : Place::cpu, std::move(facts));
 }
 

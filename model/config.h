@@ -45,6 +45,7 @@ struct ModelConfig {
   // Not a key: a shard's rows of the vocabulary are rounded up to this. On a GPU, rows of logits then
   // begin at multiples of 16 bytes. The added rows are no tokens and always zero.
   int64_t vocab_multiple = 1;
+  bool large_chunks = false;  // the classifier takes thousands of rows at once, which fill a GPU
 
   void visit(auto& keys) {
     keys("family", family, "gpt2: learned positions, LayerNorm, GELU, biases; llama: RoPE, RMSNorm, SwiGLU (also Mistral, Qwen)",

@@ -12,7 +12,8 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kChunkBytes = 128 << 20;
+constexpr int64_t kChunkBytes = 128 << 20, kLargeChunkBytes = 1 << 30;
+constexpr int64_t kLeastRows = 16, kLeastLargeRows = 2048, kMostLargeRows = 8192;
 
 struct Chunk {
   int64_t begin, end;
@@ -63,10 +64,12 @@ void chunk_loss(Pass& pass, const Chunk& chunk, bool with_z_loss = true) {
       ShardLoss{.loss = chunk.losses, .lse = chunk.lse, .top = top, .sums = sums, .targets = chunk.targets, .z_loss = z_loss});
 }
 
-// Rows of a chunk: equal chunks with at most kChunkBytes of logits but at least 16 rows; the last
+// Rows of a chunk: equal chunks with at most so many bytes of logits but at least so many rows; the last
 // may be shorter.
-int64_t head_chunk_rows(int64_t size, int64_t vocab, Dtype logits) {
-  const int64_t most = std::max<int64_t>(16, kChunkBytes / (bytes_of(logits) * vocab));
+int64_t chunk_rows(const Pass& pass) {
+  const int64_t size = pass.size(), row = bytes_of(pass.logits) * pass.config.vocab * pass.tensor.count;
+  const int64_t most = pass.config.large_chunks ? std::clamp(kLargeChunkBytes / row, kLeastLargeRows, kMostLargeRows)
+                                                : std::max(kLeastRows, kChunkBytes / row);
   const int64_t chunks = (size + most - 1) / most;
   return (size + chunks - 1) / chunks;
 }
@@ -77,7 +80,7 @@ void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const Loss
                     const std::function<void(const Chunk&)>& each) {
   const Frame frame(pass.temporaries);
   const int64_t n = pass.size(), mine = pass.tensor.mine, vocab = pass.config.vocab;
-  const int64_t rows = head_chunk_rows(n, vocab * pass.tensor.count, pass.logits);
+  const int64_t rows = chunk_rows(pass);
   Tensor losses = pass.temporaries.take(Dtype::f32, {n});
   Tensor lse = pass.temporaries.take(Dtype::f32, {n});
   Tensor logits = pass.temporaries.take(pass.logits, {mine * rows, vocab});
@@ -93,23 +96,24 @@ void for_each_chunk(Pass& pass, const HeadWeights& weights, Tensor x, const Loss
     each(chunk);
   }
   if (loss.each) loss.each(losses);
-  if (loss.total) run(pass.stream, SumInto{.total = loss.total, .x = losses, .scale = loss.scale});
+  if (loss.total) run(pass.stream, SumInto{.total = loss.total, .x = losses, .scale = loss.scale, .factor = loss.factor});
 }
 
 // Losses of a chunk; with a whole vocabulary also the gradients, which replace the logits.
-void chunk_loss_backward(Pass& pass, const Chunk& chunk, float scale) {
+void chunk_loss_backward(Pass& pass, const Chunk& chunk, const LossSum& loss) {
   if (!in_one(pass)) return chunk_loss(pass, chunk);
   run(pass.stream, CrossEntropyInPlace{.loss = chunk.losses,
                                        .logits = chunk.logits,
                                        .targets = chunk.targets,
                                        .z_loss = static_cast<float>(pass.config.z_loss),
-                                       .scale = scale,
+                                       .scale = loss.scale,
+                                       .factor = loss.factor,
                                        .valid = pass.vocab});
 }
 
 // Gradients of a chunk's logits in the step's dtype, after chunk_loss_backward: in place of the
 // logits, or in `narrow`.
-Tensor dlogits_of(Pass& pass, const Chunk& chunk, int64_t shard, Tensor narrow, float scale) {
+Tensor dlogits_of(Pass& pass, const Chunk& chunk, int64_t shard, Tensor narrow, const LossSum& loss) {
   const Tensor logits = chunk.logits_of(shard), dlogits = narrow ? narrow.slice(0, logits.dim(0)) : logits;
   if (in_one(pass)) return dlogits;
   const VocabRange range = range_of(pass, shard);
@@ -118,7 +122,8 @@ Tensor dlogits_of(Pass& pass, const Chunk& chunk, int64_t shard, Tensor narrow, 
                                         .lse = chunk.lse,
                                         .targets = chunk.targets,
                                         .z_loss = static_cast<float>(pass.config.z_loss),
-                                        .scale = scale,
+                                        .scale = loss.scale,
+                                        .factor = loss.factor,
                                         .shard = pass.tensor.count > 1,
                                         .first = range.first,
                                         .valid = range.valid});
@@ -147,14 +152,14 @@ void head_loss(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& 
 
 void head_loss_backward(Pass& pass, const Trained<HeadWeights>& head, Tensor x, Tensor dx, const LossSum& loss) {
   const Frame frame(pass.temporaries);
-  const int64_t vocab = pass.config.vocab, rows = head_chunk_rows(pass.size(), vocab * pass.tensor.count, pass.logits);
+  const int64_t vocab = pass.config.vocab, rows = chunk_rows(pass);
   const Tensor narrow = in_place(pass) ? Tensor{} : pass.temporaries.take(pass.dtype, {rows, vocab});
   const Tensor all = gather_rows(pass, x);
   ShardSum sum(pass, dx);
   for_each_chunk(pass, head.weights, all, loss, [&](const Chunk& chunk) {
-    chunk_loss_backward(pass, chunk, loss.scale);
+    chunk_loss_backward(pass, chunk, loss);
     for (int64_t i = 0; i < pass.tensor.mine; ++i) {
-      const Tensor dlogits = dlogits_of(pass, chunk, i, narrow, loss.scale);
+      const Tensor dlogits = dlogits_of(pass, chunk, i, narrow, loss);
       run(pass.stream, Matmul{.c = head.gradients.classifiers[static_cast<size_t>(i)],
                               .a = dlogits,
                               .b = all.slice(chunk.begin, chunk.end),

@@ -15,10 +15,11 @@ struct HeadWeights {
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const TensorParallel& tensor);
 };
 
-// Destination of losses: total [1] f32 += scale * (sum of the batch's losses).
+// Destination of losses: total [1] f32 += scale * factor * (sum of the batch's losses).
 struct LossSum {
-  Tensor total{};                                    // [1] f32; absent: no sum, as in an evaluation that needs each loss
-  float scale = 1;                                   // 1 / (valid targets of the global batch)
+  Tensor total{};  // [1] f32; absent: no sum, as in an evaluation that needs each loss
+  float scale = 1;
+  Tensor factor{};                                   // [1] f32: 1 / (valid targets of the global batch); absent: 1
   bool z_loss = true;                                // include the model's z-loss, if it has one; false in an evaluation
   std::function<void(const Tensor& losses)> each{};  // called with the losses [N] f32 of the batch's tokens while they exist
 };
@@ -28,7 +29,7 @@ struct LossSum {
 void head_logits(Pass& pass, const HeadWeights& weights, int64_t shard, Tensor x, Tensor logits);
 // Computes the loss of the normalised rows x [own, C].
 void head_loss(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss);
-// Computes the loss, dx [own, C] and the classifier's gradient, all scaled by loss.scale.
+// Computes the loss, dx [own, C] and the classifier's gradient, all times loss.scale and loss.factor.
 void head_loss_backward(Pass& pass, const Trained<HeadWeights>& head, Tensor x, Tensor dx, const LossSum& loss);
 
 }  // namespace trireme

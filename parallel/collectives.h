@@ -155,6 +155,8 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
     Tally* const tally = stream.tally();
     counted(tally, 0);
     const JournalSpan handed_over = entered(comm, op);
+    if constexpr (!requires { op.peer; })
+      if (comm.gpu_counter() != nullptr) count_on_gpu(*stream.cuda().lane, comm.gpu_counter());
     const CudaSpan span(stream, Op::name, tally == nullptr ? nullptr : &(*tally)[std::string(Op::name) + " " + comm.axis()]);
     return launch(comm, stream.cuda(), op);
   }

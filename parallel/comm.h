@@ -2,6 +2,7 @@
 // size and a rank but no peers: its collectives run on Place::none only, where they are counted.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,6 +16,14 @@ class GpuGroup;
 // Channel of a message between two ranks. Messages of one channel arrive in order; those of
 // different channels do not wait for each other.
 enum class Channel { forward, backward, tied };
+
+// Use that a group of GPUs will have, for which its connections are made at the start.
+struct GpuUse {
+  bool ring = false;       // messages from each rank to its neighbours (forward to the next, backward to the previous)
+                           // and between both ends (tied)
+  bool ordered = false;    // sums in the order of the tree, as on the CPU; otherwise in NCCL's
+  bool exchanges = false;  // sums of addends that are sent in another dtype; ordered sums have exchanges, too
+};
 
 class Comm {
  public:
@@ -39,11 +48,11 @@ class Comm {
     const int64_t other = peer < 0 ? -1 : ranks_.member(peer);
     return {journal_, {.what = what, .along = axis_.c_str(), .group = ranks_, .bytes = bytes, .peer = other}};
   }
-  // Enables collectives on Place::cuda; with `ring` also messages from each rank to its neighbours
-  // (forward to the next, backward to the previous) and between both ends (tied). All ranks of the
-  // group call it. Sums there are in NCCL's order, or with `ordered` in the order of the tree, as
-  // on the CPU.
-  void connect_gpus(bool ring, bool ordered);
+  // Makes the GPU count the collectives that it enters, at this address of its own; nullptr: not.
+  void count_on_gpu(std::byte* counter) { gpu_counter_ = counter; }
+  std::byte* gpu_counter() const { return gpu_counter_; }
+  // Enables collectives on Place::cuda. All ranks of the group call it.
+  void connect_gpus(const GpuUse& use);
   GpuGroup& gpus() const;  // Error before connect_gpus()
   bool ordered() const { return ordered_; }
   // Number of neighbouring ranks that form a node: sums and gathers cross between nodes once. 1:
@@ -58,6 +67,7 @@ class Comm {
   uint64_t group_ = 0;
   GroupRanks ranks_;
   Journal* journal_ = nullptr;
+  std::byte* gpu_counter_ = nullptr;
   bool ordered_ = false;
   struct Closer {
     void operator()(GpuGroup* group) const;

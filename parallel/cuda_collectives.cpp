@@ -57,16 +57,19 @@ void sum_own_part(const Comm& comm, const Cuda& cuda, const ReduceScatter& op) {
   const bool cast = wire != op.all.dtype();
   const int64_t step = step_of(comm, n, (cast ? 2 : 1) * bytes_of(wire));
   for (const auto& [at, length] : rounds(n, step)) {
-    Pieces pieces(cuda, Pieces::bytes(wire, size * length) + (cast ? (size - 1) * Pieces::bytes(wire, length) : 0));
+    Pieces pieces(cuda, (cast ? 2 : 1) * Pieces::bytes(wire, size * length));
     const Tensor addends = pieces.take(wire, size * length);
+    Tensor narrow;
+    if (cast) {
+      narrow = pieces.take(wire, size * length);
+      launch(cuda, CastColumns{.y = narrow.view({size, length}), .x = flat(op.all).view({size, n}), .first = at});
+    }
     std::vector<Tensor> to, from;
     for (int64_t r = 0; r < size; ++r) {
-      const Tensor own = flat(op.all).slice(r * n + at, r * n + at + length);
       to.push_back(addends.slice(r * length, (r + 1) * length));
-      from.push_back(cast && r != rank ? pieces.take(wire, length) : own);
-      if (cast) launch(cuda, Cast{.y = r == rank ? to.back() : from.back(), .x = own});
-      if (!cast && r == rank) move(cuda, to.back(), own);
+      from.push_back(cast ? narrow.slice(r * length, (r + 1) * length) : flat(op.all).slice(r * n + at, r * n + at + length));
     }
+    move(cuda, to[static_cast<size_t>(rank)], from[static_cast<size_t>(rank)]);
     comm.gpus().exchange(*cuda.lane, to, from);
     launch(cuda, SumParts{.y = flat(op.part).slice(at, at + length), .parts = addends, .accumulate = op.accumulate});
   }

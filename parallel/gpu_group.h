@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kernels/cuda_machine.h"
@@ -60,9 +61,29 @@ class KnownMemory {
   void* known_;
 };
 
-// Opens the group. All ranks of the group call it, all groups of a mesh in the same order. With
-// `ring`, neighbours (including the last and the first) have links, and so do the two ends. Returns
-// once every rank has reached every other. Error with NCCL's reason.
-std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, bool ring);
+// Memory of the host that kernels access for the object's lifetime.
+class GpuWindow {
+ public:
+  explicit GpuWindow(std::span<std::byte> memory)
+      : memory_(memory), on_gpu_(open_to_gpu(memory.data(), static_cast<int64_t>(memory.size()))) {}
+  ~GpuWindow() {
+    if (on_gpu_ != nullptr) close_to_gpu(memory_.data());
+  }
+  GpuWindow(const GpuWindow&) = delete;
+  GpuWindow& operator=(const GpuWindow&) = delete;
+  // The GPU's address of a byte of the memory; nullptr for nullptr, or if the driver has refused.
+  std::byte* at(const std::byte* byte) const {
+    return byte == nullptr || on_gpu_ == nullptr ? nullptr : on_gpu_ + (byte - memory_.data());
+  }
+
+ private:
+  std::span<std::byte> memory_;
+  std::byte* on_gpu_;
+};
+
+// Opens the group. All ranks of the group call it, all groups of a mesh in the same order. With a
+// ring, neighbours (including the last and the first) have links, and so do the two ends. Returns
+// once every rank has reached those that it will. Error with NCCL's reason.
+std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, const GpuUse& use);
 
 }  // namespace trireme

@@ -87,6 +87,10 @@ struct Journal::Page {
   struct Count {
     std::atomic<uint64_t> key = 0;  // 0: free
     std::atomic<int64_t> entered = 0;
+    std::atomic<bool> on_gpu = false;  // the following have values
+    std::array<char, 8> along{};
+    GroupRanks group;
+    std::atomic<uint64_t> entered_by_gpu = 0;
   };
   std::array<Count, kGroups> groups;
 
@@ -102,13 +106,18 @@ struct Journal::Page {
     }
     return kThreads;
   }
-  // Number of the group's next wait.
-  int64_t number(uint64_t key) {
+  // Finds or takes the group's place; nullptr if none is left.
+  Count* count_of(uint64_t key) {
     for (Count& group : groups) {
       uint64_t free = 0;
-      if (group.key.load(std::memory_order_relaxed) == key || group.key.compare_exchange_strong(free, key)) return ++group.entered;
+      if (group.key.load(std::memory_order_relaxed) == key || group.key.compare_exchange_strong(free, key)) return &group;
     }
-    return 0;
+    return nullptr;
+  }
+  // Number of the group's next wait.
+  int64_t number(uint64_t key) {
+    Count* const count = count_of(key);
+    return count == nullptr ? 0 : ++count->entered;
   }
 };
 
@@ -211,6 +220,17 @@ void Journal::each(const std::function<void(const Page&)>& look) const {
   for (const auto& page : others_) look(*page);
 }
 
+std::span<std::byte> Journal::memory() { return {reinterpret_cast<std::byte*>(own_.get()), sizeof(Page)}; }
+
+std::byte* Journal::gpu_counter(const char* along, const GroupRanks& group) {
+  Page::Count* const count = own_->count_of(group_key(along, group));
+  if (count == nullptr) return nullptr;
+  put(count->along, along);
+  count->group = group;
+  count->on_gpu.store(true, std::memory_order_release);
+  return reinterpret_cast<std::byte*>(&count->entered_by_gpu);
+}
+
 void Journal::accuse(int64_t rank) { own_->accused = rank; }
 
 int64_t Journal::accused() const {
@@ -267,8 +287,12 @@ std::vector<RankReport> Journal::look() const {
     if (std::array<char, 24> words; page.doing.read(words)) report.doing = words.data();
     for (size_t i = 0; i < kThreads && page.threads[i] != 0; ++i)
       if (JournalEntry entry; page.entries[i].read(entry) && entry.since > 0) report.entries.push_back(entry);
-    for (const auto& group : page.groups)
+    for (const auto& group : page.groups) {
       if (group.key != 0) report.entered[group.key] = group.entered;
+      if (group.on_gpu.load(std::memory_order_acquire))
+        report.on_gpu.push_back(
+            {.along = group.along, .group = group.group, .entered = static_cast<int64_t>(group.entered_by_gpu.load())});
+    }
     reports.push_back(std::move(report));
   });
   std::sort(reports.begin(), reports.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,13 @@ struct JournalEntry {
   int32_t inside = 0;  // 1: not yet left
 };
 
+// Collectives of a group that a rank's GPU has entered. The GPU counts, so it also counts those of a graph.
+struct GpuWaits {
+  std::array<char, 8> along{};
+  GroupRanks group;
+  int64_t entered = 0;
+};
+
 // A rank's part of the processors since its node's last progress, in seconds.
 struct ProcessorShare {
   double counted = 0;     // silence that counts: without the time in which a thread was ready to run but had no core
@@ -68,6 +76,7 @@ struct RankReport {
   ProcessorShare share{};               // as measured by the node's watchdog, not by look()
   std::vector<JournalEntry> entries;    // the last of each thread that has any
   std::map<uint64_t, int64_t> entered;  // by group_key: number of the group's waits entered
+  std::vector<GpuWaits> on_gpu{};       // of each group that its GPU counts
 };
 
 // Identifies a group along an axis; the same on all its ranks.
@@ -92,6 +101,11 @@ class Journal {
   void gpu_waited();             // the host still waits for its GPU: no progress
   void watchdog_ran();           // called by the watchdog's thread
   void disk_moved();             // bytes were read or written: counts as progress while the training thread waits for them
+
+  // For a GPU, which counts in this memory: all of it, and the eight bytes of a group in it, from 0; nullptr if there is no
+  // place left.
+  std::span<std::byte> memory();
+  std::byte* gpu_counter(const char* along, const GroupRanks& group);
 
   // Called by the rank that judges: names the culprit to its node; that rank then reports where its
   // threads are.

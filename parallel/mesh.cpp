@@ -1,5 +1,7 @@
 #include "parallel/mesh.h"
 
+#include <algorithm>
+
 #include "parallel/gpu_group.h"
 #include "parallel/host_collectives.h"
 
@@ -60,7 +62,11 @@ constexpr std::array kAxes{"dp", "pp", "tp"};
 }  // namespace
 
 Mesh::Mesh(const World& world, const ParallelConfig& config)
-    : timeout_(config.timeout), launched_(world.launched()), exact_(config.exact()), divides_state_(config.zero > 0) {
+    : timeout_(config.timeout),
+      launched_(world.launched()),
+      exact_(config.exact()),
+      divides_state_(config.zero > 0),
+      narrow_sums_(config.reduce == ReduceDtype::bf16) {
   const int64_t rank = world.rank();
   const std::array<Standing, 3> places = places_of(rank, mesh_sizes(world.size(), config));
   const auto group = [&](const char* name, int64_t color, int64_t size) {
@@ -85,13 +91,16 @@ Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) : divides_
   axes_[0].in_nodes(replicas_on_node(node, places[0].stride, places[0].size));
 }
 
-Comm Mesh::neighbours(int64_t size) const {
-  if (size <= 1) return {};
+const Comm& Mesh::neighbours(int64_t size) const {
+  if (size <= 1) return kAlone;
+  const auto known = std::ranges::find(parts_, size, &Comm::size);
+  if (known != parts_.end()) return *known;
   const int64_t rank = all_.rank();
-  if (!launched_) return {"tp part", rank % size, size};
-  Comm group("tp part", rank / size, rank, true);
-  if (on_gpus_) group.connect_gpus(false, exact_);
+  if (!launched_) return parts_.emplace_back("tp part", rank % size, size);
+  Comm& group = parts_.emplace_back("tp part", rank / size, rank, true);
+  if (on_gpus_) group.connect_gpus({.ordered = exact_});
   if (journal_ != nullptr) group.keep(*journal_);
+  count_on_gpu(group);
   return group;
 }
 
@@ -106,6 +115,8 @@ void Mesh::check_gpus(double waited) const {
   if (journal_ != nullptr) journal_->gpu_waited();
   for (const Comm& axis : axes_)
     if (axis.size() > 1) axis.gpus().check();
+  for (const Comm& part : parts_)
+    if (part.size() > 1) part.gpus().check();
   if (timeout_ > 0 && waited > timeout_)
     throw Error(text("this rank's GPU has not finished a step within parallel.timeout = ", timeout_,
                      " s: another rank is gone or stuck; if steps take longer, raise parallel.timeout"));
@@ -116,7 +127,18 @@ void Mesh::connect(Device& device) {
   device.guard_waits(
       {.ask = [](const void* mesh, double waited) { static_cast<const Mesh*>(mesh)->check_gpus(waited); }, .about = this});
   on_gpus_ = true;
-  for (Comm& axis : axes_) axis.connect_gpus(&axis == &axes_[1], exact_);  // along the pipeline, messages go to neighbours
+  axes_[0].connect_gpus({.ordered = exact_, .exchanges = narrow_sums_});
+  axes_[1].connect_gpus({.ring = true, .ordered = exact_});  // along the pipeline, messages go to neighbours
+  axes_[2].connect_gpus({.ordered = exact_});
+  if (journal_ != nullptr) window_.reset(std::make_unique<GpuWindow>(journal_->memory()).release());
+  for (Comm& axis : axes_) count_on_gpu(axis);
+}
+
+void Mesh::Closer::operator()(GpuWindow* window) const { delete window; }
+
+void Mesh::count_on_gpu(Comm& group) const {
+  if (window_ != nullptr && group.size() > 1)
+    group.count_on_gpu(window_->at(journal_->gpu_counter(group.axis().c_str(), group.ranks())));
 }
 
 std::string Mesh::describe() const {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <array>
+#include <list>
+#include <memory>
 #include <string>
 
 #include "kernels/device.h"
@@ -13,6 +15,8 @@
 #include "parallel/world.h"
 
 namespace trireme {
+
+class GpuWindow;
 
 class Mesh {
  public:
@@ -43,8 +47,8 @@ class Mesh {
   const Comm& pp() const { return axes_[1]; }
   const Comm& tp() const { return axes_[2]; }
   const Comm& all() const { return all_; }
-  // Divides the tp group into groups of `size` neighbours. All ranks call it.
-  Comm neighbours(int64_t size) const;
+  // Divides the tp group into groups of `size` neighbours. All ranks call it. The mesh keeps the group.
+  const Comm& neighbours(int64_t size) const;
 
   // Groups by purpose. This rank computes replica replica() of replicas(): its part of each batch.
   int64_t replica() const { return dp().rank(); }
@@ -70,13 +74,19 @@ class Mesh {
 
  private:
   void check_gpus(double waited) const;
+  void count_on_gpu(Comm& group) const;
 
+  struct Closer {
+    void operator()(GpuWindow* window) const;
+  };
+  std::unique_ptr<GpuWindow, Closer> window_;  // to the journal; before the groups, whose work uses it
   std::array<Comm, 3> axes_{Comm("dp", 0, 1), Comm("pp", 0, 1), Comm("tp", 0, 1)};
   Comm all_;
   Journal* journal_ = nullptr;
   double timeout_ = 0;
-  bool launched_ = false;  // by a launcher, not imagined
-  bool exact_ = false, on_gpus_ = false, divides_state_ = false;
+  bool launched_ = false;          // by a launcher, not imagined
+  mutable std::list<Comm> parts_;  // of neighbours()
+  bool exact_ = false, on_gpus_ = false, divides_state_ = false, narrow_sums_ = false;
 };
 
 // Sizes of the axes for this many ranks. ConfigError if they do not multiply to it.

@@ -91,9 +91,9 @@ Comm::Comm(std::string axis, int64_t color, int64_t key, bool launched) : axis_(
   ranks_ = ranks_of(group, size);
 }
 
-void Comm::connect_gpus(bool ring, bool ordered) {
-  ordered_ = ordered;
-  if (size_ > 1) gpus_.reset(open_gpu_group(*this, ring).release());
+void Comm::connect_gpus(const GpuUse& use) {
+  ordered_ = use.ordered;
+  if (size_ > 1) gpus_.reset(open_gpu_group(*this, use).release());
 }
 
 void Comm::Closer::operator()(GpuGroup* group) const { delete group; }
@@ -113,7 +113,7 @@ Comm::~Comm() {
 Comm& Comm::operator=(Comm&& other) noexcept {
   std::swap(axis_, other.axis_), std::swap(rank_, other.rank_), std::swap(size_, other.size_), std::swap(group_, other.group_);
   std::swap(locals_, other.locals_), std::swap(ordered_, other.ordered_), std::swap(gpus_, other.gpus_);
-  std::swap(ranks_, other.ranks_), std::swap(journal_, other.journal_);
+  std::swap(ranks_, other.ranks_), std::swap(journal_, other.journal_), std::swap(gpu_counter_, other.gpu_counter_);
   return *this;
 }
 

@@ -60,14 +60,15 @@ void together(const auto& calls) {
 
 class NcclGroup : public GpuGroup {
  public:
-  NcclGroup(const Comm& comm, bool ring) : axis_(comm.axis()), rank_(comm.rank()), size_(comm.size()) {
+  NcclGroup(const Comm& comm, const GpuUse& use) : axis_(comm.axis()), rank_(comm.rank()), size_(comm.size()) {
     ncclUniqueId id{};
     if (rank_ == 0) ok(ncclGetUniqueId(&id));
     trireme::ok(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, handle(comm)));
     ok(ncclCommInitRank(all_.put(), static_cast<int>(size_), id, static_cast<int>(rank_)));
     const Greeting greeting(size_);
     greet_all(greeting);
-    if (ring) open_links(greeting);
+    if (use.ordered || use.exchanges) exchange_greetings(greeting);
+    if (use.ring) open_links(greeting);
   }
 
   void all_reduce(CudaLane& lane, Tensor x, Sum sum) override {
@@ -158,6 +159,13 @@ class NcclGroup : public GpuGroup {
     ok(ncclReduceScatter(all, one, 1, ncclFloat32, ncclSum, all_.get(), greeting.stream));
     ok(ncclAllGather(one, all, 1, ncclFloat32, all_.get(), greeting.stream));
     ok(ncclBroadcast(one, one, 1, ncclFloat32, 0, all_.get(), greeting.stream));
+    greeting.finish();
+  }
+
+  // Messages among all, which connect each rank with each other: as many connections as ranks.
+  void exchange_greetings(const Greeting& greeting) {
+    auto* const one = static_cast<float*>(greeting.memory);
+    float* const all = one + 2;
     together([&] {
       for (int r = 0; r < static_cast<int>(size_); ++r) {
         if (r == static_cast<int>(rank_)) continue;
@@ -220,6 +228,6 @@ class NcclGroup : public GpuGroup {
 
 }  // namespace
 
-std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, bool ring) { return std::make_unique<NcclGroup>(comm, ring); }
+std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, const GpuUse& use) { return std::make_unique<NcclGroup>(comm, use); }
 
 }  // namespace trireme

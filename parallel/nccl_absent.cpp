@@ -3,7 +3,7 @@
 
 namespace trireme {
 
-std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, bool) {
+std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, const GpuUse&) {
   throw ConfigError(text("kernels.device = cuda on ", comm.size(), " ranks along ", comm.axis(),
                          ": this program was built without NCCL; start one rank, or install nccl.h and rebuild"));
 }

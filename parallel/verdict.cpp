@@ -61,9 +61,12 @@ class Judge {
   explicit Judge(const std::vector<RankReport>& ranks) : ranks_(ranks) {
     for (size_t i = 0; i < ranks.size(); ++i) places_[ranks[i].rank] = i;
     awaits_.resize(ranks.size());
-    for (size_t i = 0; i < ranks.size(); ++i)
+    for (size_t i = 0; i < ranks.size(); ++i) {
       for (const JournalEntry& entry : ranks[i].entries)
         if (entry.inside != 0) missing_from(i, entry);
+      if (ranks[i].waits_for_gpu)
+        for (const GpuWaits& waits : ranks[i].on_gpu) missing_on_gpu(i, waits);
+    }
   }
 
   Verdict verdict() const {
@@ -76,6 +79,7 @@ class Judge {
               .awaited = true,
               .shared = true};
     const auto [i, alone] = awaited();
+    if (!alone && nobody_is_behind()) return unknown();
     Verdict verdict = about(i, "");
     verdict.shared = !alone;
     return verdict;
@@ -103,6 +107,42 @@ class Judge {
       if (count == entered.end() || count->second < entry.number) add(entry.group.member(m));
     }
   }
+  // Members of the group whose GPUs have entered fewer of its collectives than rank i's: rank i waits for them.
+  void missing_on_gpu(size_t i, const GpuWaits& waits) {
+    for (int64_t m = 0; m < waits.group.count; ++m) {
+      const auto at = places_.find(waits.group.member(m));
+      if (at == places_.end())
+        beyond_ = true;
+      else if (const int64_t theirs = entered_on_gpu(at->second, waits);
+               theirs < waits.entered && awaits_[i].insert(at->second).second)
+        on_gpu_[{i, at->second}] =
+            text("their GPUs are in collective #", waits.entered, " along ", waits.along.data(), ", its GPU has entered ", theirs);
+    }
+  }
+  int64_t entered_on_gpu(size_t i, const GpuWaits& like) const {
+    for (const GpuWaits& waits : ranks_[i].on_gpu)
+      if (waits.along == like.along && waits.group == like.group) return waits.entered;
+    return 0;
+  }
+
+  // True if all wait for their GPUs and nothing shows for which of them.
+  bool nobody_is_behind() const {
+    return ranks_.size() > 1 && std::ranges::all_of(awaits_, [](const auto& awaits) { return awaits.empty(); }) &&
+           std::ranges::all_of(ranks_, [](const RankReport& r) { return r.waits_for_gpu && !lacks_core(r.share); });
+  }
+  Verdict unknown() const {
+    const RankReport& first = ranks_.front();
+    std::string entered;
+    for (const GpuWaits& waits : first.on_gpu)
+      entered += text(entered.empty() ? " (" : ", ", waits.entered, " along ", waits.along.data(), " on rank ", first.rank);
+    return {
+        .line = text("no rank is known to be at fault: all ", ranks_.size(), " wait for their GPUs, and none of these has entered ",
+                     "fewer collectives than another", entered, entered.empty() ? "" : ")", ", silent for ",
+                     seconds_text(first.silent), ". Look for errors of GPUs and links (nvidia-smi, dmesg; NCCL_DEBUG=INFO)"),
+        .awaited = true,
+        .shared = true};
+  }
+
   // True if the other end of a message has reached it.
   bool meets(size_t i, const JournalEntry& entry) const {
     const auto at = places_.find(entry.peer);
@@ -190,15 +230,20 @@ class Judge {
         waiting.push_back(ranks_[j].rank);
         if (wait == nullptr) wait = newest(ranks_[j], true);
       }
-    if (wait != nullptr && others_do.empty())
-      line += "; " + list(waiting) + (waiting.size() == 1 ? " waits" : " wait") + " for it in " + describe(*wait);
+    if (waiting.empty() || !others_do.empty()) return verdict;
+    line += "; " + list(waiting) + (waiting.size() == 1 ? " waits" : " wait") + " for it";
+    if (const auto gpu = on_gpu_.find({places_.at(waiting.front()), i}); gpu != on_gpu_.end())
+      line += ": " + gpu->second;
+    else if (wait != nullptr)
+      line += " in " + describe(*wait);
     return verdict;
   }
 
   const std::vector<RankReport>& ranks_;
-  std::map<int64_t, size_t> places_;      // index in ranks_ of each rank
-  std::vector<std::set<size_t>> awaits_;  // by index: the ranks it waits for
-  bool beyond_ = false;                   // some wait for ranks whose journals cannot be read
+  std::map<int64_t, size_t> places_;                         // index in ranks_ of each rank
+  std::vector<std::set<size_t>> awaits_;                     // by index: the ranks it waits for
+  std::map<std::pair<size_t, size_t>, std::string> on_gpu_;  // why a rank awaits another, by its GPU's count
+  bool beyond_ = false;                                      // some wait for ranks whose journals cannot be read
 };
 
 }  // namespace

@@ -104,6 +104,7 @@ struct BackwardRow {
   int64_t cols, classes;
   float z_loss, scale;
 };
+float scale_of(const auto& op) { return op.scale * (op.factor ? op.factor.template as<float>()[0] : 1.0f); }
 
 // dlogits = softmax * factor for the first `classes` columns, less `scale` at the target; zeros in
 // later columns.
@@ -163,7 +164,7 @@ void launch(const Cpu&, const ShardLoss& op) {
 void launch(const Cpu&, const CrossEntropyBackward& op) {
   const int64_t rows = op.logits.rows(), cols = op.logits.cols(), classes = op.classes();
   const int32_t* targets = op.shard ? op.targets.as<int32_t>() : checked_targets(op.targets, classes);
-  const BackwardRow row{.cols = cols, .classes = classes, .z_loss = op.z_loss, .scale = op.scale};
+  const BackwardRow row{.cols = cols, .classes = classes, .z_loss = op.z_loss, .scale = scale_of(op)};
   const float* lse = op.lse.as<float>();
   const auto backward = [&]<class D, class T>(D* dlogits, const T* logits) {
 #pragma omp parallel for schedule(static) if (rows * cols > 32768)
@@ -181,7 +182,7 @@ void launch(const Cpu&, const CrossEntropyBackward& op) {
 void launch(const Cpu&, const CrossEntropyInPlace& op) {
   const int64_t rows = op.logits.rows(), cols = op.logits.cols(), classes = op.classes();
   const int32_t* targets = checked_targets(op.targets, classes);
-  const BackwardRow row{.cols = cols, .classes = classes, .z_loss = op.z_loss, .scale = op.scale};
+  const BackwardRow row{.cols = cols, .classes = classes, .z_loss = op.z_loss, .scale = scale_of(op)};
   float* loss = op.loss.as<float>();
   with_dtype(op.logits.dtype(), [&](auto zero) {
     using T = decltype(zero);

@@ -39,6 +39,24 @@ void launch(const Cpu&, const Cast& op) {
   });
 }
 
+void launch(const Cpu&, const CastColumns& op) {
+  const int64_t n = op.y.cols(), columns = op.x.cols();
+  with_dtype(op.y.dtype(), [&](auto to_zero) {
+    with_dtype(op.x.dtype(), [&](auto from_zero) {
+      using Y = decltype(to_zero);
+      using X = decltype(from_zero);
+      for_blocks(op.y.dim(0), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          Y* y = op.y.as<Y>() + row * n;
+          const X* x = op.x.as<X>() + row * columns + op.first;
+#pragma omp simd
+          for (int64_t i = 0; i < n; ++i) y[i] = to<Y>(to_float(x[i]));
+        }
+      });
+    });
+  });
+}
+
 void launch(const Cpu&, const Add& op) {
   with_dtype(op.y.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -124,7 +142,8 @@ void launch(const Cpu&, const TreeTotal& op) {
 void launch(const Cpu&, const SumInto& op) {
   const float* x = op.x.as<float>();
   const double total = sum_of_blocks(op.x.size(), [&](int64_t begin, int64_t end) { return sum(x + begin, end - begin); });
-  op.total.as<float>()[0] += static_cast<float>(op.scale * total);
+  const float scale = op.scale * (op.factor ? op.factor.as<float>()[0] : 1.0f);
+  op.total.as<float>()[0] += static_cast<float>(scale * total);
 }
 
 // Each thread walks all rows for its own columns, so a column is summed in the order of n with any

@@ -48,6 +48,7 @@ struct Row {
 };
 struct LossFactors {
   float z_loss, scale;
+  const float* factor;  // of scale; nullptr: 1
 };
 
 // Tiles of columns, kPack for each thread: neighbours if rows come in packs (kN = kPack), else one
@@ -170,7 +171,7 @@ __device__ void clear_row(T* row, uint32_t cols) {
 // may be logits.
 template <int kN, class D, class T>
 __device__ void backward_row(D* dlogits, const T* logits, float lse, uint32_t target, Row r, LossFactors f) {
-  const float factor = f.scale * (1 + 2 * f.z_loss * lse);
+  const float scale = f.factor == nullptr ? f.scale : f.scale * *f.factor, factor = scale * (1 + 2 * f.z_loss * lse);
   for (uint32_t end = (r.cols + tile_cols() - 1) / tile_cols() * tile_cols(); end > 0; end -= tile_cols()) {
     const uint32_t tile = end - tile_cols(), c = first_column<kN>(tile);
     float x[kPack];
@@ -180,7 +181,7 @@ __device__ void backward_row(D* dlogits, const T* logits, float lse, uint32_t ta
     if (tile <= target && target < end) {
 #pragma unroll
       for (uint32_t k = 0; k < kPack; ++k)
-        if (c + k * kStride<kN> == target) x[k] -= f.scale;
+        if (c + k * kStride<kN> == target) x[k] -= scale;
     }
     if (end > r.classes) {
 #pragma unroll
@@ -226,6 +227,10 @@ Row row_of(const Tensor& logits, int64_t first, int64_t classes) {
   return {.cols = static_cast<uint32_t>(logits.cols()),
           .classes = static_cast<uint32_t>(classes),
           .first = static_cast<uint32_t>(first)};
+}
+
+LossFactors factors_of(const auto& op) {
+  return {.z_loss = op.z_loss, .scale = op.scale, .factor = op.factor ? op.factor.template as<float>() : nullptr};
 }
 
 // Calls f with a zero of the logits' dtype and the elements of a pack, as constants.
@@ -274,7 +279,7 @@ void launch(const Cuda& cuda, const CrossEntropyBackward& op) {
     using T = decltype(zero);
     const auto into = [&]<class D>(D) {
       start(cuda, rows_grid(op.logits, 0), cross_entropy_backward<D, T, pack>, op.dlogits.as<D>(), op.logits.as<T>(),
-            op.lse.as<float>(), op.targets.as<int32_t>(), row, LossFactors{.z_loss = op.z_loss, .scale = op.scale});
+            op.lse.as<float>(), op.targets.as<int32_t>(), row, factors_of(op));
     };
     op.dlogits.dtype() == Dtype::bf16 ? into(Bf16{}) : into(T{});
   });
@@ -284,7 +289,7 @@ void launch(const Cuda& cuda, const CrossEntropyInPlace& op) {
   with_logits(op.logits, {}, [&](auto zero, auto pack) {
     using T = decltype(zero);
     start(cuda, rows_grid(op.logits, sizeof(Partial)), in_place<T, pack>, op.loss.as<float>(), op.logits.as<T>(),
-          op.targets.as<int32_t>(), row_of(op.logits, 0, op.classes()), LossFactors{.z_loss = op.z_loss, .scale = op.scale});
+          op.targets.as<int32_t>(), row_of(op.logits, 0, op.classes()), factors_of(op));
   });
 }
 

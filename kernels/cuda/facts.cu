@@ -3,6 +3,8 @@
 #include <cuda_runtime.h>
 
 #include <array>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "kernels/cuda_facts.h"
@@ -55,7 +57,12 @@ CudaFacts cuda_facts() {
   int mine = 0;
   if (cudaGetDevice(&mine) == cudaSuccess && cudaGetDeviceProperties(&properties, mine) == cudaSuccess)
     facts.device = properties.name, facts.capability = 10 * properties.major + properties.minor;
-  const std::string failure = failure_of_kernel();
+  static std::mutex mutex;
+  static std::map<int, std::string> failures;  // by GPU; "": none
+  const std::lock_guard lock(mutex);
+  if (const auto known = failures.find(mine); known == failures.end() || !known->second.empty())
+    failures[mine] = failure_of_kernel();
+  const std::string& failure = failures.at(mine);
   facts.kernel_ran = failure.empty();
   facts.verdict = facts.kernel_ran ? facts.device + " runs our kernels; kernels.device = auto or cuda uses it"
                                    : facts.device + " responds, but a trivial kernel failed on it: " + failure;

@@ -27,6 +27,17 @@ __global__ void cast(Y* y, const X* x, int64_t n) {
   });
 }
 
+// The same for n columns from `first` of rows of x: block row b takes row b. Moves 2 n elements a row.
+template <class Y, class X, int kN>
+__global__ void cast_columns(Y* y, const X* x, int64_t n, int64_t columns, int64_t first) {
+  y += blockIdx.y * n, x += blockIdx.y * columns + first;
+  for_packs<kN>(n, [&](auto count, int64_t i) {
+    float v[count];
+    load<count>(v, x + i);
+    store<count>(y + i, v);
+  });
+}
+
 // y[i] = a[i] + b[i]. Moves 3 n elements.
 template <class T, int kN>
 __global__ void add(T* y, const T* a, const T* b, int64_t n) {
@@ -102,9 +113,9 @@ __global__ void close_tree(float* tree, int64_t n, int64_t levels, int64_t count
 __global__ void parts_of_sum(double* parts, const float* x, int64_t n) {
   sum_part(parts, n, [&](int64_t i) { return static_cast<double>(x[i]); });
 }
-__global__ void total_of_sum(float* total, const double* parts, int64_t count, float scale) {
+__global__ void total_of_sum(float* total, const double* parts, int64_t count, float scale, const float* factor) {
   const double sum = sum_of_parts(parts, count);
-  if (threadIdx.x == 0) *total += static_cast<float>(scale * sum);
+  if (threadIdx.x == 0) *total += static_cast<float>((factor == nullptr ? scale : scale * *factor) * sum);
 }
 
 // normal() of philox.h with the device's own functions: equal except for the last bit of a double.
@@ -139,6 +150,22 @@ void launch(const Cuda& cuda, const Cast& op) {
       const int64_t n = op.x.size();
       with_packs(in_packs({op.y, op.x}),
                  [&](auto pack) { start(cuda, grid_for_packs(n, pack), cast<Y, X, pack>, op.y.as<Y>(), op.x.as<X>(), n); });
+    });
+  });
+}
+
+void launch(const Cuda& cuda, const CastColumns& op) {
+  const int64_t rows = op.y.dim(0), n = op.y.cols(), columns = op.x.cols();
+  const bool packs = in_packs({op.y, op.x}) && (n | columns | op.first) % kPack == 0;
+  with_dtype(op.y.dtype(), [&](auto to) {
+    with_dtype(op.x.dtype(), [&](auto from) {
+      using Y = decltype(to);
+      using X = decltype(from);
+      with_packs(packs, [&](auto pack) {
+        Grid grid = grid_for_packs(n, pack);
+        grid.blocks_y = rows;
+        start(cuda, grid, cast_columns<Y, X, pack>, op.y.as<Y>(), op.x.as<X>(), n, columns, op.first);
+      });
     });
   });
 }
@@ -180,7 +207,8 @@ void launch(const Cuda& cuda, const SumInto& op) {
   const int64_t n = op.x.size(), count = parts_of(n);
   auto* parts = static_cast<double*>(scratch(cuda, count * 8));
   start(cuda, grid_of_parts(count), parts_of_sum, parts, op.x.as<float>(), n);
-  start(cuda, grid_of_parts(1), total_of_sum, op.total.as<float>(), parts, count, op.scale);
+  start(cuda, grid_of_parts(1), total_of_sum, op.total.as<float>(), parts, count, op.scale,
+        op.factor ? op.factor.as<float>() : nullptr);
 }
 
 void launch(const Cuda& cuda, const BiasBackward& op) {

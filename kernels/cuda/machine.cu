@@ -40,6 +40,15 @@ void use_gpu(int number) {
   if (cudaGetDeviceCount(&gpus) == cudaSuccess && gpus > 0) ok(cudaSetDevice(number % gpus));
 }
 
+std::string gpu_bus() {
+  std::array<char, 32> bus{};
+  int device = 0;
+  ok(cudaGetDevice(&device));
+  if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device) != cudaSuccess)
+    (void)cudaGetLastError();  // or the next call would report it
+  return bus.data();
+}
+
 GpuMemory gpu_memory() {
   size_t free = 0, total = 0;
   ok(cudaMemGetInfo(&free, &total));

@@ -86,12 +86,14 @@ struct CrossEntropyBackward {
   Tensor dlogits;               // out  [N, V] of the logits' dtype (then it may be logits) or bf16
   Tensor logits, lse, targets;  // in   [N, V], [N] f32, [N] i32
   float z_loss = 0;
-  float scale = 1;  // 1 / (valid targets of the global batch)
+  float scale = 1;
+  Tensor factor{};  // in  [1] f32, times scale: 1 / (valid targets of the global batch); absent: 1
   bool shard = false;
   int64_t first = 0, valid = 0;  // range of a shard; without one, `valid` as in CrossEntropyForward
   int64_t classes() const { return shard || valid > 0 ? valid : logits.cols(); }
-  void visit(auto& t) const { t.out(dlogits), t.in(logits, lse, targets); }
+  void visit(auto& t) const { t.out(dlogits), t.in(logits, lse, targets, factor); }
   void check() const {
+    if (factor) expect(factor, "factor", Dtype::f32, {1});
     CrossEntropyForward{.loss = lse, .lse = lse, .logits = logits, .targets = targets}.check();
     require(dlogits.dtype() == logits.dtype() || dlogits.dtype() == Dtype::bf16, text("dlogits is ", dlogits, ", logits ", logits));
     expect(dlogits, "dlogits", {logits.rows(), logits.cols()});
@@ -107,11 +109,13 @@ struct CrossEntropyInPlace {
   Tensor logits;   // updated: dlogits [N, V]
   Tensor targets;  // in   [N] i32
   float z_loss = 0;
-  float scale = 1;    // 1 / (valid targets of the global batch)
+  float scale = 1;
+  Tensor factor{};    // in  as in CrossEntropyBackward
   int64_t valid = 0;  // as in CrossEntropyForward; dlogits of padding are 0
   int64_t classes() const { return valid > 0 ? valid : logits.cols(); }
-  void visit(auto& t) const { t.out(loss), t.add(logits), t.in(targets); }
+  void visit(auto& t) const { t.out(loss), t.add(logits), t.in(targets, factor); }
   void check() const {
+    if (factor) expect(factor, "factor", Dtype::f32, {1});
     CrossEntropyForward{.loss = loss, .lse = loss, .logits = logits, .targets = targets, .valid = valid}.check();
   }
 };

@@ -30,6 +30,22 @@ struct Cast {
 void launch(const Cpu&, const Cast&);
 void launch(const Cuda&, const Cast&);
 
+// y = some columns of x, rounded to y's dtype.
+struct CastColumns {
+  static constexpr auto name = "cast_columns";
+  Tensor y;       // out  [rows, n], f32 or bf16
+  Tensor x;       // in   [rows, columns], f32 or bf16
+  int64_t first;  // column of x that becomes the first of y
+  void visit(auto& t) const { t.out(y), t.in(x); }
+  void check() const {
+    expect_float(x, "x"), expect_float(y, "y");
+    require(x.dims() == 2 && y.dims() == 2 && x.dim(0) == y.dim(0) && first >= 0 && first + y.cols() <= x.cols(),
+            text("columns from ", first, " of ", x, " to ", y));
+  }
+};
+void launch(const Cpu&, const CastColumns&);
+void launch(const Cuda&, const CastColumns&);
+
 // y = a + b; y may be a or b.
 struct Add {
   static constexpr auto name = "add";
@@ -102,9 +118,11 @@ struct SumInto {
   Tensor total;  // add  [1] f32
   Tensor x;      // in   any shape, f32
   float scale = 1;
-  void visit(auto& t) const { t.add(total), t.in(x); }
+  Tensor factor{};  // in  [1] f32, times scale; absent: 1
+  void visit(auto& t) const { t.add(total), t.in(x, factor); }
   void check() const {
     expect(total, "total", Dtype::f32, {1});
+    if (factor) expect(factor, "factor", Dtype::f32, {1});
     require(x.dtype() == Dtype::f32, text("x is ", x));
   }
 };

@@ -33,6 +33,7 @@ struct Library {
   std::mutex mutex;
   std::map<std::byte*, size_t> memory;  // of cudaMalloc, without its guards
   std::set<std::shared_ptr<CUstream_st>> streams;
+  std::set<void*> registered;  // memory of others that kernels access
   cudaError_t last = cudaSuccess;
   std::atomic<cudaError_t> sticky = cudaSuccess;
   std::atomic<int64_t> pending = 0;  // works enqueued and not done
@@ -218,6 +219,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = begin + kGuard;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetPCIBusId(char*, int, int) { return told(cudaErrorInvalidValue); }  // it is on no bus
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   cudaDeviceSynchronize();
@@ -232,6 +234,19 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
 // Kernels can access it too, so it has guards.
 cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
 cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+// Memory that somebody else has mapped: each may be registered once. A real GPU sees whole pages only.
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned flags) {
+  const bool fits = flags == cudaHostRegisterMapped && bytes > 0 && reinterpret_cast<uintptr_t>(memory) % 4096 == 0;
+  return fits && library().registered.insert(memory).second ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaHostUnregister(void* memory) {
+  cudaDeviceSynchronize();
+  return library().registered.erase(memory) > 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaHostGetDevicePointer(void** on_gpu, void* memory, unsigned) {
+  *on_gpu = memory;
+  return library().registered.contains(memory) ? cudaSuccess : cudaErrorInvalidValue;
+}
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   return trireme::emulation::in_stream(stream, [=] { std::memmove(to, from, bytes); });

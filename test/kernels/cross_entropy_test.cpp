@@ -46,6 +46,29 @@ bool within(const HostTensor& dlogits, const Doubles& wanted) {
 
 }  // namespace
 
+TEST_CASE("a factor in memory times the scale gives the bits of their product") {
+  Device device(tested_place());
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  const HostTensor factor(Dtype::f32, {1}, {0.125});
+  CrossEntropyCase c(17, 1032, dtype);
+  c.forward(device, 1e-2f);
+  HostTensor once(dtype, {17, 1032}), product(dtype, {17, 1032});
+  c.backward(device, product, 1e-2f, 0.25f);
+  run(device.compute(),
+      CrossEntropyBackward{
+          .dlogits = once, .logits = c.logits, .lse = c.lse, .targets = c.targets, .z_loss = 1e-2f, .scale = 2, .factor = factor});
+  CHECK(once == product);
+  run(device.compute(),
+      CrossEntropyInPlace{.loss = c.loss, .logits = c.logits, .targets = c.targets, .z_loss = 1e-2f, .scale = 2, .factor = factor});
+  CHECK(c.logits == product);
+  HostTensor sums(Dtype::f32, {2});
+  run(device.compute(), SumInto{.total = sums.tensor().slice(0, 1), .x = c.loss, .scale = 2, .factor = factor});
+  run(device.compute(), SumInto{.total = sums.tensor().slice(1, 2), .x = c.loss, .scale = 0.25f});
+  device.compute().finish();
+  CHECK(sums[0] == sums[1]);
+  CHECK_THROWS_AS(run(device.compute(), SumInto{.total = factor, .x = c.loss, .factor = c.loss}), Error);
+}
+
 TEST_CASE("cross entropy matches its double reference, ignored rows are exactly zero") {
   Device device(tested_place());
   const float z_loss = GENERATE(0.0f, 1e-2f);

@@ -63,6 +63,29 @@ TEST_CASE("a cast agrees with the scalar rounding at every size, to and from eit
   }
 }
 
+TEST_CASE("a cast of columns takes those of each row") {
+  Device device(tested_place());
+  const Dtype from = GENERATE(Dtype::f32, Dtype::bf16), into = GENERATE(Dtype::f32, Dtype::bf16);
+  struct Block {
+    int64_t rows, columns, first, n;
+  };
+  for (const Block& b :
+       {Block{1, 1, 0, 1}, {3, 64, 16, 32}, {3, 64, 17, 32}, {5, 67, 8, 16}, {2, 4096, 0, 4096}, {3, 70000, 66, 69001}}) {
+    INFO(b.rows << " rows of " << b.columns << ", " << b.n << " from " << b.first);
+    const HostTensor x = random_tensor(from, {b.rows, b.columns}, 2);
+    const Doubles all = x.values();
+    Doubles wanted;
+    for (int64_t row = 0; row < b.rows; ++row)
+      wanted.insert(wanted.end(), all.begin() + row * b.columns + b.first, all.begin() + row * b.columns + b.first + b.n);
+    HostTensor y(into, {b.rows, b.n});
+    run(device.compute(), CastColumns{.y = y, .x = x, .first = b.first});
+    device.compute().finish();
+    REQUIRE(y == HostTensor(into, {b.rows, b.n}, wanted));
+  }
+  HostTensor x(from, {2, 8}), y(into, {2, 4});
+  CHECK_THROWS_AS(run(device.compute(), CastColumns{.y = y, .x = x, .first = 5}), Error);
+}
+
 TEST_CASE("add rounds the sum once and may write over an operand") {
   Device device(tested_place());
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);

@@ -169,6 +169,46 @@ TEST_CASE("a rank that no other rank waits for is not judged, unless a disk hold
   CHECK(ruling(ranks) == Ruling::hang);
 }
 
+namespace {
+
+// Four ranks whose hosts wait for their GPUs, which have entered so many collectives along dp.
+std::vector<RankReport> waiting_for_gpus(const std::vector<int64_t>& entered) {
+  auto ranks = waiting();
+  for (RankReport& r : ranks) {
+    r.entries.clear(), r.waits_for_gpu = true, r.share.counted = 6;
+    GpuWaits waits{.group = kAll, .entered = entered[static_cast<size_t>(r.rank)]};
+    std::strncpy(waits.along.data(), "dp", waits.along.size() - 1);
+    r.on_gpu = {waits};
+  }
+  return ranks;
+}
+
+}  // namespace
+
+TEST_CASE("of ranks that wait for their GPUs, the one whose GPU has entered fewer collectives is the culprit") {
+  for (const size_t late : {0, 3}) {
+    std::vector<int64_t> entered(4, 12);
+    entered[late] = 11;
+    const auto ranks = waiting_for_gpus(entered);
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.rank == static_cast<int64_t>(late));
+    CHECK_THAT(verdict.line, ContainsSubstring("waits for its GPU, silent") &&
+                                 ContainsSubstring(late == 0 ? "; ranks 1, 2, 3 wait for it" : "; ranks 0, 1, 2 wait for it") &&
+                                 ContainsSubstring("their GPUs are in collective #12 along dp, its GPU has entered 11"));
+    CHECK(ruling(ranks) == Ruling::hang);
+  }
+}
+
+TEST_CASE("a verdict names no rank if all wait for their GPUs, and none has entered fewer") {
+  const auto ranks = waiting_for_gpus({12, 12, 12, 12});
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.rank == -1);
+  CHECK(verdict.thread == 0);
+  CHECK_THAT(verdict.line, ContainsSubstring("no rank is known to be at fault") && ContainsSubstring("(12 along dp on rank 0)") &&
+                               ContainsSubstring("nvidia-smi"));
+  CHECK(ruling(ranks) == Ruling::hang);
+}
+
 TEST_CASE("of ranks that are all in one wait, the one without a core is named") {
   for (size_t starved = 0; starved < 4; ++starved) {
     auto ranks = waiting();

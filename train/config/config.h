@@ -38,6 +38,7 @@ struct Names<BadStep> {
 };
 
 struct TrainConfig {
+  static constexpr double kAutomatic = -1;
   std::string name = "run", runs = "runs", init_from;
   int64_t steps = 1000, batch = 16, microbatch = 0, seed = 1;
   double lr = 1e-3, min_lr = 0.1;
@@ -50,7 +51,7 @@ struct TrainConfig {
   StepRanges leave_out{};
   Rounding rounding = Rounding::nearest;
   int64_t eval_every = 100, eval_sequences = 0, log_every = 1, compare_every = 1000;
-  double eval_overlap = 0, hang_after = 5;
+  double eval_overlap = 0, hang_after = kAutomatic;
   std::vector<std::string> eval_choices{};
   Recompute recompute = Recompute::none;
   Offload offload = Offload::none;
@@ -97,8 +98,9 @@ struct TrainConfig {
     keys("hang_after", hang_after,
          "abort after this many seconds without progress (at least 3x the slowest recent step), naming the stuck rank; time "
          "without a "
-         "core does not count, and a rank that no other waits for causes a warning only; 0 disables",
-         at_least(0));
+         "core does not count, and a rank that no other waits for causes a warning only; 0 disables; -1: 5, on GPUs 120, since "
+         "NCCL tries a broken link again for 30 s",
+         at_least(kAutomatic));
     keys("compare_every", compare_every,
          "steps between comparisons of the replicas' state, which detect silent hardware faults; 0 disables", at_least(0));
     keys("log_every", log_every, "steps between lines in log.txt", at_least(1));
@@ -149,10 +151,12 @@ struct RunConfig {
                       ": longer than train.steps = " + std::to_string(train.steps) + ", so a tenth of it is taken");
   }
 
-  // Adapts sizes in memory to the device.
+  // Adapts sizes in memory and train.hang_after to the device.
   void use_device(DeviceChoice device) {
     kernels.device = device;
     model.vocab_multiple = device == DeviceChoice::cuda ? 64 : 1;
+    model.large_chunks = device == DeviceChoice::cuda;
+    if (train.hang_after < 0 && device != DeviceChoice::automatic) train.hang_after = device == DeviceChoice::cuda ? 120 : 5;
   }
 
   // Returns the sequences of one forward pass of a replica.

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-constexpr auto kFormat = "trireme hang 2";
+constexpr auto kFormat = "trireme hang 3";
 constexpr size_t kMost = 4096;  // limit for the counts in a text
 
 template <size_t kSize>
@@ -78,12 +78,16 @@ std::string to_text(const std::vector<RankReport>& ranks) {
   for (const RankReport& r : ranks) {
     out << r.rank << ' ' << r.process << ' ' << (r.host.empty() ? "?" : r.host) << ' ' << r.state << ' ' << r.step << ' ' << r.part
         << ' ' << r.silent << ' ' << r.waits_for_gpu << ' ' << r.share.counted << ' ' << r.share.unserved << ' ' << r.share.used
-        << ' ' << r.share.computes << ' ' << r.entries.size() << ' ' << r.entered.size() << ' ' << r.doing << '\n';
+        << ' ' << r.share.computes << ' ' << r.entries.size() << ' ' << r.entered.size() << ' ' << r.on_gpu.size() << ' ' << r.doing
+        << '\n';
     for (const JournalEntry& e : r.entries)
       out << as_word(e.what.data()) << ' ' << as_word(e.along.data()) << ' ' << e.group.first << ' ' << e.group.stride << ' '
           << e.group.count << ' ' << e.peer << ' ' << e.number << ' ' << e.bytes << ' ' << e.since << ' ' << e.thread << ' '
           << e.inside << '\n';
     for (const auto& [key, count] : r.entered) out << key << ' ' << count << '\n';
+    for (const GpuWaits& w : r.on_gpu)
+      out << as_word(w.along.data()) << ' ' << w.group.first << ' ' << w.group.stride << ' ' << w.group.count << ' ' << w.entered
+          << '\n';
   }
   out << "end\n";
   return out.str();
@@ -97,10 +101,10 @@ std::vector<RankReport> reports_in(const std::string& text) {
     return {};
   std::vector<RankReport> reports(ranks);
   for (RankReport& r : reports) {
-    size_t entries = 0, entered = 0;
+    size_t entries = 0, entered = 0, on_gpu = 0;
     if (!(in >> r.rank >> r.process >> r.host >> r.state >> r.step >> r.part >> r.silent >> r.waits_for_gpu >> r.share.counted >>
-          r.share.unserved >> r.share.used >> r.share.computes >> entries >> entered) ||
-        entries > kMost || entered > kMost)
+          r.share.unserved >> r.share.used >> r.share.computes >> entries >> entered >> on_gpu) ||
+        entries > kMost || entered > kMost || on_gpu > kMost)
       return {};
     in.ignore(1);
     std::getline(in, r.doing);
@@ -113,6 +117,11 @@ std::vector<RankReport> reports_in(const std::string& text) {
     for (size_t i = 0; i < entered; ++i) {
       uint64_t key = 0;
       in >> key >> r.entered[key];
+    }
+    r.on_gpu.resize(on_gpu);
+    for (GpuWaits& w : r.on_gpu) {
+      in >> along >> w.group.first >> w.group.stride >> w.group.count >> w.entered;
+      put(w.along, as_name(along));
     }
   }
   return in >> word && word == "end" ? reports : std::vector<RankReport>{};

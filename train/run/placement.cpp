@@ -58,9 +58,12 @@ std::string warning_line(Watchdog::Warning why, const Watchdog::Finding& found, 
 
 Watchdog::Orders watch_orders(const RunConfig& config, const RunProgress& progress, const std::optional<HangBoard>& board) {
   const double patience = config.train.hang_after;
+  const bool gpus = config.kernels.device == DeviceChoice::cuda;
   return {
       .patience = patience,
+      .at_start = gpus ? std::max(5.0, 600 / patience) : 120,
       .board = board ? &*board : nullptr,
+      .for_disks = gpus ? std::clamp(360 / patience, 3.0, 12.0) : 12,
       .warn = [patience](Watchdog::Warning why, const Watchdog::Finding& found) { complain(warning_line(why, found, patience)); },
       .report =
           [&progress, patience](const Watchdog::Finding& found) {

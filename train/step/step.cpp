@@ -60,13 +60,17 @@ Microbatch microbatch_of_step(const TrainState& r, const Batch& batch, int64_t n
   return part;
 }
 
+// Without valid targets, loss and gradients are 0.
+void weigh_targets(TrainState& r, const Batch& batch) {
+  run(r.device.compute(), Fill{.x = r.loss_factor, .value = 1 / static_cast<float>(std::max<int64_t>(batch.valid, 1))});
+}
+
 // Enqueues the same launches in every step. Only the contents of memory differ: the batch and the
 // numbers of the schedule.
 void compute_step(TrainState& r, const Batch& batch) {
   Stream& compute = r.device.compute();
   const int64_t microbatches = batch.tokens.dim(0) / r.stage.shape().rows;
-  const auto targets = static_cast<float>(std::max<int64_t>(batch.valid, 1));  // without valid targets, loss and gradients are 0
-  const LossSum loss{.total = r.loss, .scale = 1 / targets};
+  const LossSum loss{.total = r.loss, .factor = r.loss_factor};
 
   // 1. forward and backward; each unit's gradients are sent once they are complete
   run(compute, Fill{.x = r.loss});
@@ -96,7 +100,8 @@ void begin_step(TrainState& r, const Batch& of_host, int64_t step, const StepLim
   Stream& compute = r.device.compute();
   const Batch batch = r.launcher.upload(of_host);
   r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, limits);
-  r.launcher.launch(batch.valid, [&] { compute_step(r, batch); });
+  weigh_targets(r, batch);
+  r.launcher.launch([&] { compute_step(r, batch); });
   r.launcher.send(step, r.loss, r.optimizer.squared_norm(), limits);
 }
 
@@ -120,6 +125,7 @@ StepResult rehearse_step(TrainState& r, const Batch& batch, int64_t step) {
   r.step = step;
   Stream& compute = r.device.compute();
   r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, {.squared_norm = -1, .loss = -1});
+  weigh_targets(r, batch);
   compute_step(r, r.launcher.upload(batch));
   compute.finish();
   const Tensor squares = r.optimizer.squared_norm();

@@ -8,8 +8,6 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostGraphs = 4;  // a limit for data whose number of valid targets varies
-
 // Graphs need steps that do not overlap. With a divided state they do: updated weights arrive while
 // the next forward runs. Nor do they take messages between stages, which wait for each other along
 // several branches: CUDA does not promise that all branches of a graph advance.
@@ -19,8 +17,8 @@ bool wants_graphs(const RunConfig& config, const Mesh& mesh, const Device& devic
 
 }  // namespace
 
-StepLauncher::StepLauncher(const RunConfig& config, const Mesh& mesh, Device& device)
-    : device_(device), graphs_wanted_(wants_graphs(config, mesh, device)) {
+StepLauncher::StepLauncher(const RunConfig& config, const Mesh& mesh, Device& device) : device_(device) {
+  if (wants_graphs(config, mesh, device)) graph_.emplace(device);
   for (Slot& slot : results_) slot.memory.emplace(device, (1 + SquaredSum::kSize) * bytes_of(Dtype::f32));
   if (device.place() != Place::cuda) return;
   const int64_t bytes = 4 * config.train.batch / mesh.replicas() * config.model.context * bytes_of(Dtype::i32);
@@ -47,20 +45,12 @@ Batch StepLauncher::upload(const Batch& batch) {
   return there;
 }
 
-// Returns the graph for steps with `valid` targets, recorded or not yet; nullptr to call the step.
-Graph* StepLauncher::graph(int64_t valid) {
+void StepLauncher::launch(const std::function<void()>& step) {
   const bool first = !std::exchange(launched_, true);  // it allocates scratch memory, which a recording must not
-  if (!graphs_wanted_ || first || device_.compute().tally() != nullptr) return nullptr;
-  if (!graphs_.contains(valid) && graphs_.size() == kMostGraphs) return nullptr;
-  return &graphs_.try_emplace(valid, device_).first->second;
-}
-
-void StepLauncher::launch(int64_t valid, const std::function<void()>& step) {
-  Graph* const recorded = graph(valid);
-  if (recorded == nullptr)
+  if (!graph_ || first || device_.compute().tally() != nullptr)
     step();
-  else if (!recorded->replay())
-    recorded->record(step);
+  else if (!graph_->replay())
+    graph_->record(step);
 }
 
 void StepLauncher::send(int64_t step, const Tensor& loss, const Tensor& squared_norm, const StepLimits& limits) {

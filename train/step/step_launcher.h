@@ -5,7 +5,6 @@
 
 #include <array>
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "data/loader/loader.h"
@@ -29,9 +28,8 @@ class StepLauncher {
   // Copies a batch, at most the replica's, to the device. The caller may reuse its memory once the
   // step was enqueued.
   Batch upload(const Batch& batch);
-  // Calls `step` or replays its graph. The launches of `step` must depend on nothing but `valid`, the
-  // batch's number of valid targets.
-  void launch(int64_t valid, const std::function<void()>& step);
+  // Calls `step` or replays its graph. The launches of `step` must be the same each time.
+  void launch(const std::function<void()>& step);
 
   // Numbers that a step returns to the host. Those of two consecutive steps may be in flight.
   struct Results {
@@ -48,15 +46,13 @@ class StepLauncher {
     StepLimits limits{};
   };
   static size_t slot_of(int64_t step) { return static_cast<size_t>(step % 2); }
-  Graph* graph(int64_t valid);
 
   Device& device_;
-  const bool graphs_wanted_;
   std::optional<Buffer> batch_;  // only on a GPU: the batch's four tensors of i32
   std::array<std::optional<StagingBuffer>, 2> batches_;
   std::array<Slot, 2> results_;
   int64_t uploads_ = 0;
-  std::map<int64_t, Graph> graphs_;  // by number of valid targets
+  std::optional<Graph> graph_;  // if wanted
   bool launched_ = false;
 };
 

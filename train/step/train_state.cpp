@@ -82,7 +82,8 @@ TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device
       pipeline(mesh.pp(), device, stage),
       optimizer(config.train, mesh, stage, sync, arenas),
       launcher(config, mesh, device),
-      loss(arenas.temporaries.take(Dtype::f32, {1})) {
+      loss(arenas.temporaries.take(Dtype::f32, {1})),
+      loss_factor(arenas.temporaries.take(Dtype::f32, {1})) {
   const int64_t levels = stage.shape().holding.tree_levels;
   if (levels > 0) loss_tree = arenas.temporaries.take(Dtype::f32, {levels, 1});
   hooks.read = [this](size_t unit, const Microbatch&) { sync.read(unit); };

@@ -26,15 +26,16 @@ struct TrainState {
   const Mesh& mesh;
   Device& device;
   Arenas arenas;
-  Comm sharing;  // ranks of the tp group with the same key-value head
+  const Comm& sharing;  // ranks of the tp group with the same key-value head
   Stage stage;
   ReplicaSync sync;
   Pipeline pipeline;
   Optimizer optimizer;
   StepLauncher launcher;
 
-  Tensor loss;       // [1] f32: the step's mean loss
-  Tensor loss_tree;  // [levels, 1] f32: sums of the microbatches' losses, only with invariant numerics
+  Tensor loss;         // [1] f32: the step's mean loss
+  Tensor loss_factor;  // [1] f32: 1 / (the batch's valid targets)
+  Tensor loss_tree;    // [levels, 1] f32: sums of the microbatches' losses, only with invariant numerics
 
   UnitHooks hooks;                             // receive a unit's weights, send its gradients; with the head's the loss
   std::function<void(const Action&)> after{};  // called after each action was enqueued

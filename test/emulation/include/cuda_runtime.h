@@ -129,6 +129,7 @@ inline unsigned __ballot_sync(unsigned mask, bool vote, std::source_location at 
 inline bool __any_sync(unsigned mask, bool vote, std::source_location at = std::source_location::current()) {
   return __ballot_sync(mask, vote, at) != 0;
 }
+inline void __threadfence_system() {}
 [[noreturn]] inline void __trap() { throw trireme::emulation::GridError("a kernel gave up: __trap()"); }
 
 // Threads run one at a time, so these are atomic.
@@ -188,6 +189,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaDeviceGetPCIBusId(char* bus, int size, int device);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 template <class T>
 cudaError_t cudaMalloc(T** memory, size_t bytes) {
@@ -198,6 +200,10 @@ cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
 cudaError_t cudaMallocHost(void** memory, size_t bytes);
 cudaError_t cudaFreeHost(void* memory);
+constexpr unsigned cudaHostRegisterMapped = 2;
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void* memory);
+cudaError_t cudaHostGetDevicePointer(void** on_gpu, void* memory, unsigned flags);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemset(void* memory, int value, size_t bytes);

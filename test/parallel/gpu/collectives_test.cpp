@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "kernels/graph.h"
 #include "kernels/ops/fill.h"
 #include "parallel/mesh.h"
+#include "parallel/verdict.h"
 #include "test/catch.h"
 #include "test/parallel/launch.h"
 #include "test/reference/compare.h"
@@ -182,7 +184,8 @@ TEST_CASE("collectives on the GPUs of a launcher's ranks", "[.launched]") {
   pretend_hosts(world);
   Device device(Place::cuda);
   for (const Numerics numerics : {Numerics::fast, Numerics::invariant}) {
-    Mesh replicas(world, {.numerics = numerics}), stages(world, {.pp = world.size()});
+    const ReduceDtype reduce = numerics == Numerics::fast ? ReduceDtype::bf16 : ReduceDtype::f32;
+    Mesh replicas(world, {.numerics = numerics, .reduce = reduce}), stages(world, {.pp = world.size()});
     replicas.connect(device);
     stages.connect(device);
     for (Stream* stream : {&device.compute(), &device.comm()})
@@ -231,6 +234,48 @@ TEST_CASE("a host stops waiting for a GPU whose peers do not come after the give
   INFO(out);
   CHECK_THAT(out, ContainsSubstring("parallel.timeout = 0.5 s"));
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60));
+}
+
+// The GPUs of all ranks enter two sums, and one more by a graph four times; then only rank 1's host enqueues nothing. Ends at once,
+// as above.
+TEST_CASE("a sum that one rank leaves out", "[.launched]") {
+  const World world;
+  pretend_hosts(world);
+  Device device(Place::cuda);
+  Journal journal(world.rank());
+  Mesh mesh(world, {.timeout = 1});
+  journal.connect(world);
+  mesh.keep(journal);
+  mesh.connect(device);
+  HostTensor x(Dtype::f32, {4});
+  const auto sum = [&] { run(mesh.dp(), device.compute(), AllReduce{.x = x}); };
+  sum(), sum();
+  Graph graph(device);
+  graph.record(sum);
+  for (int i = 0; i < 3; ++i) graph.replay();
+  device.compute().finish();
+  if (world.rank() == 1) usleep(20000000), std::_Exit(0);
+  sum();
+  try {
+    device.compute().finish();
+  } catch (const Error&) {
+    std::vector<RankReport> ranks = journal.look();
+    std::puts(judge(ranks).line.c_str());
+    for (RankReport& rank : ranks) rank.waits_for_gpu = true;
+    ranks[1].on_gpu = ranks[0].on_gpu;
+    std::puts(judge(ranks).line.c_str());
+  }
+  std::fflush(nullptr);
+  std::_Exit(0);
+}
+
+TEST_CASE("a rank whose GPU has entered fewer collectives than the others' is named, also when they were replayed") {
+  const auto [out, status] = output_of(mpirun(3, "a sum that one rank leaves out"));
+  INFO(out);
+  CHECK_THAT(out, ContainsSubstring("rank 1 on "));
+  CHECK_THAT(out, ContainsSubstring("; ranks 0, 2 wait for it: their GPUs are in collective #7 along dp, its GPU has entered 6"));
+  CHECK_THAT(out, ContainsSubstring("no rank is known to be at fault: all 3 wait for their GPUs") &&
+                      ContainsSubstring("(7 along dp on rank 0)"));
 }
 
 TEST_CASE("ranks that are not connected say so") {

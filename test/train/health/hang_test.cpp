@@ -237,6 +237,8 @@ TEST_CASE("a report on ranks becomes text from which it is read again") {
   one.entries = {entry, entry, JournalEntry{}};
   RankReport two = one;
   two.rank = 4, two.doing = "", two.entries.clear(), two.entered.clear();
+  two.on_gpu = {{.group = {.first = 1, .stride = 2, .count = 4}, .entered = 77}};
+  std::copy_n("tp part", 7, two.on_gpu[0].along.data());
   const std::string text = to_text({one, two});
   const std::vector<RankReport> back = reports_in(text);
   REQUIRE(back.size() == 2);
@@ -247,7 +249,7 @@ TEST_CASE("a report on ranks becomes text from which it is read again") {
   CHECK(back[0].entries[1].along == entry.along);
   CHECK(back[1].state == 'T');
   for (size_t cut = 0; cut < text.size() - 1; ++cut) CHECK(reports_in(text.substr(0, cut)).empty());
-  CHECK(reports_in("trireme hang 1 99999999999\n").empty());
+  CHECK(reports_in("trireme hang 3 99999999999\n").empty());
 }
 
 TEST_CASE("two hundred hangs, each with the right rank named in time", "[.][soak]") {
@@ -294,7 +296,10 @@ TEST_CASE("two hundred hangs, each with the right rank named in time", "[.][soak
     const double took = seconds_since(begin);
     slowest[kind] = std::max(slowest[kind], took);
     INFO(ended.err);
-    REQUIRE(ended.code == 71);
+    // Open MPI's mpirun itself may crash when all is over.
+    const bool crashed = ended.code == 139 && ended.err.find("PMIx_server_finalize") != std::string::npos;
+    if (crashed) WARN("mpirun crashed at its end, hang " << i);
+    REQUIRE((ended.code == 71 || crashed));
     REQUIRE_THAT(ended.err, ContainsSubstring((launched ? "verdict: rank " : "hang: rank ") + std::to_string(rank) + " on "));
     REQUIRE(took < in_time(kind));
     if (launched) told[kind] = std::max(told[kind], first_told(ended.err, "rank " + std::to_string(rank)));

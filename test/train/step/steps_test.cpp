@@ -492,7 +492,7 @@ TEST_CASE("steps whose results are read late, replayed as a graph or not, leave 
         if (step < 4) {
           RandomBatch random(config, static_cast<uint64_t>(step) * 2);
           Batch batch = random.batch();
-          batch.valid -= step / 3;  // of another number another graph is recorded
+          batch.valid -= step / 3;  // a number in memory, which one graph reads
           begin_step(run, batch, step);
         }
         if (step >= late) found.push_back(end_step(run, step - late).loss);
