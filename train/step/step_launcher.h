@@ -28,7 +28,8 @@ class StepLauncher {
   // Copies a batch, at most the replica's, to the device. The caller may reuse its memory once the
   // step was enqueued.
   Batch upload(const Batch& batch);
-  // Calls `step` or replays its graph. The launches of `step` must be the same each time.
+  // Calls `step` or replays its graph. The launches of `step` must be the same each time. Ranks record
+  // together, in the second step: memory is frozen then, so no rank's scratch memory moves later.
   void launch(const std::function<void()>& step);
 
   // Numbers that a step returns to the host. Those of two consecutive steps may be in flight.
