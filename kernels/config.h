@@ -78,8 +78,7 @@ struct KernelsConfig {
          "on a GPU: time the algorithms of each product before the first step; choices are kept in RUN/kernels.json");
     keys("graph", graph,
          "on a GPU: record a step once and replay it as one CUDA graph, unless parallel.zero > 0 or parallel.pp > 1");
-    keys("attention", attention,
-         "on a GPU in bf16 without document masks: cudnn, ours, or auto for the faster, timed at the start");
+    keys("attention", attention, "on a GPU in bf16: cudnn, ours, or auto for the faster, timed at the start");
   }
 
   // Reports keys that contradict each other, as (key, message).

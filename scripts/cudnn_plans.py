@@ -55,8 +55,8 @@ ANSWERS = {
                            "  if (status) *status = *found ? 0 : 1;\n"
                            "  return *found ? 0 : 500;\n}",
 }
-SHAPES = [("window of 4096", (1, 8192, 32, 8, 128, 4096)), ("heads of 96", (4, 2048, 32, 32, 96, 0)),
-          ("heads of 256", (4, 2048, 16, 8, 256, 0))]
+SHAPES = [("window of 4096", (1, 8192, 32, 8, 128, 4096)), ("heads of 80", (4, 2048, 32, 32, 80, 0)),
+          ("heads of 96", (4, 2048, 32, 32, 96, 0)), ("heads of 256", (4, 2048, 16, 8, 256, 0))]
 
 
 def run(*words, **more):
@@ -119,9 +119,12 @@ def kernel_words(names):
 
 PAGE = """# cuDNN's plans for attention
 
-Plans that cuDNN makes for attention without document masks on an H100. They were asked for without
-a GPU: a stand-in for the driver loads kernels and runs none. `scripts/cudnn_plans.py build` writes
-this page.
+Plans that cuDNN makes for attention on an H100, without and with document masks. They were asked
+for without a GPU: a stand-in for the driver loads kernels and runs none. `scripts/cudnn_plans.py
+build` writes this page.
+
+A document mask is a comparison of each key with the first one of the query's document. cuDNN
+generates the kernel's code with it.
 
 A deterministic backward stores a bf16 matrix of scores for each head. It runs in as few groups of
 heads as keep its workspace within 1 GiB. A group of one key-value head may take 2.25 GiB.
@@ -147,11 +150,12 @@ def main():
         make_driver(directory)
         make_program(directory, build)
         for where, shape in shapes(build):
-            _, _, forward = plans(directory, shape, False)
-            groups, mebibytes, backward = plans(directory, shape, True)
-            lines.append(f"| {where} | {', '.join(str(x) for x in shape[:5])} | {forward} | {backward} | {groups} | {mebibytes} |")
-            failed |= not groups
-            print(lines[-1], flush=True)
+            for masks, documents in (("", 0), (" with documents", 1)):
+                _, _, forward = plans(directory, (*shape, documents), False)
+                groups, mebibytes, backward = plans(directory, (*shape, documents), True)
+                lines.append(f"| {where}{masks} | {', '.join(str(x) for x in shape[:5])} | {forward} | {backward} | {groups} | {mebibytes} |")
+                failed |= not groups
+                print(lines[-1], flush=True)
     (ROOT / "docs/gpu/cudnn.md").write_text(PAGE.format(rows="\n".join(lines)))
     return failed
 

@@ -46,12 +46,12 @@ def predict(program, eight_bits, config, settings):
     path = ROOT / "configs" / (config + ".yaml")
     plan = json.loads(subprocess.run([program, "plan", path, "--json", "-", *arguments], check=True, capture_output=True, text=True).stdout)
     model = plan["model"]
-    masked = chosen["model.document_mask"] == "true" or "kernels.autotune=false" in settings  # neither has cuDNN
+    ours = "kernels.autotune=false" in settings
     seconds, which = {}, []
     for name, op in plan["ops"].items():
         if name in ("attention", "attention_backward"):
-            seconds[name] = op["flops"] / (OURS if masked else CUDNN)[model["head_size"]][name != "attention"]
-            which.append("ours" if masked else "cuDNN")
+            seconds[name] = op["flops"] / (OURS if ours else CUDNN)[model["head_size"]][name != "attention"]
+            which.append("ours" if ours else "cuDNN")
         elif op["flops"] > 0:
             share = next(share for width, share in PRODUCTS if model["width"] < width)
             share *= UNTUNED if "kernels.autotune=false" in settings else 1

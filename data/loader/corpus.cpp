@@ -59,6 +59,12 @@ void Corpus::add_shard(const std::string& path) {
   first_samples_.push_back(samples() + (shard.row() > 0 ? shard.tokens() / shard.row() : cut_.samples(shard.tokens())));
 }
 
+int64_t Corpus::documents() const {
+  int64_t documents = 0;
+  for (const ShardReader& shard : shards_) documents += std::ssize(shard.document_starts());
+  return documents;
+}
+
 int64_t Corpus::tokens() const {
   int64_t sum = 0;
   for (const ShardReader& shard : shards_) sum += shard.tokens();

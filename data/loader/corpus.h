@@ -32,6 +32,7 @@ class Corpus {
   int64_t context() const { return cut_.context; }
   int64_t samples() const { return first_samples_.back(); }
   int64_t tokens() const;
+  int64_t documents() const;       // that begin in its shards
   int64_t text_bytes() const;      // the tokens decode to so many bytes
   double tokens_per_byte() const;  // of text, of what may be a target
   int64_t targets() const;         // of all samples

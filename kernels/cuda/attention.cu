@@ -244,7 +244,8 @@ std::optional<AttentionShape> fused_shape(const Cuda& cuda, const Op& op, std::i
 }  // namespace
 
 void launch(const Cuda& cuda, const AttentionForward& op) {
-  if (const auto shape = fused_shape(cuda, op, {op.out, op.lse, op.q, op.k, op.v})) return fused_attention(cuda, *shape, op);
+  if (const auto shape = fused_shape(cuda, op, {op.out, op.lse, op.q, op.k, op.v, op.document_start}))
+    return fused_attention(cuda, *shape, op);
   const AttentionSizes s = sizes_of(op);
   if (fits_tensor_cores(op)) return attention_on_tensor_cores(cuda, op, s);
   const Grid grid = tiles_grid(op.q, s.heads, 3);
@@ -255,7 +256,7 @@ void launch(const Cuda& cuda, const AttentionForward& op) {
 }
 
 void launch(const Cuda& cuda, const AttentionBackward& op) {
-  if (const auto shape = fused_shape(cuda, op, {op.dq, op.dk, op.dv, op.dout, op.out, op.lse, op.q, op.k, op.v}))
+  if (const auto shape = fused_shape(cuda, op, {op.dq, op.dk, op.dv, op.dout, op.out, op.lse, op.q, op.k, op.v, op.document_start}))
     return fused_attention(cuda, *shape, op);
   const AttentionSizes s = sizes_of(op);
   const int64_t rows = op.q.dim(0) * s.queries * s.heads;

@@ -152,7 +152,7 @@ void execute_group(const Library& l, const Recipe& r, const std::vector<Binding>
   ok(dnn().execute(l.handle, r.plan->get(), pack.get()));
 }
 
-void execute(const Cuda& cuda, const AttentionShape& shape, float scale, std::vector<Binding> bindings) {
+void execute(const Cuda& cuda, const AttentionShape& shape, float scale, const Tensor& start, std::vector<Binding> bindings) {
   Library& l = library();
   const std::lock_guard lock(l.mutex);
   const Recipe& r = l.recipe(shape);
@@ -168,6 +168,7 @@ void execute(const Cuda& cuda, const AttentionShape& shape, float scale, std::ve
   }
   bindings.insert(bindings.end(), {{kScale, &scale}, {kHidden, &hidden}});
   if (shape.window > 0) bindings.push_back({kWindow, &window});
+  if (shape.documents) bindings.push_back({kStart, start.data()});
   if (shape.backward) bindings.insert(bindings.end(), {{kOne, &one}, {kRowSums, memory}});
   ok(dnn().set_stream(l.handle, stream_of(cuda)));
   for (int64_t i = 0; i < r.groups; ++i) execute_group(l, r, bindings, i, memory + rows);
@@ -202,12 +203,12 @@ std::string fused_refusal(const AttentionShape& shape) {
 }
 
 void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionForward& op) {
-  execute(cuda, shape, op.scale,
+  execute(cuda, shape, op.scale, op.document_start,
           {{kQ, op.q.data()}, {kK, op.k.data()}, {kV, op.v.data()}, {kOut, op.out.data()}, {kLse, op.lse.data()}});
 }
 
 void fused_attention(const Cuda& cuda, const AttentionShape& shape, const AttentionBackward& op) {
-  execute(cuda, shape, op.scale,
+  execute(cuda, shape, op.scale, op.document_start,
           {{kQ, op.q.data()},
            {kK, op.k.data()},
            {kV, op.v.data()},

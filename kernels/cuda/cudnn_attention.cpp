@@ -30,12 +30,16 @@ Value masked(CudnnGraph& g, const HeadGroup& s, const Value& scores, const Value
     g.pointwise({.mode = CUDNN_POINTWISE_GEN_INDEX, .axis = axis}, y, x);
     return y;
   };
-  const Value query = index(scores, 2), key = index(scores, 3);
-  const Value causal = hide(scores, CUDNN_POINTWISE_CMP_GE, query, key);
-  if (s.whole.window == 0) return causal;
-  const Value row = index(causal, 2), column = index(causal, 3), end = g.inner(CUDNN_DATA_INT32, scores.layout);
-  g.pointwise({CUDNN_POINTWISE_ADD, CUDNN_DATA_INT32}, end, column, g.number(kWindow, CUDNN_DATA_INT32));
-  return hide(causal, CUDNN_POINTWISE_CMP_GT, end, row);
+  Value seen = hide(scores, CUDNN_POINTWISE_CMP_GE, index(scores, 2), index(scores, 3));
+  if (s.whole.window > 0) {
+    const Value row = index(seen, 2), column = index(seen, 3), end = g.inner(CUDNN_DATA_INT32, scores.layout);
+    g.pointwise({CUDNN_POINTWISE_ADD, CUDNN_DATA_INT32}, end, column, g.number(kWindow, CUDNN_DATA_INT32));
+    seen = hide(seen, CUDNN_POINTWISE_CMP_GT, end, row);
+  }
+  if (!s.whole.documents) return seen;
+  const int64_t t = s.whole.tokens;
+  const Value start = g.outer(kStart, CUDNN_DATA_INT32, {{s.whole.rows, 1, t, 1}, {t, t, 1, 1}});
+  return hide(seen, CUDNN_POINTWISE_CMP_GE, index(seen, 3), start);
 }
 
 // dx = a b; if several query heads share a head of k and v, dx is the sum over these.

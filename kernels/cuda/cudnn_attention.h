@@ -17,7 +17,7 @@ struct HeadGroup {
 
 // Ids of a graph's inputs and outputs: a plan runs with a pointer for each. Scalars are passed by
 // value, also by pointer.
-enum AttentionUid : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kRowSums, kScale, kOne, kHidden, kWindow };
+enum AttentionUid : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kRowSums, kScale, kOne, kHidden, kWindow, kStart };
 
 // The graph's descriptor, which g owns.
 const Descriptor& forward_graph(CudnnGraph& g, const HeadGroup& s);

@@ -23,17 +23,18 @@ inline double attention_pairs(int64_t queries, int64_t keys, int64_t window) {
   return (end * (end + 1) - begin * (begin + 1)) / 2 + most * ((last - first) - (end - begin));
 }
 
-// Returns nullopt if no library's kernels support it: f32, documents, or queries after cached keys.
+// Returns nullopt if no library's kernels support it: f32, or queries after cached keys.
 inline std::optional<AttentionShape> attention_shape(bool backward, const Tensor& q, const Tensor& k, const Tensor& document_start,
                                                      int64_t window) {
-  if (q.dtype() != Dtype::bf16 || q.dim(1) != k.dim(1) || document_start.present()) return std::nullopt;
+  if (q.dtype() != Dtype::bf16 || q.dim(1) != k.dim(1)) return std::nullopt;
   return AttentionShape{.backward = backward,
                         .rows = q.dim(0),
                         .tokens = q.dim(1),
                         .heads = q.dim(2),
                         .kv_heads = k.dim(2),
                         .head_size = q.dim(3),
-                        .window = window};
+                        .window = window,
+                        .documents = document_start.present()};
 }
 
 struct AttentionForward {

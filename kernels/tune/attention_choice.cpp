@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/clock.h"
+#include "base/philox.h"
 #include "kernels/copy.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/ops/attention.h"
@@ -17,12 +18,13 @@ namespace {
 // An attention of random numbers, runnable by either implementation.
 class Trial {
  public:
-  Trial(Device& device, const AttentionShape& shape)
+  Trial(Device& device, const AttentionShape& shape, int64_t document)
       : device_(device), shape_(shape), before_(device.attention()), arena_(device, bytes(shape), "choice of attention's kernels") {
     const int64_t b = shape.rows, t = shape.tokens, h = shape.heads, k = shape.kv_heads, d = shape.head_size;
     for (Tensor* x : {&q_, &dout_, &out_, &dq_}) *x = arena_.take(Dtype::bf16, {b, t, h, d});
     for (Tensor* x : {&k_, &v_, &dk_, &dv_}) *x = arena_.take(Dtype::bf16, {b, t, k, d});
     lse_ = arena_.take(Dtype::f32, {b, h, t});
+    if (shape.documents) start_documents(document > 0 ? document : std::max<int64_t>(1, t / 4));
     uint64_t key = 1;
     for (const Tensor& x : {q_, k_, v_, dout_}) fill_random(device.compute(), arena_, x, 1, key++);
     attend(false);
@@ -44,7 +46,21 @@ class Trial {
 
  private:
   static int64_t bytes(const AttentionShape& s) {
-    return s.rows * s.tokens * (8 * (s.heads + s.kv_heads) * s.head_size + 4 * s.heads) + kRandomBytes + 12 * Arena::kAlign;
+    return s.rows * s.tokens * (4 + 8 * (s.heads + s.kv_heads) * s.head_size + 4 * s.heads) + kRandomBytes + 13 * Arena::kAlign;
+  }
+
+  // Documents of 1 to 2 mean - 1 tokens.
+  void start_documents(int64_t mean) {
+    std::vector<int32_t> starts(static_cast<size_t>(shape_.rows * shape_.tokens));
+    uint64_t number = 0;
+    for (int64_t row = 0; row < shape_.rows; ++row)
+      for (int64_t t = 0, start = 0, end = 0; t < shape_.tokens; ++t) {
+        if (t == end) start = t, end = t + 1 + static_cast<int64_t>(philox64(1, number++) % static_cast<uint64_t>(2 * mean - 1));
+        starts[static_cast<size_t>(row * shape_.tokens + t)] = static_cast<int32_t>(start);
+      }
+    start_ = arena_.take(Dtype::i32, {shape_.rows, shape_.tokens});
+    copy(device_.compute(), start_, Tensor(starts.data(), Dtype::i32, Place::cpu, {shape_.rows, shape_.tokens}));
+    finish();
   }
 
   void use(bool backward, bool fused) {
@@ -55,8 +71,14 @@ class Trial {
   float scale() const { return 1 / std::sqrt(static_cast<float>(shape_.head_size)); }
   void attend(bool fused) {
     use(false, fused);
-    trireme::run(device_.compute(),
-                 AttentionForward{.out = out_, .lse = lse_, .q = q_, .k = k_, .v = v_, .window = shape_.window, .scale = scale()});
+    trireme::run(device_.compute(), AttentionForward{.out = out_,
+                                                     .lse = lse_,
+                                                     .q = q_,
+                                                     .k = k_,
+                                                     .v = v_,
+                                                     .document_start = start_,
+                                                     .window = shape_.window,
+                                                     .scale = scale()});
   }
   void attend_backward(bool fused) {
     use(true, fused);
@@ -69,6 +91,7 @@ class Trial {
                                                       .q = q_,
                                                       .k = k_,
                                                       .v = v_,
+                                                      .document_start = start_,
                                                       .window = shape_.window,
                                                       .scale = scale()});
   }
@@ -88,7 +111,7 @@ class Trial {
   const AttentionShape shape_;
   const AttentionChoices before_;
   Arena arena_;
-  Tensor q_, dout_, out_, dq_, k_, v_, dk_, dv_, lse_;
+  Tensor q_, dout_, out_, dq_, k_, v_, dk_, dv_, lse_, start_;
 };
 
 // Rounding to bf16 and another order of sums change a value by a few hundredths of the largest. A
@@ -110,8 +133,8 @@ std::string milliseconds(double seconds) {
 
 }  // namespace
 
-double time_attention(Device& device, const AttentionShape& shape, bool fused) {
-  Trial trial(device, shape);
+double time_attention(Device& device, const AttentionShape& shape, bool fused, int64_t document) {
+  Trial trial(device, shape, document);
   constexpr int kAhead = 10;  // enqueued at once, which hides the launch overhead
   const auto round = [&] {
     const auto begin = Clock::now();
@@ -126,7 +149,7 @@ double time_attention(Device& device, const AttentionShape& shape, bool fused) {
 }
 
 bool fused_agrees(Device& device, const AttentionShape& shape) {
-  Trial trial(device, shape);
+  Trial trial(device, shape, 0);
   const auto ours = trial.results(false), once = trial.results(true);
   bool agrees = true;
   for (int i = 0; i < 3; ++i) agrees = agrees && trial.results(true) == once;

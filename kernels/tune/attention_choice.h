@@ -12,9 +12,11 @@
 
 namespace trireme {
 
-// Seconds that an attention of this shape takes with the fused kernels or with ours.
+// Seconds that an attention of this shape takes with the fused kernels or with ours. With document
+// masks, documents have `document` tokens on average, 0 for a quarter of a row: ours leave keys of
+// other documents out.
 using AttentionTimer = std::function<double(Device&, const AttentionShape&, bool fused)>;
-double time_attention(Device& device, const AttentionShape& shape, bool fused);
+double time_attention(Device& device, const AttentionShape& shape, bool fused, int64_t document);
 
 // True if the fused kernels give the same bits each time, and our results up to rounding.
 bool fused_agrees(Device& device, const AttentionShape& shape);
@@ -28,6 +30,6 @@ struct ChosenAttention {
 // fused if possible; ours: ours. Takes memory of `device`, which must not be frozen, and its
 // compute lane; device.attention() does not change.
 ChosenAttention choose_attention(Device& device, AttentionKernels wanted, const std::vector<AttentionShape>& shapes,
-                                 const AttentionTimer& time = time_attention);
+                                 const AttentionTimer& time);
 
 }  // namespace trireme

@@ -16,12 +16,16 @@ void write(const Tensor& x, int64_t i, double value) { static_cast<Bf16*>(x.data
 // A head of one row: the places of its elements, and the keys that its queries see.
 struct Head {
   const AttentionShape& s;
+  const Tensor& start;
   int64_t row, head;
   int64_t query(int64_t t, int64_t d = 0) const { return ((row * s.tokens + t) * s.heads + head) * s.head_size + d; }
   int64_t key(int64_t t, int64_t d = 0) const {
     return ((row * s.tokens + t) * s.kv_heads + head * s.kv_heads / s.heads) * s.head_size + d;
   }
-  int64_t first(int64_t t) const { return s.window > 0 ? std::max<int64_t>(0, t - s.window + 1) : 0; }
+  int64_t first(int64_t t) const {
+    const int64_t first = s.window > 0 ? std::max<int64_t>(0, t - s.window + 1) : 0;
+    return s.documents ? std::max<int64_t>(first, static_cast<const int32_t*>(start.data())[row * s.tokens + t]) : first;
+  }
   double dot(const Tensor& a, int64_t at, const Tensor& b, int64_t with) const {
     double sum = 0;
     for (int64_t d = 0; d < s.head_size; ++d) sum += read(a, at + d) * read(b, with + d);
@@ -35,7 +39,7 @@ void forward(const AttentionShape& s, const AttentionForward& op) {
   for (int64_t row = 0; row < s.rows; ++row)
     for (int64_t head = 0; head < s.heads; ++head)
       for (int64_t t = 0; t < s.tokens; ++t) {
-        const Head h{s, row, head};
+        const Head h{s, op.document_start, row, head};
         std::vector<double> p;
         double top = -INFINITY, total = 0;
         for (int64_t key = h.first(t); key <= t; ++key) {
@@ -59,7 +63,7 @@ void backward_of(const AttentionShape& s, const AttentionBackward& op, int64_t r
   std::vector<double> dk(static_cast<size_t>(s.tokens * size)), dv(dk), dq(static_cast<size_t>(size));
   for (int64_t head = kv * group; head < (kv + 1) * group; ++head)
     for (int64_t t = 0; t < s.tokens; ++t) {
-      const Head h{s, row, head};
+      const Head h{s, op.document_start, row, head};
       const double delta = h.dot(op.dout, h.query(t), op.out, h.query(t));
       std::fill(dq.begin(), dq.end(), 0.0);
       for (int64_t key = h.first(t); key <= t; ++key) {
@@ -73,7 +77,7 @@ void backward_of(const AttentionShape& s, const AttentionBackward& op, int64_t r
       }
       for (int64_t d = 0; d < size; ++d) write(op.dq, h.query(t, d), dq[static_cast<size_t>(d)]);
     }
-  const Head h{s, row, kv * group};
+  const Head h{s, op.document_start, row, kv * group};
   for (int64_t key = 0; key < s.tokens; ++key)
     for (int64_t d = 0; d < size; ++d) {
       write(op.dk, h.key(key, d), dk[static_cast<size_t>(key * size + d)]);

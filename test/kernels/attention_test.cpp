@@ -175,34 +175,32 @@ TEST_CASE("attention by a library's fused kernels agrees with its reference") {
   bool differed = false;  // from ours, in the last bits
   for (const int64_t t : {8, 64, 128})
     for (const int64_t window : {0, 7})
-      for (const int64_t kv_heads : {1, 4}) {
-        const AttentionDims shape{
-            .rows = 2, .queries = t, .keys = t, .heads = 4, .kv_heads = kv_heads, .head_size = 64, .window = window};
-        AttentionShape problem{.rows = 2, .tokens = t, .heads = 4, .kv_heads = kv_heads, .head_size = 64, .window = window};
-        if (device.place() != Place::cuda || !fused_refusal(problem).empty() || (!thorough() && t != 64)) continue;
-        device.attention().clear();
-        AttentionCase ours(shape, Dtype::bf16);
-        ours.forward(device), ours.backward(device);
-        device.attention()[problem.words()] = "cudnn";
-        problem.backward = true;
-        if (fused_refusal(problem).empty()) device.attention()[problem.words()] = "cudnn";
-        check(shape, Dtype::bf16, device);
-        AttentionCase fused(shape, Dtype::bf16), again(shape, Dtype::bf16);
-        for (AttentionCase* c : {&fused, &again}) c->forward(device), c->backward(device);
-        CHECK((fused.out == again.out && fused.dq == again.dq && fused.dk == again.dk && fused.dv == again.dv));
-        differed |= !(fused.lse == ours.lse) && !(fused.dk == ours.dk);
-        // Shapes that no library supports.
-        check({.rows = 2,
-               .queries = t,
-               .keys = t,
-               .heads = 4,
-               .kv_heads = kv_heads,
-               .head_size = 64,
-               .window = window,
-               .document_start = documents(2, t, t)},
-              Dtype::bf16, device);
-        check(shape, Dtype::f32, device);
-      }
+      for (const int64_t kv_heads : {1, 4})
+        for (const bool masked : {false, true}) {
+          const AttentionDims shape{.rows = 2,
+                                    .queries = t,
+                                    .keys = t,
+                                    .heads = 4,
+                                    .kv_heads = kv_heads,
+                                    .head_size = 64,
+                                    .window = window,
+                                    .document_start = masked ? documents(2, t, t) : std::vector<int64_t>{}};
+          AttentionShape problem{
+              .rows = 2, .tokens = t, .heads = 4, .kv_heads = kv_heads, .head_size = 64, .window = window, .documents = masked};
+          if (device.place() != Place::cuda || !fused_refusal(problem).empty() || (!thorough() && t != 64)) continue;
+          device.attention().clear();
+          AttentionCase ours(shape, Dtype::bf16);
+          ours.forward(device), ours.backward(device);
+          device.attention()[problem.words()] = "cudnn";
+          problem.backward = true;
+          if (fused_refusal(problem).empty()) device.attention()[problem.words()] = "cudnn";
+          check(shape, Dtype::bf16, device);
+          AttentionCase fused(shape, Dtype::bf16), again(shape, Dtype::bf16);
+          for (AttentionCase* c : {&fused, &again}) c->forward(device), c->backward(device);
+          CHECK((fused.out == again.out && fused.dq == again.dq && fused.dk == again.dk && fused.dv == again.dv));
+          differed |= !(fused.lse == ours.lse) && !(fused.dk == ours.dk);
+          check(shape, Dtype::f32, device);  // which no library supports
+        }
   CHECK((differed || device.place() == Place::cpu || !fused_attention_facts().found));
 }
 

@@ -240,7 +240,7 @@ ExitCode run_bench_save(const BenchSaveOptions& options) {
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);
-  const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, "");
+  const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, {});
   TrainState run(config, mesh, device, plan.sizes);
   run.optimizer.initialise(device.compute(), config.model.init_std, config.model.layers);
   const Scratch scratch(config);

@@ -121,7 +121,7 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
   Device device = open_device(config.kernels, 1);
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);
-  const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, "");
+  const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, {});
   const int64_t copied = options.seconds > 0 ? kCopiedBytes : kCopiedBytes / 16;
   const Ceilings best = measure_ceilings(device, dtype_of(config.kernels.dtype), plan.products, copied);
   introduce(device, best, "products of this step's shapes alone");

@@ -225,7 +225,7 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
   mesh.connect(device);
   const std::string directory = source.checkpoint.empty() ? config.train.runs + "/" + config.train.name
                                                           : fs::path(source.checkpoint).parent_path().parent_path().string();
-  choose_kernels(config, plan, mesh, device, directory);
+  choose_kernels(config, plan, mesh, device, {.directory = directory});
   TrainState run(config, mesh, device, plan.sizes);
   Evaluator evaluator(options, run);
   evaluator.open();

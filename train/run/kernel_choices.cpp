@@ -24,7 +24,7 @@ std::string note_of(const ChosenProducts& chosen, double seconds) {
 
 // Products and attention of this rank, of which `kept` says some already.
 KernelChoices choose_mine(const RunConfig& config, const Plan& plan, Device& device, const KernelChoices& kept,
-                          std::vector<std::string>& notes) {
+                          const AttentionTimer& timer, std::vector<std::string>& notes) {
   KernelChoices mine;
   const AttentionKernels wanted = config.kernels.attention;
   if (config.kernels.autotune) {
@@ -39,13 +39,12 @@ KernelChoices choose_mine(const RunConfig& config, const Plan& plan, Device& dev
   for (const AttentionShape& problem : plan.attention)
     if (!mine.attention.contains(problem.words())) open.push_back(problem);
   const bool tries = config.kernels.autotune || wanted != AttentionKernels::automatic;
-  const ChosenAttention attention = choose_attention(device, tries ? wanted : AttentionKernels::ours, open);
+  const ChosenAttention attention = choose_attention(device, tries ? wanted : AttentionKernels::ours, open, timer);
   mine.attention.insert(attention.choices.begin(), attention.choices.end());
   notes.insert(notes.end(), attention.reasons.begin(), attention.reasons.end());
   if (plan.attention.empty() && wanted == AttentionKernels::cudnn)
     notes.emplace_back(
-        "kernels.attention = cudnn: ours all the same; cuDNN's are for kernels.dtype = bf16 with "
-        "model.document_mask = false and parallel.numerics = fast");
+        "kernels.attention = cudnn: ours all the same; cuDNN's are for kernels.dtype = bf16 with parallel.numerics = fast");
   return mine;
 }
 
@@ -75,11 +74,11 @@ KernelChoices kernel_choices(const std::string& json) {
 }
 
 ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Mesh& mesh, Device& device,
-                             const std::string& directory) {
+                             const ChoiceFacts& facts) {
   if (device.place() != Place::cuda || config.parallel.exact()) return {};
   ChosenKernels chosen;
   const std::string machine = cuda_facts().device + ", " + product_library() + ", " + fused_attention_facts().verdict;
-  KernelChoices kept = kernel_choices(broadcast(mesh.all(), mesh.first() ? text_of_file(path_in(directory)) : ""));
+  KernelChoices kept = kernel_choices(broadcast(mesh.all(), mesh.first() ? text_of_file(path_in(facts.directory)) : ""));
   if (!kept.machine.empty() && kept.machine != machine) {
     chosen.notes.emplace_back(
         "kernels.json is of another GPU or library than this one: all is tried anew, and last bits may differ");
@@ -87,7 +86,10 @@ ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Me
   }
 
   // Ranks of different stages have different shapes; of equal ones the first rank's choice is everyone's.
-  KernelChoices all = choose_mine(config, plan, device, kept, chosen.notes);
+  const AttentionTimer timer = [&](Device& on, const AttentionShape& shape, bool fused) {
+    return time_attention(on, shape, fused, facts.document);
+  };
+  KernelChoices all = choose_mine(config, plan, device, kept, timer, chosen.notes);
   const std::vector<std::string> ranks = gather(mesh.all(), to_json(all));
   for (const std::string& rank : ranks) {
     KernelChoices theirs = kernel_choices(rank);

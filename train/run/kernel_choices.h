@@ -23,15 +23,20 @@ struct KernelChoices {
 std::string to_json(const KernelChoices& choices);
 KernelChoices kernel_choices(const std::string& json);
 
-// All ranks together, before the run takes its memory: what is kept in `directory`, the first rank's word for all, and of what is
+// Facts that choices go by: those kept in `directory`, if any, and the mean tokens of a document; 0: unknown.
+struct ChoiceFacts {
+  std::string directory{};
+  int64_t document = 0;
+};
+
+// All ranks together, before the run takes its memory: what is kept in the directory, the first rank's word for all, and of what is
 // not kept the fastest. From here on the device does it so. Anywhere but on a GPU, and where results are to be the same on every
 // mesh, nothing is chosen.
 struct ChosenKernels {
   std::string json{};                // for keep_choices()
   std::vector<std::string> notes{};  // for people: what was tried
 };
-ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Mesh& mesh, Device& device,
-                             const std::string& directory);
+ChosenKernels choose_kernels(const RunConfig& config, const Plan& plan, const Mesh& mesh, Device& device, const ChoiceFacts& facts);
 // Writes the file. On the first rank, which may write into the run.
 void keep_choices(const ChosenKernels& chosen, const std::string& directory);
 

@@ -48,6 +48,12 @@ std::string keep_aside(const std::string& directory) {
 
 }  // namespace
 
+int64_t RunData::tokens_of_document() const {
+  int64_t tokens = 0, documents = 0;
+  for (const Corpus& source : sources) tokens += source.tokens(), documents += source.documents();
+  return documents > 0 ? tokens / documents : 0;
+}
+
 RunData::RunData(const RunConfig& config, Journal& journal)
     : tokenizer(config.data.tokenizer.empty() ? nullptr : open_tokenizer(config.data.tokenizer)),
       sources(open_sources(config, tokenizer.get(), [&] { journal.disk_moved(); })),

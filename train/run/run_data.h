@@ -27,6 +27,8 @@ struct RunData {
   Mixture mixture;
   std::optional<Corpus> validation;
   std::vector<ChoiceTask> choices;
+
+  int64_t tokens_of_document() const;  // mean of the sources; 0: no document begins in them
 };
 
 // This rank's share of each batch.

@@ -1,6 +1,6 @@
 // Asks NVIDIA's own cuDNN for its plans of attention on a GPU that is described by a file, with a
 // driver that answers without one. For scripts/cudnn_plans.py.
-//   cudnn_plans GPU.json < SHAPES     one a line: backward rows tokens heads kv_heads head_size window
+//   cudnn_plans GPU.json < SHAPES     one a line: backward rows tokens heads kv_heads head_size window documents
 // Prints, for each, groups and MiB of workspace, or why there is no plan. The driver prints names of
 // kernels to the standard error.
 #include <fstream>
@@ -29,7 +29,8 @@ Descriptor described_gpu(const std::string& path) {
 }
 
 void print_plans(const Descriptor& gpu) {
-  for (AttentionShape s; std::cin >> s.backward >> s.rows >> s.tokens >> s.heads >> s.kv_heads >> s.head_size >> s.window;) {
+  for (AttentionShape s;
+       std::cin >> s.backward >> s.rows >> s.tokens >> s.heads >> s.kv_heads >> s.head_size >> s.window >> s.documents;) {
     try {
       const Recipe recipe = make_recipe(s, gpu);
       std::cout << recipe.groups << " " << (recipe.workspace >> 20) << std::endl;

@@ -146,10 +146,13 @@ TEST_CASE("attention whose workspace is too large runs in groups of heads, to th
   // A backward has 2 x 8 matrices of 128 x 128 scores in bf16, and two tensors of gradients before the sums over heads: 1 MiB.
   for (const bool backward : {false, true}) {
     const AttentionShape shape{.backward = backward, .rows = 2, .tokens = 128, .heads = 8, .kv_heads = 4, .head_size = 64};
-    AttentionShape other = shape;
-    other.window = 40;
+    AttentionShape other = shape, masked = shape;
+    other.window = 40, masked.documents = true;
     CHECK(executed("1", shape) == 1);
     CHECK(executed("4000", other) == (backward ? 4 : 2));
+    CHECK(executed("1", masked) == 1);
+    masked.window = 40;
+    CHECK(executed("4000", masked) == (backward ? 4 : 2));
   }
   setenv("TRIREME_STANDIN_WORKSPACE", "400000", 1);
   CHECK_THAT(fused_refusal({.backward = true, .rows = 1, .tokens = 128, .heads = 4, .kv_heads = 2, .head_size = 64}),

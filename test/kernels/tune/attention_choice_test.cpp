@@ -10,6 +10,11 @@ namespace {
 
 const AttentionShape kForward{.rows = 2, .tokens = 128, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
 const AttentionShape kBackward{.backward = true, .rows = 2, .tokens = 128, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
+AttentionShape with_documents(AttentionShape shape) {
+  shape.documents = true;
+  return shape;
+}
+
 const AttentionShape kOdd{.rows = 2, .tokens = 129, .heads = 4, .kv_heads = 2, .head_size = 64, .window = 0};
 
 // The fused kernels are faster forward, ours backward.
@@ -22,6 +27,7 @@ bool takes(const AttentionShape& problem) { return tested_place() == Place::cuda
 TEST_CASE("an attention's words name all that its kernels are chosen by") {
   CHECK(kForward.words() == "attention B 2 T 128 H 4 K 2 D 64 window 0");
   CHECK(kBackward.words() == "attention_backward B 2 T 128 H 4 K 2 D 64 window 0");
+  CHECK(with_documents(kForward).words() == "attention B 2 T 128 H 4 K 2 D 64 window 0 documents");
 }
 
 TEST_CASE("of fused kernels and ours the faster are chosen for each attention") {
@@ -51,9 +57,11 @@ TEST_CASE("fused kernels that are asked for are chosen without a race, ours as w
 
 TEST_CASE("fused kernels are held against ours before they are chosen, and timed") {
   Device device(tested_place());
-  for (const AttentionShape& problem : {kForward, kBackward}) {
+  for (const AttentionShape& problem : {kForward, kBackward, with_documents(kForward), with_documents(kBackward)}) {
     if (!takes(problem)) continue;
     CHECK(fused_agrees(device, problem));
-    CHECK(time_attention(device, {.rows = 1, .tokens = 128, .heads = 1, .kv_heads = 1, .head_size = 64}, true) > 0);
+    const AttentionShape small{
+        .rows = 1, .tokens = 128, .heads = 1, .kv_heads = 1, .head_size = 64, .documents = problem.documents};
+    for (const int64_t document : {0, 1, 40, 1000}) CHECK(time_attention(device, small, true, document) > 0);
   }
 }
