@@ -40,8 +40,10 @@ std::string hdf5_reason() {
 class Hdf5Turn {
  public:
   Hdf5Turn() : turn_(one_at_a_time()) {
+    errno = 0;
     H5Eget_auto2(H5E_DEFAULT, &print_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    if (errno == ENOMEM) throw std::bad_alloc();  // the first call of all opens the library, and may hide that this failed
     errno = 0;
   }
   ~Hdf5Turn() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }

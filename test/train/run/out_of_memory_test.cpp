@@ -107,7 +107,7 @@ class Shortages {
       ended = place_.train(settings("run", steps()), ranks_);
     }
     const bool failed = std::filesystem::exists(hit);
-    INFO(ended.err << "\n" << (failed ? read_text(hit) : "no call failed"));
+    INFO("exit code " << ended.code << "\n" << ended.err << "\n" << (failed ? read_text(hit) : "no call failed"));
     ++outcomes_[!failed ? "no call failed" : ended.code == 0 ? "0: done without" : std::string(text("exit code ", ended.code))];
     const bool names_it =
         ended.err.find("out of memory") != std::string::npos || ended.err.find("cannot start a thread") != std::string::npos ||
@@ -191,9 +191,14 @@ int64_t number_from(const char* variable, int64_t otherwise) {
 }
 
 // Every stack's first call, and every so many calls one by one and all from there on. With TRIREME_SITES_EVERY=2 and
-// TRIREME_SITES_FIRST=0, then 1, two processes share them.
+// TRIREME_SITES_FIRST=0, then 1, two processes share them. With TRIREME_SITE, that stack alone.
 void check_all(Part part, int ranks, int64_t stride) {
   Shortages shortages(part, ranks);
+  if (const char* one = std::getenv("TRIREME_SITE"); one != nullptr) {
+    shortages.check("FAULTY_ALLOC_SITE", one);
+    WARN(report(shortages, one));
+    return;
+  }
   int64_t done = 0;
   const int64_t every = number_from("TRIREME_SITES_EVERY", 1), first = number_from("TRIREME_SITES_FIRST", 0);
   for (const Site& site : shortages.sites()) {
