@@ -14,6 +14,7 @@
 
 #include "base/replace_file.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/io.h"
 
 namespace trireme {
 
