@@ -29,5 +29,5 @@ for parser in $parsers; do
   if [ ! -f "$counts" ]; then printf '%-28s %8s %8s\n' "$parser.cpp" - none; continue; fi
   gcov --no-output --object-file "${counts%.gcda}.gcno" "$parser.cpp" 2> /dev/null |
     awk -v name="$parser.cpp" '$1 == "File" { wanted = index($2, name) > 0 }
-      wanted && /^Lines executed/ { split($0, part, /[:% ]+/); printf "%-28s %8s %7s%%\n", name, part[5], part[3]; exit }'
+      wanted && !printed && /^Lines executed/ { split($0, part, /[:% ]+/); printf "%-28s %8s %7s%%\n", name, part[5], part[3]; printed = 1 }'
 done
