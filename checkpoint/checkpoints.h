@@ -82,8 +82,8 @@ class Checkpoints {
   bool any() const { return !find_steps().empty(); }
 
   // Fills `state` in place from the newest valid checkpoint and returns its step. Returns nullopt,
-  // `state` untouched, if the directory holds none, and machines that were lost held the others.
-  // CheckpointError if it holds none although some were committed: what is missing is not new.
+  // `state` untouched, if there is none, or if nodes that were lost held files of each.
+  // CheckpointError in these cases if some were committed to disk: what is missing is not new.
   // Skips damaged checkpoints and those of other runs with a warning.
   // CheckpointError if none is left (the tensors then hold anything), or if the checkpoint's
   // tensors differ from those of `state` (all differences at once, nothing touched).

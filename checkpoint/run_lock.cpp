@@ -28,15 +28,6 @@ std::string read_holder(int fd) {
   return {bytes.data(), n > 0 ? static_cast<size_t>(n) : 0};
 }
 
-bool write_whole(int fd, const std::string& words) {
-  for (size_t at = 0; at < words.size();) {
-    const ssize_t n = retried([&] { return write(fd, words.data() + at, words.size() - at); });
-    if (n <= 0) return false;
-    at += static_cast<size_t>(n);
-  }
-  return true;
-}
-
 bool is_at(const std::string& path, int fd) {
   struct stat open, there;
   return fstat(fd, &open) == 0 && lstat(path.c_str(), &there) == 0 && open.st_ino == there.st_ino && open.st_dev == there.st_dev;
@@ -67,7 +58,7 @@ RunLock::RunLock(const std::string& run_directory) : path_(run_directory + "/loc
     release();
     throw unwritable(path_, reason);
   }
-  if (!write_whole(fd_, holder_)) {
+  if (!write_all(fd_, holder_)) {
     holder_.clear();  // disk full: the lock itself still holds, by a file without words
     [[maybe_unused]] const int again = ftruncate(fd_, 0);
   }

@@ -69,7 +69,8 @@ enum class Part { start, restore };  // a start with three steps and their saves
 
 class Shortages {
  public:
-  Shortages(Part part, int ranks) : part_(part), ranks_(ranks) {
+  // Runs that leave the same files are continued once, unless each is to continue.
+  Shortages(Part part, int ranks, bool each_continues) : part_(part), ranks_(ranks), each_continues_(each_continues) {
     succeed(place_.train(settings("whole", steps()), ranks_));
     succeed(place_.train(settings("origin", 3), ranks_));
     prepare("recorded");
@@ -118,7 +119,7 @@ class Shortages {
     const bool in_init = ranks_ > 1 && in_mpi(ended, hit) && (ended.code == 1 || ended.code == 2);
     CHECK((ended.code == 0 || (failed && (ended.code == 70 || in_init) && names_it)));
     if (ended.code == 0) CHECK(place_.differ("run", "whole") == 0);
-    if (!continued_.insert(files_left()).second) return;
+    if (!continued_.insert(files_left()).second && !each_continues_) return;
     const Ended next = place_.train(settings("run", steps()), ranks_);
     INFO(next.err);
     CHECK(next.code == 0);
@@ -141,7 +142,7 @@ class Shortages {
     if (ranks_ > 1) all.push_back("parallel.zero=1");
     return all;
   }
-  // Names and sizes of the run's files, without that of the message. Runs that leave the same are continued once.
+  // Names and sizes of the run's files, without that of the message.
   std::string files_left() const {
     std::set<std::string> files;
     const std::filesystem::path run = place_.scratch / "runs/run";
@@ -165,6 +166,7 @@ class Shortages {
   Workplace place_;
   Part part_;
   int ranks_;
+  bool each_continues_;
   std::vector<Site> sites_;
   int64_t calls_ = 0;
   std::map<std::string, int64_t> outcomes_;
@@ -178,7 +180,7 @@ std::string report(const Shortages& shortages, const std::string& what) {
 }
 
 void check_some(Part part, int ranks, size_t count) {
-  Shortages shortages(part, ranks);
+  Shortages shortages(part, ranks, true);
   REQUIRE(shortages.sites().size() > 1000);
   for (const Site& site : shortages.some(count)) shortages.check("FAULTY_ALLOC_SITE", site.number);
   for (uint64_t i = 0; i < count / 8; ++i)
@@ -193,7 +195,7 @@ int64_t number_from(const char* variable, int64_t otherwise) {
 // Every stack's first call, and every so many calls one by one and all from there on. With TRIREME_SITES_EVERY=2 and
 // TRIREME_SITES_FIRST=0, then 1, two processes share them. With TRIREME_SITE, that stack alone.
 void check_all(Part part, int ranks, int64_t stride) {
-  Shortages shortages(part, ranks);
+  Shortages shortages(part, ranks, false);
   if (const char* one = std::getenv("TRIREME_SITE"); one != nullptr) {
     shortages.check("FAULTY_ALLOC_SITE", one);
     WARN(report(shortages, one));
@@ -230,7 +232,7 @@ TEST_CASE("an allocation fails: every place of two ranks", "[.][soak]") { check_
 TEST_CASE("an allocation fails: every place of a restore of two ranks", "[.][soak]") { check_all(Part::restore, 2, 997); }
 
 TEST_CASE("a thread that cannot start is named with the limits to raise", "[unsanitized]") {
-  Shortages shortages(Part::start, 1);
+  Shortages shortages(Part::start, 1, true);
   std::set<std::string> seen;
   for (const Site& site : shortages.sites())
     if (site.kind == "pthread_create" && seen.insert(site.number).second) shortages.check("FAULTY_ALLOC_SITE", site.number);
