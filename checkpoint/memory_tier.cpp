@@ -66,8 +66,8 @@ MemoryTier::MemoryTier(const Io& io, const std::string& run_directory, bool want
 
 // Retries: a rank of a run that has just ended may live a moment longer.
 void MemoryTier::take_lock() {
-  make_memory_directory(directory_, run_directory_);
   for (int tries = 0; !run_lock_; ++tries) {
+    make_memory_directory(directory_, run_directory_);
     try {
       run_lock_.emplace(directory_);
       make_memory_directory(directory_, run_directory_);  // whoever had the lock may have removed parts of it

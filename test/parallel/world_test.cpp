@@ -1,11 +1,17 @@
 // The world and the mesh: plain starts never touch MPI, launchers are recognised, every rank finds its place.
 #include "parallel/world.h"
 
+#include <sys/stat.h>
+
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <thread>
 
 #include "parallel/mesh.h"
 #include "test/catch.h"
+#include "test/data/scratch.h"
 #include "test/parallel/launch.h"
 
 using namespace trireme;
@@ -34,6 +40,14 @@ class Launcher {
 };
 
 }  // namespace
+
+extern "C" int PMPI_Finalize();
+
+// Leaves a trace of ranks that enter it, then calls MPI's own.
+extern "C" int MPI_Finalize() {
+  if (const std::string trace = environment("FINALIZE_TRACE"); !trace.empty()) (void)mkdir(trace.c_str(), 0777);
+  return PMPI_Finalize();
+}
 
 TEST_CASE("a plain start is one rank without MPI") {
   const Launcher none({});
@@ -89,6 +103,24 @@ TEST_CASE("started by a launcher as six ranks, each finds its place", "[.launche
   CHECK(mesh.dp().size() == 1);
   CHECK(mesh.all().size() == 6);
   CHECK(mesh.describe() == std::string(text("rank ", world.rank(), " | dp 0 pp ", world.rank() / 2, " tp ", world.rank() % 2)));
+}
+
+TEST_CASE("started by a launcher as three ranks, none ends MPI while another still works", "[.launched]") {
+  const World world;
+  if (world.rank() != 1) return;
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK_FALSE(std::filesystem::exists(environment("FINALIZE_TRACE")));
+}
+
+TEST_CASE("a rank that is done waits outside MPI_Finalize, where another's death does no harm") {
+  const Scratch scratch;
+  const std::string trace = scratch / "trace";
+  setenv("FINALIZE_TRACE", trace.c_str(), 1);
+  const auto [output, code] = output_of(mpirun(3, "started by a launcher as three ranks*"));
+  unsetenv("FINALIZE_TRACE");
+  INFO(output);
+  CHECK(code == 0);
+  CHECK(std::filesystem::exists(trace));
 }
 
 TEST_CASE("mpirun with one rank and with six works") {
