@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <mutex>
 #include <stop_token>
-#include <thread>
 #include <vector>
 
 #include "parallel/mpi_comm.h"
@@ -70,10 +69,12 @@ void end_without_parent(const std::stop_token& stop, pid_t parent, OrphanRule& o
 // Waits until all ranks are about to end. If one dies while another is inside MPI_Finalize, Open MPI's
 // mpirun may crash or stay for ever (seen with 4.1.4 and PMIx 4.2.2).
 void wait_for_all_to_end() {
-  MPI_Request others = MPI_REQUEST_NULL;
-  int all = MPI_Ibarrier(MPI_COMM_WORLD, &others) == MPI_SUCCESS ? 0 : 1;
-  while (all == 0 && MPI_Test(&others, &all, MPI_STATUS_IGNORE) == MPI_SUCCESS)
-    if (all == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::vector<MPI_Request> others(1, MPI_REQUEST_NULL);
+  if (MPI_Ibarrier(MPI_COMM_WORLD, others.data()) != MPI_SUCCESS) return;
+  try {
+    wait_all(others);
+  } catch (const Error&) {  // a destructor reports nothing: MPI_Finalize fails in the same way
+  }
 }
 
 }  // namespace

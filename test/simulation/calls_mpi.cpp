@@ -173,6 +173,15 @@ int MPI_Allgather(const void* mine, int count, MPI_Datatype type, void* all, int
   gather_into({all, bytes_of(type, count)}, meet(comm, {static_cast<const char*>(mine), bytes_of(type, count)}));
   return MPI_SUCCESS;
 }
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
+  const Unowned unowned;
+  const Call call("MPI_Ibarrier");
+  Member& member = member_of(comm);
+  Request made{.needs = Request::Needs::all, .group = member.group};
+  made.round = call->messages.enter(member, "");
+  begin(request, std::move(made));
+  return MPI_SUCCESS;
+}
 int MPI_Ibcast(void* bytes, int count, MPI_Datatype type, int, MPI_Comm comm, MPI_Request* request) {
   const Unowned unowned;
   const Call call("MPI_Ibcast");
