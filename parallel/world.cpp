@@ -7,14 +7,18 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <stop_token>
+#include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "parallel/mpi_comm.h"
 
 namespace trireme {
@@ -51,9 +55,43 @@ void survive_lost_connection(bool wanted) {
   if (delay != nullptr) *delay = wanted ? -1 : usual;
 }
 
+// The rank's number, from the launcher's environment.
+std::string announced_rank() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (std::string value = environment(variable); !value.empty()) return value;
+  return "?";
+}
+
+// Warns once, and ends the process at last, while MPI has not started.
+class StartWatch {
+ public:
+  explicit StartWatch(StartPatience patience) : patience_(std::move(patience)) {}
+  void look() {
+    const double waited = seconds_since(begin_);
+    if (waited >= patience_.end) {
+      say(waited, ": it ends");
+      end_at_once(ExitCode::hang);
+    }
+    if (waited >= patience_.warn && !std::exchange(warned_, true)) say(waited, "");
+  }
+
+ private:
+  void say(double waited, const char* consequence) const {
+    if (patience_.say)
+      patience_.say(text("rank ", announced_rank(), " on ", host_name(), " (process ", getpid(), ") has waited ",
+                         std::llround(waited), " s for MPI to start", consequence,
+                         ". MPI starts when all ranks have begun and reach each other: look for ",
+                         "a rank that is stopped or has not begun, and for nodes without a connection"));
+  }
+  StartPatience patience_;
+  Clock::time_point begin_ = Clock::now();
+  bool warned_ = false;
+};
+
 // Polls instead of using the kernel's parent-death signal: that fires when the thread that started
 // us ends, which in some launchers is not the last.
-void end_without_parent(const std::stop_token& stop, pid_t parent, OrphanRule& orphans) {
+void watch_launcher(const std::stop_token& stop, pid_t parent, OrphanRule& orphans, const std::atomic<bool>& started,
+                    StartWatch start) {
   name_watcher_thread();
   std::mutex mutex;
   std::condition_variable_any never;
@@ -62,6 +100,7 @@ void end_without_parent(const std::stop_token& stop, pid_t parent, OrphanRule& o
     const bool may_continue = orphans.may_continue();
     survive_lost_connection(may_continue);
     if (getppid() != parent && !may_continue) end_at_once(ExitCode::hang);
+    if (!started) start.look();
     never.wait_for(lock, stop, std::chrono::milliseconds(100), [] { return false; });
   }
 }
@@ -107,9 +146,9 @@ std::optional<int64_t> launched_ranks() {
   return std::nullopt;
 }
 
-World::Session::Session(bool wanted) : up(wanted) {
+World::Session::Session(bool wanted, const StartPatience& patience) : up(wanted) {
   if (!up) return;
-  parent_watch = std::jthread(end_without_parent, getppid(), std::ref(orphans));
+  watch = std::jthread(watch_launcher, getppid(), std::ref(orphans), std::cref(started), StartWatch(patience));
   // CUDA reads these when it starts, possibly inside MPI. A stream that waits for another rank must
   // not block others: neither by lazy loading of a kernel's code nor by sharing one of the GPU's
   // queues.
@@ -119,8 +158,11 @@ World::Session::Session(bool wanted) : up(wanted) {
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   // Open MPI's own waits, at the start and the end, give the core to whoever can use it.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  // Its library of the machine's topology would look for GPUs by the X server of DISPLAY, and wait for that.
+  setenv("HWLOC_COMPONENTS", "-gl", 0);
   int provided = 0;
   ok(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
+  started = true;
   ok(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // also inherited by communicators made from it
   if (provided < MPI_THREAD_MULTIPLE) throw ConfigError("this MPI was built without MPI_THREAD_MULTIPLE; use another MPI");
 }
@@ -131,7 +173,7 @@ World::Session::~Session() {
   MPI_Finalize();
 }
 
-World::World() : session_(launched_ranks().has_value()) {
+World::World(const StartPatience& patience) : session_(launched_ranks().has_value(), patience) {
   if (!session_.up) return;
   ok(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
   ok(MPI_Comm_size(MPI_COMM_WORLD, &size_));

@@ -5,6 +5,7 @@
 // of a set of one). So a plain start works even if MPI does not.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -34,10 +35,17 @@ class OrphanRule {
   std::function<bool()> may_continue_;
 };
 
+// MPI starts once all ranks have begun. How long a rank waits for that.
+struct StartPatience {
+  std::function<void(const std::string& line)> say{};  // to the user; nullptr: silent
+  double warn = 60, end = 600;                         // seconds until a warning, and until the rank ends
+};
+
 class World {
  public:
-  // ConfigError if MPI sees another number of ranks than the launcher started.
-  World();
+  // ConfigError if MPI sees another number of ranks than the launcher started. Ends the process with
+  // ExitCode::hang if MPI does not start.
+  explicit World(const StartPatience& patience = {});
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -61,14 +69,15 @@ class World {
 
  private:
   struct Session {  // initialises MPI; finalises it even if World's constructor throws
-    explicit Session(bool wanted);
+    Session(bool wanted, const StartPatience& patience);
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
     bool up;
     bool whole = false;  // the world was made; otherwise other ranks wait for this one, and MPI_Finalize would wait for them
+    std::atomic<bool> started = false;  // MPI is
     OrphanRule orphans;
-    std::jthread parent_watch;  // ends this process when the launcher is gone: Open MPI would leave its ranks running
+    std::jthread watch;  // ends this process when the launcher is gone: Open MPI would leave its ranks running
   };
 
   Session session_;

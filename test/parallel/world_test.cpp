@@ -2,10 +2,12 @@
 #include "parallel/world.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <map>
 #include <thread>
 
@@ -121,6 +123,20 @@ TEST_CASE("a rank that is done waits outside MPI_Finalize, where another's death
   INFO(output);
   CHECK(code == 0);
   CHECK(std::filesystem::exists(trace));
+}
+
+TEST_CASE("started by a launcher as two ranks, one does not start MPI", "[.launched]") {
+  if (environment("OMPI_COMM_WORLD_RANK") == "1") std::this_thread::sleep_for(std::chrono::minutes(5));
+  const World world({.say = [](const std::string& line) { std::cerr << line << '\n'; }, .warn = 0.3, .end = 1.2});
+}
+
+TEST_CASE("a start of MPI that another rank never joins ends with a line") {
+  const auto [output, code] = output_of(mpirun(2, "started by a launcher as two ranks*"));
+  INFO(output);
+  CHECK(WEXITSTATUS(code) == 71);
+  const std::string begin = "rank 0 on " + host_name() + " (process ";
+  CHECK_THAT(output, ContainsSubstring(begin) && ContainsSubstring(" has waited 0 s for MPI to start. MPI starts when all ranks") &&
+                         ContainsSubstring(" has waited 1 s for MPI to start: it ends. "));
 }
 
 TEST_CASE("mpirun with one rank and with six works") {

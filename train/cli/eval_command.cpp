@@ -242,7 +242,7 @@ ExitCode run_eval(const EvalOptions& options) {
   if (options.choices.empty() && (options.shots > 0 || !options.examples.empty()))
     throw ConfigError("--shots and --examples: need --choices");
   if (options.shots == 0 && !options.examples.empty()) throw ConfigError("--examples: needs --shots K");
-  World world;
+  World world({.say = complain});
   const Comm all("all", 0, world.rank(), world.launched());
   std::string checkpoint;
   const std::optional<RunConfig> config = agree_on_config(all, [&] {

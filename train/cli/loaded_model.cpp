@@ -116,7 +116,7 @@ std::vector<int32_t> LoadedModel::document(std::string_view text) const {
 }
 
 bool is_only_process(const std::string& command) {
-  const World world;
+  const World world({.say = complain});
   if (world.size() > 1 && world.rank() == 0)
     throw ConfigError(text(command, ": runs in one process, but ", world.size(), " were started; start it without mpirun or srun"));
   return world.size() == 1;

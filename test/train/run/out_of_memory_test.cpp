@@ -126,7 +126,10 @@ class Shortages {
     const bool mpirun_crashed = ended.code == 139 && ended.err.find("*** Process received signal ***") != std::string::npos &&
                                 ended.err.find("(pmix_server_") != std::string::npos;
     const bool in_init = ranks_ > 1 && in_mpi(ended, hit) && (ended.code == 1 || ended.code == 2 || mpirun_crashed);
-    CHECK((ended.code == 0 || (failed && (ended.code == 70 || in_init) && names_it)));
+    // The C library's loader and resolver keep a lock when they lack memory, for which another call then waits: a hang, and named.
+    const std::string stack = failed ? read_text(hit) : "";
+    const bool locked = ended.code == 71 && stack.find("ld-linux") != std::string::npos && named_hang(ended.err);
+    CHECK((ended.code == 0 || (failed && (ended.code == 70 || in_init) && names_it) || locked));
     if (ended.code == 0) CHECK(place_.differ("run", "whole") == 0);
     if (!continued_.insert(files_left()).second && !each_continues_) return;
     const Ended next = place_.train(settings("run", steps()), ranks_);
@@ -138,6 +141,9 @@ class Shortages {
 
  private:
   int64_t steps() const { return part_ == Part::start ? 3 : 6; }
+  static bool named_hang(const std::string& words) {
+    return words.find("hang: rank 1 on ") != std::string::npos || words.find(" s for MPI to start: it ends") != std::string::npos;
+  }
   // Open MPI names what failed in its own words.
   static bool in_mpi(const Ended& ended, const std::string& hit) { return ended.err.size() > 100 && names_mpi(read_text(hit)); }
   std::vector<std::string> settings(const std::string& name, int64_t steps) const {
