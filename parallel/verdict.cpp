@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
+
+#include "parallel/wait_graph.h"
 
 namespace trireme {
 namespace {
@@ -58,22 +60,13 @@ bool held_by_disk(const RankReport& report) {
 
 class Judge {
  public:
-  explicit Judge(const std::vector<RankReport>& ranks) : ranks_(ranks) {
-    for (size_t i = 0; i < ranks.size(); ++i) places_[ranks[i].rank] = i;
-    awaits_.resize(ranks.size());
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      for (const JournalEntry& entry : ranks[i].entries)
-        if (entry.inside != 0) missing_from(i, entry);
-      if (ranks[i].waits_for_gpu)
-        for (const GpuWaits& waits : ranks[i].on_gpu) missing_on_gpu(i, waits);
-    }
-  }
+  explicit Judge(const std::vector<RankReport>& ranks) : ranks_(ranks), waits_(ranks) {}
 
   Verdict verdict() const {
     if (ranks_.empty()) return {.line = "no rank can be read", .shared = true};
     if (const size_t i = dead(); i < ranks_.size()) return about(i, "");
     if (const auto [i, other] = odd_one(); i < ranks_.size()) return about(i, other);
-    if (beyond_ && std::ranges::all_of(ranks_, [](const RankReport& r) { return newest(r, true) != nullptr; }))
+    if (waits_.beyond() && std::ranges::all_of(ranks_, [](const RankReport& r) { return newest(r, true) != nullptr; }))
       return {.line = "all ranks of " + ranks_.front().host + " wait for others, on another node: rank " +
                       std::to_string(ranks_.front().rank) + " in " + describe(*newest(ranks_.front(), true)),
               .awaited = true,
@@ -86,49 +79,11 @@ class Judge {
   }
 
  private:
-  // Members of the group that have not entered rank i's wait: rank i waits for them.
-  void missing_from(size_t i, const JournalEntry& entry) {
-    const auto add = [&](int64_t rank) {
-      if (const auto at = places_.find(rank); at == places_.end())
-        beyond_ = true;
-      else if (at->second != i)
-        awaits_[i].insert(at->second);
-    };
-    if (entry.peer >= 0) return meets(i, entry) ? void() : add(entry.peer);
-    const uint64_t key = group_key(entry.along.data(), entry.group);
-    for (int64_t m = 0; m < entry.group.count; ++m) {
-      const auto at = places_.find(entry.group.member(m));
-      if (at == places_.end()) {
-        beyond_ = true;
-        continue;
-      }
-      const auto& entered = ranks_[at->second].entered;
-      const auto count = entered.find(key);
-      if (count == entered.end() || count->second < entry.number) add(entry.group.member(m));
-    }
-  }
-  // Members of the group whose GPUs have entered fewer of its collectives than rank i's: rank i waits for them.
-  void missing_on_gpu(size_t i, const GpuWaits& waits) {
-    for (int64_t m = 0; m < waits.group.count; ++m) {
-      const auto at = places_.find(waits.group.member(m));
-      if (at == places_.end())
-        beyond_ = true;
-      else if (const int64_t theirs = entered_on_gpu(at->second, waits);
-               theirs < waits.entered && awaits_[i].insert(at->second).second)
-        on_gpu_[{i, at->second}] =
-            text("their GPUs are in collective #", waits.entered, " along ", waits.along.data(), ", its GPU has entered ", theirs);
-    }
-  }
-  int64_t entered_on_gpu(size_t i, const GpuWaits& like) const {
-    for (const GpuWaits& waits : ranks_[i].on_gpu)
-      if (waits.along == like.along && waits.group == like.group) return waits.entered;
-    return 0;
-  }
-
   // True if all wait for their GPUs and nothing shows for which of them.
   bool nobody_is_behind() const {
-    return ranks_.size() > 1 && std::ranges::all_of(awaits_, [](const auto& awaits) { return awaits.empty(); }) &&
-           std::ranges::all_of(ranks_, [](const RankReport& r) { return r.waits_for_gpu && !lacks_core(r.share); });
+    for (size_t i = 0; i < ranks_.size(); ++i)
+      if (waits_.waits(i) || !ranks_[i].waits_for_gpu || lacks_core(ranks_[i].share)) return false;
+    return ranks_.size() > 1;
   }
   Verdict unknown() const {
     const RankReport& first = ranks_.front();
@@ -143,15 +98,6 @@ class Judge {
         .shared = true};
   }
 
-  // True if the other end of a message has reached it.
-  bool meets(size_t i, const JournalEntry& entry) const {
-    const auto at = places_.find(entry.peer);
-    if (at == places_.end()) return false;
-    for (const JournalEntry& theirs : ranks_[at->second].entries)
-      if (theirs.inside != 0 && theirs.peer == ranks_[i].rank && theirs.what != entry.what) return true;
-    return false;
-  }
-
   size_t dead() const { return static_cast<size_t>(std::ranges::find_if(ranks_, stopped_or_gone) - ranks_.begin()); }
 
   // Ranks in the same wait of a group must do the same: finds the rank that does something else,
@@ -163,16 +109,14 @@ class Judge {
         if (entry.inside != 0 && entry.number > 0)
           waits[{group_key(entry.along.data(), entry.group), entry.number}].emplace_back(i, &entry);
     for (const auto& [wait, members] : waits) {
-      const auto like = [](const JournalEntry* a) {
-        return [a](const auto& b) { return a->what == b.second->what && a->bytes == b.second->bytes; };
-      };
-      const auto votes = [&, &those = members](const auto& a) { return std::count_if(those.begin(), those.end(), like(a.second)); };
-      const auto fewer = [&](const auto& a, const auto& b) { return votes(a) < votes(b); };
-      const auto odd = std::min_element(members.begin(), members.end(), fewer);
-      const auto most = std::max_element(members.begin(), members.end(), fewer);
-      if (votes(*odd) < static_cast<int64_t>(members.size()))
-        return {odd->first,
-                list({ranks_[most->first].rank}) + (votes(*most) > 1 ? " and others" : "") + " in " + describe(*most->second)};
+      const auto does = [](const JournalEntry* e) { return std::pair(std::string(e->what.data()), e->bytes); };
+      std::map<std::pair<std::string, int64_t>, int64_t> votes;
+      for (const auto& [i, entry] : members) ++votes[does(entry)];
+      if (votes.size() == 1) continue;
+      const auto fewer = [&](const auto& a, const auto& b) { return votes[does(a.second)] < votes[does(b.second)]; };
+      const auto odd = std::ranges::min_element(members, fewer), most = std::ranges::max_element(members, fewer);
+      return {odd->first, list({ranks_[most->first].rank}) + (votes[does(most->second)] > 1 ? " and others" : "") + " in " +
+                              describe(*most->second)};
     }
     return {ranks_.size(), ""};
   }
@@ -182,14 +126,12 @@ class Judge {
   // have entered, or else the one that is ahead, since it has skipped something. Returns false with the
   // latter two.
   std::pair<size_t, bool> awaited() const {
-    std::vector<int64_t> waiting(ranks_.size(), 0);
-    for (const auto& awaits : awaits_)
-      for (const size_t other : awaits) ++waiting[other];
     const auto guilt = [&](size_t i) {
       const RankReport& r = ranks_[i];
-      return std::tuple(awaits_[i].empty() && waiting[i] > 0, waiting[i], lacks_core(r.share),
-                        awaits_[i].empty() && !r.waits_for_gpu, awaits_[i].empty() ? -r.step : r.step,
-                        awaits_[i].empty() ? -r.part : r.part);
+      const bool waits = waits_.waits(i);
+      const int64_t waiting = waits_.waits_for_it(i);
+      return std::tuple(!waits && waiting > 0, waiting, lacks_core(r.share), !waits && !r.waits_for_gpu, waits ? r.step : -r.step,
+                        waits ? r.part : -r.part);
     };
     size_t culprit = 0;
     for (size_t i = 1; i < ranks_.size(); ++i)
@@ -225,25 +167,24 @@ class Judge {
     if (!others_do.empty()) line += "; " + others_do;
     std::vector<int64_t> waiting;
     const JournalEntry* wait = nullptr;
+    WaitGraph::OnGpu gpu;
     for (size_t j = 0; j < ranks_.size(); ++j)
-      if (awaits_[j].contains(i)) {
+      if (waits_.waits_for(j, i)) {
         waiting.push_back(ranks_[j].rank);
-        if (wait == nullptr) wait = newest(ranks_[j], true);
+        if (waiting.size() == 1) wait = newest(ranks_[j], true), gpu = waits_.on_gpu(j, i);
       }
     if (waiting.empty() || !others_do.empty()) return verdict;
     line += "; " + list(waiting) + (waiting.size() == 1 ? " waits" : " wait") + " for it";
-    if (const auto gpu = on_gpu_.find({places_.at(waiting.front()), i}); gpu != on_gpu_.end())
-      line += ": " + gpu->second;
+    if (gpu.waits != nullptr)
+      line += text(": their GPUs are in collective #", gpu.waits->entered, " along ", gpu.waits->along.data(),
+                   ", its GPU has entered ", gpu.other);
     else if (wait != nullptr)
       line += " in " + describe(*wait);
     return verdict;
   }
 
   const std::vector<RankReport>& ranks_;
-  std::map<int64_t, size_t> places_;                         // index in ranks_ of each rank
-  std::vector<std::set<size_t>> awaits_;                     // by index: the ranks it waits for
-  std::map<std::pair<size_t, size_t>, std::string> on_gpu_;  // why a rank awaits another, by its GPU's count
-  bool beyond_ = false;                                      // some wait for ranks whose journals cannot be read
+  WaitGraph waits_;
 };
 
 }  // namespace
