@@ -3,7 +3,8 @@
 //   FAULTY_RANK   the rank whose calls count (OMPI_COMM_WORLD_RANK)
 //   FAULTY_AT     the number of the call, from 1
 //   FAULTY_KIND   before, after: the process dies; short: half is written; eio, enospc, eintr: the
-//                 call fails; lose: unsynced data is lost, and the process dies; count: nothing
+//                 call fails; lose: unsynced data is lost, and the process dies; count: nothing;
+//                 slow: every read, of all ranks, takes a quarter of a second
 //   FAULTY_BELOW  the part of a path that counts, in place of "/checkpoints/"
 //   FAULTY_COUNT  a file for the number of calls
 #include <dlfcn.h>
@@ -160,6 +161,12 @@ int sync_file(int fd, const char* name) {
 
 extern "C" {
 
+ssize_t read(int fd, void* bytes, size_t count) {
+  static auto* const read_now = next<ssize_t(int, void*, size_t)>("read");
+  static const bool slow = variable("FAULTY_KIND") == "slow";
+  if (slow && below_checkpoints(path_of(fd))) usleep(250000);
+  return read_now(fd, bytes, count);
+}
 ssize_t write(int fd, const void* bytes, size_t count) {
   return sized(fd, count, [&](size_t n) { return next<ssize_t(int, const void*, size_t)>("write")(fd, bytes, n); });
 }

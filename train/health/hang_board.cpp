@@ -1,5 +1,7 @@
 #include "train/health/hang_board.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
@@ -14,6 +16,7 @@ namespace trireme {
 namespace {
 
 constexpr auto kFormat = "trireme hang 3";
+constexpr auto kRuling = "ruling", kRulingFormat = "trireme ruling 1";
 constexpr size_t kMost = 4096;  // limit for the counts in a text
 
 template <size_t kSize>
@@ -57,10 +60,36 @@ std::vector<std::vector<RankReport>> HangBoard::read() const {
   return told;
 }
 
+HangBoard::Sign HangBoard::first_report(int64_t node) const {
+  struct stat facts;
+  for (; node < nodes_; ++node)
+    if (stat(path(node).c_str(), &facts) == 0)
+      return {.node = node, .time = facts.st_mtim.tv_sec * 1'000'000'000 + facts.st_mtim.tv_nsec};
+  return {};
+}
+
+void HangBoard::rule(const BoardRuling& ruling) const {
+  const Verdict& v = ruling.verdict;
+  const std::string words = text(kRulingFormat, ' ', ruling.speaker, ' ', v.rank, ' ', v.thread, ' ', v.awaited ? 1 : 0, ' ',
+                                 v.shared ? 1 : 0, '\n', v.line, '\n');
+  replace_file(directory_ + "/" + kRuling, words);
+}
+
+std::optional<BoardRuling> HangBoard::ruling() const {
+  std::istringstream in(text_of_file(directory_ + "/" + kRuling));
+  std::string format(std::char_traits<char>::length(kRulingFormat), ' ');
+  BoardRuling ruling;
+  Verdict& v = ruling.verdict;
+  if (!in.read(format.data(), static_cast<std::streamsize>(format.size())) || format != kRulingFormat ||
+      !(in >> ruling.speaker >> v.rank >> v.thread >> v.awaited >> v.shared) || in.get() != '\n' || !std::getline(in, v.line))
+    return std::nullopt;
+  return ruling;
+}
+
 std::vector<std::string> sweep_hang_boards(const std::string& run_directory, const std::string& keep) {
   const Io io;
   std::vector<std::string> problems;
-  const auto of_a_board = [](const std::string& name) { return name.starts_with("node-"); };
+  const auto of_a_board = [](const std::string& name) { return name.starts_with("node-") || name.starts_with(kRuling); };
   problem_of([&] {
     for (const std::string& name : names_in(io, run_directory)) {
       const std::string board = run_directory + "/" + name;

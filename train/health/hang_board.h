@@ -3,12 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "parallel/journal.h"
+#include "parallel/verdict.h"
 
 namespace trireme {
+
+// A verdict on all nodes' ranks.
+struct BoardRuling {
+  Verdict verdict;
+  int64_t speaker = -1;  // the node that reports it to the user
+};
 
 class HangBoard {
  public:
@@ -23,6 +31,15 @@ class HangBoard {
   void take_back() const;                                   // deletes the report: ranks make progress again
   // Returns the reports by node; empty for a node that has reported nothing.
   std::vector<std::vector<RankReport>> read() const;
+  // The first node from `node` on that has reported, and when by its own clock; node -1: none.
+  struct Sign {
+    int64_t node = -1, time = 0;
+    bool operator==(const Sign&) const = default;
+  };
+  Sign first_report(int64_t node) const;
+
+  void rule(const BoardRuling& ruling) const;  // for all other nodes; a failed write is ignored
+  std::optional<BoardRuling> ruling() const;
 
  private:
   std::string path(int64_t node) const;

@@ -26,14 +26,14 @@ constexpr double kPaused = 1;      // seconds: a round that takes longer means t
 constexpr double kForOthers = 2;   // seconds: wait for the culprit's stack
 constexpr double kForReport = 6;   // seconds: wait for the rank that reports
 constexpr double kForCulprit = 1;  // seconds: wait for the culprit to end by itself
-constexpr double kTellAgain = 1;   // seconds between reports on the board
 // Parts of the limit: the silence after which shares are measured, the time between measurements, and the
 // silence after which the machine's load is read. Steps that take their usual time are not silent so long.
 constexpr double kFirstLook = 0.2, kBetweenLooks = 0.05, kLoadFirst = 0.5;
 
 }  // namespace
 
-Watchdog::Watchdog(Journal& journal, int64_t rank, Orders orders) : journal_(journal), rank_(rank), orders_(std::move(orders)) {
+Watchdog::Watchdog(Journal& journal, int64_t rank, Orders orders)
+    : journal_(journal), rank_(rank), orders_(std::move(orders)), nodes_(orders_.board) {
   if (orders_.patience <= 0) return;
   watch_stacks();
   thread_ = std::thread([this] { watch(); });
@@ -103,14 +103,19 @@ void Watchdog::watch() {
     const double before = std::exchange(unserved, unserved_here()), waited = unserved - before;
     if (const int64_t now = journal_.moves(); now != moves) {
       moves = now, silence_ = {};
-      meter_.restart(), machine_.forget(), nodes_.clear();
-      if (std::exchange(told_, std::nullopt)) orders_.board->take_back();
+      meter_.restart(), machine_.forget(), nodes_.take_back();
       continue;
     }
     const double limit = this->limit();
     silence_.lasted += seconds;
     silence_.counted += counts(seconds, waited, limit);
+    // Other nodes' reports may be slow to read: that is silence, too, and no pause of this process.
+    const auto begin = Clock::now();
     if (const std::optional<Verdict> verdict = look(limit)) return judge_all(verdict);
+    const double looked = seconds_since(begin);
+    silence_.lasted += looked;
+    silence_.counted += std::min(looked, std::max(kPaused, kFirstLook * limit));
+    round = Clock::now(), unserved = unserved_here();
   }
 }
 
@@ -140,15 +145,19 @@ std::optional<Verdict> Watchdog::look(double limit) {
 }
 
 std::optional<Verdict> Watchdog::decide(const std::vector<RankReport>& ranks, double limit) {
-  // A node without a report may still make progress, for example with a disk.
-  const bool complete = orders_.board == nullptr || exchange(ranks);
-  const std::vector<RankReport> all = orders_.board == nullptr ? ranks : all_told();
+  nodes_.exchange(ranks, limit);
+  if (!nodes_.leads()) return nodes_.ruled();
+  const std::vector<RankReport> all = nodes_.all();
   const bool at_disk = std::ranges::none_of(all, stopped_or_gone) &&
                        std::ranges::any_of(all, [](const RankReport& r) { return r.doing != "training"; });
-  if (at_disk || !complete) limit = std::max(limit, orders_.for_disks * orders_.patience);
-  const Verdict verdict = judge(all);
+  // A node without a report may still make progress, for example with a disk.
+  if (at_disk || !nodes_.complete()) limit = std::max(limit, orders_.for_disks * orders_.patience);
+  Verdict verdict = judge(all);
   const Ruling ruling = rule(verdict, all, limit);
-  if (ruling == Ruling::hang && silence_.counted >= limit) return verdict;
+  if (ruling == Ruling::hang && silence_.counted >= limit) {
+    nodes_.rule(verdict);
+    return verdict;
+  }
   const auto held = [&](const RankReport& r) { return r.rank == verdict.rank && !r.share.computes && !lacks_core(r.share); };
   if (!at_disk || std::ranges::none_of(all, held))
     warn(ruling == Ruling::unawaited ? Warning::unawaited : Warning::slow, verdict);
@@ -169,36 +178,6 @@ Watchdog::Finding Watchdog::finding(const Verdict& verdict) {
   std::set<int32_t> job{getpid(), getppid()};
   for (const RankReport& r : journal_.look()) job.insert(r.process);
   return {.verdict = verdict, .stack = verdict.rank == rank_ ? stack_of(getpid()) : "", .machine = machine_.describe(job)};
-}
-
-// Reports this node's ranks to the others, again every so often, and reads their reports. Returns true if
-// all nodes have reported.
-bool Watchdog::exchange(const std::vector<RankReport>& ranks) {
-  if (!told_ || seconds_since(*told_) >= kTellAgain) {
-    orders_.board->report(ranks);
-    told_ = Clock::now();
-  }
-  nodes_ = orders_.board->read();
-  return std::ranges::none_of(nodes_, [](const auto& node) { return node.empty(); });
-}
-
-std::vector<RankReport> Watchdog::all_told() const {
-  std::vector<RankReport> all;
-  for (const auto& node : nodes_) all.insert(all.end(), node.begin(), node.end());
-  return all;
-}
-
-// Returns true if this node reports the hang. Among nodes with a report, it is the culprit's node, which
-// can read its stack; otherwise the first.
-bool Watchdog::speaks_for_all(int64_t culprit) const {
-  if (orders_.board == nullptr || nodes_.empty()) return true;
-  const auto can_speak = [](const auto& node) { return !std::ranges::all_of(node, stopped_or_gone); };
-  const auto has_it = [&](const auto& node) {
-    return can_speak(node) && std::any_of(node.begin(), node.end(), [&](const RankReport& r) { return r.rank == culprit; });
-  };
-  auto speaker = std::find_if(nodes_.begin(), nodes_.end(), has_it);
-  if (speaker == nodes_.end()) speaker = std::find_if(nodes_.begin(), nodes_.end(), can_speak);
-  return speaker == nodes_.end() || speaker - nodes_.begin() == orders_.board->node();
 }
 
 // Returns true while the node's rank that reports the verdict exists.
@@ -235,9 +214,7 @@ void Watchdog::judge_all(const std::optional<Verdict>& own) {
   const std::vector<RankReport> ranks = journal_.look();
   const bool speaks = own && journal_.accused() < 0;
   Finding found = speaks ? finding(*own) : Finding{.verdict = judge(ranks), .stack = {}, .machine = {}};
-  Verdict& verdict = found.verdict;
-  for (size_t node = 0; node < nodes_.size() && speaks; ++node)
-    if (nodes_[node].empty()) verdict.line += "; node " + std::to_string(node) + " has reported nothing";
+  const Verdict& verdict = found.verdict;
   const int64_t culprit = speaks ? verdict.rank : journal_.accused();
   if (speaks) journal_.accuse(culprit >= 0 ? culprit : kNobody);
   const auto at = std::find_if(ranks.begin(), ranks.end(), [&](const RankReport& r) { return r.rank == culprit; });
@@ -249,12 +226,12 @@ void Watchdog::judge_all(const std::optional<Verdict>& own) {
   const bool can_answer = at != ranks.end() && !stopped_or_gone(*at);
   for (const auto begin = Clock::now(); can_answer && journal_.confession(culprit).empty() && seconds_since(begin) < kForOthers;)
     std::this_thread::sleep_for(kRound / 5);
-  if (speaks && speaks_for_all(culprit)) {
+  if (speaks && nodes_.reports()) {
     const std::string stack = journal_.confession(culprit);
     found.stack = stack == kNoStack ? "" : stack;
     if (orders_.report) orders_.report(found);
   } else {  // the reporting rank ends first: its exit code is the run's
-    const bool elsewhere = orders_.board != nullptr && at == ranks.end();
+    const bool elsewhere = nodes_.several() && at == ranks.end();
     for (const auto begin = Clock::now(); seconds_since(begin) < kForReport && (elsewhere || reports());)
       std::this_thread::sleep_for(kRound / 2);
     if (at != ranks.end() && culprit != rank_) end_culprit(*at);

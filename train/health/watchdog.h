@@ -15,6 +15,7 @@
 #include "parallel/verdict.h"
 #include "train/health/hang_board.h"
 #include "train/health/machine_load.h"
+#include "train/health/node_reports.h"
 #include "train/health/processor_meter.h"
 
 namespace trireme {
@@ -62,11 +63,8 @@ class Watchdog {
   double counts(double round, double unserved, double limit) const;
   std::optional<Verdict> look(double limit);
   std::optional<Verdict> decide(const std::vector<RankReport>& ranks, double limit);
-  bool exchange(const std::vector<RankReport>& ranks);
   void warn(Warning why, const Verdict& verdict);
   Finding finding(const Verdict& verdict);
-  std::vector<RankReport> all_told() const;
-  bool speaks_for_all(int64_t culprit) const;
   bool reports() const;
   double limit();
   double limit_of_steps() const;  // with mutex_ held
@@ -85,11 +83,10 @@ class Watchdog {
   Silence silence_;
   ProcessorMeter meter_;
   MachineLoad machine_;
-  std::optional<Clock::time_point> warned_;     // the last warning
-  double until_warning_ = 0;                    // seconds from it to the next
-  std::optional<Clock::time_point> told_;       // this node's report is on the board, since then
-  std::vector<std::vector<RankReport>> nodes_;  // reports by node
-  std::thread thread_;                          // last, since it uses all other members
+  std::optional<Clock::time_point> warned_;  // the last warning
+  double until_warning_ = 0;                 // seconds from it to the next
+  NodeReports nodes_;
+  std::thread thread_;  // last, since it uses all other members
 };
 
 }  // namespace trireme

@@ -22,6 +22,8 @@
 #include "test/catch.h"
 #include "test/train/starvation.h"
 #include "test/train/workplace.h"
+#include "train/health/hang_board.h"
+#include "train/health/node_reports.h"
 #include "train/health/watchdog.h"
 #include "train/telemetry/log.h"
 
@@ -213,6 +215,87 @@ TEST_CASE("nodes exchange reports on their ranks, and one verdict names the rank
     for (int wait = 0; wait < 80 && any_alive(ranks); ++wait) usleep(100000);
     CHECK_FALSE(any_alive(ranks));
   }
+}
+
+TEST_CASE("nodes whose board is slow to read reach their verdict all the same", "[unsanitized]") {
+  const Workplace place;
+  setenv("LD_PRELOAD", TRIREME_BUILD "/test/libfaulty_disk.so", 1);
+  setenv("FAULTY_KIND", "slow", 1);
+  setenv("FAULTY_BELOW", "/hang-", 1);
+  Process process(place.scratch.path(),
+                  Workplace::arguments({"train.name=slow", "train.steps=100000", "train.hang_after=1", "train.eval_every=0",
+                                        "train.microbatch=1", "parallel.two_level=true", "parallel.node_ranks=2"}),
+                  4);
+  for (const char* name : {"LD_PRELOAD", "FAULTY_KIND", "FAULTY_BELOW"}) unsetenv(name);
+  while (process.running() && place.lines("slow") < 30) usleep(1000);
+  const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
+  REQUIRE(ranks.size() == 4);
+  const auto begin = Clock::now();
+  kill(ranks.at(3), SIGSTOP);
+  while (process.running() && place.run("slow", "log.txt").find("hang: ") == std::string::npos && seconds_since(begin) < 60)
+    usleep(10000);
+  const double took = seconds_since(begin);
+  const Ended ended = process.wait();
+  INFO("a verdict after " << took << " s\n" << ended.err);
+  CHECK(ended.code == 71);
+  CHECK_THAT(ended.err, ContainsSubstring("hang: rank 3 on ") && ContainsSubstring("is stopped by a signal"));
+  CHECK(took < 8);  // the wait of a second, and a few reports that take 0.75 s each
+  WARN("a verdict after " << took << " s");
+}
+
+TEST_CASE("a ruling on the board is read as it was written, and a damaged one is none") {
+  const Scratch scratch;
+  const HangBoard first(scratch / "hang-1", 0, 3), third(scratch / "hang-1", 2, 3);
+  CHECK(third.first_report(0).node == -1);
+  CHECK_FALSE(third.ruling());
+  third.report({RankReport{.rank = 5, .host = "n", .doing = "training", .entries = {}, .entered = {}}});
+  CHECK(first.first_report(0).node == 2);
+  first.report({RankReport{.rank = 1, .host = "n", .doing = "training", .entries = {}, .entered = {}}});
+  CHECK(third.first_report(0).node == 0);
+  CHECK(third.first_report(1).node == 2);
+  CHECK(third.first_report(0) == third.first_report(0));
+  first.rule({.verdict = {.rank = 5, .thread = 77, .line = "rank 5 is at fault; node 1 has reported nothing", .awaited = true},
+              .speaker = 2});
+  const std::optional<BoardRuling> read = third.ruling();
+  REQUIRE(read);
+  CHECK(read->speaker == 2);
+  CHECK(read->verdict.rank == 5);
+  CHECK(read->verdict.thread == 77);
+  CHECK(read->verdict.awaited);
+  CHECK_FALSE(read->verdict.shared);
+  CHECK(read->verdict.line == "rank 5 is at fault; node 1 has reported nothing");
+  write_text(scratch / "hang-1/ruling", "trireme ruling 1 2 5 77");
+  CHECK_FALSE(third.ruling());
+}
+
+TEST_CASE("the first node that reports leads, until its report stays the same for too long") {
+  const Scratch scratch;
+  const HangBoard boards[] = {{scratch / "hang-1", 0, 3}, {scratch / "hang-1", 1, 3}, {scratch / "hang-1", 2, 3}};
+  NodeReports first(&boards[0], 0.3), second(&boards[1], 0.3), third(&boards[2], 0.3);
+  const std::vector<RankReport> own{RankReport{.rank = 1, .host = "n", .doing = "training", .entries = {}, .entered = {}}};
+  second.exchange(own, 0.01);
+  CHECK(second.leads());
+  CHECK_FALSE(second.complete());
+  third.exchange(own, 0.01);
+  CHECK_FALSE(third.leads());
+  CHECK(third.all().empty());
+  first.exchange(own, 0.01), second.exchange(own, 0.01);
+  CHECK(first.leads());
+  CHECK(first.complete());
+  CHECK_FALSE(second.leads());
+  Verdict verdict{.rank = 1, .line = "it"};
+  first.rule(verdict);
+  third.exchange(own, 0.01);
+  REQUIRE(third.ruled());
+  CHECK(third.ruled()->line == "it");
+  CHECK(first.reports());  // the first that has the culprit among its ranks
+  CHECK_FALSE(third.reports());
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  second.exchange(own, 0.01);
+  CHECK(second.leads());
+  first.take_back();
+  third.exchange(own, 0.01);
+  CHECK_FALSE(third.leads());  // the second has reported since
 }
 
 TEST_CASE("a report on ranks becomes text from which it is read again") {
