@@ -62,7 +62,7 @@ std::string announced_rank() {
   return "?";
 }
 
-// Warns once, and ends the process at last, while MPI has not started.
+// Warns once, and ends the process at last, while the start lasts.
 class StartWatch {
  public:
   explicit StartWatch(StartPatience patience) : patience_(std::move(patience)) {}
@@ -79,9 +79,9 @@ class StartWatch {
   void say(double waited, const char* consequence) const {
     if (patience_.say)
       patience_.say(text("rank ", announced_rank(), " on ", host_name(), " (process ", getpid(), ") has waited ",
-                         std::llround(waited), " s for MPI to start", consequence,
-                         ". MPI starts when all ranks have begun and reach each other: look for ",
-                         "a rank that is stopped or has not begun, and for nodes without a connection"));
+                         std::llround(waited), " s for the start of all ranks", consequence,
+                         ". They must all have begun, and reach each other: look for ",
+                         "one that is stopped or has not begun, and for nodes without a connection"));
   }
   StartPatience patience_;
   Clock::time_point begin_ = Clock::now();
@@ -162,7 +162,6 @@ World::Session::Session(bool wanted, const StartPatience& patience) : up(wanted)
   setenv("HWLOC_COMPONENTS", "-gl", 0);
   int provided = 0;
   ok(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
-  started = true;
   ok(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // also inherited by communicators made from it
   if (provided < MPI_THREAD_MULTIPLE) throw ConfigError("this MPI was built without MPI_THREAD_MULTIPLE; use another MPI");
 }
@@ -188,6 +187,7 @@ World::World(const StartPatience& patience) : session_(launched_ranks().has_valu
     throw ConfigError(text("the launcher started ", promised, " ranks but MPI sees ", size_,
                            ": start with the mpirun of the MPI that this program was built with, or with srun --mpi=pmix"));
   session_.whole = true;
+  session_.started = !patience.until_watched;
 }
 
 std::vector<std::string> World::tell_node(const std::string& mine) const {

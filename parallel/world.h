@@ -39,12 +39,13 @@ class OrphanRule {
 struct StartPatience {
   std::function<void(const std::string& line)> say{};  // to the user; nullptr: silent
   double warn = 60, end = 600;                         // seconds until a warning, and until the rank ends
+  bool until_watched = false;                          // the start lasts until World::watched(), not only while MPI starts
 };
 
 class World {
  public:
   // ConfigError if MPI sees another number of ranks than the launcher started. Ends the process with
-  // ExitCode::hang if MPI does not start.
+  // ExitCode::hang if the start does not end.
   explicit World(const StartPatience& patience = {});
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -56,6 +57,7 @@ class World {
   // Ranks of this node, itself included, that may run on one of this rank's cores. Launchers bind
   // ranks to cores, or leave all cores to all.
   int core_sharers() const { return core_sharers_; }
+  void watched() { session_.started = true; }    // a watchdog looks after this rank from now on
   bool launched() const { return session_.up; }  // by a launcher: MPI is initialised
 
   // Gathers a text from each rank of this node, in their order. All ranks call it.
@@ -75,7 +77,7 @@ class World {
     Session& operator=(const Session&) = delete;
     bool up;
     bool whole = false;  // the world was made; otherwise other ranks wait for this one, and MPI_Finalize would wait for them
-    std::atomic<bool> started = false;  // MPI is
+    std::atomic<bool> started = false;  // the start is over
     OrphanRule orphans;
     std::jthread watch;  // ends this process when the launcher is gone: Open MPI would leave its ranks running
   };

@@ -67,7 +67,7 @@ struct PlanOptions {
 
 ExitCode run_train(const TrainOptions& options) {
   note_doing("starting");
-  World world({.say = complain});
+  World world({.say = complain, .until_watched = true});
   note_rank(world.rank(), world.size());
   try {
     const Comm all("all", 0, world.rank(), world.launched());

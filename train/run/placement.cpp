@@ -118,6 +118,7 @@ Placement::Placement(const RunConfig& config, World& world, const RunProgress& p
       board(board_of(journal, mesh, progress.directory)),
       watchdog(journal, world.rank(), watch_orders(config, progress, board)) {
   mesh.keep(journal);
+  world.watched();
 }
 
 }  // namespace trireme
