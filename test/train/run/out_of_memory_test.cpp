@@ -128,10 +128,12 @@ class Shortages {
     const bool mpirun_crashed = ended.code == 139 && ended.err.find("*** Process received signal ***") != std::string::npos &&
                                 ended.err.find("(pmix_server_") != std::string::npos;
     const bool in_init = ranks_ > 1 && in_mpi(ended, hit) && (ended.code == 1 || ended.code == 2 || mpirun_crashed);
-    // The C library's loader and resolver keep a lock when they lack memory, for which another call then waits: a hang, and named.
+    // Without memory the C library's loader keeps a lock, and Open MPI loses a message, for which ranks then wait: a hang, and
+    // named.
     const std::string stack = failed ? read_text(hit) : "";
-    const bool locked = ended.code == 71 && stack.find("ld-linux") != std::string::npos && named_hang(ended.err);
-    CHECK((ended.code == 0 || (failed && (ended.code == 70 || in_init) && names_it) || locked));
+    const bool loses = stack.find("ld-linux") != std::string::npos || names_mpi(stack);
+    const bool waited = ended.code == 71 && loses && named_hang(ended.err);
+    CHECK((ended.code == 0 || (failed && (ended.code == 70 || in_init) && names_it) || waited));
     if (ended.code == 0) CHECK(place_.differ("run", "whole") == 0);
     if (!continued_.insert(files_left()).second && !each_continues_) return;
     const Ended next = place_.train(settings("run", steps()), ranks_);
