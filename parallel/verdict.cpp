@@ -129,7 +129,7 @@ class Judge {
     const auto guilt = [&](size_t i) {
       const RankReport& r = ranks_[i];
       const bool waits = waits_.waits(i);
-      const int64_t waiting = waits_.waits_for_it(i);
+      const int64_t waiting = waits_.waiting_for(i);
       return std::tuple(!waits && waiting > 0, waiting, lacks_core(r.share), !waits && !r.waits_for_gpu, waits ? r.step : -r.step,
                         waits ? r.part : -r.part);
     };

@@ -18,8 +18,8 @@ class WaitGraph {
 
   bool waits(size_t i) const;  // for any other of them
   bool waits_for(size_t i, size_t other) const;
-  int64_t waits_for_it(size_t i) const { return waiting_[i]; }  // number of waits, of all others
-  bool beyond() const { return beyond_; }                       // some wait for ranks without a report
+  int64_t waiting_for(size_t i) const { return waiting_[i]; }  // number of waits, of all others
+  bool beyond() const { return beyond_; }                      // some wait for ranks without a report
 
   // Collectives that rank i's GPU and the other's have entered, if that alone shows that i waits for it.
   struct OnGpu {

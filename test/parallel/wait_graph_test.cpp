@@ -150,7 +150,7 @@ TEST_CASE("who waits for whom is what the definition says, on random reports") {
       if (graph.waits(i) != any) FAIL_CHECK(i << " waits: " << !any);
     }
     for (size_t j = 0; j < ranks.size(); ++j)
-      if (graph.waits_for_it(j) != waiting[j]) FAIL_CHECK(j << ": " << graph.waits_for_it(j) << " instead of " << waiting[j]);
+      if (graph.waiting_for(j) != waiting[j]) FAIL_CHECK(j << ": " << graph.waiting_for(j) << " instead of " << waiting[j]);
   }
 }
 

@@ -30,8 +30,9 @@ void NodeReports::exchange(const std::vector<RankReport>& own, double limit) {
 bool NodeReports::another_leads(double limit) {
   for (HangBoard::Sign sign = board_->first_report(0); sign.node >= 0 && sign.node < board_->node();
        sign = board_->first_report(sign.node + 1)) {
-    if (!(sign == leader_)) leader_ = sign, seen_ = Clock::now();
-    if (seconds_since(seen_) < std::max(stale_, 2 * limit)) return true;
+    Seen& seen = seen_[sign.node];
+    if (seen.time != sign.time) seen = {.time = sign.time, .since = Clock::now()};
+    if (seconds_since(seen.since) < std::max(stale_, 2 * limit)) return true;
   }
   return false;
 }

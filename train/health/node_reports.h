@@ -3,6 +3,7 @@
 // So a round of N nodes opens about 3 N files, and not N squared.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,8 +43,11 @@ class NodeReports {
   std::optional<Clock::time_point> told_;       // this node's report is on the board, since then
   std::vector<std::vector<RankReport>> nodes_;  // reports by node, on one that leads
   std::optional<BoardRuling> ruling_;
-  HangBoard::Sign leader_;  // as last seen
-  Clock::time_point seen_;  // when it was seen to change
+  struct Seen {
+    int64_t time = 0;         // of the node's report
+    Clock::time_point since;  // when that was first seen
+  };
+  std::map<int64_t, Seen> seen_;  // by node, of those before this one
 };
 
 }  // namespace trireme

@@ -58,8 +58,8 @@ std::string warning_line(Watchdog::Warning why, const Watchdog::Finding& found, 
 
 Watchdog::Orders watch_orders(const RunConfig& config, const RunProgress& progress, const std::optional<HangBoard>& board) {
   const double patience = config.train.hang_after;
-  const bool gpus =
-      config.kernels.device == DeviceChoice::cuda;  // their patience is longer: ten minutes at the start, six for disks
+  // The patience of GPUs is longer: ten minutes at the start, six for disks.
+  const bool gpus = config.kernels.device == DeviceChoice::cuda;
   return {
       .patience = patience,
       .at_start = gpus ? std::max(5.0, 600 / patience) : 120,

@@ -294,8 +294,24 @@ TEST_CASE("the first node that reports leads, until its report stays the same fo
   second.exchange(own, 0.01);
   CHECK(second.leads());
   first.take_back();
+  boards[1].report(own);
   third.exchange(own, 0.01);
   CHECK_FALSE(third.leads());  // the second has reported since
+}
+
+TEST_CASE("two nodes whose reports stay the same do not keep a third from leading") {
+  const Scratch scratch;
+  const HangBoard boards[] = {{scratch / "hang-1", 0, 3}, {scratch / "hang-1", 1, 3}, {scratch / "hang-1", 2, 3}};
+  const std::vector<RankReport> own{RankReport{.rank = 1, .host = "n", .doing = "training", .entries = {}, .entered = {}}};
+  boards[0].report(own), boards[1].report(own);
+  NodeReports third(&boards[2], 0.2);
+  third.exchange(own, 0.01);
+  CHECK_FALSE(third.leads());
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  third.exchange(own, 0.01);  // the first is passed over, and the second is seen
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  third.exchange(own, 0.01);
+  CHECK(third.leads());
 }
 
 TEST_CASE("a report on ranks becomes text from which it is read again") {
