@@ -48,6 +48,13 @@ struct Names<MatmulDtype> {
   static constexpr std::array<std::string_view, 3> words{"auto", "bf16", "fp8"};
 };
 
+enum class RoundedWeights { step, microbatch };
+
+template <>
+struct Names<RoundedWeights> {
+  static constexpr std::array<std::string_view, 2> words{"step", "microbatch"};
+};
+
 inline Dtype dtype_of(StepDtype dtype) { return dtype == StepDtype::bf16 ? Dtype::bf16 : Dtype::f32; }
 
 struct KernelsConfig {
@@ -55,6 +62,7 @@ struct KernelsConfig {
   StepDtype dtype = StepDtype::bf16;
   ResidualDtype residual = ResidualDtype::f32;
   MatmulDtype matmul = MatmulDtype::automatic;
+  RoundedWeights fp8_weights = RoundedWeights::step;
   int64_t bf16_layers = 0;
   LogitsDtype logits = LogitsDtype::automatic;
   int64_t threads = 0;
@@ -70,6 +78,8 @@ struct KernelsConfig {
     keys("residual", residual,
          "dtype of the residual stream and its gradient; bf16: less memory, and gradients further from the truth", identity());
     keys("matmul", matmul, "operands of products with weights; fp8: 8-bit, scaled per tensor (the CPU emulates it, no faster)");
+    keys("fp8_weights", fp8_weights,
+         "with fp8: round weights once a step and keep them, 2 bytes each (not with parallel.zero = 3), or in each microbatch");
     keys("bf16_layers", bf16_layers, "with fp8: number of layers at each end of the model that use bf16, as the classifier does",
          at_least(0));
     keys("logits", logits, "dtype of the logits in a loss; auto: kernels.dtype on a GPU, f32 on the CPU; sums are always f32");

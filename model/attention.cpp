@@ -117,7 +117,7 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
   const bool qk_norm = pass.config.qk_norm;
   // 1. one product for queries, keys and values
   Tensor qkv = pass.temporary(pass.config.q_width() + 2 * pass.config.kv_width());
-  linear_forward(pass, {.w = weights.qkv, .bias = weights.qkv_bias}, {.x = rows.x, .y = qkv});
+  linear_forward(pass, {.w = weights.qkv, .bias = weights.qkv_bias, .rounded = weights.rounded_qkv}, {.x = rows.x, .y = qkv});
   // 2. separate heads, rotated by their position (after the norm, if there is one)
   run(pass.stream, SplitHeadsForward{.q = qk_norm ? saved.q_raw : saved.q,
                                      .k = qk_norm ? saved.k_raw : saved.k,
@@ -138,7 +138,8 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
                                     .window = pass.config.window,
                                     .scale = scale(pass.config)});
   // 5. projection back to the stream
-  linear_forward(pass, {.w = weights.out, .bias = weights.out_bias}, {.x = saved.mixed, .y = rows.y});
+  linear_forward(pass, {.w = weights.out, .bias = weights.out_bias, .rounded = weights.rounded_out},
+                 {.x = saved.mixed, .y = rows.y});
 }
 
 AttentionKept AttentionKept::take(Pass& pass) {
@@ -152,7 +153,8 @@ void attention_backward_input(Pass& pass, const AttentionWeights& weights, const
   const int64_t n = pass.size(), h = pass.config.heads, kv = pass.config.kv_heads, d = pass.config.head_size;
   // 5.
   Tensor dmixed = pass.temporary(h * d);
-  linear_backward_input(pass, weights.out, {.dy = rows.dy, .dx = dmixed, .keep = rows.keep.out});
+  linear_backward_input(pass, {.w = weights.out, .rounded = weights.rounded_out},
+                        {.dy = rows.dy, .dx = dmixed, .keep = rows.keep.out});
   // 4.
   Tensor dq = pass.temporaries.take(pass.dtype, {n, h, d});
   Tensor dk = pass.temporaries.take(pass.dtype, {n, kv, d});
@@ -181,7 +183,8 @@ void attention_backward_input(Pass& pass, const AttentionWeights& weights, const
                                       .positions = pass.batch.positions,
                                       .table = pass.config.qk_norm ? Tensor{} : pass.rope});
   // 1.
-  linear_backward_input(pass, weights.qkv, {.dy = saved.dqkv, .dx = rows.dx, .keep = rows.keep.qkv});
+  linear_backward_input(pass, {.w = weights.qkv, .rounded = weights.rounded_qkv},
+                        {.dy = saved.dqkv, .dx = rows.dx, .keep = rows.keep.qkv});
 }
 
 void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved,

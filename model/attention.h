@@ -13,8 +13,10 @@ struct AttentionWeights {
   Tensor qkv_bias;  // [(H + 2 K) D], gpt2 and qkv_bias only
   Tensor out;       // [C, H D]
   Tensor out_bias;  // [C], gpt2's first shard only
+  RoundedWeight rounded_qkv, rounded_out;
   // `config` is the whole model's.
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const Shard& shard);
+  void take_rounded(Arena& arena) { rounded_qkv.take(arena, qkv), rounded_out.take(arena, out); }
 };
 
 // The gains of QK-norm, shared by all heads and thus all shards.

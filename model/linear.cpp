@@ -27,6 +27,20 @@ Scaled quantize_transposed(Pass& pass, Dtype dtype, const Tensor& x) {
   return to;
 }
 
+Scaled forward_weight(Pass& pass, const LinearWeight& weight) {
+  const RoundedWeight& kept = weight.rounded;
+  if (!kept.values) return quantize(pass, Dtype::e4m3, weight.w);
+  if (pass.new_weights)
+    run(pass.stream, Quantize{.scale = kept.scale, .x = weight.w, .y = kept.values, .transposed = kept.transposed});
+  return {.values = kept.values, .scale = kept.scale};
+}
+
+Scaled backward_weight(Pass& pass, const LinearWeight& weight) {
+  const RoundedWeight& kept = weight.rounded;
+  if (!kept.transposed) return quantize_transposed(pass, Dtype::e4m3, weight.w);
+  return {.values = kept.transposed, .scale = kept.scale};
+}
+
 // Gives `op` these operands, along whose rows it sums.
 Matmul of_8_bits(Matmul op, const Scaled& a, const Scaled& b) {
   op.a = a.values, op.a_scale = a.scale;
@@ -46,17 +60,17 @@ void linear_forward(Pass& pass, const LinearWeight& weight, const PartForward& r
   const Frame frame(pass.temporaries);
   Matmul op{.c = rows.y, .a = rows.x, .b = weight.w, .bias = weight.bias, .pre_activation = pre_activation, .transpose_b = true};
   if (pass.fp8) {
-    const Scaled left = quantize(pass, Dtype::e4m3, rows.x), right = quantize(pass, Dtype::e4m3, weight.w);
+    const Scaled left = quantize(pass, Dtype::e4m3, rows.x), right = forward_weight(pass, weight);
     op = of_8_bits(op, left, right);
   }
   run(pass.stream, op);
 }
 
-void linear_backward_input(Pass& pass, Tensor w, const PartBackwardInput<KeptGradient>& rows, Tensor gelu_input) {
+void linear_backward_input(Pass& pass, const LinearWeight& weight, const PartBackwardInput<KeptGradient>& rows, Tensor gelu_input) {
   const Frame frame(pass.temporaries);
-  Matmul op{.c = rows.dx, .a = rows.dy, .b = w, .gelu_input = gelu_input};
+  Matmul op{.c = rows.dx, .a = rows.dy, .b = weight.w, .gelu_input = gelu_input};
   if (pass.fp8) {
-    const Scaled left = quantize(pass, Dtype::e5m2, rows.dy, rows.keep), right = quantize_transposed(pass, Dtype::e4m3, w);
+    const Scaled left = quantize(pass, Dtype::e5m2, rows.dy, rows.keep), right = backward_weight(pass, weight);
     op = of_8_bits(op, left, right);
   }
   run(pass.stream, op);

@@ -18,16 +18,18 @@ KeptGradient keep_gradient(Pass& pass, int64_t out);
 
 // The weight of a product, or its gradient.
 struct LinearWeight {
-  Tensor w;     // [O, I]
-  Tensor bias;  // [O] or absent
+  Tensor w;                 // [O, I]
+  Tensor bias{};            // [O] or absent
+  RoundedWeight rounded{};  // with memory: w is rounded into it by the first forward of a step, and only read by others
 };
 
 // y [N, O] = x [N, I] w^T + bias. If given, pre_activation [N, O] gets this value, and y = gelu of
 // it.
 void linear_forward(Pass& pass, const LinearWeight& weight, const PartForward& rows, Tensor pre_activation = {});
-// dx [N, I] = dy w; with gelu_input [N, I], times gelu' of it. With Pass::fused_products, dx may be
+// dx [N, I] = dy weight.w; with gelu_input [N, I], times gelu' of it. With Pass::fused_products, dx may be
 // gelu_input.
-void linear_backward_input(Pass& pass, Tensor w, const PartBackwardInput<KeptGradient>& rows, Tensor gelu_input = {});
+void linear_backward_input(Pass& pass, const LinearWeight& weight, const PartBackwardInput<KeptGradient>& rows,
+                           Tensor gelu_input = {});
 // gradient.w += dy^T x; gradient.bias += column sums of dy, if there is a bias.
 void linear_backward_weight(Pass& pass, const LinearWeight& gradient, const PartBackwardWeight<KeptGradient>& rows);
 

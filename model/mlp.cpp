@@ -39,7 +39,7 @@ void mlp_activate(Pass& pass, const MlpSaved& saved) {
 }
 
 void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x) {
-  const LinearWeight up{.w = weights.up, .bias = weights.up_bias};
+  const LinearWeight up{.w = weights.up, .bias = weights.up_bias, .rounded = weights.rounded_up};
   if (pass.fused_gelu && !pass.fp8 && pass.config.family == Family::gpt2)
     return linear_forward(pass, up, {.x = x, .y = saved.active}, saved.hidden);
   linear_forward(pass, up, {.x = x, .y = saved.hidden});
@@ -50,7 +50,8 @@ void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, c
   // 1. up, 2. activation
   mlp_forward_up(pass, weights, saved, rows.x);
   // 3. down
-  linear_forward(pass, {.w = weights.down, .bias = weights.down_bias}, {.x = saved.active, .y = rows.y});
+  linear_forward(pass, {.w = weights.down, .bias = weights.down_bias, .rounded = weights.rounded_down},
+                 {.x = saved.active, .y = rows.y});
 }
 
 MlpKept MlpKept::take(Pass& pass) {
@@ -58,20 +59,22 @@ MlpKept MlpKept::take(Pass& pass) {
 }
 
 void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartBackwardInput<MlpKept>& rows) {
+  const LinearWeight down{.w = weights.down, .rounded = weights.rounded_down};
   // 3. and 2.
   if (pass.fused_products && !pass.fp8 && pass.config.family == Family::gpt2) {
-    linear_backward_input(pass, weights.down, {.dy = rows.dy, .dx = saved.hidden, .keep = rows.keep.down}, saved.hidden);
+    linear_backward_input(pass, down, {.dy = rows.dy, .dx = saved.hidden, .keep = rows.keep.down}, saved.hidden);
   } else {
     const Frame frame(pass.temporaries);
     const Tensor dactive = pass.temporary(pass.config.ffn);
-    linear_backward_input(pass, weights.down, {.dy = rows.dy, .dx = dactive, .keep = rows.keep.down});
+    linear_backward_input(pass, down, {.dy = rows.dy, .dx = dactive, .keep = rows.keep.down});
     if (pass.config.family == Family::gpt2)
       run(pass.stream, GeluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
     else
       run(pass.stream, SwiGluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
   }
   // 1.
-  linear_backward_input(pass, weights.up, {.dy = saved.hidden, .dx = rows.dx, .keep = rows.keep.up});
+  linear_backward_input(pass, {.w = weights.up, .rounded = weights.rounded_up},
+                        {.dy = saved.hidden, .dx = rows.dx, .keep = rows.keep.up});
 }
 
 void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, const PartBackwardWeight<MlpKept>& rows) {

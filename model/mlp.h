@@ -11,8 +11,10 @@ struct MlpWeights {
   Tensor up_bias;    // [F], gpt2 only
   Tensor down;       // [C, F]
   Tensor down_bias;  // [C], gpt2's first shard only
+  RoundedWeight rounded_up, rounded_down;
   // `config` is the whole model's.
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config, const Shard& shard);
+  void take_rounded(Arena& arena) { rounded_up.take(arena, up), rounded_down.take(arena, down); }
 };
 
 struct MlpSaved {

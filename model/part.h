@@ -101,6 +101,17 @@ struct Microbatch {
   int64_t size() const { return rows * context; }
 };
 
+// A product's weight in 8 bits, as forward and backward read it; absent without memory for it.
+struct RoundedWeight {
+  Tensor values{}, transposed{};  // [O, I], [I, O] e4m3
+  Tensor scale{};                 // [1] f32
+  void take(Arena& arena, const Tensor& w) {
+    values = arena.take(Dtype::e4m3, {w.dim(0), w.dim(1)});
+    transposed = arena.take(Dtype::e4m3, {w.dim(1), w.dim(0)});
+    scale = arena.take(Dtype::f32, {1});
+  }
+};
+
 // Context of one pass through the parts: config, memory, stream and batch.
 struct Pass {
   Stream& stream;
@@ -113,6 +124,7 @@ struct Pass {
   bool fused_products = false;  // fuse what can be fused into products: see kernels/ops/matmul.h
   bool fused_gelu = false;      // and the activation function in forward
   bool fp8 = false;             // products with weights are 8-bit and fuse nothing: see model/linear.h
+  bool new_weights = false;     // the first forward of a step: what is kept of weights is older
   const TensorParallel& tensor = kWhole;
   int64_t vocab = config.vocab;  // of the whole model
 

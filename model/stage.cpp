@@ -67,6 +67,7 @@ std::vector<std::pair<std::string, Tensor>> Stage::streams(const Seat& seat) con
 void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& hooks, const Seat& seat) {
   const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit, batch) : void(); };
   Pass pass = this->pass(stream, batch);
+  pass.new_weights = batch.number == 0;
   const ModelChunk& chunk = chunk_at(seat.chunk);
   Saved& saved = saved_[static_cast<size_t>(seat.slot)];
   const size_t first = first_block_[static_cast<size_t>(seat.chunk)], layers = static_cast<size_t>(chunk.layers());

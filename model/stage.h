@@ -84,6 +84,7 @@ struct StageShape {
   bool fused_products = false;  // see Pass
   int64_t fp8_begin = 0;        // layers [begin, end) of the model have 8-bit products
   int64_t fp8_end = 0;
+  bool rounds_once = false;  // their weights are rounded by the first forward of a step and kept, 2 bytes for each more
   Holding holding{};
   std::vector<ModelChunk> chunks{};       // of the model, by chunk; none: the whole model
   int64_t slots = 1;                      // passes, each of one chunk, whose activations are kept at the same time
@@ -163,6 +164,7 @@ class Stage {
 
   void take_units(Arenas& arenas);
   Unit take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<Tensor, 2>>& shared);
+  void take_rounded(Arena& arena);
   void take_activations(Arena& arena);
   Pass pass(Stream& stream, const Microbatch& batch);
   void sum_shared(Stream& stream, size_t unit);

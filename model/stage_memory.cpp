@@ -152,6 +152,7 @@ Stage::Stage(const ModelConfig& config, const StageShape& shape, Arenas& arenas,
     : config_(config), shard_(shard_config(config, shape.tensor.count)), shape_(shape), temporaries_(arenas.temporaries) {
   if (shape_.chunks.empty()) shape_.chunks = chunks_of_stage(config.layers, 1, 1, 0);
   take_units(arenas);
+  if (shape_.rounds_once) take_rounded(arenas.activations);
   rope_ = take_rope(config, arenas.activations, stream);
   take_activations(arenas.activations);
 }
@@ -210,6 +211,17 @@ Unit Stage::take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<T
   };
   gradients_.declare(id, placing(unit.gradients, join), config_, shape_.tensor);
   return unit;
+}
+
+// Weights whose memory is shared by units come anew with each pass, so they are rounded anew.
+void Stage::take_rounded(Arena& arena) {
+  if (!shape_.holding.weights) return;
+  for (const Unit& unit : units_) {
+    if (unit.id.kind != UnitKind::block || unit.id.dims == UnitDims::vectors || !in_fp8(unit.id.layer)) continue;
+    BlockWeights& block = weights_.blocks[unit.id.block];
+    for (AttentionWeights& shard : block.attention) shard.take_rounded(arena);
+    for (MlpWeights& shard : block.mlp) shard.take_rounded(arena);
+  }
 }
 
 void Stage::take_activations(Arena& arena) {

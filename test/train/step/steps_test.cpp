@@ -226,8 +226,11 @@ TEST_CASE(
 }
 
 TEST_CASE("the plan counts the ops that a real step runs, whatever its microbatches") {
-  for (const auto& [rows, matmul] :
-       {std::pair(6, MatmulDtype::automatic), {3, MatmulDtype::bf16}, {1, MatmulDtype::bf16}, {2, MatmulDtype::fp8}}) {
+  for (const auto& [rows, matmul] : {std::pair(6, MatmulDtype::automatic),
+                                     {3, MatmulDtype::bf16},
+                                     {1, MatmulDtype::bf16},
+                                     {2, MatmulDtype::fp8},
+                                     {6, MatmulDtype::fp8}}) {
     if (matmul == MatmulDtype::fp8 && !multiplies_8_bits()) continue;
     RunConfig config = small(StepDtype::bf16);
     config.train.microbatch = rows;
@@ -332,6 +335,37 @@ TEST_CASE("what backward computes again has the same bits, in less memory that t
     CHECK(plans[1].step.at("matmul").calls == plans[0].step.at("matmul").calls);
     CHECK(plans[2].step.at("matmul").calls ==
           plans[0].step.at("matmul").calls + config.train.batch / config.train.microbatch * config.model.layers * 3);
+  }
+}
+
+TEST_CASE("weights that are rounded to 8 bits once a step give the same bits as in each microbatch") {
+  if (!multiplies_8_bits()) return;
+  for (const Family family : {Family::gpt2, Family::llama}) {
+    RunConfig config = small(StepDtype::bf16);
+    config.model.family = family;
+    config.kernels.matmul = MatmulDtype::fp8;
+    config.train.microbatch = 2;
+    std::vector<std::vector<std::vector<float>>> states;
+    std::vector<Plan> plans;
+    for (const RoundedWeights rounded : {RoundedWeights::step, RoundedWeights::microbatch}) {
+      config.kernels.fp8_weights = rounded;
+      plans.push_back(make_plan(config, kOneRank));
+      Device device(tested_place(), read_cpu_facts());
+      TrainState run(config, kOneRank, device, plans.back().sizes);
+      run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+      for (int64_t step = 0; step < 3; ++step) {
+        RandomBatch random(config, static_cast<uint64_t>(step) * 2);
+        train_step(run, random.batch(), step);
+      }
+      states.push_back(state_of(run));
+      CHECK(run.arenas.peaks().activations == plans.back().sizes.activations);
+      CHECK(run.arenas.peaks().temporaries == plans.back().sizes.temporaries);
+    }
+    CHECK(states[0] == states[1]);
+    // Four weights of a layer: rounded plain and transposed at once, instead of apart in each of three microbatches.
+    const int64_t weights = 4 * config.model.layers;
+    CHECK(plans[1].step.at("quantize").calls - plans[0].step.at("quantize").calls == weights * (3 * 2 - 1));
+    CHECK(plans[0].sizes.activations > plans[1].sizes.activations);
   }
 }
 
