@@ -1,10 +1,12 @@
 // Every schedule, of every shape that a pipeline may have: what it does, what it holds, how long it waits.
 #include "parallel/schedule.h"
 
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -88,6 +90,84 @@ std::string drawn(const Picture& picture) {
 
 std::string path_of(const Picture& picture) { return std::string(TRIREME_SOURCE "/docs/schedules/") + picture.file + ".svg"; }
 
+// Graph of actions and messages, for messages that wait for their receiver, as on GPUs. A receive is posted
+// `ahead` actions before its own, or later if its slot is in use, as train/step/pipeline.cpp does.
+class Waits {
+ public:
+  Waits(const std::vector<std::vector<Action>>& stages, const PipelineShape& shape, size_t ahead) : shape_(shape) {
+    for (size_t s = 0; s < stages.size(); ++s) add(stages[s], static_cast<int64_t>(s), ahead);
+  }
+  // True if all can happen: nothing waits for itself.
+  bool end() const {
+    std::map<Node, size_t> open;
+    std::map<Node, std::vector<Node>> then;
+    for (const auto& [node, earlier] : before_) {
+      open[node] = earlier.size();
+      for (const Node& other : earlier) then[other].push_back(node), open.try_emplace(other, 0);
+    }
+    std::vector<Node> ready;
+    for (const auto& [node, count] : open)
+      if (count == 0) ready.push_back(node);
+    size_t ended = 0;
+    for (; !ready.empty(); ++ended) {
+      const Node node = ready.back();
+      ready.pop_back();
+      for (const Node& next : then[node])
+        if (--open[next] == 0) ready.push_back(next);
+    }
+    return ended == open.size();
+  }
+
+ private:
+  // An action: (0, stage, its number). A message forward (1) or backward (2): (which, the piece that takes it, microbatch).
+  using Node = std::array<int64_t, 3>;
+  static bool is_forward(const Action& a) { return a.kind == ActionKind::forward; }
+
+  // Messages that the action takes and sends, if any.
+  std::optional<Node> taken(const Action& a, int64_t stage) const { return message(a, stage, 0); }
+  std::optional<Node> sent(const Action& a, int64_t stage) const { return message(a, stage, 1); }
+  std::optional<Node> message(const Action& a, int64_t stage, int64_t step) const {
+    if (a.kind == ActionKind::backward_weight) return std::nullopt;
+    const int64_t pieces = shape_.stages * shape_.chunks, from = a.chunk * shape_.stages + stage;
+    const int64_t to = is_forward(a) ? from + step : from - step;
+    const bool end = is_forward(a) ? to == 0 || to == pieces : to < 0 || to == pieces - 1;
+    return end ? std::nullopt : std::optional(Node{is_forward(a) ? 1 : 2, to, a.microbatch});
+  }
+
+  void add(const std::vector<Action>& actions, int64_t stage, size_t ahead) {
+    std::map<std::pair<bool, bool>, Node> last;           // of each lane
+    std::map<std::pair<int64_t, bool>, Node> sent_slots;  // by slot and direction
+    for (size_t i = 0; i < actions.size(); ++i) {
+      const Action& a = actions[i];
+      const Node me{0, stage, static_cast<int64_t>(i)};
+      if (i > 0) before_[me].insert({0, stage, static_cast<int64_t>(i) - 1});
+      for (const bool forward : {true, false})
+        if (is_forward(a) && sent_slots.contains({a.slot, forward})) before_[me].insert(sent_slots[{a.slot, forward}]);
+      if (const auto message = taken(a, stage)) {
+        size_t posted = i;
+        while (posted > 0 && posted + ahead > i && actions[posted - 1].slot != a.slot) --posted;
+        if (posted > 0) before_[*message].insert({0, stage, static_cast<int64_t>(posted) - 1});
+        if (const auto other = sent_slots.find({a.slot, !is_forward(a)}); other != sent_slots.end())
+          before_[*message].insert(other->second);
+        queue(last, {is_forward(a), false}, *message);
+        before_[me].insert(*message);
+      }
+      if (const auto message = sent(a, stage)) {
+        before_[*message].insert(me);
+        queue(last, {is_forward(a), true}, *message);
+        sent_slots[{a.slot, is_forward(a)}] = *message;
+      }
+    }
+  }
+  void queue(std::map<std::pair<bool, bool>, Node>& last, const std::pair<bool, bool>& lane, const Node& message) {
+    if (last.contains(lane)) before_[message].insert(last[lane]);
+    last[lane] = message;
+  }
+
+  PipelineShape shape_;
+  std::map<Node, std::set<Node>> before_;
+};
+
 }  // namespace
 
 TEST_CASE("a stage computes each action of each microbatch once, forward before backward", "[unsanitized]") {
@@ -139,6 +219,22 @@ TEST_CASE("messages between two stages are taken in the order in which they are 
     for (const bool forward : {true, false})
       if (messages(stages, shape, forward, true) != messages(stages, shape, forward, false)) FAIL(describe(schedule, shape));
   });
+}
+
+TEST_CASE("no stage waits for ever if a message waits for its receiver, if receives are posted an action ahead", "[unsanitized]") {
+  for_each_shape([](Schedule schedule, const PipelineShape& shape) {
+    if (shape.stages < 2 || shape.stages > 8 || shape.microbatches > 24) return;
+    for (const size_t ahead : {1, 100})
+      if (!Waits(all_stages(schedule, shape), shape, ahead).end()) FAIL(describe(schedule, shape) << ", " << ahead << " ahead");
+  });
+  // Posted at the last moment, two stages would wait for each other.
+  const PipelineShape late{.stages = 2, .microbatches = 4, .chunks = 2};
+  CHECK_FALSE(Waits(all_stages(Schedule::interleaved, late), late, 0).end());
+  // Taken in another order than sent, messages would wait, too.
+  const PipelineShape shape{.stages = 2, .microbatches = 2};
+  auto stages = all_stages(Schedule::gpipe, shape);
+  std::swap(stages[1][0], stages[1][1]);
+  CHECK_FALSE(Waits(stages, shape, 1).end());
 }
 
 TEST_CASE("an evaluation passes each microbatch through each piece once, on the slots there are, messages in order") {

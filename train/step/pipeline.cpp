@@ -42,14 +42,14 @@ bool Pipeline::free_for(size_t wanted, size_t i) const {
   return true;
 }
 
-// Posts the receives of one direction, in order, as long as their slots are free before action i.
+// Posts the receives of one direction that action i and the next need, as far as their slots are free before action i.
 void Pipeline::post(Lane lane, ActionKind kind, size_t i) {
   const bool forward = kind == ActionKind::forward;
   size_t& next = posted_[forward ? 0 : 1];
   for (; next < actions_->size(); ++next) {
     const Action& a = (*actions_)[next];
     if (is_forward(a) != forward || !receives(a)) continue;
-    if (!free_for(next, i)) return;
+    if (next > i + 1 || !free_for(next, i)) return;
     Stream& stream = device_.pipe(lane);
     const int64_t size = pp_.size(), peer = (pp_.rank() + (forward ? size - 1 : 1)) % size;
     stream.wait(device_.compute().record());                  // earlier work on the slot is computed

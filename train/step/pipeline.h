@@ -3,7 +3,9 @@
 //
 // Sends and receives of each direction have their own lane, so a message never waits for another
 // direction. The messages of a lane arrive in the order in which the peer sends them. A message is
-// received directly into its slot, as soon as that is free.
+// received directly into its slot. Its receive is posted one action before it is needed, if the slot
+// is free by then: a GPU that waits for a message spends multiprocessors on it. Later would be too late:
+// interleaved stages could wait for each other.
 #pragma once
 
 #include <vector>
