@@ -64,6 +64,11 @@ void collect_timers(CudaLane& lane);
 
 std::byte* allocate_on_gpu(int64_t bytes);  // zeros
 void free_on_gpu(std::byte* memory) noexcept;
+// Functions that take the place of these two.
+struct GpuAllocator {
+  std::byte* (*allocate)(int64_t bytes) = allocate_on_gpu;
+  void (*free)(std::byte* memory) noexcept = free_on_gpu;
+};
 // Pinned host memory, zeroed, which the GPU's kernels access at the same address over their bus.
 std::byte* allocate_pinned(int64_t bytes);
 void free_pinned(std::byte* memory) noexcept;

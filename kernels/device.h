@@ -84,7 +84,10 @@ class Device {
   Ledger& ledger() { return ledger_; }
   std::vector<CudaLane*> cuda_lanes() const;  // on Place::cuda: first the compute lane, then the others
   void guard_waits(WaitGuard guard);          // on Place::cuda: for all lanes
-  int64_t workspace_bytes() const;            // scratch memory of the compute and the communication lane
+  // On Place::cuda: allocator of Buffers made later.
+  void allocate_by(const GpuAllocator& allocator) { gpu_allocator_ = allocator; }
+  const GpuAllocator& gpu_allocator() const { return gpu_allocator_; }
+  int64_t workspace_bytes() const;  // scratch memory of the compute and the communication lane
   // Work on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally();
   Tally& comm_tally() { return comm_tally_; }
@@ -110,6 +113,7 @@ class Device {
   Workspace workspace_{ledger_};
   Tally tally_, comm_tally_;
   AttentionChoices attention_;
+  GpuAllocator gpu_allocator_;
   OwnCudaLane cuda_lane_;
   Stream compute_;
   Workspace comm_workspace_{ledger_};

@@ -16,13 +16,13 @@ std::byte* map_memory(int64_t bytes, const char* what) {
 void unmap_memory(std::byte* memory, int64_t bytes) { munmap(memory, static_cast<size_t>(bytes)); }
 
 Buffer::Buffer(Device& device, int64_t bytes, const char* what, Memory memory)
-    : ledger_(device.ledger()), place_(device.place()), memory_(memory), bytes_(bytes) {
+    : ledger_(device.ledger()), place_(device.place()), memory_(memory), on_gpu_(device.gpu_allocator()), bytes_(bytes) {
   require(memory == Memory::own || place_ != Place::cpu, text("pinned memory on place cpu for ", what));
   require(bytes >= 0, text("a buffer of ", bytes, " bytes for ", what));
   if (place_ == Place::none || bytes == 0) return;
   ledger_.allocate(bytes, what);
   if (place_ == Place::cuda) {
-    data_ = memory == Memory::pinned ? allocate_pinned(bytes) : allocate_on_gpu(bytes);
+    data_ = memory == Memory::pinned ? allocate_pinned(bytes) : on_gpu_.allocate(bytes);
     return;
   }
   data_ = map_memory(bytes, what);
@@ -31,7 +31,7 @@ Buffer::Buffer(Device& device, int64_t bytes, const char* what, Memory memory)
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
   if (place_ == Place::cuda)
-    memory_ == Memory::pinned ? free_pinned(data_) : free_on_gpu(data_);
+    memory_ == Memory::pinned ? free_pinned(data_) : on_gpu_.free(data_);
   else
     unmap_memory(data_, bytes_);
   ledger_.release(data_, bytes_);

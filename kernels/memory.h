@@ -35,6 +35,7 @@ class Buffer {
   Ledger& ledger_;
   Place place_;
   Memory memory_;
+  GpuAllocator on_gpu_;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
 };

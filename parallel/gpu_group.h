@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,6 +45,9 @@ class GpuGroup {
   // connection.
   virtual void check() const = 0;
 };
+
+// Allocator of memory that benefits from being registered, if the library has one.
+std::optional<GpuAllocator> known_memory_allocator();
 
 // Memory registered with a group for the object's lifetime. All ranks of the group hold theirs at
 // the same time.

@@ -127,6 +127,7 @@ void Mesh::connect(Device& device) {
   device.guard_waits(
       {.ask = [](const void* mesh, double waited) { static_cast<const Mesh*>(mesh)->check_gpus(waited); }, .about = this});
   on_gpus_ = true;
+  if (const auto allocator = known_memory_allocator()) device.allocate_by(*allocator);
   axes_[0].connect_gpus({.ordered = exact_, .exchanges = narrow_sums_});
   axes_[1].connect_gpus({.ring = true, .ordered = exact_});  // along the pipeline, messages go to neighbours
   axes_[2].connect_gpus({.ordered = exact_});

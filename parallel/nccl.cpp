@@ -27,6 +27,22 @@ void ok(cudaError_t status, std::source_location at = std::source_location::curr
 
 constexpr int kRegisters = 21900;  // version 2.19, the first that can register memory
 
+bool registers_memory() {
+  int version = 0;
+  ok(ncclGetVersion(&version));
+  return version >= kRegisters;
+}
+
+std::byte* allocate_known(int64_t bytes) {
+  void* memory = nullptr;
+  ok(ncclMemAlloc(&memory, static_cast<size_t>(bytes)));
+  ok(cudaMemset(memory, 0, static_cast<size_t>(bytes)));
+  ok(cudaDeviceSynchronize());
+  return static_cast<std::byte*>(memory);
+}
+
+void free_known(std::byte* memory) noexcept { ncclMemFree(memory); }
+
 ncclDataType_t type_of(Dtype dtype) { return dtype == Dtype::bf16 ? ncclBfloat16 : dtype == Dtype::f32 ? ncclFloat32 : ncclInt32; }
 size_t count(const Tensor& x) { return static_cast<size_t>(x.size()); }
 
@@ -103,10 +119,8 @@ class NcclGroup : public GpuGroup {
     ok(ncclRecv(x.data(), count(x), type_of(x.dtype()), link.peer, link.comm.get(), stream_of(lane)));
   }
   void* know(std::byte* memory, int64_t bytes) override {
-    int version = 0;
-    ok(ncclGetVersion(&version));
     void* known = nullptr;
-    if (version >= kRegisters && bytes > 0) ok(ncclCommRegister(all_.get(), memory, static_cast<size_t>(bytes), &known));
+    if (registers_memory() && bytes > 0) ok(ncclCommRegister(all_.get(), memory, static_cast<size_t>(bytes), &known));
     return known;
   }
   void forget(void* known) noexcept override { ncclCommDeregister(all_.get(), known); }
@@ -227,6 +241,11 @@ class NcclGroup : public GpuGroup {
 };
 
 }  // namespace
+
+std::optional<GpuAllocator> known_memory_allocator() {
+  if (!registers_memory()) return std::nullopt;
+  return GpuAllocator{.allocate = allocate_known, .free = free_known};
+}
 
 std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, const GpuUse& use) { return std::make_unique<NcclGroup>(comm, use); }
 

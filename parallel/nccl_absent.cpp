@@ -8,4 +8,6 @@ std::unique_ptr<GpuGroup> open_gpu_group(const Comm& comm, const GpuUse&) {
                          ": this program was built without NCCL; start one rank, or install nccl.h and rebuild"));
 }
 
+std::optional<GpuAllocator> known_memory_allocator() { return std::nullopt; }
+
 }  // namespace trireme

@@ -37,6 +37,14 @@ ncclResult_t ncclGetVersion(int* version) {
   static auto* const call = found<decltype(ncclGetVersion)>("ncclGetVersion");
   return call(version);
 }
+ncclResult_t ncclMemAlloc(void** ptr, size_t size) {
+  static auto* const call = found<decltype(ncclMemAlloc)>("ncclMemAlloc");
+  return call(ptr, size);
+}
+ncclResult_t ncclMemFree(void* ptr) {
+  static auto* const call = found<decltype(ncclMemFree)>("ncclMemFree");
+  return call(ptr);
+}
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle) {
   static auto* const call = found<decltype(ncclCommRegister)>("ncclCommRegister");
   return call(comm, buff, size, handle);

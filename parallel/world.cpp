@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "kernels/cuda_machine.h"
 #include "parallel/mpi_comm.h"
 
 namespace trireme {
@@ -60,6 +61,26 @@ std::string announced_rank() {
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (std::string value = environment(variable); !value.empty()) return value;
   return "?";
+}
+
+// The rank's number on its node, likewise.
+std::optional<int> announced_local_rank() {
+  for (const char* variable : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
+    const std::string value = environment(variable);
+    int number = 0;
+    if (std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc() && number >= 0) return number;
+  }
+  return std::nullopt;
+}
+
+// An MPI that was built for CUDA may open the current GPU when it starts: if none is chosen, the first, on each rank.
+void choose_gpu_before_mpi() {
+  auto* const built_for_cuda = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+  if (built_for_cuda == nullptr || built_for_cuda() == 0) return;
+  try {
+    if (const auto number = announced_local_rank()) use_gpu(*number);
+  } catch (const Error&) {  // a run without GPUs does not mind; another one chooses again, and reports it
+  }
 }
 
 // Warns once, and ends the process at last, while the start lasts.
@@ -160,6 +181,7 @@ World::Session::Session(bool wanted, const StartPatience& patience) : up(wanted)
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   // Its library of the machine's topology would look for GPUs by the X server of DISPLAY, and wait for that.
   setenv("HWLOC_COMPONENTS", "-gl", 0);
+  choose_gpu_before_mpi();
   int provided = 0;
   ok(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
   ok(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // also inherited by communicators made from it

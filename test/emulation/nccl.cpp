@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct ncclComm {
 };
 
 namespace {
+
+std::set<const void*> allocated;  // by ncclMemAlloc
 
 constexpr int kTag = 20000;  // tag of messages on MPI_COMM_WORLD that nobody else uses
 
@@ -256,8 +259,18 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t) { return ncclSuccess; }  // its waits end with the process
 
 ncclResult_t ncclGetVersion(int* version) { return *version = 22000, ncclSuccess; }
+ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
+  if (cudaMalloc(memory, bytes) != cudaSuccess) return ncclUnhandledCudaError;
+  allocated.insert(*memory);
+  return ncclSuccess;
+}
+ncclResult_t ncclMemFree(void* memory) {
+  if (allocated.erase(memory) == 0) return ncclInvalidUsage;
+  return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+// NCCL registers other memory, too, and copies it all the same.
 ncclResult_t ncclCommRegister(ncclComm_t comm, void* memory, size_t bytes, void** handle) {
-  if (memory == nullptr || bytes == 0) return ncclInvalidUsage;
+  if (bytes == 0 || !allocated.contains(memory)) return ncclInvalidUsage;
   *handle = memory;
   ++comm->registered;
   return ncclSuccess;

@@ -52,7 +52,33 @@ struct Pair {
   }
 };
 
+int gpu_at_init = -1;  // the current one when MPI started
+
 }  // namespace
+}  // namespace trireme
+
+// An MPI that was built for CUDA.
+extern "C" int MPIX_Query_cuda_support() { return 1; }
+extern "C" int PMPI_Init_thread(int*, char***, int, int*);
+extern "C" int MPI_Init_thread(int* count, char*** words, int required, int* provided) {
+  cudaGetDevice(&trireme::gpu_at_init);
+  return PMPI_Init_thread(count, words, required, provided);
+}
+
+namespace trireme {
+
+TEST_CASE("three ranks of a node", "[.launched]") {
+  const World world;
+  int gpus = 0;
+  cudaGetDeviceCount(&gpus);
+  CHECK(gpu_at_init == world.local_rank() % gpus);
+}
+
+TEST_CASE("an MPI that was built for CUDA finds each rank on its own GPU") {
+  const auto [out, status] = test::output_of(test::mpirun(3, "three ranks of a node"));
+  INFO(out);
+  CHECK(status == 0);
+}
 
 TEST_CASE("two ranks that sum different counts", "[.launched]") {
   const Pair pair;

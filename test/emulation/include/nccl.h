@@ -27,6 +27,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclGetVersion(int* version);
+ncclResult_t ncclMemAlloc(void** memory, size_t bytes);
+ncclResult_t ncclMemFree(void* memory);
 ncclResult_t ncclCommRegister(ncclComm_t comm, void* memory, size_t bytes, void** handle);
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
