@@ -37,13 +37,18 @@ struct AttentionShape {
   bool backward = false;
   int64_t rows = 0, tokens = 0, heads = 0, kv_heads = 0, head_size = 0, window = 0;  // B, T, H, K, D; window 0: none
   bool documents = false;                                                            // queries see keys of their own document only
+  bool together = false;                                                             // queries, keys and values are in one tensor
   auto operator<=>(const AttentionShape&) const = default;
+  int64_t row(int64_t of_heads) const {
+    return (together ? heads + 2 * kv_heads : of_heads) * head_size;
+  }  // elements between tokens
 
   // Its key in AttentionChoices: "attention_backward B 4 T 2048 H 32 K 8 D 128 window 0".
   std::string words() const {
     const auto count = [](const char* name, int64_t n) { return name + std::to_string(n); };
     return (backward ? "attention_backward" : "attention") + count(" B ", rows) + count(" T ", tokens) + count(" H ", heads) +
-           count(" K ", kv_heads) + count(" D ", head_size) + count(" window ", window) + (documents ? " documents" : "");
+           count(" K ", kv_heads) + count(" D ", head_size) + count(" window ", window) + (documents ? " documents" : "") +
+           (together ? " together" : "");
   }
 };
 

@@ -98,7 +98,8 @@ void run(Stream& stream, const Op& op, std::source_location at = std::source_loc
   Door door(stream, Op::name, at);
   op.visit(door);
   op.check();
-  const double bytes = door.bytes();
+  double bytes = door.bytes();
+  if constexpr (requires { op.bytes_untouched(); }) bytes -= op.bytes_untouched();
   if (stream.place() == Place::none) {
     count(stream.tally(), Op::name, op, bytes, 0);
     return count_shape(*stream.tally(), op);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/ops/attention.h"
+#include "kernels/ops/fill.h"
 #include "kernels/ops/rmsnorm.h"
 #include "kernels/ops/rope.h"
 
@@ -15,18 +16,45 @@ Tensor heads(const Tensor& t) { return t.view({t.dim(0) * t.dim(1), t.dim(2)}); 
 
 float scale(const ModelConfig& config) { return static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_size))); }
 
+// True if attention reads the heads where the projection writes them, or wrote them for a backward.
+bool reads_together(const ModelConfig& config, const AttentionSaved& saved) { return !config.qk_norm && !saved.cached_k; }
+
 struct Views {
   Tensor q, k, v, mixed, document_start;  // [B, T, H, D], [B, S, K, D], [B, S, K, D], [B, T, H, D], [B, T]
+  Tensor qkv{};                           // [B, T, (H + 2 K) D], if q, k and v are inside
 };
+
+// A [N, C] tensor as [B, T, C], and as heads.
+Tensor by_row(const Pass& pass, const Tensor& t) { return t.view({pass.batch.rows, pass.batch.context, t.cols()}); }
+HeadViews head_views(const Pass& pass, const Tensor& qkv) {
+  return {by_row(pass, qkv), pass.config.heads, pass.config.kv_heads, pass.config.head_size};
+}
 
 Views attention_views(const Pass& pass, const AttentionSaved& saved) {
   const Microbatch& b = pass.batch;
   const auto split = [&](const Tensor& t, int64_t count) { return t.view({b.rows, b.context, count, pass.config.head_size}); };
+  const Tensor mixed = split(saved.mixed, pass.config.heads);
+  const Tensor start = pass.config.document_mask && b.document_start ? b.document_start.view({b.rows, b.context}) : Tensor{};
+  if (reads_together(pass.config, saved)) {
+    const HeadViews heads = head_views(pass, saved.qkv);
+    return {.q = heads.q, .k = heads.k, .v = heads.v, .mixed = mixed, .document_start = start, .qkv = by_row(pass, saved.qkv)};
+  }
   return {.q = split(saved.q, pass.config.heads),
           .k = saved.cached_k ? saved.cached_k : split(saved.k, pass.config.kv_heads),
           .v = saved.cached_v ? saved.cached_v : split(saved.v, pass.config.kv_heads),
-          .mixed = split(saved.mixed, pass.config.heads),
-          .document_start = pass.config.document_mask && b.document_start ? b.document_start.view({b.rows, b.context}) : Tensor{}};
+          .mixed = mixed,
+          .document_start = start};
+}
+
+// Rotates the queries and keys inside of qkv, of a model with positions of that kind; backward rotates them back.
+void rotate_together(Pass& pass, const Tensor& qkv, bool backward) {
+  if (!pass.rope) return;
+  const int64_t heads = pass.config.heads, kv_heads = pass.config.kv_heads;
+  run(pass.stream, Rotate{.x = qkv.view({pass.size(), heads + 2 * kv_heads, pass.config.head_size}),
+                          .positions = pass.batch.positions,
+                          .table = pass.rope,
+                          .heads = heads + kv_heads,
+                          .backward = backward});
 }
 
 // QK-norm: normalises each head of saved.q and saved.k, then rotates it by its position.
@@ -96,8 +124,8 @@ void HeadNormWeights::declare(const WeightVisitor& visit, const std::string& nam
 
 void AttentionSaved::take(Arena& arena, const ModelConfig& config, int64_t rows, int64_t context, Dtype dtype) {
   const int64_t n = rows * context, h = config.heads, kv = config.kv_heads, d = config.head_size;
-  dqkv = arena.take(dtype, {n, (h + 2 * kv) * d});
-  const Tensor all = dqkv.view({dqkv.size()});
+  qkv = arena.take(dtype, {n, (h + 2 * kv) * d});
+  const Tensor all = qkv.view({qkv.size()});
   q = all.slice(0, n * h * d).view({n, h, d});
   k = all.slice(n * h * d, n * (h + kv) * d).view({n, kv, d});
   v = all.slice(n * (h + kv) * d, all.size()).view({n, kv, d});
@@ -111,23 +139,41 @@ void AttentionSaved::take(Arena& arena, const ModelConfig& config, int64_t rows,
   lse = arena.take(Dtype::f32, {rows, h, context});
 }
 
-void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm, const AttentionSaved& saved,
-                       const PartForward& rows) {
-  const Frame frame(pass.temporaries);
+namespace {
+
+// The product for queries, keys and values, and their rotation by position.
+void project_together(Pass& pass, const LinearWeight& weight, const Tensor& x, const AttentionSaved& saved) {
+  linear_forward(pass, weight, {.x = x, .y = saved.qkv});
+  rotate_together(pass, saved.qkv, false);
+}
+
+// The same into separate heads, rotated after the norm if there is one.
+void project_apart(Pass& pass, const LinearWeight& weight, const Tensor& x, const HeadNormWeights& norm,
+                   const AttentionSaved& saved) {
   const bool qk_norm = pass.config.qk_norm;
-  // 1. one product for queries, keys and values
-  Tensor qkv = pass.temporary(pass.config.q_width() + 2 * pass.config.kv_width());
-  linear_forward(pass, {.w = weights.qkv, .bias = weights.qkv_bias, .rounded = weights.rounded_qkv}, {.x = rows.x, .y = qkv});
-  // 2. separate heads, rotated by their position (after the norm, if there is one)
+  const Tensor qkv = pass.temporary(pass.config.q_width() + 2 * pass.config.kv_width());
+  linear_forward(pass, weight, {.x = x, .y = qkv});
   run(pass.stream, SplitHeadsForward{.q = qk_norm ? saved.q_raw : saved.q,
                                      .k = qk_norm ? saved.k_raw : saved.k,
                                      .v = saved.v,
                                      .qkv = qkv,
                                      .positions = pass.batch.positions,
                                      .table = qk_norm ? Tensor{} : pass.rope});
-  // 3. QK-norm
   if (qk_norm) head_norms_forward(pass, norm, saved);
-  // 4. attention
+}
+
+}  // namespace
+
+void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm, const AttentionSaved& saved,
+                       const PartForward& rows) {
+  const Frame frame(pass.temporaries);
+  // 1. queries, keys and values
+  const LinearWeight qkv{.w = weights.qkv, .bias = weights.qkv_bias, .rounded = weights.rounded_qkv};
+  if (reads_together(pass.config, saved))
+    project_together(pass, qkv, rows.x, saved);
+  else
+    project_apart(pass, qkv, rows.x, norm, saved);
+  // 2. attention
   const Views view = attention_views(pass, saved);
   run(pass.stream, AttentionForward{.out = view.mixed,
                                     .lse = saved.lse,
@@ -135,66 +181,97 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
                                     .k = view.k,
                                     .v = view.v,
                                     .document_start = view.document_start,
+                                    .qkv = view.qkv,
                                     .window = pass.config.window,
                                     .scale = scale(pass.config)});
-  // 5. projection back to the stream
+  // 3. projection back to the stream
   linear_forward(pass, {.w = weights.out, .bias = weights.out_bias, .rounded = weights.rounded_out},
                  {.x = saved.mixed, .y = rows.y});
 }
 
 AttentionKept AttentionKept::take(Pass& pass) {
+  const int64_t width = pass.config.q_width() + 2 * pass.config.kv_width();
   return {.out = keep_gradient(pass, pass.config.width),
-          .qkv = keep_gradient(pass, pass.config.q_width() + 2 * pass.config.kv_width())};
+          .qkv = keep_gradient(pass, width),
+          .dqkv = pass.config.qk_norm ? Tensor{} : pass.temporary(width)};
 }
+
+namespace {
+
+// Gradients of attention's inputs, where attention_backward_input() wants them.
+struct HeadGradients {
+  Tensor dq, dk, dv;  // [B, T, H, D], [B, T, K, D], [B, T, K, D]
+  Tensor dqkv{};      // [B, T, (H + 2 K) D], if they are inside
+};
+
+void differentiate(Pass& pass, const AttentionSaved& saved, const HeadGradients& to, const Tensor& dmixed) {
+  const Views view = attention_views(pass, saved);
+  run(pass.stream,
+      AttentionBackward{.dq = to.dq,
+                        .dk = to.dk,
+                        .dv = to.dv,
+                        .dout = dmixed.view({pass.batch.rows, pass.batch.context, pass.config.heads, pass.config.head_size}),
+                        .out = view.mixed,
+                        .lse = saved.lse,
+                        .q = view.q,
+                        .k = view.k,
+                        .v = view.v,
+                        .document_start = view.document_start,
+                        .dqkv = to.dqkv,
+                        .qkv = view.qkv,
+                        .window = pass.config.window,
+                        .scale = scale(pass.config)});
+}
+
+// dqkv [N, (H + 2 K) D] from dmixed; not saved.qkv, which attention reads meanwhile.
+void backward_together(Pass& pass, const AttentionSaved& saved, const Tensor& dqkv, const Tensor& dmixed) {
+  const HeadViews to = head_views(pass, dqkv);
+  differentiate(pass, saved, {.dq = to.q, .dk = to.k, .dv = to.v, .dqkv = by_row(pass, dqkv)}, dmixed);
+  rotate_together(pass, dqkv, true);
+}
+
+// saved.qkv = the projection's gradient from dmixed.
+void backward_apart(Pass& pass, const Trained<HeadNormWeights>& norm, const AttentionSaved& saved, const Tensor& dmixed) {
+  const int64_t b = pass.batch.rows, t = pass.batch.context, h = pass.config.heads, kv = pass.config.kv_heads,
+                d = pass.config.head_size;
+  const Tensor dq = pass.temporaries.take(pass.dtype, {b * t, h, d});
+  const Tensor dk = pass.temporaries.take(pass.dtype, {b * t, kv, d}), dv = pass.temporaries.take(pass.dtype, {b * t, kv, d});
+  differentiate(pass, saved, {.dq = dq.view({b, t, h, d}), .dk = dk.view({b, t, kv, d}), .dv = dv.view({b, t, kv, d})}, dmixed);
+  head_norms_backward(pass, norm, saved, dq, dk);
+  run(pass.stream, SplitHeadsBackward{.dqkv = saved.qkv, .dq = dq, .dk = dk, .dv = dv});
+}
+
+}  // namespace
 
 void attention_backward_input(Pass& pass, const AttentionWeights& weights, const Trained<HeadNormWeights>& norm,
                               const AttentionSaved& saved, const PartBackwardInput<AttentionKept>& rows) {
   const Frame frame(pass.temporaries);
-  const int64_t n = pass.size(), h = pass.config.heads, kv = pass.config.kv_heads, d = pass.config.head_size;
-  // 5.
-  Tensor dmixed = pass.temporary(h * d);
+  // 3.
+  const Tensor dmixed = pass.temporary(pass.config.q_width());
   linear_backward_input(pass, {.w = weights.out, .rounded = weights.rounded_out},
                         {.dy = rows.dy, .dx = dmixed, .keep = rows.keep.out});
-  // 4.
-  Tensor dq = pass.temporaries.take(pass.dtype, {n, h, d});
-  Tensor dk = pass.temporaries.take(pass.dtype, {n, kv, d});
-  Tensor dv = pass.temporaries.take(pass.dtype, {n, kv, d});
-  const Views view = attention_views(pass, saved);
-  const int64_t b = pass.batch.rows, t = pass.batch.context;
-  run(pass.stream, AttentionBackward{.dq = dq.view({b, t, h, d}),
-                                     .dk = dk.view({b, t, kv, d}),
-                                     .dv = dv.view({b, t, kv, d}),
-                                     .dout = dmixed.view({b, t, h, d}),
-                                     .out = view.mixed,
-                                     .lse = saved.lse,
-                                     .q = view.q,
-                                     .k = view.k,
-                                     .v = view.v,
-                                     .document_start = view.document_start,
-                                     .window = pass.config.window,
-                                     .scale = scale(pass.config)});
-  // 3.
-  if (pass.config.qk_norm) head_norms_backward(pass, norm, saved, dq, dk);
   // 2.
-  run(pass.stream, SplitHeadsBackward{.dqkv = saved.dqkv,
-                                      .dq = dq,
-                                      .dk = dk,
-                                      .dv = dv,
-                                      .positions = pass.batch.positions,
-                                      .table = pass.config.qk_norm ? Tensor{} : pass.rope});
+  Tensor dqkv = saved.qkv;
+  if (reads_together(pass.config, saved)) {
+    dqkv = rows.keep.dqkv ? rows.keep.dqkv : pass.temporary(saved.qkv.cols());
+    backward_together(pass, saved, dqkv, dmixed);
+    if (!rows.keep.dqkv) run(pass.stream, Cast{.y = saved.qkv, .x = dqkv});
+  } else {
+    backward_apart(pass, norm, saved, dmixed);
+  }
   // 1.
   linear_backward_input(pass, {.w = weights.qkv, .rounded = weights.rounded_qkv},
-                        {.dy = saved.dqkv, .dx = rows.dx, .keep = rows.keep.qkv});
+                        {.dy = dqkv, .dx = rows.dx, .keep = rows.keep.qkv});
 }
 
 void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved,
                                const PartBackwardWeight<AttentionKept>& rows) {
-  // 5.
+  // 3.
   linear_backward_weight(pass, {.w = gradients.out, .bias = gradients.out_bias},
                          {.dy = rows.dy, .x = saved.mixed, .kept = rows.kept.out});
   // 1.
   linear_backward_weight(pass, {.w = gradients.qkv, .bias = gradients.qkv_bias},
-                         {.dy = saved.dqkv, .x = rows.x, .kept = rows.kept.qkv});
+                         {.dy = rows.kept.dqkv ? rows.kept.dqkv : saved.qkv, .x = rows.x, .kept = rows.kept.qkv});
 }
 
 }  // namespace trireme

@@ -26,8 +26,10 @@ struct HeadNormWeights {
 };
 
 struct AttentionSaved {
-  Tensor q, k, v;               // [N, H, D], [N, K, D], [N, K, D] as attention reads them
-  Tensor dqkv;                  // [N, (H + 2 K) D], the same memory as q, k, v: after backward the projection's gradient
+  // Memory that attention reads: the projection's result with rotated heads or, with QK-norm or cached keys, separate heads. They
+  // are the same memory. The projection's gradient replaces it in backward, unless that keeps it elsewhere.
+  Tensor qkv;                   // [N, (H + 2 K) D]: a row is all of q, then of k, then of v
+  Tensor q, k, v;               // [N, H, D], [N, K, D], [N, K, D]
   Tensor q_raw, k_raw;          // before the norm, qk_norm only
   Tensor q_inverse, k_inverse;  // [N H], [N K] f32, qk_norm only
   Tensor mixed;                 // [N, H D] attention's result
@@ -43,6 +45,7 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
 // Values that the backward of the input can keep for the backward of the weights in the same pass.
 struct AttentionKept {
   KeptGradient out, qkv;
+  Tensor dqkv{};  // [N, (H + 2 K) D], the projection's gradient; absent: it is in AttentionSaved::qkv
   static AttentionKept take(Pass& pass);
 };
 // dx [N, C] from dy [N, C]; adds to the gradients of the norm.

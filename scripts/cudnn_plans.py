@@ -55,8 +55,8 @@ ANSWERS = {
                            "  if (status) *status = *found ? 0 : 1;\n"
                            "  return *found ? 0 : 500;\n}",
 }
-SHAPES = [("window of 4096", (1, 8192, 32, 8, 128, 4096)), ("heads of 80", (4, 2048, 32, 32, 80, 0)),
-          ("heads of 96", (4, 2048, 32, 32, 96, 0)), ("heads of 256", (4, 2048, 16, 8, 256, 0))]
+SHAPES = [("window of 4096", (1, 8192, 32, 8, 128, 4096, 1)), ("heads of 80", (4, 2048, 32, 32, 80, 0, 1)),
+          ("heads of 96", (4, 2048, 32, 32, 96, 0, 1)), ("heads of 256", (4, 2048, 16, 8, 256, 0, 1))]
 
 
 def run(*words, **more):
@@ -83,7 +83,8 @@ def shape_of(build, config, settings):
     told = run(build / "trireme", "plan", ROOT / "configs" / (config + ".yaml"), "--json", "-", *words, capture_output=True).stdout
     plan = json.loads(told)
     m = plan["model"]
-    return plan["microbatch"], m["context"], m["heads"], m["kv_heads"], m["head_size"], 0
+    together = int("split_heads" not in plan["ops"])  # queries, keys and values in one tensor
+    return plan["microbatch"], m["context"], m["heads"], m["kv_heads"], m["head_size"], 0, together
 
 
 def shapes(build):
@@ -125,6 +126,9 @@ build` writes this page.
 
 A document mask is a comparison of each key with the first one of the query's document. cuDNN
 generates the kernel's code with it.
+
+Queries, keys and values are in one tensor, as a step has them. Models with QK-norm have a tensor
+for each.
 
 A deterministic backward stores a bf16 matrix of scores for each head. It runs in as few groups of
 heads as keep its workspace within 1 GiB. A group of one key-value head may take 2.25 GiB.

@@ -40,7 +40,7 @@ struct Rows {
   Rows(const AttentionBackward& op, const KeyHead& head, const Panel& panel) {
     const PanelSizes& sizes = head.sizes;
     for (int64_t c = 0; c < panel.count; ++c) {
-      const int64_t at = head.pair_at(panel.first + c);
+      const int64_t at = head.pair_at(panel.first + c, sizes.out_row);
       const T *dout = op.dout.as<T>() + at, *out = op.out.as<T>() + at;
       float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -130,8 +130,9 @@ template <class T>
 void go_back(const AttentionBackward& op, const KeyHead& head, const Panel& panel, float* memory) {
   const PanelSizes& sizes = head.sizes;
   const Scratch at(sizes);
-  pack_pairs(op.q.as<T>(), {.rows = memory + at.q, .columns = memory + at.q_columns}, head, panel, op.scale);
-  pack_pairs(op.dout.as<T>(), {.rows = memory + at.dout, .columns = memory + at.dout_columns}, head, panel);
+  pack_pairs(op.q.as<T>(), sizes.query_row, {.rows = memory + at.q, .columns = memory + at.q_columns, .scale = op.scale}, head,
+             panel);
+  pack_pairs(op.dout.as<T>(), sizes.out_row, {.rows = memory + at.dout, .columns = memory + at.dout_columns}, head, panel);
   const Rows<T> rows(op, head, panel);
   const PanelTiles tiles{.sizes = sizes, .panel = panel, .at = at, .memory = memory};
   float* const dq = memory + at.dq;
@@ -144,7 +145,7 @@ void go_back(const AttentionBackward& op, const KeyHead& head, const Panel& pane
     tiles.add_gradients(key, keys);
   }
   for (int64_t c = 0; c < panel.count; ++c)
-    unpack_row(dq + c * sizes.padded, op.dq.as<T>() + head.pair_at(panel.first + c), sizes, op.scale);
+    unpack_row(dq + c * sizes.padded, op.dq.as<T>() + head.pair_at(panel.first + c, sizes.query_row), sizes, op.scale);
 }
 
 template <class T>

@@ -79,7 +79,7 @@ struct PairSums {
 // Writes the pair's row of out, and its lse.
 template <class T>
 void write_pair(const AttentionForward& op, const KeyHead& head, int64_t pair, const PairSums& sums) {
-  unpack_row(sums.out, op.out.as<T>() + head.pair_at(pair), head.sizes, 1 / sums.sum);
+  unpack_row(sums.out, op.out.as<T>() + head.pair_at(pair, head.sizes.out_row), head.sizes, 1 / sums.sum);
   op.lse.as<float>()[head.lse_at(pair)] = sums.top + std::log(sums.sum);
 }
 
@@ -101,7 +101,8 @@ void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
 
   for (int64_t first = chunk.first; first < chunk.last; first += kColumns) {
     const Panel panel(op, sizes, head.row, first);
-    pack_pairs(op.q.as<T>(), {.rows = memory + at.rows, .columns = memory + at.columns}, head, panel, op.scale);
+    pack_pairs(op.q.as<T>(), sizes.query_row, {.rows = memory + at.rows, .columns = memory + at.columns, .scale = op.scale}, head,
+               panel);
     std::fill_n(out, kColumns * d, 0.0f);
     Running softmax;
     for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
@@ -202,14 +203,14 @@ void attend_last(const AttentionForward& op, const PanelSizes& sizes, const Head
   const auto query = [&](int64_t head) { return LastQuery(memory + (head - heads.first) * LastQuery::floats(sizes), sizes); };
   for (int64_t head = first; head < last; ++head) {
     const LastQuery last_query = query(head);
-    pack_row(op.q.as<T>() + (row * sizes.heads + head) * size, last_query.q, sizes, op.scale);
+    pack_row(op.q.as<T>() + row * sizes.query_row + head * size, last_query.q, sizes, op.scale);
     std::fill_n(last_query.out, size, 0.0f);
     last_query.top = kNothing, last_query.sum = 0;
   }
   for (int64_t key = panel.begin; key < panel.end; key += kTileKeys)
     for (int64_t head = first; head < last; ++head) {
       const int64_t at = shared(head).key_at(key), keys = std::min(kTileKeys, panel.end - key);
-      query(head).add(op.k.as<T>() + at, op.v.as<T>() + at, keys, sizes.kv_heads * size, size);
+      query(head).add(op.k.as<T>() + at, op.v.as<T>() + at, keys, sizes.key_row, size);
     }
   for (int64_t head = first; head < last; ++head) {
     const LastQuery done = query(head);

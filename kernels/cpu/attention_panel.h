@@ -16,6 +16,7 @@ inline constexpr int64_t kTileKeys = 64;  // keys whose scores are in L1 at the 
 struct PanelSizes {
   int64_t rows, queries, keys, heads, kv_heads, group, head_size;  // B, T, S, H, K, H / K, D
   int64_t padded;                                                  // D rounded up to whole vectors: length of a packed row
+  int64_t query_row, key_row, out_row;                             // elements between tokens: of q, of k and v, of out
 
   explicit PanelSizes(const auto& op)
       : rows(op.q.dim(0)),
@@ -25,7 +26,10 @@ struct PanelSizes {
         kv_heads(op.k.dim(2)),
         group(heads / kv_heads),
         head_size(op.q.dim(3)),
-        padded(round_up(head_size, kLanes)) {}
+        padded(round_up(head_size, kLanes)),
+        query_row(row_of(op.q, op.qkv)),
+        key_row(row_of(op.k, op.qkv)),
+        out_row(heads * head_size) {}
 
   int64_t pairs() const { return queries * group; }
 };
@@ -35,15 +39,16 @@ struct KeyHead {
   const PanelSizes& sizes;
   int64_t row, kv;
 
-  // Offset of row `key` in a [B, S, K, D] tensor, and of row `pair` in a [B, T, H, D] one.
-  int64_t key_at(int64_t key) const { return ((row * sizes.keys + key) * sizes.kv_heads + kv) * sizes.head_size; }
-  int64_t pair_at(int64_t pair) const {
-    return ((row * sizes.queries + pair / sizes.group) * sizes.heads + kv * sizes.group + pair % sizes.group) * sizes.head_size;
+  // Offset of row `key` in k, and of a pair's row in a tensor whose tokens are `row_size` elements apart.
+  int64_t key_at(int64_t key) const { return (row * sizes.keys + key) * sizes.key_row + kv * sizes.head_size; }
+  int64_t pair_at(int64_t pair, int64_t row_size) const {
+    return (row * sizes.queries + pair / sizes.group) * row_size + head_of(pair) * sizes.head_size;
   }
   // Offset of the pair's lse in [B, H, T].
-  int64_t lse_at(int64_t pair) const {
-    return (row * sizes.heads + kv * sizes.group + pair % sizes.group) * sizes.queries + pair / sizes.group;
-  }
+  int64_t lse_at(int64_t pair) const { return (row * sizes.heads + head_of(pair)) * sizes.queries + pair / sizes.group; }
+
+ private:
+  int64_t head_of(int64_t pair) const { return kv * sizes.group + pair % sizes.group; }
 };
 
 // Throws Error if a document begins after its query, or before the row.
@@ -129,7 +134,7 @@ template <class T>
 inline void pack_keys(const T* from, float* to, const KeyHead& head, int64_t begin, int64_t end) {
   const PanelSizes& sizes = head.sizes;
   const T* at = from + head.key_at(begin);
-  const int64_t step = sizes.kv_heads * sizes.head_size;
+  const int64_t step = sizes.key_row;
   for (int64_t j = begin; j < end; ++j, at += step, to += sizes.padded) {
     prefetch_row(at + kAhead * step, sizes.head_size);
     pack_row(at, to, sizes);
@@ -139,14 +144,15 @@ inline void pack_keys(const T* from, float* to, const KeyHead& head, int64_t beg
 
 struct PackedPairs {
   float *rows, *columns;  // [kColumns, padded], and its transpose
+  float scale = 1;        // of both
 };
 
-// Packs a panel's rows of q (or dout), with zeros for columns without a pair.
+// Packs a panel's rows of q (or dout), whose tokens are `row_size` elements apart, with zeros for columns without a pair.
 template <class T>
-inline void pack_pairs(const T* from, const PackedPairs& to, const KeyHead& head, const Panel& panel, float scale = 1) {
+inline void pack_pairs(const T* from, int64_t row_size, const PackedPairs& to, const KeyHead& head, const Panel& panel) {
   const PanelSizes& sizes = head.sizes;
   for (int64_t c = 0; c < panel.count; ++c)
-    pack_row(from + head.pair_at(panel.first + c), to.rows + c * sizes.padded, sizes, scale);
+    pack_row(from + head.pair_at(panel.first + c, row_size), to.rows + c * sizes.padded, sizes, to.scale);
   std::fill(to.rows + panel.count * sizes.padded, to.rows + kColumns * sizes.padded, 0.0f);
   transpose(to.rows, to.columns, sizes.padded);
 }

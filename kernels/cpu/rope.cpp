@@ -1,5 +1,6 @@
 #include "kernels/ops/rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numbers>
@@ -89,17 +90,15 @@ void launch(const Cpu&, const SplitHeadsForward& op) {
 }
 
 void launch(const Cpu&, const SplitHeadsBackward& op) {
-  const Rotation turns(op.positions, op.table, op.dq.cols(), true);
   with_dtype(op.dqkv.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const int64_t rows = op.dqkv.rows(), size = op.dq.cols(), heads = op.dq.dim(1), shared = op.dk.dim(1);
-    const int64_t q = heads * size, kv = shared * size;
+    const int64_t rows = op.dqkv.rows(), q = op.dq.dim(1) * op.dq.cols(), kv = op.dk.dim(1) * op.dk.cols();
 #pragma omp parallel for schedule(static) if (op.dqkv.size() > 32768)
     for (int64_t n = 0; n < rows; ++n) {
       T* row = op.dqkv.as<T>() + n * (q + 2 * kv);
-      turn(turns, n, op.dq.as<T>() + n * q, row, heads);
-      turn(turns, n, op.dk.as<T>() + n * kv, row + q, shared);
-      std::memcpy(row + q + kv, op.dv.as<T>() + n * kv, static_cast<size_t>(kv) * sizeof(T));
+      std::copy_n(op.dq.as<T>() + n * q, q, row);
+      std::copy_n(op.dk.as<T>() + n * kv, kv, row + q);
+      std::copy_n(op.dv.as<T>() + n * kv, kv, row + q + kv);
     }
   });
 }
@@ -112,7 +111,7 @@ void launch(const Cpu&, const Rotate& op) {
 #pragma omp parallel for schedule(static) if (op.x.size() > 32768)
     for (int64_t n = 0; n < rows; ++n) {
       T* x = op.x.as<T>() + n * heads * size;
-      turn(turns, n, x, x, heads);
+      turn(turns, n, x, x, op.heads);
     }
   });
 }

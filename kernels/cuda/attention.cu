@@ -26,13 +26,23 @@ __device__ Tile tile_number(int number, int64_t size) {
 constexpr int64_t kWeights = kTile * 33;
 int64_t tiles_bytes(int count, int64_t size) { return (count * kTile * (size + 1) + kWeights) * 4; }
 
-// Loads rows [first, first + kTile) of x [., rows, heads, D]; zeros beyond the end.
+// One head of all tokens of a row of the batch.
 template <class T>
-__device__ void load_tile(Tile tile, const T* x, int64_t b, int64_t first, int64_t rows, int64_t head, int64_t heads,
-                          int64_t size) {
+struct HeadRows {
+  const T* first;
+  int64_t row, tokens;  // elements between tokens
+};
+template <class T>
+__device__ HeadRows<T> head_rows(const T* x, int64_t b, int64_t head, int64_t tokens, int64_t row, int64_t size) {
+  return {x + b * tokens * row + head * size, row, tokens};
+}
+
+// Loads tokens [first, first + kTile) of x; zeros beyond the end.
+template <class T>
+__device__ void load_tile(Tile tile, const HeadRows<T>& x, int64_t first, int64_t size) {
   for (int64_t i = threadIdx.x; i < kTile * size; i += blockDim.x) {
-    const int64_t row = first + i / size, d = i % size;
-    tile.row(i / size)[d] = row < rows ? to_float(x[((b * rows + row) * heads + head) * size + d]) : 0.0f;
+    const int64_t token = first + i / size, d = i % size;
+    tile.row(i / size)[d] = token < x.tokens ? to_float(x.first[token * x.row + d]) : 0.0f;
   }
 }
 
@@ -80,7 +90,7 @@ __global__ void attention_forward(T* out, float* lse, const T* q, const T* k, co
   const WarpLane at;
   const int64_t first = int64_t{blockIdx.x} * kTile, h = blockIdx.y, b = blockIdx.z, shared = h * s.shared / s.heads;
   const Tile queries = tile_number(0, s.size), keys = tile_number(1, s.size), values = tile_number(2, s.size);
-  load_tile(queries, q, b, first, s.queries, h, s.heads, s.size);
+  load_tile(queries, head_rows(q, b, h, s.queries, s.query_row, s.size), first, s.size);
   float sums[kRows][kColumns] = {}, top[kRows], total[kRows] = {};
   int64_t seen[kRows], place[kRows];
   const int64_t last = min(first + kTile, s.queries) - 1;
@@ -90,8 +100,8 @@ __global__ void attention_forward(T* out, float* lse, const T* q, const T* k, co
   }
   for (int64_t tile = s.first_tile(b, first, kTile); tile <= s.place(last); tile += kTile) {  // warps without a row only load
     __syncthreads();
-    load_tile(keys, k, b, tile, s.keys, shared, s.shared, s.size);
-    load_tile(values, v, b, tile, s.keys, shared, s.shared, s.size);
+    load_tile(keys, head_rows(k, b, shared, s.keys, s.key_row, s.size), tile, s.size);
+    load_tile(values, head_rows(v, b, shared, s.keys, s.key_row, s.size), tile, s.size);
     __syncthreads();
     if (first + at.first > last) continue;
     float score[kRows];
@@ -142,14 +152,14 @@ __global__ void attention_backward_queries(AttentionGradients<T> op, AttentionSi
   const int64_t first = int64_t{blockIdx.x} * kTile, h = blockIdx.y, b = blockIdx.z, shared = h * s.shared / s.heads;
   const Tile queries = tile_number(0, s.size), douts = tile_number(1, s.size);
   const Tile keys = tile_number(2, s.size), values = tile_number(3, s.size);
-  load_tile(queries, op.q, b, first, s.queries, h, s.heads, s.size);
-  load_tile(douts, op.dout, b, first, s.queries, h, s.heads, s.size);
+  load_tile(queries, head_rows(op.q, b, h, s.queries, s.query_row, s.size), first, s.size);
+  load_tile(douts, head_rows(op.dout, b, h, s.queries, s.heads * s.size, s.size), first, s.size);
   float sums[kRows][kColumns] = {};
   const int64_t last = min(first + kTile, s.queries) - 1;
   for (int64_t tile = s.first_tile(b, first, kTile); tile <= last; tile += kTile) {
     __syncthreads();
-    load_tile(keys, op.k, b, tile, s.keys, shared, s.shared, s.size);
-    load_tile(values, op.v, b, tile, s.keys, shared, s.shared, s.size);
+    load_tile(keys, head_rows(op.k, b, shared, s.keys, s.key_row, s.size), tile, s.size);
+    load_tile(values, head_rows(op.v, b, shared, s.keys, s.key_row, s.size), tile, s.size);
     __syncthreads();
     if (first + at.first > last) continue;
     float score[kRows], dscore[kRows];
@@ -164,7 +174,7 @@ __global__ void attention_backward_queries(AttentionGradients<T> op, AttentionSi
   }
   for (int r = 0; r < kRows; ++r) {
     const int64_t t = first + at.first + r;
-    if (t <= last) store_row(op.dq + ((b * s.queries + t) * s.heads + h) * s.size, sums[r], 1.0f, at, s.size);
+    if (t <= last) store_row(op.dq + (b * s.queries + t) * s.query_row + h * s.size, sums[r], 1.0f, at, s.size);
   }
 }
 
@@ -174,15 +184,15 @@ __global__ void attention_backward_keys(AttentionGradients<T> op, AttentionSizes
   const int64_t first = int64_t{blockIdx.x} * kTile, shared = blockIdx.y, b = blockIdx.z, group = s.heads / s.shared;
   const Tile keys = tile_number(0, s.size), values = tile_number(1, s.size);
   const Tile queries = tile_number(2, s.size), douts = tile_number(3, s.size);
-  load_tile(keys, op.k, b, first, s.keys, shared, s.shared, s.size);
-  load_tile(values, op.v, b, first, s.keys, shared, s.shared, s.size);
+  load_tile(keys, head_rows(op.k, b, shared, s.keys, s.key_row, s.size), first, s.size);
+  load_tile(values, head_rows(op.v, b, shared, s.keys, s.key_row, s.size), first, s.size);
   float dk[kRows][kColumns] = {}, dv[kRows][kColumns] = {};
   const int64_t last = min(first + kTile, s.keys) - 1, end = s.window > 0 ? min(s.queries, last + s.window) : s.queries;
   for (int64_t h = shared * group; h < (shared + 1) * group; ++h)
     for (int64_t tile = first; tile < end; tile += kTile) {
       __syncthreads();
-      load_tile(queries, op.q, b, tile, s.queries, h, s.heads, s.size);
-      load_tile(douts, op.dout, b, tile, s.queries, h, s.heads, s.size);
+      load_tile(queries, head_rows(op.q, b, h, s.queries, s.query_row, s.size), tile, s.size);
+      load_tile(douts, head_rows(op.dout, b, h, s.queries, s.heads * s.size, s.size), tile, s.size);
       __syncthreads();
       if (first + at.first > last) continue;
       const int64_t t = tile + at.lane, i = (b * s.heads + h) * s.queries + t, seen = t < s.queries ? s.first_seen(b, t) : s.keys;
@@ -199,7 +209,7 @@ __global__ void attention_backward_keys(AttentionGradients<T> op, AttentionSizes
       add_weighted(dk, dscore, queries, weights_of(4, s.size, at), at, s.size);
     }
   for (int r = 0; r < kRows; ++r) {
-    const int64_t key = first + at.first + r, i = ((b * s.keys + key) * s.shared + shared) * s.size;
+    const int64_t key = first + at.first + r, i = (b * s.keys + key) * s.key_row + shared * s.size;
     if (key > last) break;
     store_row(op.dk + i, dk[r], 1.0f, at, s.size);
     store_row(op.dv + i, dv[r], 1.0f, at, s.size);
@@ -215,6 +225,8 @@ AttentionSizes sizes_of(const Op& op) {
           .shared = op.k.dim(2),
           .size = op.q.dim(3),
           .window = op.window,
+          .query_row = row_of(op.q, op.qkv),
+          .key_row = row_of(op.k, op.qkv),
           .scale = op.scale,
           .document_start = op.document_start ? op.document_start.template as<int32_t>() : nullptr};
 }

@@ -8,6 +8,7 @@ namespace trireme {
 
 struct AttentionSizes {
   int64_t queries, keys, heads, shared, size, window;  // T, S, H, K, D
+  int64_t query_row, key_row;                          // elements between tokens: of q and dq, of k, v, dk and dv
   float scale;
   const int32_t* document_start;  // [B, T]
   __device__ int64_t place(int64_t t) const { return t + keys - queries; }

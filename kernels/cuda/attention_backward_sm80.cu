@@ -31,14 +31,14 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_queries_sm
             t = static_cast<int>(threadIdx.x % 4);
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * kTileRows, h = blockIdx.y,
                 b = blockIdx.z;  // the longest rows first
-  const int64_t shared = h * s.shared / s.heads, stride = s.shared * kSize, rows = b * s.queries * s.heads + h;
-  const Bf16* const keys = op.k + (b * s.keys * s.shared + shared) * kSize;
-  const Bf16* const values = op.v + (b * s.keys * s.shared + shared) * kSize;
+  const int64_t shared = h * s.shared / s.heads, stride = s.key_row, queries = b * s.queries * s.query_row + h * kSize;
+  const Bf16* const keys = op.k + b * s.keys * stride + shared * kSize;
+  const Bf16* const values = op.v + b * s.keys * stride + shared * kSize;
   const int64_t last = min(first + kTileRows, s.queries) - 1;
   const int64_t begin = s.first_tile(b, first, kTileRows);
 
-  fetch<kSize>(memory.queries, op.q + rows * kSize, s.heads * kSize, first, s.queries);
-  fetch<kSize>(memory.douts, op.dout + rows * kSize, s.heads * kSize, first, s.queries);
+  fetch<kSize>(memory.queries, op.q + queries, s.query_row, first, s.queries);
+  fetch<kSize>(memory.douts, op.dout + (b * s.queries * s.heads + h) * kSize, s.heads * kSize, first, s.queries);
   fetch<kSize>(memory.keys[0], keys, stride, begin, s.keys);
   fetch<kSize>(memory.values[0], values, stride, begin, s.keys);
   end_group();
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_queries_sm
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int64_t query = first + warp * kRowsOfWarp + g + 8 * r;
-    if (query <= last) store_row<kSize>(op.dq + (rows + query * s.heads) * kSize, sums, r, 1.0f);
+    if (query <= last) store_row<kSize>(op.dq + queries + query * s.query_row, sums, r, 1.0f);
   }
 }
 
@@ -107,9 +107,9 @@ struct KeyMemory {
 template <int kSize>
 __device__ void fetch_queries(KeyMemory<kSize>& memory, int stage, const AttentionGradientsSm80& op, const AttentionSizes& s,
                               int64_t b, int64_t h, int64_t tile, int64_t first) {
-  const int64_t rows = (b * s.queries * s.heads + h) * kSize;
-  fetch<kSize, kQueries<kSize>>(memory.queries[stage], op.q + rows, s.heads * kSize, tile, s.queries);
-  fetch<kSize, kQueries<kSize>>(memory.douts[stage], op.dout + rows, s.heads * kSize, tile, s.queries);
+  const int64_t queries = b * s.queries * s.query_row + h * kSize, douts = (b * s.queries * s.heads + h) * kSize;
+  fetch<kSize, kQueries<kSize>>(memory.queries[stage], op.q + queries, s.query_row, tile, s.queries);
+  fetch<kSize, kQueries<kSize>>(memory.douts[stage], op.dout + douts, s.heads * kSize, tile, s.queries);
   end_group();
   if (threadIdx.x >= kQueries<kSize>) return;
   const int64_t query = tile + threadIdx.x, i = (b * s.heads + h) * s.queries + query;
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(
   const int warp = static_cast<int>(threadIdx.x / 32), g = static_cast<int>(threadIdx.x % 32 / 4),
             t = static_cast<int>(threadIdx.x % 4);
   const int64_t first = int64_t{blockIdx.x} * kTileRows, shared = blockIdx.y, b = blockIdx.z, group = s.heads / s.shared;
-  const int64_t rows = b * s.keys * s.shared + shared, last = min(first + kTileRows, s.keys) - 1;
+  const int64_t keys = b * s.keys * s.key_row + shared * kSize, last = min(first + kTileRows, s.keys) - 1;
   // Documents and windows are ordered: after the first tile that does not see the block's last key,
   // none does. Between `tiles` and `beyond` do.
   int64_t tiles = 1, beyond = (s.queries - first + kQueries<kSize> - 1) / kQueries<kSize>;
@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(
       beyond = middle;
   }
 
-  fetch<kSize>(memory.keys, op.k + rows * kSize, s.shared * kSize, first, s.keys);
-  fetch<kSize>(memory.values, op.v + rows * kSize, s.shared * kSize, first, s.keys);
+  fetch<kSize>(memory.keys, op.k + keys, s.key_row, first, s.keys);
+  fetch<kSize>(memory.values, op.v + keys, s.key_row, first, s.keys);
   fetch_queries<kSize>(memory, 0, op, s, b, shared * group, first, first);
   float dk[kSize / 8][4] = {}, dv[kSize / 8][4] = {};
 
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(32 * kTileWarps) attention_backward_keys_sm80(
   }
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int64_t key = first + warp * kRowsOfWarp + g + 8 * r, at = (rows + key * s.shared) * kSize;
+    const int64_t key = first + warp * kRowsOfWarp + g + 8 * r, at = keys + key * s.key_row;
     if (key > last) continue;
     store_row<kSize>(op.dk + at, dk, r, 1.0f);
     store_row<kSize>(op.dv + at, dv, r, 1.0f);

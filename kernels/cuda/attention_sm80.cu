@@ -24,15 +24,15 @@ __global__ void __launch_bounds__(32 * kTileWarps)
             t = static_cast<int>(threadIdx.x % 4);
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * kTileRows, h = blockIdx.y,
                 b = blockIdx.z;  // the longest rows first
-  const int64_t shared = h * s.shared / s.heads, stride = s.shared * kSize;
-  const Bf16* const keys = k + (b * s.keys * s.shared + shared) * kSize;
-  const Bf16* const values = v + (b * s.keys * s.shared + shared) * kSize;
+  const int64_t shared = h * s.shared / s.heads, stride = s.key_row;
+  const Bf16* const keys = k + b * s.keys * stride + shared * kSize;
+  const Bf16* const values = v + b * s.keys * stride + shared * kSize;
   const int64_t last = min(first + kTileRows, s.queries) - 1;
 
   const int64_t begin = s.first_tile(b, first, kTileRows), end = s.place(last) + 1;
   const float scale = s.scale * kLog2E;  // maxima are of unscaled scores
 
-  fetch<kSize>(memory.queries, q + (b * s.queries * s.heads + h) * kSize, s.heads * kSize, first, s.queries);
+  fetch<kSize>(memory.queries, q + b * s.queries * s.query_row + h * kSize, s.query_row, first, s.queries);
   fetch<kSize>(memory.keys[0], keys, stride, begin, s.keys);
   fetch<kSize>(memory.values[0], values, stride, begin, s.keys);
   end_group();

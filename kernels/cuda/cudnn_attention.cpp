@@ -3,13 +3,14 @@
 namespace trireme {
 namespace {
 
-// `heads` of [B, T, all, D] in memory.
-Layout heads_of(const HeadGroup& s, int64_t heads, int64_t all) {
+// `heads` of [B, T, ., D] in memory, with `row` elements between tokens.
+Layout heads_of(const HeadGroup& s, int64_t heads, int64_t row) {
   const int64_t d = s.whole.head_size, t = s.whole.tokens;
-  return {{s.whole.rows, heads, t, d}, {t * all * d, d, all * d, 1}};
+  return {{s.whole.rows, heads, t, d}, {t * row, d, row, 1}};
 }
-Layout queries_of(const HeadGroup& s) { return heads_of(s, s.heads(), s.whole.heads); }
-Layout keys_of(const HeadGroup& s) { return heads_of(s, s.kv_heads, s.whole.kv_heads); }
+Layout queries_of(const HeadGroup& s) { return heads_of(s, s.heads(), s.whole.row(s.whole.heads)); }
+Layout keys_of(const HeadGroup& s) { return heads_of(s, s.kv_heads, s.whole.row(s.whole.kv_heads)); }
+Layout out_of(const HeadGroup& s) { return heads_of(s, s.heads(), s.whole.heads * s.whole.head_size); }
 // One number for each row of scores, of [B, H, T] in memory.
 Layout rows_of(const HeadGroup& s) {
   const int64_t t = s.whole.tokens;
@@ -70,7 +71,7 @@ const Descriptor& forward_graph(CudnnGraph& g, const HeadGroup& s) {
   g.pointwise({CUDNN_POINTWISE_ADD}, g.outer(kLse, CUDNN_DATA_FLOAT, rows_of(s)), top, g.f32(CUDNN_POINTWISE_LOG, total));
   const Value p = g.inner(CUDNN_DATA_BFLOAT16, square);
   g.pointwise({CUDNN_POINTWISE_DIV}, p, e, total);
-  g.matmul(g.outer(kOut, CUDNN_DATA_BFLOAT16, queries_of(s)), p, v);
+  g.matmul(g.outer(kOut, CUDNN_DATA_BFLOAT16, out_of(s)), p, v);
   return g.finish();
 }
 
@@ -79,8 +80,8 @@ const Descriptor& forward_graph(CudnnGraph& g, const HeadGroup& s) {
 const Descriptor& backward_graph(CudnnGraph& g, const HeadGroup& s) {
   const Layout queries = queries_of(s), keys = keys_of(s), square = square_of(s);
   const Layout rows = dense({square.dims[0], square.dims[1], square.dims[2], 1});
-  const Value q = g.outer(kQ, CUDNN_DATA_BFLOAT16, queries), out = g.outer(kOut, CUDNN_DATA_BFLOAT16, queries);
-  const Value dout = g.outer(kDout, CUDNN_DATA_BFLOAT16, queries), lse = g.outer(kLse, CUDNN_DATA_FLOAT, rows_of(s));
+  const Value q = g.outer(kQ, CUDNN_DATA_BFLOAT16, queries), out = g.outer(kOut, CUDNN_DATA_BFLOAT16, out_of(s));
+  const Value dout = g.outer(kDout, CUDNN_DATA_BFLOAT16, out_of(s)), lse = g.outer(kLse, CUDNN_DATA_FLOAT, rows_of(s));
   const Value kt = g.outer(kK, CUDNN_DATA_BFLOAT16, keys.transposed()), vt = g.outer(kV, CUDNN_DATA_BFLOAT16, keys.transposed());
   const Value scale = g.number(kScale, CUDNN_DATA_FLOAT);
   // the sums dout . out of rows

@@ -64,7 +64,7 @@ struct Heads {
   }
 };
 
-template <class T, int kN, bool kSplit, bool kTurn>
+template <class T, int kN, bool kSplit, bool kTurn>  // kTurn only with kSplit
 __global__ void move_heads(Heads<T> t, Rotation turns, int64_t rows) {
   const int64_t all = t.heads + 2 * t.shared, half = kTurn ? t.size / 2 : t.size, packs = half / kN, n_packs = rows * all * packs;
   for_packs<1>(n_packs, [&](auto, int64_t at) {
@@ -86,11 +86,11 @@ __global__ void move_heads(Heads<T> t, Rotation turns, int64_t rows) {
 }
 
 template <class T, int kN>
-__global__ void rotate(T* x, Rotation turns, int64_t rows, int64_t heads, int64_t size) {
+__global__ void rotate(T* x, Rotation turns, int64_t rows, int64_t row_size, int64_t heads, int64_t size) {
   const int64_t half = size / 2, packs = half / kN;
   for_packs<1>(rows * heads * packs, [&](auto, int64_t at) {
     const int64_t i = at % packs * kN, h = at / packs % heads, n = at / packs / heads;
-    T* const head = x + (n * heads + h) * size + i;
+    T* const head = x + n * row_size + h * size + i;
     float low[kN], high[kN];
     load<kN>(low, head);
     load<kN>(high, head + half);
@@ -124,10 +124,9 @@ void move(const Cuda& cuda, const SplitHeads& of, const Rotation& turns) {
     const bool turned = turns.table != nullptr;
     with_packs(heads.size % (turned ? 2 * kPack : kPack) == 0 && in_packs({of.qkv, of.q, of.k, of.v}), [&](auto pack) {
       const Grid grid = grid_for_packs(of.qkv.size() / (turned ? 2 : 1), pack);
-      if (turned)
-        start(cuda, grid, move_heads<T, pack, kSplit, true>, heads, turns, of.qkv.rows());
-      else
-        start(cuda, grid, move_heads<T, pack, kSplit, false>, heads, turns, of.qkv.rows());
+      if constexpr (kSplit)
+        if (turned) return start(cuda, grid, move_heads<T, pack, true, true>, heads, turns, of.qkv.rows());
+      start(cuda, grid, move_heads<T, pack, kSplit, false>, heads, turns, of.qkv.rows());
     });
   });
 }
@@ -145,16 +144,16 @@ void launch(const Cuda& cuda, const SplitHeadsForward& op) {
 }
 
 void launch(const Cuda& cuda, const SplitHeadsBackward& op) {
-  move<false>(cuda, {.qkv = op.dqkv, .q = op.dq, .k = op.dk, .v = op.dv}, turns_of(op.positions, op.table, true));
+  move<false>(cuda, {.qkv = op.dqkv, .q = op.dq, .k = op.dk, .v = op.dv}, {});
 }
 
 void launch(const Cuda& cuda, const Rotate& op) {
   with_dtype(op.x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const int64_t rows = op.x.dim(0), heads = op.x.dim(1), size = op.x.cols();
+    const int64_t rows = op.x.dim(0), size = op.x.cols();
     with_packs(size % (2 * kPack) == 0 && in_packs({op.x}), [&](auto pack) {
-      start(cuda, grid_for_packs(op.x.size() / 2, pack), rotate<T, pack>, op.x.as<T>(),
-            turns_of(op.positions, op.table, op.backward), rows, heads, size);
+      start(cuda, grid_for_packs(rows * op.heads * size / 2, pack), rotate<T, pack>, op.x.as<T>(),
+            turns_of(op.positions, op.table, op.backward), rows, op.x.dim(1) * size, op.heads, size);
     });
   });
 }

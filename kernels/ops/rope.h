@@ -48,32 +48,32 @@ struct SplitHeadsForward {
 void launch(const Cpu&, const SplitHeadsForward&);
 void launch(const Cuda&, const SplitHeadsForward&);
 
-// The inverse: dqkv from dq, dk, dv, rotated back if a table is given.
+// The inverse without a rotation: dqkv from dq, dk, dv.
 struct SplitHeadsBackward {
   static constexpr auto name = "split_heads_backward";
-  Tensor dqkv;         // out  [N, (H + 2 K) D]
-  Tensor dq, dk, dv;   // in   [N, H, D], [N, K, D], [N, K, D]
-  Tensor positions{};  // in   [N] i32; with table
-  Tensor table{};      // in   [P, D/2, 2] f32, optional
-  void visit(auto& t) const { t.out(dqkv), t.in(dq, dk, dv, positions, table); }
-  void check() const { SplitHeadsForward{.q = dq, .k = dk, .v = dv, .qkv = dqkv, .positions = positions, .table = table}.check(); }
+  Tensor dqkv;        // out  [N, (H + 2 K) D]
+  Tensor dq, dk, dv;  // in   [N, H, D], [N, K, D], [N, K, D]
+  void visit(auto& t) const { t.out(dqkv), t.in(dq, dk, dv); }
+  void check() const { SplitHeadsForward{.q = dq, .k = dk, .v = dv, .qkv = dqkv}.check(); }
 };
 void launch(const Cpu&, const SplitHeadsBackward&);
 void launch(const Cuda&, const SplitHeadsBackward&);
 
-// Rotates every head of x in place by its row's position; backward rotates back. For models that
-// normalise q and k first (QK-norm).
+// Rotates heads of x in place by their row's position; backward rotates back.
 struct Rotate {
   static constexpr auto name = "rotate";
-  Tensor x;                 // add  [N, H, D]
-  Tensor positions, table;  // in   [N] i32, [P, D/2, 2] f32
+  Tensor x;                  // add  [N, H, D]
+  Tensor positions, table;   // in   [N] i32, [P, D/2, 2] f32
+  int64_t heads = x.dim(1);  // the first of each row that rotate
   bool backward = false;
+  double bytes_untouched() const { return 2.0 * static_cast<double>(x.bytes() / x.dim(1) * (x.dim(1) - heads)); }
   void visit(auto& t) const { t.add(x), t.in(positions, table); }
   void check() const {
     expect_float(x, "x");
     expect(x, "x", {x.dim(0), x.dim(1), x.cols()});
     expect(positions, "positions", Dtype::i32, {x.dim(0)});
     require(x.cols() % 2 == 0, text("rope of heads of size ", x.cols(), ": it turns pairs"));
+    require(0 <= heads && heads <= x.dim(1), text("rope of ", heads, " heads of ", x));
     expect(table, "table", Dtype::f32, {table.dim(0), x.cols() / 2, 2});
   }
 };

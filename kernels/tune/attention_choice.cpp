@@ -21,12 +21,20 @@ class Trial {
   Trial(Device& device, const AttentionShape& shape, int64_t document)
       : device_(device), shape_(shape), before_(device.attention()), arena_(device, bytes(shape), "choice of attention's kernels") {
     const int64_t b = shape.rows, t = shape.tokens, h = shape.heads, k = shape.kv_heads, d = shape.head_size;
-    for (Tensor* x : {&q_, &dout_, &out_, &dq_}) *x = arena_.take(Dtype::bf16, {b, t, h, d});
-    for (Tensor* x : {&k_, &v_, &dk_, &dv_}) *x = arena_.take(Dtype::bf16, {b, t, k, d});
+    for (Tensor* x : {&dout_, &out_}) *x = arena_.take(Dtype::bf16, {b, t, h, d});
+    if (shape.together) {
+      for (Tensor* x : {&qkv_, &dqkv_}) *x = arena_.take(Dtype::bf16, {b, t, (h + 2 * k) * d});
+      const HeadViews in(qkv_, h, k, d), gradients(dqkv_, h, k, d);
+      q_ = in.q, k_ = in.k, v_ = in.v, dq_ = gradients.q, dk_ = gradients.k, dv_ = gradients.v;
+    } else {
+      for (Tensor* x : {&q_, &dq_}) *x = arena_.take(Dtype::bf16, {b, t, h, d});
+      for (Tensor* x : {&k_, &v_, &dk_, &dv_}) *x = arena_.take(Dtype::bf16, {b, t, k, d});
+    }
     lse_ = arena_.take(Dtype::f32, {b, h, t});
     if (shape.documents) start_documents(document > 0 ? document : std::max<int64_t>(1, t / 4));
     uint64_t key = 1;
-    for (const Tensor& x : {q_, k_, v_, dout_}) fill_random(device.compute(), arena_, x, 1, key++);
+    for (const Tensor& x : shape.together ? std::vector{qkv_, dout_} : std::vector{q_, k_, v_, dout_})
+      fill_random(device.compute(), arena_, x, 1, key++);
     attend(false);
   }
   ~Trial() { device_.attention() = before_; }
@@ -40,7 +48,8 @@ class Trial {
   std::vector<std::vector<float>> results(bool fused) {
     run(fused);
     std::vector<std::vector<float>> all;
-    for (const Tensor& x : shape_.backward ? std::vector{dq_, dk_, dv_} : std::vector{out_, lse_}) all.push_back(read(x));
+    const std::vector gradients = shape_.together ? std::vector{dqkv_} : std::vector{dq_, dk_, dv_};
+    for (const Tensor& x : shape_.backward ? gradients : std::vector{out_, lse_}) all.push_back(read(x));
     return all;
   }
 
@@ -77,6 +86,7 @@ class Trial {
                                                      .k = k_,
                                                      .v = v_,
                                                      .document_start = start_,
+                                                     .qkv = qkv_,
                                                      .window = shape_.window,
                                                      .scale = scale()});
   }
@@ -92,6 +102,8 @@ class Trial {
                                                       .k = k_,
                                                       .v = v_,
                                                       .document_start = start_,
+                                                      .dqkv = dqkv_,
+                                                      .qkv = qkv_,
                                                       .window = shape_.window,
                                                       .scale = scale()});
   }
@@ -111,7 +123,7 @@ class Trial {
   const AttentionShape shape_;
   const AttentionChoices before_;
   Arena arena_;
-  Tensor q_, dout_, out_, dq_, k_, v_, dk_, dv_, lse_, start_;
+  Tensor q_, dout_, out_, dq_, k_, v_, dk_, dv_, qkv_, dqkv_, lse_, start_;
 };
 
 // Rounding to bf16 and another order of sums change a value by a few hundredths of the largest. A

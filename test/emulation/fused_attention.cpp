@@ -18,9 +18,10 @@ struct Head {
   const AttentionShape& s;
   const Tensor& start;
   int64_t row, head;
-  int64_t query(int64_t t, int64_t d = 0) const { return ((row * s.tokens + t) * s.heads + head) * s.head_size + d; }
+  int64_t out(int64_t t, int64_t d = 0) const { return ((row * s.tokens + t) * s.heads + head) * s.head_size + d; }
+  int64_t query(int64_t t, int64_t d = 0) const { return (row * s.tokens + t) * s.row(s.heads) + head * s.head_size + d; }
   int64_t key(int64_t t, int64_t d = 0) const {
-    return ((row * s.tokens + t) * s.kv_heads + head * s.kv_heads / s.heads) * s.head_size + d;
+    return (row * s.tokens + t) * s.row(s.kv_heads) + head * s.kv_heads / s.heads * s.head_size + d;
   }
   int64_t first(int64_t t) const {
     const int64_t first = s.window > 0 ? std::max<int64_t>(0, t - s.window + 1) : 0;
@@ -52,7 +53,7 @@ void forward(const AttentionShape& s, const AttentionForward& op) {
           double sum = 0;
           for (int64_t key = h.first(t); key <= t; ++key)
             sum += p[static_cast<size_t>(key - h.first(t))] * read(op.v, h.key(key, d));
-          write(op.out, h.query(t, d), sum / total);
+          write(op.out, h.out(t, d), sum / total);
         }
       }
 }
@@ -64,15 +65,15 @@ void backward_of(const AttentionShape& s, const AttentionBackward& op, int64_t r
   for (int64_t head = kv * group; head < (kv + 1) * group; ++head)
     for (int64_t t = 0; t < s.tokens; ++t) {
       const Head h{s, op.document_start, row, head};
-      const double delta = h.dot(op.dout, h.query(t), op.out, h.query(t));
+      const double delta = h.dot(op.dout, h.out(t), op.out, h.out(t));
       std::fill(dq.begin(), dq.end(), 0.0);
       for (int64_t key = h.first(t); key <= t; ++key) {
         const double p = std::exp(op.scale * h.dot(op.q, h.query(t), op.k, h.key(key)) - h.lse(op.lse, t));
-        const double ds = p * (h.dot(op.dout, h.query(t), op.v, h.key(key)) - delta) * op.scale;
+        const double ds = p * (h.dot(op.dout, h.out(t), op.v, h.key(key)) - delta) * op.scale;
         for (int64_t d = 0; d < size; ++d) {
           dq[static_cast<size_t>(d)] += ds * read(op.k, h.key(key, d));
           dk[static_cast<size_t>(key * size + d)] += ds * read(op.q, h.query(t, d));
-          dv[static_cast<size_t>(key * size + d)] += p * read(op.dout, h.query(t, d));
+          dv[static_cast<size_t>(key * size + d)] += p * read(op.dout, h.out(t, d));
         }
       }
       for (int64_t d = 0; d < size; ++d) write(op.dq, h.query(t, d), dq[static_cast<size_t>(d)]);

@@ -98,6 +98,58 @@ double error_of_difference(const HostTensor& got, const Doubles& wanted, const A
   return worst;
 }
 
+// Places of heads inside of one tensor: calls f(index there, index in q, k or v, which of them).
+void for_each_together(const AttentionDims& s, const auto& f) {
+  const int64_t q = s.heads * s.head_size, kv = s.kv_heads * s.head_size, row = q + 2 * kv;
+  for (int64_t token = 0; token < s.rows * s.queries; ++token) {
+    for (int64_t i = 0; i < q; ++i) f(token * row + i, token * q + i, 0);
+    for (int64_t i = 0; i < kv; ++i)
+      for (const int which : {1, 2}) f(token * row + q + (which - 1) * kv + i, token * kv + i, which);
+  }
+}
+
+// Queries, keys and values in one tensor give the bits that `c` has of them apart.
+void check_together(const AttentionCase& c, Device& device) {
+  const AttentionDims& s = c.shape;
+  HostTensor qkv(c.dtype, {s.rows, s.queries, (s.heads + 2 * s.kv_heads) * s.head_size}), dqkv(qkv), out(c.out), lse(c.lse);
+  for (HostTensor* x : {&dqkv, &out, &lse})
+    for (int64_t i = 0; i < x->size(); ++i) x->set(i, NAN);
+  for_each_together(s, [&](int64_t to, int64_t from, int which) {
+    qkv.set(to, (which == 0 ? c.q : which == 1 ? c.k : c.v)[from]);
+  });
+  const HeadViews in(qkv.tensor(), s.heads, s.kv_heads, s.head_size), gradients(dqkv.tensor(), s.heads, s.kv_heads, s.head_size);
+  run(device.compute(), AttentionForward{.out = out,
+                                         .lse = lse,
+                                         .q = in.q,
+                                         .k = in.k,
+                                         .v = in.v,
+                                         .document_start = c.documents(),
+                                         .qkv = qkv,
+                                         .window = s.window,
+                                         .scale = static_cast<float>(s.scale)});
+  run(device.compute(), AttentionBackward{.dq = gradients.q,
+                                          .dk = gradients.k,
+                                          .dv = gradients.v,
+                                          .dout = c.dout,
+                                          .out = out,
+                                          .lse = lse,
+                                          .q = in.q,
+                                          .k = in.k,
+                                          .v = in.v,
+                                          .document_start = c.documents(),
+                                          .dqkv = dqkv,
+                                          .qkv = qkv,
+                                          .window = s.window,
+                                          .scale = static_cast<float>(s.scale)});
+  bool same = true;
+  for_each_together(s, [&](int64_t at, int64_t i, int which) {
+    same &= dqkv[at] == (which == 0 ? c.dq : which == 1 ? c.dk : c.dv)[i];
+  });
+  CHECK(out == c.out);
+  CHECK(lse == c.lse);
+  CHECK(same);
+}
+
 void check(const AttentionDims& shape, Dtype dtype, Device& device) {
   INFO(name_of(shape, dtype));
   AttentionCase c(shape, dtype);
@@ -112,6 +164,7 @@ void check(const AttentionDims& shape, Dtype dtype, Device& device) {
   CHECK(error_of_difference(c.dq, g.dq, shape) <= backward_bound(dtype));
   CHECK(error_of_difference(c.dk, g.dk, shape) <= backward_bound(dtype));
   CHECK(error_of(c.dv, g.dv) <= backward_bound(dtype));
+  check_together(c, device);
 }
 
 }  // namespace
@@ -191,9 +244,11 @@ TEST_CASE("attention by a library's fused kernels agrees with its reference") {
           device.attention().clear();
           AttentionCase ours(shape, Dtype::bf16);
           ours.forward(device), ours.backward(device);
-          device.attention()[problem.words()] = "cudnn";
-          problem.backward = true;
-          if (fused_refusal(problem).empty()) device.attention()[problem.words()] = "cudnn";
+          for (const bool together : {false, true})
+            for (const bool backward : {false, true}) {
+              problem.together = together, problem.backward = backward;
+              if (fused_refusal(problem).empty()) device.attention()[problem.words()] = "cudnn";
+            }
           check(shape, Dtype::bf16, device);
           AttentionCase fused(shape, Dtype::bf16), again(shape, Dtype::bf16);
           for (AttentionCase* c : {&fused, &again}) c->forward(device), c->backward(device);

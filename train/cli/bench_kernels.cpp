@@ -165,7 +165,7 @@ void BenchedOps::attention() const {
   const Tensor q = b.bf16({N, H, D}), k = b.bf16({N, H, D}), v = b.bf16({N, H, D}), dq = b.bf16({N, H, D}), dk = b.bf16({N, H, D}),
                dv = b.bf16({N, H, D});
   b(SplitHeadsForward{.q = q, .k = k, .v = v, .qkv = qkv, .positions = positions, .table = table});
-  b(SplitHeadsBackward{.dqkv = qkv, .dq = q, .dk = k, .dv = v, .positions = positions, .table = table});
+  b(SplitHeadsBackward{.dqkv = qkv, .dq = q, .dk = k, .dv = v});
   const auto split = [&](const Tensor& t) { return t.view({B, T, H, D}); };
   const Tensor lse = b.f32({B, H, T}), out = b.bf16({N, H, D});
   b(AttentionForward{.out = split(out), .lse = lse, .q = split(q), .k = split(k), .v = split(v), .scale = 0.125f});

@@ -29,8 +29,8 @@ Descriptor described_gpu(const std::string& path) {
 }
 
 void print_plans(const Descriptor& gpu) {
-  for (AttentionShape s;
-       std::cin >> s.backward >> s.rows >> s.tokens >> s.heads >> s.kv_heads >> s.head_size >> s.window >> s.documents;) {
+  for (AttentionShape s; std::cin >> s.backward >> s.rows >> s.tokens >> s.heads >> s.kv_heads >> s.head_size >> s.window >>
+                         s.together >> s.documents;) {
     try {
       const Recipe recipe = make_recipe(s, gpu);
       std::cout << recipe.groups << " " << (recipe.workspace >> 20) << std::endl;

@@ -144,8 +144,9 @@ TEST_CASE("attention whose workspace is too large runs in groups of heads, to th
     return (trireme_standin_executions() - before) / 4;  // of the four that fused_agrees() asks for
   };
   // A backward has 2 x 8 matrices of 128 x 128 scores in bf16, and two tensors of gradients before the sums over heads: 1 MiB.
-  for (const bool backward : {false, true}) {
-    const AttentionShape shape{.backward = backward, .rows = 2, .tokens = 128, .heads = 8, .kv_heads = 4, .head_size = 64};
+  for (const auto& [backward, together] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+    const AttentionShape shape{
+        .backward = backward, .rows = 2, .tokens = 128, .heads = 8, .kv_heads = 4, .head_size = 64, .together = together};
     AttentionShape other = shape, masked = shape;
     other.window = 40, masked.documents = true;
     CHECK(executed("1", shape) == 1);

@@ -28,6 +28,9 @@ TEST_CASE("an attention's words name all that its kernels are chosen by") {
   CHECK(kForward.words() == "attention B 2 T 128 H 4 K 2 D 64 window 0");
   CHECK(kBackward.words() == "attention_backward B 2 T 128 H 4 K 2 D 64 window 0");
   CHECK(with_documents(kForward).words() == "attention B 2 T 128 H 4 K 2 D 64 window 0 documents");
+  AttentionShape together = kForward;
+  together.together = true;
+  CHECK(together.words() == "attention B 2 T 128 H 4 K 2 D 64 window 0 together");
 }
 
 TEST_CASE("of fused kernels and ours the faster are chosen for each attention") {
