@@ -146,7 +146,7 @@ class Shortages {
  private:
   int64_t steps() const { return part_ == Part::start ? 3 : 6; }
   static bool named_hang(const std::string& words) {
-    return words.find("hang: rank 1 on ") != std::string::npos ||
+    return words.find("hang: rank ") != std::string::npos ||  // the rank itself, or the one that its message does not reach
            words.find(" s for the start of all ranks: it ends") != std::string::npos;
   }
   // Open MPI names what failed in its own words.
