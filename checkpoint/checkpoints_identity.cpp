@@ -21,8 +21,9 @@ void Checkpoints::open_records(Resume resume) {
     lineage_.emplace(io_, lineage_path(run_directory_));
   }
   for (std::string& problem : lineage_->take_warnings()) warnings_.push_back(std::move(problem));
-  retention_.committed([this](const Manifest& manifest) {
-    lineage_->append(manifest);
+  retention_.trust(lineage_->manifests());
+  retention_.committed([this](const Manifest& manifest, uint64_t digest) {
+    lineage_->append(manifest, digest);
     if (unnamed_) unnamed_ = !problem_of([&] { keep_run_id(run_directory_, manifest.run); }).empty();
   });
 }

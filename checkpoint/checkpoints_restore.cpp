@@ -26,9 +26,9 @@ std::string holder_of(const std::string& checkpoint) {
   return std::filesystem::absolute(checkpoint + "/.").parent_path().parent_path();
 }
 
-// Returns `manifest` if all of its files exist.
-Manifest whole_checkpoint(const Io& io, const std::string& directory, Manifest manifest) {
-  verify_sizes(io, directory, manifest);
+// Returns `manifest` if all of its files exist. One rank looks: the others open those that they read.
+Manifest whole_checkpoint(const Io& io, const std::string& directory, const Comm& ranks, Manifest manifest) {
+  if (ranks.rank() == 0) verify_sizes(io, directory, manifest);
   return manifest;
 }
 
@@ -84,7 +84,7 @@ int64_t Checkpoints::restore_from(const std::string& directory, CheckpointState&
   }
   if (exactly)
     return restore_together(
-        directory, [&] { return whole_checkpoint(io_, directory, load_manifest(io_, directory)); }, state);
+        directory, [&] { return whole_checkpoint(io_, directory, ranks_, load_manifest(io_, directory)); }, state);
   std::vector<Found> steps;
   for (const int64_t step : agreed(ranks_, steps_in(io_, holder))) steps.push_back({holder, step, {}});
   return restore_newest(steps, holder, state);
@@ -106,6 +106,7 @@ int64_t Checkpoints::restore_newest(const std::vector<Found>& steps, const std::
     } catch (const DamagedCheckpoint& damage) {
       problems += text("\n", path, " is damaged: ", damage.what());
       warnings_.push_back(text(path, " is damaged, skipping it: ", damage.what()));
+      if (searched == directory_ && !steps[i].in_memory) retention_.doubt(steps[i].step);
     }
   }
   throw CheckpointError(text("no usable checkpoint in ", searched, problems));
@@ -117,7 +118,7 @@ int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
   const std::string path = found.directory + "/" + step_name(found.step);
   if (!found.in_memory)
     return restore_together(
-        path, [&] { return whole_checkpoint(io_, path, load_step(io_, found.directory, found.step)); }, state);
+        path, [&] { return whole_checkpoint(io_, path, ranks_, load_step(io_, found.directory, found.step)); }, state);
   std::optional<MemoryTier::Step> now = found.in_memory;
   for (;;) {
     const auto load = [&] {

@@ -77,7 +77,7 @@ bool is_step_directory(const std::string& name) {
   return step_of(name) >= 0 || is_temporary(name) || step_of(without(name, kReplaced)) >= 0;
 }
 
-void write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest) {
+uint64_t write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest) {
   const std::string path = directory + "/" + kManifestName, temporary = path + kTemporary;
   const std::string content = write_manifest(manifest);
   IoFile file = IoFile::create(io, temporary);
@@ -86,6 +86,8 @@ void write_manifest_file(const Io& io, const std::string& directory, const Manif
   file.close();
   rename_path(io, temporary, path);
   sync_directory(io, directory);
+  if (manifest_text(io, directory) != content) throw DamagedCheckpoint(path + " does not read back as it was written");
+  return digest(content);
 }
 
 Manifest load_step(const Io& io, const std::string& directory, int64_t step) {

@@ -26,8 +26,8 @@ std::vector<int64_t> steps_in(const Io& io, const std::string& directory);
 // True for the name of a step's directory, also of one that is half written, replaced or deleted.
 bool is_step_directory(const std::string& name);
 
-// Writes `directory`/manifest.json durably, by a rename.
-void write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest);
+// Writes `directory`/manifest.json durably, by a rename, and reads it again. Returns the digest of its text.
+uint64_t write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest);
 // Loads the manifest of step-N; DamagedCheckpoint if it belongs to another step.
 Manifest load_step(const Io& io, const std::string& directory, int64_t step);
 

@@ -98,6 +98,8 @@ LineageText read_lineage(const Io& io, const std::string& path) {
 Lineage::Lineage(const Io& io, std::string path) : io_(io), path_(std::move(path)) {
   LineageText found = read_lineage(io_, path_);
   if (!found.commits.empty()) last_ = found.commits.back();
+  for (const Commit& commit : found.commits)
+    if (const auto digest = from_hex(commit.manifest)) manifests_[commit.step] = *digest;
   whole_ = found.whole;
   warnings_ = std::move(found.problems);
 }
@@ -116,12 +118,12 @@ void Lineage::append(const Commit& commit) {
   last_ = commit;
 }
 
-void Lineage::append(const Manifest& manifest) {
+void Lineage::append(const Manifest& manifest, uint64_t digest) {
   const auto tokens = manifest.counters.find("tokens");
   append({.step = manifest.step,
           .save = manifest.save,
           .run = manifest.run,
-          .manifest = hex(digest(write_manifest(manifest))),
+          .manifest = hex(digest),
           .time = utc_now(),
           .tokens = tokens == manifest.counters.end() ? 0 : tokens->second,
           .records = manifest.records});

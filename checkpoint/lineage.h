@@ -42,16 +42,19 @@ class Lineage {
 
   // The newest commit; step -1: none is known.
   const Commit& last() const { return last_; }
+  // Digests of the manifests that it knew when it was opened, by step.
+  const std::map<int64_t, uint64_t>& manifests() const { return manifests_; }
   // Appends a line and makes it durable. After a failure the next call repeats nothing and leaves
   // nothing torn. CheckpointError.
   void append(const Commit& commit);
-  void append(const Manifest& manifest);
+  void append(const Manifest& manifest, uint64_t digest);  // of its text
   std::vector<std::string> take_warnings();
 
  private:
   const Io& io_;
   std::string path_;
   Commit last_{.step = -1, .save = "", .run = "", .manifest = "", .time = "", .records = {}};
+  std::map<int64_t, uint64_t> manifests_;
   ChainedDigest whole_;
   std::vector<std::string> warnings_;
 };

@@ -1,14 +1,14 @@
 #include "checkpoint/manifest.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "checkpoint/digest.h"
 
 namespace trireme {
 
 namespace {
-
-constexpr size_t kMaxPieces = 16384;  // per tensor: they are compared in pairs
 
 template <class... Parts>
 void must(bool holds, const Parts&... parts) {
@@ -64,18 +64,53 @@ void check_piece(const Manifest& manifest, const TensorEntry& tensor, const Piec
        tensor.name, ": its pages leave the page table of ", file.name);
 }
 
-// Checks that pieces hold all elements once: no two overlap, and their sizes add up.
+// Corners of boxes, counted with a sign that changes with each coordinate at the upper end. They determine the sum of
+// the boxes: how many of them hold an element. So boxes hold each element of a tensor once if and only if their corners
+// are those of the tensor.
+class Corners {
+ public:
+  void add(const TensorRegion& box, int sign) {
+    const size_t dims = box.shape.size();
+    for (size_t upper = 0; upper < size_t{1} << dims; ++upper) {
+      Corner corner{};
+      int of_corner = sign;
+      for (size_t d = 0; d < dims; ++d) {
+        const bool at_end = (upper >> d & 1) != 0;
+        corner[d] = box.offset[d] + (at_end ? box.shape[d] : 0);
+        if (at_end) of_corner = -of_corner;
+      }
+      corners_.emplace_back(corner, of_corner);
+    }
+  }
+  bool cancel() {
+    std::sort(corners_.begin(), corners_.end());
+    for (size_t i = 0, next; i < corners_.size(); i = next) {
+      int sum = 0;
+      for (next = i; next < corners_.size() && corners_[next].first == corners_[i].first; ++next) sum += corners_[next].second;
+      if (sum != 0) return false;
+    }
+    return true;
+  }
+
+ private:
+  using Corner = std::array<int64_t, 4>;
+  std::vector<std::pair<Corner, int>> corners_;
+};
+
+// Checks that pieces hold all elements once.
 void check_cover(const TensorEntry& tensor) {
-  const std::vector<Piece>& pieces = tensor.pieces;
-  must(!pieces.empty() && pieces.size() <= kMaxPieces, tensor.name, ": ", pieces.size(), " pieces, allowed are 1 to ", kMaxPieces);
+  must(!tensor.pieces.empty() && tensor.pieces.size() <= kMostPieces, tensor.name, ": ", tensor.pieces.size(),
+       " pieces, allowed are 1 to ", kMostPieces);
   int64_t left = product(tensor.shape, 1);
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const int64_t size = pieces[i].box.size();
-    must(size <= left, tensor.name, ": its pieces overlap");
-    left -= size;
-    for (size_t j = 0; j < i; ++j) must(intersect(pieces[i].box, pieces[j].box).size() == 0, tensor.name, ": its pieces overlap");
+  Corners corners;
+  for (const Piece& piece : tensor.pieces) {
+    must(piece.box.size() <= left, tensor.name, ": its pieces overlap");
+    left -= piece.box.size();
+    corners.add(piece.box, 1);
   }
   must(left == 0, tensor.name, ": its pieces lack ", left, " elements");
+  corners.add(whole(tensor.shape), -1);
+  must(corners.cancel(), tensor.name, ": its pieces overlap");
 }
 
 void sort_extents(std::vector<Extent>& extents) {

@@ -56,6 +56,8 @@ struct Manifest {
 };
 
 inline constexpr auto kManifestName = "manifest.json";
+inline constexpr int64_t kMostManifestBytes = int64_t{256} << 20;
+inline constexpr size_t kMostPieces = size_t{1} << 20;  // of a tensor
 
 const TensorEntry* find_tensor(const Manifest& manifest, const std::string& name);  // nullptr: no such tensor
 int64_t bytes_in(const Manifest& manifest);                                         // of all files
@@ -72,7 +74,7 @@ void check(const Manifest& manifest);
 
 // Writes and parses the text of manifest.json. DamagedCheckpoint if the text is invalid, its digest
 // does not match or check() fails. CheckpointError for another format version, since no older
-// checkpoint would help.
+// checkpoint would help, and for a manifest that is too long to be read again.
 std::string write_manifest(const Manifest& manifest);
 Manifest parse_manifest(std::string_view text);
 
@@ -84,6 +86,7 @@ void add_part(Manifest& manifest, const Manifest& part);
 
 // Loads manifest.json of a checkpoint's directory; errors name it.
 Manifest load_manifest(const Io& io, const std::string& directory);
+std::string manifest_text(const Io& io, const std::string& directory);  // the same without parsing it
 
 // Bytes [begin, end) of a file.
 struct Extent {

@@ -14,8 +14,7 @@ namespace {
 constexpr auto kFormat = "trireme checkpoint";
 constexpr int64_t kVersion = 1;
 constexpr std::string_view kHead = "{\"digest\":\"", kMiddle = "\",\n\"manifest\":", kTail = "}\n";
-constexpr int64_t kMaxBytes = int64_t{256} << 20;  // size of manifest.json
-constexpr int kMaxDepth = 6;                       // manifest, tensors, tensor, pieces, piece, shape
+constexpr int kMaxDepth = 6;  // manifest, tensors, tensor, pieces, piece, shape
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 
 Json to_json(const FileEntry& file) {
@@ -124,7 +123,7 @@ TensorEntry parse_tensor(const Json& json, size_t i) {
   TensorEntry tensor{
       .name = fields.string("name", 512), .shape = fields.integers("shape"), .digest = fields.digest("digest"), .pieces = {}};
   tensor.dtype = parse_dtype(fields.string("dtype", 8), tensor.name);
-  for (const Json& each : fields.array("pieces", 16384)) {
+  for (const Json& each : fields.array("pieces", kMostPieces)) {
     const Fields piece(each, tensor.name);
     tensor.pieces.push_back({.file = piece.integer("file"),
                              .box = {.offset = piece.integers("offset"), .shape = piece.integers("shape")},
@@ -148,7 +147,7 @@ std::map<std::string, ChainedDigest> parse_records(const Json& json) {
 
 Json parse_bounded(std::string_view body) {
   try {
-    return Json::parse(body, {.depth = kMaxDepth, .values = kMaxBytes});
+    return Json::parse(body, {.depth = kMaxDepth, .values = kMostManifestBytes});
   } catch (const JsonError& error) {
     throw DamagedCheckpoint(error.what());
   }
@@ -221,8 +220,11 @@ std::string write_manifest(const Manifest& manifest) {
     body.pop_back();  // the closing brace
     if (!manifest.records.empty()) body += ",\n\"records\":" + to_json(manifest.records).dump({.strict = true});
     body += ",\n\"files\":" + lines_of(manifest.files) + ",\n\"tensors\":" + lines_of(manifest.tensors) + "}";
-    return std::string(kHead) + hex(digest(body.data(), static_cast<int64_t>(body.size()))) + std::string(kMiddle) + body +
-           std::string(kTail);
+    std::string text = std::string(kHead) + hex(digest(body)) + std::string(kMiddle) + body + std::string(kTail);
+    if (std::ssize(text) > kMostManifestBytes)
+      throw CheckpointError(trireme::text("a manifest of ", text.size(), " bytes, at most ", kMostManifestBytes,
+                                          " are read: use fewer ranks, or a lower parallel.zero"));
+    return text;
   } catch (const JsonError& error) {
     throw CheckpointError(text("cannot write the manifest: ", error.what()));  // a config or counter that is not UTF-8
   }
@@ -235,13 +237,18 @@ Manifest parse_part(const std::string& text) {
   return parse_unchecked(body_of(text), digest);
 }
 
-Manifest load_manifest(const Io& io, const std::string& directory) {
-  const std::string path = directory + "/" + kManifestName;
-  const IoFile file = IoFile::open_to_read(io, path);
+std::string manifest_text(const Io& io, const std::string& directory) {
+  const IoFile file = IoFile::open_to_read(io, directory + "/" + kManifestName);
   const int64_t bytes = file.size();
-  if (bytes > kMaxBytes) throw DamagedCheckpoint(text(path, " is ", bytes, " bytes, at most ", kMaxBytes, " are a manifest"));
+  if (bytes > kMostManifestBytes)
+    throw DamagedCheckpoint(text(file.path(), " is ", bytes, " bytes, at most ", kMostManifestBytes, " are a manifest"));
   std::string content(static_cast<size_t>(bytes), '\0');
   file.read_at(content.data(), bytes, 0);
+  return content;
+}
+
+Manifest load_manifest(const Io& io, const std::string& directory) {
+  const std::string path = directory + "/" + kManifestName, content = manifest_text(io, directory);
   try {
     return parse_manifest(content);
   } catch (const DamagedCheckpoint& error) {

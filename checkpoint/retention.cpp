@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/removal.h"
@@ -35,6 +36,7 @@ Retention::Retention(const Io& io, std::string directory, const CheckpointConfig
 
 int64_t Retention::commit(const std::string& staged, const Manifest& manifest, const RunLock& lock) {
   const uint64_t tensors = tensors_digest(manifest.tensors);
+  uint64_t text_digest = 0;
   try {
     require_whole(manifest);
     run_ = manifest.run;
@@ -43,9 +45,8 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
     if (already_there(manifest)) return discard(staged), 0;
     if (last_step_ >= 0 && last_step_ < manifest.step && tensors == last_tensors_ && may_not_be_equal(manifest))
       throw CheckpointError(text("step ", manifest.step, " is not saved: no tensor has changed since step ", last_step_));
-    write_manifest_file(io_, staged, manifest);
-    const Manifest written = load_manifest(io_, staged);
-    verify_sizes(io_, staged, holds_ == Holds::all ? written : part_in(io_, staged, written));
+    text_digest = write_manifest_file(io_, staged, manifest);
+    verify_sizes(io_, staged, holds_ == Holds::all ? manifest : part_in(io_, staged, manifest));
     if (before_commit_) before_commit_();
     lock.check();
     commit_step(io_, directory_, staged, manifest.step);
@@ -61,7 +62,7 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
   last_tensors_ = tensors;
   last_updates_ = updates_of(manifest);
   try {
-    if (committed_) committed_(manifest);
+    if (committed_) committed_(manifest, text_digest);
   } catch (const std::exception& error) {
     warnings_.push_back(text("the commit of step ", manifest.step, " is not recorded: ", error.what()));
   }
@@ -129,13 +130,15 @@ bool Retention::of_another_run(int64_t step) const {
 bool Retention::valid(int64_t step) {
   {
     const std::lock_guard lock(mutex_);
-    if (doubts_.erase(step) > 0) valid_.erase(step);
+    if (doubts_.erase(step) > 0) valid_.erase(step), trusted_.erase(step);
   }
   if (valid_.contains(step)) return true;
   const std::string path = directory_ + "/" + step_name(step);
   try {
     const Manifest manifest = load_step(io_, directory_, step);
-    if (holds_ == Holds::all)
+    if (trusts(step))
+      verify_sizes(io_, path, manifest);
+    else if (holds_ == Holds::all)
       verify_files(io_, path, manifest);
     else
       verify_part(io_, path, part_in(io_, path, manifest));
@@ -144,6 +147,11 @@ bool Retention::valid(int64_t step) {
   }
   valid_.insert(step);
   return true;
+}
+
+bool Retention::trusts(int64_t step) const {
+  const auto known = trusted_.find(step);
+  return known != trusted_.end() && digest(manifest_text(io_, directory_ + "/" + step_name(step))) == known->second;
 }
 
 void Retention::discard(const std::string& staged) {

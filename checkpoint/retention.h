@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -48,8 +49,12 @@ class Retention {
   }
   // Registers a call before each commit, for what must be on disk together with it.
   void before_commit(std::function<void()> call) { before_commit_ = std::move(call); }
-  // Registers a call after each commit, before anything is deleted. What it throws is a warning.
-  void committed(std::function<void(const Manifest&)> call) { committed_ = std::move(call); }
+  // Registers a call after each commit, before anything is deleted, with the digest of the manifest's text. What it
+  // throws is a warning.
+  void committed(std::function<void(const Manifest&, uint64_t digest)> call) { committed_ = std::move(call); }
+  // Names commits of earlier starts by step, and the digests of their manifests' texts: they count as valid if that
+  // and the sizes of the files are right. Others are read to the last byte.
+  void trust(std::map<int64_t, uint64_t> commits) { trusted_ = std::move(commits); }
   // Names a step that another thread found damaged: it is read again before it counts as valid.
   void doubt(int64_t step);
 
@@ -59,6 +64,7 @@ class Retention {
   bool already_there(const Manifest& manifest);
   bool may_not_be_equal(const Manifest& manifest) const;
   bool valid(int64_t step);
+  bool trusts(int64_t step) const;
   bool of_another_run(int64_t step) const;
   void retain(int64_t just_saved, const RunLock& lock);
 
@@ -67,12 +73,13 @@ class Retention {
   int64_t keep_, keep_every_;
   Holds holds_;
   std::function<void()> before_commit_;
-  std::function<void(const Manifest&)> committed_;
+  std::function<void(const Manifest&, uint64_t digest)> committed_;
   std::string run_;           // id of the run whose checkpoints are kept and deleted
   std::mutex mutex_;          // of the next
   std::set<int64_t> doubts_;  // steps found damaged
-  std::set<int64_t> valid_;   // steps whose every byte this process has re-read
-  int64_t last_step_ = -1;    // of the last save or restore, and the digest of its tensors
+  std::set<int64_t> valid_;   // steps whose every byte this process has re-read, or that are as trusted_ says
+  std::map<int64_t, uint64_t> trusted_;
+  int64_t last_step_ = -1;  // of the last save or restore, and the digest of its tensors
   uint64_t last_tensors_ = 0;
   std::optional<int64_t> last_updates_;
   std::vector<std::string> warnings_;
