@@ -1,12 +1,13 @@
 // ModelChunk: consecutive layers of the model, of which a pipeline stage holds one or more.
 //
 // The layers are cut into stages * chunks such chunks; number c stages + s is chunk c of stage s.
-// The first begins with the embedding, the last ends with the head. If the layers do not divide
-// evenly, chunks differ by one layer, and the last, which has the head, is a smaller one.
+// The first begins with the embedding, the last ends with the head.
 #pragma once
 
 #include <cstdint>
 #include <vector>
+
+#include "model/config.h"
 
 namespace trireme {
 
@@ -16,7 +17,20 @@ struct ModelChunk {
   int64_t layers() const { return end - begin; }
 };
 
-// Chunks of one stage, in its order. Each has a layer: layers >= stages * chunks.
-std::vector<ModelChunk> chunks_of_stage(int64_t layers, int64_t stages, int64_t chunks, int64_t stage);
+// Work of a model's parts, in that of a layer. Looking up the embedding is none.
+struct ModelWork {
+  int64_t layers = 1;
+  double head = 0;  // the classifier after the last layer
+};
+// By FLOPs of forward and backward, with what `recompute` adds.
+ModelWork work_of(const ModelConfig& config, Recompute recompute);
+
+// Layers of each chunk, at least one, so that the slowest stage is as fast as possible, and then each
+// stage's slowest chunk. What does not divide evenly goes to later ones, since earlier stages hold more
+// activations. Needs layers >= stages * chunks.
+std::vector<int64_t> deal_layers(const ModelWork& work, int64_t stages, int64_t chunks);
+
+// Chunks of one stage, in its order. `layers` has those of each chunk of the model.
+std::vector<ModelChunk> chunks_of_stage(const std::vector<int64_t>& layers, int64_t stages, int64_t stage);
 
 }  // namespace trireme

@@ -121,7 +121,7 @@ constexpr size_t kMemories = 8;
 }  // namespace
 
 std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena) {
-  const StageShape whole{.rows = 1, .context = config.context, .dtype = dtype, .chunks = chunks_of_stage(config.layers, 1, 1, 0)};
+  const StageShape whole{.rows = 1, .context = config.context, .dtype = dtype, .chunks = chunks_of_stage({config.layers}, 1, 0)};
   std::vector<Parameter> parameters;
   size_t number = 0;
   for (const UnitId& unit : units_of(config, whole, false)) {
@@ -150,7 +150,7 @@ Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream) {
 
 Stage::Stage(const ModelConfig& config, const StageShape& shape, Arenas& arenas, Stream& stream)
     : config_(config), shard_(shard_config(config, shape.tensor.count)), shape_(shape), temporaries_(arenas.temporaries) {
-  if (shape_.chunks.empty()) shape_.chunks = chunks_of_stage(config.layers, 1, 1, 0);
+  if (shape_.chunks.empty()) shape_.chunks = chunks_of_stage({config.layers}, 1, 0);
   take_units(arenas);
   if (shape_.rounds_once) take_rounded(arenas.activations);
   rope_ = take_rope(config, arenas.activations, stream);

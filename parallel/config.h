@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/key.h"
 
@@ -35,6 +36,7 @@ struct ParallelConfig {
   int64_t dp = 0, pp = 1, cp = 1, tp = 1, ep = 1, zero = 1;
   Schedule schedule = Schedule::one_f_one_b;
   int64_t chunks = 0;
+  std::vector<int64_t> layers{};
   bool sequence = true;
   Numerics numerics = Numerics::fast;
   int64_t max_tp = 0;
@@ -52,6 +54,8 @@ struct ParallelConfig {
     keys("zero", zero, "state divided among replicas: 0 none, 1 the optimizer's, 2 also gradients, 3 also weights", between(0, 3));
     keys("schedule", schedule, "order of work in the pipeline; zero_bubble splits backward into two halves");
     keys("chunks", chunks, "interleaved: pieces of the model on each stage; 0: 2", between(0, 1e6));
+    keys("layers", layers, "layers of each piece of the pipeline, in the model's order; []: so that the slowest stage is fastest",
+         at_least(1));
     keys("sequence", sequence, "with tp: divide the rows of the residual stream among the ranks between split products");
     keys("numerics", numerics, "invariant: the same bits on every mesh, at the cost of memory and smaller products");
     keys("max_tp", max_tp, "invariant: the largest tp with the same bits; 0: tp", between(0, 1e6));

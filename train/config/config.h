@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/config.h"
 #include "data/config.h"
@@ -197,6 +199,13 @@ struct RunConfig {
     if (model.layers < pieces)
       report("parallel.pp", (pieces > parallel.pp ? "times " + by("parallel.chunks", parallel.stage_chunks()) + " must" : "must") +
                                 " not exceed " + by("model.layers", model.layers));
+    if (const std::vector<int64_t>& dealt = parallel.layers; !dealt.empty()) {
+      if (std::ssize(dealt) != pieces)
+        report("parallel.layers", "has " + std::to_string(dealt.size()) + " numbers, but the pipeline " + std::to_string(pieces) +
+                                      (pieces == 1 ? " piece" : " pieces") + "; or set it to []");
+      else if (const int64_t sum = std::accumulate(dealt.begin(), dealt.end(), int64_t{0}); sum != model.layers)
+        report("parallel.layers", "adds up to " + std::to_string(sum) + ", but " + by("model.layers", model.layers));
+    }
     if (train.recompute != Recompute::none && parallel.stage_schedule() == Schedule::zero_bubble)
       report("train.recompute", "must be none with parallel.schedule = zero_bubble, whose backward comes in halves");
     if (parallel.exact() && train.microbatch == 0)

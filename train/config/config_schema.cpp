@@ -45,12 +45,12 @@ Json steps_schema() {
 
 Json type_schema(const Key& key) {
   const auto is = [&](const char* type) { return key.type.starts_with(type); };
-  Json number = typed(is("a whole number") ? "integer" : "number");
+  Json number = typed(is("a whole number") || is("a list of whole numbers") ? "integer" : "number");
   put_range(number, key.limit);
   if (is("true or false")) return typed("boolean");
   if (is("a whole number") || is("a number")) return number;
   if (is("a list of paths")) return list_schema(typed("string"));
-  if (is("a list of numbers")) return list_schema(number);
+  if (is("a list of numbers") || is("a list of whole numbers")) return list_schema(number);
   if (is("a list of steps")) return steps_schema();
   if (key.words.empty()) {
     Json schema = Json::object();  // a plain 7 or true is a text, too

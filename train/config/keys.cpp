@@ -38,9 +38,10 @@ std::string printed(const std::vector<std::string>& values) {
   return "[" + line + "]";
 }
 
-std::string printed(const std::vector<double>& values) {
+template <class Number>
+std::string printed(const std::vector<Number>& values) {
   std::string line;
-  for (const double value : values) line += (line.empty() ? "" : ", ") + printed(value);
+  for (const Number value : values) line += (line.empty() ? "" : ", ") + printed(value);
   return "[" + line + "]";
 }
 
@@ -93,6 +94,7 @@ std::string type_of(double, const Limit& limit) { return "a number" + within(lim
 std::string type_of(const std::string&, const Limit& limit) { return limit.is_path ? "a path" : "a text"; }
 std::string type_of(const std::vector<std::string>&, const Limit&) { return "a list of paths"; }
 std::string type_of(const std::vector<double>&, const Limit& limit) { return "a list of numbers" + within(limit); }
+std::string type_of(const std::vector<int64_t>&, const Limit& limit) { return "a list of whole numbers" + within(limit); }
 std::string type_of(const StepRanges&, const Limit&) { return "a list of steps and ranges of steps, such as [7, 100-120]"; }
 
 template <class Enum>
@@ -159,8 +161,9 @@ bool parse(const Written& value, const Limit&, std::vector<std::string>& field) 
   return true;
 }
 
-bool parse(const Written& value, const Limit& limit, std::vector<double>& field) {
-  std::vector<double> numbers;
+template <class Number>
+bool parse(const Written& value, const Limit& limit, std::vector<Number>& field) {
+  std::vector<Number> numbers;
   for (const std::string& text : value.texts)
     if (!parse({.texts = {text}, .list = false, .quoted = value.quoted}, limit, numbers.emplace_back())) return false;
   field = numbers;

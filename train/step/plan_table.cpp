@@ -35,6 +35,16 @@ const Plan& largest(const std::vector<Plan>& stages) {
                            [](const Plan& a, const Plan& b) { return a.device_bytes() < b.device_bytes(); });
 }
 
+double balance_of(const std::vector<Plan>& stages) {
+  double sum = 0, most = 0;
+  for (const Plan& stage : stages) {
+    double flops = 0;  // with those of recomputation
+    for (const auto& [op, count] : stage.step) flops += count.flops;
+    sum += flops, most = std::max(most, flops);
+  }
+  return sum / (most * static_cast<double>(stages.size()));
+}
+
 std::string mesh_lines(const RunConfig& config, const std::vector<Plan>& stages) {
   const Plan& plan = largest(stages);
   std::string out = "\nMesh: ";
@@ -45,6 +55,7 @@ std::string mesh_lines(const RunConfig& config, const std::vector<Plan>& stages)
   out += row("schedule", std::string(name_of(config.parallel.schedule)),
              std::to_string(config.parallel.stage_chunks()) + " model chunks per stage");
   out += row("bubble", fixed(100 * plan.bubble, 1) + " %", "idle time of a stage relative to its work");
+  out += row("balance", fixed(100 * balance_of(stages), 1) + " %", "the mean of the stages' work over that of the largest");
   for (const Plan& stage : stages)
     out +=
         row(("stage " + std::to_string(stage.stage)).c_str(), human_bytes(static_cast<double>(stage.device_bytes())),
@@ -105,7 +116,8 @@ Json plan_json(const RunConfig& config, const std::vector<Plan>& stages) {
   out["pipeline"] = {{"schedule", name_of(config.parallel.stage_schedule())},
                      {"chunks", config.parallel.stage_chunks()},
                      {"microbatches", plan.microbatches},
-                     {"bubble", plan.bubble}};
+                     {"bubble", plan.bubble},
+                     {"balance", balance_of(stages)}};
   const auto bytes_of_plan = [](const Plan& p) {
     Json bytes;
     for (const NamedBytes& a : arenas_of(p)) bytes[a.name] = a.bytes;

@@ -29,6 +29,12 @@ int64_t loss_slots_in(const std::vector<Action>& actions, int64_t chunk) {
   return most;
 }
 
+// Layers of each chunk of the pipeline.
+std::vector<int64_t> layers_of_chunks(const RunConfig& config, const PipelineShape& pipeline) {
+  if (!config.parallel.layers.empty()) return config.parallel.layers;
+  return deal_layers(work_of(config.model, config.train.recompute), pipeline.stages, pipeline.chunks);
+}
+
 StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sharing) {
   const ParallelConfig& p = config.parallel;
   const PipelineShape pipeline = pipeline_shape(config, mesh.replicas());
@@ -50,7 +56,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
                       .weights = p.zero < 3 || !divided,
                       .gradients = !p.exact() && (p.zero < 2 || !divided),
                       .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
-          .chunks = chunks_of_stage(config.model.layers, pipeline.stages, pipeline.chunks, mesh.pp().rank()),
+          .chunks = chunks_of_stage(layers_of_chunks(config, pipeline), pipeline.stages, mesh.pp().rank()),
           .slots = slots_of(actions),
           .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
           .halves = p.stage_schedule() == Schedule::zero_bubble,

@@ -65,6 +65,7 @@ std::string another_value(const Key& key) {
   if (key.type == "a list of paths") return "a dir/b.h5,c";
   if (key.type.starts_with("a list of steps")) return "7-9";
   if (key.type.starts_with("a list of numbers")) return "0.25";
+  if (key.type.starts_with("a list of whole numbers")) return "3";
   if (key.type.starts_with("a whole number")) return key.value == "2" ? "3" : "2";
   if (key.type.starts_with("a number")) return key.value == "1.5" ? "1.75" : key.type.ends_with("0 to 1") ? "0.625" : "1.5";
   return key.value == key.type.substr(0, key.value.size()) ? key.type.substr(key.type.rfind(' ') + 1)
@@ -225,6 +226,15 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        "that "
        "to auto\n"
        "--set kernels.bf16_layers=1: leaves none of the 2 layers to kernels.matmul = fp8"},
+      {"parallel: {pp: 2, layers: [1, 2, 1]}\nmodel: {layers: 4}\n",
+       {},
+       "x.yaml:1: parallel.layers = [1, 2, 1]: has 3 numbers, but the pipeline 2 pieces; or set it to []"},
+      {"parallel: {pp: 2, layers: [1, 2]}\nmodel: {layers: 4}\n",
+       {},
+       "x.yaml:1: parallel.layers = [1, 2]: adds up to 3, but model.layers = 4"},
+      {"parallel: {pp: 2, layers: [4, 0]}\nmodel: {layers: 4}\n",
+       {},
+       "x.yaml:1: parallel.layers = [4, 0]: must be a list of whole numbers, at least 1"},
       {"kernels:\n  attention: flash\n", {}, "x.yaml:2: kernels.attention = flash: must be auto, ours or cudnn"},
       {"kernels:\n  attention: cudnn\n", {}, ""},
       {"kernels:\n  attention: cudnn\n  device: cpu\n",

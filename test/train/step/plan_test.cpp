@@ -51,6 +51,34 @@ TEST_CASE("a plan's FLOPs are six per product parameter and token, and twelve ti
                                     .epsilon(1e-9));
 }
 
+TEST_CASE("layers are dealt by the FLOPs that the plan counts, or as the config says") {
+  for (const char* name : {"gpt2-124m", "llama3-1b", "llama3-8b", "qwen3-0.6b"}) {
+    INFO(name);
+    const auto stages_of = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> settings{"parallel.pp=2", "train.batch=32", "train.microbatch=1"};
+      settings.insert(settings.end(), more.begin(), more.end());
+      const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml", settings, Purpose::plan);
+      std::vector<double> flops;
+      for (const Plan& stage : stage_plans(config, 2)) {
+        flops.push_back(0);
+        for (const auto& [op, count] : stage.step) flops.back() += count.flops;
+      }
+      return std::pair(config, flops);
+    };
+    const auto [config, by_cost] = stages_of({});
+    const ModelWork work = work_of(config.model, Recompute::none);
+    const std::vector<int64_t> dealt = deal_layers(work, 2, 1);
+    CHECK(by_cost[1] / by_cost[0] ==
+          Approx((static_cast<double>(dealt[1]) + work.head) / static_cast<double>(dealt[0])).epsilon(2e-3));
+    const int64_t layers = config.model.layers;
+    const auto by_hand = stages_of({"parallel.layers=[" + std::to_string(layers - 3) + ",3]"}).second;
+    CHECK(by_hand[1] / by_hand[0] == Approx((3 + work.head) / static_cast<double>(layers - 3)).epsilon(2e-3));
+    CHECK(by_hand[0] + by_hand[1] == Approx(by_cost[0] + by_cost[1]).epsilon(1e-9));
+    // Recomputed layers cost more, and the head does not.
+    CHECK(work_of(config.model, Recompute::full).head == Approx(work.head * 3 / 4).epsilon(0.03));
+  }
+}
+
 TEST_CASE("the products that a plan lists are those that a step computes, with what they take along") {
   for (const char* name : {"gpt2-124m", "llama3-1b", "qwen3-0.6b", "quickstart"})
     for (const char* device : {"cpu", "cuda"})
