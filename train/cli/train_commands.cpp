@@ -99,6 +99,7 @@ ExitCode run_plan(const PlanOptions& options) {
   require_mesh(config, options.ranks, *memory);
   const std::vector<Plan> stages = stage_plans(config, options.ranks);
   say(plan_table(config, stages));
+  if (const std::string problem = checkpoint_size(config, options.ranks).problem(); !problem.empty()) complain("warning: " + problem);
   json.write(plan_json(config, stages));
   return ExitCode::done;
 }

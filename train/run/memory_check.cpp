@@ -125,4 +125,10 @@ void require_memory(const RunConfig& config, const Plan& plan, const Placement& 
                            config.parallel.zero, ") on more nodes"));
 }
 
+void require_checkpoint(const Plan& plan, const Comm& all) {
+  const std::vector<double> counts = sum(all, std::vector{plan.pieces > 0 ? 1.0 : 0.0, static_cast<double>(plan.pieces)});
+  const CheckpointSize size{.files = static_cast<int64_t>(counts[0]), .pieces = static_cast<int64_t>(counts[1])};
+  if (const std::string problem = size.problem(); !problem.empty()) throw ConfigError(problem);
+}
+
 }  // namespace trireme

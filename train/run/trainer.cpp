@@ -78,6 +78,7 @@ struct RunParts {
   Plan plan_that_fits(const Order& o) {
     Plan plan = make_plan(o.config, place.mesh);
     require_memory(o.config, plan, place, o.world);
+    require_checkpoint(plan, place.mesh.all());
     place.mesh.connect(place.device);
     return plan;
   }

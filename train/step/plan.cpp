@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "checkpoint/manifest.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/matmul.h"
 #include "parallel/timeline.h"
@@ -117,7 +118,9 @@ void count_memory(Plan& plan, const TrainState& run) {
   plan.sizes = run.arenas.peaks();
   plan.in_flight = run.stage.shape().slots;
   if (config.train.offload == Offload::optimizer) plan.pinned = plan.sizes.optimizer;
-  const int64_t state = bytes_of(state_slices(run, Ownership::saved));
+  const std::vector<TensorSlice> saved = state_slices(run, Ownership::saved);
+  const int64_t state = bytes_of(saved);
+  plan.pieces = std::ssize(saved);
   if (config.checkpoint.async) plan.copy = state;
   // A rollback during a run reads a GPU's state back through host memory.
   if (config.train.on_bad_step == BadStep::rollback && config.kernels.device == DeviceChoice::cuda)
@@ -126,6 +129,27 @@ void count_memory(Plan& plan, const TrainState& run) {
 }
 
 }  // namespace
+
+CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks) {
+  constexpr int64_t kMost = 61;  // ranks that are looked at; a prime, so that they differ on all axes
+  const int64_t looked_at = std::min(ranks, kMost);
+  CheckpointSize found;
+  for (int64_t i = 0; i < looked_at; ++i) {
+    Device device(Place::none);
+    const Mesh mesh(i * ranks / looked_at, ranks, config.parallel);
+    const int64_t pieces = std::ssize(state_slices(TrainState(config, mesh, device, {}), Ownership::saved));
+    found.files += pieces > 0, found.pieces += pieces;
+  }
+  return {.files = found.files * ranks / looked_at, .pieces = found.pieces * ranks / looked_at};
+}
+
+int64_t CheckpointSize::manifest_bytes() const { return pieces * 140 + files * 150; }
+
+std::string CheckpointSize::problem() const {
+  if (manifest_bytes() <= kMostManifestBytes) return "";
+  return text("a checkpoint of ", files, " files has ", pieces, " pieces, in a manifest of about ", manifest_bytes() >> 20,
+              " MiB; at most ", kMostManifestBytes >> 20, " are read: use fewer ranks, or a lower parallel.zero or parallel.tp");
+}
 
 double Plan::fp8_product_flops() const {
   double flops = 0;

@@ -28,6 +28,7 @@ struct Plan {
   int64_t pinned = 0;               // bytes of them in pinned host memory
   int64_t copy = 0;                 // bytes of host memory for snapshots of the state during a save
   int64_t in_memory = 0;            // bytes of host memory, at most, for checkpoint.memory_every
+  int64_t pieces = 0;               // parts of tensors that this rank writes to a checkpoint
   std::vector<ParameterGroup> groups;
   int64_t parameters = 0;  // of the whole model
   int64_t replicas = 1;
@@ -52,6 +53,15 @@ struct Plan {
 
 // Makes a plan without allocating or computing anything. The config must be resolved.
 Plan make_plan(const RunConfig& config, const Mesh& mesh);
+
+// Files of a checkpoint, and the pieces of tensors in its manifest.
+struct CheckpointSize {
+  int64_t files = 0, pieces = 0;
+  int64_t manifest_bytes() const;  // approximately
+  std::string problem() const;     // why no checkpoint of this size can be read again; "" if it can
+};
+// Looks at some of the ranks.
+CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks);
 
 // Formats a plan for people: bytes per arena, parameters by group, FLOPs and traffic by op of the
 // stage that needs most memory, and the bytes of each stage. `stages` has one plan per stage.

@@ -35,6 +35,12 @@ const Plan& largest(const std::vector<Plan>& stages) {
                            [](const Plan& a, const Plan& b) { return a.device_bytes() < b.device_bytes(); });
 }
 
+int64_t ranks_of(const Plan& plan) {
+  int64_t ranks = 1;
+  for (const MeshAxis& axis : plan.axes) ranks *= axis.size;
+  return ranks;
+}
+
 double balance_of(const std::vector<Plan>& stages) {
   double sum = 0, most = 0;
   for (const Plan& stage : stages) {
@@ -87,6 +93,9 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages)
   if (plan.in_memory > 0)
     out += row("checkpoints in memory", bytes(plan.in_memory),
                "peak of host memory for checkpoint.memory_every; twice on several nodes");
+  const CheckpointSize checkpoint = checkpoint_size(config, ranks_of(plan));
+  out += row("checkpoint", human_count(static_cast<double>(checkpoint.files)) + (checkpoint.files == 1 ? " file" : " files"),
+             human_count(static_cast<double>(checkpoint.pieces)) + " pieces, a manifest of " + bytes(checkpoint.manifest_bytes()));
   out += "\nOne step: " + std::to_string(plan.tokens) + " tokens; per rank " + human_si(plan.model_flops()) + "FLOP (products " +
          human_si(plan.product_flops) + ", causal attention " + human_si(plan.attention_flops) + ")\n";
   for (const auto& [name, count] : plan.step)
@@ -134,6 +143,8 @@ Json plan_json(const RunConfig& config, const std::vector<Plan>& stages) {
                              {"in_flight", stage.in_flight},
                              {"flops_per_step", stage.model_flops()},
                              {"bytes", bytes_of_plan(stage)}});
+  const CheckpointSize checkpoint = checkpoint_size(config, ranks_of(plan));
+  out["checkpoint"] = {{"files", checkpoint.files}, {"pieces", checkpoint.pieces}, {"manifest_bytes", checkpoint.manifest_bytes()}};
   out["tokens_per_step"] = plan.tokens;
   out["microbatch"] = config.microbatch_rows(plan.replicas);
   out["flops_per_step"] = {{"products", plan.product_flops},

@@ -121,6 +121,16 @@ RandomMesh draw_mesh(Draw& draw, bool invariant) {
   return mesh;
 }
 
+// Deals the layers to the pieces of the pipeline at random, at least one to each.
+void deal_layers(Draw& draw, const RunConfig& config, RandomMesh& mesh) {
+  const int64_t pieces = config.parallel.pp * config.parallel.stage_chunks();
+  std::vector<int64_t> layers(static_cast<size_t>(pieces), 1);
+  for (int64_t left = config.model.layers - pieces; left > 0; --left) ++layers[static_cast<size_t>(draw.between(0, pieces - 1))];
+  std::string list;
+  for (const int64_t n : layers) list += (list.empty() ? "" : ",") + std::to_string(n);
+  mesh.settings.push_back("parallel.layers=[" + list + "]");
+}
+
 }  // namespace
 
 RandomMesh random_mesh(const std::string& config, const RandomModel& model, uint64_t number) {
@@ -129,7 +139,11 @@ RandomMesh random_mesh(const std::string& config, const RandomModel& model, uint
   for (int attempt = 0; attempt < 4000; ++attempt) {
     const RandomMesh mesh = draw_mesh(draw, model.invariant);
     const bool wanted = attempt >= 3000 || ((!chunks || mesh.chunks) && (!three_axes || mesh.three_axes));
-    if (wanted && is_valid(config, model.settings + mesh.settings)) return mesh;
+    if (!wanted || !is_valid(config, model.settings + mesh.settings)) continue;
+    RandomMesh dealt = mesh;
+    Draw by_hand(model.seed * 1000 + number, "layers");
+    if (by_hand.one_in(2)) deal_layers(by_hand, read_config(config, model.settings + mesh.settings), dealt);
+    return dealt;
   }
   throw std::runtime_error("no mesh of this model is valid");
 }

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "test/catch.h"
 #include "train/run/mesh_suggestion.h"
+#include "train/step/host_state.h"
 #include "train/step/lr.h"
 
 namespace trireme {
@@ -77,6 +78,28 @@ TEST_CASE("layers are dealt by the FLOPs that the plan counts, or as the config 
     // Recomputed layers cost more, and the head does not.
     CHECK(work_of(config.model, Recompute::full).head == Approx(work.head * 3 / 4).epsilon(0.03));
   }
+}
+
+TEST_CASE("a plan says how large a checkpoint's manifest is, and warns of one that could not be read again") {
+  const auto size_of = [](const char* name, int64_t ranks, const std::vector<std::string>& settings) {
+    return checkpoint_size(read_config(std::string(TRIREME_SOURCE) + "/configs/" + name + ".yaml", settings, Purpose::plan), ranks);
+  };
+  const CheckpointSize one = size_of("gpt2-124m", 1, {});
+  CHECK((one.files == 1 && one.pieces > 3 * 12 * 12 && one.problem().empty()));
+  const CheckpointSize many = size_of("llama3-405b", 16384, {"parallel.tp=8", "parallel.pp=16"});
+  CHECK(many.files == 16384);
+  // As counted on all ranks.
+  const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-3b.yaml",
+                                       {"parallel.tp=2", "parallel.pp=4", "train.batch=128"}, Purpose::plan);
+  int64_t pieces = 0;
+  for (int64_t rank = 0; rank < 1024; ++rank) {
+    Device device(Place::none);
+    pieces += std::ssize(state_slices(TrainState(config, Mesh(rank, 1024, config.parallel), device, {}), Ownership::saved));
+  }
+  CHECK(checkpoint_size(config, 1024).pieces == Approx(pieces).epsilon(0.03));
+  CHECK(many.problem().empty());
+  CHECK_THAT(size_of("llama3-8b", 16384, {"train.batch=16384", "train.microbatch=1"}).problem(),
+             ContainsSubstring("use fewer ranks"));
 }
 
 TEST_CASE("the products that a plan lists are those that a step computes, with what they take along") {
