@@ -20,13 +20,13 @@
 #include <csignal>
 #include <cstddef>
 #include <cstring>
-#include <sstream>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/replace_file.h"
+#include "base/text_stream.h"
 
 // Defined where a sanitizer watches the program, which needs more of the kernel than the child may ask for.
 extern "C" {
@@ -87,7 +87,7 @@ void use_seccomp() {
 
 // Bytes of address space that this process has; 0: not known.
 int64_t address_space() {
-  std::istringstream in(text_of_file("/proc/self/statm", 4096));
+  TextReader in(text_of_file("/proc/self/statm", 4096));
   int64_t pages = 0;
   in >> pages;
   return pages * sysconf(_SC_PAGESIZE);

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <sstream>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/replace_file.h"
+#include "base/text_stream.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/rank_file.h"
@@ -31,7 +31,7 @@ std::string words_of(const SaveResult& result) {
 
 SaveResult result_of(const std::string& words) {
   SaveResult result;
-  std::istringstream(words) >> result.bytes >> result.seconds >> result.write_seconds >> result.digest;
+  TextReader(words) >> result.bytes >> result.seconds >> result.write_seconds >> result.digest;
   return result;
 }
 

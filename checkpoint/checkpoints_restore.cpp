@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <iterator>
 #include <set>
-#include <sstream>
 #include <utility>
 
+#include "base/text_stream.h"
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
@@ -37,8 +37,28 @@ std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps
   if (ranks.size() == 1) return steps;
   std::string words;
   for (const int64_t step : steps) words += std::to_string(step) + " ";
-  std::istringstream in(broadcast(ranks, words));
+  TextReader in(broadcast(ranks, words));
   return {std::istream_iterator<int64_t>(in), {}};
+}
+
+std::string lines_of(const std::set<std::string>& names) {
+  std::string lines;
+  for (const std::string& name : names) lines += name + "\n";
+  return lines;
+}
+
+// Names of the tensors of which any rank holds a part; none for one rank. Each crosses the network once to each rank.
+std::set<std::string> names_on(const Comm& ranks, const std::vector<TensorSlice>& slices) {
+  std::set<std::string> names;
+  if (ranks.size() == 1) return names;
+  for (const TensorSlice& slice : slices) names.insert(slice.name);
+  const auto add = [&](const std::string& lines) {
+    TextReader in(lines);
+    for (std::string name; std::getline(in, name);) names.insert(name);
+  };
+  for (const std::string& theirs : gather(ranks, lines_of(names))) add(theirs);
+  add(broadcast(ranks, lines_of(names)));
+  return names;
 }
 
 }  // namespace
@@ -138,15 +158,7 @@ int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
 
 // Restores each rank's own slices. Damage for one rank counts for all.
 int64_t Checkpoints::restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state) {
-  std::string names;
-  if (ranks_.size() > 1)
-    for (const TensorSlice& slice : state.slices) names += slice.name + "\n";
-  std::string all_names;
-  for (const std::string& theirs : gather(ranks_, names)) all_names += theirs;
-  std::set<std::string> elsewhere;
-  std::istringstream lines(broadcast(ranks_, all_names));
-  for (std::string name; std::getline(lines, name);) elsewhere.insert(name);
-
+  const std::set<std::string> elsewhere = names_on(ranks_, state.slices);
   int64_t step = 0;
   std::string damage;
   try {

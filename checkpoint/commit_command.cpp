@@ -13,12 +13,12 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <sstream>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text_stream.h"
 #include "parallel/world.h"
 
 namespace trireme {
@@ -40,7 +40,7 @@ CommitCommand::CommitCommand(std::string command, Files files, double timeout)
       }) {}
 
 int64_t CommitCommand::last_done() const {
-  std::istringstream in(text_of_file(done_, 64));
+  TextReader in(text_of_file(done_, 64));
   int64_t step = -1;
   return in >> step ? step : -1;
 }

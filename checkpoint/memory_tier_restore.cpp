@@ -4,10 +4,10 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text_stream.h"
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/file_transfer.h"
 #include "checkpoint/memory_tier.h"
@@ -22,7 +22,7 @@ namespace {
 
 template <class Number>
 std::vector<Number> numbers_in(const std::string& line) {
-  std::istringstream in(line);
+  TextReader in(line);
   return {std::istream_iterator<Number>(in), {}};
 }
 
@@ -66,9 +66,9 @@ std::vector<MemoryTier::Step> MemoryTier::find() const {
   const std::vector<std::string> lists = gather(ranks_, leads() ? list() : "");
   std::map<std::pair<int64_t, std::string>, Step> found;  // save "0": unknown, since its manifest is damaged
   for (int64_t node = 0; node < nodes_.count() && !lists.empty(); ++node) {
-    std::istringstream lines(lists[static_cast<size_t>(nodes_.leader(node))]);
+    TextReader lines(lists[static_cast<size_t>(nodes_.leader(node))]);
     for (std::string line; std::getline(lines, line);) {
-      std::istringstream in(line);
+      TextReader in(line);
       Step here;
       in >> here.step >> here.save;
       Step& step = found.try_emplace({here.step, here.save}, here).first->second;
@@ -92,10 +92,10 @@ std::vector<MemoryTier::Step> MemoryTier::find() const {
     told += text(step.step, ' ', step.save, ' ', step.problem, '\n');
   }
   std::vector<Step> steps;
-  std::istringstream lines(broadcast(ranks_, told));
+  TextReader lines(broadcast(ranks_, told));
   for (std::string line; std::getline(lines, line);) {
     Step step;
-    std::istringstream in(line);
+    TextReader in(line);
     in >> step.step >> step.save;
     std::getline(in >> std::ws, step.problem);
     if (const auto known = found.find({step.step, step.save}); known != found.end()) step = known->second;

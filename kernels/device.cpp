@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 
+#include "base/text_stream.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/near_cores.h"
@@ -27,7 +27,7 @@ CpuFacts read_cpu_facts() {
     if (colon == std::string::npos) continue;
     if (line.starts_with("model name") && facts.name.empty()) facts.name = line.substr(std::min(line.size(), colon + 2));
     if (!line.starts_with("flags")) continue;
-    std::istringstream words(line.substr(colon + 1));
+    TextReader words(line.substr(colon + 1));
     for (std::string word; words >> word;) {
       facts.avx2 |= word == "avx2";
       facts.avx512 |= word == "avx512bw";

@@ -8,10 +8,10 @@
 #include <bit>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <type_traits>
 
 #include "base/clock.h"
+#include "base/text_stream.h"
 
 namespace trireme {
 namespace {
@@ -151,7 +151,7 @@ void Journal::connect(const World& world, int64_t node_ranks) {
   for (const std::string& theirs : world.tell_node(text(getpid(), ' ', memory_, ' ', world.rank()))) {
     int process = 0, file = -1;
     int64_t rank = 0;
-    std::istringstream(theirs) >> process >> file >> rank;
+    TextReader(theirs) >> process >> file >> rank;
     if (process == getpid() || (node_ranks > 0 && rank / node_ranks != world.rank() / node_ranks)) continue;
     leader_ = std::min(leader_, rank);
     const std::string path = text("/proc/", process, "/fd/", file);

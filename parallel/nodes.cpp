@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 
+#include "base/text_stream.h"
 #include "parallel/host_collectives.h"
 #include "parallel/mpi_comm.h"
 
@@ -22,7 +22,7 @@ Nodes::Nodes(const World& world, int64_t pretended) {
   if (pretended_) leader = world.rank() / pretended * pretended;
   std::string leaders;
   for (const std::string& theirs : gather(messages_, std::to_string(leader))) leaders += theirs + ' ';
-  std::istringstream in(broadcast(messages_, leaders));
+  TextReader in(broadcast(messages_, leaders));
   std::map<int64_t, std::vector<int64_t>> by_leader;
   for (int64_t rank = 0, its = 0; in >> its; ++rank) by_leader[its].push_back(rank);
   here_ = std::distance(by_leader.begin(), by_leader.find(leader));

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <sstream>
 
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text_stream.h"
 #include "base/utf8.h"
 #include "data/documents/json_line.h"
 #include "data/text/text_file.h"
@@ -203,7 +203,7 @@ std::string first_words(const std::string& words) {
 // Says in one line why nothing in a file can be a question; "" if some line is JSON.
 std::string other_than_json_lines(const std::string& path, const std::string& all) {
   const size_t begin = std::min(all.find_first_not_of(kWhite), all.size());
-  std::istringstream lines(all);
+  TextReader lines(all);
   for (std::string line; std::getline(lines, line);)
     if (Json::parse_or_null(line).is_object()) return "";
   const bool json = !Json::parse_or_null(all).is_null();
@@ -220,7 +220,7 @@ std::vector<Question> read_questions(const std::string& path) {
   std::string problems;
   size_t bad = 0;
   int64_t number = 0;
-  std::istringstream lines(all);
+  TextReader lines(all);
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line.find_first_not_of(kWhite) == std::string::npos) continue;

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text_stream.h"
 #include "data/shard/exclusion.h"
 #include "data/shard/provenance.h"
 
@@ -73,7 +73,7 @@ void DocumentChoice::add_listed(const std::string& path) {
   const File file = File::open_to_read(path);
   std::string all(static_cast<size_t>(file.size()), '\0');
   file.read_at(all.data(), std::ssize(all), 0);
-  std::istringstream lines(all);
+  TextReader lines(all);
   int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
@@ -87,7 +87,7 @@ DocumentChoice::Piece DocumentChoice::document_named(const std::string& name, co
   const size_t colon = name.rfind(':');
   const std::string shard = name.substr(0, colon);
   int64_t number = 0;
-  std::istringstream digits(colon == std::string::npos ? "" : name.substr(colon + 1));
+  TextReader digits(colon == std::string::npos ? "" : name.substr(colon + 1));
   if (!(digits >> number) || !digits.eof())
     throw DataError(where + ": '" + name + "' is not SHARD:NUMBER, such as train-00000.h5:17");
   std::vector<size_t> found;

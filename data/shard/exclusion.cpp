@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <sstream>
 
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/replace_file.h"
+#include "base/text_stream.h"
 #include "data/shard/provenance.h"
 
 namespace trireme {
@@ -81,7 +81,7 @@ Exclusion read_exclusion(const std::string& path) {
   if (all.size() < begin || all.substr(kFirstWords.size(), 17) != hex(digest(body)) + "\n")
     throw DataError(path + ": is damaged, or was edited: its digest does not match. Make it anew with 'trireme data exclude'");
   Exclusion exclusion{.path = path, .shards = {}};
-  std::istringstream lines{std::string(body)};
+  TextReader lines{std::string(body)};
   int64_t number = 1;
   for (std::string line; std::getline(lines, line);) {
     ++number;

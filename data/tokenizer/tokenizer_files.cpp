@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hub_name.h"
 #include "base/json_file.h"
 #include "base/replace_file.h"
+#include "base/text_stream.h"
 
 namespace trireme {
 
@@ -45,7 +45,7 @@ std::string merges_beside(const std::string& path) {
 
 // Lines of two tokens, the first of which may be a comment.
 Json read_merge_lines(const std::string& path) {
-  std::istringstream lines(read_file(path, kLargestMerges, "merges"));
+  TextReader lines(read_file(path, kLargestMerges, "merges"));
   Json merges = Json::array();
   bool first = true;
   for (std::string line; std::getline(lines, line); first = false) {

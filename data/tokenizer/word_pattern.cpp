@@ -1,10 +1,10 @@
 #include "data/tokenizer/word_pattern.h"
 
-#include <sstream>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/text_stream.h"
 #include "data/text/unicode.h"
 
 namespace trireme {
@@ -20,7 +20,7 @@ constexpr const char* kSpace = R"(\x{9}-\x{d}\x20\x{85}\x{a0}\x{1680}\x{2000}-\x
 
 // Characters that PCRE2 may be too old to count to a category, as ranges.
 std::string additions_to(std::string_view category) {
-  std::ostringstream ranges;
+  TextWriter ranges;
   const auto of = unicode_additions();
   for (auto it = of.begin(); it != of.end();) {
     const auto first = it;

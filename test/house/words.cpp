@@ -23,11 +23,16 @@ const std::vector<Refusal> kRefusals{
      {"parallel/world.cpp", "base/openmp_waits.cpp"},
      "only parallel/world.cpp reads the environment, and base/openmp_waits.cpp before it"},
     {{"new", "shared_ptr", "make_shared", "malloc("}, {}, "owners are few and plain"},
-    {{"exit(", "quick_exit(", "std::abort(", "std::terminate("}, {"train/cli/main.cpp"}, "errors are exceptions; main alone ends the program"},
+    {{"exit(", "quick_exit(", "std::abort(", "std::terminate("},
+     {"train/cli/main.cpp"},
+     "errors are exceptions; main alone ends the program"},
     // Files of /proc, and metrics that the run itself wrote. A foreign path may be a pipe, a device or without an end.
     {{"ifstream", "fopen("},
      {"kernels/device.cpp", "parallel/journal.cpp", "train/run/supervise_io.cpp", "train/telemetry/metrics.cpp"},
      "files are read by base/file.h, which bounds them"},
+    {{"istringstream", "ostringstream", "stringstream"},
+     {"base/text_stream.h", "base/error.h"},  // a message may be cut short
+     "those of base/text_stream.h report allocations that fail"},
     {{"using namespace std;"}, {}, "names are spelled or aliased"},
 };
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <sstream>
 
+#include "base/text_stream.h"
 #include "train/cli/command_tree.h"
 #include "train/cli/exit_codes.h"
 #include "train/cli/wrapped_text.h"
@@ -21,7 +21,7 @@ constexpr size_t kHelpColumns = 100;
 // Checks a whole number (digits), or any finite number, against a limit. The messages of CLI11's own checks mention doubles.
 template <class Number>
 CLI::Validator number(const Limit& limit) {
-  std::ostringstream range;
+  TextWriter range;
   range.precision(std::numeric_limits<double>::max_digits10);
   if (std::isfinite(limit.highest))
     range << limit.lowest << " to " << limit.highest;

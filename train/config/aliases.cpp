@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <sstream>
 #include <string_view>
 
+#include "base/text_stream.h"
 #include "train/config/nearest.h"
 
 namespace trireme {
@@ -177,7 +177,7 @@ std::string plain_name(std::string_view name) {
 std::vector<Alias> all_aliases() {
   std::vector<Alias> all;
   for (const AliasGroup& group : kAliasGroups) {
-    std::istringstream names{std::string(group.names)};
+    TextReader names{std::string(group.names)};
     for (std::string name; names >> name;)
       all.push_back({.name = name, .key = std::string(group.key), .note = std::string(group.note)});
   }

@@ -69,14 +69,21 @@ std::vector<std::string> KeyNames::names_of(const std::string& section) const {
   return names;
 }
 
+// The key of this name in any section, with or without it; "" if there is none. Of two, the one with a single value.
+std::string KeyNames::key_named(const std::string& name) const {
+  for (const bool list : {false, true})
+    for (const Key& key : keys_)
+      if ((key.name == name || key.full() == name) && key.type.starts_with("a list") == list) return key.full();
+  return "";
+}
+
 // An alias first, since it is exact; then near names of the section, then names of other sections.
 Advice KeyNames::on_key(const std::string& section, const std::string& name) const {
-  for (const Key& key : keys_)
-    if (section.empty() && (key.name == name || key.full() == name)) return did_you_mean(key.full());
+  if (section.empty())
+    if (const std::string full = key_named(name); !full.empty()) return did_you_mean(full);
   if (const std::optional<Alias> alias = find_alias(name)) return advice_of(*alias);
   if (const std::string near = nearest(name, names_of(section)); !near.empty()) return did_you_mean(section + "." + near);
-  for (const Key& key : keys_)
-    if (key.name == name) return did_you_mean(key.full());
+  if (const std::string full = key_named(name); !full.empty()) return did_you_mean(full);
   if (const std::optional<Alias> alias = nearest_alias(name)) return advice_of(*alias);
   return {.meant = "", .words = kHelp};
 }

@@ -27,6 +27,7 @@ class KeyNames {
  private:
   std::vector<std::string> section_names() const;
   std::vector<std::string> names_of(const std::string& section) const;
+  std::string key_named(const std::string& name) const;
 
   const std::vector<Key> keys_ = list_keys({});
 };

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/text_stream.h"
 #include "train/config/config.h"
 #include "train/config/config_problems.h"
 #include "train/config/expand_path.h"
@@ -229,7 +229,7 @@ class Reading {
       for (const Node& element : node.children) value.texts.push_back(element.scalar() ? element.text : "");
       return value;
     }
-    std::istringstream parts(text);
+    TextReader parts(text);
     for (std::string part; std::getline(parts, part, ',');) value.texts.push_back(part);
     return value;
   }

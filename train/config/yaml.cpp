@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text_stream.h"
 #include "train/config/nearest.h"
 
 namespace trireme {
@@ -78,7 +78,7 @@ class TreeBuilder : public YAML::EventHandler {
 Node parse_yaml(const std::string& name, const std::string& bytes) {
   try {
     TreeBuilder builder(name);
-    std::istringstream in(bytes);
+    TextReader in(bytes);
     YAML::Parser parser(in);
     while (parser.HandleNextDocument(builder)) {
     }

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 #include <utility>
 
 #include "base/file.h"
 #include "base/replace_file.h"
+#include "base/text_stream.h"
 #include "checkpoint/problem.h"
 #include "checkpoint/removal.h"
 
@@ -76,7 +76,7 @@ void HangBoard::rule(const BoardRuling& ruling) const {
 }
 
 std::optional<BoardRuling> HangBoard::ruling() const {
-  std::istringstream in(text_of_file(directory_ + "/" + kRuling));
+  TextReader in(text_of_file(directory_ + "/" + kRuling));
   std::string format(std::char_traits<char>::length(kRulingFormat), ' ');
   BoardRuling ruling;
   Verdict& v = ruling.verdict;
@@ -102,7 +102,7 @@ std::vector<std::string> sweep_hang_boards(const std::string& run_directory, con
 }
 
 std::string to_text(const std::vector<RankReport>& ranks) {
-  std::ostringstream out;
+  TextWriter out;
   out << kFormat << ' ' << ranks.size() << '\n';
   for (const RankReport& r : ranks) {
     out << r.rank << ' ' << r.process << ' ' << (r.host.empty() ? "?" : r.host) << ' ' << r.state << ' ' << r.step << ' ' << r.part
@@ -123,7 +123,7 @@ std::string to_text(const std::vector<RankReport>& ranks) {
 }
 
 std::vector<RankReport> reports_in(const std::string& text) {
-  std::istringstream in(text);
+  TextReader in(text);
   std::string format(std::char_traits<char>::length(kFormat), ' '), word, along;
   size_t ranks = 0;
   if (!in.read(format.data(), static_cast<std::streamsize>(format.size())) || format != kFormat || !(in >> ranks) || ranks > kMost)

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 
 #include "base/file.h"
+#include "base/text_stream.h"
 #include "parallel/world.h"
 
 namespace trireme {
@@ -16,7 +16,7 @@ ThreadStat thread_stat(const std::string& stat, const std::string& schedstat, do
   const size_t open = stat.find('('), close = stat.rfind(')');  // the name may hold any characters
   if (open == std::string::npos || close == std::string::npos || close < open) return read;
   read.name = stat.substr(open + 1, close - open - 1);
-  std::istringstream numbers(stat.substr(close + 1)), exact(schedstat);
+  TextReader numbers(stat.substr(close + 1)), exact(schedstat);
   numbers >> read.times.state;
   int64_t ticks = 0;
   for (int field = 4; field <= 41; ++field) {  // as numbered in proc(5)

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/text_stream.h"
 
 namespace trireme {
 namespace {
@@ -27,7 +27,7 @@ LaunchedTraining LaunchedTraining::with(int64_t other_ranks, const std::string& 
     const size_t equals = word.find('=');
     word = (equals == std::string::npos ? "" : word.substr(0, equals + 1)) + std::to_string(other_ranks);
   }
-  std::istringstream in(settings);
+  TextReader in(settings);
   for (std::string word; in >> word;) other.words.push_back(word);
   return other;
 }

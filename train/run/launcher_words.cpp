@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <sstream>
 #include <vector>
+
+#include "base/text_stream.h"
 
 namespace trireme {
 namespace {
@@ -56,7 +57,7 @@ std::optional<LostRank> by_srun(const Words& w, size_t i) {
 }  // namespace
 
 std::optional<LostRank> lost_rank(std::string_view output) {
-  std::istringstream in{std::string(output)};
+  TextReader in{std::string(output)};
   Words words;
   for (std::string word; in >> word;) words.push_back(word);
   for (size_t i = 0; i < words.size(); ++i)

@@ -4,10 +4,10 @@
 #include <iterator>
 #include <random>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include "base/number_format.h"
+#include "base/text_stream.h"
 #include "parallel/host_collectives.h"
 #include "train/telemetry/log.h"
 #include "train/telemetry/metrics.h"
@@ -17,7 +17,7 @@ namespace {
 
 // The board through which several nodes report a hang; none for a single node. All ranks call it.
 std::optional<HangBoard> board_of(const Journal& journal, const Mesh& mesh, const std::string& directory) {
-  std::ostringstream told;
+  TextWriter told;
   if (std::vector<std::string> leaders = gather(mesh.all(), std::to_string(journal.leader())); mesh.first()) {
     const auto number = [](const std::string& digits) { return std::stoll(digits); };
     std::ranges::sort(leaders, {}, number);
@@ -25,7 +25,7 @@ std::optional<HangBoard> board_of(const Journal& journal, const Mesh& mesh, cons
     told << directory << "/hang-" << std::random_device()() << '\n';
     for (const std::string& leader : leaders) told << leader << ' ';
   }
-  std::istringstream in(broadcast(mesh.all(), told.str()));
+  TextReader in(broadcast(mesh.all(), told.str()));
   std::string path;
   std::getline(in, path);
   const std::vector<int64_t> leaders{std::istream_iterator<int64_t>(in), {}};

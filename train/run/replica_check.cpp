@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <utility>
 #include <vector>
 
+#include "base/text_stream.h"
 #include "checkpoint/digest.h"
 #include "parallel/host_collectives.h"
 #include "train/step/host_state.h"
@@ -44,7 +44,7 @@ struct Replica {
 };
 
 Replica parsed(const std::string& text) {
-  std::istringstream in(text);
+  TextReader in(text);
   Replica replica;
   std::getline(in, replica.who);
   for (std::string line; std::getline(in, line);) replica.lines.push_back(line);
