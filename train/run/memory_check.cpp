@@ -24,7 +24,8 @@ int64_t outside_of(const Plan& plan) {
 }
 
 // Bytes of this machine for checkpoint.memory_every: its own ranks' copies and those of one other node.
-int64_t kept_in_memory(const Plan& plan, const Nodes& nodes, const Comm& all) {
+int64_t kept_in_memory(const RunConfig& config, const Plan& plan, const Nodes& nodes, const Comm& all) {
+  if (config.checkpoint.memory_every == 0) return 0;
   std::vector<double> by_node(static_cast<size_t>(nodes.count()));
   by_node[static_cast<size_t>(nodes.here())] += static_cast<double>(plan.in_memory);
   if (nodes.count() > 1) by_node[static_cast<size_t>((nodes.here() + 1) % nodes.count())] += static_cast<double>(plan.in_memory);
@@ -111,7 +112,7 @@ void require_memory(const RunConfig& config, const Plan& plan, const Placement& 
   const Budget gpu = cuda ? memory_of_gpu(world) : Budget{};  // before the others of this GPU take theirs
   const Budget host{.bytes = place.device.cpu().memory_bytes,
                     .ranks = world.local_size(),
-                    .kept = kept_in_memory(plan, place.nodes, place.mesh.all())};
+                    .kept = kept_in_memory(config, plan, place.nodes, place.mesh.all())};
   const auto shown = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
   if (cuda)
     require_room(gpu, config, plan, place.mesh,
