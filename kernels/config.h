@@ -48,10 +48,10 @@ struct Names<MatmulDtype> {
   static constexpr std::array<std::string_view, 3> words{"auto", "bf16", "fp8"};
 };
 
-enum class RoundedWeights { step, microbatch };
+enum class Fp8Weights { step, microbatch };
 
 template <>
-struct Names<RoundedWeights> {
+struct Names<Fp8Weights> {
   static constexpr std::array<std::string_view, 2> words{"step", "microbatch"};
 };
 
@@ -62,7 +62,7 @@ struct KernelsConfig {
   StepDtype dtype = StepDtype::bf16;
   ResidualDtype residual = ResidualDtype::f32;
   MatmulDtype matmul = MatmulDtype::automatic;
-  RoundedWeights fp8_weights = RoundedWeights::step;
+  Fp8Weights fp8_weights = Fp8Weights::step;
   int64_t bf16_layers = 0;
   LogitsDtype logits = LogitsDtype::automatic;
   int64_t threads = 0;

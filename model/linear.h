@@ -20,7 +20,7 @@ KeptGradient keep_gradient(Pass& pass, int64_t out);
 struct LinearWeight {
   Tensor w;                 // [O, I]
   Tensor bias{};            // [O] or absent
-  RoundedWeight rounded{};  // with memory: w is rounded into it by the first forward of a step, and only read by others
+  RoundedWeight rounded{};  // memory for w in 8 bits: the first forward of a step fills it, others read it
 };
 
 // y [N, O] = x [N, I] w^T + bias. If given, pre_activation [N, O] gets this value, and y = gelu of

@@ -124,7 +124,7 @@ struct Pass {
   bool fused_products = false;  // fuse what can be fused into products: see kernels/ops/matmul.h
   bool fused_gelu = false;      // and the activation function in forward
   bool fp8 = false;             // products with weights are 8-bit and fuse nothing: see model/linear.h
-  bool new_weights = false;     // the first forward of a step: what is kept of weights is older
+  bool new_weights = false;     // the first forward of a step: weights have changed since they were rounded
   const TensorParallel& tensor = kWhole;
   int64_t vocab = config.vocab;  // of the whole model
 

@@ -84,7 +84,7 @@ struct StageShape {
   bool fused_products = false;  // see Pass
   int64_t fp8_begin = 0;        // layers [begin, end) of the model have 8-bit products
   int64_t fp8_end = 0;
-  bool rounds_once = false;  // their weights are rounded by the first forward of a step and kept, 2 bytes for each more
+  bool rounds_once = false;  // the first forward of a step rounds their weights and keeps them: 2 more bytes each
   Holding holding{};
   std::vector<ModelChunk> chunks{};       // of the model, by chunk; none: the whole model
   int64_t slots = 1;                      // passes, each of one chunk, whose activations are kept at the same time

@@ -98,9 +98,10 @@ ExitCode run_plan(const PlanOptions& options) {
   if (!memory) throw ConfigError("--memory " + options.memory + ": must be a size such as 80GB or 75.5GiB");
   require_mesh(config, options.ranks, *memory);
   const std::vector<Plan> stages = stage_plans(config, options.ranks);
-  say(plan_table(config, stages));
-  if (const std::string problem = checkpoint_size(config, options.ranks).problem(); !problem.empty()) complain("warning: " + problem);
-  json.write(plan_json(config, stages));
+  const CheckpointSize checkpoint = checkpoint_size(config, options.ranks);
+  say(plan_table(config, stages, checkpoint));
+  if (const std::string problem = checkpoint.problem(); !problem.empty()) complain("warning: " + problem);
+  json.write(plan_json(config, stages, checkpoint));
   return ExitCode::done;
 }
 

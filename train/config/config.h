@@ -201,8 +201,8 @@ struct RunConfig {
                                 " not exceed " + by("model.layers", model.layers));
     if (const std::vector<int64_t>& dealt = parallel.layers; !dealt.empty()) {
       if (std::ssize(dealt) != pieces)
-        report("parallel.layers", "has " + std::to_string(dealt.size()) + " numbers, but the pipeline " + std::to_string(pieces) +
-                                      (pieces == 1 ? " piece" : " pieces") + "; or set it to []");
+        report("parallel.layers", "has " + std::to_string(dealt.size()) + " numbers, but the pipeline has " +
+                                      std::to_string(pieces) + (pieces == 1 ? " piece" : " pieces") + "; or set it to []");
       else if (const int64_t sum = std::accumulate(dealt.begin(), dealt.end(), int64_t{0}); sum != model.layers)
         report("parallel.layers", "adds up to " + std::to_string(sum) + ", but " + by("model.layers", model.layers));
     }

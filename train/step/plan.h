@@ -65,9 +65,9 @@ CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks);
 
 // Formats a plan for people: bytes per arena, parameters by group, FLOPs and traffic by op of the
 // stage that needs most memory, and the bytes of each stage. `stages` has one plan per stage.
-std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages);
+std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages, const CheckpointSize& checkpoint);
 // Formats the same for programs, as one object.
-Json plan_json(const RunConfig& config, const std::vector<Plan>& stages);
+Json plan_json(const RunConfig& config, const std::vector<Plan>& stages, const CheckpointSize& checkpoint);
 // A model's sizes, for programs.
 Json model_json(const ModelConfig& model);
 

@@ -35,12 +35,6 @@ const Plan& largest(const std::vector<Plan>& stages) {
                            [](const Plan& a, const Plan& b) { return a.device_bytes() < b.device_bytes(); });
 }
 
-int64_t ranks_of(const Plan& plan) {
-  int64_t ranks = 1;
-  for (const MeshAxis& axis : plan.axes) ranks *= axis.size;
-  return ranks;
-}
-
 double balance_of(const std::vector<Plan>& stages) {
   double sum = 0, most = 0;
   for (const Plan& stage : stages) {
@@ -71,7 +65,7 @@ std::string mesh_lines(const RunConfig& config, const std::vector<Plan>& stages)
 
 }  // namespace
 
-std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages) {
+std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages, const CheckpointSize& checkpoint) {
   const Plan& plan = largest(stages);
   std::string out = "Model: " + std::string(name_of(config.model.family)) + ", " + std::to_string(config.model.layers) +
                     " layers, width " + std::to_string(config.model.width) + ", context " + std::to_string(config.model.context) +
@@ -93,7 +87,6 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages)
   if (plan.in_memory > 0)
     out += row("checkpoints in memory", bytes(plan.in_memory),
                "peak of host memory for checkpoint.memory_every; twice on several nodes");
-  const CheckpointSize checkpoint = checkpoint_size(config, ranks_of(plan));
   out += row("checkpoint", human_count(static_cast<double>(checkpoint.files)) + (checkpoint.files == 1 ? " file" : " files"),
              human_count(static_cast<double>(checkpoint.pieces)) + " pieces, a manifest of " + bytes(checkpoint.manifest_bytes()));
   out += "\nOne step: " + std::to_string(plan.tokens) + " tokens; per rank " + human_si(plan.model_flops()) + "FLOP (products " +
@@ -113,7 +106,7 @@ Json model_json(const ModelConfig& model) {
           {"context", model.context},        {"tied", model.tied},           {"theta", model.theta}};
 }
 
-Json plan_json(const RunConfig& config, const std::vector<Plan>& stages) {
+Json plan_json(const RunConfig& config, const std::vector<Plan>& stages, const CheckpointSize& checkpoint) {
   const Plan& plan = largest(stages);
   Json out;
   out["name"] = config.train.name;
@@ -143,7 +136,6 @@ Json plan_json(const RunConfig& config, const std::vector<Plan>& stages) {
                              {"in_flight", stage.in_flight},
                              {"flops_per_step", stage.model_flops()},
                              {"bytes", bytes_of_plan(stage)}});
-  const CheckpointSize checkpoint = checkpoint_size(config, ranks_of(plan));
   out["checkpoint"] = {{"files", checkpoint.files}, {"pieces", checkpoint.pieces}, {"manifest_bytes", checkpoint.manifest_bytes()}};
   out["tokens_per_step"] = plan.tokens;
   out["microbatch"] = config.microbatch_rows(plan.replicas);

@@ -50,7 +50,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
           .fused_products = config.kernels.fused_products(),
           .fp8_begin = fp8 ? config.kernels.bf16_layers : 0,
           .fp8_end = fp8 ? config.model.layers - config.kernels.bf16_layers : 0,
-          .rounds_once = config.kernels.fp8_weights == RoundedWeights::step && pipeline.microbatches > 1,
+          .rounds_once = config.kernels.fp8_weights == Fp8Weights::step && pipeline.microbatches > 1,
           .holding = {.parts = owners.size(),
                       .part = owners.rank(),
                       .weights = p.zero < 3 || !divided,

@@ -228,7 +228,7 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        "--set kernels.bf16_layers=1: leaves none of the 2 layers to kernels.matmul = fp8"},
       {"parallel: {pp: 2, layers: [1, 2, 1]}\nmodel: {layers: 4}\n",
        {},
-       "x.yaml:1: parallel.layers = [1, 2, 1]: has 3 numbers, but the pipeline 2 pieces; or set it to []"},
+       "x.yaml:1: parallel.layers = [1, 2, 1]: has 3 numbers, but the pipeline has 2 pieces; or set it to []"},
       {"parallel: {pp: 2, layers: [1, 2]}\nmodel: {layers: 4}\n",
        {},
        "x.yaml:1: parallel.layers = [1, 2]: adds up to 3, but model.layers = 4"},

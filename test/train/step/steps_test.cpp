@@ -297,6 +297,20 @@ std::vector<std::vector<float>> state_of(TrainState& run) {
   return all;
 }
 
+// The state after some steps, in the memory that the plan says.
+std::vector<std::vector<float>> state_after(const RunConfig& config, const Plan& plan, int64_t steps) {
+  Device device(tested_place(), read_cpu_facts());
+  TrainState run(config, kOneRank, device, plan.sizes);
+  run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
+  for (int64_t step = 0; step < steps; ++step) {
+    RandomBatch random(config, static_cast<uint64_t>(step) * 2);
+    train_step(run, random.batch(), step);
+  }
+  CHECK(run.arenas.peaks().activations == plan.sizes.activations);
+  CHECK(run.arenas.peaks().temporaries == plan.sizes.temporaries);
+  return state_of(run);
+}
+
 TEST_CASE("what backward computes again has the same bits, in less memory that the plan knows") {
   using Kind = std::pair<Family, MatmulDtype>;
   const Kind llama{Family::llama, MatmulDtype::automatic}, fp8{Family::gpt2, MatmulDtype::fp8};
@@ -313,16 +327,7 @@ TEST_CASE("what backward computes again has the same bits, in less memory that t
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       config.train.recompute = recompute;
       plans.push_back(make_plan(config, kOneRank));
-      Device device(tested_place(), read_cpu_facts());
-      TrainState run(config, kOneRank, device, plans.back().sizes);
-      run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
-      for (int64_t step = 0; step < 2; ++step) {
-        RandomBatch random(config, static_cast<uint64_t>(step) * 2);
-        train_step(run, random.batch(), step);
-      }
-      states.push_back(state_of(run));
-      CHECK(run.arenas.peaks().activations == plans.back().sizes.activations);
-      CHECK(run.arenas.peaks().temporaries == plans.back().sizes.temporaries);
+      states.push_back(state_after(config, plans.back(), 2));
     }
     CHECK(states[2] == states[0]);
     // On a GPU, gpt2's products take GELU along, which cannot be computed again from what they are rounded to.
@@ -347,19 +352,10 @@ TEST_CASE("weights that are rounded to 8 bits once a step give the same bits as 
     config.train.microbatch = 2;
     std::vector<std::vector<std::vector<float>>> states;
     std::vector<Plan> plans;
-    for (const RoundedWeights rounded : {RoundedWeights::step, RoundedWeights::microbatch}) {
+    for (const Fp8Weights rounded : {Fp8Weights::step, Fp8Weights::microbatch}) {
       config.kernels.fp8_weights = rounded;
       plans.push_back(make_plan(config, kOneRank));
-      Device device(tested_place(), read_cpu_facts());
-      TrainState run(config, kOneRank, device, plans.back().sizes);
-      run.optimizer.initialise(device.compute(), 0.02, config.model.layers);
-      for (int64_t step = 0; step < 3; ++step) {
-        RandomBatch random(config, static_cast<uint64_t>(step) * 2);
-        train_step(run, random.batch(), step);
-      }
-      states.push_back(state_of(run));
-      CHECK(run.arenas.peaks().activations == plans.back().sizes.activations);
-      CHECK(run.arenas.peaks().temporaries == plans.back().sizes.temporaries);
+      states.push_back(state_after(config, plans.back(), 3));
     }
     CHECK(states[0] == states[1]);
     // Four weights of a layer: rounded plain and transposed at once, instead of apart in each of three microbatches.
