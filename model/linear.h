@@ -26,8 +26,7 @@ struct LinearWeight {
 // y [N, O] = x [N, I] w^T + bias. If given, pre_activation [N, O] gets this value, and y = gelu of
 // it.
 void linear_forward(Pass& pass, const LinearWeight& weight, const PartForward& rows, Tensor pre_activation = {});
-// dx [N, I] = dy weight.w; with gelu_input [N, I], times gelu' of it. With Pass::fused_products, dx may be
-// gelu_input.
+// dx [N, I] = dy weight.w; with gelu_input [N, I], times gelu' of it.
 void linear_backward_input(Pass& pass, const LinearWeight& weight, const PartBackwardInput<KeptGradient>& rows,
                            Tensor gelu_input = {});
 // gradient.w += dy^T x; gradient.bias += column sums of dy, if there is a bias.

@@ -1,5 +1,6 @@
 #include "model/mlp.h"
 
+#include "kernels/ops/fill.h"
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/swiglu.h"
 
@@ -54,27 +55,44 @@ void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, c
                  {.x = saved.active, .y = rows.y});
 }
 
+namespace {
+
+bool fuses_gelu_backward(const Pass& pass) { return pass.fused_products && !pass.fp8 && pass.config.family == Family::gpt2; }
+
+}  // namespace
+
 MlpKept MlpKept::take(Pass& pass) {
-  return {.down = keep_gradient(pass, pass.config.width), .up = keep_gradient(pass, hidden_width(pass.config))};
+  return {.down = keep_gradient(pass, pass.config.width),
+          .up = keep_gradient(pass, hidden_width(pass.config)),
+          .dhidden = fuses_gelu_backward(pass) ? pass.temporary(pass.config.ffn) : Tensor{}};
 }
+
+namespace {
+
+const Tensor& gradient_of_hidden(const MlpSaved& saved, const MlpKept& kept) { return kept.dhidden ? kept.dhidden : saved.hidden; }
+
+}  // namespace
 
 void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartBackwardInput<MlpKept>& rows) {
   const LinearWeight down{.w = weights.down, .rounded = weights.rounded_down};
   // 3. and 2.
-  if (pass.fused_products && !pass.fp8 && pass.config.family == Family::gpt2) {
-    linear_backward_input(pass, down, {.dy = rows.dy, .dx = saved.hidden, .keep = rows.keep.down}, saved.hidden);
+  if (rows.keep.dhidden) {
+    linear_backward_input(pass, down, {.dy = rows.dy, .dx = rows.keep.dhidden, .keep = rows.keep.down}, saved.hidden);
   } else {
     const Frame frame(pass.temporaries);
     const Tensor dactive = pass.temporary(pass.config.ffn);
-    linear_backward_input(pass, down, {.dy = rows.dy, .dx = dactive, .keep = rows.keep.down});
-    if (pass.config.family == Family::gpt2)
+    linear_backward_input(pass, down, {.dy = rows.dy, .dx = dactive, .keep = rows.keep.down},
+                          fuses_gelu_backward(pass) ? saved.hidden : Tensor{});
+    if (fuses_gelu_backward(pass))
+      run(pass.stream, Cast{.y = saved.hidden, .x = dactive});
+    else if (pass.config.family == Family::gpt2)
       run(pass.stream, GeluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
     else
       run(pass.stream, SwiGluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
   }
   // 1.
   linear_backward_input(pass, {.w = weights.up, .rounded = weights.rounded_up},
-                        {.dy = saved.hidden, .dx = rows.dx, .keep = rows.keep.up});
+                        {.dy = gradient_of_hidden(saved, rows.keep), .dx = rows.dx, .keep = rows.keep.up});
 }
 
 void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, const PartBackwardWeight<MlpKept>& rows) {
@@ -83,7 +101,7 @@ void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& save
                          {.dy = rows.dy, .x = saved.active, .kept = rows.kept.down});
   // 1.
   linear_backward_weight(pass, {.w = gradients.up, .bias = gradients.up_bias},
-                         {.dy = saved.hidden, .x = rows.x, .kept = rows.kept.up});
+                         {.dy = gradient_of_hidden(saved, rows.kept), .x = rows.x, .kept = rows.kept.up});
 }
 
 }  // namespace trireme

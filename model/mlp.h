@@ -18,7 +18,7 @@ struct MlpWeights {
 };
 
 struct MlpSaved {
-  Tensor hidden;  // [N, F] or [N, 2 F] before the activation; after backward its gradient
+  Tensor hidden;  // [N, F] or [N, 2 F] before the activation; after backward its gradient, unless that is kept apart
   Tensor active;  // [N, F] after the activation
   // `active`: memory to use; absent: takes its own.
   void take(Arena& arena, const ModelConfig& config, int64_t size, Dtype dtype, Tensor active = {});
@@ -33,6 +33,7 @@ void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, c
 // Values that the backward of the input can keep for the backward of the weights in the same pass.
 struct MlpKept {
   KeptGradient down, up;
+  Tensor dhidden{};  // [N, F], if a product computes it with gelu's gradient: it cannot replace what it reads
   static MlpKept take(Pass& pass);
 };
 // dx [N, C] from dy [N, C].

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Checks all that needs a GPU, from an unpacked bundle. Prints one line for each check and adds it to
 # check.json.
-#   scripts/gpu_check.sh [--into DIRECTORY] [GROUP or CHECK...]   default: ./gpu_check, all groups
+#   scripts/gpu_check.sh [--into DIRECTORY] [--at-once N] [GROUP or CHECK...]   default: ./gpu_check, one at a time, all groups
 #   scripts/gpu_check.sh --list                                   groups, checks, expected seconds, what each runs
 # Each group stands alone and is expected to take less than eight minutes; together they take half an
-# hour. A check that takes three times what is expected is killed.
+# hour. A check that takes three times what is expected, or GPU_CHECK_PATIENCE times, is killed. With --at-once, checks that measure no
+# time share the GPU, so many at a time.
 # After each check, DIRECTORY.tar is replaced by a copy of the directory with its logs and figures.
 # Exits 1 if a check fails, 2 if there is no GPU.
 #   GPU_CHECK_EMULATED=BUILD scripts/gpu_check.sh ...   tries this script on the emulated GPU of a build,
@@ -12,8 +13,11 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 emulated=${GPU_CHECK_EMULATED:-}
-out=gpu_check
-if [ "${1:-}" = --into ]; then out=$2; shift 2; fi
+out=gpu_check at_once=1
+while [ "${1:-}" = --into ] || [ "${1:-}" = --at-once ]; do
+  if [ "$1" = --into ]; then out=$2; else at_once=$2; fi
+  shift 2
+done
 
 # Each check: its name, the seconds that are expected, and a function of gpu_one_check.sh with its arguments.
 declare_checks() {
@@ -26,7 +30,7 @@ declare_checks() {
   add resume 60 resume
   group=correct
   add steps 90 tests test_gpu_step
-  add fp8 60 trajectory fp8 0.02
+  add fp8 60 trajectory_of fp8 fp8 0.02 train.lr=5e-4
   add graph 60 same_bits graph kernels.graph=false
   add masks 60 trajectory_of masks bf16 0.02 model.document_mask=true kernels.attention=ours
   group=speed
@@ -130,35 +134,59 @@ else
 fi
 
 failed=0
-lines=()
 # Runs a check; its log gets what it prints, and its last line is printed. 77: skipped.
 check() { # check NAME EXPECTED_SECONDS
-  local name=$1 limit=$((3 * $2)) begin rc=0 verdict last_line
+  local name=$1 limit=$((${GPU_CHECK_PATIENCE:-3} * $2)) begin rc=0 verdict last_line
   begin=$(date +%s.%N)
   # Kills it with all its children: a run that is only asked to stop would wait for its GPU.
   timeout -s KILL "$limit" bash -c "$root/scripts/gpu_one_check.sh ${command_of[$name]}" > "$out/$name.log" 2>&1 || rc=$?
   case $rc in
     0) verdict=passed ;;
     77) verdict=skipped ;;
-    124 | 137) verdict=HUNG failed=1 ;;
-    *) verdict=FAILED failed=1 ;;
+    124 | 137) verdict=HUNG ;;
+    *) verdict=FAILED ;;
   esac
   last_line=$(awk 'NF { last = $0 } END { gsub(/["\\\t]/, " ", last); print substr(last, 1, 120) }' "$out/$name.log")
   local seconds
   seconds=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
+  echo "$verdict" > "$work/verdicts/$name"
+  exec 9> "$work/lock"  # of checks that end at once, one reports at a time
+  flock 9
   printf '%-24s %-7s %6s s  %s\n' "$name" "$verdict" "$seconds" "$last_line"
-  lines+=("{\"check\": \"$name\", \"group\": \"${group_of[$name]}\", \"verdict\": \"$verdict\", \"seconds\": $seconds, \"last_line\": \"$last_line\"}")
+  printf '{"check": "%s", "group": "%s", "verdict": "%s", "seconds": %s, "last_line": "%s"}\n' "$name" "${group_of[$name]}" \
+    "$verdict" "$seconds" "$last_line" >> "$work/lines"
   printf '{"commit": "%s", "gpu": "%s", "checks": [\n%s\n]}\n' "$(cat "$root/commit")" "$(head -n 1 "$out/gpu.txt" | tr -d '"')" \
-    "$(printf '%s,\n' "${lines[@]}" | sed '$ s/,$//')" > "$out/check.json"
+    "$(sed '$ !s/$/,/' "$work/lines")" > "$out/check.json"
   tar -C "$(dirname "$out")" -cf "$out.tar.new" "$(basename "$out")"
   mv "$out.tar.new" "$out.tar"
-  # Without these nothing else says anything.
-  if [ "$verdict" != passed ] && { [ "$name" = doctor ] || [ "$name$verdict" = opsHUNG ]; }; then
-    echo "gpu_check: stopped after $name" >&2
-    exit 1
-  fi
+  exec 9>&-
 }
 
+# Whether a check measures time, so that nothing may run beside it.
+measures() { [[ "${command_of[$1]}" =~ ^(step|peer|table|program)" " ]]; }
+
+# Runs a check, or starts it if others may run beside it.
+run_check() { # run_check NAME EXPECTED_SECONDS
+  if [ "$at_once" = 1 ] || measures "$1"; then
+    wait
+    check "$1" "$2"
+  else
+    while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n || true; done
+    check "$1" $(($2 + 60)) &
+  fi
+  # Without these nothing else says anything.
+  for name in doctor ops; do
+    case $name$(cat "$work/verdicts/$name" 2> /dev/null || true) in
+      doctorFAILED | doctorHUNG | doctorskipped | opsHUNG)
+        wait
+        echo "gpu_check: stopped after $name" >&2
+        exit 1
+        ;;
+    esac
+  done
+}
+
+mkdir "$work/verdicts"
 cd "$work"
 cat > config.yaml << 'EOF'
 model: {family: llama, layers: 4, width: 256, heads: 4, kv_heads: 2, ffn: 768, vocab: 257, context: 256}
@@ -174,7 +202,9 @@ fi
 export root out emulated has_fp8
 for i in "${!checks[@]}"; do
   for word in "${wanted[@]}"; do
-    if [ "$word" = "${groups[$i]}" ] || [ "$word" = "${checks[$i]}" ]; then check "${checks[$i]}" "${expected[$i]}"; fi
+    if [ "$word" = "${groups[$i]}" ] || [ "$word" = "${checks[$i]}" ]; then run_check "${checks[$i]}" "${expected[$i]}"; fi
   done
 done
+wait
+! grep -qE 'FAILED|HUNG' "$work"/verdicts/* || failed=1
 exit $failed

@@ -9,9 +9,16 @@ tiny_settings=(model.layers=1 model.width=32 model.heads=1 model.kv_heads=1 mode
   model.context=32 train.batch=2 train.microbatch=1)
 tiny_tests="fill writes*,gelu matches*,ranks that are not connected*,the plan counts the ops*"
 
-# Shards, when the first check asks for them.
-shards() {
-  [ ! -e shards/train-00000.h5 ] || return 0
+# once NAME FUNCTION...: calls it if no other check has, and waits for one that is about to.
+once() {
+  (
+    flock 8
+    [ -e "done-$1" ] || "${@:2}"
+    touch "done-$1"
+  ) 8> "lock-$1"
+}
+shards() { once shards make_shards; }
+make_shards() {
   head -c 100000 "$root/corpus/text.txt" > held.txt
   tail -c +100001 "$root/corpus/text.txt" > train.txt
   "$trireme" data build train.txt --validation-input held.txt --output shards --tokenizer bytes
@@ -20,11 +27,39 @@ program() { # program ARGUMENT...
   if [ -n "$emulated" ] && [ "$1 ${2:-}" = "bench kernels" ]; then echo "skipped: the emulated GPU takes minutes"; exit 77; fi
   exec "$trireme" "$@"
 }
-tests() { # tests PROGRAM [NAMES]
-  local program=$1 names=${2:-~[.]~[cpu]}
+# tests PROGRAM [NAMES]: each case in a process of its own, several at once: one that breaks its context on
+# the GPU fails alone. What failed runs once more under compute-sanitizer, where there is one.
+tests() {
+  local names=${2:-~[.]~[cpu]} logs cases failures
   if [ -n "$emulated" ]; then names=$tiny_tests; fi
+  export program=$root/bin/$1
+  logs=$(mktemp -d)
+  export logs
+  # The first is Catch2 2's word for a bare list, which exits with the number of tests; the other, version 3's.
+  cases=$("$program" "$names" --list-test-names-only 2> /dev/null | grep -vxE '' || true)
+  if [[ "$cases" == skipped:* ]]; then echo "$cases"; exit 77; fi
+  [[ -n "$cases" && "$cases" != *Error* ]] || cases=$("$program" "$names" --list-tests --verbosity quiet)
   cd "$root"
-  exec "bin/$program" "$names"
+  one_case() {
+    local name=$1 escaped log rc=0
+    escaped=$(sed -E 's/[][,\\]/\\&/g' <<< "$name")
+    log=$logs/$(tr -cs 'A-Za-z0-9\n' - <<< "$name")
+    "$program" "$escaped" > "$log.log" 2>&1 || rc=$?
+    if [ $rc = 0 ] && grep -q 'All tests passed' "$log.log"; then return; fi
+    { echo "=== $name: exit code $rc"; tail -c 3000 "$log.log"; } > "$log.failed"
+    if [ -z "$emulated" ] && command -v compute-sanitizer > /dev/null && [ "$(find "$logs" -name '*.sanitized' | wc -l)" -lt 8 ]; then
+      { echo "--- under compute-sanitizer"; timeout -s KILL 40 compute-sanitizer "$program" "$escaped" 2>&1 | head -c 3000; } > "$log.sanitized" || true
+      cat "$log.sanitized" >> "$log.failed"
+    fi
+    cat "$log.failed"
+  }
+  export -f one_case
+  export emulated
+  tr '\n' '\0' <<< "$cases" | xargs -0 -P "${GPU_CHECK_CASES:-4}" -I {} bash -c '[ -z "$1" ] || one_case "$1"' one {}
+  failures=$(find "$logs" -name '*.failed' | wc -l)
+  echo "$failures of $(wc -l <<< "$cases") tests failed"
+  rm -r "$logs"
+  exit $((failures > 0))
 }
 # run NAME DEVICE NUMBERS SETTING...: trains with f32, bf16, or fp8, which is bf16 with 8-bit products
 run() {
@@ -60,13 +95,13 @@ compare() {
 trajectory_of() {
   needs_fp8 "$2"
   run "cpu-$1" cpu "$2" "${@:4}"
-  run "gpu-$1" cuda "$2" "${@:4}"
+  once "gpu-$1" run "gpu-$1" cuda "$2" "${@:4}"
   compare "cpu-$1" "gpu-$1" "$3"
 }
 trajectory() { trajectory_of "$1" "$1" "$2"; }
 last_of() { find "runs/$1/checkpoints" -maxdepth 1 -name 'step-*' | sort | tail -n 1; }
 # undisturbed: a run in bf16 on the GPU, if no other check has made it
-undisturbed() { [ -e runs/gpu-bf16/exit.json ] || run gpu-bf16 cuda bf16; }
+undisturbed() { once gpu-bf16 run gpu-bf16 cuda bf16; }
 # same_bits NAME SETTING: the undisturbed run with another way of doing the same
 same_bits() {
   undisturbed
@@ -75,20 +110,23 @@ same_bits() {
   run "$1" cuda bf16 "$2"
   "$trireme" checkpoint diff "$(last_of gpu-bf16)" "$(last_of "$1")"
 }
-# Kills a run and continues it: expects the bits of an undisturbed one.
+# Kills a run at its first checkpoint and continues it: expects the bits of an undisturbed one.
 resume() {
-  local child
-  undisturbed
+  local child settings=(checkpoint.every=200 train.steps=2000 train.eval_every=0) arguments=()  # a GPU takes a second for them
+  [ -z "$emulated" ] || settings=()
+  for setting in "${settings[@]}"; do arguments+=(--set "$setting"); done
+  run whole cuda bf16 "${settings[@]}"
   mkdir -p runs/killed
-  cp runs/gpu-bf16/kernels.json runs/killed/  # two runs that tune separately need not have the same bits
-  "$trireme" train config.yaml --set train.name=killed --set kernels.device=cuda --set kernels.dtype=bf16 > killed.txt 2>&1 &
+  cp runs/whole/kernels.json runs/killed/  # two runs that tune separately need not have the same bits
+  "$trireme" train config.yaml --set train.name=killed --set kernels.device=cuda --set kernels.dtype=bf16 "${arguments[@]}" \
+    > killed.txt 2>&1 &
   child=$!
   until compgen -G 'runs/killed/checkpoints/step-????????' > /dev/null; do kill -0 "$child" || break; sleep 0.02; done
   kill -9 "$child"
   wait "$child" || true
-  run killed cuda bf16 | tee resumed.txt
+  run killed cuda bf16 "${settings[@]}" | tee resumed.txt
   grep -q 'resumed after step' resumed.txt
-  "$trireme" checkpoint diff "$(last_of gpu-bf16)" "$(last_of killed)"
+  "$trireme" checkpoint diff "$(last_of whole)" "$(last_of killed)"
 }
 # mesh NAME RANKS SETTING...: compares the losses of so many ranks and of one, in f32, over a few steps.
 # The ranks take turns on the GPU.
@@ -96,7 +134,7 @@ mesh() {
   local name=$1 ranks=$2 settings=(train.steps=8 train.warmup=2 train.eval_every=0) arguments=()
   [ -z "$emulated" ] || settings=(train.steps=3 train.warmup=0 train.eval_every=0)
   shift 2
-  [ -e runs/one/exit.json ] || run one cuda f32 "${settings[@]}"
+  once one run one cuda f32 "${settings[@]}"
   for setting in "${settings[@]}" "$@"; do arguments+=(--set "$setting"); done
   sharing "$ranks" "$trireme" train config.yaml --set "train.name=$name" --set kernels.device=cuda --set kernels.dtype=f32 \
     --set kernels.autotune=false "${arguments[@]}"

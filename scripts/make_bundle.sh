@@ -58,7 +58,8 @@ write_mpirun() {
 #!/bin/sh
 # Open MPI of this bundle, on this machine.
 root=$(cd "$(dirname "$0")/.." && pwd)
-export OPAL_PREFIX="$root" OPAL_PKGDATADIR="$root/share/openmpi" PMIX_INSTALL_PREFIX="$root" LD_LIBRARY_PATH="$root/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" PATH="$root/libexec:$PATH"
+export OPAL_PREFIX="$root" OPAL_PKGDATADIR="$root/share/openmpi" PMIX_INSTALL_PREFIX="$root" PMIX_LIBDIR="$root/lib" PMIX_PKGLIBDIR="$root/lib/pmix"
+export LD_LIBRARY_PATH="$root/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" PATH="$root/libexec:$PATH"
 export OMPI_MCA_mca_base_component_path="$root/lib/openmpi" PMIX_MCA_mca_base_component_path="$root/lib/pmix"
 export OMPI_MCA_plm=isolated OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 exec "$root/libexec/orterun" "$@"

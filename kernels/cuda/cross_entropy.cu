@@ -23,9 +23,11 @@ struct Partial {
 struct TopAndSum {
   float top, sum;
 };
+// Symmetric, so that all threads that combine in another order agree: a compiler that fuses one of the products into the sum
+// would round the other alone.
 __device__ TopAndSum combined(TopAndSum a, TopAndSum b) {
   const float top = max(a.top, b.top);
-  return {top, a.sum * __expf(a.top - top) + b.sum * __expf(b.top - top)};
+  return {top, __fadd_rn(__fmul_rn(a.sum, __expf(a.top - top)), __fmul_rn(b.sum, __expf(b.top - top)))};
 }
 
 // Combines over the block; every thread gets the result.

@@ -23,7 +23,7 @@ struct Matmul {
   Tensor b;                 // in   [K, N], or [N, K] when transpose_b
   Tensor bias{};            // in   [N] f32, optional. With bf16 c on CUDA it is rounded to bf16
   Tensor pre_activation{};  // out  [M, N], optional; the dtype of c
-  Tensor gelu_input{};      // in   [M, N], optional; the dtype of c. On CUDA it may be c
+  Tensor gelu_input{};      // in   [M, N], optional; the dtype of c; not c itself
   Tensor sums{};            // add  [M] f32, optional; with transpose_a
   Tensor a_scale{};         // in   [1] f32, if a and b are 8-bit
   Tensor b_scale{};         // in   [1] f32
@@ -81,6 +81,9 @@ struct Matmul {
             text("a product can fuse only one of pre_activation, gelu_input and sums"));
     require(!(accumulate && (pre_activation || gelu_input)), text("a product that accumulates cannot fuse gelu"));
     require(!gelu_input || !bias, text("a product cannot fuse both gelu's gradient and a bias"));
+    // cuBLASLt writes parts of c before it has read all of gelu_input: seen with version 13.1.
+    require(!gelu_input || gelu_input.data() == nullptr || gelu_input.data() != c.data(),
+            text("a product writes over its gelu_input"));
     require(!sums || transpose_a, text("sums need transpose_a"));
   }
 };

@@ -57,7 +57,7 @@ ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& s, i
   }
   if (s.bias) product_.bias = random(Dtype::f32, {s.n});
   if (s.pre_activation) product_.pre_activation = arena_.take(out, {s.m, s.n});
-  if (s.gelu_input) product_.gelu_input = product_.c;  // as steps do
+  if (s.gelu_input) product_.gelu_input = random(out, {s.m, s.n});
   if (s.sums) product_.sums = arena_.take(Dtype::f32, {s.m});
   restore();
 }
@@ -79,7 +79,6 @@ Tensor ProductTrial::quantized(Dtype dtype, std::initializer_list<int64_t> shape
 }
 
 void ProductTrial::restore() {
-  if (product_.gelu_input) fill_random(device_.compute(), arena_, product_.c, 0.5f, 8);
   if (product_.accumulate) run(device_.compute(), Fill{.x = product_.c, .value = 0});
   if (product_.sums) run(device_.compute(), Fill{.x = product_.sums, .value = 0});
 }

@@ -56,6 +56,12 @@ double bound(const reference::Product& s, Dtype out) {
   return 1.01 * rounding(out) + (4 + 2 * std::sqrt(s.k)) * rounding(Dtype::f32);
 }
 
+// A GPU's library may add a bf16 bias to bf16 results, which rounds twice, if rows do not begin at multiples of 16 bytes.
+double bound_with_bias(const reference::Product& s, Dtype out) {
+  const bool twice = tested_place() == Place::cuda && out == Dtype::bf16 && (s.n % 8 != 0 || s.k % 8 != 0);
+  return bound(s, out) + (twice ? rounding(out) : 0);
+}
+
 }  // namespace
 
 TEST_CASE("a product matches its double reference in every layout, dtype and way of multiplying") {
@@ -76,7 +82,7 @@ TEST_CASE("a product matches its double reference in every layout, dtype and way
       Matmul biased = o.product(c);
       biased.bias = o.bias;
       run(lane.stream, biased);
-      REQUIRE(close(c, o.wanted_with_bias(out), bound(s, out)));
+      REQUIRE(error_of(c, o.wanted_with_bias(out)) <= bound_with_bias(s, out));
     }
   }
 }
@@ -115,26 +121,21 @@ TEST_CASE("a product takes gelu along, its gradient, or the sums of its operand'
       Matmul op = o.product(c);
       op.bias = o.bias, op.pre_activation = hidden;
       run(lane.stream, op);
-      CHECK(close(hidden, o.wanted_with_bias(out), bound(s, out)));
-      CHECK(close(c, reference::gelu(o.wanted_with_bias(out)), 2 * close_enough));
+      CHECK(error_of(hidden, o.wanted_with_bias(out)) <= bound_with_bias(s, out));
+      CHECK(error_of(c, reference::gelu(o.wanted_with_bias(out))) <= 2 * close_enough);
     }
     s.transpose_b = false;
     {
       const Operands o(s, in);
       const HostTensor x = random_tensor(out, {s.m, s.n}, 9);
-      HostTensor c(out, {s.m, s.n}), in_place = x;
+      HostTensor c(out, {s.m, s.n});
       Matmul op = o.product(c);
       op.gelu_input = x;
       const Doubles wanted = reference::gelu_backward(o.wanted(), x.values());
       run(lane.stream, op);
-      CHECK(close(c, wanted, 2 * close_enough));
-      op.c = in_place, op.gelu_input = in_place;
-      if (tested_place() == Place::cuda) {
-        run(lane.stream, op);
-        CHECK(in_place == c);
-      } else {
-        CHECK_THROWS_AS(run(lane.stream, op), Error);
-      }
+      CHECK(error_of(c, wanted) <= 2 * close_enough);
+      op.gelu_input = c;
+      CHECK_THROWS_WITH(run(lane.stream, op), ContainsSubstring("a product writes over its gelu_input"));
     }
     s.transpose_a = true;
     {

@@ -43,7 +43,7 @@ struct BenchKernelsOptions {
 class KernelBench {
  public:
   KernelBench(Device& device, const Ceilings& best, std::string only)
-      : device_(device), best_(best), only_(std::move(only)), arena_(device, int64_t{3} << 30, "bench") {
+      : device_(device), best_(best), only_(std::move(only)), arena_(device, arena_bytes(device), "bench") {
     say(row("%-24s %10s %10s %10s  %s", "op", "ms", "GB/s", "GFLOP/s", "share of the best"));
   }
 
@@ -98,6 +98,7 @@ class KernelBench {
   const Json& found() const { return found_; }
 
  private:
+  static int64_t arena_bytes(const Device& device) { return int64_t{device.place() == Place::cuda ? 10 : 3} << 30; }
   Tensor random(Tensor t) {
     run(device_.compute(), FillNormal{.x = t, .key = static_cast<uint64_t>(arena_.used())});
     return t;
@@ -110,11 +111,20 @@ class KernelBench {
   Json found_ = Json::array();
 };
 
-// All ops at GPT-2 124M's shapes, N = 2048 rows, bf16; Llama's ops at the same sizes. The values of tensors follow from the order
+// Sequences, tokens in each, and rows of logits: as many as a microbatch has. A GPU's caches hold none of its tensors.
+struct BenchSize {
+  int64_t B, T, chunk;
+};
+BenchSize size_for(const Device& device) {
+  return device.place() == Place::cuda ? BenchSize{.B = 64, .T = 1024, .chunk = 4096} : BenchSize{.B = 8, .T = 256, .chunk = 512};
+}
+
+// All ops at GPT-2 124M's shapes, N = B T rows, bf16; Llama's ops at the same sizes. The values of tensors follow from the order
 // in which they are taken.
-struct BenchedOps {
-  static constexpr int64_t B = 8, T = 256, N = B * T, C = 768, H = 12, D = 64, F = 3072, V = 50257, chunk = 512;
+struct BenchedOps : BenchSize {
+  static constexpr int64_t C = 768, H = 12, D = 64, F = 3072, V = 50257;
   KernelBench& b;
+  int64_t N = B * T;
   Tensor x = b.bf16({N, C}), y = b.bf16({N, C});  // [N, C]
 
   void norms() const;
@@ -209,8 +219,8 @@ void BenchedOps::optimizer(const Tensor& words) const {
   b(AdamW{.parts = parts, .table = part_table, .gate = gate, .schedule = schedule, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f});
 }
 
-void bench_all(KernelBench& b) {
-  const BenchedOps ops{.b = b};
+void bench_all(KernelBench& b, const BenchSize& size) {
+  const BenchedOps ops{size, b};
   ops.norms();
   ops.products_and_activations();
   ops.attention();
@@ -222,13 +232,15 @@ void bench_all(KernelBench& b) {
 ExitCode run_bench_kernels(const BenchKernelsOptions& options) {
   JsonOutput json(options.json);
   Device device = open_device({.device = options.cuda ? DeviceChoice::cuda : DeviceChoice::cpu}, 1);
+  const BenchSize size = size_for(device);
+  const int64_t rows = size.B * size.T;
   const Ceilings best = measure_ceilings(device, Dtype::bf16,
-                                         {{.m = 2048, .n = 3072, .k = 768, .transpose_b = true},
-                                          {.m = 2048, .n = 768, .k = 3072},
-                                          {.m = 3072, .n = 768, .k = 2048, .transpose_a = true, .accumulate = true}});
+                                         {{.m = rows, .n = 3072, .k = 768, .transpose_b = true},
+                                          {.m = rows, .n = 768, .k = 3072},
+                                          {.m = 3072, .n = 768, .k = rows, .transpose_a = true, .accumulate = true}});
   introduce(device, best, "bf16 products of the MLP's shapes");
   KernelBench bench(device, best, options.only);
-  bench_all(bench);
+  bench_all(bench, size);
   Json all{{"device", device_name(device)}, {"ops", bench.found()}};
   all.update(json_of(best));
   json.write(all);

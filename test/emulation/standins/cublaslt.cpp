@@ -380,6 +380,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (std::bit_cast<uintptr_t>(workspace) % 256 != 0) return invalid("the workspace is not at a multiple of 256 bytes");
   if (at_c != at_d && at_c != nullptr && *static_cast<const float*>(beta) != 0 && of<Layout>(c)->ld != of<Layout>(d)->ld)
     return invalid("C and D with other leading dimensions");
+  // The documentation does not say so: version 13.1 on an H100 gave wrong gradients.
+  if (of<Operation>(desc)->epilogue == CUBLASLT_EPILOGUE_DGELU && of<Operation>(desc)->aux == at_d)
+    return invalid("an auxiliary matrix that D replaces");
   const Problem p{*of<Operation>(desc), *of<Layout>(a), *of<Layout>(b), *of<Layout>(c), *of<Layout>(d)};
   enqueue(stream, {.op = p.op,
                    .a = p.a,

@@ -21,7 +21,7 @@ struct Call {
   int64_t ld_a = 48, ld_b = 48, ld_d = 32, aux_ld = 32;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   int bias_type = CUDA_R_16BF;
-  size_t offset_a = 0, offset_bias = 0, offset_aux = 0, offset_workspace = 0;  // bytes from a multiple of 256
+  size_t offset_a = 0, offset_d = 0, offset_bias = 0, offset_aux = 0, offset_workspace = 0;  // bytes from a multiple of 256
   size_t workspace = 1 << 20;
   uint32_t promised = 16;
   size_t bytes_of_epilogue = 4;
@@ -84,9 +84,9 @@ std::string answer(const Call& c) {
   });
   const float one = 1, zero = 0;
   then([&] {
-    return cublasLtMatmul(handle, desc, &one, at(256 + c.offset_a), meant.a, at(8192), meant.b, &zero, at(12288), meant.d,
-                          at(12288), meant.d, &found[c.variant].algo, workspace_memory.data() + c.offset_workspace, c.workspace,
-                          nullptr);
+    return cublasLtMatmul(handle, desc, &one, at(256 + c.offset_a), meant.a, at(8192), meant.b, &zero, at(12288 + c.offset_d),
+                          meant.d, at(12288 + c.offset_d), meant.d, &found[c.variant].algo,
+                          workspace_memory.data() + c.offset_workspace, c.workspace, nullptr);
   });
   return status == CUBLAS_STATUS_SUCCESS ? "" : cublasLtGetStatusString(status);
 }
@@ -132,6 +132,7 @@ TEST_CASE("the stand-in for cuBLASLt refuses each of the mistakes that the libra
       {{}, [](Call& c) { c.scales = true; }, "not supported: scales of operands that are not 8-bit"},
       {gelu, [](Call& c) { c.offset_bias = 4; }, "not supported: a bias that does not begin at a multiple of 16 bytes"},
       {gelu, [](Call& c) { c.bias_type = CUDA_R_32F; }, "not supported: a bias of another type than this product's"},
+      {fused(CUBLASLT_EPILOGUE_DGELU), [](Call& c) { c.offset_d = 8192; }, "invalid value: an auxiliary matrix that D replaces"},
       {gelu, [](Call& c) { c.aux = false; }, "invalid value: the epilogue needs an address of its auxiliary matrix"},
       {gelu, [](Call& c) { c.aux_ld = 36; }, "not supported: the auxiliary matrix's leading dimension is not a multiple of 8"},
       {gelu, [](Call& c) { c.aux_ld = 16; }, "invalid value: the auxiliary matrix's leading dimension is less than its rows"},
