@@ -30,4 +30,26 @@ grep -q '"quantize"' "$work/all/step-124m-fp8.json" || { echo "no product has 8-
 rc=0
 GPU_CHECK_EMULATED=$build GPU_CHECK_BOUND=0 scripts/gpu_check.sh --into "$work/bad" bf16 masks > "$work/bad.txt" 2>&1 || rc=$?
 if [ $rc != 1 ] || [ "$(grep -c FAILED "$work/bad.txt")" != 2 ]; then echo "two checks that fail: exit code $rc"; cat "$work/bad.txt"; exit 1; fi
+
+# One of two test cases fails, beside another check: it is named, and the other is not.
+mkdir -p "$work/broken/test"
+ln -s "$build"/test/* "$work/broken/test/"
+rm "$work/broken/test/test_cuda"
+cat > "$work/broken/test/test_cuda" << 'EOF'
+#!/bin/sh
+case "$*" in
+  *--list-test-names-only*) printf 'one, two [three]\nfour\n' ;;
+  'one\, two \[three\]') echo "All tests passed" ;;
+  *) echo "no"; exit 1 ;;
+esac
+EOF
+chmod +x "$work/broken/test/test_cuda"
+rc=0
+GPU_CHECK_EMULATED=$work/broken scripts/gpu_check.sh --into "$work/case" --at-once 2 ops graph > "$work/case.txt" 2>&1 || rc=$?
+if [ $rc != 1 ] || ! grep -q '^ops *FAILED .* 1 of 2 tests failed' "$work/case.txt" || ! grep -q '^graph *passed' "$work/case.txt" ||
+  ! grep -qx '=== four: exit code 1' "$work/case/ops.log" || grep -q one "$work/case/ops.log"; then
+  echo "one of two test cases fails: exit code $rc"
+  cat "$work/case.txt" "$work/case/ops.log"
+  exit 1
+fi
 echo "gpu_check: all $listed checks"

@@ -3,9 +3,9 @@
 # check.json.
 #   scripts/gpu_check.sh [--into DIRECTORY] [--at-once N] [GROUP or CHECK...]   default: ./gpu_check, one at a time, all groups
 #   scripts/gpu_check.sh --list                                   groups, checks, expected seconds, what each runs
-# Each group stands alone and is expected to take less than eight minutes; together they take half an
-# hour. A check that takes three times what is expected, or GPU_CHECK_PATIENCE times, is killed. With --at-once, checks that measure no
-# time share the GPU, so many at a time.
+# Each group stands alone and is expected to take less than eight minutes; together they take three
+# quarters of an hour. A check that takes three times what is expected, or GPU_CHECK_PATIENCE times, is
+# killed. With --at-once, checks that measure no time share the GPU, so many at a time.
 # After each check, DIRECTORY.tar is replaced by a copy of the directory with its logs and figures.
 # Exits 1 if a check fails, 2 if there is no GPU.
 #   GPU_CHECK_EMULATED=BUILD scripts/gpu_check.sh ...   tries this script on the emulated GPU of a build,
@@ -23,18 +23,18 @@ done
 declare_checks() {
   local mesh
   group=smoke
-  add doctor 20 program doctor
+  add doctor 10 program doctor
   add ops 120 tests test_gpu
-  add f32 45 trajectory f32 1e-4
-  add bf16 60 trajectory bf16 0.02
-  add resume 60 resume
+  add f32 40 trajectory f32 1e-4
+  add bf16 40 trajectory bf16 0.02
+  add resume 40 resume
   group=correct
-  add steps 90 tests test_gpu_step
+  add steps 40 tests test_gpu_step
   add fp8 60 trajectory_of fp8 fp8 0.02 train.lr=5e-4
-  add graph 60 same_bits graph kernels.graph=false
-  add masks 60 trajectory_of masks bf16 0.02 model.document_mask=true kernels.attention=ours
+  add graph 20 same_bits graph kernels.graph=false
+  add masks 45 trajectory_of masks bf16 0.02 model.document_mask=true kernels.attention=ours
   group=speed
-  add kernels 40 program bench kernels --cuda
+  add kernels 20 program bench kernels --cuda
   add step-124m 45 step 124m "" gpt2-124m "${gpt2[@]}"
   add step-124m-masks 45 step 124m-masks "" gpt2-124m "${gpt2[@]}" model.document_mask=true
   add step-124m-shipped 50 step 124m-shipped "" gpt2-124m train.batch=32 model.document_mask=true
@@ -51,7 +51,7 @@ declare_checks() {
   add step-124m-untuned 45 step 124m-untuned "" gpt2-124m "${gpt2[@]}" kernels.autotune=false
   add variants-table 5 table
   group=wide
-  add shipped 180 tests test_gpu_step "the first step of all models*"
+  add shipped 60 tests test_gpu_step "the first step of all models*"
   add step-70b-1-layer 80 step 70b-1-layer "" llama3-70b "${llama_70b[@]}"
   add step-405b-1-layer 100 step 405b-1-layer "" llama3-405b "${llama_405b[@]}"
   add wide-table 5 table
@@ -62,13 +62,13 @@ declare_checks() {
   add peer-8b-8-layers 120 peer 8b-8-layers llama3-8b "${llama_8b[@]}"
   add peer-table 5 table
   group=mesh
-  add nccl 60 tests test_gpu_parallel
-  add dp2 45 mesh dp2 2
-  add zero3 45 mesh zero3 2 parallel.zero=3
-  add tp2 45 mesh tp2 2 parallel.tp=2
-  add pp2 45 mesh pp2 2 parallel.pp=2
-  add dp4 60 mesh dp4 4 train.microbatch=4
-  add dp2tp2pp2 120 mesh dp2tp2pp2 8 parallel.tp=2 parallel.pp=2
+  add nccl 150 tests test_gpu_parallel
+  add dp2 20 mesh dp2 2
+  add zero3 20 mesh zero3 2 parallel.zero=3
+  add tp2 20 mesh tp2 2 parallel.tp=2
+  add pp2 20 mesh pp2 2 parallel.pp=2
+  add dp4 40 mesh dp4 4 train.microbatch=4
+  add dp2tp2pp2 60 mesh dp2tp2pp2 8 parallel.tp=2 parallel.pp=2
   group=sanitize
   for mesh in memcheck racecheck initcheck; do add $mesh 120 sanitize $mesh; done
 }

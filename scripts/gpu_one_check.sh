@@ -30,9 +30,14 @@ program() { # program ARGUMENT...
 # tests PROGRAM [NAMES]: each case in a process of its own, several at once: one that breaks its context on
 # the GPU fails alone. What failed runs once more under compute-sanitizer, where there is one.
 tests() {
-  local names=${2:-~[.]~[cpu]} logs cases failures
+  local names=${2:-~[.]~[cpu]} logs cases failures at_once=${GPU_CHECK_CASES:-4}
   if [ -n "$emulated" ]; then names=$tiny_tests; fi
   export program=$root/bin/$1
+  # A GPU has queues for some twenty processes that take 32 each.
+  case $1 in
+    *_parallel) at_once=1 ;;  # its cases start processes of their own
+    *) export CUDA_MODULE_LOADING=LAZY CUDA_DEVICE_MAX_CONNECTIONS=8 ;;
+  esac
   logs=$(mktemp -d)
   export logs
   # The first is Catch2 2's word for a bare list, which exits with the number of tests; the other, version 3's.
@@ -48,14 +53,15 @@ tests() {
     if [ $rc = 0 ] && grep -q 'All tests passed' "$log.log"; then return; fi
     { echo "=== $name: exit code $rc"; tail -c 3000 "$log.log"; } > "$log.failed"
     if [ -z "$emulated" ] && command -v compute-sanitizer > /dev/null && [ "$(find "$logs" -name '*.sanitized' | wc -l)" -lt 8 ]; then
-      { echo "--- under compute-sanitizer"; timeout -s KILL 40 compute-sanitizer "$program" "$escaped" 2>&1 | head -c 3000; } > "$log.sanitized" || true
+      echo "--- under compute-sanitizer" > "$log.sanitized"
+      (timeout -s KILL 40 compute-sanitizer "$program" "$escaped" 2>&1 || true) | head -c 3000 >> "$log.sanitized"
       cat "$log.sanitized" >> "$log.failed"
     fi
     cat "$log.failed"
   }
   export -f one_case
   export emulated
-  tr '\n' '\0' <<< "$cases" | xargs -0 -P "${GPU_CHECK_CASES:-4}" -I {} bash -c '[ -z "$1" ] || one_case "$1"' one {}
+  tr '\n' '\0' <<< "$cases" | xargs -0 -P "$at_once" -I {} bash -c '[ -z "$1" ] || one_case "$1"' one {}
   failures=$(find "$logs" -name '*.failed' | wc -l)
   echo "$failures of $(wc -l <<< "$cases") tests failed"
   rm -r "$logs"
@@ -168,12 +174,22 @@ table() {
   if ! command -v python3 > /dev/null; then echo "skipped: there is no python3"; exit 77; fi
   python3 "$root/scripts/gpu_table.py" "$out" --json "$out/table.json"
 }
-# Two steps of one rank; without a choice of products, which would take an hour here.
+# Two steps of one rank; without a choice of products, which would take an hour here. racecheck also reports cuBLASLt's own
+# kernels, whose order it does not see: only ours count.
 sanitize() { # sanitize TOOL
+  local rc=0
   if ! command -v compute-sanitizer > /dev/null; then echo "skipped: there is no compute-sanitizer"; exit 77; fi
   shards
-  compute-sanitizer --tool "$1" --error-exitcode 1 "$trireme" train config.yaml --set "train.name=$1" --set kernels.device=cuda \
-    --set kernels.autotune=false --set kernels.attention=ours --set train.steps=2 --set train.warmup=0 --set train.eval_every=0
+  compute-sanitizer --tool "$1" --error-exitcode 9 "$trireme" train config.yaml --set "train.name=$1" --set kernels.device=cuda \
+    --set kernels.autotune=false --set kernels.attention=ours --set train.steps=2 --set train.warmup=0 --set train.eval_every=0 \
+    > "$1.txt" 2>&1 || rc=$?
+  cat "$1.txt"
+  if [ "$1$rc" = racecheck9 ]; then
+    if grep -E '(Read|Write) access at ' "$1.txt" | grep -q trireme; then exit 1; fi
+    echo "hazards in kernels of libraries only: $(grep -c 'Error: Race' "$1.txt")"
+    rc=0
+  fi
+  exit $rc
 }
 
 "$@"

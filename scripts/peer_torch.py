@@ -102,7 +102,7 @@ class Model(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def measure(ours, device, steps):
+def measure(ours, device, steps, micro):
     m = ours["model"]
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
@@ -110,7 +110,7 @@ def measure(ours, device, steps):
     parameters = sum(p.numel() for p in model.parameters())
     run = torch.compile(model) if device == "cuda" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=device == "cuda")
-    rows, micro = ours["batch"], ours["microbatch"]
+    rows = ours["batch"]
     ids = torch.randint(m["vocab"], (rows, m["context"] + 1), device=device)
 
     def step():
@@ -135,6 +135,20 @@ def measure(ours, device, steps):
     return parameters, rows * m["context"] / statistics.median(times)
 
 
+def measure_what_fits(ours, device, steps):
+    """With our microbatch, or the largest half, quarter, ... of it for which the GPU's memory suffices."""
+    micro = ours["microbatch"]
+    while True:
+        try:
+            return (*measure(ours, device, steps, micro), micro)
+        except torch.OutOfMemoryError:
+            if micro == 1:
+                raise
+        micro //= 2
+        torch.compiler.reset()
+        torch.cuda.empty_cache()
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("steps", nargs="+", metavar="STEP.json")
@@ -146,13 +160,14 @@ def main():
     for path in chosen.steps:
         with open(path) as file:
             ours = json.load(file)
-        parameters, peer = measure(ours, chosen.device, chosen.count)
+        parameters, peer, micro = measure_what_fits(ours, chosen.device, chosen.count)
         if parameters != ours["parameters"]:
             print(f"{path}: the peer has {parameters} parameters, not {ours['parameters']}", file=sys.stderr)
             failed = True
-        told.append({"name": ours["name"], "ours": ours["tokens_per_second"], "peer": peer, "ratio": ours["tokens_per_second"] / peer})
+        told.append({"name": ours["name"], "ours": ours["tokens_per_second"], "peer": peer, "microbatch": micro,
+                     "ratio": ours["tokens_per_second"] / peer})
         print(f"{ours['name']}: trireme {ours['tokens_per_second']:.0f} tok/s, PyTorch {torch.__version__} {peer:.0f} tok/s, "
-              f"ratio {told[-1]['ratio']:.2f}", flush=True)
+              f"ratio {told[-1]['ratio']:.2f}, microbatches of {micro}", flush=True)
         if chosen.device == "cuda":
             torch.compiler.reset()
             torch.cuda.empty_cache()
