@@ -16,8 +16,8 @@ std::vector<ShardInfo> describe_shards(const std::vector<std::string>& paths) {
   std::vector<ShardInfo> infos;
   for (const std::string& path : list_files(paths, ".h5")) {
     const ShardReader shard(path);
-    infos.push_back({path, shard.file_bytes(), shard.tokens(), static_cast<int64_t>(shard.document_starts().size()), shard.facts(),
-                     shard.trained_tokens(), shard.row(), shard.digest(), chat_template_of(shard).value_or("")});
+    infos.push_back({path, shard.file_bytes(), shard.tokens(), shard.documents(), shard.facts(), shard.trained_tokens(),
+                     shard.row(), shard.digest(), chat_template_of(shard).value_or("")});
   }
   return infos;
 }
@@ -51,7 +51,7 @@ DocumentLengths document_lengths(const std::vector<std::string>& paths) {
   std::vector<int64_t> all;
   for (const std::string& path : list_files(paths, ".h5")) {
     const ShardReader shard(path);
-    for (int64_t i = shard.first_document(); i < std::ssize(shard.document_starts()); ++i) {
+    for (int64_t i = shard.first_document(); i < shard.documents(); ++i) {
       const auto [begin, end] = shard.content(i);
       all.push_back(end - begin);
     }
@@ -97,13 +97,13 @@ std::vector<SampleDocument> sample_documents(const std::vector<std::string>& pat
     const ShardReader& shard = shards.emplace_back(path);
     if (shard.facts().tokenizer != tokenizer.fingerprint())
       throw DataError(path + ": was made with tokenizer " + shard.facts().tokenizer + ", not with " + tokenizer.fingerprint());
-    documents += std::ssize(shard.document_starts());
+    documents += shard.documents();
   }
   std::vector<SampleDocument> samples;
   count = std::min(count, documents);
   int64_t before = 0;  // documents of the shards in front
   for (const ShardReader& shard : shards) {
-    const int64_t here = std::ssize(shard.document_starts());
+    const int64_t here = shard.documents();
     for (; std::ssize(samples) < count;) {
       const int64_t number = std::ssize(samples) * documents / count - before;
       if (number >= here) break;

@@ -172,7 +172,7 @@ SplitState SplitWriter::keep() {
 
 bool SplitWriter::can_go_on_from(const SplitState& state) const {
   try {
-    for (int64_t i = 0; i < state.shards; ++i) ShardReader(shard_path(directory_, split_, i) + ".tmp");
+    for (int64_t i = 0; i < state.shards; ++i) ShardReader(shard_path(directory_, split_, i) + ".tmp").check_tables();
     if (state.partial > 0) ShardReader(partial_path(state.partial)).verify();
     return true;
   } catch (const DataError&) {
@@ -189,7 +189,7 @@ void SplitWriter::go_on_from(const SplitState& state) {
   const ShardReader partial(partial_path(state.partial));
   stream_.tokens.resize(static_cast<size_t>(partial.tokens()));
   partial.read(0, stream_.tokens);
-  stream_.starts.assign(partial.document_starts().begin(), partial.document_starts().end());
+  stream_.starts = partial.document_starts();
   if (partial.has_loss_mask()) {
     stream_.trained.resize(stream_.tokens.size());
     partial.read_trained(0, stream_.trained);

@@ -61,7 +61,7 @@ void Corpus::add_shard(const std::string& path) {
 
 int64_t Corpus::documents() const {
   int64_t documents = 0;
-  for (const ShardReader& shard : shards_) documents += std::ssize(shard.document_starts());
+  for (const ShardReader& shard : shards_) documents += shard.documents();
   return documents;
 }
 
@@ -158,9 +158,8 @@ void Corpus::exclude(size_t s, const std::vector<int64_t>& documents, const std:
   const ShardReader& shard = shards_[s];
   std::vector<int64_t>& all = excluded_[s];
   for (const int64_t number : documents) {
-    if (number < shard.first_document() || number >= std::ssize(shard.document_starts()))
-      throw DataError(
-          text(by, ": excludes document ", number, " of ", shard.path(), ", which has ", shard.document_starts().size()));
+    if (number < shard.first_document() || number >= shard.documents())
+      throw DataError(text(by, ": excludes document ", number, " of ", shard.path(), ", which has ", shard.documents()));
     all.push_back(number);
   }
   std::ranges::sort(all);
@@ -219,8 +218,11 @@ void Corpus::read(int64_t sample, bool document_mask, bool restart_positions, co
   thread_local std::vector<int32_t> stream;
   stream.resize(static_cast<size_t>(std::max(part.tokens, part.predicting + 1)));
   shard.read(part.begin, stream);
+  std::vector<int64_t> starts;
+  if (row.positions != nullptr || row.document_start != nullptr)
+    starts = shard.starts_between(part.begin, part.begin + cut_.context);
   const SampleContent content{
-      .stream = stream, .starts = shard.document_starts(), .document_mask = document_mask, .restart_positions = restart_positions};
+      .stream = stream, .starts = starts, .document_mask = document_mask, .restart_positions = restart_positions};
   fill_sample(cut_, part, content, row);
   const int64_t begin = part.begin, end = begin + part.predicting;
   if (shard.has_loss_mask()) {

@@ -66,7 +66,7 @@ std::vector<DocumentName> Where::documents_of(const std::string& file) {
     for (size_t s = 0; s < shards.size(); ++s) {
       const auto& known = provenance(source, s);
       if (!known) continue;
-      const int64_t documents = std::ssize(shards[s].document_starts());
+      const int64_t documents = shards[s].documents();
       for (int64_t number = shards[s].first_document(); number < documents; ++number)
         if (known->file_of(number) == file) found.push_back({source, s, number});
     }

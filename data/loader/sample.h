@@ -34,7 +34,7 @@ struct SampleCut {
 // Content of rows, and the way they are filled. See Corpus::read for the two flags.
 struct SampleContent {
   std::span<const int32_t> stream;  // a window's inputs and their targets
-  std::span<const int64_t> starts;  // of all documents of the stream, increasing
+  std::span<const int64_t> starts;  // of documents, rising: at least all that begin in the window after its first token
   bool document_mask, restart_positions;
 };
 

@@ -11,7 +11,7 @@ namespace trireme {
 
 namespace {
 
-int64_t last_document(const ShardReader& shard) { return std::ssize(shard.document_starts()) - 1; }
+int64_t last_document(const ShardReader& shard) { return shard.documents() - 1; }
 
 // Whether the document that `shard` ends with is what `next` begins with.
 bool continued(const ShardReader& shard, const ShardReader& next) {

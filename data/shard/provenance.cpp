@@ -52,9 +52,8 @@ std::optional<Provenance> Provenance::read(const ShardReader& shard) {
   auto offsets = numbers_of<int64_t>(shard, "document_offsets", Hdf5Type::i64);
   auto lines = numbers_of<int64_t>(shard, "document_lines", Hdf5Type::i64);
   if (!names && !files && !offsets && !lines) return std::nullopt;
-  const auto starts = shard.document_starts();
   const int64_t carried = -shard.first_document();
-  const size_t entries = starts.size() + static_cast<size_t>(carried);
+  const auto entries = static_cast<size_t>(shard.documents() + carried);
   const bool fits = names && files && offsets && lines && files->size() == entries && offsets->size() == entries &&
                     lines->size() == entries && (names->empty() || names->back() == '\0');
   if (!fits) throw DataError(shard.path() + ": the sources of its documents do not fit its documents");

@@ -1,6 +1,7 @@
 #include "data/shard/shard.h"
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 
 #include "base/digest.h"
@@ -10,38 +11,57 @@ namespace trireme {
 
 void ShardReader::fail(const std::string& what) const { throw DataError(path() + ": " + what); }
 
-ShardReader::ShardReader(const std::string& path) : file_(File::open_to_read(path)) {
+namespace {
+
+// The document starts of a shard of so many tokens: they increase. Where its documents are packed, one begins with each row.
+class StartsCheck {
+ public:
+  StartsCheck(int64_t tokens, int64_t row) : tokens_(tokens), row_(row) {}
+  std::string operator()(int64_t first, std::span<const int64_t> starts) {
+    if (starts.empty() && row_ > 0 && next_row_ < tokens_) return within(next_row_);
+    for (size_t i = 0; i < starts.size(); ++i) {
+      const int64_t number = first + static_cast<int64_t>(i), start = starts[i];
+      if (start <= before_ || start >= tokens_)
+        return text("document ", number, " starts at ", start, ": starts must increase and be below ", tokens_);
+      if (row_ > 0 && start > next_row_) return within(next_row_);
+      if (start == next_row_) next_row_ += row_;
+      before_ = start;
+    }
+    return "";
+  }
+
+ private:
+  static std::string within(int64_t row) { return text("the row at token ", row, " begins within a document"); }
+
+  int64_t tokens_, row_;
+  int64_t before_ = -1, next_row_ = 0;
+};
+
+}  // namespace
+
+ShardReader::ShardReader(const std::string& path) : state_(std::make_unique<State>(path)) {
   const std::filesystem::path note = std::filesystem::path(path).parent_path() / kRenamingNote;
   if (std::filesystem::exists(note))
     fail("its directory's shards are half renamed (" + note.string() + "): run the same `trireme data build` or `import` again");
-  const int64_t size = file_.size();
+  const ShardFile::Use file = state_->file.open();
+  const int64_t size = file->size();
   std::string block(static_cast<size_t>(std::min(size, kShardUserBlock)), '\0');
-  file_.read_at(block.data(), static_cast<int64_t>(block.size()), 0);
+  file->read_at(block.data(), static_cast<int64_t>(block.size()), 0);
   header_ = read_user_block(path, block, size);
   const ShardHeader& h = header_;
-
-  starts_.resize(static_cast<size_t>(h.documents));
-  file_.read_at(starts_.data(), h.documents * 8, h.starts_offset);
-  if (trireme::digest(starts_.data(), h.documents * 8) != h.starts_digest)
-    fail("the document starts are damaged: their digest does not match");
-  for (size_t i = 0; i < starts_.size(); ++i)
-    if (starts_[i] < (i == 0 ? 0 : starts_[i - 1] + 1) || starts_[i] >= h.tokens)
-      fail(text("document ", i, " starts at ", starts_[i], ": starts must increase and be below ", h.tokens));
-  check_rows();
-  pages_.resize(static_cast<size_t>(pages_of(h)));
-  const auto pages_bytes = static_cast<int64_t>(pages_.size() * 8);
-  file_.read_at(pages_.data(), pages_bytes, h.pages_offset);
-  if (trireme::digest(pages_.data(), pages_bytes) != h.pages_digest)
-    fail("the page digests are damaged: their digest does not match");
-  states_ = std::make_unique<std::atomic<PageState>[]>(pages_.size());
+  state_->starts.emplace(NumberTable::Dataset{"document starts", h.starts_offset, h.documents, h.starts_digest},
+                         StartsCheck(h.tokens, row()));
+  state_->digests.emplace(NumberTable::Dataset{"page digests", h.pages_offset, pages_of(h), h.pages_digest}, nullptr);
 }
 
-void ShardReader::check_rows() const {
-  auto start = starts_.begin();
-  for (int64_t begin = 0; row() > 0 && begin < tokens(); begin += row()) {
-    start = std::lower_bound(start, starts_.end(), begin);
-    if (start == starts_.end() || *start != begin) fail(text("the row at token ", begin, " begins within a document"));
-  }
+ShardReader::State& ShardReader::touched() const {
+  std::call_once(state_->touched, [&] { state_->advised.take(pages()), state_->checked.take(pages()); });
+  return *state_;
+}
+
+int64_t ShardReader::check_tables() const {
+  const ShardFile::Use file = state_->file.open();
+  return state_->starts->read_all(*file) + state_->digests->read_all(*file);
 }
 
 ShardReader::Paged ShardReader::paged_tokens() const {
@@ -65,19 +85,20 @@ ShardReader::Paged ShardReader::paged_mask() const {
 // Reads a dataset's bytes [begin, end), which lie in one page: a page that was not touched before is read whole, and checked.
 const std::byte* ShardReader::read_page(const Paged& data, int64_t begin, int64_t end, PageBuffer& buffer) const {
   const int64_t page = begin / data.page, first = page * data.page;
-  std::atomic<PageState>& state = states_[static_cast<size_t>(data.first_page + page)];
-  if (state.load(std::memory_order_relaxed) == PageState::checked) {
-    file_.read_at(buffer.data(), end - begin, data.offset + begin);
+  State& state = touched();
+  const ShardFile::Use file = state.file.open();
+  if (state.checked.has(data.first_page + page)) {
+    file->read_at(buffer.data(), end - begin, data.offset + begin);
     return buffer.data();
   }
   const int64_t count = std::min(data.page, data.bytes - first);
-  file_.read_at(buffer.data(), count, data.offset + first);
-  if (trireme::digest(buffer.data(), count) != pages_[static_cast<size_t>(data.first_page + page)]) {
+  file->read_at(buffer.data(), count, data.offset + first);
+  if (trireme::digest(buffer.data(), count) != std::bit_cast<uint64_t>(state.digests->at(*file, data.first_page + page))) {
     const int64_t token = page * data.tokens_per_page;
     fail(text(data.name, " ", token, " to ", std::min(tokens(), token + data.tokens_per_page) - 1,
               " are damaged: their digest does not match"));
   }
-  state.store(PageState::checked, std::memory_order_relaxed);
+  state.checked.set(data.first_page + page);
   return buffer.data() + (begin - first);
 }
 
@@ -86,20 +107,21 @@ int64_t ShardReader::check_page(int64_t page) const {
   const Paged data = of_tokens ? paged_tokens() : paged_mask();
   const int64_t begin = (page - data.first_page) * data.page, end = std::min(begin + data.page, data.bytes);
   PageBuffer buffer;
-  states_[static_cast<size_t>(page)].store(PageState::fresh, std::memory_order_relaxed);
+  touched().checked.clear(page);
   read_page(data, begin, end, buffer);
   return end - begin;
 }
 
 // Whole pages where they are still to be checked. What was read before may have left the page cache since.
 void ShardReader::advise_pages(const Paged& data, int64_t begin, int64_t end) const {
+  State& state = touched();
+  const ShardFile::Use file = state.file.open();
   for (int64_t page = begin / data.page; page * data.page < end; ++page) {
-    PageState fresh = PageState::fresh;
     const int64_t first = page * data.page, last = std::min(first + data.page, data.bytes);
-    if (states_[static_cast<size_t>(data.first_page + page)].compare_exchange_strong(fresh, PageState::advised))
-      file_.will_read(last - first, data.offset + first);
+    if (!state.checked.has(data.first_page + page) && state.advised.set(data.first_page + page))
+      file->will_read(last - first, data.offset + first);
     else
-      file_.will_read(std::min(last, end) - std::max(first, begin), data.offset + std::max(first, begin));
+      file->will_read(std::min(last, end) - std::max(first, begin), data.offset + std::max(first, begin));
   }
 }
 
@@ -114,10 +136,10 @@ void ShardReader::advise_trained(int64_t begin, int64_t end) const {
 }
 
 ShardReader::TokenRange ShardReader::document(int64_t number) const {
-  const auto documents = static_cast<int64_t>(starts_.size());
-  require(first_document() <= number && number < documents, text(path(), ": document ", number, " of ", documents));
-  return {number < 0 ? 0 : starts_[static_cast<size_t>(number)],
-          number + 1 < documents ? starts_[static_cast<size_t>(number + 1)] : tokens()};
+  require(first_document() <= number && number < documents(), text(path(), ": document ", number, " of ", documents()));
+  const ShardFile::Use file = state_->file.open();
+  return {number < 0 ? 0 : state_->starts->at(*file, number),
+          number + 1 < documents() ? state_->starts->at(*file, number + 1) : tokens()};
 }
 
 ShardReader::TokenRange ShardReader::content(int64_t number) const {
@@ -131,11 +153,19 @@ ShardReader::TokenRange ShardReader::content(int64_t number) const {
   return {all.begin, all.begin + static_cast<int64_t>(count)};
 }
 
-int64_t ShardReader::document_at(int64_t token) const {
-  return std::upper_bound(starts_.begin(), starts_.end(), token) - starts_.begin() - 1;
+int64_t ShardReader::document_at(int64_t token) const { return state_->starts->first_above(*state_->file.open(), token) - 1; }
+
+std::vector<int64_t> ShardReader::document_starts() const { return state_->starts->between(*state_->file.open(), 0, documents()); }
+
+std::vector<int64_t> ShardReader::starts_between(int64_t begin, int64_t end) const {
+  const ShardFile::Use file = state_->file.open();
+  const NumberTable& starts = *state_->starts;
+  return starts.between(*file, starts.first_above(*file, begin), starts.first_above(*file, std::max(begin, end - 1)));
 }
 
-int64_t ShardReader::first_document() const { return tokens() > 0 && (starts_.empty() || starts_.front() > 0) ? -1 : 0; }
+int64_t ShardReader::first_document() const {
+  return tokens() > 0 && (documents() == 0 || state_->starts->at(*state_->file.open(), 0) > 0) ? -1 : 0;
+}
 
 namespace {
 
@@ -175,7 +205,7 @@ void ShardReader::read(int64_t begin, std::span<int32_t> out) const {
 std::vector<std::byte> ShardReader::read_whole(const ShardHeader::More& more) const {
   std::vector<std::byte> bytes(static_cast<size_t>(more.count * bytes_of(more.type)));
   const auto count = static_cast<int64_t>(bytes.size());
-  file_.read_at(bytes.data(), count, more.offset);
+  state_->file.open()->read_at(bytes.data(), count, more.offset);
   if (trireme::digest(bytes.data(), count) != more.digest) fail("its " + more.name + " are damaged: their digest does not match");
   return bytes;
 }
@@ -188,7 +218,8 @@ std::optional<std::vector<std::byte>> ShardReader::read_more(std::string_view na
 }
 
 void ShardReader::check_rest() const {
-  if (digest_of_rest(file_, header_) != header_.rest_digest) fail("its HDF5 structure is damaged: its digest does not match");
+  if (digest_of_rest(*state_->file.open(), header_) != header_.rest_digest)
+    fail("its HDF5 structure is damaged: its digest does not match");
 }
 
 void ShardReader::check_container() const {
@@ -205,8 +236,9 @@ void ShardReader::check_container() const {
 }
 
 void ShardReader::verify() const {
+  check_tables();
   check_rest();
-  for (size_t page = 0; page < pages_.size(); ++page) states_[page].store(PageState::fresh, std::memory_order_relaxed);
+  for (int64_t page = 0; page < pages(); ++page) touched().checked.clear(page);
   std::vector<int32_t> some(static_cast<size_t>(kTokenPage));
   for (int64_t begin = 0; begin < tokens(); begin += static_cast<int64_t>(some.size())) {
     some.resize(static_cast<size_t>(std::min(kTokenPage, tokens() - begin)));

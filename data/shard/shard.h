@@ -16,12 +16,15 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
+#include "data/shard/number_table.h"
+#include "data/shard/shard_file.h"
 #include "data/shard/shard_header.h"
 
 namespace trireme {
@@ -52,14 +55,17 @@ inline constexpr const char* kRenamingNote = ".renaming.json";
 
 class ShardReader {
  public:
-  // Checks the header, the document starts and the page digests; reads no tokens.
+  // Reads and checks the header; all else is checked when it is first used.
   explicit ShardReader(const std::string& path);
 
-  const std::string& path() const { return file_.path(); }
+  const std::string& path() const { return state_->file.path(); }
   const ShardFacts& facts() const { return header_.facts; }
   int64_t tokens() const { return header_.tokens; }
   int64_t file_bytes() const { return header_.file_bytes; }
-  std::span<const int64_t> document_starts() const { return starts_; }
+  int64_t documents() const { return header_.documents; }  // that begin here
+  std::vector<int64_t> document_starts() const;            // of all of them
+  // Of the documents that begin after token `begin` and before `end`.
+  std::vector<int64_t> starts_between(int64_t begin, int64_t end) const;
   // Tokens [begin, end) of the document of this number. -1: those in front of the first, of a document that another shard
   // begins.
   struct TokenRange {
@@ -95,8 +101,9 @@ class ShardReader {
 
   // Pages under a digest of their own, and one of them read again: returns its bytes. DataError if it is damaged by now; whoever
   // reads it next then checks it, too. From any thread.
-  int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
+  int64_t pages() const { return pages_of(header_); }
   int64_t check_page(int64_t page) const;
+  int64_t check_tables() const;  // likewise all document starts and page digests
 
   // Reads every byte of the file: digests, tokens, and that libhdf5 finds in it what the header says.
   void verify() const;
@@ -110,7 +117,6 @@ class ShardReader {
   };
   Paged paged_tokens() const;
   Paged paged_mask() const;
-  void check_rows() const;
   struct alignas(8) PageBuffer : std::array<std::byte, kTokenPage> {};
   const std::byte* read_page(const Paged& data, int64_t begin, int64_t end, PageBuffer& buffer) const;
   void advise_pages(const Paged& data, int64_t begin, int64_t end) const;
@@ -119,12 +125,30 @@ class ShardReader {
   void check_rest() const;
   void check_container() const;
 
-  File file_;
+  // A bit for each page, of which none is set at first.
+  class PageBits {
+   public:
+    bool has(int64_t page) const { return words_ && (word(page).load(std::memory_order_relaxed) & bit(page)) != 0; }
+    bool set(int64_t page) { return (word(page).fetch_or(bit(page), std::memory_order_relaxed) & bit(page)) == 0; }  // it was not
+    void clear(int64_t page) { word(page).fetch_and(~bit(page), std::memory_order_relaxed); }
+    void take(int64_t pages) { words_ = std::make_unique<std::atomic<uint64_t>[]>(static_cast<size_t>((pages + 63) / 64)); }
+
+   private:
+    std::atomic<uint64_t>& word(int64_t page) const { return words_[static_cast<size_t>(page / 64)]; }
+    static uint64_t bit(int64_t page) { return uint64_t{1} << page % 64; }
+    std::unique_ptr<std::atomic<uint64_t>[]> words_;
+  };
+  struct State {
+    explicit State(const std::string& path) : file(path) {}
+    ShardFile file;
+    std::optional<NumberTable> starts, digests;  // there once the header is read
+    std::once_flag touched;
+    PageBits advised, checked;
+  };
+  State& touched() const;  // with bits of the pages
+
+  std::unique_ptr<State> state_;
   ShardHeader header_{};
-  std::vector<int64_t> starts_;
-  std::vector<uint64_t> pages_;
-  enum class PageState : uint8_t { fresh, advised, checked };
-  std::unique_ptr<std::atomic<PageState>[]> states_;
 };
 
 }  // namespace trireme

@@ -67,10 +67,10 @@ void Scrubber::scrub_shards() {
   take_only_what_is_left();
   for (;;) {
     for (const ShardReader* shard : orders_.shards)
-      for (int64_t page = 0; page < shard->pages(); ++page) {
+      for (int64_t page = -1; page < shard->pages(); ++page) {
         int64_t bytes = 0;
         try {
-          bytes = shard->check_page(page);
+          bytes = page < 0 ? shard->check_tables() : shard->check_page(page);
         } catch (const DataError& damage) {
           const std::lock_guard lock(mutex_);
           damage_ = damage.what();

@@ -60,7 +60,7 @@ TEST_CASE("documents become a stream of tokens, each followed by an end") {
   CHECK(tokens[3] == 256);
   CHECK(tokens.back() == 256);
   const ShardReader shard(summary.train.shards[0]);
-  CHECK(std::vector<int64_t>(shard.document_starts().begin(), shard.document_starts().end()) == std::vector<int64_t>{0, 4, 9, 16});
+  CHECK(shard.document_starts() == std::vector<int64_t>{0, 4, 9, 16});
   const auto infos = describe_shards({scratch / "out"});
   REQUIRE(infos.size() == 1);
   CHECK(infos[0].tokens == 22);

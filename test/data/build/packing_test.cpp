@@ -165,7 +165,7 @@ TEST_CASE("packed rows hold every document once and whole, seen by nobody else, 
     CHECK(told.shortest == std::ranges::min(lengths));
     int64_t contents = 0;
     for (const ShardReader& shard : corpus.shards())
-      for (int64_t i = 0; i < std::ssize(shard.document_starts()); ++i) contents += shard.content(i).count();
+      for (int64_t i = 0; i < shard.documents(); ++i) contents += shard.content(i).count();
     CHECK(contents == tokens);  // the filling is nobody's
     // All tokens but the first of each document, which are ASCII.
     CHECK(corpus.tokens_per_byte() ==

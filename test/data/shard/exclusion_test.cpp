@@ -206,7 +206,7 @@ TEST_CASE("of a document that was cut to be packed all pieces are chosen, in wha
   for (const ShardReader& reader : readers) pointers.push_back(&reader);
   std::vector<DocumentChoice::Piece> of_second;  // the pieces of 300 letters, by their text
   for (size_t s = 0; s < readers.size(); ++s)
-    for (int64_t i = 0; i < std::ssize(readers[s].document_starts()); ++i) {
+    for (int64_t i = 0; i < readers[s].documents(); ++i) {
       std::vector<int32_t> first(1);
       readers[s].read(readers[s].document(i).begin, first);
       if (first[0] == 'a' + 300 % 26) of_second.emplace_back(s, i);

@@ -211,7 +211,7 @@ TEST_CASE("a conversation is rendered in lines, and each answer's content and en
   CHECK(found.all == "<|system|>\nS\n<|user|>\nU\n<|assistant|>\none#\n<|user|>\nV\n<|assistant|>\ntwo#");
   CHECK(found.targets == "one#two#");
   CHECK(summary.train.documents == 1);
-  CHECK(ShardReader(summary.train.shards[0]).document_starts().size() == 1);
+  CHECK(ShardReader(summary.train.shards[0]).documents() == 1);
 }
 
 TEST_CASE("lines without prompts, responses or conversations are refused with the reason") {

@@ -41,7 +41,7 @@ TEST_CASE("a shard gives back what was written, in 16 and in 32 bits") {
   CHECK(shard.facts().vocab == vocab);
   CHECK(shard.facts().text_bytes == 1234);
   CHECK(shard.facts().tokenizer == "bytes");
-  CHECK(std::vector<int64_t>(shard.document_starts().begin(), shard.document_starts().end()) == starts);
+  CHECK(shard.document_starts() == starts);
   std::vector<int32_t> all(count);
   shard.read(0, all);
   CHECK(all == tokens);
@@ -99,6 +99,76 @@ TEST_CASE("a flipped bit anywhere in a shard is found, and so is any truncation"
   }
   write_text(path, sound + "x");
   CHECK_THROWS_WITH(ShardReader(path), ContainsSubstring("1 bytes too many"));
+}
+
+TEST_CASE("documents are found in every window, whatever their lengths") {
+  const Scratch scratch;
+  std::vector<int64_t> starts;
+  int64_t tokens = 3;  // of a document that another shard begins
+  for (uint64_t i = 0; i < 3000; ++i)
+    starts.push_back(tokens), tokens += 1 + static_cast<int64_t>(philox64(1, i) % (i % 700 == 0 ? 900 : 5));
+  const std::string path = scratch / "a.h5";
+  write_shard(path, kByteFacts, random_tokens(static_cast<size_t>(tokens), 257), starts);
+  const ShardReader shard(path);
+  CHECK(shard.documents() == 3000);
+  CHECK(shard.first_document() == -1);
+  CHECK(shard.document_starts() == starts);
+  for (uint64_t i = 0; i < 3000; ++i) {
+    const auto begin = static_cast<int64_t>(philox64(2, i) % static_cast<uint64_t>(tokens));
+    const int64_t end = std::min(tokens, begin + static_cast<int64_t>(philox64(3, i) % (i % 2 == 0 ? 9 : 4000)));
+    std::vector<int64_t> wanted;
+    for (const int64_t start : starts)
+      if (begin < start && start < end) wanted.push_back(start);
+    CAPTURE(begin, end);
+    REQUIRE(shard.starts_between(begin, end) == wanted);
+    const int64_t number = std::ranges::upper_bound(starts, begin) - starts.begin() - 1;
+    REQUIRE(shard.document_at(begin) == number);
+    const auto [first, last] = shard.document(number);
+    REQUIRE((first <= begin && begin < last));
+  }
+}
+
+TEST_CASE("document starts that are damaged, or change later, are found when they are used") {
+  const Scratch scratch;
+  const std::string path = scratch / "a.h5";
+  std::vector<int64_t> starts(2000);
+  std::iota(starts.begin(), starts.end(), 0);
+  write_shard(path, kByteFacts, random_tokens(3000, 257), starts);
+  const std::string sound = read_text(path);
+  const Hdf5Layout layout = read_hdf5_layout(path);
+  const int64_t offset = std::ranges::find(layout.datasets, std::string("document_starts"), &Hdf5Dataset::name)->offset;
+  const auto spoil = [&](int64_t number) { File::open_to_write(path).write_at("\x7f", 1, offset + 8 * number); };
+  spoil(1999);
+  const ShardReader shard(path);
+  std::vector<int32_t> some(10);
+  shard.read(0, some);
+  CHECK_THROWS_WITH(shard.document_at(0), ContainsSubstring("a.h5: the document starts are damaged: their digest does not match"));
+  CHECK_THROWS_WITH(shard.check_tables(), ContainsSubstring("the document starts are damaged"));
+
+  File::open_to_write(path).write_at(sound.data(), std::ssize(sound), 0);
+  CHECK(shard.document_at(700) == 700);
+  CHECK(shard.check_tables() == 2000 * 8 + 8);
+  spoil(1999);
+  CHECK(shard.document_at(700) == 700);
+  CHECK_THROWS_WITH(shard.document_at(1990), ContainsSubstring("the document starts are damaged: they have changed"));
+}
+
+TEST_CASE("a shard that is replaced while it is closed is not read") {
+  const Scratch scratch;
+  write_shard(scratch / "a.h5", kByteFacts, random_tokens(30, 257), std::vector<int64_t>{0});
+  const ShardReader shard(scratch / "a.h5");
+  std::vector<std::unique_ptr<ShardReader>> others;  // more than stay open
+  for (int i = 0; i < 600; ++i) {
+    const std::string path = scratch / ("b" + std::to_string(i) + ".h5");
+    std::filesystem::create_hard_link(scratch / "a.h5", path);
+    others.push_back(std::make_unique<ShardReader>(path));
+  }
+  std::vector<int32_t> some(10);
+  shard.read(0, some);  // opens it again
+  for (const auto& other : others) other->read(0, some);
+  write_shard(scratch / "c.h5", kByteFacts, random_tokens(30, 257), std::vector<int64_t>{0});
+  std::filesystem::rename(scratch / "c.h5", scratch / "a.h5");
+  CHECK_THROWS_WITH(shard.read(0, some), ContainsSubstring("a.h5: is another file than the one that was opened first"));
 }
 
 TEST_CASE("a damaged page is found when it is first read, and only then") {
