@@ -36,27 +36,40 @@ std::vector<ShardReader::TokenRange>::const_iterator silent_from(const std::vect
 }  // namespace
 
 Corpus::Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail, int64_t overlap)
-    : cut_{context, overlap, keep_tail}, first_samples_{0} {
-  require(0 <= overlap && overlap < context, text("a context of ", context, " with an overlap of ", overlap));
+    : Corpus(SampleCut{context, overlap, keep_tail}) {
   if (paths.empty()) throw DataError("no token shards are named");
   refuse_mixed_directory(paths);
-  for (const std::string& path : list_files(paths, ".h5")) add_shard(path);
+  add_shards(list_files(paths, ".h5"));
+}
+
+Corpus Corpus::of_known(const std::vector<KnownShard>& shards, int64_t context, bool keep_tail, int64_t overlap) {
+  Corpus corpus(SampleCut{context, overlap, keep_tail});
+  corpus.add_shards(shards);
+  return corpus;
+}
+
+void Corpus::add_shards(const auto& all) {
+  require(0 <= cut_.overlap && cut_.overlap < context(), text("a context of ", context(), " with an overlap of ", cut_.overlap));
+  for (const auto& each : all) {
+    const ShardReader& shard = shards_.emplace_back(each);
+    expect_fit(shard);
+    first_samples_.push_back(samples() + (shard.row() > 0 ? shard.tokens() / shard.row() : cut_.samples(shard.tokens())));
+  }
   excluded_.resize(shards_.size());
   silent_.resize(shards_.size());
   if (samples() == 0)
     throw DataError(text(shards_.front().path(), ": ", tokens(), " tokens in ", shards_.size(),
-                         " shards are too few for a sample of ", context + 1));
+                         " shards are too few for a sample of ", context() + 1));
 }
 
-void Corpus::add_shard(const std::string& path) {
-  const ShardReader& shard = shards_.emplace_back(path);
+void Corpus::expect_fit(const ShardReader& shard) const {
+  const std::string& path = shard.path();
   if (shard.facts().tokenizer != fingerprint() || shard.facts().vocab != vocab())
     throw DataError(path + ": was made with tokenizer " + shard.facts().tokenizer + ", but " + shards_.front().path() + " with " +
                     fingerprint());
   if (shard.row() > 0 && shard.row() != context())
     throw DataError(text(path, ": is packed for samples of ", shard.row(), " tokens, not ", context(), ": set model.context to ",
                          shard.row(), ", or build it again for another --context"));
-  first_samples_.push_back(samples() + (shard.row() > 0 ? shard.tokens() / shard.row() : cut_.samples(shard.tokens())));
 }
 
 int64_t Corpus::documents() const {

@@ -37,6 +37,17 @@ class StartsCheck {
   int64_t before_ = -1, next_row_ = 0;
 };
 
+std::string first_block(const File& file) {
+  std::string block(static_cast<size_t>(std::min(file.size(), kShardUserBlock)), '\0');
+  file.read_at(block.data(), std::ssize(block), 0);
+  return block;
+}
+
+std::string without_zeros(std::string block) {
+  block.resize(block.find_last_not_of('\0') + 1);
+  return block;
+}
+
 }  // namespace
 
 ShardReader::ShardReader(const std::string& path) : state_(std::make_unique<State>(path)) {
@@ -44,10 +55,26 @@ ShardReader::ShardReader(const std::string& path) : state_(std::make_unique<Stat
   if (std::filesystem::exists(note))
     fail("its directory's shards are half renamed (" + note.string() + "): run the same `trireme data build` or `import` again");
   const ShardFile::Use file = state_->file.open();
-  const int64_t size = file->size();
-  std::string block(static_cast<size_t>(std::min(size, kShardUserBlock)), '\0');
-  file->read_at(block.data(), static_cast<int64_t>(block.size()), 0);
-  header_ = read_user_block(path, block, size);
+  take(read_user_block(path, first_block(*file), file->size()));
+}
+
+ShardReader::ShardReader(const KnownShard& known)
+    : state_(
+          std::make_unique<State>(known.path, [header = trireme::digest(known.header), bytes = known.file_bytes](const File& file) {
+            if (file.size() != bytes || trireme::digest(without_zeros(first_block(file))) != header)
+              throw DataError(file.path() + ": is another file here than on rank 0: its size or its header differs");
+          })) {
+  std::string block = known.header;
+  block.resize(static_cast<size_t>(std::min(known.file_bytes, kShardUserBlock)), '\0');
+  take(read_user_block(known.path, block, known.file_bytes));
+}
+
+KnownShard ShardReader::known() const {
+  return {.path = path(), .header = without_zeros(user_block(header_)), .file_bytes = file_bytes()};
+}
+
+void ShardReader::take(ShardHeader header) {
+  header_ = std::move(header);
   const ShardHeader& h = header_;
   state_->starts.emplace(NumberTable::Dataset{"document starts", h.starts_offset, h.documents, h.starts_digest},
                          StartsCheck(h.tokens, row()));

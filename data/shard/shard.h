@@ -53,10 +53,20 @@ void write_shard(const std::string& path, const ShardFacts& facts, std::span<con
 // another corpus's.
 inline constexpr const char* kRenamingNote = ".renaming.json";
 
+// A shard whose header somebody has read.
+struct KnownShard {
+  std::string path;
+  std::string header;  // the first bytes of the file, without zeros at the end
+  int64_t file_bytes;
+};
+
 class ShardReader {
  public:
   // Reads and checks the header; all else is checked when it is first used.
   explicit ShardReader(const std::string& path);
+  // Opens the file when it is first used: DataError then if it has another header.
+  explicit ShardReader(const KnownShard& known);
+  KnownShard known() const;
 
   const std::string& path() const { return state_->file.path(); }
   const ShardFacts& facts() const { return header_.facts; }
@@ -139,12 +149,13 @@ class ShardReader {
     std::unique_ptr<std::atomic<uint64_t>[]> words_;
   };
   struct State {
-    explicit State(const std::string& path) : file(path) {}
+    explicit State(auto&&... file_of) : file(file_of...) {}
     ShardFile file;
     std::optional<NumberTable> starts, digests;  // there once the header is read
     std::once_flag touched;
     PageBits advised, checked;
   };
+  void take(ShardHeader header);
   State& touched() const;  // with bits of the pages
 
   std::unique_ptr<State> state_;

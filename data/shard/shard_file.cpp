@@ -37,7 +37,11 @@ class OpenFiles {
     const std::lock_guard lock(mutex_);
     if (!shard.file_) {
       File file = File::open_to_read(shard.path());
-      if (ShardFile::identity_of(file) != shard.identity_)
+      if (!shard.identity_) {
+        shard.check_(file);
+        shard.identity_ = ShardFile::identity_of(file);
+      }
+      if (ShardFile::identity_of(file) != *shard.identity_)
         throw DataError(shard.path() + ": is another file than the one that was opened first: it was replaced meanwhile");
       keep(shard, std::move(file));
     }
@@ -77,6 +81,8 @@ ShardFile::ShardFile(const std::string& path) : path_(path) {
   identity_ = identity_of(file);
   OpenFiles::one().add(*this, std::move(file));
 }
+
+ShardFile::ShardFile(const std::string& path, std::function<void(const File&)> check) : path_(path), check_(std::move(check)) {}
 
 ShardFile::~ShardFile() { OpenFiles::one().remove(*this); }
 

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -14,6 +15,8 @@ namespace trireme {
 class ShardFile {
  public:
   explicit ShardFile(const std::string& path);  // opens it
+  // Opens it when it is first used, and then calls `check`, which throws unless it is the file that was meant.
+  ShardFile(const std::string& path, std::function<void(const File&)> check);
   ~ShardFile();
   ShardFile(const ShardFile&) = delete;
   ShardFile& operator=(const ShardFile&) = delete;
@@ -48,8 +51,9 @@ class ShardFile {
   void release() const;
 
   const std::string path_;
-  Identity identity_{};
-  mutable std::optional<File> file_;  // OpenFiles guards these
+  const std::function<void(const File&)> check_;
+  mutable std::optional<Identity> identity_;  // OpenFiles guards these
+  mutable std::optional<File> file_;
   mutable int users_ = 0;
 };
 

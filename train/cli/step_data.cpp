@@ -44,7 +44,7 @@ StepData::StepData(const std::string& from, const std::vector<std::string>& set)
   if (run) records_ = recorded_data(directory);
   if (!records_.empty()) return;
   if (run) complain(directory + ": has no data.jsonl, the record of what each step has read; using config.yaml of its last start");
-  std::vector<Corpus> sources = open_sources(config, nullptr);
+  std::vector<Corpus> sources = open_sources(config, nullptr, Comm());
   const Mixture mixture(sources, config.data.weights.empty() ? std::vector{1.0} : config.data.weights);
   records_.push_back(data_record(config, mixture, std::max<int64_t>(config.parallel.dp, 1), 0));
   opened_ = std::make_unique<OpenedData>(records_.front(), steps_, std::move(sources));

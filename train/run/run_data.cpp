@@ -54,13 +54,13 @@ int64_t RunData::tokens_of_document() const {
   return documents > 0 ? tokens / documents : 0;
 }
 
-RunData::RunData(const RunConfig& config, Journal& journal)
+RunData::RunData(const RunConfig& config, const Comm& all, Journal& journal)
     : tokenizer(config.data.tokenizer.empty() ? nullptr : open_tokenizer(config.data.tokenizer)),
-      sources(open_sources(config, tokenizer.get(), [&] { journal.disk_moved(); })),
+      sources(open_sources(config, tokenizer.get(), all, [&] { journal.disk_moved(); })),
       exclusions(exclude_documents(config, sources)),
       mixture(sources, weights_of(config)) {
   if (!config.data.validation.empty())
-    validation.emplace(open_corpus(config, config.data.validation, "data.validation", true, tokenizer.get()));
+    validation.emplace(open_corpus(config, config.data.validation, "data.validation", true, tokenizer.get(), all));
   if (!config.train.eval_choices.empty()) choices = open_choice_tasks(config.train.eval_choices, *tokenizer, config.model);
 }
 

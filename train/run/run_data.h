@@ -19,7 +19,7 @@ namespace trireme {
 // Built in this order.
 struct RunData {
   // DataError or ConfigError for what cannot be read. The journal hears when the disk moves, and outlives this.
-  RunData(const RunConfig& config, Journal& journal);
+  RunData(const RunConfig& config, const Comm& all, Journal& journal);
 
   std::unique_ptr<Tokenizer> tokenizer;  // none where the config names none
   std::vector<Corpus> sources;

@@ -6,15 +6,17 @@
 #include <vector>
 
 #include "data/loader/mixture.h"
+#include "parallel/comm.h"
 #include "train/config/config.h"
 
 namespace trireme {
 
-// With the vocabulary and the tokenizer that the config says.
+// With the vocabulary and the tokenizer that the config says. These two: called on every rank of `all`.
 Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool held_out,
-                   const Tokenizer* tokenizer);
+                   const Tokenizer* tokenizer, const Comm& all);
 // Opens the training corpora: all of data.train, or each entry for itself where they have weights. Calls `opened` after each.
-std::vector<Corpus> open_sources(const RunConfig& config, const Tokenizer* tokenizer, const std::function<void()>& opened = {});
+std::vector<Corpus> open_sources(const RunConfig& config, const Tokenizer* tokenizer, const Comm& all,
+                                 const std::function<void()>& opened = {});
 // Leaves out the documents that data.exclude names. Returns a line for each of its files.
 std::vector<std::string> exclude_documents(const RunConfig& config, std::vector<Corpus>& sources);
 // For a run that begins with published weights: a warning when the shards were made with another tokenizer than is published with

@@ -87,7 +87,7 @@ struct RunParts {
     if (o.progress.owned)
       for (const std::string& problem : sweep_hang_boards(o.progress.directory, place.board ? place.board->directory() : ""))
         complain(problem);
-    return {o.config, place.journal};
+    return {o.config, place.mesh.all(), place.journal};
   }
 };
 

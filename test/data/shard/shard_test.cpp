@@ -153,6 +153,31 @@ TEST_CASE("document starts that are damaged, or change later, are found when the
   CHECK_THROWS_WITH(shard.document_at(1990), ContainsSubstring("the document starts are damaged: they have changed"));
 }
 
+TEST_CASE("a shard that another rank has opened is read, if it is the same here") {
+  const Scratch scratch;
+  const std::string path = scratch / "a.h5";
+  const auto tokens = random_tokens(3000, 257);
+  write_shard(path, kByteFacts, tokens, std::vector<int64_t>{5, 900});
+  const ShardReader first(path);
+  const KnownShard known = first.known();
+  const ShardReader second(known);
+  CHECK(second.digest() == first.digest());
+  CHECK(second.tokens() == 3000);
+  CHECK(second.facts().text_bytes == 1234);
+  CHECK(second.document_starts() == std::vector<int64_t>{5, 900});
+  std::vector<int32_t> some(3000);
+  second.read(0, some);
+  CHECK(some == tokens);
+  second.verify();
+
+  const ShardReader third(known);
+  write_shard(path, kByteFacts, random_tokens(3000, 256), std::vector<int64_t>{5, 901});
+  CHECK_THROWS_WITH(third.read(0, some), ContainsSubstring("a.h5: is another file here than on rank 0"));
+  const ShardReader fourth(known);
+  std::filesystem::remove(path);
+  CHECK_THROWS_AS(fourth.read(0, some), DataError);
+}
+
 TEST_CASE("a shard that is replaced while it is closed is not read") {
   const Scratch scratch;
   write_shard(scratch / "a.h5", kByteFacts, random_tokens(30, 257), std::vector<int64_t>{0});

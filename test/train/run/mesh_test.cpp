@@ -247,4 +247,21 @@ TEST_CASE("a problem on every rank is reported once, and no rank is left behind"
   }
 }
 
+TEST_CASE("ranks that get the headers of many shards from rank 0 train the same model as one") {
+  const Workplace place;
+  std::filesystem::create_directory(place.scratch / "many");
+  for (int i = 0; i < 70; ++i)
+    std::filesystem::create_hard_link(place.scratch / "shards/train-00000.h5",
+                                      place.scratch / ("many/train-" + std::to_string(10000 + i) + ".h5"));
+  const std::string many = "data.train=" + place.scratch / "many";
+  succeed(place.train({"train.name=one", "train.microbatch=1", many}));
+  succeed(place.train({"train.name=two", "train.microbatch=1", many}, 2));
+  CHECK(difference(place, "one", "two") < 2e-6);
+  std::filesystem::resize_file(place.scratch / "many/train-10069.h5", 5000);
+  const Ended ended = place.train({"train.name=three", "train.microbatch=1", many}, 2);
+  INFO(ended.err);
+  CHECK(ended.code == 3);
+  CHECK(count_of(ended.err, "h5: is truncated: 5000 of ") == 1);
+}
+
 }  // namespace trireme
