@@ -8,6 +8,12 @@
 #include "kernels/ops/attention.h"
 
 namespace trireme {
+
+std::vector<int64_t> layers_of(const std::vector<ModelChunk>& chunks) {
+  std::vector<int64_t> layers;
+  for (const ModelChunk& chunk : chunks) layers.push_back(chunk.layers());
+  return layers;
+}
 namespace {
 
 // Deals layers to `count` places in a row, at least `least` to each; the last has the head as well.

@@ -17,6 +17,8 @@ struct ModelChunk {
   int64_t layers() const { return end - begin; }
 };
 
+std::vector<int64_t> layers_of(const std::vector<ModelChunk>& chunks);  // of each
+
 // Work of a model's parts, in that of a layer. Looking up the embedding is none.
 struct ModelWork {
   int64_t layers = 1;

@@ -86,8 +86,9 @@ struct StageShape {
   int64_t fp8_end = 0;
   bool rounds_once = false;  // the first forward of a step rounds their weights and keeps them: 2 more bytes each
   Holding holding{};
-  std::vector<ModelChunk> chunks{};       // of the model, by chunk; none: the whole model
-  int64_t slots = 1;                      // passes, each of one chunk, whose activations are kept at the same time
+  std::vector<ModelChunk> chunks{};  // of the model, by chunk; none: the whole model
+  // Layers of each slot: room for a pass of a chunk that has so many, whose activations are kept. None: one slot for the largest.
+  std::vector<int64_t> slots{};
   int64_t loss_slots = 1;                 // the number of these that may be passes of the last piece
   bool halves = false;                    // backward runs in halves
   Recompute recompute = Recompute::none;  // not with halves

@@ -237,9 +237,10 @@ void Stage::take_activations(Arena& arena) {
   require(shape_.recompute == Recompute::none || !shape_.halves, text("recomputation is not available with a backward in halves"));
   BlockSaved scratch;
   scratch.take_scratch(arena, shard_, shape_.tensor, each);
-  for (int64_t slot = 0; slot < shape_.slots; ++slot) {
+  if (shape_.slots.empty()) shape_.slots = {most};
+  for (const int64_t layers : shape_.slots) {
     Saved& saved = saved_.emplace_back();
-    saved.blocks.resize(static_cast<size_t>(most));
+    saved.blocks.resize(static_cast<size_t>(layers));
     for (BlockSaved& block : saved.blocks) block.take(arena, shard_, shape_.tensor, each, scratch);
     if (goes_on) saved.outgoing = arena.take(shape_.residual, {own, config_.width});
   }

@@ -57,6 +57,8 @@ Actions interleaved(const PipelineShape& shape, int64_t stage) {
   return actions;
 }
 
+bool ends_pass(const Action& a) { return a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight; }
+
 void assign_slots(Actions& actions) {
   std::map<std::pair<int64_t, int64_t>, int64_t> held;  // (microbatch, chunk) -> slot
   std::set<int64_t> free;
@@ -69,7 +71,7 @@ void assign_slots(Actions& actions) {
       free.erase(free.begin());
     }
     a.slot = held.at(key);
-    if (a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight) free.insert(a.slot);
+    if (ends_pass(a)) free.insert(a.slot);
   }
 }
 
@@ -119,6 +121,46 @@ std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t st
         actions.back().slot = static_cast<int64_t>(actions.size() - 1) % std::min<int64_t>(slots, 2);
       }
   return actions;
+}
+
+std::vector<int64_t> layers_of_slots(const std::vector<Action>& actions, const std::vector<int64_t>& layers) {
+  std::map<int64_t, std::pair<int64_t, int64_t>, std::greater<>> passes;  // by layers: now, and at most
+  for (const Action& a : actions) {
+    auto& [now, most] = passes[layers[static_cast<size_t>(a.chunk)]];
+    if (a.kind == ActionKind::forward) most = std::max(most, ++now);
+    if (ends_pass(a)) --now;
+  }
+  std::vector<int64_t> slots;
+  for (const auto& [each, count] : passes) slots.insert(slots.end(), static_cast<size_t>(count.second), each);
+  return slots;
+}
+
+void take_seats(std::vector<Action>& actions, const std::vector<int64_t>& layers, const std::vector<int64_t>& slots) {
+  std::map<int64_t, std::set<int64_t>> free;  // slots by layers
+  for (size_t slot = 0; slot < slots.size(); ++slot) free[slots[slot]].insert(static_cast<int64_t>(slot));
+  std::map<std::pair<int64_t, int64_t>, int64_t> held;  // (microbatch, chunk) -> slot
+  for (Action& a : actions) {
+    std::set<int64_t>& mine = free[layers[static_cast<size_t>(a.chunk)]];
+    const auto key = std::pair(a.microbatch, a.chunk);
+    if (a.kind == ActionKind::forward) {
+      require(!mine.empty(), text("no slot for microbatch ", a.microbatch, " of chunk ", a.chunk));
+      held[key] = *mine.begin();
+      mine.erase(mine.begin());
+    }
+    a.slot = held.at(key);
+    if (ends_pass(a)) mine.insert(a.slot);
+  }
+}
+
+void take_seats_in_turn(std::vector<Action>& actions, const std::vector<int64_t>& layers, const std::vector<int64_t>& slots) {
+  std::map<int64_t, std::pair<std::vector<int64_t>, size_t>> turns;  // by layers: slots, and the number of turns taken
+  for (size_t slot = 0; slot < slots.size(); ++slot)
+    if (auto& [mine, turn] = turns[slots[slot]]; mine.size() < 2) mine.push_back(static_cast<int64_t>(slot));
+  for (Action& a : actions) {
+    auto& [mine, turn] = turns[layers[static_cast<size_t>(a.chunk)]];
+    require(!mine.empty(), text("no slot for chunk ", a.chunk));
+    a.slot = mine[turn++ % mine.size()];
+  }
 }
 
 int64_t slots_of(const std::vector<Action>& actions) {

@@ -52,4 +52,11 @@ std::string schedule_problem(Schedule schedule, const PipelineShape& shape);
 // The maximum number of activation slots in use at once; a slot holds one chunk.
 int64_t slots_of(const std::vector<Action>& actions);
 
+// Slots where the stage's chunks have so many layers each: a slot is for chunks of one number of layers. Returns that of each that
+// the actions need, largest first.
+std::vector<int64_t> layers_of_slots(const std::vector<Action>& actions, const std::vector<int64_t>& layers);
+// Gives each pass the lowest free slot of its chunk's layers; or, of forward passes alone, one of the first two such slots in turn.
+void take_seats(std::vector<Action>& actions, const std::vector<int64_t>& layers, const std::vector<int64_t>& slots);
+void take_seats_in_turn(std::vector<Action>& actions, const std::vector<int64_t>& layers, const std::vector<int64_t>& slots);
+
 }  // namespace trireme

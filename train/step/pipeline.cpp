@@ -12,7 +12,7 @@ bool is_backward(const Action& action) { return action.kind == ActionKind::backw
 }  // namespace
 
 Pipeline::Pipeline(const Comm& pp, Device& device, const Stage& stage)
-    : pp_(pp), device_(device), stage_(stage), slots_(static_cast<size_t>(stage.shape().slots)) {}
+    : pp_(pp), device_(device), stage_(stage), slots_(stage.shape().slots.size()) {}
 
 Seat Pipeline::seat(const Action& action) const {
   return {.chunk = action.chunk, .slot = action.slot, .loss_slot = action.microbatch % stage_.shape().loss_slots};

@@ -39,6 +39,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
   const ParallelConfig& p = config.parallel;
   const PipelineShape pipeline = pipeline_shape(config, mesh.replicas());
   const std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
+  const std::vector<ModelChunk> chunks = chunks_of_stage(layers_of_chunks(config, pipeline), pipeline.stages, mesh.pp().rank());
   const int64_t mine = p.shards() / mesh.tp().size();
   const Comm& owners = mesh.owner_group();
   const bool divided = owners.size() > 1, fp8 = config.kernels.matmul == MatmulDtype::fp8;
@@ -56,8 +57,8 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
                       .weights = p.zero < 3 || !divided,
                       .gradients = !p.exact() && (p.zero < 2 || !divided),
                       .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
-          .chunks = chunks_of_stage(layers_of_chunks(config, pipeline), pipeline.stages, mesh.pp().rank()),
-          .slots = slots_of(actions),
+          .chunks = chunks,
+          .slots = layers_of_slots(actions, layers_of(chunks)),
           .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
           .halves = p.stage_schedule() == Schedule::zero_bubble,
           .recompute = config.train.recompute,
@@ -117,7 +118,9 @@ const std::vector<Action>& TrainState::actions(int64_t microbatches) {
   if (!list.empty()) return list;
   PipelineShape shape = pipeline_shape(config, mesh.replicas());
   shape.microbatches = microbatches;
-  return list = make_schedule(config.parallel.stage_schedule(), shape, mesh.pp().rank());
+  list = make_schedule(config.parallel.stage_schedule(), shape, mesh.pp().rank());
+  take_seats(list, layers_of(stage.shape().chunks), stage.shape().slots);
+  return list;
 }
 
 }  // namespace trireme
