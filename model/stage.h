@@ -87,7 +87,7 @@ struct StageShape {
   bool rounds_once = false;  // the first forward of a step rounds their weights and keeps them: 2 more bytes each
   Holding holding{};
   std::vector<ModelChunk> chunks{};  // of the model, by chunk; none: the whole model
-  // Layers of each slot: room for a pass of a chunk that has so many, whose activations are kept. None: one slot for the largest.
+  // Room of each slot, in layers: for a pass of a chunk that has no more, whose activations are kept. None: one for the largest.
   std::vector<int64_t> slots{};
   int64_t loss_slots = 1;                 // the number of these that may be passes of the last piece
   bool halves = false;                    // backward runs in halves

@@ -1,7 +1,9 @@
 #include "parallel/schedule.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -123,43 +125,61 @@ std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t st
   return actions;
 }
 
-std::vector<int64_t> layers_of_slots(const std::vector<Action>& actions, const std::vector<int64_t>& layers) {
-  std::map<int64_t, std::pair<int64_t, int64_t>, std::greater<>> passes;  // by layers: now, and at most
-  for (const Action& a : actions) {
-    auto& [now, most] = passes[layers[static_cast<size_t>(a.chunk)]];
-    if (a.kind == ActionKind::forward) most = std::max(most, ++now);
-    if (ends_pass(a)) --now;
-  }
-  std::vector<int64_t> slots;
-  for (const auto& [each, count] : passes) slots.insert(slots.end(), static_cast<size_t>(count.second), each);
-  return slots;
-}
+namespace {
 
-void take_seats(std::vector<Action>& actions, const std::vector<int64_t>& layers, const std::vector<int64_t>& slots) {
-  std::map<int64_t, std::set<int64_t>> free;  // slots by layers
-  for (size_t slot = 0; slot < slots.size(); ++slot) free[slots[slot]].insert(static_cast<int64_t>(slot));
+// Slots of which each grows to what it has to hold.
+struct Seats {
+  std::vector<int64_t> rooms{}, taken{};  // by slot; by action
+  int64_t all() const { return std::accumulate(rooms.begin(), rooms.end(), int64_t{0}); }
+};
+
+// `apart`: a slot is for chunks of one number of layers only. Otherwise a chunk takes the smallest free slot that has room, else
+// the largest free one, which then grows; so there are no more slots than passes at once.
+Seats seats_of(const std::vector<Action>& actions, const std::vector<int64_t>& layers, bool apart) {
+  Seats seats;
+  std::set<std::pair<int64_t, int64_t>> free;           // (room, slot)
   std::map<std::pair<int64_t, int64_t>, int64_t> held;  // (microbatch, chunk) -> slot
-  for (Action& a : actions) {
-    std::set<int64_t>& mine = free[layers[static_cast<size_t>(a.chunk)]];
+  for (const Action& a : actions) {
     const auto key = std::pair(a.microbatch, a.chunk);
     if (a.kind == ActionKind::forward) {
-      require(!mine.empty(), text("no slot for microbatch ", a.microbatch, " of chunk ", a.chunk));
-      held[key] = *mine.begin();
-      mine.erase(mine.begin());
+      const int64_t mine = layers[static_cast<size_t>(a.chunk)];
+      auto found = free.lower_bound({mine, 0});
+      if (found == free.end() && !apart && !free.empty()) found = std::prev(found);
+      if (found == free.end() || (apart && found->first != mine)) {
+        held[key] = std::ssize(seats.rooms);
+        seats.rooms.push_back(mine);
+      } else {
+        held[key] = found->second;
+        int64_t& room = seats.rooms[static_cast<size_t>(found->second)];
+        room = std::max(room, mine);
+        free.erase(found);
+      }
     }
-    a.slot = held.at(key);
-    if (ends_pass(a)) mine.insert(a.slot);
+    const int64_t slot = seats.taken.emplace_back(held.at(key));
+    if (ends_pass(a)) free.emplace(seats.rooms[static_cast<size_t>(slot)], slot);
   }
+  return seats;
+}
+
+}  // namespace
+
+std::vector<int64_t> take_seats(std::vector<Action>& actions, const std::vector<int64_t>& layers) {
+  const Seats grown = seats_of(actions, layers, false), apart = seats_of(actions, layers, true);
+  const Seats& best = apart.all() < grown.all() ? apart : grown;
+  std::vector<size_t> order(best.rooms.size()), number(best.rooms.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](size_t slot) { return best.rooms[slot]; });
+  std::vector<int64_t> rooms;
+  for (size_t i = 0; i < order.size(); ++i) number[order[i]] = i, rooms.push_back(best.rooms[order[i]]);
+  for (size_t i = 0; i < actions.size(); ++i) actions[i].slot = static_cast<int64_t>(number[static_cast<size_t>(best.taken[i])]);
+  return rooms;
 }
 
 void take_seats_in_turn(std::vector<Action>& actions, const std::vector<int64_t>& layers, const std::vector<int64_t>& slots) {
-  std::map<int64_t, std::pair<std::vector<int64_t>, size_t>> turns;  // by layers: slots, and the number of turns taken
-  for (size_t slot = 0; slot < slots.size(); ++slot)
-    if (auto& [mine, turn] = turns[slots[slot]]; mine.size() < 2) mine.push_back(static_cast<int64_t>(slot));
-  for (Action& a : actions) {
-    auto& [mine, turn] = turns[layers[static_cast<size_t>(a.chunk)]];
-    require(!mine.empty(), text("no slot for chunk ", a.chunk));
-    a.slot = mine[turn++ % mine.size()];
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const size_t wanted = i % std::min<size_t>(slots.size(), 2);
+    const bool fits = slots[wanted] >= layers[static_cast<size_t>(actions[i].chunk)];
+    actions[i].slot = fits ? static_cast<int64_t>(wanted) : 0;
   }
 }
 

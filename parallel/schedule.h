@@ -52,11 +52,10 @@ std::string schedule_problem(Schedule schedule, const PipelineShape& shape);
 // The maximum number of activation slots in use at once; a slot holds one chunk.
 int64_t slots_of(const std::vector<Action>& actions);
 
-// Slots where the stage's chunks have so many layers each: a slot is for chunks of one number of layers. Returns that of each that
-// the actions need, largest first.
-std::vector<int64_t> layers_of_slots(const std::vector<Action>& actions, const std::vector<int64_t>& layers);
-// Gives each pass the lowest free slot of its chunk's layers; or, of forward passes alone, one of the first two such slots in turn.
-void take_seats(std::vector<Action>& actions, const std::vector<int64_t>& layers, const std::vector<int64_t>& slots);
+// Gives each pass a slot that has room for its chunk's layers, and returns the room of each slot, largest first. `layers`: of each
+// of the stage's chunks. All slots together are never larger than as many as slots_of() of the largest chunk.
+std::vector<int64_t> take_seats(std::vector<Action>& actions, const std::vector<int64_t>& layers);
+// Gives passes of an evaluation the first two slots in turn, or the first where the second has no room.
 void take_seats_in_turn(std::vector<Action>& actions, const std::vector<int64_t>& layers, const std::vector<int64_t>& slots);
 
 }  // namespace trireme

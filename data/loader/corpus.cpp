@@ -35,25 +35,27 @@ std::vector<ShardReader::TokenRange>::const_iterator silent_from(const std::vect
 
 }  // namespace
 
-Corpus::Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail, int64_t overlap)
+Corpus::Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail, int64_t overlap,
+               const std::function<void()>& opened)
     : Corpus(SampleCut{context, overlap, keep_tail}) {
   if (paths.empty()) throw DataError("no token shards are named");
   refuse_mixed_directory(paths);
-  add_shards(list_files(paths, ".h5"));
+  add_shards(list_files(paths, ".h5"), opened);
 }
 
 Corpus Corpus::of_known(const std::vector<KnownShard>& shards, int64_t context, bool keep_tail, int64_t overlap) {
   Corpus corpus(SampleCut{context, overlap, keep_tail});
-  corpus.add_shards(shards);
+  corpus.add_shards(shards, {});
   return corpus;
 }
 
-void Corpus::add_shards(const auto& all) {
+void Corpus::add_shards(const auto& all, const std::function<void()>& added) {
   require(0 <= cut_.overlap && cut_.overlap < context(), text("a context of ", context(), " with an overlap of ", cut_.overlap));
   for (const auto& each : all) {
     const ShardReader& shard = shards_.emplace_back(each);
     expect_fit(shard);
     first_samples_.push_back(samples() + (shard.row() > 0 ? shard.tokens() / shard.row() : cut_.samples(shard.tokens())));
+    if (added) added();
   }
   excluded_.resize(shards_.size());
   silent_.resize(shards_.size());

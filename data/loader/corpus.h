@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,10 @@ class Corpus {
  public:
   // `paths`: shard files, patterns, or directories of *.h5 (all train or all validation). DataError when a shard is unusable,
   // shards disagree on their tokenizer, or there is not one sample.
-  Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail, int64_t overlap = 0);  // 0 <= overlap < context
-  // Of shards that somebody has listed and opened. Opens none.
+  // 0 <= overlap < context. Calls `opened` after each shard.
+  Corpus(const std::vector<std::string>& paths, int64_t context, bool keep_tail, int64_t overlap = 0,
+         const std::function<void()>& opened = {});
+  // Takes shards that somebody has listed and opened. Opens none.
   static Corpus of_known(const std::vector<KnownShard>& shards, int64_t context, bool keep_tail, int64_t overlap = 0);
 
   int64_t context() const { return cut_.context; }
@@ -79,7 +82,7 @@ class Corpus {
 
  private:
   explicit Corpus(const SampleCut& cut) : cut_(cut), first_samples_{0} {}
-  void add_shards(const auto& all);
+  void add_shards(const auto& all, const std::function<void()>& added);
   void expect_fit(const ShardReader& shard) const;
   void exclude(size_t shard, const std::vector<int64_t>& documents, const std::string& by);
   int64_t predicted(size_t shard, int64_t begin, int64_t end) const;

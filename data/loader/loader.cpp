@@ -64,7 +64,8 @@ Loader::Rows* Loader::find(Rows::State state, int64_t step) {
   return found == rows_.end() ? nullptr : &*found;
 }
 
-void Loader::advise(int64_t step) const {
+// Reports nothing that is wrong with a shard: fill() does.
+void Loader::advise(int64_t step) const noexcept try {
   for (int64_t row = 0; row < options_.batch; ++row) {
     const bool of_mine = place_of(options_, row).replica == options_.replica;
     if (!of_mine && !mixture_.padded()) continue;
@@ -75,6 +76,7 @@ void Loader::advise(int64_t step) const {
     else
       corpus.advise_targets(at_row.sample);
   }
+} catch (const std::exception&) {
 }
 
 void Loader::fill(Rows& rows, int64_t step) const {

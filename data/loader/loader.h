@@ -68,7 +68,7 @@ class Loader {
   Rows* find(Rows::State state, int64_t step = -1);
   void read_batches();
   void fill(Rows& rows, int64_t step) const;
-  void advise(int64_t step) const;
+  void advise(int64_t step) const noexcept;
   void close();
 
   const Mixture mixture_;

@@ -45,13 +45,34 @@ void NumberTable::load(const File& file) const {
   if (!loaded_) read_all(file);
 }
 
-std::vector<int64_t> NumberTable::block(const File& file, int64_t number) const {
-  std::vector<int64_t> numbers(static_cast<size_t>(std::min(kBlock, size() - number * kBlock)));
+uint64_t NumberTable::next_identity() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
+// A thread keeps the block that it has read last: those who walk through all documents want it again.
+const std::vector<int64_t>& NumberTable::block(const File& file, int64_t number) const {
+  struct Kept {
+    uint64_t table = 0;
+    int64_t number = 0;
+    std::vector<int64_t> numbers{};
+  };
+  thread_local Kept kept;
+  std::vector<int64_t>& numbers = kept.numbers;
+  if (kept.table == identity_ && kept.number == number) return numbers;
+  kept.table = 0;
+  numbers.resize(static_cast<size_t>(std::min(kBlock, size() - number * kBlock)));
   const int64_t bytes = std::ssize(numbers) * 8;
   file.read_at(numbers.data(), bytes, dataset_.offset + number * kBlock * 8);
   if (digest(numbers.data(), bytes) != digests_[static_cast<size_t>(number)])
     throw DataError(text(file.path(), ": the ", dataset_.name, " are damaged: they have changed since they were checked"));
+  kept.table = identity_, kept.number = number;
   return numbers;
+}
+
+int64_t NumberTable::first(const File& file) const {
+  load(file);
+  return firsts_.front();
 }
 
 int64_t NumberTable::at(const File& file, int64_t index) const {
@@ -66,7 +87,7 @@ std::vector<int64_t> NumberTable::between(const File& file, int64_t begin, int64
   std::vector<int64_t> found;
   for (int64_t at = begin; at < end;) {
     const int64_t first = at / kBlock * kBlock, stop = std::min(end, first + kBlock);
-    const std::vector<int64_t> numbers = block(file, at / kBlock);
+    const std::vector<int64_t>& numbers = block(file, at / kBlock);
     found.insert(found.end(), numbers.begin() + (at - first), numbers.begin() + (stop - first));
     at = stop;
   }
@@ -78,7 +99,7 @@ int64_t NumberTable::first_above(const File& file, int64_t value) const {
   const auto after = std::ranges::upper_bound(firsts_, value);
   if (after == firsts_.begin()) return 0;
   const int64_t number = after - firsts_.begin() - 1;
-  const std::vector<int64_t> numbers = block(file, number);
+  const std::vector<int64_t>& numbers = block(file, number);
   return number * kBlock + (std::ranges::upper_bound(numbers, value) - numbers.begin());
 }
 

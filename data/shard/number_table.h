@@ -34,15 +34,18 @@ class NumberTable {
   // once, if wanted.
   int64_t read_all(const File& file) const;
 
+  int64_t first(const File& file) const;  // there is one
   int64_t at(const File& file, int64_t index) const;
   std::vector<int64_t> between(const File& file, int64_t begin, int64_t end) const;  // by index
   // Of rising numbers: index of the first that is larger than `value`.
   int64_t first_above(const File& file, int64_t value) const;
 
  private:
+  static uint64_t next_identity();
   void load(const File& file) const;
-  std::vector<int64_t> block(const File& file, int64_t number) const;
+  const std::vector<int64_t>& block(const File& file, int64_t number) const;
 
+  const uint64_t identity_ = next_identity();
   const Dataset dataset_;
   const Check check_;
   mutable std::mutex mutex_;

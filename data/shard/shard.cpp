@@ -37,15 +37,10 @@ class StartsCheck {
   int64_t before_ = -1, next_row_ = 0;
 };
 
-std::string first_block(const File& file) {
-  std::string block(static_cast<size_t>(std::min(file.size(), kShardUserBlock)), '\0');
-  file.read_at(block.data(), std::ssize(block), 0);
-  return block;
-}
-
-std::string without_zeros(std::string block) {
-  block.resize(block.find_last_not_of('\0') + 1);
-  return block;
+// A header as it stands in the file.
+std::string in_block(std::string header, int64_t file_bytes) {
+  header.resize(static_cast<size_t>(std::min(file_bytes, kShardUserBlock)), '\0');
+  return header;
 }
 
 }  // namespace
@@ -55,22 +50,16 @@ ShardReader::ShardReader(const std::string& path) : state_(std::make_unique<Stat
   if (std::filesystem::exists(note))
     fail("its directory's shards are half renamed (" + note.string() + "): run the same `trireme data build` or `import` again");
   const ShardFile::Use file = state_->file.open();
-  take(read_user_block(path, first_block(*file), file->size()));
+  take(read_user_block(path, in_block(ShardFile::header_of(*file), file->size()), file->size()));
 }
 
 ShardReader::ShardReader(const KnownShard& known)
-    : state_(
-          std::make_unique<State>(known.path, [header = trireme::digest(known.header), bytes = known.file_bytes](const File& file) {
-            if (file.size() != bytes || trireme::digest(without_zeros(first_block(file))) != header)
-              throw DataError(file.path() + ": is another file here than on rank 0: its size or its header differs");
-          })) {
-  std::string block = known.header;
-  block.resize(static_cast<size_t>(std::min(known.file_bytes, kShardUserBlock)), '\0');
-  take(read_user_block(known.path, block, known.file_bytes));
+    : state_(std::make_unique<State>(known.path, ShardFile::Identity{known.file_bytes, trireme::digest(known.header)})) {
+  take(read_user_block(known.path, in_block(known.header, known.file_bytes), known.file_bytes));
 }
 
 KnownShard ShardReader::known() const {
-  return {.path = path(), .header = without_zeros(user_block(header_)), .file_bytes = file_bytes()};
+  return {.path = path(), .header = ShardFile::header_of(*state_->file.open()), .file_bytes = file_bytes()};
 }
 
 void ShardReader::take(ShardHeader header) {
@@ -165,8 +154,9 @@ void ShardReader::advise_trained(int64_t begin, int64_t end) const {
 ShardReader::TokenRange ShardReader::document(int64_t number) const {
   require(first_document() <= number && number < documents(), text(path(), ": document ", number, " of ", documents()));
   const ShardFile::Use file = state_->file.open();
-  return {number < 0 ? 0 : state_->starts->at(*file, number),
-          number + 1 < documents() ? state_->starts->at(*file, number + 1) : tokens()};
+  const int64_t first = std::max<int64_t>(number, 0), last = std::min(number + 2, documents());
+  const std::vector<int64_t> starts = state_->starts->between(*file, first, last);
+  return {number < 0 ? 0 : starts.front(), number + 1 < documents() ? starts.back() : tokens()};
 }
 
 ShardReader::TokenRange ShardReader::content(int64_t number) const {
@@ -191,7 +181,7 @@ std::vector<int64_t> ShardReader::starts_between(int64_t begin, int64_t end) con
 }
 
 int64_t ShardReader::first_document() const {
-  return tokens() > 0 && (documents() == 0 || state_->starts->at(*state_->file.open(), 0) > 0) ? -1 : 0;
+  return tokens() > 0 && (documents() == 0 || state_->starts->first(*state_->file.open()) > 0) ? -1 : 0;
 }
 
 namespace {

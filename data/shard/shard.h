@@ -149,7 +149,8 @@ class ShardReader {
     std::unique_ptr<std::atomic<uint64_t>[]> words_;
   };
   struct State {
-    explicit State(auto&&... file_of) : file(file_of...) {}
+    explicit State(const std::string& path) : file(path) {}
+    State(const std::string& path, ShardFile::Identity wanted) : file(path, wanted) {}
     ShardFile file;
     std::optional<NumberTable> starts, digests;  // there once the header is read
     std::once_flag touched;

@@ -2,9 +2,7 @@
 // opened last stay open.
 #pragma once
 
-#include <sys/types.h>
-
-#include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -14,9 +12,15 @@ namespace trireme {
 
 class ShardFile {
  public:
-  explicit ShardFile(const std::string& path);  // opens it
-  // Opens it when it is first used, and then calls `check`, which throws unless it is the file that was meant.
-  ShardFile(const std::string& path, std::function<void(const File&)> check);
+  // Size and digest of the header, which has the digests of all else: a shard with other content has another.
+  struct Identity {
+    int64_t bytes;
+    uint64_t header;
+    bool operator==(const Identity&) const = default;
+  };
+
+  explicit ShardFile(const std::string& path);          // opens it
+  ShardFile(const std::string& path, Identity wanted);  // does not
   ~ShardFile();
   ShardFile(const ShardFile&) = delete;
   ShardFile& operator=(const ShardFile&) = delete;
@@ -36,24 +40,20 @@ class ShardFile {
    private:
     const ShardFile& file_;
   };
-  // The file that was opened first; DataError if another one has its name by now. From several threads at once, if wanted.
+  // DataError if another shard has its name by now. From several threads at once, if wanted.
   Use open() const;
 
+  static std::string header_of(const File& file);  // its first bytes, without zeros at the end
+
  private:
-  struct Identity {
-    dev_t device;
-    ino_t inode;
-    off_t size;
-    bool operator==(const Identity&) const = default;
-  };
   static Identity identity_of(const File& file);
   friend class OpenFiles;
   void release() const;
 
   const std::string path_;
-  const std::function<void(const File&)> check_;
-  mutable std::optional<Identity> identity_;  // OpenFiles guards these
-  mutable std::optional<File> file_;
+  Identity identity_;
+  mutable std::mutex opening_;
+  mutable std::optional<File> file_;  // OpenFiles guards these
   mutable int users_ = 0;
 };
 

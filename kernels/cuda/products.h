@@ -17,7 +17,7 @@ struct Product {
   int64_t m, n, k;
   bool transpose_a, transpose_b, accumulate;
   void* pre_activation = nullptr;    // [m, n]
-  const void* gelu_input = nullptr;  // [m, n]; may be c
+  const void* gelu_input = nullptr;  // [m, n]; not c
   float* sums = nullptr;             // [m], written
   const float *a_scale = nullptr, *b_scale = nullptr;
   bool fused() const { return pre_activation != nullptr || gelu_input != nullptr || sums != nullptr; }

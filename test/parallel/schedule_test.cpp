@@ -1,11 +1,13 @@
 // Every schedule, of every shape that a pipeline may have: what it does, what it holds, how long it waits.
 #include "parallel/schedule.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fstream>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -262,51 +264,50 @@ TEST_CASE("an evaluation passes each microbatch through each piece once, on the 
         }
 }
 
-TEST_CASE("pieces of other sizes have slots of their own, as many as they need, and messages still arrive in order") {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+TEST_CASE("pieces of other sizes have slots with room for them, no larger together than as many of the largest") {
+  double saved = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
     auto roll = [&, at = uint64_t{0}](uint64_t sides) mutable { return static_cast<int64_t>(philox64(seed, at++) % sides); };
-    PipelineShape shape{.stages = 1 + roll(6), .microbatches = 1, .chunks = 1 + roll(4)};
+    PipelineShape shape{.stages = 1 + roll(6), .microbatches = 1, .chunks = 1 + roll(5)}, fewer = shape, odd = shape;
     shape.microbatches = shape.stages * (1 + roll(4));
-    std::vector<std::vector<Action>> stages, evaluations;
+    fewer.microbatches = shape.stages * (1 + roll(static_cast<uint64_t>(shape.microbatches / shape.stages)));
+    odd.microbatches = 1 + roll(static_cast<uint64_t>(shape.microbatches));
+    const auto schedule = shape.chunks > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
+    std::vector<std::vector<Action>> stages, some, evaluations;
     for (int64_t s = 0; s < shape.stages; ++s) {
-      std::vector<int64_t> layers;
-      for (int64_t c = 0; c < shape.chunks; ++c) layers.push_back(1 + roll(3));
       CAPTURE(seed, s, shape.stages, shape.microbatches, shape.chunks);
-      const auto schedule = shape.chunks > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
+      std::vector<int64_t> layers;
+      for (int64_t c = 0; c < shape.chunks; ++c) layers.push_back(1 + roll(seed % 2 == 0 ? 3 : 10));
       std::vector<Action>& actions = stages.emplace_back(make_schedule(schedule, shape, s));
-      const std::vector<int64_t> slots = layers_of_slots(actions, layers);
       const std::vector<Action> before = actions;
-      take_seats(actions, layers, slots);
-      std::map<int64_t, int64_t> most;                      // of passes at once, by layers
+      const std::vector<int64_t> slots = take_seats(actions, layers);
+      CHECK(std::ranges::is_sorted(slots, std::greater<>()));
+      const int64_t together = std::accumulate(slots.begin(), slots.end(), int64_t{0});
+      const int64_t largest_only = slots_of(before) * std::ranges::max(layers);
+      CHECK(together <= largest_only);
+      saved += 1 - static_cast<double>(together) / static_cast<double>(largest_only);
       std::map<int64_t, std::pair<int64_t, int64_t>> held;  // by slot
       for (size_t i = 0; i < actions.size(); ++i) {
         const Action& a = actions[i];
         CHECK((a.microbatch == before[i].microbatch && a.chunk == before[i].chunk && a.kind == before[i].kind));
-        const int64_t mine = layers[static_cast<size_t>(a.chunk)];
-        CHECK(slots[static_cast<size_t>(a.slot)] == mine);
+        CHECK(slots[static_cast<size_t>(a.slot)] >= layers[static_cast<size_t>(a.chunk)]);
         const std::pair key(a.microbatch, a.chunk);
         CHECK((a.kind == ActionKind::forward ? !held.contains(a.slot) : held.at(a.slot) == key));
         if (a.kind == ActionKind::forward)
           held[a.slot] = key;
         else
           held.erase(a.slot);
-        const int64_t now =
-            std::ranges::count_if(held, [&](const auto& each) { return layers[static_cast<size_t>(each.second.second)] == mine; });
-        most[mine] = std::max(most[mine], now);
       }
-      for (const auto& [each, count] : most) CHECK(std::ranges::count(slots, each) == count);
-      // The same slots do for fewer microbatches, and for an evaluation.
-      PipelineShape fewer = shape;
-      fewer.microbatches = shape.stages;
-      std::vector<Action> some = make_schedule(schedule, fewer, s);
-      take_seats(some, layers, slots);
-      std::vector<Action>& all = evaluations.emplace_back(make_forward_schedule(shape, s, std::ssize(slots)));
+      take_seats(some.emplace_back(make_schedule(schedule, fewer, s)), layers);
+      std::vector<Action>& all = evaluations.emplace_back(make_forward_schedule(odd, s, std::ssize(slots)));
       take_seats_in_turn(all, layers, slots);
-      for (const Action& a : all) CHECK(slots[static_cast<size_t>(a.slot)] == layers[static_cast<size_t>(a.chunk)]);
+      for (const Action& a : all) CHECK(slots[static_cast<size_t>(a.slot)] >= layers[static_cast<size_t>(a.chunk)]);
     }
     CHECK(Waits(stages, shape, 1).end());
-    CHECK(Waits(evaluations, shape, 1).end());
+    CHECK(Waits(some, fewer, 1).end());
+    CHECK(Waits(evaluations, odd, 1).end());
   }
+  CHECK(saved > 0);
 }
 
 TEST_CASE("a stage holds as many activations as theory says, each in a slot of its own", "[unsanitized]") {

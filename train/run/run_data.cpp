@@ -60,7 +60,8 @@ RunData::RunData(const RunConfig& config, const Comm& all, Journal& journal)
       exclusions(exclude_documents(config, sources)),
       mixture(sources, weights_of(config)) {
   if (!config.data.validation.empty())
-    validation.emplace(open_corpus(config, config.data.validation, "data.validation", true, tokenizer.get(), all));
+    validation.emplace(
+        open_corpus(config, config.data.validation, "data.validation", true, tokenizer.get(), all, [&] { journal.disk_moved(); }));
   if (!config.train.eval_choices.empty()) choices = open_choice_tasks(config.train.eval_choices, *tokenizer, config.model);
 }
 

@@ -10,11 +10,11 @@
 namespace trireme {
 
 Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool held_out,
-                   const Tokenizer* tokenizer, const Comm& all) {
+                   const Tokenizer* tokenizer, const Comm& all, const std::function<void()>& opened) {
   const int64_t T = config.model.context;
   const int64_t overlap = held_out ? static_cast<int64_t>(config.train.eval_overlap * static_cast<double>(T)) : 0;
   Corpus corpus = open_shared(
-      all, [&] { return Corpus(paths, T, held_out, overlap); },
+      all, [&] { return Corpus(paths, T, held_out, overlap, opened); },
       [&](const std::vector<KnownShard>& known) { return Corpus::of_known(known, T, held_out, overlap); });
   if (corpus.vocab() > config.model.vocab)
     throw ConfigError(
@@ -27,11 +27,10 @@ std::vector<Corpus> open_sources(const RunConfig& config, const Tokenizer* token
                                  const std::function<void()>& opened) {
   std::vector<Corpus> sources;
   const std::vector<std::string>& entries = config.data.train;
-  if (config.data.weights.empty()) sources.push_back(open_corpus(config, entries, "data.train", false, tokenizer, all));
+  if (config.data.weights.empty()) sources.push_back(open_corpus(config, entries, "data.train", false, tokenizer, all, opened));
   std::map<std::filesystem::path, size_t> entry_of;  // by shard
   for (size_t i = 0; i < config.data.weights.size(); ++i) {
-    sources.push_back(open_corpus(config, {entries[i]}, "data.train", false, tokenizer, all));
-    if (opened) opened();
+    sources.push_back(open_corpus(config, {entries[i]}, "data.train", false, tokenizer, all, opened));
     if (all.rank() > 0) continue;  // rank 0 looks
     for (const ShardReader& shard : sources.back().shards())
       if (const auto [first, fresh] = entry_of.emplace(std::filesystem::weakly_canonical(shard.path()), i); !fresh)

@@ -11,10 +11,11 @@
 
 namespace trireme {
 
-// With the vocabulary and the tokenizer that the config says. These two: called on every rank of `all`.
+// With the vocabulary and the tokenizer that the config says. These two: called on every rank of `all`; they
+// call `opened` after each shard.
 Corpus open_corpus(const RunConfig& config, const std::vector<std::string>& paths, const char* key, bool held_out,
-                   const Tokenizer* tokenizer, const Comm& all);
-// Opens the training corpora: all of data.train, or each entry for itself where they have weights. Calls `opened` after each.
+                   const Tokenizer* tokenizer, const Comm& all, const std::function<void()>& opened = {});
+// Opens the training corpora: all of data.train, or each entry for itself where they have weights.
 std::vector<Corpus> open_sources(const RunConfig& config, const Tokenizer* tokenizer, const Comm& all,
                                  const std::function<void()>& opened = {});
 // Leaves out the documents that data.exclude names. Returns a line for each of its files.

@@ -116,7 +116,8 @@ void count_step(Plan& plan, TrainState& run) {
 void count_memory(Plan& plan, const TrainState& run) {
   const RunConfig& config = run.config;
   plan.sizes = run.arenas.peaks();
-  plan.in_flight = std::ssize(run.stage.shape().slots);
+  plan.in_flight =
+      slots_of(make_schedule(config.parallel.stage_schedule(), pipeline_shape(config, run.mesh.replicas()), run.mesh.pp().rank()));
   if (config.train.offload == Offload::optimizer) plan.pinned = plan.sizes.optimizer;
   const std::vector<TensorSlice> saved = state_slices(run, Ownership::saved);
   const int64_t state = bytes_of(saved);

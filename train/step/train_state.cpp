@@ -38,7 +38,7 @@ std::vector<int64_t> layers_of_chunks(const RunConfig& config, const PipelineSha
 StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sharing) {
   const ParallelConfig& p = config.parallel;
   const PipelineShape pipeline = pipeline_shape(config, mesh.replicas());
-  const std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
+  std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
   const std::vector<ModelChunk> chunks = chunks_of_stage(layers_of_chunks(config, pipeline), pipeline.stages, mesh.pp().rank());
   const int64_t mine = p.shards() / mesh.tp().size();
   const Comm& owners = mesh.owner_group();
@@ -58,7 +58,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
                       .gradients = !p.exact() && (p.zero < 2 || !divided),
                       .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
           .chunks = chunks,
-          .slots = layers_of_slots(actions, layers_of(chunks)),
+          .slots = take_seats(actions, layers_of(chunks)),
           .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
           .halves = p.stage_schedule() == Schedule::zero_bubble,
           .recompute = config.train.recompute,
@@ -119,7 +119,12 @@ const std::vector<Action>& TrainState::actions(int64_t microbatches) {
   PipelineShape shape = pipeline_shape(config, mesh.replicas());
   shape.microbatches = microbatches;
   list = make_schedule(config.parallel.stage_schedule(), shape, mesh.pp().rank());
-  take_seats(list, layers_of(stage.shape().chunks), stage.shape().slots);
+  const std::vector<int64_t> layers = layers_of(stage.shape().chunks), &have = stage.shape().slots;
+  const std::vector<int64_t> needed = take_seats(list, layers);
+  if (needed.size() <= have.size() && std::equal(needed.begin(), needed.end(), have.begin(), std::less_equal<>())) return list;
+  // The plan, which has no memory, counts the ops of fewer microbatches than the stage is made for.
+  require(device.place() == Place::none, text("no room for the activations of ", microbatches, " microbatches"));
+  take_seats_in_turn(list, layers, have);
   return list;
 }
 

@@ -257,6 +257,20 @@ TEST_CASE("the pages that will be read, and no others, are prefetched") {
   CHECK_THROWS_AS(shard.advise(-1, 5), Error);
 }
 
+TEST_CASE("a shard that this node lacks is reported when its samples come, not when they are prefetched") {
+  const Scratch scratch;
+  std::vector<KnownShard> known;
+  for (int i = 0; i < 3; ++i)
+    known.push_back(ShardReader(counting_shard(scratch, "s" + std::to_string(i) + ".h5", 100 * i, 400, {0})).known());
+  std::filesystem::remove(scratch / "s1.h5");
+  const Corpus corpus = Corpus::of_known(known, 16, false);
+  Loader loader(corpus, options_of(16, 8));
+  const auto all = [&] {
+    for (int64_t step = 0; step < corpus.samples() / 8; ++step) loader.next();
+  };
+  CHECK_THROWS_WITH(all(), ContainsSubstring("s1.h5"));
+}
+
 TEST_CASE("what goes wrong with one step is thrown for that step, whatever was read ahead") {
   const Scratch scratch;
   const auto path = counting_shard(scratch, "a.h5", 0, 40000, {0});
