@@ -8,6 +8,8 @@ namespace trireme {
 namespace {
 
 int64_t hidden_width(const ModelConfig& config) { return config.family == Family::gpt2 ? config.ffn : 2 * config.ffn; }
+bool fuses_gelu_backward(const Pass& pass) { return pass.fused_products && !pass.fp8 && pass.config.family == Family::gpt2; }
+const Tensor& gradient_of_hidden(const MlpSaved& saved, const MlpKept& kept) { return kept.dhidden ? kept.dhidden : saved.hidden; }
 
 }  // namespace
 
@@ -55,23 +57,11 @@ void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, c
                  {.x = saved.active, .y = rows.y});
 }
 
-namespace {
-
-bool fuses_gelu_backward(const Pass& pass) { return pass.fused_products && !pass.fp8 && pass.config.family == Family::gpt2; }
-
-}  // namespace
-
 MlpKept MlpKept::take(Pass& pass) {
   return {.down = keep_gradient(pass, pass.config.width),
           .up = keep_gradient(pass, hidden_width(pass.config)),
           .dhidden = fuses_gelu_backward(pass) ? pass.temporary(pass.config.ffn) : Tensor{}};
 }
-
-namespace {
-
-const Tensor& gradient_of_hidden(const MlpSaved& saved, const MlpKept& kept) { return kept.dhidden ? kept.dhidden : saved.hidden; }
-
-}  // namespace
 
 void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartBackwardInput<MlpKept>& rows) {
   const LinearWeight down{.w = weights.down, .rounded = weights.rounded_down};
@@ -83,7 +73,7 @@ void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& s
     const Tensor dactive = pass.temporary(pass.config.ffn);
     linear_backward_input(pass, down, {.dy = rows.dy, .dx = dactive, .keep = rows.keep.down},
                           fuses_gelu_backward(pass) ? saved.hidden : Tensor{});
-    if (fuses_gelu_backward(pass))
+    if (fuses_gelu_backward(pass))  // in halves nothing is kept but what is saved
       run(pass.stream, Cast{.y = saved.hidden, .x = dactive});
     else if (pass.config.family == Family::gpt2)
       run(pass.stream, GeluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});

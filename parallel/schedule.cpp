@@ -61,22 +61,6 @@ Actions interleaved(const PipelineShape& shape, int64_t stage) {
 
 bool ends_pass(const Action& a) { return a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight; }
 
-void assign_slots(Actions& actions) {
-  std::map<std::pair<int64_t, int64_t>, int64_t> held;  // (microbatch, chunk) -> slot
-  std::set<int64_t> free;
-  int64_t next = 0;
-  for (Action& a : actions) {
-    const auto key = std::pair(a.microbatch, a.chunk);
-    if (a.kind == ActionKind::forward) {
-      if (free.empty()) free.insert(next++);
-      held[key] = *free.begin();
-      free.erase(free.begin());
-    }
-    a.slot = held.at(key);
-    if (ends_pass(a)) free.insert(a.slot);
-  }
-}
-
 }  // namespace
 
 std::string schedule_problem(Schedule schedule, const PipelineShape& shape) {
@@ -107,21 +91,22 @@ std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape,
       actions = zero_bubble(shape, stage);
       break;
   }
-  assign_slots(actions);
+  take_seats(actions, std::vector<int64_t>(static_cast<size_t>(shape.chunks), 1));
   return actions;
 }
 
-std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, int64_t slots) {
-  require(0 <= stage && stage < shape.stages && slots >= 1, text("stage ", stage, " of ", shape.stages, ", ", slots, " slots"));
+std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, const std::vector<int64_t>& layers,
+                                          const std::vector<int64_t>& slots) {
+  require(0 <= stage && stage < shape.stages && !slots.empty(),
+          text("stage ", stage, " of ", shape.stages, ", ", slots.size(), " slots"));
   Actions actions;
   // Groups of `stages` microbatches pass chunk 0, then chunk 1, ...: a stage waits for others only
   // at the ends.
   for (int64_t group = 0; group < shape.microbatches; group += shape.stages)
     for (int64_t chunk = 0; chunk < shape.chunks; ++chunk)
-      for (int64_t i = group; i < std::min(group + shape.stages, shape.microbatches); ++i) {
+      for (int64_t i = group; i < std::min(group + shape.stages, shape.microbatches); ++i)
         add(actions, ActionKind::forward, i, chunk);
-        actions.back().slot = static_cast<int64_t>(actions.size() - 1) % std::min<int64_t>(slots, 2);
-      }
+  take_seats_in_turn(actions, layers, slots);
   return actions;
 }
 

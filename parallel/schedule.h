@@ -42,8 +42,10 @@ struct PipelineShape {
 // schedule_problem.
 std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape, int64_t stage);
 
-// The same for forward passes alone, with at most so many slots, for an evaluation.
-std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, int64_t slots);
+// The same for forward passes alone, for an evaluation, on slots that take_seats() has made; `layers` of each of the stage's
+// chunks.
+std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, const std::vector<int64_t>& layers,
+                                          const std::vector<int64_t>& slots);
 
 // Why a schedule cannot run in this shape; "" if it can. Interleaved needs microbatches in groups
 // of `stages`.

@@ -249,7 +249,8 @@ TEST_CASE("an evaluation passes each microbatch through each piece once, on the 
           CAPTURE(p, m, v, slots);
           std::vector<std::vector<Action>> stages;
           for (int64_t s = 0; s < p; ++s) {
-            stages.push_back(make_forward_schedule(shape, s, slots));
+            const auto ones = [](int64_t count) { return std::vector<int64_t>(static_cast<size_t>(count), 1); };
+            stages.push_back(make_forward_schedule(shape, s, ones(v), ones(slots)));
             std::set<std::pair<int64_t, int64_t>> done;
             for (const Action& a : stages.back()) {
               if (a.kind == ActionKind::forward) done.emplace(a.microbatch, a.chunk);
@@ -299,9 +300,8 @@ TEST_CASE("pieces of other sizes have slots with room for them, no larger togeth
           held.erase(a.slot);
       }
       take_seats(some.emplace_back(make_schedule(schedule, fewer, s)), layers);
-      std::vector<Action>& all = evaluations.emplace_back(make_forward_schedule(odd, s, std::ssize(slots)));
-      take_seats_in_turn(all, layers, slots);
-      for (const Action& a : all) CHECK(slots[static_cast<size_t>(a.slot)] >= layers[static_cast<size_t>(a.chunk)]);
+      for (const Action& a : evaluations.emplace_back(make_forward_schedule(odd, s, layers, slots)))
+        CHECK(slots[static_cast<size_t>(a.slot)] >= layers[static_cast<size_t>(a.chunk)]);
     }
     CHECK(Waits(stages, shape, 1).end());
     CHECK(Waits(some, fewer, 1).end());

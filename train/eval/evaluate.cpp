@@ -60,8 +60,8 @@ class Passes {
     PipelineShape pipeline = pipeline_shape(run_.config, run_.mesh.replicas());
     pipeline.microbatches = count;
     const StageShape& shape = run_.stage.shape();
-    std::vector<Action> actions = make_forward_schedule(pipeline, run_.mesh.pp().rank(), std::ssize(shape.slots));
-    take_seats_in_turn(actions, layers_of(shape.chunks), shape.slots);
+    const std::vector<Action> actions =
+        make_forward_schedule(pipeline, run_.mesh.pp().rank(), layers_of(shape.chunks), shape.slots);
     run_.pipeline.begin(actions);
     for (size_t i = 0; i < actions.size(); ++i) {
       const Action& a = actions[i];
