@@ -77,12 +77,14 @@ void RunLock::lock(const std::string& run_directory) {
   throw ConfigError(text("cannot lock ", path_, ": ", strerror(reason)));
 }
 
+// First the lock, then the name: one that was lost may have been another's meanwhile, who has let it go and left its name.
 bool RunLock::held() const {
-  if (fd_ < 0 || !is_at(path_, fd_)) return false;
+  if (fd_ < 0) return false;
+  if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  if (!is_at(path_, fd_)) return false;
   const std::string there = read_holder(fd_);
   // One that came too late names itself after the holder.
-  if (holder_.empty() ? !there.empty() : !there.starts_with(holder_)) return false;
-  return flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // another may hold it without a name
+  return holder_.empty() ? there.empty() : there.starts_with(holder_);
 }
 
 void RunLock::check() const {
