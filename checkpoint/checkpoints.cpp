@@ -15,6 +15,7 @@
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/save_summary.h"
 #include "kernels/device.h"
 #include "parallel/host_collectives.h"
 
@@ -123,46 +124,47 @@ SaveResult Checkpoints::end() {
     if (const std::optional<SaveResult> result = advance()) return *result;
 }
 
-// Writes this rank's file, synced and re-read. Runs on a thread of its own.
-Checkpoints::Part Checkpoints::write_part(const Saving& saving, const std::function<void()>& ready) const {
-  Part part;
+// Writes this rank's file, synced and re-read, and returns its SaveSummary. Runs on a thread of its own.
+std::string Checkpoints::write_part(const Saving& saving, const std::function<void()>& ready) const {
+  std::string words;
   std::exception_ptr failure;
   try {
     if (ready) ready();
     if (run_lock_) run_lock_->check();
     make_directory(io_, saving.staged);
-    part.manifest = write_rank_file(io_, saving.staged, static_cast<int>(ranks_.rank()), saving.state.slices, saving.state.finite);
-    part.seconds = seconds_since(saving.start);
-    verify_part(io_, saving.staged, part.manifest);
-    if (ranks_.size() > 1) part.text = write_manifest(part.manifest);
+    const std::vector<TensorSlice>& slices = saving.state.slices;
+    const Manifest part = write_rank_file(io_, saving.staged, static_cast<int>(ranks_.rank()), slices, saving.state.finite);
+    SaveSummary summary(part);
+    summary.seconds = seconds_since(saving.start);
+    summary.layout = layout_share(ranks_.rank(), slices);
+    verify_part(io_, saving.staged, part);
+    words = text_of(summary);
   } catch (...) {
     failure = std::current_exception();
   }
   // Runs in every case: other ranks wait for it.
-  if (saving.tier == Tier::memory) memory_->exchange(saving.staged, failure ? "" : part.text);
+  if (saving.tier == Tier::memory) memory_->exchange(saving.staged, words);
   if (failure) std::rethrow_exception(failure);
-  return part;
+  return words;
 }
 
-// Merges the parts of all ranks on rank 0's thread.
+// Merges the parts of all ranks; rank 0's thread makes the manifest.
 void Checkpoints::bring_together(Saving& saving) {
   const bool alone = saving.tier == Tier::disk;  // rank 0 commits for all ranks
   saving.phase = alone ? Phase::committing : Phase::merging;
-  Part own;
-  Outcome report;
+  Outcome own;
   try {
-    own = saving.part.get();
-    report.words = text(own.seconds, '\n', own.text);
+    own.words = saving.part.get();
   } catch (const std::exception& error) {
     saving.failure = std::current_exception();
-    report.problem = error.what();
+    own.problem = error.what();
   }
-  std::vector<Outcome> parts = gather(ranks_, report);
+  const Outcome all = merged(ranks_, own);
   if (ranks_.rank() > 0) return;
-  const auto behind_the_steps = [this, &saving, own = std::move(own), parts = std::move(parts)](auto work) {
+  const auto behind_the_steps = [this, &saving, all](auto work) {
     if (config_.async) work_behind_the_steps();
     use_threads_here(1);
-    return work(merge(saving, own, parts));
+    return work(manifest_of(saving, all));
   };
   if (alone)
     saving.commit = std::async(std::launch::async, [=, this, &saving] {
@@ -185,27 +187,25 @@ void Checkpoints::bring_together(Saving& saving) {
     });
 }
 
-// The manifest of all ranks' parts; throws if one of them failed.
-Manifest Checkpoints::merge(Saving& saving, const Part& own, const std::vector<Outcome>& parts) const {
+// The manifest of what all ranks saved; throws if one of them failed.
+Manifest Checkpoints::manifest_of(Saving& saving, const Outcome& all) const {
+  if (all.failed()) throw CheckpointError(all.problem);
   Manifest manifest{.run = run_id_,
                     .save = saving.id,
                     .step = saving.step,
+                    .ranks = ranks_.size(),
                     .counters = saving.state.counters,
                     .config = saving.state.config,
                     .records = saving.state.records,
                     .files = {},
                     .tensors = {}};
-  std::string problems;
-  for (const Outcome& part : parts)
-    if (part.failed()) problems += (problems.empty() ? "" : "\n") + part.problem;
-  if (!problems.empty()) throw CheckpointError(problems);
-  add_part(manifest, own.manifest);
-  saving.result.write_seconds = own.seconds;
-  for (size_t r = 1; r < parts.size(); ++r) {
-    const std::string& words = parts[r].words;  // a line of seconds, then the manifest
-    saving.result.write_seconds = std::max(saving.result.write_seconds, std::stod(words));
-    add_part(manifest, parse_part(words.substr(words.find('\n') + 1)));
+  const SaveSummary summary = summary_of(all.words);
+  try {
+    summary.fill(manifest);
+  } catch (const DamagedCheckpoint& error) {
+    throw Error(text("the state cannot be saved: ", error.what()));
   }
+  saving.result.write_seconds = summary.seconds;
   saving.result.digest = state_digest(manifest.tensors, manifest.counters);
   return manifest;
 }

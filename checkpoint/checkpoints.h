@@ -32,6 +32,7 @@
 #include "checkpoint/lineage.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/memory_tier.h"
+#include "checkpoint/piece_location.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/run_lock.h"
 #include "parallel/comm.h"
@@ -51,6 +52,9 @@ struct CheckpointState {
   bool finite = false;                             // refuse to save NaN or infinity
   // Called by a restore with the saved config before any tensor is read; may throw to refuse it.
   std::function<void(const std::string& config)> accept{};
+  // Called by a restore with the saved config and its number of ranks: what each of them saved. Without it, a restore by
+  // other ranks looks into all files.
+  LayoutOf layout{};
 };
 
 enum class Tier { disk, memory };
@@ -156,11 +160,6 @@ class Checkpoints {
   std::vector<std::string> take_warnings();
 
  private:
-  struct Part {
-    Manifest manifest;
-    double seconds = 0;  // spent writing
-    std::string text;    // the manifest, for other ranks
-  };
   enum class Phase { writing, merging, committing };
   struct Saving {
     Phase phase = Phase::writing;
@@ -169,16 +168,16 @@ class Checkpoints {
     CheckpointState state;
     std::string id, staged;
     Clock::time_point start;
-    std::future<Part> part;           // of this rank
+    std::future<std::string> part;    // of this rank: its SaveSummary
     std::future<std::string> merged;  // on rank 0: the manifest, for other ranks that commit
     std::future<void> commit;         // on ranks that commit
     SaveResult result;                // on rank 0
     std::exception_ptr failure;       // of this rank
   };
 
-  Part write_part(const Saving& saving, const std::function<void()>& ready) const;
+  std::string write_part(const Saving& saving, const std::function<void()>& ready) const;
   void bring_together(Saving& saving);
-  Manifest merge(Saving& saving, const Part& own, const std::vector<Outcome>& parts) const;
+  Manifest manifest_of(Saving& saving, const Outcome& all) const;
   void hand_out(Saving& saving);
   SaveResult conclude(Saving& saving);
   struct Found {
@@ -194,6 +193,7 @@ class Checkpoints {
   int64_t restore_newest(const std::vector<Found>& steps, const std::string& searched, CheckpointState& state);
   int64_t restore_found(const Found& found, CheckpointState& state);
   int64_t restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state);
+  Manifest shared_manifest(const std::string& directory) const;
 
   CheckpointConfig config_;
   std::string directory_;  // RUN/checkpoints

@@ -9,8 +9,10 @@
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
+#include "checkpoint/problem.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/save_summary.h"
 #include "parallel/host_collectives.h"
 
 namespace trireme {
@@ -26,12 +28,6 @@ std::string holder_of(const std::string& checkpoint) {
   return std::filesystem::absolute(checkpoint + "/.").parent_path().parent_path();
 }
 
-// Returns `manifest` if all of its files exist. One rank looks: the others open those that they read.
-Manifest whole_checkpoint(const Io& io, const std::string& directory, const Comm& ranks, Manifest manifest) {
-  if (ranks.rank() == 0) verify_sizes(io, directory, manifest);
-  return manifest;
-}
-
 // Broadcasts the steps of rank 0.
 std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps) {
   if (ranks.size() == 1) return steps;
@@ -41,23 +37,25 @@ std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps
   return {std::istream_iterator<int64_t>(in), {}};
 }
 
-std::string lines_of(const std::set<std::string>& names) {
-  std::string lines;
-  for (const std::string& name : names) lines += name + "\n";
-  return lines;
-}
-
 // Names of the tensors of which any rank holds a part; none for one rank. Each crosses the network once to each rank.
 std::set<std::string> names_on(const Comm& ranks, const std::vector<TensorSlice>& slices) {
   std::set<std::string> names;
   if (ranks.size() == 1) return names;
-  for (const TensorSlice& slice : slices) names.insert(slice.name);
-  const auto add = [&](const std::string& lines) {
+  const auto add = [&names](const std::string& lines) {
     TextReader in(lines);
     for (std::string name; std::getline(in, name);) names.insert(name);
   };
-  for (const std::string& theirs : gather(ranks, lines_of(names))) add(theirs);
-  add(broadcast(ranks, lines_of(names)));
+  const auto lines_of = [&names] {
+    std::string lines;
+    for (const std::string& name : names) (lines += name) += '\n';
+    return lines;
+  };
+  for (const TensorSlice& slice : slices) names.insert(slice.name);
+  const Outcome all = fold(ranks, {.words = lines_of()}, [&](const std::string&, const std::string& theirs) {
+    add(theirs);
+    return lines_of();
+  });
+  add(broadcast(ranks, all.words));
   return names;
 }
 
@@ -104,7 +102,7 @@ int64_t Checkpoints::restore_from(const std::string& directory, CheckpointState&
   }
   if (exactly)
     return restore_together(
-        directory, [&] { return whole_checkpoint(io_, directory, ranks_, load_manifest(io_, directory)); }, state);
+        directory, [&] { return shared_manifest(directory); }, state);
   std::vector<Found> steps;
   for (const int64_t step : agreed(ranks_, steps_in(io_, holder))) steps.push_back({holder, step, {}});
   return restore_newest(steps, holder, state);
@@ -138,12 +136,12 @@ int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
   const std::string path = found.directory + "/" + step_name(found.step);
   if (!found.in_memory)
     return restore_together(
-        path, [&] { return whole_checkpoint(io_, path, ranks_, load_step(io_, found.directory, found.step)); }, state);
+        path, [&] { return require_step(shared_manifest(path), path, found.step); }, state);
   std::optional<MemoryTier::Step> now = found.in_memory;
   for (;;) {
     const auto load = [&] {
       if (!now->problem.empty()) throw DamagedCheckpoint(now->problem);
-      copies_are_lost_ |= memory_->bring(*now, state.slices);
+      copies_are_lost_ |= memory_->bring(*now, state.slices, state.layout);
       return load_step(io_, found.directory, found.step);
     };
     try {
@@ -156,6 +154,17 @@ int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
   }
 }
 
+// Reads a manifest on rank 0, which also looks for its files, for all ranks. The others open those that they read.
+Manifest Checkpoints::shared_manifest(const std::string& directory) const {
+  Outcome found;
+  if (ranks_.rank() == 0) found.problem = problem_of([&] { found.words = manifest_text(io_, directory); });
+  found = broadcast(ranks_, found);
+  if (found.failed()) throw DamagedCheckpoint(found.problem);
+  Manifest manifest = parse_manifest_of(directory, found.words);
+  if (ranks_.rank() == 0) verify_names(io_, directory, manifest);
+  return manifest;
+}
+
 // Restores each rank's own slices. Damage for one rank counts for all.
 int64_t Checkpoints::restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state) {
   const std::set<std::string> elsewhere = names_on(ranks_, state.slices);
@@ -165,7 +174,9 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
     const Manifest manifest = load();
     if (state.accept) state.accept(manifest.config);
     read_slices(io_, directory, manifest, state.slices,
-                {.tensors = elsewhere, .reader = ranks_.size() == 1 ? Reader::alone : Reader::one_of_many});
+                {.tensors = elsewhere,
+                 .reader = ranks_.size() == 1 ? Reader::alone : Reader::one_of_many,
+                 .rank = reading_rank(ranks_, manifest, state.layout)});
     state.counters = manifest.counters;
     state.config = manifest.config;
     restored_run_ = manifest.run;
@@ -189,13 +200,12 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
 void Checkpoints::confirm(const std::vector<TensorSlice>& slices) const {
   Manifest own;
   own.tensors = describe(slices);
-  std::string problem;
-  if (const std::vector<std::string> parts = gather(ranks_, ranks_.size() > 1 ? write_manifest(own) : ""); ranks_.rank() == 0) {
-    for (size_t r = 1; r < parts.size(); ++r) add_part(own, parse_part(parts[r]));
-    if (const uint64_t there = tensors_digest(own.tensors); there != restored_)
+  const Outcome all = merged(ranks_, {.words = text_of(SaveSummary(own))});
+  std::string problem = all.problem;
+  if (ranks_.rank() == 0 && !all.failed())
+    if (const uint64_t there = tensors_digest(summary_of(all.words).entries()); there != restored_)
       problem = text("the restored tensors have digest ", hex(there), ", those of their checkpoint ", hex(restored_),
                      ": suspected memory fault or bug; nothing on disk has changed");
-  }
   problem = broadcast(ranks_, problem);
   if (!problem.empty()) throw CheckpointError(problem);
 }

@@ -77,23 +77,25 @@ bool is_step_directory(const std::string& name) {
   return step_of(name) >= 0 || is_temporary(name) || step_of(without(name, kReplaced)) >= 0;
 }
 
-uint64_t write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest) {
+uint64_t write_manifest_file(const Io& io, const std::string& directory, const std::string& manifest) {
   const std::string path = directory + "/" + kManifestName, temporary = path + kTemporary;
-  const std::string content = write_manifest(manifest);
   IoFile file = IoFile::create(io, temporary);
-  file.write_at(content.data(), static_cast<int64_t>(content.size()), 0);
+  file.write_at(manifest.data(), std::ssize(manifest), 0);
   file.sync();
   file.close();
   rename_path(io, temporary, path);
   sync_directory(io, directory);
-  if (manifest_text(io, directory) != content) throw DamagedCheckpoint(path + " does not read back as it was written");
-  return digest(content);
+  if (manifest_text(io, directory) != manifest) throw DamagedCheckpoint(path + " does not read back as it was written");
+  return digest(manifest);
 }
 
 Manifest load_step(const Io& io, const std::string& directory, int64_t step) {
   const std::string path = directory + "/" + step_name(step);
-  Manifest manifest = load_manifest(io, path);
-  if (manifest.step != step) throw DamagedCheckpoint(text(path, "/", kManifestName, " belongs to step ", manifest.step));
+  return require_step(load_manifest(io, path), path, step);
+}
+
+Manifest require_step(Manifest manifest, const std::string& directory, int64_t step) {
+  if (manifest.step != step) throw DamagedCheckpoint(text(directory, "/", kManifestName, " belongs to step ", manifest.step));
   return manifest;
 }
 

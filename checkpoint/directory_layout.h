@@ -27,9 +27,10 @@ std::vector<int64_t> steps_in(const Io& io, const std::string& directory);
 bool is_step_directory(const std::string& name);
 
 // Writes `directory`/manifest.json durably, by a rename, and reads it again. Returns the digest of its text.
-uint64_t write_manifest_file(const Io& io, const std::string& directory, const Manifest& manifest);
+uint64_t write_manifest_file(const Io& io, const std::string& directory, const std::string& manifest);
 // Loads the manifest of step-N; DamagedCheckpoint if it belongs to another step.
 Manifest load_step(const Io& io, const std::string& directory, int64_t step);
+Manifest require_step(Manifest manifest, const std::string& directory, int64_t step);  // the same for one that was read
 
 // Cleans up after a process that died: removes half-written and half-deleted directories, and
 // restores a replaced one unless its successor arrived. Adds what it cannot remove to `warnings`.

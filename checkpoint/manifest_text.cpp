@@ -1,5 +1,5 @@
 // Writes and parses manifest.json: one line per file and tensor, so that line tools can show and
-// compare it.
+// compare it. Version 1 had the pieces in it, with their tensors.
 #include <algorithm>
 #include <limits>
 
@@ -12,35 +12,18 @@ namespace trireme {
 namespace {
 
 constexpr auto kFormat = "trireme checkpoint";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2, kWithPieces = 1;
 constexpr std::string_view kHead = "{\"digest\":\"", kMiddle = "\",\n\"manifest\":", kTail = "}\n";
-constexpr int kMaxDepth = 6;  // manifest, tensors, tensor, pieces, piece, shape
+constexpr int kMaxDepth = 6;  // manifest, tensors, tensor, and in version 1 pieces, piece, shape
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 
 Json to_json(const FileEntry& file) {
-  return {{"name", file.name},
-          {"bytes", file.bytes},
-          {"pages", file.pages},
-          {"pages_at", file.pages_at},
-          {"pages_digest", hex(file.pages_digest)},
-          {"container", hex(file.container)}};
+  return {
+      {"name", file.name}, {"bytes", file.bytes}, {"table", {file.table_at, file.table_bytes}}, {"digest", hex(file.table_digest)}};
 }
 
 Json to_json(const TensorEntry& tensor) {
-  Json pieces = Json::array();
-  for (const Piece& piece : tensor.pieces)
-    pieces.push_back({{"file", piece.file},
-                      {"offset", piece.box.offset},
-                      {"shape", piece.box.shape},
-                      {"at", piece.at},
-                      {"bytes", piece.bytes},
-                      {"first_page", piece.first_page},
-                      {"digest", hex(piece.digest)}});
-  return {{"name", tensor.name},
-          {"dtype", name_of(tensor.dtype)},
-          {"shape", tensor.shape},
-          {"digest", hex(tensor.digest)},
-          {"pieces", pieces}};
+  return {{"name", tensor.name}, {"dtype", name_of(tensor.dtype)}, {"shape", tensor.shape}, {"digest", hex(tensor.digest)}};
 }
 
 Json to_json(const std::map<std::string, ChainedDigest>& records) {
@@ -108,31 +91,48 @@ Dtype parse_dtype(const std::string& name, const std::string& tensor) {
   throw DamagedCheckpoint(text(tensor, ": dtype '", name, "' is not one of f32, bf16 and i32"));
 }
 
-FileEntry parse_file(const Json& json, size_t i) {
-  const Fields fields(json, text("files[", i, "]"));
+FileEntry parse_file(const Fields& fields) {
+  const std::vector<int64_t> table = fields.integers("table");
+  if (table.size() != 2) throw DamagedCheckpoint("table is not an offset and a length");
   return {.name = fields.string("name", 255),
           .bytes = fields.integer("bytes"),
+          .table_at = table[0],
+          .table_bytes = table[1],
+          .table_digest = fields.digest("digest")};
+}
+
+FileEntry parse_file_of_pieces(const Fields& fields) {
+  return {.name = fields.string("name", 255),
+          .bytes = fields.integer("bytes"),
+          .known = true,
           .pages = fields.integer("pages"),
           .pages_at = fields.integer("pages_at"),
           .pages_digest = fields.digest("pages_digest"),
           .container = fields.digest("container")};
 }
 
-TensorEntry parse_tensor(const Json& json, size_t i) {
-  const Fields fields(json, text("tensors[", i, "]"));
-  TensorEntry tensor{
-      .name = fields.string("name", 512), .shape = fields.integers("shape"), .digest = fields.digest("digest"), .pieces = {}};
+TensorEntry parse_tensor(const Fields& fields) {
+  TensorEntry tensor{.name = fields.string("name", 512), .shape = fields.integers("shape"), .digest = fields.digest("digest")};
   tensor.dtype = parse_dtype(fields.string("dtype", 8), tensor.name);
-  for (const Json& each : fields.array("pieces", kMostPieces)) {
-    const Fields piece(each, tensor.name);
-    tensor.pieces.push_back({.file = piece.integer("file"),
-                             .box = {.offset = piece.integers("offset"), .shape = piece.integers("shape")},
-                             .at = piece.integer("at"),
-                             .bytes = piece.integer("bytes"),
-                             .first_page = piece.integer("first_page"),
-                             .digest = piece.digest("digest")});
-  }
   return tensor;
+}
+
+// Adds the pieces of the last tensor to their files.
+void parse_pieces(const Json& pieces, Manifest& manifest) {
+  const std::string& name = manifest.tensors.back().name;
+  for (const Json& each : pieces) {
+    const Fields fields(each, name);
+    const int64_t file = fields.integer("file");
+    if (file < 0 || file >= std::ssize(manifest.files))
+      throw DamagedCheckpoint(text(name, ": file ", file, " of ", manifest.files.size()));
+    manifest.files[static_cast<size_t>(file)].pieces.push_back(
+        {.tensor = std::ssize(manifest.tensors) - 1,
+         .box = {.offset = fields.integers("offset"), .shape = fields.integers("shape")},
+         .at = fields.integer("at"),
+         .bytes = fields.integer("bytes"),
+         .first_page = fields.integer("first_page"),
+         .digest = fields.digest("digest")});
+  }
 }
 
 std::map<std::string, ChainedDigest> parse_records(const Json& json) {
@@ -160,34 +160,40 @@ std::string one_line(std::string message) {
   return message.substr(0, 400);
 }
 
-Manifest parse_unchecked(std::string_view body, std::string& digest) {
+void parse_entries(const Fields& fields, bool with_pieces, Manifest& manifest) {
+  size_t i = 0;
+  for (const Json& json : fields.array("files", kMostFiles)) {
+    const Fields file(json, text("files[", i++, "]"));
+    manifest.files.push_back(with_pieces ? parse_file_of_pieces(file) : parse_file(file));
+  }
+  i = 0;
+  for (const Json& json : fields.array("tensors", 1 << 20)) {
+    const Fields tensor(json, text("tensors[", i++, "]"));
+    manifest.tensors.push_back(parse_tensor(tensor));
+    if (with_pieces) parse_pieces(tensor.array("pieces", kMostPieces), manifest);
+  }
+}
+
+Manifest parse_body(std::string_view body) {
   const Json json = parse_bounded(body);
   const Fields fields(json, "manifest");
   if (fields.string("format", 64) != kFormat) throw DamagedCheckpoint("is not a checkpoint's manifest");
-  if (const int64_t version = fields.integer("version"); version != kVersion)
-    throw CheckpointError(text("has format version ", version, ", this program reads version ", kVersion));
+  const int64_t version = fields.integer("version");
+  if (version != kVersion && version != kWithPieces)
+    throw CheckpointError(text("has format version ", version, ", this program reads versions 1 to ", kVersion));
   Manifest manifest;
   manifest.run = fields.string("run", 64);
   manifest.save = fields.string("save", 64);
   manifest.step = fields.integer("step");
+  if (version == kVersion) manifest.ranks = fields.integer("ranks"), manifest.layout = fields.digest("layout");
   manifest.config = fields.string("config", 16 << 20);
   const Json& counters = fields.get("counters");
   if (!counters.is_object() || counters.size() > 4096) throw DamagedCheckpoint("counters is not an object of at most 4096");
   for (const auto& [name, value] : counters.members()) manifest.counters[name] = integer_of(value, "counters: " + name);
-  size_t i = 0;
-  for (const Json& file : fields.array("files", 1 << 20)) manifest.files.push_back(parse_file(file, i++));
-  i = 0;
-  for (const Json& tensor : fields.array("tensors", 1 << 20)) manifest.tensors.push_back(parse_tensor(tensor, i++));
   if (const Json* const records = json.find("records")) manifest.records = parse_records(*records);
-  digest = fields.string("state_digest", 16);
-  return manifest;
-}
-
-Manifest parse_body(std::string_view body) {
-  std::string digest;
-  const Manifest manifest = parse_unchecked(body, digest);
+  parse_entries(fields, version == kWithPieces, manifest);
   check(manifest);
-  if (digest != state_digest(manifest.tensors, manifest.counters))
+  if (fields.string("state_digest", 16) != state_digest(manifest.tensors, manifest.counters))
     throw DamagedCheckpoint("the state's digest does not match its tensors and counters");
   return manifest;
 }
@@ -207,11 +213,15 @@ std::string_view body_of(std::string_view text) {
 }  // namespace
 
 std::string write_manifest(const Manifest& manifest) {
+  for (const FileEntry& file : manifest.files)
+    require(file.table_bytes > 0, text(file.name, " has no piece table: a manifest of version 1 is only read"));
   const Json head = {{"format", kFormat},
                      {"version", kVersion},
                      {"run", manifest.run},
                      {"save", manifest.save},
                      {"step", manifest.step},
+                     {"ranks", manifest.ranks},
+                     {"layout", hex(manifest.layout)},
                      {"counters", manifest.counters},
                      {"state_digest", state_digest(manifest.tensors, manifest.counters)},
                      {"config", manifest.config}};
@@ -222,8 +232,8 @@ std::string write_manifest(const Manifest& manifest) {
     body += ",\n\"files\":" + lines_of(manifest.files) + ",\n\"tensors\":" + lines_of(manifest.tensors) + "}";
     std::string text = std::string(kHead) + hex(digest(body)) + std::string(kMiddle) + body + std::string(kTail);
     if (std::ssize(text) > kMostManifestBytes)
-      throw CheckpointError(trireme::text("a manifest of ", text.size(), " bytes, at most ", kMostManifestBytes,
-                                          " are read: use fewer ranks, or a lower parallel.zero"));
+      throw CheckpointError(
+          trireme::text("a manifest of ", text.size(), " bytes, at most ", kMostManifestBytes, " are read: use fewer ranks"));
     return text;
   } catch (const JsonError& error) {
     throw CheckpointError(text("cannot write the manifest: ", error.what()));  // a config or counter that is not UTF-8
@@ -231,11 +241,6 @@ std::string write_manifest(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text) { return parse_body(body_of(text)); }
-
-Manifest parse_part(const std::string& text) {
-  std::string digest;
-  return parse_unchecked(body_of(text), digest);
-}
 
 std::string manifest_text(const Io& io, const std::string& directory) {
   const IoFile file = IoFile::open_to_read(io, directory + "/" + kManifestName);
@@ -247,8 +252,8 @@ std::string manifest_text(const Io& io, const std::string& directory) {
   return content;
 }
 
-Manifest load_manifest(const Io& io, const std::string& directory) {
-  const std::string path = directory + "/" + kManifestName, content = manifest_text(io, directory);
+Manifest parse_manifest_of(const std::string& directory, std::string_view content) {
+  const std::string path = directory + "/" + kManifestName;
   try {
     return parse_manifest(content);
   } catch (const DamagedCheckpoint& error) {
@@ -256,6 +261,10 @@ Manifest load_manifest(const Io& io, const std::string& directory) {
   } catch (const CheckpointError& error) {
     throw CheckpointError(path + " " + one_line(error.what()));
   }
+}
+
+Manifest load_manifest(const Io& io, const std::string& directory) {
+  return parse_manifest_of(directory, manifest_text(io, directory));
 }
 
 }  // namespace trireme

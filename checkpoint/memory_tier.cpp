@@ -13,6 +13,7 @@
 #include "checkpoint/memory_directory.h"
 #include "checkpoint/problem.h"
 #include "checkpoint/rank_file.h"
+#include "checkpoint/save_summary.h"
 #include "parallel/host_collectives.h"
 
 namespace trireme {
@@ -110,13 +111,15 @@ void MemoryTier::exchange(const std::string& staged, const std::string& part) co
   std::future<void> handed_over = std::async(std::launch::async, [&, to = next[mine % next.size()]] {
     nodes_.send(to, part);
     if (part.empty()) return;
-    for (const FileEntry& file : parse_part(part).files) send_file(io_, nodes_, to, staged + "/" + file.name, file.bytes);
+    for (const FileEntry& file : summary_of(part).files) send_file(io_, nodes_, to, staged + "/" + file.name, file.bytes);
   });
   std::string problem;
   for (size_t theirs = mine; theirs < before.size(); theirs += own.size()) {
     const std::string words = nodes_.receive(before[theirs]);
     if (words.empty()) continue;
-    const Manifest copy = parse_part(words);
+    Manifest copy;
+    const SaveSummary sent = summary_of(words);
+    copy.files = sent.files, copy.tensors = sent.entries();
     const std::string failed = problem_of([&] {
       for (const FileEntry& file : copy.files) receive_file(io_, nodes_, before[theirs], staged + "/" + file.name, file.bytes);
       verify_part(io_, staged, copy);

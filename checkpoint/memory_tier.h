@@ -17,6 +17,7 @@
 
 #include "checkpoint/io.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/piece_location.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/run_lock.h"
 #include "parallel/comm.h"
@@ -52,10 +53,10 @@ class MemoryTier {
   };
   // All steps in ascending order. All ranks call it.
   std::vector<Step> find() const;
-  // Copies to this node the files that `slices` of its ranks are stored in. Throws
+  // Copies to this node the files that its ranks' slices are stored in. Throws
   // DamagedCheckpoint on all ranks if that is impossible. Returns true if any file was sent. All
   // ranks call it.
-  bool bring(const Step& step, const std::vector<TensorSlice>& slices) const;
+  bool bring(const Step& step, const std::vector<TensorSlice>& slices, const LayoutOf& layout) const;
   // Removes files of this step that do not match their digests, since another node may have intact
   // copies. Returns true if there were any. All ranks call it.
   bool drop_damaged(const Step& step) const;
@@ -64,8 +65,8 @@ class MemoryTier {
   void go_on_from(int64_t step);
 
   // Sends the file that `part` names, in the directory `staged`, to a rank of the next node;
-  // receives and re-reads those of the previous node. `part` is a manifest's text, or "" if the
-  // rank has no file. All ranks call it, each on a thread.
+  // receives and re-reads those of the previous node. `part` is the text of a SaveSummary, or "" if the
+  // rank has failed. All ranks call it, each on a thread.
   void exchange(const std::string& staged, const std::string& part) const;
 
   void remove();  // removes this node's directory
@@ -77,10 +78,15 @@ class MemoryTier {
   };
   void take_lock();
   std::string list() const;
-  Manifest share_manifest(const Step& step) const;
-  std::vector<Move> agree_on_moves(const Step& step, const Manifest& manifest, const std::vector<TensorSlice>& slices) const;
-  void carry_out(const std::vector<Move>& moves, const Manifest& manifest) const;
-  void settle(const std::string& into, const std::vector<std::string>& received, const Manifest& manifest) const;
+  // A step's manifest, and its text.
+  struct Shared {
+    std::string text;
+    Manifest manifest;
+  };
+  Shared share_manifest(const Step& step) const;
+  std::vector<Move> agree_on_moves(const Step& step, const std::vector<int64_t>& files) const;
+  void carry_out(const std::vector<Move>& moves, const Shared& shared) const;
+  void settle(const std::string& into, const std::vector<std::string>& received, const Shared& shared) const;
   bool leads() const { return nodes_.leader(nodes_.here()) == ranks_.rank(); }
 
   const Io& io_;

@@ -12,7 +12,7 @@
 #include "checkpoint/file_transfer.h"
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/problem.h"
-#include "checkpoint/rank_file.h"
+#include "checkpoint/rank_files.h"
 #include "checkpoint/removal.h"
 #include "parallel/host_collectives.h"
 
@@ -24,18 +24,6 @@ template <class Number>
 std::vector<Number> numbers_in(const std::string& line) {
   TextReader in(line);
   return {std::istream_iterator<Number>(in), {}};
-}
-
-// Indices of the files that hold elements of `slices`.
-std::set<int64_t> files_of(const Manifest& manifest, const std::vector<TensorSlice>& slices) {
-  std::set<int64_t> files;
-  for (const TensorSlice& slice : slices) {
-    const TensorEntry* tensor = find_tensor(manifest, slice.name);
-    if (tensor == nullptr || tensor->shape != slice.global_shape) continue;  // read_slices reports it
-    for (const Piece& piece : tensor->pieces)
-      if (intersect(piece.box, box_of(slice)).size() > 0) files.insert(piece.file);
-  }
-  return files;
 }
 
 }  // namespace
@@ -105,14 +93,14 @@ std::vector<MemoryTier::Step> MemoryTier::find() const {
 }
 
 // Sends a step's manifest to all ranks.
-Manifest MemoryTier::share_manifest(const Step& step) const {
+MemoryTier::Shared MemoryTier::share_manifest(const Step& step) const {
   const bool first = ranks_.rank() == 0;
   const int64_t owner = nodes_.leader(std::stoll(broadcast(ranks_, first ? std::to_string(step.on.front()) : "")));
   std::string words;
   if (ranks_.rank() == owner) {
     problem_of([&] {
-      const Manifest manifest = load_step(io_, directory_, step.step);
-      if (manifest.save == step.save) words = write_manifest(manifest);
+      const std::string there = directory_ + "/" + step_name(step.step), here = manifest_text(io_, there);
+      if (require_step(parse_manifest_of(there, here), there, step.step).save == step.save) words = here;
     });
     if (!first) nodes_.send(0, words);
   } else if (first) {
@@ -120,15 +108,14 @@ Manifest MemoryTier::share_manifest(const Step& step) const {
   }
   words = broadcast(ranks_, words);
   if (words.empty()) throw DamagedCheckpoint("its manifest is missing");
-  return parse_manifest(words);
+  return {.text = words, .manifest = parse_manifest(words)};
 }
 
 // Plans the copies that give each node the files that its ranks need, and the manifest, which
 // counts as file -1.
-std::vector<MemoryTier::Move> MemoryTier::agree_on_moves(const Step& step, const Manifest& manifest,
-                                                         const std::vector<TensorSlice>& slices) const {
+std::vector<MemoryTier::Move> MemoryTier::agree_on_moves(const Step& step, const std::vector<int64_t>& mine) const {
   std::string needed;
-  for (const int64_t file : files_of(manifest, slices)) needed += std::to_string(file) + ' ';
+  for (const int64_t file : mine) needed += std::to_string(file) + ' ';
   std::string told;
   const std::vector<std::string> needs = gather(ranks_, needed);
   for (int64_t node = 0; node < nodes_.count() && ranks_.rank() == 0; ++node) {
@@ -150,7 +137,8 @@ std::vector<MemoryTier::Move> MemoryTier::agree_on_moves(const Step& step, const
 }
 
 // Copies one file after the other, so that no two transfers wait for each other.
-void MemoryTier::carry_out(const std::vector<Move>& moves, const Manifest& manifest) const {
+void MemoryTier::carry_out(const std::vector<Move>& moves, const Shared& shared) const {
+  const Manifest& manifest = shared.manifest;
   const std::string there = directory_ + "/" + step_name(manifest.step);
   const std::string staged = directory_ + "/" + staging_name(manifest.step, manifest.save);
   std::string problem, into = there;
@@ -176,7 +164,7 @@ void MemoryTier::carry_out(const std::vector<Move>& moves, const Manifest& manif
     }
     if (move.from == ranks_.rank()) note(problem_of([&] { send_file(io_, nodes_, move.to, there + "/" + file.name, file.bytes); }));
   }
-  if (problem.empty()) note(problem_of([&] { settle(into, received, manifest); }));
+  if (problem.empty()) note(problem_of([&] { settle(into, received, shared); }));
   if (!problem.empty()) {
     for (const std::string& name : received) problem_of([&] { remove_file(io_, into + "/" + name); });
     if (into == staged) problem_of([&] { remove_directory(io_, staged, kManifestName); });
@@ -185,19 +173,21 @@ void MemoryTier::carry_out(const std::vector<Move>& moves, const Manifest& manif
 }
 
 // Verifies the received files and moves them into place.
-void MemoryTier::settle(const std::string& into, const std::vector<std::string>& received, const Manifest& manifest) const {
-  for (const std::string& name : received) verify_part(io_, into, only_file(manifest, name));
-  if (into == directory_ + "/" + step_name(manifest.step)) return;
-  write_manifest_file(io_, into, manifest);
+void MemoryTier::settle(const std::string& into, const std::vector<std::string>& received, const Shared& shared) const {
+  for (const std::string& name : received) verify_part(io_, into, only_file(shared.manifest, name));
+  if (into == directory_ + "/" + step_name(shared.manifest.step)) return;
+  write_manifest_file(io_, into, shared.text);
   run_lock_->check();
-  commit_step(io_, directory_, into, manifest.step);
+  commit_step(io_, directory_, into, shared.manifest.step);
 }
 
-bool MemoryTier::bring(const Step& step, const std::vector<TensorSlice>& slices) const {
+bool MemoryTier::bring(const Step& step, const std::vector<TensorSlice>& slices, const LayoutOf& layout) const {
   if (nodes_.count() == 1) return false;
-  const Manifest manifest = share_manifest(step);
-  const std::vector<Move> moves = agree_on_moves(step, manifest, slices);
-  carry_out(moves, manifest);
+  const Shared shared = share_manifest(step);
+  const std::string there = directory_ + "/" + step_name(step.step);
+  RankFiles files(io_, there, shared.manifest);
+  const std::vector<Move> moves = agree_on_moves(step, files_with(files, slices, reading_rank(ranks_, shared.manifest, layout)));
+  carry_out(moves, shared);
   return !moves.empty();
 }
 

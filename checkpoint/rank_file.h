@@ -8,21 +8,23 @@
 
 #include "checkpoint/io.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/piece_location.h"
 #include "parallel/tensor_slice.h"
 
 namespace trireme {
 
 TensorRegion box_of(const TensorSlice& slice);
+std::string file_name_of(int rank);  // "shard-00000.h5"
 
-// Entries of the tensors in `slices`, without pieces: shape, dtype and the digest of the elements
+// Entries of the tensors in `slices`, sorted by name: shape, dtype and the digest of the elements
 // that they hold. That is the tensor's digest if they hold all of it; otherwise the shares of ranks
 // add up to it. Throws Error for slices that are not on Place::cpu or exceed their tensor.
 std::vector<TensorEntry> describe(const std::vector<TensorSlice>& slices);
 
 // Writes shard-RRRRR.h5 of `rank` into `directory`, durably. Returns its part of a manifest:
-// describe(slices) with a piece for each slice, and the file, if there are any slices. Reads,
+// describe(slices), and, if there are any slices, the file with a piece for each. Reads,
 // digests and writes each page once. CheckpointError if the disk refuses, or for NaN or infinity if
-// all elements must be `finite`.
+// all elements must be `finite`. Error for tensors that cannot be in a manifest.
 Manifest write_rank_file(const Io& io, const std::string& directory, int rank, const std::vector<TensorSlice>& slices,
                          bool finite = false);
 
@@ -30,9 +32,9 @@ Manifest write_rank_file(const Io& io, const std::string& directory, int rank, c
 // itself if the system drops its cached copy.
 void verify_part(const Io& io, const std::string& directory, const Manifest& part);
 
-// The part of `manifest` whose files are in `directory`, with their pieces, for verify_part.
+// The manifest without the files that are not in `directory`, for verify_part.
 Manifest part_in(const Io& io, const std::string& directory, const Manifest& manifest);
-Manifest only_file(const Manifest& manifest, const std::string& name);  // the same for this file alone
+Manifest only_file(const Manifest& manifest, const std::string& name);  // with this file alone
 
 // Number of readers of the same files on this node: with several, the page cache keeps what was
 // read once.
@@ -40,16 +42,14 @@ enum class Reader { alone, one_of_many };
 struct OtherReaders {
   std::set<std::string> tensors{};  // names of tensors that other ranks read
   Reader reader = Reader::alone;
+  ReadingRank rank{};
 };
 
-// Fills `slices` from a checkpoint, however either is cut. Checks every byte read against its
+// Fills `slices` from a checkpoint, however either is cut, file by file. Checks every byte read against its
 // digest, and the elements against their tensor's. CheckpointError, before anything is read, if
 // tensors differ in name, shape or dtype; all differences at once.
 void read_slices(const Io& io, const std::string& directory, const Manifest& manifest, const std::vector<TensorSlice>& slices,
                  const OtherReaders& others = {});
-
-// Reads one whole tensor into memory of its shape and dtype on Place::cpu.
-void read_tensor(const Io& io, const std::string& directory, const Manifest& manifest, const TensorEntry& tensor, Tensor into);
 
 // Reads every byte of every file and checks it against its digest.
 void verify_files(const Io& io, const std::string& directory, const Manifest& manifest);
@@ -57,7 +57,8 @@ void verify_files(const Io& io, const std::string& directory, const Manifest& ma
 // Digest of the bytes of `file` in `extents`, read back.
 uint64_t container_digest(const IoFile& file, const std::vector<Extent>& extents);
 
-// Checks only that the files exist and have the right sizes: cheap.
+// Check only that the files exist, by one look at the directory; and that they have the right sizes.
+void verify_names(const Io& io, const std::string& directory, const Manifest& manifest);
 void verify_sizes(const Io& io, const std::string& directory, const Manifest& manifest);
 
 }  // namespace trireme

@@ -10,17 +10,21 @@ namespace trireme {
 
 namespace {
 
-// Fills the part of `slice` that lies in `piece`. If they are cut differently, it reads only the
-// pages that hold some of it.
-void read_part(RankFiles& files, const TensorEntry& tensor, const Piece& piece, const TensorSlice& slice) {
+// Fills the part of `slice` that lies in a piece of file `index`. If they are cut differently, it reads only the
+// pages that hold some of it. Returns how many elements that is.
+int64_t read_part(RankFiles& files, int64_t index, const Piece& piece, const TensorSlice& slice) {
   const TensorRegion box = box_of(slice), common = intersect(piece.box, box);
-  if (common.size() == 0) return;
+  if (common.size() == 0) return 0;
   auto* to = static_cast<std::byte*>(slice.local.data());
-  if (piece.box == box) return read_piece(files, tensor, piece, to);
-  PieceReader reader(files, tensor, piece);
-  const int64_t unit = bytes_of(tensor.dtype);
+  if (piece.box == box) {
+    read_piece(files, index, piece, to);
+    return box.size();
+  }
+  PieceReader reader(files, index, piece);
+  const int64_t unit = bytes_of(slice.local.dtype());
   for_each_run(common, {0, common.size()}, piece.box, box,
                [&](int64_t from, int64_t local, int64_t count) { reader.read(to + local * unit, from * unit, count * unit); });
+  return common.size();
 }
 
 std::string shape_text(Dtype dtype, const std::vector<int64_t>& shape) {
@@ -112,11 +116,19 @@ void read_slices(const Io& io, const std::string& directory, const Manifest& man
   require_same_tensors(directory, manifest, slices, others.tensors);
   RankFiles files(io, directory, manifest, others.reader);
   std::map<std::string, std::vector<const TensorSlice*>> held;
+  std::map<int64_t, int64_t> missing;  // elements, by tensor
   for (const TensorSlice& slice : slices) {
-    const TensorEntry& tensor = *find_tensor(manifest, slice.name);
-    for (const Piece& piece : tensor.pieces) read_part(files, tensor, piece, slice);
     held[slice.name].push_back(&slice);
+    missing[index_of(manifest, slice.name)] += slice.local.size();
   }
+  for (const int64_t index : files_with(files, slices, others.rank)) {
+    for (const Piece& piece : files.known(index).pieces)
+      if (const auto found = held.find(tensor_of(manifest, piece).name); found != held.end())
+        for (const TensorSlice* slice : found->second) missing[piece.tensor] -= read_part(files, index, piece, *slice);
+    files.forget(index);
+  }
+  for (const auto& [tensor, elements] : missing)
+    if (elements != 0) report_elements(directory, manifest.tensors[static_cast<size_t>(tensor)].name);
   for (const auto& [name, of_tensor] : held) {
     const TensorEntry& tensor = *find_tensor(manifest, name);
     const std::vector<Patch> patches = patches_of(of_tensor);
@@ -125,12 +137,19 @@ void read_slices(const Io& io, const std::string& directory, const Manifest& man
   }
 }
 
-void read_tensor(const Io& io, const std::string& directory, const Manifest& manifest, const TensorEntry& tensor, Tensor into) {
+TensorPieces pieces_by_tensor(RankFiles& files) {
+  TensorPieces pieces(files.manifest().tensors.size());
+  for (int64_t i = 0; i < std::ssize(files.manifest().files); ++i)
+    for (const Piece& piece : files.known(i).pieces) pieces[static_cast<size_t>(piece.tensor)].push_back({i, &piece});
+  check(files.manifest());
+  return pieces;
+}
+
+void read_tensor(RankFiles& files, const TensorEntry& tensor, const std::vector<PieceInFile>& pieces, Tensor into) {
   const TensorSlice slice{.name = tensor.name, .global_shape = tensor.shape, .offset = whole(tensor.shape).offset, .local = into};
   require(into.place() == Place::cpu && into.dtype() == tensor.dtype && box_of(slice).shape == tensor.shape,
           text("tensor ", tensor.name, " ", shape_text(tensor.dtype, tensor.shape), " read into ", into));
-  RankFiles files(io, directory, manifest);
-  for (const Piece& piece : tensor.pieces) read_part(files, tensor, piece, slice);
+  for (const PieceInFile& part : pieces) read_part(files, part.file, *part.piece, slice);
 }
 
 }  // namespace trireme

@@ -1,4 +1,6 @@
 // Verifying part of rank_file.h: checks all or some files of a manifest without slices to fill.
+#include <algorithm>
+
 #include "checkpoint/digest.h"
 #include "checkpoint/rank_files.h"
 
@@ -7,11 +9,12 @@ namespace trireme {
 namespace {
 
 // Verifies a piece and returns the elements' share in the tensor's digest.
-uint64_t verify_piece(RankFiles& files, const TensorEntry& tensor, const Piece& piece) {
+uint64_t verify_piece(RankFiles& files, int64_t index, const Piece& piece) {
+  const TensorEntry& tensor = tensor_of(files.manifest(), piece);
   const TensorRegion global = whole(tensor.shape);
   const int64_t unit = bytes_of(tensor.dtype);
   std::vector<uint64_t> shares(static_cast<size_t>(pages_of(piece.bytes)));
-  look_through(files, tensor, piece, [&](size_t page, const std::byte* bytes, int64_t begin, int64_t count) {
+  look_through(files, index, piece, [&](size_t page, const std::byte* bytes, int64_t begin, int64_t count) {
     for_each_run(piece.box, {begin / unit, (begin + count) / unit}, global, piece.box,
                  [&](int64_t first, int64_t local, int64_t n) {
                    shares[page] += element_digest(bytes + local * unit - begin, tensor.dtype, first, n);
@@ -22,35 +25,15 @@ uint64_t verify_piece(RankFiles& files, const TensorEntry& tensor, const Piece& 
   return sum;
 }
 
-// Verifies page tables and the bytes around tensors.
-void verify_containers(RankFiles& files, const Manifest& manifest) {
-  const std::vector<std::vector<Extent>> used = used_extents(manifest);
-  for (size_t f = 0; f < manifest.files.size(); ++f) {
-    const FileEntry& entry = manifest.files[f];
-    const IoFile& file = files.open(static_cast<int64_t>(f));
-    if (digest_of_pages(read_page_table(file, entry)) != entry.pages_digest)
-      throw DamagedCheckpoint(file.path() + ": its page digests do not match their digest");
-    if (container_digest(file, gaps_between(used[f], entry.bytes)) != entry.container)
-      throw DamagedCheckpoint(file.path() + ": its HDF5 structure does not match its digest");
-  }
-}
-
-// The part of a manifest with the wanted files and their pieces.
-template <class Wanted>
-Manifest only(const Manifest& manifest, Wanted wanted) {
-  Manifest part = manifest;
-  part.files.clear();
-  std::vector<int64_t> index(manifest.files.size(), -1);  // index of each file in `part`
-  for (size_t f = 0; f < manifest.files.size(); ++f) {
-    if (!wanted(manifest.files[f])) continue;
-    index[f] = static_cast<int64_t>(part.files.size());
-    part.files.push_back(manifest.files[f]);
-  }
-  for (TensorEntry& tensor : part.tensors) {
-    for (Piece& piece : tensor.pieces) piece.file = index[static_cast<size_t>(piece.file)];
-    std::erase_if(tensor.pieces, [](const Piece& piece) { return piece.file < 0; });
-  }
-  return part;
+// Verifies a file's tables and the bytes around its tensors.
+void verify_container(RankFiles& files, int64_t index) {
+  files.check_table(index);
+  const FileEntry& entry = files.known(index);
+  const IoFile& file = files.open(index);
+  if (digest_of_pages(read_page_table(file, entry)) != entry.pages_digest)
+    throw DamagedCheckpoint(file.path() + ": its page digests do not match their digest");
+  if (container_digest(file, gaps_between(used_extents(entry), entry.bytes)) != entry.container)
+    throw DamagedCheckpoint(file.path() + ": its HDF5 structure does not match its digest");
 }
 
 }  // namespace
@@ -71,33 +54,56 @@ uint64_t container_digest(const IoFile& file, const std::vector<Extent>& extents
 
 void verify_sizes(const Io& io, const std::string& directory, const Manifest& manifest) {
   RankFiles files(io, directory, manifest);
-  for (size_t f = 0; f < manifest.files.size(); ++f) files.open(static_cast<int64_t>(f));
+  for (int64_t i = 0; i < std::ssize(manifest.files); ++i) files.open(i);
+}
+
+void verify_names(const Io& io, const std::string& directory, const Manifest& manifest) {
+  const std::vector<std::string> there = names_in(io, directory);
+  for (const FileEntry& file : manifest.files)
+    if (!std::ranges::binary_search(there, file.name)) throw DamagedCheckpoint(text(directory, "/", file.name, " is missing"));
 }
 
 void verify_files(const Io& io, const std::string& directory, const Manifest& manifest) {
   RankFiles files(io, directory, manifest, Reader::alone);
-  for (const TensorEntry& tensor : manifest.tensors) {
-    uint64_t elements = 0;
-    for (const Piece& piece : tensor.pieces) elements += verify_piece(files, tensor, piece);
-    if (elements != tensor.digest) report_elements(directory, tensor.name);
+  std::vector<uint64_t> elements(manifest.tensors.size());
+  std::vector<Cover> covers(manifest.tensors.size());
+  for (int64_t i = 0; i < std::ssize(manifest.files); ++i) {
+    for (const Piece& piece : files.known(i).pieces) {
+      const auto tensor = static_cast<size_t>(piece.tensor);
+      elements[tensor] += verify_piece(files, i, piece);
+      covers[tensor].add(piece.box);
+    }
+    verify_container(files, i);
+    files.forget(i);
   }
-  verify_containers(files, manifest);
+  for (size_t t = 0; t < elements.size(); ++t) {
+    check_cover(manifest.tensors[t], covers[t]);
+    if (elements[t] != manifest.tensors[t].digest) report_elements(directory, manifest.tensors[t].name);
+  }
 }
 
 Manifest part_in(const Io& io, const std::string& directory, const Manifest& manifest) {
-  return only(manifest, [&](const FileEntry& file) { return path_exists(io, directory + "/" + file.name); });
+  const std::vector<std::string> there = names_in(io, directory);
+  Manifest part = manifest;
+  std::erase_if(part.files, [&](const FileEntry& file) { return !std::ranges::binary_search(there, file.name); });
+  return part;
 }
 
 Manifest only_file(const Manifest& manifest, const std::string& name) {
-  return only(manifest, [&](const FileEntry& file) { return file.name == name; });
+  Manifest part = manifest;
+  std::erase_if(part.files, [&](const FileEntry& file) { return file.name != name; });
+  return part;
 }
 
 void verify_part(const Io& io, const std::string& directory, const Manifest& part) {
   for (const FileEntry& file : part.files) IoFile::open_to_read(io, directory + "/" + file.name).drop_cached();
   RankFiles files(io, directory, part, Reader::alone);
-  for (const TensorEntry& tensor : part.tensors)
-    for (const Piece& piece : tensor.pieces) look_through(files, tensor, piece, [](size_t, const std::byte*, int64_t, int64_t) {});
-  verify_containers(files, part);
+  for (int64_t i = 0; i < std::ssize(part.files); ++i) {
+    for (const Piece& piece : files.known(i).pieces)
+      look_through(files, i, piece, [](size_t, const std::byte*, int64_t, int64_t) {});
+    verify_container(files, i);
+    files.forget(i);
+  }
 }
 
 }  // namespace trireme

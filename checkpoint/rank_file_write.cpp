@@ -6,6 +6,7 @@
 
 #include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
+#include "checkpoint/piece_table.h"
 #include "checkpoint/rank_file.h"
 #include "kernels/finite.h"
 
@@ -14,7 +15,7 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kSynced = 256 << 20;  // bytes written through the cache before they are flushed, so that the last sync is short
-constexpr auto kPageTable = ":page_digests";  // cannot be a tensor's name: those have no colon
+constexpr auto kPageTable = ":page_digests", kPieceTable = ":pieces";  // no tensors' names: those have no colon
 
 Hdf5Type hdf5_type(Dtype dtype) {
   return dtype == Dtype::f32 ? Hdf5Type::f32 : dtype == Dtype::bf16 ? Hdf5Type::bf16 : Hdf5Type::i32;
@@ -98,7 +99,7 @@ std::map<std::string, TensorEntry> tensors_of(const std::vector<TensorSlice>& sl
   for (const TensorSlice& slice : slices) {
     require_valid(slice);
     const Dtype dtype = slice.local.dtype();
-    const TensorEntry entry{.name = slice.name, .dtype = dtype, .shape = slice.global_shape, .pieces = {}};
+    const TensorEntry entry{.name = slice.name, .dtype = dtype, .shape = slice.global_shape};
     const TensorEntry& tensor = tensors.try_emplace(slice.name, entry).first->second;
     require(tensor.shape == slice.global_shape && tensor.dtype == dtype,
             text("two shards of ", slice.name, " disagree on the tensor's shape or dtype"));
@@ -122,11 +123,12 @@ std::string dataset_name(const TensorSlice& slice) {
 }
 
 std::vector<Hdf5Dataset> create_container(const Io& io, const std::string& path, const std::vector<TensorSlice>& slices,
-                                          int64_t pages) {
+                                          const FileEntry& entry) {
   std::vector<Hdf5Spec> specs;
   for (const TensorSlice& slice : slices)
     specs.push_back({.name = dataset_name(slice), .type = hdf5_type(slice.local.dtype()), .shape = box_of(slice).shape});
-  specs.push_back({.name = kPageTable, .type = Hdf5Type::u64, .shape = {pages}});
+  specs.push_back({.name = kPageTable, .type = Hdf5Type::u64, .shape = {entry.pages}});
+  specs.push_back({.name = kPieceTable, .type = Hdf5Type::u8, .shape = {entry.table_bytes}});
   try {
     return io.create_hdf5(path, specs, {{"format", "trireme checkpoint shard"}});
   } catch (const DataError& error) {
@@ -158,12 +160,42 @@ std::vector<Digests> write_portions(IoFile& file, const std::vector<TensorSlice>
   return digests;
 }
 
-std::string shard_name(int rank) {
-  const std::string digits = std::to_string(rank);
-  return "shard-" + std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits + ".h5";
+// The entry of a file with all that is known before it is written.
+FileEntry plan_file(const Manifest& part, int rank, const std::vector<TensorSlice>& slices) {
+  FileEntry entry{.name = file_name_of(rank), .known = true};
+  for (const TensorSlice& slice : slices) {
+    entry.pieces.push_back(
+        {.tensor = index_of(part, slice.name), .box = box_of(slice), .bytes = slice.local.bytes(), .first_page = entry.pages});
+    entry.pages += pages_of(slice.local.bytes());
+  }
+  entry.table_bytes = room_for_table(part, entry);
+  if (entry.table_bytes > kMostTableBytes)
+    throw CheckpointError(text(entry.name, " would have ", slices.size(), " pieces, more than can be read again"));
+  return entry;
+}
+
+void write_table(IoFile& file, const Manifest& part, FileEntry& entry) {
+  std::string table = piece_table(part, entry);
+  table.resize(static_cast<size_t>(entry.table_bytes), '\n');
+  entry.table_digest = digest(table);
+  file.write_at(table.data(), entry.table_bytes, entry.table_at);
+}
+
+// A state that cannot be a checkpoint is a fault of the program.
+void require_possible(const Manifest& part) {
+  try {
+    check_part(part);
+  } catch (const DamagedCheckpoint& error) {
+    throw Error(text("the state cannot be saved: ", error.what()));
+  }
 }
 
 }  // namespace
+
+std::string file_name_of(int rank) {
+  const std::string digits = std::to_string(rank);
+  return "shard-" + std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits + ".h5";
+}
 
 TensorRegion box_of(const TensorSlice& slice) {
   TensorRegion box{.offset = slice.offset, .shape = {}};
@@ -185,42 +217,32 @@ std::vector<TensorEntry> describe(const std::vector<TensorSlice>& slices) {
 
 Manifest write_rank_file(const Io& io, const std::string& directory, int rank, const std::vector<TensorSlice>& slices,
                          bool finite) {
-  std::map<std::string, TensorEntry> tensors = tensors_of(slices);
-  Manifest part;
+  Manifest part{.run = "", .save = "", .counters = {}, .config = "", .files = {}, .tensors = sorted(tensors_of(slices))};
+  require_possible(part);
   if (slices.empty()) return part;
-  FileEntry entry{.name = shard_name(rank)};
-  for (const TensorSlice& slice : slices) entry.pages += pages_of(slice.local.bytes());
+  FileEntry& entry = part.files.emplace_back(plan_file(part, rank, slices));
   const std::string path = directory + "/" + entry.name, temporary = path + kTemporary;
-  const std::vector<Hdf5Dataset> datasets = create_container(io, temporary, slices, entry.pages);
+  const std::vector<Hdf5Dataset> datasets = create_container(io, temporary, slices, entry);
   IoFile file = IoFile::open_to_write(io, temporary);
   const std::vector<Digests> digests = write_portions(file, slices, datasets, finite);
-  std::vector<Extent> used;
-  std::vector<uint64_t> table;
+  std::vector<uint64_t> pages;
   for (size_t i = 0; i < slices.size(); ++i) {
-    const int64_t at = datasets[i].offset, bytes = slices[i].local.bytes();
-    TensorEntry& tensor = tensors.at(slices[i].name);
-    tensor.digest += digests[i].elements();
-    tensor.pieces.push_back({.file = 0,
-                             .box = box_of(slices[i]),
-                             .at = at,
-                             .bytes = bytes,
-                             .first_page = static_cast<int64_t>(table.size()),
-                             .digest = digest_of_pages(digests[i].pages)});
-    table.insert(table.end(), digests[i].pages.begin(), digests[i].pages.end());
-    used.push_back({at, at + bytes});
+    entry.pieces[i].at = datasets[i].offset;
+    entry.pieces[i].digest = digest_of_pages(digests[i].pages);
+    part.tensors[static_cast<size_t>(entry.pieces[i].tensor)].digest += digests[i].elements();
+    pages.insert(pages.end(), digests[i].pages.begin(), digests[i].pages.end());
   }
-  entry.pages_digest = digest_of_pages(table);
-  entry.pages_at = datasets.back().offset;
-  file.write_at(table.data(), 8 * entry.pages, entry.pages_at);
-  used.push_back({entry.pages_at, entry.pages_at + 8 * entry.pages});
+  entry.pages_digest = digest_of_pages(pages);
+  entry.pages_at = datasets[slices.size()].offset, entry.table_at = datasets.back().offset;
+  file.write_at(pages.data(), 8 * entry.pages, entry.pages_at);
   entry.bytes = file.size();
-  entry.container = container_digest(file, gaps_between(std::move(used), entry.bytes));
+  entry.container = container_digest(file, gaps_between(used_extents(entry), entry.bytes));
+  write_table(file, part, entry);
   file.sync();
   file.close();
   rename_path(io, temporary, path);
   sync_directory(io, directory);
-  part.files.push_back(std::move(entry));
-  part.tensors = sorted(std::move(tensors));
+  require_possible(part);
   return part;
 }
 

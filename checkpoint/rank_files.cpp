@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "checkpoint/digest.h"
+#include "checkpoint/piece_table.h"
 
 namespace trireme {
 
@@ -31,20 +32,55 @@ const IoFile& RankFiles::open(int64_t index) {
   if (file_ && index_ == index) return *file_;
   const FileEntry& entry = manifest_.files[static_cast<size_t>(index)];
   file_.reset();
-  file_.emplace(IoFile::open_to_read(io_, directory_ + "/" + entry.name));
-  if (reader_ == Reader::alone) file_->bypass_cache();
+  IoFile file = IoFile::open_to_read(io_, directory_ + "/" + entry.name);
+  if (reader_ == Reader::alone) file.bypass_cache();
+  if (const int64_t bytes = file.size(); bytes != entry.bytes)
+    throw DamagedCheckpoint(text(file.path(), " is ", bytes, " bytes, its manifest says ", entry.bytes));
   index_ = index;
-  if (const int64_t bytes = file_->size(); bytes != entry.bytes)
-    throw DamagedCheckpoint(text(file_->path(), " is ", bytes, " bytes, its manifest says ", entry.bytes));
-  return *file_;
+  return file_.emplace(std::move(file));
+}
+
+std::string RankFiles::table_of(int64_t index) {
+  const FileEntry& file_entry = entry(index);
+  const IoFile& file = open(index);
+  if (file_entry.table_bytes > kMostTableBytes)
+    throw DamagedCheckpoint(text(file.path(), ": a piece table of ", file_entry.table_bytes, " bytes"));
+  std::string table(static_cast<size_t>(file_entry.table_bytes), '\0');
+  file.read_at(table.data(), file_entry.table_bytes, file_entry.table_at);
+  if (digest(table) != file_entry.table_digest)
+    throw DamagedCheckpoint(file.path() + ": its piece table does not match its digest");
+  return table;
+}
+
+const FileEntry& RankFiles::known(int64_t index) {
+  FileEntry& file = manifest_.files[static_cast<size_t>(index)];
+  if (file.known) return file;
+  const std::string table = table_of(index);
+  try {
+    parse_piece_table(table, manifest_, file);
+  } catch (const DamagedCheckpoint& error) {
+    throw DamagedCheckpoint(file_->path() + ": " + error.what());
+  }
+  return file;
+}
+
+void RankFiles::forget(int64_t index) {
+  tables_.erase(index);
+  FileEntry& file = manifest_.files[static_cast<size_t>(index)];
+  if (file.table_bytes == 0) return;  // they were in the manifest
+  file.pieces = {};
+  file.known = false;
+}
+
+void RankFiles::check_table(int64_t index) {
+  if (entry(index).table_bytes > 0) table_of(index);
 }
 
 const std::vector<uint64_t>& RankFiles::pages(int64_t index) {
   std::vector<uint64_t>& table = tables_[index];
-  if (!table.empty() || entry(index).pages == 0) return table;
+  if (!table.empty() || known(index).pages == 0) return table;
   const IoFile& file = open(index);
-  table.resize(static_cast<size_t>(entry(index).pages));
-  file.read_at(table.data(), 8 * entry(index).pages, entry(index).pages_at);
+  table = read_page_table(file, entry(index));
   if (digest_of_pages(table) != entry(index).pages_digest)
     throw DamagedCheckpoint(file.path() + ": its page digests do not match their digest");
   return table;
@@ -56,18 +92,19 @@ std::vector<uint64_t> read_page_table(const IoFile& file, const FileEntry& entry
   return table;
 }
 
-void read_piece(RankFiles& files, const TensorEntry& tensor, const Piece& piece, std::byte* into) {
-  const IoFile& file = files.open(piece.file);
+void read_piece(RankFiles& files, int64_t index, const Piece& piece, std::byte* into) {
+  const IoFile& file = files.open(index);
   std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes)));
   for_each_page(piece.bytes, [&](int64_t page, int64_t begin, int64_t count) {
     file.read_at(into + begin, count, piece.at + begin);
     pages[static_cast<size_t>(page)] = digest(into + begin, count);
   });
-  if (digest_of_pages(pages) != piece.digest) report_damage(file, files.entry(piece.file), tensor, piece, pages);
+  if (digest_of_pages(pages) != piece.digest)
+    report_damage(file, files.entry(index), tensor_of(files.manifest(), piece), piece, pages);
 }
 
-void look_through(RankFiles& files, const TensorEntry& tensor, const Piece& piece, const LookAtPage& look) {
-  const IoFile& file = files.open(piece.file);
+void look_through(RankFiles& files, int64_t index, const Piece& piece, const LookAtPage& look) {
+  const IoFile& file = files.open(index);
   std::vector<uint64_t> pages(static_cast<size_t>(pages_of(piece.bytes)));
   for_each_page(piece.bytes, [&](int64_t page, int64_t begin, int64_t count) {
     static thread_local const DiskMemory memory(kPage);
@@ -76,7 +113,8 @@ void look_through(RankFiles& files, const TensorEntry& tensor, const Piece& piec
     pages[static_cast<size_t>(page)] = digest(bytes, count);
     look(static_cast<size_t>(page), bytes, begin, count);
   });
-  if (digest_of_pages(pages) != piece.digest) report_damage(file, files.entry(piece.file), tensor, piece, pages);
+  if (digest_of_pages(pages) != piece.digest)
+    report_damage(file, files.entry(index), tensor_of(files.manifest(), piece), piece, pages);
 }
 
 void PieceReader::read(std::byte* to, int64_t begin, int64_t count) {
@@ -89,12 +127,13 @@ void PieceReader::read(std::byte* to, int64_t begin, int64_t count) {
 }
 
 void PieceReader::load(int64_t page) {
-  const uint64_t wanted = files_.pages(piece_.file)[static_cast<size_t>(piece_.first_page + page)];
-  const IoFile& file = files_.open(piece_.file);
+  const uint64_t wanted = files_.pages(index_)[static_cast<size_t>(piece_.first_page + page)];
+  const IoFile& file = files_.open(index_);
   const int64_t at = page * kPage;
   bytes_.resize(static_cast<size_t>(std::min(kPage, piece_.bytes - at)));
   file.read_at(bytes_.data(), static_cast<int64_t>(bytes_.size()), piece_.at + at);
-  if (digest(bytes_.data(), static_cast<int64_t>(bytes_.size())) != wanted) report_page(file, tensor_, piece_.at + at);
+  if (digest(bytes_.data(), static_cast<int64_t>(bytes_.size())) != wanted)
+    report_page(file, tensor_of(files_.manifest(), piece_), piece_.at + at);
   page_ = page;
 }
 

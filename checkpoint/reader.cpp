@@ -86,13 +86,17 @@ CheckpointReader::CheckpointReader(const std::string& run_or_checkpoint)
 void CheckpointReader::read(const std::string& name, Tensor into) const {
   const TensorEntry* tensor = find_tensor(manifest_, name);
   if (tensor == nullptr) throw CheckpointError(text(directory_, " has no tensor ", name));
-  read_tensor(io_, directory_, manifest_, *tensor, into);
+  if (pieces_.empty()) {
+    files_.emplace(io_, directory_, manifest_);
+    pieces_ = pieces_by_tensor(*files_);
+  }
+  read_tensor(*files_, *tensor, pieces_[static_cast<size_t>(tensor - manifest_.tensors.data())], into);
 }
 
-void CheckpointReader::read(const std::vector<TensorSlice>& slices) const {
+void CheckpointReader::read(const std::vector<TensorSlice>& slices, const Layout& layout) const {
   std::set<std::string> names;
   for (const TensorEntry& tensor : manifest_.tensors) names.insert(tensor.name);
-  read_slices(io_, directory_, manifest_, slices, {.tensors = names, .reader = Reader::one_of_many});
+  read_slices(io_, directory_, manifest_, slices, {.tensors = names, .reader = Reader::one_of_many, .rank = {.layout = layout}});
 }
 
 }  // namespace trireme

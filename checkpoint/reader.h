@@ -8,6 +8,8 @@
 
 #include "checkpoint/io.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/piece_location.h"
+#include "checkpoint/rank_files.h"
 #include "parallel/tensor_slice.h"
 
 namespace trireme {
@@ -41,20 +43,25 @@ std::optional<std::string> diff_checkpoints(const std::string& a, const std::str
 class CheckpointReader {
  public:
   explicit CheckpointReader(const std::string& run_or_checkpoint);
+  CheckpointReader(const CheckpointReader&) = delete;
+  CheckpointReader& operator=(const CheckpointReader&) = delete;
 
   const std::string& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }  // step, counters, config, tensors' names, dtypes, shapes
-  // Reads a tensor into memory of its dtype and shape on Place::cpu, checked against its digests.
-  // CheckpointError if there is no such tensor.
+  // Reads a tensor into memory of its dtype and shape on Place::cpu, checked against its digests. The first call looks into
+  // all files. CheckpointError if there is no such tensor. One thread at a time.
   void read(const std::string& name, Tensor into) const;
-  // Reads parts of tensors; several ranks may do so at the same time. CheckpointError if one
-  // differs from the tensor's shape or dtype.
-  void read(const std::vector<TensorSlice>& slices) const;
+  // Reads parts of tensors; several ranks may do so at the same time, and with a layout open only the files that they need.
+  // CheckpointError if one differs from the tensor's shape or dtype.
+  void read(const std::vector<TensorSlice>& slices, const Layout& layout = {}) const;
 
  private:
   Io io_;
   std::string directory_;
   Manifest manifest_;
+  // The files, once a tensor was read, and where each tensor is in them.
+  mutable std::optional<RankFiles> files_;
+  mutable TensorPieces pieces_;
 };
 
 // Directory of a run's checkpoints: `run`/checkpoints if it exists, else `run`.

@@ -45,8 +45,8 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
     if (already_there(manifest)) return discard(staged), 0;
     if (last_step_ >= 0 && last_step_ < manifest.step && tensors == last_tensors_ && may_not_be_equal(manifest))
       throw CheckpointError(text("step ", manifest.step, " is not saved: no tensor has changed since step ", last_step_));
-    text_digest = write_manifest_file(io_, staged, manifest);
-    verify_sizes(io_, staged, holds_ == Holds::all ? manifest : part_in(io_, staged, manifest));
+    text_digest = write_manifest_file(io_, staged, write_manifest(manifest));
+    if (holds_ == Holds::all) verify_names(io_, staged, manifest);
     if (before_commit_) before_commit_();
     lock.check();
     commit_step(io_, directory_, staged, manifest.step);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ struct Outcome {
 };
 std::vector<Outcome> gather(const Comm& comm, const Outcome& mine);
 Outcome broadcast(const Comm& comm, const Outcome& mine);
+
+// Merges the words of all ranks in pairs, in their order; the result is on rank 0. `merge` gets the words of lower and of
+// the ranks that follow them. Of ranks that failed, or whose merge threw, the problems, a line each.
+Outcome fold(const Comm& comm, const Outcome& mine,
+             const std::function<std::string(const std::string& lower, const std::string& higher)>& merge);
 
 // The problem of the first rank that has one, rank 0's own first; "": no rank has one.
 std::string first_problem(const Comm& comm, std::string mine);

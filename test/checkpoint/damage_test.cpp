@@ -93,12 +93,12 @@ TEST_CASE("every single flipped bit of a shard is noticed by verify, and by rest
   const Scratch scratch(quick_directory());
   save_steps(scratch / "run", {1, 2});
   const std::string checkpoint = step_path(scratch / "run", 2), path = checkpoint + "/shard-00000.h5";
-  const Manifest manifest = load_manifest(Io(), checkpoint);
-  const auto in_tensor = [&](int64_t byte) {
-    for (const TensorEntry& tensor : manifest.tensors)
-      for (const Piece& piece : tensor.pieces)
-        if (byte >= piece.at && byte < piece.at + piece.bytes) return true;
-    return false;
+  const FileEntry file = known_file(checkpoint);
+  // In a tensor, or in the table that says where they are.
+  const auto is_read = [&](int64_t byte) {
+    for (const Piece& piece : file.pieces)
+      if (byte >= piece.at && byte < piece.at + piece.bytes) return true;
+    return byte >= file.table_at && byte < file.table_at + file.table_bytes;
   };
   std::string bytes = read_text(path);
   const int fd = open(path.c_str(), O_RDWR);
@@ -106,17 +106,17 @@ TEST_CASE("every single flipped bit of a shard is noticed by verify, and by rest
   Checkpoints checkpoints({}, scratch / "run");
   int64_t flips = 0, restores = 0, passed_over = 0;
   for (size_t i = 0; i < bytes.size(); i += kSanitized ? 3 : 1) {
-    const bool tensor = in_tensor(static_cast<int64_t>(i));
+    const bool read = is_read(static_cast<int64_t>(i));
     for (int bit = 0; bit < 8; ++bit) {
-      if (!tensor && (i + static_cast<size_t>(bit)) % 4 != 0) continue;  // of the container only every fourth, to save time
+      if (!read && (i + static_cast<size_t>(bit)) % 4 != 0) continue;  // of the container only every fourth, to save time
       const char flipped = static_cast<char>(bytes[i] ^ (1 << bit));
       REQUIRE(pwrite(fd, &flipped, 1, static_cast<off_t>(i)) == 1);
       if (problem_of(checkpoint).empty()) FAIL("bit " << bit << " of byte " << i << " was not noticed");
       ++flips;
-      if (tensor || (i % 8 == 0 && bit == 0)) {  // a restore reads no other bytes
+      if (read || (i % 8 == 0 && bit == 0)) {  // a restore reads no other bytes
         OwnedState owned = small_state(0);
         const int64_t step = *checkpoints.restore(owned.state);
-        if (step != (tensor ? 1 : 2) || owned.bytes() != small_state(step).bytes()) FAIL("restored wrongly after byte " << i);
+        if (step != (read ? 1 : 2) || owned.bytes() != small_state(step).bytes()) FAIL("restored wrongly after byte " << i);
         ++restores;
         passed_over += step == 1;
       }
@@ -148,7 +148,8 @@ TEST_CASE("files that are cut, empty, missing, swapped, stale or no files: the o
       {"shard empty", [&](auto&, auto& n) { write_text(n + slice, ""); }, "is 0 bytes"},
       {"shard a byte longer", [&](auto&, auto& n) { cut(n + slice, -1); }, "its manifest says"},
       {"shard missing", [&](auto&, auto& n) { std::filesystem::remove(n + slice); }, "No such file"},
-      {"shard of the other step", [&](auto& o, auto& n) { copy(o + slice, n + slice); }, "tensor adam_m/block.0.w does not match"},
+      {"shard of the other step", [&](auto& o, auto& n) { copy(o + slice, n + slice); },
+       "its piece table does not match its digest"},
       {"shard a directory",
        [&](auto&, auto& n) {
          std::filesystem::remove(n + slice);
@@ -209,7 +210,7 @@ TEST_CASE("the damaged page of a big tensor is named") {
   owned.fill(1);
   Checkpoints({}, scratch / "run").save(1, owned.state);
   const std::string checkpoint = step_path(scratch / "run", 1);
-  const int64_t at = find_tensor(load_manifest(Io(), checkpoint), "big")->pieces[0].at + 2 * kPage;
+  const int64_t at = byte_of(checkpoint, "big") + 2 * kPage;
   const int fd = open((checkpoint + "/shard-00000.h5").c_str(), O_WRONLY);
   REQUIRE(pwrite(fd, "damage", 6, at + 77) == 6);
   close(fd);
@@ -220,20 +221,137 @@ TEST_CASE("the damaged page of a big tensor is named") {
   CHECK_NOTHROW(reader.read("a", owned.state.slices[0].local));
 }
 
+namespace {
+
+struct Bad {
+  std::string from, to;
+  const char* message;
+};
+
+// Each change of a manifest's body is refused with a right digest.
+void check_refused(const std::string& directory, const std::vector<Bad>& table) {
+  const std::string path = directory + "/manifest.json", good = body_of(read_text(path));
+  write_text(path, framed(good));
+  REQUIRE(problem_of(directory).empty());
+  for (const Bad& bad : table) {
+    INFO(bad.from << " -> " << bad.to.substr(0, 40));
+    write_text(path, framed(replaced(good, bad.from, bad.to)));
+    const std::string problem = problem_of(directory);
+    CHECK_THAT(problem, ContainsSubstring(bad.message));
+    CHECK_THAT(problem, ContainsSubstring("manifest.json"));
+    CHECK(problem.find('\n') == std::string::npos);
+    CHECK(problem.size() < 600);
+  }
+  write_text(path, framed(good));
+}
+
+}  // namespace
+
 TEST_CASE("manifests that somebody made, with a right digest, are refused in one clear line") {
   const Scratch scratch(quick_directory());
   save_steps(scratch / "run", {1});
-  const std::string directory = step_path(scratch / "run", 1), path = directory + "/manifest.json";
-  const std::string good = body_of(read_text(path));
-  write_text(path, framed(good));
-  REQUIRE(problem_of(directory).empty());
-  struct Bad {
-    std::string from, to;  // in the manifest's body
-    const char* message;
-  };
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   const std::vector<Bad> table{
-      {"\"version\":1", "\"version\":2", "format version 2"},
+      {"\"version\":2", "\"version\":3", "format version 3"},
+      {"\"version\":2", "\"version\":\"2\"", "version is not a 64-bit integer"},
+      {"\"version\":2", "\"version\":1", "files[0]: pages is missing"},
+      {"\"ranks\":1", "\"ranks\":-1", "-1 ranks"},
+      {"\"ranks\":1,", "", "ranks is missing"},
+      {"\"layout\":\"", "\"layout\":\"x", "layout is not a string of at most 16 bytes"},
+      {"\"step\":1", "\"step\":" + deep, "nested more than 6 deep"},
+      {"\"tokens\":100", "\"tokens\":101", "state's digest"},
+      {"shard-00000.h5", "../shard-00000.h5", "is not a plain name"},
+      {"\"table\":[", "\"table\":[9", "leaves its"},
+      {"\"table\":[", "\"table\":[-", "negative sizes"},
+      {"\"table\":[", "\"table\":[1,", "table is not an offset and a length"},
+      {"\"table\":[", "\"table\":[\"1\",", "table is not a 64-bit integer"},
+      {"\"dtype\":\"bf16\"", "\"dtype\":\"f64\"", "dtype 'f64'"},
+      {"\"shape\":[7]", "\"shape\":[]", "0 dims"},
+      {"\"shape\":[7]", "\"shape\":[4611686018427387904]", "shape overflows"},
+      {"\"name\":\"head\"", "\"name\":\"adam_m/block.0.w\"", "not sorted"},
+      {"\"tensors\":[", "\"tensors\":{},\"x\":[", "tensors is not an array"},
+  };
+  check_refused(step_path(scratch / "run", 1), table);
+  WARN(table.size() << " bad manifests refused");
+}
+
+TEST_CASE("piece tables that somebody made, with right digests, are refused in one clear line") {
+  const Scratch scratch(quick_directory());
+  save_steps(scratch / "run", {1});
+  const std::string directory = step_path(scratch / "run", 1), path = directory + "/shard-00000.h5";
+  const std::string shard = read_text(path), good_manifest = read_text(directory + "/manifest.json");
+  const Manifest good = load_manifest(Io(), directory);
+  const auto at = static_cast<size_t>(good.files[0].table_at), room = static_cast<size_t>(good.files[0].table_bytes);
+  std::string table = shard.substr(at, room);
+  table.erase(table.find_last_not_of('\n') + 1);
+  const auto problem_with = [&](std::string changed) {
+    changed.resize(std::max(room, changed.size()), '\n');
+    std::string content = shard;
+    if (changed.size() > room) {  // it moves to the end, and lets its old place be the container's
+      content += changed;
+    } else {
+      content.replace(at, room, changed);
+    }
+    write_text(path, content);
+    Manifest manifest = good;
+    FileEntry& file = manifest.files[0];
+    file.bytes = std::ssize(content), file.table_bytes = std::ssize(changed), file.table_digest = digest(changed);
+    if (changed.size() > room) file.table_at = std::ssize(shard);
+    write_text(directory + "/manifest.json", write_manifest(manifest));
+    return problem_of(directory);
+  };
+  REQUIRE(problem_with(table + "\n").empty());
+  const std::string head = "head bf16 7 0 7 ";
+  const std::vector<Bad> bads{
+      {"trireme pieces 1", "trireme pieces 2", "another format"},
+      {"pages 3 ", "pages 4 ", "4 page digests for 3 pages"},
+      {"pages 3 ", "pages -3 ", "negative sizes"},
+      {"pages 3 ", "pages 2305843009213693952 ", "page digests"},
+      {"pages 3 ", "pages three ", "a number that is none"},
+      {"pages 3 ", "pages 3  ", "lacks a word"},
+      {"pages 3 ", "sides 3 ", "lacks 'pages'"},
+      {"container ", "container x", "16 hex digits"},
+      {head, "heat bf16 7 0 7 ", "a tensor that the manifest lacks"},
+      {head, "head f32 7 0 7 ", "another dtype or shape"},
+      {head, "head bf16 8 0 7 ", "another dtype or shape"},
+      {head, "head bf16 7 1 7 ", "leaves the tensor in dim 0"},
+      {head, "head bf16 7 9223372036854775807 7 ", "leaves the tensor in dim 0"},
+      {head, "head bf16 7 9223372036854775808 7 ", "a number that is none"},
+      {head, "head bf16 7 0,0 7 ", "other dims"},
+      {head, "head bf16 7 0 1,1,1,1,7 ", "more than 4 dims"},
+      {head, "head bf16 7 0 -7 ", "overflows"},
+      {head, "head bf16 7 0 4611686018427387904 ", "overflows"},
+      {head, "head bf16 7 0 6 ", "tensor head does not match its digest"},
+      {head, head + "9", "leave shard-00000.h5"},
+      {head, head + "-", "leave shard-00000.h5"},
+      {"block.0.w f32 3,5 0,0 3,5 ", "block.0.w f32 3,5 0,0 3,5 1", "leave shard-00000.h5"},
+      {"\nhead", "\n\nhead", "follows an empty one"},
+      {"\ncontainer", "\n\ncontainer", "is missing"},
+  };
+  for (const Bad& bad : bads) {
+    INFO(bad.from << " -> " << bad.to);
+    const std::string problem = problem_with(replaced(table, bad.from, bad.to) + "\n");
+    CHECK_THAT(problem, ContainsSubstring(bad.message));
+    CHECK_THAT(problem, ContainsSubstring("shard-00000.h5"));
+    CHECK(problem.find('\n') == std::string::npos);
+    CHECK(problem.size() < 600);
+  }
+  for (size_t length = 0; length + 1 < table.size(); ++length) CHECK(!problem_with(table.substr(0, length)).empty());
+  CHECK_THAT(problem_with(table + " more\n"), ContainsSubstring("a word too many"));
+  write_text(path, shard);
+  write_text(directory + "/manifest.json", good_manifest);
+  CHECK(problem_of(directory).empty());
+  WARN(bads.size() << " bad tables refused");
+}
+
+TEST_CASE("manifests of version 1, with the pieces in them, are refused in one clear line") {
+  const Scratch scratch(quick_directory());
+  const std::string directory = scratch / "one", path = directory + "/manifest.json";
+  std::filesystem::copy(std::string(TRIREME_SOURCE) + "/test/checkpoint/goldens/one", directory);
+  const std::string good = body_of(read_text(path));
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  const std::vector<Bad> table{
+      {"\"version\":1", "\"version\":3", "format version 3"},
       {"\"version\":1", "\"version\":\"1\"", "version is not a 64-bit integer"},
       {"trireme checkpoint", "another program", "is not a checkpoint's manifest"},
       {"\"step\":1", "\"step\":-1", "step -1"},
@@ -275,25 +393,18 @@ TEST_CASE("manifests that somebody made, with a right digest, are refused in one
       {"\"pieces\":[{", "\"pieces\":[7,{", "is not an object"},
       {"\"tensors\":[", "\"tensors\":{},\"x\":[", "tensors is not an array"},
   };
-  for (const Bad& bad : table) {
-    INFO(bad.from << " -> " << bad.to.substr(0, 40));
-    write_text(path, framed(replaced(good, bad.from, bad.to)));
-    const std::string problem = problem_of(directory);
-    CHECK_THAT(problem, ContainsSubstring(bad.message));
-    CHECK_THAT(problem, ContainsSubstring("manifest.json"));
-    CHECK(problem.find('\n') == std::string::npos);
-    CHECK(problem.size() < 600);
-  }
+  check_refused(directory, table);
   // A change that only the tensors' own digests detect: two tensors of one shape swap their bytes'
   // places.
-  const Manifest manifest = parse_manifest(framed(good));
-  Manifest traded = manifest;
-  std::swap(traded.tensors[0].pieces, traded.tensors[1].pieces);
-  write_text(path, write_manifest(traded));
+  const auto pieces_from = [&good](size_t begin) {
+    const size_t first = good.find("\"pieces\":[", begin);
+    return std::pair(first, good.find(']', good.find("\"digest\"", first)) + 1);
+  };
+  const auto [a, a_end] = pieces_from(0);
+  const auto [b, b_end] = pieces_from(a_end);
+  write_text(path, framed(good.substr(0, a) + good.substr(b, b_end - b) + good.substr(a_end, b - a_end) +
+                          good.substr(a, a_end - a) + good.substr(b_end)));
   CHECK_THAT(problem_of(directory), ContainsSubstring("the elements of tensor adam_m/block.0.w do not match"));
-  Checkpoints checkpoints({}, scratch / "run");
-  OwnedState owned = small_state(0);
-  CHECK_THROWS_AS(checkpoints.restore(owned.state), CheckpointError);
   WARN(table.size() << " bad manifests refused");
 }
 
@@ -301,7 +412,7 @@ TEST_CASE("a checkpoint of a newer format ends the resume instead of falling bac
   const Scratch scratch(quick_directory());
   save_steps(scratch / "run", {1, 2});
   const std::string path = step_path(scratch / "run", 2) + "/manifest.json";
-  write_text(path, framed(replaced(body_of(read_text(path)), "\"version\":1", "\"version\":7")));
+  write_text(path, framed(replaced(body_of(read_text(path)), "\"version\":2", "\"version\":7")));
   Checkpoints checkpoints({}, scratch / "run");
   OwnedState owned = small_state(0);
   CHECK_THROWS_WITH(checkpoints.restore(owned.state), ContainsSubstring("format version 7"));

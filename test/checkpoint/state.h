@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoints.h"
+#include "checkpoint/rank_files.h"
 #include "checkpoint/reader.h"
 #include "test/data/scratch.h"
 
@@ -83,6 +84,20 @@ inline std::vector<int64_t> steps_left(const std::string& run) {
   std::vector<int64_t> steps;
   for (const CheckpointInfo& info : list_checkpoints(run)) steps.push_back(info.step);
   return steps;
+}
+
+// The entry of a checkpoint's file, with its pieces.
+inline FileEntry known_file(const std::string& checkpoint, int64_t index = 0) {
+  const Io io;
+  RankFiles files(io, checkpoint, load_manifest(io, checkpoint));
+  return files.known(index);
+}
+// Byte of a tensor's first piece in that file.
+inline int64_t byte_of(const std::string& checkpoint, const std::string& tensor) {
+  const int64_t wanted = index_of(load_manifest(Io(), checkpoint), tensor);
+  for (const Piece& piece : known_file(checkpoint).pieces)
+    if (piece.tensor == wanted) return piece.at;
+  return -1;
 }
 
 inline CheckpointConfig keeping(int64_t keep) { return {.every = 1, .keep = keep}; }

@@ -65,7 +65,7 @@ TEST_CASE("a checkpoint in which a restore has found damage is not counted as ke
   const Scratch scratch;
   const std::string run = scratch / "run";
   save_steps(run, {1, 2, 3}, 2);
-  flip_byte(shard_of(run, 3), load_manifest(Io(), step_path(run, 3)).tensors[0].pieces[0].at);
+  flip_byte(shard_of(run, 3), byte_of(step_path(run, 3), "head"));
   Checkpoints checkpoints(keeping(2), run);
   OwnedState restored = small_state(0);
   CHECK(checkpoints.restore(restored.state) == 2);
@@ -89,7 +89,7 @@ TEST_CASE("a lineage vouches for the manifest that it has seen, and for no other
   Manifest manifest = load_manifest(Io(), step_path(run, 2));
   manifest.run = load_manifest(Io(), step_path(run, 1)).run;
   write_text(step_path(run, 2) + "/manifest.json", write_manifest(manifest));
-  flip_byte(shard_of(run, 2), manifest.tensors[0].pieces[0].at);
+  flip_byte(shard_of(run, 2), byte_of(step_path(run, 2), "head"));
   save_steps(run, {4}, 3);
   CHECK(steps_left(run) == std::vector<int64_t>{1, 2, 3, 4});  // all but 2 are valid
 }
@@ -98,8 +98,8 @@ TEST_CASE("a tensor of a hundred thousand pieces is checked in seconds, and a wr
   // Rows of different heights, each cut at random columns.
   constexpr int64_t kCuts = 316, kSpan = 1000;
   Manifest manifest;
-  TensorEntry tensor{.name = "w", .dtype = Dtype::bf16, .shape = {kCuts * kSpan, kCuts * kSpan}, .pieces = {}};
-  FileEntry file{.name = "f"};
+  TensorEntry tensor{.name = "w", .dtype = Dtype::bf16, .shape = {kCuts * kSpan, kCuts * kSpan}};
+  FileEntry file{.name = "f", .known = true};
   uint64_t number = 0;
   const auto cuts = [&] {
     std::vector<int64_t> at{0, kCuts * kSpan};
@@ -114,12 +114,12 @@ TEST_CASE("a tensor of a hundred thousand pieces is checked in seconds, and a wr
       Piece piece{.box = {.offset = {rows[i], columns[j]}, .shape = {rows[i + 1] - rows[i], columns[j + 1] - columns[j]}}};
       piece.at = file.bytes, piece.bytes = 2 * piece.box.size(), piece.first_page = file.pages;
       file.bytes += piece.bytes, file.pages += pages_of(piece.bytes);
-      tensor.pieces.push_back(piece);
+      file.pieces.push_back(piece);
     }
   }
   file.pages_at = file.bytes, file.bytes += 8 * file.pages;
   manifest.files = {file}, manifest.tensors = {tensor};
-  std::vector<Piece>& pieces = manifest.tensors[0].pieces;
+  std::vector<Piece>& pieces = manifest.files[0].pieces;
   const auto begin = Clock::now();
   CHECK_NOTHROW(check(manifest));
   CHECK(seconds_since(begin) < 5);

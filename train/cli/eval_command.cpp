@@ -209,11 +209,12 @@ int64_t load_weights(const WeightSource& source, TrainState& run) {
   if (source.checkpoint.empty()) return initialise(source.config, run), 0;
   const CheckpointReader checkpoint(source.checkpoint);
   HostState host(run.device, run.optimizer.masters(), Copies::where_needed);
-  checkpoint.read(host.slices());
+  const Manifest& manifest = checkpoint.manifest();
+  checkpoint.read(host.slices(), reading_rank(run.mesh.all(), manifest, saved_layout).layout);
   host.store();
-  run.optimizer.refresh(run.device.compute(), checkpoint.manifest().step);
-  if (run.mesh.first()) say(std::string(text("weights of ", source.checkpoint, ", step ", checkpoint.manifest().step)));
-  return checkpoint.manifest().step;
+  run.optimizer.refresh(run.device.compute(), manifest.step);
+  if (run.mesh.first()) say(std::string(text("weights of ", source.checkpoint, ", step ", manifest.step)));
+  return manifest.step;
 }
 
 void evaluate_on(const EvalOptions& options, const WeightSource& source, World& world) {

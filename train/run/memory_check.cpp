@@ -1,6 +1,7 @@
 #include "train/run/memory_check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -127,8 +128,8 @@ void require_memory(const RunConfig& config, const Plan& plan, const Placement& 
 }
 
 void require_checkpoint(const Plan& plan, const Comm& all) {
-  const std::vector<double> counts = sum(all, std::vector{plan.pieces > 0 ? 1.0 : 0.0, static_cast<double>(plan.pieces)});
-  const CheckpointSize size{.files = static_cast<int64_t>(counts[0]), .pieces = static_cast<int64_t>(counts[1])};
+  const int64_t files = std::llround(sum(all, std::vector{plan.pieces > 0 ? 1.0 : 0.0}).front());
+  const CheckpointSize size{.files = files, .most_pieces = largest(all, plan.pieces)};
   if (const std::string problem = size.problem(); !problem.empty()) throw ConfigError(problem);
 }
 

@@ -4,6 +4,10 @@ namespace trireme {
 
 Io noted_io(Journal& journal) {
   Io io;
+  io.open = [&journal, real = io.open](const char* path, int flags, mode_t mode) {
+    const int file = real(path, flags, mode);
+    return journal.disk_moved(), file;
+  };
   io.pread = [&journal, real = io.pread](int fd, void* bytes, size_t count, off_t offset) {
     const ssize_t n = real(fd, bytes, count, offset);
     return journal.disk_moved(), n;

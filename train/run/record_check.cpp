@@ -25,7 +25,8 @@ std::map<int64_t, Manifest> manifests_of(const Io& io, const std::string& run_di
   return found;
 }
 
-CheckedRecord check_lineage(const Io& io, const std::string& path, const std::map<int64_t, Manifest>& manifests) {
+CheckedRecord check_lineage(const Io& io, const std::string& path, const std::string& checkpoints,
+                            const std::map<int64_t, Manifest>& manifests) {
   const LineageText lineage = read_lineage(io, path);
   CheckedRecord checked{.path = path, .bytes = lineage.whole.bytes, .problem = ""};
   if (!lineage.problems.empty()) checked.problem = lineage.problems.front();
@@ -34,7 +35,7 @@ CheckedRecord check_lineage(const Io& io, const std::string& path, const std::ma
     const auto there = manifests.find(commit.step);
     if (there == manifests.end() || there->second.save != commit.save || commit.manifest.empty() || !checked.problem.empty())
       continue;
-    if (hex(digest(write_manifest(there->second))) != commit.manifest)
+    if (hex(digest(manifest_text(io, checkpoints + "/" + step_name(commit.step)))) != commit.manifest)
       checked.problem = text(path, ": the manifest of step ", commit.step, " is not the one that was committed");
   }
   return checked;
@@ -72,7 +73,7 @@ std::vector<CheckedRecord> check_records(const std::string& run_directory) {
   const std::map<int64_t, Manifest> manifests = manifests_of(io, run_directory);
   std::vector<CheckedRecord> all;
   if (const std::string lineage = lineage_path(run_directory); path_exists(io, lineage))
-    all.push_back(check_lineage(io, lineage, manifests));
+    all.push_back(check_lineage(io, lineage, checkpoints_of(run_directory), manifests));
   for (const char* name : {"metrics", "data"}) {
     CheckedRecord checked = check_record(name, run_directory + "/" + name + ".jsonl", manifests);
     if (checked.step > 0 || !checked.problem.empty()) all.push_back(std::move(checked));

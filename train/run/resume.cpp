@@ -76,6 +76,14 @@ std::vector<std::string> compare_for_resume(const RunConfig& config, const std::
   return changes;
 }
 
+Layout saved_layout(const std::string& config, int64_t ranks) {
+  return [saved = parse_saved_config("the checkpoint's config", config), ranks](int64_t rank) {
+    Device device(Place::none);
+    const Mesh mesh(rank, ranks, saved.parallel);
+    return state_slices(TrainState(saved, mesh, device, {}), Ownership::saved);
+  };
+}
+
 void initialise(const RunConfig& config, TrainState& run, const std::function<void()>& moved) {
   Stream& compute = run.device.compute();
   run.optimizer.initialise(compute, config.model.init_std, config.model.layers);
@@ -95,6 +103,7 @@ int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& r
   CheckpointState state = state_of(config, host->slices(), 0, history);
   std::vector<std::string> changes;
   state.accept = [&](const std::string& saved) { changes = compare_for_resume(config, saved, resume.allow_changes); };
+  state.layout = saved_layout;
   std::optional<int64_t> step;
   if (resume.from == "auto") {
     step = checkpoints.restore(state);

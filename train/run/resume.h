@@ -22,6 +22,9 @@ struct ResumeChoice {
 // when keys differ that are a run's identity (see Limit::identity), unless `allow` is given.
 std::vector<std::string> compare_for_resume(const RunConfig& config, const std::string& saved, bool allow);
 
+// Lists what each rank of a run on so many ranks saves, by the config in its checkpoint.
+Layout saved_layout(const std::string& config, int64_t ranks);
+
 // Fresh weights, or those that train.init_from says. `moved` is called when some of a file was read. All ranks call it.
 void initialise(
     const RunConfig& config, TrainState& run, const std::function<void()>& moved = [] {});

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/piece_table.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/matmul.h"
 #include "parallel/timeline.h"
@@ -140,16 +140,33 @@ CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks) {
     const Mesh mesh(i * ranks / looked_at, ranks, config.parallel);
     const int64_t pieces = std::ssize(state_slices(TrainState(config, mesh, device, {}), Ownership::saved));
     found.files += pieces > 0, found.pieces += pieces;
+    found.most_pieces = std::max(found.most_pieces, pieces);
   }
-  return {.files = found.files * ranks / looked_at, .pieces = found.pieces * ranks / looked_at};
+  return {.files = found.files * ranks / looked_at,
+          .tensors = saved_tensors(config),
+          .pieces = found.pieces * ranks / looked_at,
+          .most_pieces = found.most_pieces};
 }
 
-int64_t CheckpointSize::manifest_bytes() const { return pieces * 140 + files * 150; }
+// One rank alone saves one piece of each.
+int64_t saved_tensors(const RunConfig& config) {
+  RunConfig alone = config;
+  alone.parallel = {.dp = 1};
+  alone.train.microbatch = 1;
+  Device device(Place::none);
+  return std::ssize(state_slices(TrainState(alone, Mesh(0, 1, alone.parallel), device, {}), Ownership::saved));
+}
+
+int64_t CheckpointSize::manifest_bytes() const { return 95 * (tensors + files) + 4096; }
 
 std::string CheckpointSize::problem() const {
-  if (manifest_bytes() <= kMostManifestBytes) return "";
-  return text("a checkpoint of ", files, " files has ", pieces, " pieces, in a manifest of about ", manifest_bytes() >> 20,
-              " MiB; at most ", kMostManifestBytes >> 20, " are read: use fewer ranks, or a lower parallel.zero or parallel.tp");
+  constexpr int64_t kPiece = 160;  // bytes in a file's table
+  if (files > static_cast<int64_t>(kMostFiles))
+    return text("a checkpoint would have ", files, " files; at most ", kMostFiles, " are read: use fewer ranks");
+  if (most_pieces > kMostTableBytes / kPiece)
+    return text("a file of a checkpoint would have ", most_pieces, " pieces of tensors; at most ", kMostTableBytes / kPiece,
+                " are read: raise parallel.pp, or lower parallel.zero");
+  return "";
 }
 
 double Plan::fp8_product_flops() const {

@@ -136,7 +136,10 @@ Json plan_json(const RunConfig& config, const std::vector<Plan>& stages, const C
                              {"in_flight", stage.in_flight},
                              {"flops_per_step", stage.model_flops()},
                              {"bytes", bytes_of_plan(stage)}});
-  out["checkpoint"] = {{"files", checkpoint.files}, {"pieces", checkpoint.pieces}, {"manifest_bytes", checkpoint.manifest_bytes()}};
+  out["checkpoint"] = {{"files", checkpoint.files},
+                       {"tensors", checkpoint.tensors},
+                       {"pieces", checkpoint.pieces},
+                       {"manifest_bytes", checkpoint.manifest_bytes()}};
   out["tokens_per_step"] = plan.tokens;
   out["microbatch"] = config.microbatch_rows(plan.replicas);
   out["flops_per_step"] = {{"products", plan.product_flops},

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <set>
 
-#include "base/json.h"
+#include "checkpoint/rank_files.h"
 #include "test/catch.h"
 #include "test/sanitized.h"
 #include "test/train/workplace.h"
@@ -125,19 +125,14 @@ std::string kill_with_one_step(const Workplace& place, const std::string& name, 
 
 // Changes one bit of the first tensor that lies in this file of a checkpoint.
 void damage(const std::string& checkpoint, const std::string& name) {
-  std::ifstream in(checkpoint + "/manifest.json");
-  const Json manifest = Json::parse(in).at("manifest");
-  for (const auto& tensor : manifest.at("tensors"))
-    for (const auto& piece : tensor.at("pieces")) {
-      if (manifest.at("files").at(piece.at("file").get<size_t>()).at("name") != name) continue;
-      std::fstream file(checkpoint + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
-      const std::streamoff at = piece.at("at");
-      const auto was = static_cast<char>(file.seekg(at).peek());
-      file.seekp(at).put(static_cast<char>(was ^ 1));
-      REQUIRE(file.good());
-      return;
-    }
-  FAIL("no tensor lies in " << name);
+  const Io io;
+  RankFiles files(io, checkpoint, load_manifest(io, checkpoint));
+  const auto index = std::ranges::find(files.manifest().files, name, &FileEntry::name) - files.manifest().files.begin();
+  const std::streamoff at = files.known(index).pieces.at(0).at;
+  std::fstream file(checkpoint + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
+  const auto was = static_cast<char>(file.seekg(at).peek());
+  file.seekp(at).put(static_cast<char>(was ^ 1));
+  REQUIRE(file.good());
 }
 
 bool no_shared_memory() {

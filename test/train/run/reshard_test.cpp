@@ -1,5 +1,7 @@
 // Resharding from any mesh to any other: what ranks of one mesh have written, ranks of another read
 // to the bit.
+#include <fcntl.h>
+
 #include <cstring>
 #include <deque>
 #include <map>
@@ -8,6 +10,7 @@
 #include "base/philox.h"
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/rank_file.h"
+#include "checkpoint/save_summary.h"
 #include "test/catch.h"
 #include "test/checkpoint/state.h"
 #include "test/sanitized.h"
@@ -96,15 +99,25 @@ class Ranks {
     Manifest manifest{
         .run = "0123456789abcdef", .save = "0123456789abcdef", .step = 1, .counters = {}, .config = "", .files = {}, .tensors = {}};
     std::filesystem::create_directories(directory);
-    for (size_t rank = 0; rank < once.size(); ++rank)
-      add_part(manifest, write_rank_file(io, directory, static_cast<int>(rank), once[rank], true));
-    check(manifest);
-    return manifest;
+    SaveSummary all;
+    for (size_t rank = 0; rank < once.size(); ++rank) {
+      SaveSummary summary(write_rank_file(io, directory, static_cast<int>(rank), once[rank], true));
+      summary.layout = layout_share(static_cast<int64_t>(rank), once[rank]);
+      all.add(summary);
+    }
+    all.fill(manifest);
+    manifest.ranks = std::ssize(once);
+    return parse_manifest(write_manifest(manifest));
   }
-  void restore(const Io& io, const std::string& directory, const Manifest& manifest) const {
+  // `saved`: the ranks that did, if the readers know them.
+  void restore(const Io& io, const std::string& directory, const Manifest& manifest, const Ranks* saved = nullptr) const {
+    Layout layout;
+    if (saved != nullptr) layout = [saved](int64_t rank) { return saved->once[static_cast<size_t>(rank)]; };
     std::set<std::string> names;
     for (const TensorEntry& tensor : manifest.tensors) names.insert(tensor.name);
-    for (const std::vector<TensorSlice>& slices : held) read_slices(io, directory, manifest, slices, {.tensors = names});
+    for (size_t rank = 0; rank < held.size(); ++rank)
+      read_slices(io, directory, manifest, held[rank],
+                  {.tensors = names, .rank = {.rank = static_cast<int64_t>(rank), .ranks = std::ssize(held), .layout = layout}});
   }
   int64_t empty_shards() const {
     int64_t count = 0;
@@ -162,7 +175,7 @@ Resharded check_pairs(size_t stride) {
         auto& [from, manifest] = of(a);
         auto& [to, own] = of(b);
         to.clear();
-        to.restore(io, scratch / std::to_string(a), manifest);
+        to.restore(io, scratch / std::to_string(a), manifest, found.pairs % 2 == 0 ? &from : nullptr);
         REQUIRE(to.wrong() == 0);
         REQUIRE(tensors_digest(own.tensors) == tensors_digest(manifest.tensors));
         // And back, from what it saves of that.
@@ -240,6 +253,32 @@ TEST_CASE("ranks with several copies of a key-value head read what every mesh wr
   CHECK(cells == 20);
 }
 
+TEST_CASE("a rank opens its own file on the mesh that saved, and on another those that it meets") {
+  const Scratch scratch(quick_directory());
+  const RunConfig config = divisible("llama");
+  Ranks from(config, {.dp = 2, .pp = 2, .tp = 2, .zero = 1}), other(config, {.dp = 4, .pp = 2, .tp = 1, .zero = 1});
+  from.fill();
+  const Manifest manifest = from.save(Io(), scratch / "there");
+  Io io;
+  int64_t opens = 0;
+  io.open = [&opens, real = io.open](const char* path, int flags, mode_t mode) {
+    opens += (flags & O_DIRECT) == 0;
+    return real(path, flags, mode);
+  };
+  from.clear();
+  from.restore(io, scratch / "there", manifest);
+  CHECK(from.wrong() == 0);
+  CHECK(opens == 8);
+  opens = 0;
+  other.restore(io, scratch / "there", manifest, &from);
+  CHECK(other.wrong() == 0);
+  CHECK(opens <= 8 * 5);  // its own, which does not hold all, and the four of its stage
+  // A layout that is not the one that saved is noticed, and all files are looked into.
+  other.clear();
+  other.restore(io, scratch / "there", manifest, &other);
+  CHECK(other.wrong() == 0);
+}
+
 TEST_CASE("a rank reads the pages that hold its part of a tensor, and no others") {
   const Scratch scratch(quick_directory());
   constexpr int64_t kRows = 4096, kCols = 1024;  // 16 pages
@@ -269,7 +308,7 @@ TEST_CASE("a rank reads the pages that hold its part of a tensor, and no others"
   }
   // A byte of the second page.
   std::fstream file(scratch / "shard-00000.h5", std::ios::binary | std::ios::in | std::ios::out);
-  file.seekp(manifest.tensors[0].pieces[0].at + (1 << 20) + 5);
+  file.seekp(manifest.files[0].pieces[0].at + (1 << 20) + 5);
   file.put('!');
   file.close();
   std::vector<float> part(256 * kCols);

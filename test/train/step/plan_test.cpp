@@ -88,6 +88,8 @@ TEST_CASE("a plan says how large a checkpoint's manifest is, and warns of one th
   CHECK((one.files == 1 && one.pieces > 3 * 12 * 12 && one.problem().empty()));
   const CheckpointSize many = size_of("llama3-405b", 16384, {"parallel.tp=8", "parallel.pp=16"});
   CHECK(many.files == 16384);
+  CHECK(many.tensors == 3 * (126 * 9 + 3));
+  CHECK(many.manifest_bytes() < 5'000'000);
   // As counted on all ranks.
   const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-3b.yaml",
                                        {"parallel.tp=2", "parallel.pp=4", "train.batch=128"}, Purpose::plan);
@@ -98,8 +100,10 @@ TEST_CASE("a plan says how large a checkpoint's manifest is, and warns of one th
   }
   CHECK(checkpoint_size(config, 1024).pieces == Approx(pieces).epsilon(0.03));
   CHECK(many.problem().empty());
-  CHECK_THAT(size_of("llama3-8b", 16384, {"train.batch=16384", "train.microbatch=1"}).problem(),
-             ContainsSubstring("use fewer ranks"));
+  const CheckpointSize flat = size_of("llama3-8b", 16384, {"train.batch=16384", "train.microbatch=1"});
+  CHECK((flat.problem().empty() && flat.manifest_bytes() < 5'000'000));
+  CHECK_THAT((CheckpointSize{.files = 2'000'000}.problem()), ContainsSubstring("use fewer ranks"));
+  CHECK_THAT((CheckpointSize{.files = 1, .most_pieces = 1'000'000}.problem()), ContainsSubstring("1000000 pieces"));
 }
 
 TEST_CASE("the products that a plan lists are those that a step computes, with what they take along") {
