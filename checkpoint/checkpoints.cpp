@@ -137,6 +137,7 @@ std::string Checkpoints::write_part(const Saving& saving, const std::function<vo
     SaveSummary summary(part);
     summary.seconds = seconds_since(saving.start);
     summary.layout = layout_share(ranks_.rank(), slices);
+    summary.damages = take_doubts();
     verify_part(io_, saving.staged, part);
     words = text_of(summary);
   } catch (...) {
@@ -188,7 +189,7 @@ void Checkpoints::bring_together(Saving& saving) {
 }
 
 // The manifest of what all ranks saved; throws if one of them failed.
-Manifest Checkpoints::manifest_of(Saving& saving, const Outcome& all) const {
+Manifest Checkpoints::manifest_of(Saving& saving, const Outcome& all) {
   if (all.failed()) throw CheckpointError(all.problem);
   Manifest manifest{.run = run_id_,
                     .save = saving.id,
@@ -205,6 +206,7 @@ Manifest Checkpoints::manifest_of(Saving& saving, const Outcome& all) const {
   } catch (const DamagedCheckpoint& error) {
     throw Error(text("the state cannot be saved: ", error.what()));
   }
+  for (const SaveSummary::Damage& damage : summary.damages) retention_.doubt(damage.step, damage.problem);
   saving.result.write_seconds = summary.seconds;
   saving.result.digest = state_digest(manifest.tensors, manifest.counters);
   return manifest;

@@ -21,6 +21,7 @@
 #include <functional>
 #include <future>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,6 +36,7 @@
 #include "checkpoint/piece_location.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/run_lock.h"
+#include "checkpoint/save_summary.h"
 #include "parallel/comm.h"
 #include "parallel/host_collectives.h"
 #include "parallel/nodes.h"
@@ -144,8 +146,9 @@ class Checkpoints {
   const std::map<std::string, ChainedDigest>& restored_records() const { return restored_records_; }
   // Notes a commit that only other files of the run know, so that a later start knows it, too.
   void note_lost(int64_t step);
-  // Names a step that was found damaged: retention keeps another. From any thread.
-  void doubt(int64_t step) { retention_.doubt(step); }
+  // Names a step that was found damaged: retention keeps another. From any thread of any rank; rank 0 learns it with the
+  // next save, as a warning.
+  void doubt(int64_t step, const std::string& problem);
 
   // True if the last restore read this run's directory on disk.
   bool restored_from_disk() const { return last_on_disk_ >= 0; }
@@ -177,7 +180,8 @@ class Checkpoints {
 
   std::string write_part(const Saving& saving, const std::function<void()>& ready) const;
   void bring_together(Saving& saving);
-  Manifest manifest_of(Saving& saving, const Outcome& all) const;
+  Manifest manifest_of(Saving& saving, const Outcome& all);
+  std::vector<SaveSummary::Damage> take_doubts() const;
   void hand_out(Saving& saving);
   SaveResult conclude(Saving& saving);
   struct Found {
@@ -210,6 +214,8 @@ class Checkpoints {
   std::map<std::string, ChainedDigest> restored_records_;
   uint64_t restored_ = 0;  // digest of the tensors of the last restore
   bool copies_are_lost_ = false;
+  mutable std::mutex mutex_;  // of the next
+  mutable std::vector<SaveSummary::Damage> doubts_;
   std::vector<std::string> warnings_;
   std::optional<Saving> saving_;  // last member: destroyed first, which joins its threads
 };

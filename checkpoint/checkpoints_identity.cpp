@@ -1,4 +1,4 @@
-// Identity half of Checkpoints: the run's token, its lineage, and what does not belong to it.
+// Identity half of Checkpoints: the run's token, its lineage, what does not belong to it, and what is damaged.
 #include <utility>
 
 #include "checkpoint/checkpoints.h"
@@ -77,6 +77,17 @@ std::string Checkpoints::foreign(const Found& found) const {
                    run_directory_, "/run.id: it is ignored. Move it away, or start from it with --resume and another train.name");
     });
   return broadcast(ranks_, why);
+}
+
+void Checkpoints::doubt(int64_t step, const std::string& problem) {
+  if (ranks_.rank() == 0) return retention_.doubt(step);
+  const std::lock_guard lock(mutex_);
+  doubts_.push_back({.step = step, .problem = problem.substr(0, problem.find('\n'))});
+}
+
+std::vector<SaveSummary::Damage> Checkpoints::take_doubts() const {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(doubts_, {});
 }
 
 }  // namespace trireme

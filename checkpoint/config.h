@@ -35,7 +35,7 @@ struct CheckpointConfig {
     keys("command_timeout", command_timeout,
          "seconds that checkpoint.command may take; after that its process group is ended, and the next one starts; 0: any time",
          at_least(0));
-    keys("scrub", scrub, "MB a second of checkpoints on disk that are read and checked again in the background; 0: none",
+    keys("scrub", scrub, "MB a second of checkpoints on disk that each node reads and checks again in the background; 0: none",
          at_least(0));
   }
 };

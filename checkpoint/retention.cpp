@@ -83,6 +83,11 @@ void Retention::run_command_for(int64_t restored) {
 
 std::vector<std::string> Retention::take_warnings() {
   std::vector<std::string> warnings = std::exchange(warnings_, {});
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::string& found : found_elsewhere_) warnings.push_back(std::move(found));
+    found_elsewhere_.clear();
+  }
   if (command_)
     for (std::string& warning : command_->take_warnings()) warnings.push_back(std::move(warning));
   return warnings;
@@ -115,6 +120,16 @@ bool Retention::already_there(const Manifest& manifest) {
 void Retention::doubt(int64_t step) {
   const std::lock_guard lock(mutex_);
   doubts_.insert(step);
+}
+
+void Retention::doubt(int64_t step, const std::string& problem) {
+  doubt(step);
+  const std::lock_guard lock(mutex_);
+  found_elsewhere_.push_back(damaged_since(step, problem));
+}
+
+std::string damaged_since(int64_t step, const std::string& problem) {
+  return text("the checkpoint of step ", step, " has been damaged since it was saved: ", problem, ". Another is kept in its place");
 }
 
 // Foreign checkpoints are neither counted nor deleted.

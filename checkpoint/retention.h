@@ -18,6 +18,8 @@
 
 namespace trireme {
 
+std::string damaged_since(int64_t step, const std::string& problem);  // a warning
+
 // All files of its checkpoints, or only some of each, as on one node of several.
 enum class Holds { all, some };
 
@@ -57,6 +59,7 @@ class Retention {
   void trust(std::map<int64_t, uint64_t> commits) { trusted_ = std::move(commits); }
   // Names a step that another thread found damaged: it is read again before it counts as valid.
   void doubt(int64_t step);
+  void doubt(int64_t step, const std::string& problem);  // the same, with a warning
 
   std::vector<std::string> take_warnings();
 
@@ -77,7 +80,8 @@ class Retention {
   std::string run_;           // id of the run whose checkpoints are kept and deleted
   std::mutex mutex_;          // of the next
   std::set<int64_t> doubts_;  // steps found damaged
-  std::set<int64_t> valid_;   // steps whose every byte this process has re-read, or that are as trusted_ says
+  std::vector<std::string> found_elsewhere_;
+  std::set<int64_t> valid_;  // steps whose every byte this process has re-read, or that are as trusted_ says
   std::map<int64_t, uint64_t> trusted_;
   int64_t last_step_ = -1;  // of the last save or restore, and the digest of its tensors
   uint64_t last_tensors_ = 0;

@@ -10,7 +10,7 @@ namespace trireme {
 
 namespace {
 
-constexpr std::string_view kSeconds = "seconds", kLayout = "layout", kFile = "file", kTensor = "tensor";
+constexpr std::string_view kSeconds = "seconds", kLayout = "layout", kFile = "file", kTensor = "tensor", kDamage = "damage";
 
 Dtype dtype_named(const std::string& name) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i32})
@@ -22,6 +22,13 @@ FileEntry read_file(TextReader& in) {
   FileEntry file{.name = ""};
   in >> file.name >> file.bytes >> file.table_at >> file.table_bytes >> file.table_digest;
   return file;
+}
+
+SaveSummary::Damage read_damage(TextReader& in) {
+  SaveSummary::Damage damage{};
+  in >> damage.step >> std::ws;
+  std::getline(in, damage.problem);
+  return damage;
 }
 
 SaveSummary::Tensor read_tensor(TextReader& in) {
@@ -53,6 +60,7 @@ SaveSummary::SaveSummary(const Manifest& part) {
 void SaveSummary::add(const SaveSummary& others) {
   seconds = std::max(seconds, others.seconds);
   layout += others.layout;
+  damages.insert(damages.end(), others.damages.begin(), others.damages.end());
   files.insert(files.end(), others.files.begin(), others.files.end());
   std::vector<Tensor> all;
   auto mine = tensors.begin();
@@ -89,6 +97,7 @@ std::string text_of(const SaveSummary& summary) {
   std::string all = text(kSeconds, ' ', summary.seconds, '\n', kLayout, ' ', summary.layout, '\n');
   const auto put = [&all](int64_t number) { (all += ' ') += std::to_string(number); };
   const auto put_digest = [&all](uint64_t number) { (all += ' ') += std::to_string(number); };
+  for (const SaveSummary::Damage& damage : summary.damages) all += text(kDamage, ' ', damage.step, ' ', damage.problem, '\n');
   for (const FileEntry& file : summary.files) {
     ((all += kFile) += ' ') += file.name;
     put(file.bytes), put(file.table_at), put(file.table_bytes), put_digest(file.table_digest);
@@ -112,6 +121,8 @@ SaveSummary summary_of(const std::string& words) {
       in >> summary.seconds;
     else if (kind == kLayout)
       in >> summary.layout;
+    else if (kind == kDamage)
+      summary.damages.push_back(read_damage(in));
     else if (kind == kFile)
       summary.files.push_back(read_file(in));
     else

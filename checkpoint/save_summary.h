@@ -18,10 +18,16 @@ struct SaveSummary {
     TensorEntry entry;  // digest: the share of the ranks
     Cover cover;        // by their pieces
   };
+  // A checkpoint that was found damaged.
+  struct Damage {
+    int64_t step;
+    std::string problem;  // a line
+  };
   double seconds = 0;  // of the slowest rank
   uint64_t layout = 0;
   std::vector<FileEntry> files;  // without pieces, by rank
   std::vector<Tensor> tensors;   // sorted by name
+  std::vector<Damage> damages;   // found since the save before
 
   SaveSummary() = default;
   // Summarizes one rank's part of a manifest.

@@ -76,6 +76,15 @@ LoaderOptions loader_options(const RunConfig& config, const Mesh& mesh) {
           .restart_positions = config.model.restart_positions};
 }
 
+std::vector<const ShardReader*> RunData::shards() const {
+  std::vector<const ShardReader*> all;
+  for (const Corpus& corpus : mixture.sources())
+    for (const ShardReader& shard : corpus.shards()) all.push_back(&shard);
+  if (validation)
+    for (const ShardReader& shard : validation->shards()) all.push_back(&shard);
+  return all;
+}
+
 std::vector<std::string> record_data(const RunConfig& config, const RunData& data, const ResumeChoice& resume,
                                      const DataOfSteps& steps) {
   const DataRecord record = data_record(config, data.mixture, steps.replicas, steps.step);

@@ -28,7 +28,8 @@ struct RunData {
   std::optional<Corpus> validation;
   std::vector<ChoiceTask> choices;
 
-  int64_t tokens_of_document() const;  // mean of the sources; 0: no document begins in them
+  std::vector<const ShardReader*> shards() const;  // of training and validation
+  int64_t tokens_of_document() const;              // mean of the sources; 0: no document begins in them
 };
 
 // This rank's share of each batch.

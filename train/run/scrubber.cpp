@@ -122,7 +122,13 @@ std::string Scrubber::problem_in(int64_t step) {
   };
   const std::string path = orders_.checkpoints + "/" + step_name(step);
   try {
-    verify_files(io, path, load_step(io, orders_.checkpoints, step));
+    Manifest manifest = load_step(io, orders_.checkpoints, step);
+    if (orders_.parts == 1) return verify_files(io, path, manifest), "";
+    std::vector<FileEntry> mine;
+    for (int64_t i = orders_.part; i < std::ssize(manifest.files); i += orders_.parts)
+      mine.push_back(std::move(manifest.files[static_cast<size_t>(i)]));
+    manifest.files = std::move(mine);
+    verify_part(io, path, manifest);
   } catch (const CheckpointError& damage) {
     if (path_exists(Io(), path)) return damage.what();
   }

@@ -22,6 +22,7 @@ class Scrubber {
     double shard_rate = 0;                     // bytes a second; 0: none
     std::string checkpoints{};                 // directory of the steps
     double checkpoint_rate = 0;                // likewise
+    int64_t part = 0, parts = 1;               // of the files of each step: every `parts`-th
     // Called from a thread, once for each damaged checkpoint.
     std::function<void(int64_t step, const std::string& problem)> damaged{};
   };

@@ -146,21 +146,17 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
                 human_bytes(static_cast<double>(p.swept.bytes)));
 }
 
-// One rank of a node reads its shards again, and rank 0 the checkpoints.
+// One rank of a node reads its shards again, and its part of the checkpoints' files.
 Scrubber::Orders scrubs_of(const Order& o, RunParts& p) {
   Scrubber::Orders orders{.shard_rate = 1e6 * o.config.data.scrub, .checkpoint_rate = 1e6 * o.config.checkpoint.scrub};
-  if (p.place.nodes.leader(p.place.nodes.here()) == p.place.mesh.all().rank()) {
-    for (const Corpus& corpus : p.data.mixture.sources())
-      for (const ShardReader& shard : corpus.shards()) orders.shards.push_back(&shard);
-    if (p.data.validation)
-      for (const ShardReader& shard : p.data.validation->shards()) orders.shards.push_back(&shard);
-  }
-  if (!p.place.mesh.first()) return orders;
+  const Nodes& nodes = p.place.nodes;
+  if (nodes.leader(nodes.here()) != p.place.mesh.all().rank()) return orders;
+  orders.shards = p.data.shards();
   orders.checkpoints = o.progress.directory + "/checkpoints";
+  orders.part = nodes.here(), orders.parts = nodes.count();
   orders.damaged = [&p](int64_t step, const std::string& problem) {
-    p.checkpoints.doubt(step);
-    p.log->note(std::string(text("warning: the checkpoint of step ", step, " has been damaged since it was saved: ", problem,
-                                 ". Another is kept in its place")));
+    p.checkpoints.doubt(step, problem);
+    if (p.log) p.log->note("warning: " + damaged_since(step, problem));
   };
   return orders;
 }

@@ -270,3 +270,22 @@ TEST_CASE("a checkpoint that is damaged during a run is reported, and an older o
   CHECK_THAT(place.run("tiny", "log.txt"), ContainsSubstring("the checkpoint of step 10 has been damaged since it was saved"));
   CHECK(fs::exists(path + "/step-00000005"));
 }
+
+TEST_CASE("damage that another node finds in its part of a checkpoint is reported with the next save") {
+  const Workplace place;
+  succeed(place.train({"train.steps=15", "checkpoint.keep=3"}, 2));
+  const std::string path = place.scratch / "runs/tiny/checkpoints";
+  change_byte(path + "/step-00000010/shard-00001.h5", 9000);
+  Process training(place.scratch.path(),
+                   Workplace::arguments({"train.steps=100000000", "train.eval_every=0", "checkpoint.keep=3", "checkpoint.every=300",
+                                         "checkpoint.scrub=20", "parallel.node_ranks=1"}),
+                   2);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (training.running() && std::chrono::steady_clock::now() < until &&
+         place.run("tiny", "log.txt").find("step 10 has been damaged") == std::string::npos)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  training.signal(SIGTERM);
+  (void)training.wait();
+  CHECK_THAT(place.run("tiny", "log.txt"), ContainsSubstring("the checkpoint of step 10 has been damaged since it was saved"));
+  CHECK_THAT(place.run("tiny", "log.txt"), ContainsSubstring("step-00000010/shard-00001.h5"));
+}
