@@ -137,7 +137,7 @@ std::string Checkpoints::write_part(const Saving& saving, const std::function<vo
     SaveSummary summary(part);
     summary.seconds = seconds_since(saving.start);
     summary.layout = layout_share(ranks_.rank(), slices);
-    summary.damages = take_doubts();
+    summary.damages = doubts_to_send();
     verify_part(io_, saving.staged, part);
     words = text_of(summary);
   } catch (...) {
@@ -253,6 +253,7 @@ SaveResult Checkpoints::conclude(Saving& saving) {
   saving_.reset();
   if (ended.failure) std::rethrow_exception(ended.failure);
   if (all.failed()) throw CheckpointError(all.problem);
+  drop_sent_doubts();
   SaveResult result = result_of(all.words);
   result.step = ended.step;
   result.tier = ended.tier;

@@ -181,7 +181,8 @@ class Checkpoints {
   std::string write_part(const Saving& saving, const std::function<void()>& ready) const;
   void bring_together(Saving& saving);
   Manifest manifest_of(Saving& saving, const Outcome& all);
-  std::vector<SaveSummary::Damage> take_doubts() const;
+  std::vector<SaveSummary::Damage> doubts_to_send() const;
+  void drop_sent_doubts();
   void hand_out(Saving& saving);
   SaveResult conclude(Saving& saving);
   struct Found {
@@ -214,8 +215,9 @@ class Checkpoints {
   std::map<std::string, ChainedDigest> restored_records_;
   uint64_t restored_ = 0;  // digest of the tensors of the last restore
   bool copies_are_lost_ = false;
-  mutable std::mutex mutex_;  // of the next
-  mutable std::vector<SaveSummary::Damage> doubts_;
+  mutable std::mutex mutex_;                 // of the next
+  std::vector<SaveSummary::Damage> doubts_;  // for rank 0
+  mutable size_t sent_doubts_ = 0;           // the first of them, with the save in progress
   std::vector<std::string> warnings_;
   std::optional<Saving> saving_;  // last member: destroyed first, which joins its threads
 };

@@ -85,9 +85,16 @@ void Checkpoints::doubt(int64_t step, const std::string& problem) {
   doubts_.push_back({.step = step, .problem = problem.substr(0, problem.find('\n'))});
 }
 
-std::vector<SaveSummary::Damage> Checkpoints::take_doubts() const {
+// They stay until a save that carries them has succeeded.
+std::vector<SaveSummary::Damage> Checkpoints::doubts_to_send() const {
   const std::lock_guard lock(mutex_);
-  return std::exchange(doubts_, {});
+  sent_doubts_ = doubts_.size();
+  return doubts_;
+}
+
+void Checkpoints::drop_sent_doubts() {
+  const std::lock_guard lock(mutex_);
+  doubts_.erase(doubts_.begin(), doubts_.begin() + static_cast<std::ptrdiff_t>(std::exchange(sent_doubts_, 0)));
 }
 
 }  // namespace trireme

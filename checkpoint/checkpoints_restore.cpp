@@ -37,6 +37,20 @@ std::vector<int64_t> agreed(const Comm& ranks, const std::vector<int64_t>& steps
   return {std::istream_iterator<int64_t>(in), {}};
 }
 
+// The text of a manifest whose files are there, or the damage.
+Outcome look_at(const Io& io, const std::string& directory) {
+  Outcome found;
+  try {
+    found.words = manifest_text(io, directory);
+    verify_names(io, directory, parse_manifest_of(directory, found.words));
+  } catch (const DamagedCheckpoint& damage) {
+    found.problem = damage.what();
+  } catch (const CheckpointError&) {
+    // Another version: each rank finds that, too.
+  }
+  return found;
+}
+
 // Names of the tensors of which any rank holds a part; none for one rank. Each crosses the network once to each rank.
 std::set<std::string> names_on(const Comm& ranks, const std::vector<TensorSlice>& slices) {
   std::set<std::string> names;
@@ -55,7 +69,9 @@ std::set<std::string> names_on(const Comm& ranks, const std::vector<TensorSlice>
     add(theirs);
     return lines_of();
   });
-  add(broadcast(ranks, all.words));
+  const Outcome every = broadcast(ranks, all);
+  if (every.failed()) throw Error(every.problem);
+  add(every.words);
   return names;
 }
 
@@ -156,13 +172,9 @@ int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
 
 // Reads a manifest on rank 0, which also looks for its files, for all ranks. The others open those that they read.
 Manifest Checkpoints::shared_manifest(const std::string& directory) const {
-  Outcome found;
-  if (ranks_.rank() == 0) found.problem = problem_of([&] { found.words = manifest_text(io_, directory); });
-  found = broadcast(ranks_, found);
+  const Outcome found = broadcast(ranks_, ranks_.rank() == 0 ? look_at(io_, directory) : Outcome{});
   if (found.failed()) throw DamagedCheckpoint(found.problem);
-  Manifest manifest = parse_manifest_of(directory, found.words);
-  if (ranks_.rank() == 0) verify_names(io_, directory, manifest);
-  return manifest;
+  return parse_manifest_of(directory, found.words);
 }
 
 // Restores each rank's own slices. Damage for one rank counts for all.

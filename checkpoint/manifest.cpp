@@ -133,7 +133,7 @@ std::string state_digest(const std::vector<TensorEntry>& tensors, const std::map
 
 void check_part(const Manifest& manifest) {
   must(manifest.step >= 0, "step ", manifest.step);
-  must(manifest.ranks >= 0, manifest.ranks, " ranks");
+  must(manifest.ranks >= 0 && manifest.ranks <= static_cast<int64_t>(kMostFiles), manifest.ranks, " ranks");
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     const TensorEntry& tensor = manifest.tensors[i];
     must(plain_tensor_name(tensor.name), "'", tensor.name, "' is not a plain tensor name");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -29,19 +30,40 @@ bool meets(const ByName& wanted, std::string_view name, const TensorRegion& box)
   });
 }
 
-// True if the pieces of one file hold all elements of `slices`.
-bool holds_all(const Manifest& manifest, const FileEntry& file, const std::vector<TensorSlice>& slices) {
-  std::map<int64_t, std::vector<const TensorRegion*>> pieces;
-  for (const Piece& piece : file.pieces) pieces[piece.tensor].push_back(&piece.box);
-  return std::ranges::all_of(slices, [&](const TensorSlice& slice) {
-    const TensorRegion box = box_of(slice);
-    const auto of_tensor = pieces.find(index_of(manifest, slice.name));
-    int64_t left = box.size();
-    if (of_tensor != pieces.end())
-      for (const TensorRegion* piece : of_tensor->second)
-        if (piece->shape.size() == box.shape.size()) left -= intersect(*piece, box).size();
-    return left == 0;
-  });
+// Slices, and how much of each some files hold.
+class Coverage {
+ public:
+  explicit Coverage(const std::vector<TensorSlice>& slices) {
+    for (const TensorSlice& slice : slices) {
+      Held& held = slices_[slice.name].emplace_back(Held{.box = box_of(slice)});
+      held.wanted.add(held.box);
+    }
+  }
+  void add(const Manifest& manifest, const FileEntry& file) {
+    for (const Piece& piece : file.pieces)
+      if (const auto found = slices_.find(tensor_of(manifest, piece).name); found != slices_.end())
+        for (Held& held : found->second)
+          if (held.box.shape.size() == piece.box.shape.size()) held.found.add(intersect(piece.box, held.box));
+  }
+  // Boxes of which elements are missing.
+  ByName missing() const {
+    ByName boxes;
+    for (const auto& [name, all] : slices_)
+      for (const Held& held : all)
+        if (held.found != held.wanted) boxes[name].push_back(held.box);
+    return boxes;
+  }
+
+ private:
+  struct Held {
+    TensorRegion box;
+    Cover wanted{}, found{};
+  };
+  std::map<std::string_view, std::vector<Held>> slices_;
+};
+
+bool meet(const ByName& wanted, const std::vector<TensorSlice>& slices) {
+  return std::ranges::any_of(slices, [&](const TensorSlice& slice) { return meets(wanted, slice.name, box_of(slice)); });
 }
 
 std::optional<int64_t> index_of_file(const Manifest& manifest, const std::string& name) {
@@ -88,6 +110,32 @@ bool can_be_known(RankFiles& files, int64_t index) {
   }
 }
 
+// On the mesh that saved, a rank's own file and those of its neighbours, which hold what is the same on all ranks of a tp group.
+// nullopt if they do not hold all.
+std::optional<std::vector<int64_t>> files_nearby(RankFiles& files, const std::vector<TensorSlice>& slices,
+                                                 const ReadingRank& reader) {
+  constexpr int64_t kNear = 64;
+  const Manifest& manifest = files.manifest();
+  if (reader.ranks == 0 || reader.ranks != manifest.ranks) return std::nullopt;
+  Coverage coverage(slices);
+  ByName missing = coverage.missing();
+  std::vector<int64_t> found;
+  const auto look = [&](int64_t rank) {
+    const auto index = index_of_file(manifest, file_name_of(static_cast<int>(rank)));
+    if (!index || !can_be_known(files, *index)) return;
+    coverage.add(manifest, files.entry(*index));
+    missing = coverage.missing();
+    found.push_back(*index);
+  };
+  look(reader.rank);
+  const int64_t first = reader.rank / kNear * kNear;
+  for (int64_t rank = first; reader.layout && rank < std::min(first + kNear, reader.ranks) && !missing.empty(); ++rank)
+    if (rank != reader.rank && meet(missing, reader.layout(rank))) look(rank);
+  if (!missing.empty()) return std::nullopt;
+  std::ranges::sort(found);
+  return found;
+}
+
 }  // namespace
 
 uint64_t layout_share(int64_t rank, const std::vector<TensorSlice>& slices) {
@@ -115,28 +163,30 @@ ReadingRank reading_rank(const Comm& ranks, const Manifest& manifest, const Layo
   return reader;
 }
 
-std::vector<int64_t> files_with(RankFiles& files, const std::vector<TensorSlice>& slices, const ReadingRank& reader) {
+std::optional<std::vector<int64_t>> located_files(RankFiles& files, const std::vector<TensorSlice>& slices,
+                                                  const ReadingRank& reader) {
   const Manifest& manifest = files.manifest();
   const ByName wanted = by_name(slices);
-  if (reader.ranks > 0 && reader.ranks == manifest.ranks) {
-    if (const auto own = index_of_file(manifest, file_name_of(static_cast<int>(reader.rank)))) {
-      if (can_be_known(files, *own) && holds_all(manifest, files.entry(*own), slices)) return {*own};
-    }
-  }
   try {
+    if (auto found = files_nearby(files, slices, reader)) return found;
     if (reader.layout && manifest.ranks > 0)
-      if (const auto found = files_of_layout(manifest, wanted, reader.layout)) return *found;
+      if (auto found = files_of_layout(manifest, wanted, reader.layout)) return found;
   } catch (const ConfigError&) {
     // A layout that this program cannot compute.
   }
-  std::vector<int64_t> all;
-  for (int64_t i = 0; i < std::ssize(manifest.files); ++i) {
-    const FileEntry& file = files.entry(i);
-    const bool useless = file.known && std::ranges::none_of(file.pieces, [&](const Piece& piece) {
-                           return meets(wanted, tensor_of(manifest, piece).name, piece.box);
-                         });
-    if (!useless) all.push_back(i);
-  }
+  if (!std::ranges::all_of(manifest.files, &FileEntry::known)) return std::nullopt;
+  std::vector<int64_t> met;
+  for (int64_t i = 0; i < std::ssize(manifest.files); ++i)
+    if (std::ranges::any_of(files.entry(i).pieces,
+                            [&](const Piece& piece) { return meets(wanted, tensor_of(manifest, piece).name, piece.box); }))
+      met.push_back(i);
+  return met;
+}
+
+std::vector<int64_t> files_with(RankFiles& files, const std::vector<TensorSlice>& slices, const ReadingRank& reader) {
+  if (auto located = located_files(files, slices, reader)) return *std::move(located);
+  std::vector<int64_t> all(files.manifest().files.size());
+  std::iota(all.begin(), all.end(), 0);
   return all;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,12 @@ struct ReadingRank {
 
 ReadingRank reading_rank(const Comm& ranks, const Manifest& manifest, const LayoutOf& layout);
 
-// Indices of files that hold all elements of `slices`, in ascending order: this rank's own file, if it
-// holds all and as many ranks saved; else those that the layout names; else all files.
+// Indices of files that hold all elements of `slices`, in ascending order: if as many ranks saved, this rank's own file and
+// those of neighbours, if they hold all; else those that the layout names, or in version 1 the manifest.
+// nullopt if none of these says.
+std::optional<std::vector<int64_t>> located_files(RankFiles& files, const std::vector<TensorSlice>& slices,
+                                                  const ReadingRank& reader);
+// The same; all files if none says.
 std::vector<int64_t> files_with(RankFiles& files, const std::vector<TensorSlice>& slices, const ReadingRank& reader);
 
 }  // namespace trireme

@@ -58,7 +58,12 @@ void verify_sizes(const Io& io, const std::string& directory, const Manifest& ma
 }
 
 void verify_names(const Io& io, const std::string& directory, const Manifest& manifest) {
-  const std::vector<std::string> there = names_in(io, directory);
+  std::vector<std::string> there;
+  try {
+    there = names_in(io, directory);
+  } catch (const CheckpointError& unreadable) {
+    throw DamagedCheckpoint(unreadable.what());
+  }
   for (const FileEntry& file : manifest.files)
     if (!std::ranges::binary_search(there, file.name)) throw DamagedCheckpoint(text(directory, "/", file.name, " is missing"));
 }

@@ -77,14 +77,17 @@ void RunLock::lock(const std::string& run_directory) {
   throw ConfigError(text("cannot lock ", path_, ": ", strerror(reason)));
 }
 
-// First the lock, then the name: one that was lost may have been another's meanwhile, who has let it go and left its name.
+// First the lock, then the name: one that was lost may have been another's meanwhile, who has let it go and left its name. It is
+// let go again, too.
 bool RunLock::held() const {
-  if (fd_ < 0) return false;
-  if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
-  if (!is_at(path_, fd_)) return false;
-  const std::string there = read_holder(fd_);
-  // One that came too late names itself after the holder.
-  return holder_.empty() ? there.empty() : there.starts_with(holder_);
+  if (fd_ < 0 || (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)) return false;
+  if (is_at(path_, fd_)) {
+    const std::string there = read_holder(fd_);
+    // One that came too late names itself after the holder.
+    if (holder_.empty() ? there.empty() : there.starts_with(holder_)) return true;
+  }
+  flock(fd_, LOCK_UN);
+  return false;
 }
 
 void RunLock::check() const {

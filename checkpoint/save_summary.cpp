@@ -60,7 +60,8 @@ SaveSummary::SaveSummary(const Manifest& part) {
 void SaveSummary::add(const SaveSummary& others) {
   seconds = std::max(seconds, others.seconds);
   layout += others.layout;
-  damages.insert(damages.end(), others.damages.begin(), others.damages.end());
+  for (const Damage& theirs : others.damages)  // one for each step
+    if (std::ranges::find(damages, theirs.step, &Damage::step) == damages.end()) damages.push_back(theirs);
   files.insert(files.end(), others.files.begin(), others.files.end());
   std::vector<Tensor> all;
   auto mine = tensors.begin();

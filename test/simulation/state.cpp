@@ -77,7 +77,14 @@ std::string State::differs_from(int64_t step) const {
 }
 
 CheckpointState State::as_of(int64_t step) const {
-  return {.slices = slices_, .counters = {{"tokens", 100 * step}, {"seed", 1}}, .config = "train: {}\n", .finite = true};
+  const auto layout = [](const std::string&, int64_t ranks) -> Layout {
+    return [ranks](int64_t rank) { return State(rank, ranks).slices(); };
+  };
+  return {.slices = slices_,
+          .counters = {{"tokens", 100 * step}, {"seed", 1}},
+          .config = "train: {}\n",
+          .finite = true,
+          .layout = layout};
 }
 
 Io simulated_io() {

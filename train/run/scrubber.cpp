@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "checkpoint/directory_layout.h"
@@ -121,16 +122,18 @@ std::string Scrubber::problem_in(int64_t step) {
     return n;
   };
   const std::string path = orders_.checkpoints + "/" + step_name(step);
+  std::optional<Manifest> manifest;
   try {
-    Manifest manifest = load_step(io, orders_.checkpoints, step);
-    if (orders_.parts == 1) return verify_files(io, path, manifest), "";
+    manifest = load_step(io, orders_.checkpoints, step);
+    if (orders_.parts == 1) return verify_files(io, path, *manifest), "";
     std::vector<FileEntry> mine;
-    for (int64_t i = orders_.part; i < std::ssize(manifest.files); i += orders_.parts)
-      mine.push_back(std::move(manifest.files[static_cast<size_t>(i)]));
-    manifest.files = std::move(mine);
-    verify_part(io, path, manifest);
+    for (int64_t i = orders_.part; i < std::ssize(manifest->files); i += orders_.parts)
+      mine.push_back(std::move(manifest->files[static_cast<size_t>(i)]));
+    manifest->files = std::move(mine);
+    verify_part(io, path, *manifest);
   } catch (const CheckpointError& damage) {
-    if (path_exists(Io(), path)) return damage.what();
+    const bool mine = manifest || orders_.part == 0;  // all read the manifest, and one reports it
+    if (mine && path_exists(Io(), path)) return damage.what();
   }
   return "";
 }
