@@ -13,6 +13,7 @@
 #include "train/run/stop_notice.h"
 #include "train/run/supervise.h"
 #include "train/run/trainer.h"
+#include "train/step/storage.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -51,7 +52,7 @@ struct SuperviseCommandOptions : SuperviseOptions {
 struct PlanOptions {
   static constexpr auto name = "plan";
   static constexpr auto about = "Count memory, FLOPs, traffic and parameters of a config, without computing";
-  std::string config, memory;
+  std::string config, memory, storage;
   std::vector<std::string> set;
   int64_t ranks = 1;
   std::string json;
@@ -60,6 +61,9 @@ struct PlanOptions {
     o("config", config, "YAML file").required();
     o.set(set);
     o("--ranks", ranks, "Ranks to plan for", at_least(1));
+    o("--storage", storage,
+      "The file system that all ranks share, for the times of saves and restores: bytes written and read a second and files "
+      "opened a second, such as 100GB,200GB,50000");
     o("--memory", memory, "Memory of each rank, such as 80GB, to suggest the nearest mesh that fits; default: no limit");
     o.json(json);
   }
@@ -96,12 +100,20 @@ ExitCode run_plan(const PlanOptions& options) {
   choose_device(config);
   const std::optional<int64_t> memory = options.memory.empty() ? 0 : parse_bytes(options.memory);
   if (!memory) throw ConfigError("--memory " + options.memory + ": must be a size such as 80GB or 75.5GiB");
+  const std::optional<Storage> storage = options.storage.empty() ? std::nullopt : std::optional(parse_storage(options.storage));
   require_mesh(config, options.ranks, *memory);
   const std::vector<Plan> stages = stage_plans(config, options.ranks);
   const CheckpointSize checkpoint = checkpoint_size(config, options.ranks);
-  say(plan_table(config, stages, checkpoint));
+  std::string table = plan_table(config, stages, checkpoint);
+  Json found = plan_json(config, stages, checkpoint);
+  if (storage) {
+    const StorageTimes times = storage_times(config, checkpoint, options.ranks, *storage);
+    table += storage_lines(config, times);
+    found["storage"] = storage_json(times);
+  }
+  say(table);
   if (const std::string problem = checkpoint.problem(); !problem.empty()) complain("warning: " + problem);
-  json.write(plan_json(config, stages, checkpoint));
+  json.write(found);
   return ExitCode::done;
 }
 

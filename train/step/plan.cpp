@@ -142,19 +142,15 @@ CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks) {
     found.files += pieces > 0, found.pieces += pieces;
     found.most_pieces = std::max(found.most_pieces, pieces);
   }
-  return {.files = found.files * ranks / looked_at,
-          .tensors = saved_tensors(config),
-          .pieces = found.pieces * ranks / looked_at,
-          .most_pieces = found.most_pieces};
-}
-
-// One rank alone saves one piece of each.
-int64_t saved_tensors(const RunConfig& config) {
+  found.files = found.files * ranks / looked_at, found.pieces = found.pieces * ranks / looked_at;
+  // One rank alone would save one piece of each tensor.
   RunConfig alone = config;
   alone.parallel = {.dp = 1};
   alone.train.microbatch = 1;
   Device device(Place::none);
-  return std::ssize(state_slices(TrainState(alone, Mesh(0, 1, alone.parallel), device, {}), Ownership::saved));
+  for (const TensorSlice& whole : state_slices(TrainState(alone, Mesh(0, 1, alone.parallel), device, {}), Ownership::saved))
+    ++found.tensors, found.bytes += whole.local.bytes();
+  return found;
 }
 
 int64_t CheckpointSize::manifest_bytes() const { return 95 * (tensors + files) + 4096; }

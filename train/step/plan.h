@@ -57,13 +57,13 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh);
 // Files of a checkpoint, the tensors in its manifest, and the pieces of tensors in its files.
 struct CheckpointSize {
   int64_t files = 0, tensors = 0, pieces = 0;
+  int64_t bytes = 0;               // of all tensors
   int64_t most_pieces = 0;         // of a file
   int64_t manifest_bytes() const;  // approximately
   std::string problem() const;     // why no checkpoint of this size can be read again; "" if it can
 };
 // Looks at some of the ranks.
 CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks);
-int64_t saved_tensors(const RunConfig& config);  // of the whole model
 
 // Formats a plan for people: bytes per arena, parameters by group, FLOPs and traffic by op of the
 // stage that needs most memory, and the bytes of each stage. `stages` has one plan per stage.

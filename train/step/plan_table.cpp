@@ -87,8 +87,10 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages,
   if (plan.in_memory > 0)
     out += row("checkpoints in memory", bytes(plan.in_memory),
                "peak of host memory for checkpoint.memory_every; twice on several nodes");
-  out += row("checkpoint", human_count(static_cast<double>(checkpoint.files)) + (checkpoint.files == 1 ? " file" : " files"),
-             human_count(static_cast<double>(checkpoint.pieces)) + " pieces, a manifest of " + bytes(checkpoint.manifest_bytes()));
+  out +=
+      row("checkpoint", bytes(checkpoint.bytes),
+          human_count(static_cast<double>(checkpoint.files)) + (checkpoint.files == 1 ? " file, " : " files, ") +
+              human_count(static_cast<double>(checkpoint.pieces)) + " pieces, a manifest of " + bytes(checkpoint.manifest_bytes()));
   out += "\nOne step: " + std::to_string(plan.tokens) + " tokens; per rank " + human_si(plan.model_flops()) + "FLOP (products " +
          human_si(plan.product_flops) + ", causal attention " + human_si(plan.attention_flops) + ")\n";
   for (const auto& [name, count] : plan.step)
@@ -136,7 +138,8 @@ Json plan_json(const RunConfig& config, const std::vector<Plan>& stages, const C
                              {"in_flight", stage.in_flight},
                              {"flops_per_step", stage.model_flops()},
                              {"bytes", bytes_of_plan(stage)}});
-  out["checkpoint"] = {{"files", checkpoint.files},
+  out["checkpoint"] = {{"bytes", checkpoint.bytes},
+                       {"files", checkpoint.files},
                        {"tensors", checkpoint.tensors},
                        {"pieces", checkpoint.pieces},
                        {"manifest_bytes", checkpoint.manifest_bytes()}};

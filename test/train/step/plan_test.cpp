@@ -6,6 +6,7 @@
 #include "train/run/mesh_suggestion.h"
 #include "train/step/host_state.h"
 #include "train/step/lr.h"
+#include "train/step/storage.h"
 
 namespace trireme {
 namespace {
@@ -104,6 +105,28 @@ TEST_CASE("a plan says how large a checkpoint's manifest is, and warns of one th
   CHECK((flat.problem().empty() && flat.manifest_bytes() < 5'000'000));
   CHECK_THAT((CheckpointSize{.files = 2'000'000}.problem()), ContainsSubstring("use fewer ranks"));
   CHECK_THAT((CheckpointSize{.files = 1, .most_pieces = 1'000'000}.problem()), ContainsSubstring("1000000 pieces"));
+}
+
+TEST_CASE("a plan says how long saves and restores take on a file system") {
+  const Storage storage = parse_storage("100GB,200GB,50000");
+  CHECK((storage.write == 100e9 && storage.read == 200e9 && storage.calls == 50000));
+  for (const char* const bad :
+       {"", "100GB", "100GB,200GB", "100GB,200GB,0", "100GB,200GB,-5", "a,b,c", "1GB,1GB,1,1", "1GB,1GB,1x"})
+    CHECK_THROWS_WITH(parse_storage(bad), ContainsSubstring("100GB,200GB,50000"));
+  const RunConfig config =
+      read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-405b.yaml", {"parallel.tp=8", "parallel.pp=16"}, Purpose::plan);
+  const CheckpointSize size = checkpoint_size(config, 16384);
+  CHECK(static_cast<double>(size.bytes) == Approx(12 * 405853388800.0).epsilon(1e-3));
+  const StorageTimes times = storage_times(config, size, 16384, storage);
+  const auto bytes = static_cast<double>(size.bytes);
+  CHECK(times.save == Approx(bytes / 100e9 + bytes / 200e9 + static_cast<double>(times.save_calls) / 50000));
+  CHECK(times.restore == Approx(bytes / 200e9 + static_cast<double>(times.restore_calls) / 50000));
+  CHECK((times.save_calls < 16 * 16384 && times.restore_calls < 4 * 16384));
+  CHECK_THAT(storage_lines(config, times), ContainsSubstring("(checkpoint.every = 500)"));
+  // Without ZeRO each replica reads what the first has saved.
+  RunConfig replicated = config;
+  replicated.parallel.zero = 0;
+  CHECK(storage_times(replicated, size, 16384, storage).restore > 100 * times.restore);
 }
 
 TEST_CASE("the products that a plan lists are those that a step computes, with what they take along") {

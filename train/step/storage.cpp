@@ -1,0 +1,72 @@
+#include "train/step/storage.h"
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "base/number_format.h"
+
+namespace trireme {
+namespace {
+
+// Calls that name a file, as counted on Linux with O_DIRECT.
+constexpr int64_t kCallsOfSave = 11, kCallsOfCommit = 17, kCallsOfRestore = 2;
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    words.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+}  // namespace
+
+Storage parse_storage(const std::string& words) {
+  const std::vector<std::string> three = words_of(words);
+  if (three.size() == 3) {
+    const auto write = parse_bytes(three[0]), read = parse_bytes(three[1]);
+    double calls = 0;
+    const char* const end = three[2].data() + three[2].size();
+    const auto [stopped, error] = std::from_chars(three[2].data(), end, calls);
+    if (write && read && error == std::errc() && stopped == end && calls > 0)
+      return {.write = static_cast<double>(*write), .read = static_cast<double>(*read), .calls = calls};
+  }
+  throw ConfigError("--storage " + words +
+                    ": must be bytes written and read a second and files opened a second, such as 100GB,200GB,50000");
+}
+
+StorageTimes storage_times(const RunConfig& config, const CheckpointSize& checkpoint, int64_t ranks, const Storage& storage) {
+  // Without ZeRO, the first replica saves, and all read its files.
+  const int64_t replicas = Mesh(0, ranks, config.parallel).replicas();
+  const bool divided = config.parallel.zero > 0 || replicas == 1;
+  const auto bytes = static_cast<double>(checkpoint.bytes);
+  StorageTimes times{.save_calls = kCallsOfSave * checkpoint.files + kCallsOfCommit,
+                     .restore_calls = kCallsOfRestore * ranks + kCallsOfRestore};
+  times.save = bytes / storage.write + bytes / storage.read + static_cast<double>(times.save_calls) / storage.calls;
+  times.restore =
+      bytes * static_cast<double>(divided ? 1 : replicas) / storage.read + static_cast<double>(times.restore_calls) / storage.calls;
+  return times;
+}
+
+std::string storage_lines(const RunConfig& config, const StorageTimes& times) {
+  const auto calls = [](int64_t count) { return human_count(static_cast<double>(count)) + " opens and the like"; };
+  std::string lines =
+      "\nOn this storage\n  save     " + human_seconds(times.save) + "; written and read again, with " + calls(times.save_calls);
+  if (config.checkpoint.every > 0)
+    lines += "; steps below " + human_seconds(times.save / static_cast<double>(config.checkpoint.every)) +
+             " wait for it (checkpoint.every = " + std::to_string(config.checkpoint.every) + ")";
+  return lines + "\n  restore  " + human_seconds(times.restore) + " on the mesh that saved, with " + calls(times.restore_calls) +
+         "\n";
+}
+
+Json storage_json(const StorageTimes& times) {
+  return {{"save_seconds", times.save},
+          {"save_calls", times.save_calls},
+          {"restore_seconds", times.restore},
+          {"restore_calls", times.restore_calls}};
+}
+
+}  // namespace trireme
