@@ -101,9 +101,9 @@ Manifest only_file(const Manifest& manifest, const std::string& name) {
 }
 
 void verify_part(const Io& io, const std::string& directory, const Manifest& part) {
-  for (const FileEntry& file : part.files) IoFile::open_to_read(io, directory + "/" + file.name).drop_cached();
   RankFiles files(io, directory, part, Reader::alone);
   for (int64_t i = 0; i < std::ssize(part.files); ++i) {
+    files.open(i).drop_cached();
     for (const Piece& piece : files.known(i).pieces)
       look_through(files, i, piece, [](size_t, const std::byte*, int64_t, int64_t) {});
     verify_container(files, i);

@@ -102,6 +102,10 @@ def of_manifest():
     yield "nested", "f" + nested(200, key="tensors")
     yield "wide", "f" + json.dumps({"format": 1, "step": 1, "tensors": [{"name": "t%d" % i} for i in range(20_000)]})
     yield "long", "f" + json.dumps({"format": 1, "step": 1, "config": "x" * 500_000})
+    piece = "a f32 3,5 0,0 3,5 2048 0011223344556677\n"
+    head = "ptrireme pieces 1\npages 2 3000 0123456789abcdef\ncontainer fedcba9876543210\n"
+    yield "wide-pieces", head + piece * 10_000
+    yield "long-pieces", head + "a" * 500_000 + " f32 3,5 0,0 3,5 2048 0011223344556677\n"
 
 
 def main():

@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 // Calls that name a file, as counted on Linux with O_DIRECT.
-constexpr int64_t kCallsOfSave = 11, kCallsOfCommit = 17, kCallsOfRestore = 2;
+constexpr int64_t kCallsOfSave = 10, kCallsOfCommit = 17, kCallsOfRestore = 2;
 
 std::vector<std::string> words_of(const std::string& list) {
   std::vector<std::string> words;
