@@ -102,8 +102,17 @@ void Truth::check_writer(const std::string& from, const std::string& to) {
           thread->process->name + " lost the lock and renames " + from + " to " + to);
 }
 
+// A rank may outlive its job and stage files once a later job has swept.
+void Truth::note_late(const std::string& directory) {
+  const Thread* const thread = world_.running();
+  const bool late = thread != nullptr && std::ranges::any_of(world_.processes(), [&](const std::unique_ptr<Process>& other) {
+                      return other->job > thread->process->job;
+                    });
+  if (late) late_.insert(directory);
+}
+
 void Truth::changed(const char* call, const std::string& from, const std::string& to) {
-  if (std::string_view(call) == "mkdir") return;
+  if (std::string_view(call) == "mkdir") return note_late(from);
   check_writer(from, to);
   if (std::string_view(call) == "rename") note_commit(to);
   // Bytes that change after a process has read them are noticed by the next one.
@@ -149,8 +158,11 @@ void Truth::opened() {
   if (two_jobs_ || reads_fail_) return;
   const int directory = world_.shared.find(checkpoints_);
   if (directory < 0) return;
-  for (const auto& [name, inode] : world_.shared.at(directory).entries)
-    require(9, step_at(checkpoints_ + "/" + name, checkpoints_) >= 0, name + " is left after a start");
+  const std::set<std::string> late = std::exchange(late_, {});  // the next start sweeps them
+  for (const auto& [name, inode] : world_.shared.at(directory).entries) {
+    const std::string path = checkpoints_ + "/" + name;
+    require(9, step_at(path, checkpoints_) >= 0 || late.contains(path), name + " is left after a start");
+  }
 }
 
 void Truth::stopped(int64_t step) {

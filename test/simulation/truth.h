@@ -65,12 +65,14 @@ class Truth {
   bool job_holds_lock(const Process& process) const;  // its job's first rank does
   void check_writer(const std::string& from, const std::string& to);
   void note_commit(const std::string& path);
+  void note_late(const std::string& directory);
   int64_t whole() const;
 
   World& world_;
   std::string run_, checkpoints_;
   std::map<int64_t, Commit> commits_on_disk_;
   std::set<int64_t> damaged_;
+  std::set<std::string> late_;  // directories that ranks of earlier jobs have made since the newest has started
   int64_t in_memory_ = 0;  // newest that is promised from memory
   int64_t lost_nodes_ = 0, promised_ = 0, commits_ = 0, restores_ = 0;
   int64_t fruitless_ = 0, at_attempt_ = 0;  // attempts in a row without a new checkpoint; commits before the last one
