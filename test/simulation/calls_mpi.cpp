@@ -237,20 +237,24 @@ int MPI_Iallreduce(const void* mine, void* most, int count, MPI_Datatype type, M
   begin(request, std::move(made));
   return MPI_SUCCESS;
 }
-int MPI_Isend(const void* bytes, int count, MPI_Datatype, int to, int, MPI_Comm comm, MPI_Request* request) {
+int MPI_Isend(const void* bytes, int count, MPI_Datatype type, int to, int, MPI_Comm comm, MPI_Request* request) {
   const Unowned unowned;
   const Call call("MPI_Isend");
   const Member& member = member_of(comm);
-  member.group->mail[{member.rank, to}].emplace_back(static_cast<const char*>(bytes), static_cast<size_t>(count));
+  member.group->mail[{member.rank, to}].emplace_back(static_cast<const char*>(bytes), bytes_of(type, count));
   begin(request, {.group = member.group});
   return MPI_SUCCESS;
 }
-int MPI_Irecv(void* bytes, int, MPI_Datatype, int from, int, MPI_Comm comm, MPI_Request* request) {
+int MPI_Irecv(void* bytes, int count, MPI_Datatype type, int from, int, MPI_Comm comm, MPI_Request* request) {
   const Unowned unowned;
   const Call call("MPI_Irecv");
   const Member& member = member_of(comm);
   Request made{.needs = Request::Needs::mail, .group = member.group, .mail = {from, member.rank}};
-  made.received = [bytes](const std::string& words) { std::memcpy(bytes, words.data(), words.size()); };
+  made.received = [bytes, room = bytes_of(type, count)](const std::string& words) {
+    if (words.size() > room)
+      simulated()->fail("a message of " + std::to_string(words.size()) + " bytes is received into " + std::to_string(room));
+    std::memcpy(bytes, words.data(), std::min(words.size(), room));
+  };
   begin(request, std::move(made));
   return MPI_SUCCESS;
 }
