@@ -61,6 +61,12 @@ void sort_extents(std::vector<Extent>& extents) {
 
 }  // namespace
 
+std::optional<Dtype> dtype_named(std::string_view name) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i32})
+    if (name == name_of(dtype)) return dtype;
+  return std::nullopt;
+}
+
 int64_t checked_product(const std::vector<int64_t>& dims, int64_t unit) {
   constexpr int64_t kLargest = int64_t{1} << 62;
   int64_t n = unit;

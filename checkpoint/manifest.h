@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,6 +75,8 @@ inline const TensorEntry& tensor_of(const Manifest& manifest, const Piece& piece
   return manifest.tensors[static_cast<size_t>(piece.tensor)];
 }
 int64_t bytes_in(const Manifest& manifest);  // of all files
+
+std::optional<Dtype> dtype_named(std::string_view name);  // of those that a checkpoint holds
 
 // Product of dims and `unit`; -1 if a dim is negative or the product exceeds 62 bits.
 int64_t checked_product(const std::vector<int64_t>& dims, int64_t unit);

@@ -85,12 +85,6 @@ class Fields {
   std::string where_;
 };
 
-Dtype parse_dtype(const std::string& name, const std::string& tensor) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i32})
-    if (name == name_of(dtype)) return dtype;
-  throw DamagedCheckpoint(text(tensor, ": dtype '", name, "' is not one of f32, bf16 and i32"));
-}
-
 FileEntry parse_file(const Fields& fields) {
   const std::vector<int64_t> table = fields.integers("table");
   if (table.size() != 2) throw DamagedCheckpoint("table is not an offset and a length");
@@ -113,7 +107,10 @@ FileEntry parse_file_of_pieces(const Fields& fields) {
 
 TensorEntry parse_tensor(const Fields& fields) {
   TensorEntry tensor{.name = fields.string("name", 512), .shape = fields.integers("shape"), .digest = fields.digest("digest")};
-  tensor.dtype = parse_dtype(fields.string("dtype", 8), tensor.name);
+  const std::string named = fields.string("dtype", 8);
+  const std::optional<Dtype> dtype = dtype_named(named);
+  if (!dtype) throw DamagedCheckpoint(text(tensor.name, ": dtype '", named, "' is not one of f32, bf16 and i32"));
+  tensor.dtype = *dtype;
   return tensor;
 }
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <string_view>
 
 #include "checkpoint/digest.h"
@@ -14,7 +13,7 @@ namespace trireme {
 
 namespace {
 
-using ByName = std::map<std::string_view, std::vector<TensorRegion>>;
+using ByName = Coverage::Boxes;
 
 ByName by_name(const std::vector<TensorSlice>& slices) {
   ByName boxes;
@@ -29,38 +28,6 @@ bool meets(const ByName& wanted, std::string_view name, const TensorRegion& box)
     return other.shape.size() == box.shape.size() && intersect(box, other).size() > 0;
   });
 }
-
-// Slices, and how much of each some files hold.
-class Coverage {
- public:
-  explicit Coverage(const std::vector<TensorSlice>& slices) {
-    for (const TensorSlice& slice : slices) {
-      Held& held = slices_[slice.name].emplace_back(Held{.box = box_of(slice)});
-      held.wanted.add(held.box);
-    }
-  }
-  void add(const Manifest& manifest, const FileEntry& file) {
-    for (const Piece& piece : file.pieces)
-      if (const auto found = slices_.find(tensor_of(manifest, piece).name); found != slices_.end())
-        for (Held& held : found->second)
-          if (held.box.shape.size() == piece.box.shape.size()) held.found.add(intersect(piece.box, held.box));
-  }
-  // Boxes of which elements are missing.
-  ByName missing() const {
-    ByName boxes;
-    for (const auto& [name, all] : slices_)
-      for (const Held& held : all)
-        if (held.found != held.wanted) boxes[name].push_back(held.box);
-    return boxes;
-  }
-
- private:
-  struct Held {
-    TensorRegion box;
-    Cover wanted{}, found{};
-  };
-  std::map<std::string_view, std::vector<Held>> slices_;
-};
 
 bool meet(const ByName& wanted, const std::vector<TensorSlice>& slices) {
   return std::ranges::any_of(slices, [&](const TensorSlice& slice) { return meets(wanted, slice.name, box_of(slice)); });
@@ -82,9 +49,7 @@ std::optional<std::vector<int64_t>> files_of_layout(const Manifest& manifest, co
   std::vector<Looked> ranks(static_cast<size_t>(manifest.ranks));
   in_parallel(manifest.ranks, manifest.ranks >= 64, [&](int64_t rank) {
     const std::vector<TensorSlice> slices = layout(rank);
-    const bool met =
-        std::ranges::any_of(slices, [&](const TensorSlice& slice) { return meets(wanted, slice.name, box_of(slice)); });
-    ranks[static_cast<size_t>(rank)] = {.share = layout_share(rank, slices), .met = met};
+    ranks[static_cast<size_t>(rank)] = {.share = layout_share(rank, slices), .met = meet(wanted, slices)};
   });
   std::vector<int64_t> found;
   uint64_t sum = 0;
@@ -137,6 +102,28 @@ std::optional<std::vector<int64_t>> files_nearby(RankFiles& files, const std::ve
 }
 
 }  // namespace
+
+Coverage::Coverage(const std::vector<TensorSlice>& slices) {
+  for (const TensorSlice& slice : slices) {
+    Held& held = slices_[slice.name].emplace_back(Held{.box = box_of(slice)});
+    held.wanted.add(held.box);
+  }
+}
+
+void Coverage::add(const Manifest& manifest, const FileEntry& file) {
+  for (const Piece& piece : file.pieces)
+    if (const auto found = slices_.find(tensor_of(manifest, piece).name); found != slices_.end())
+      for (Held& held : found->second)
+        if (held.box.shape.size() == piece.box.shape.size()) held.found.add(intersect(piece.box, held.box));
+}
+
+Coverage::Boxes Coverage::missing() const {
+  Boxes boxes;
+  for (const auto& [name, all] : slices_)
+    for (const Held& held : all)
+      if (held.found != held.wanted) boxes[name].push_back(held.box);
+  return boxes;
+}
 
 uint64_t layout_share(int64_t rank, const std::vector<TensorSlice>& slices) {
   if (slices.empty()) return 0;

@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/manifest.h"
@@ -34,6 +36,23 @@ struct ReadingRank {
 };
 
 ReadingRank reading_rank(const Comm& ranks, const Manifest& manifest, const LayoutOf& layout);
+
+// How much of each slice the pieces of some files hold. The slices must outlive it.
+class Coverage {
+ public:
+  using Boxes = std::map<std::string_view, std::vector<TensorRegion>>;  // by tensor
+
+  explicit Coverage(const std::vector<TensorSlice>& slices);
+  void add(const Manifest& manifest, const FileEntry& file);
+  Boxes missing() const;  // boxes of slices whose elements are not held once each
+
+ private:
+  struct Held {
+    TensorRegion box;
+    Cover wanted{}, found{};
+  };
+  std::map<std::string_view, std::vector<Held>> slices_;
+};
 
 // Indices of files that hold all elements of `slices`, in ascending order: if as many ranks saved, this rank's own file and
 // those of neighbours, if they hold all; else those that the layout names, or in version 1 the manifest.

@@ -11,20 +11,16 @@ namespace trireme {
 namespace {
 
 // Fills the part of `slice` that lies in a piece of file `index`. If they are cut differently, it reads only the
-// pages that hold some of it. Returns that part.
-TensorRegion read_part(RankFiles& files, int64_t index, const Piece& piece, const TensorSlice& slice) {
+// pages that hold some of it.
+void read_part(RankFiles& files, int64_t index, const Piece& piece, const TensorSlice& slice) {
   const TensorRegion box = box_of(slice), common = intersect(piece.box, box);
-  if (common.size() == 0) return common;
+  if (common.size() == 0) return;
   auto* to = static_cast<std::byte*>(slice.local.data());
-  if (piece.box == box) {
-    read_piece(files, index, piece, to);
-    return common;
-  }
+  if (piece.box == box) return read_piece(files, index, piece, to);
   PieceReader reader(files, index, piece);
   const int64_t unit = bytes_of(slice.local.dtype());
   for_each_run(common, {0, common.size()}, piece.box, box,
                [&](int64_t from, int64_t local, int64_t count) { reader.read(to + local * unit, from * unit, count * unit); });
-  return common;
 }
 
 std::string shape_text(Dtype dtype, const std::vector<int64_t>& shape) {
@@ -115,25 +111,18 @@ void read_slices(const Io& io, const std::string& directory, const Manifest& man
                  const OtherReaders& others) {
   require_same_tensors(directory, manifest, slices, others.tensors);
   RankFiles files(io, directory, manifest, others.reader);
-  struct Filled {
-    const TensorSlice* slice;
-    Cover cover{};
-  };
-  std::map<std::string, std::vector<Filled>> filled;
   std::map<std::string, std::vector<const TensorSlice*>> held;
-  for (const TensorSlice& slice : slices) filled[slice.name].push_back({.slice = &slice}), held[slice.name].push_back(&slice);
+  for (const TensorSlice& slice : slices) held[slice.name].push_back(&slice);
+  Coverage coverage(slices);
   for (const int64_t index : files_with(files, slices, others.rank)) {
     for (const Piece& piece : files.known(index).pieces)
-      if (const auto found = filled.find(tensor_of(manifest, piece).name); found != filled.end())
-        for (Filled& each : found->second) each.cover.add(read_part(files, index, piece, *each.slice));
+      if (const auto found = held.find(tensor_of(manifest, piece).name); found != held.end())
+        for (const TensorSlice* const slice : found->second) read_part(files, index, piece, *slice);
+    coverage.add(manifest, files.entry(index));
     files.forget(index);
   }
-  for (const auto& [name, of_tensor] : filled)
-    for (const Filled& each : of_tensor) {
-      Cover whole_slice;
-      whole_slice.add(box_of(*each.slice));
-      if (each.cover != whole_slice) throw DamagedCheckpoint(text(directory, ": the pieces of ", name, " leave a gap or overlap"));
-    }
+  if (const Coverage::Boxes missing = coverage.missing(); !missing.empty())
+    throw DamagedCheckpoint(text(directory, ": the pieces of ", missing.begin()->first, " leave a gap or overlap"));
   for (const auto& [name, of_tensor] : held) {
     const TensorEntry& tensor = *find_tensor(manifest, name);
     const std::vector<Patch> patches = patches_of(of_tensor);

@@ -72,10 +72,6 @@ void RankFiles::forget(int64_t index) {
   file.known = false;
 }
 
-void RankFiles::check_table(int64_t index) {
-  if (entry(index).table_bytes > 0) table_of(index);
-}
-
 const std::vector<uint64_t>& RankFiles::pages(int64_t index) {
   std::vector<uint64_t>& table = tables_[index];
   if (!table.empty() || known(index).pages == 0) return table;

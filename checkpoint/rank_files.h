@@ -24,14 +24,11 @@ class RankFiles {
       : io_(io), directory_(directory), manifest_(std::move(manifest)), reader_(reader) {}
 
   const Manifest& manifest() const { return manifest_; }
-  const std::string& directory() const { return directory_; }
   const IoFile& open(int64_t index);  // checked to have the manifest's size; valid until another is opened
   const FileEntry& entry(int64_t index) const { return manifest_.files[static_cast<size_t>(index)]; }
   // The entry with its pieces, from the file's piece table unless they are known.
   const FileEntry& known(int64_t index);
   void forget(int64_t index);  // its pieces and pages, to save memory
-  // Checks the piece table again, as it is on disk.
-  void check_table(int64_t index);
   // Digests of all pages of a file, verified.
   const std::vector<uint64_t>& pages(int64_t index);
 

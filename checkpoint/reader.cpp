@@ -93,10 +93,10 @@ void CheckpointReader::read(const std::string& name, Tensor into) const {
   read_tensor(*files_, *tensor, pieces_[static_cast<size_t>(tensor - manifest_.tensors.data())], into);
 }
 
-void CheckpointReader::read(const std::vector<TensorSlice>& slices, const Layout& layout) const {
+void CheckpointReader::read(const std::vector<TensorSlice>& slices, const ReadingRank& rank) const {
   std::set<std::string> names;
   for (const TensorEntry& tensor : manifest_.tensors) names.insert(tensor.name);
-  read_slices(io_, directory_, manifest_, slices, {.tensors = names, .reader = Reader::one_of_many, .rank = {.layout = layout}});
+  read_slices(io_, directory_, manifest_, slices, {.tensors = names, .reader = Reader::one_of_many, .rank = rank});
 }
 
 }  // namespace trireme

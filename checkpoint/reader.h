@@ -51,9 +51,9 @@ class CheckpointReader {
   // Reads a tensor into memory of its dtype and shape on Place::cpu, checked against its digests. The first call looks into
   // all files. CheckpointError if there is no such tensor. One thread at a time.
   void read(const std::string& name, Tensor into) const;
-  // Reads parts of tensors; several ranks may do so at the same time, and with a layout open only the files that they need.
-  // CheckpointError if one differs from the tensor's shape or dtype.
-  void read(const std::vector<TensorSlice>& slices, const Layout& layout = {}) const;
+  // Reads parts of tensors; several ranks may do so at the same time, and if they say which rank reads, open only the files that
+  // they need. CheckpointError if one differs from the tensor's shape or dtype.
+  void read(const std::vector<TensorSlice>& slices, const ReadingRank& rank = {}) const;
 
  private:
   Io io_;

@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::string_view kSeconds = "seconds", kLayout = "layout", kFile = "file", kTensor = "tensor", kDamage = "damage";
 
-Dtype dtype_named(const std::string& name) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i32})
-    if (name == name_of(dtype)) return dtype;
-  throw Error("a summary of a save has a dtype " + name);
-}
-
 FileEntry read_file(TextReader& in) {
   FileEntry file{.name = ""};
   in >> file.name >> file.bytes >> file.table_at >> file.table_bytes >> file.table_digest;
@@ -36,7 +30,9 @@ SaveSummary::Tensor read_tensor(TextReader& in) {
   std::string dtype;
   size_t dims = 0;
   in >> tensor.entry.name >> dtype >> dims;
-  tensor.entry.dtype = dtype_named(dtype);
+  const std::optional<Dtype> known = dtype_named(dtype);
+  require(known.has_value(), text("a summary of a save has a dtype ", dtype));
+  tensor.entry.dtype = *known;
   tensor.entry.shape.resize(std::min<size_t>(dims, 4));
   for (int64_t& dim : tensor.entry.shape) in >> dim;
   in >> tensor.entry.digest >> tensor.cover.corners >> tensor.cover.elements;

@@ -62,30 +62,6 @@ std::vector<Outcome> gather(const Comm& comm, const Outcome& mine) {
 
 Outcome broadcast(const Comm& comm, const Outcome& mine) { return report_of(broadcast(comm, bytes_of(mine))); }
 
-namespace {
-
-void send_text(const Comm& comm, int to, const std::string& text) {
-  auto bytes = static_cast<int64_t>(text.size());
-  std::vector<MPI_Request> request(1);
-  ok(MPI_Isend(&bytes, 1, MPI_INT64_T, to, kTag, handle(comm), request.data()));
-  wait_all(request);
-  ok(MPI_Isend(text.data(), count_of(bytes), MPI_BYTE, to, kTag, handle(comm), request.data()));
-  wait_all(request);
-}
-
-std::string receive_text(const Comm& comm, int from) {
-  int64_t bytes = 0;
-  std::vector<MPI_Request> request(1);
-  ok(MPI_Irecv(&bytes, 1, MPI_INT64_T, from, kTag, handle(comm), request.data()));
-  wait_all(request);
-  std::string text(static_cast<size_t>(bytes), '\0');
-  ok(MPI_Irecv(text.data(), count_of(bytes), MPI_BYTE, from, kTag, handle(comm), request.data()));
-  wait_all(request);
-  return text;
-}
-
-}  // namespace
-
 Outcome fold(const Comm& comm, const Outcome& mine,
              const std::function<std::string(const std::string& lower, const std::string& higher)>& merge) {
   if (comm.size() == 1) return mine;
@@ -95,11 +71,11 @@ Outcome fold(const Comm& comm, const Outcome& mine,
   // Rank r holds what ranks r to r + reach - 1 had.
   for (int reach = 1; reach < size; reach *= 2) {
     if (rank % (2 * reach) != 0) {
-      send_text(comm, rank - reach, bytes_of(all));
+      send_words(comm, rank - reach, bytes_of(all));
       return {};
     }
     if (rank + reach >= size) continue;
-    const Outcome theirs = report_of(receive_text(comm, rank + reach));
+    const Outcome theirs = report_of(receive_words(comm, rank + reach));
     if (theirs.failed()) {
       all.problem += (all.failed() ? "\n" : "") + theirs.problem;
     } else if (!all.failed()) {

@@ -117,4 +117,24 @@ Comm& Comm::operator=(Comm&& other) noexcept {
   return *this;
 }
 
+void send_words(const Comm& comm, int to, const std::string& words) {
+  auto bytes = static_cast<int64_t>(words.size());
+  std::vector<MPI_Request> request(1);
+  ok(MPI_Isend(&bytes, 1, MPI_INT64_T, to, kTag, handle(comm), request.data()));
+  wait_all(request);
+  ok(MPI_Isend(words.data(), count_of(bytes), MPI_BYTE, to, kTag, handle(comm), request.data()));
+  wait_all(request);
+}
+
+std::string receive_words(const Comm& comm, int from) {
+  int64_t bytes = 0;
+  std::vector<MPI_Request> request(1);
+  ok(MPI_Irecv(&bytes, 1, MPI_INT64_T, from, kTag, handle(comm), request.data()));
+  wait_all(request);
+  std::string words(static_cast<size_t>(bytes), '\0');
+  ok(MPI_Irecv(words.data(), count_of(bytes), MPI_BYTE, from, kTag, handle(comm), request.data()));
+  wait_all(request);
+  return words;
+}
+
 }  // namespace trireme

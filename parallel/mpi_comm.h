@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include <string>
 #include <vector>
 
 #include "parallel/comm.h"
@@ -21,6 +22,10 @@ int count_of(int64_t bytes);        // as MPI's int; Error above 1 GiB
 // MPI's own wait keeps a core busy that other ranks or compute threads may need: this one yields
 // and soon sleeps.
 void wait_all(std::vector<MPI_Request>& requests);
+
+// Transfers of a text between two ranks, with its length first.
+void send_words(const Comm& comm, int to, const std::string& words);
+std::string receive_words(const Comm& comm, int from);
 
 constexpr int kTag = 1;  // tag of messages within collectives; pipelines use larger ones
 

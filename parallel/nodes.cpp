@@ -49,18 +49,8 @@ void Nodes::receive(int64_t from, void* bytes, int64_t count) const {
   }
 }
 
-void Nodes::send(int64_t to, const std::string& words) const {
-  const auto size = static_cast<int64_t>(words.size());
-  send(to, &size, sizeof size);
-  send(to, words.data(), size);
-}
+void Nodes::send(int64_t to, const std::string& words) const { send_words(messages_, static_cast<int>(to), words); }
 
-std::string Nodes::receive(int64_t from) const {
-  int64_t size = 0;
-  receive(from, &size, sizeof size);
-  std::string words(static_cast<size_t>(size), '\0');
-  receive(from, words.data(), size);
-  return words;
-}
+std::string Nodes::receive(int64_t from) const { return receive_words(messages_, static_cast<int>(from)); }
 
 }  // namespace trireme

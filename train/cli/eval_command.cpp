@@ -210,7 +210,7 @@ int64_t load_weights(const WeightSource& source, TrainState& run) {
   const CheckpointReader checkpoint(source.checkpoint);
   HostState host(run.device, run.optimizer.masters(), Copies::where_needed);
   const Manifest& manifest = checkpoint.manifest();
-  checkpoint.read(host.slices(), reading_rank(run.mesh.all(), manifest, saved_layout).layout);
+  checkpoint.read(host.slices(), reading_rank(run.mesh.all(), manifest, saved_layout));
   host.store();
   run.optimizer.refresh(run.device.compute(), manifest.step);
   if (run.mesh.first()) say(std::string(text("weights of ", source.checkpoint, ", step ", manifest.step)));
