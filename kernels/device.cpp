@@ -88,7 +88,7 @@ Stream Device::make_compute() {
 Stream& Device::side_lane(size_t number) {
   SideLane& side = side_lanes_.at(number);
   if (side.stream) return *side.stream;
-  if (place_ == Place::none) return side.stream.emplace(comm_tally_);
+  if (place_ == Place::none) return side.stream.emplace(side.tally);
   if (place_ == Place::cuda) {
     side.cuda_lane.reset(open_cuda_lane(ledger_));
     side.stream.emplace(Cuda{.lane = side.cuda_lane.get()}, nullptr);
@@ -96,7 +96,8 @@ Stream& Device::side_lane(size_t number) {
     return *side.stream;
   }
   Workspace* workspace = number == 0 ? &comm_workspace_ : nullptr;  // message lanes need none
-  side.stream.emplace(Cpu{.workspace = workspace, .bf16_products = facts_.bf16_products()}, nullptr, &side.lane.emplace());
+  Tally* const tally = measures_ ? &side.tally : nullptr;
+  side.stream.emplace(Cpu{.workspace = workspace, .bf16_products = facts_.bf16_products()}, tally, &side.lane.emplace());
   watch_lanes();
   return *side.stream;
 }
@@ -129,10 +130,25 @@ Tally& Device::tally() {
   return tally_;
 }
 
+Tally Device::side_tally() const {
+  Tally all;
+  for (const SideLane& side : side_lanes_)
+    for (const auto& [name, more] : side.tally) {
+      OpCount& count = all[name];
+      count.calls += more.calls, count.flops += more.flops, count.bytes += more.bytes, count.seconds += more.seconds;
+      for (const auto& [shape, calls] : more.shapes) count.shapes[shape] += calls;
+    }
+  return all;
+}
+
 void Device::measure(bool on) {
   tally().clear();
+  for (SideLane& side : side_lanes_) side.tally.clear();
   if (place_ == Place::none) return;
+  measures_ = on;
   compute_.measure(on ? &tally_ : nullptr);
+  for (SideLane& side : side_lanes_)
+    if (side.stream && place_ == Place::cpu) side.stream->measure(on ? &side.tally : nullptr);
   watch_lanes();
 }
 

@@ -90,8 +90,9 @@ class Device {
   int64_t workspace_bytes() const;  // scratch memory of the compute and the communication lane
   // Work on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally();
-  Tally& comm_tally() { return comm_tally_; }
-  void measure(bool on);  // enables times per op on a real place, for `trireme bench`
+  Tally side_tally() const;  // the same of the lanes for communication and messages, except for GPUs
+  // Enables counts and times per op on a real place, for `trireme bench`, and clears both tallies.
+  void measure(bool on);
   // For tests: makes an op throw if it touches memory that another lane's op has touched without a
   // wait between them; see race_checker.h. Does not watch copies of streams made before, nor
   // Place::none, where tensors have no memory.
@@ -111,7 +112,7 @@ class Device {
   CpuFacts facts_;
   Ledger ledger_;
   Workspace workspace_{ledger_};
-  Tally tally_, comm_tally_;
+  Tally tally_;
   AttentionChoices attention_;
   GpuAllocator gpu_allocator_;
   OwnCudaLane cuda_lane_;
@@ -121,12 +122,13 @@ class Device {
     std::optional<CpuQueue> lane;
     OwnCudaLane cuda_lane;
     std::optional<Stream> stream;
+    Tally tally;
   };
   Stream make_compute();
   Stream& side_lane(size_t number);
   std::array<SideLane, 1 + kPipes> side_lanes_;
   OrderChecker order_;
-  bool checks_order_ = false;
+  bool checks_order_ = false, measures_ = false;
 };
 
 // Number of threads of the OpenMP regions that the calling thread starts.

@@ -99,14 +99,15 @@ struct Receive {
 struct TreeAddAll {
   static constexpr auto name = "tree_add_all";
   Tensor tree;  // add  [levels, m] f32; 2^levels exceeds the number of addends
-  Tensor all;   // in   [n] f32: m = n / size, where each rank sums its own part; or m = n
+  Tensor all;   // in   [n] f32: n / m parts, a divisor of the group's size; rank r sums part r % (n / m)
   int64_t first;
   void visit(auto& t) const { t.add(tree), t.in(all); }
   void check(const Comm& comm) const {
     expect(tree, "tree", Dtype::f32, {tree.dim(0), tree.cols()});
-    require(all.dtype() == Dtype::f32 && (tree.cols() == all.size() || tree.cols() * comm.size() == all.size()),
-            text(all, " enters a tree of ", tree));
+    require(all.dtype() == Dtype::f32 && parts() * tree.cols() == all.size() && comm.size() % parts() == 0,
+            text(all, " enters a tree of ", tree, " on ", comm.size(), " ranks"));
   }
+  int64_t parts() const { return tree.cols() == 0 ? 1 : all.size() / tree.cols(); }
   double sent(const Comm& comm) const { return 4.0 * static_cast<double>(tree.cols()) * static_cast<double>(comm.size() - 1); }
 };
 

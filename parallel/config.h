@@ -33,7 +33,7 @@ struct Names<ReduceDtype> {
 };
 
 struct ParallelConfig {
-  int64_t dp = 0, pp = 1, cp = 1, tp = 1, ep = 1, zero = 1;
+  int64_t dp = 0, pp = 1, cp = 1, tp = 1, ep = 1, zero = 1, shard = 0;
   Schedule schedule = Schedule::one_f_one_b;
   int64_t chunks = 0;
   std::vector<int64_t> layers{};
@@ -52,6 +52,8 @@ struct ParallelConfig {
     keys("tp", tp, "shards of each tensor", between(1, 1e6));
     keys("ep", ep, "expert parallelism; not supported yet, must be 1", between(1, 1e6));
     keys("zero", zero, "state divided among replicas: 0 none, 1 the optimizer's, 2 also gradients, 3 also weights", between(0, 3));
+    keys("shard", shard, "replicas that divide one copy of the state by zero; other replicas hold copies of it; 0: all replicas",
+         between(0, 1e6));
     keys("schedule", schedule, "order of work in the pipeline; zero_bubble splits backward into two halves");
     keys("chunks", chunks, "interleaved: pieces of the model on each stage; 0: 2", between(0, 1e6));
     keys("layers", layers, "layers of each piece of the pipeline, in the model's order; []: so that the slowest stage is fastest",
@@ -80,6 +82,9 @@ struct ParallelConfig {
       report("cp", "context parallelism is not supported yet: must be 1; to split rows, set parallel.tp and parallel.sequence");
     if (ep > 1) report("ep", "experts are not supported yet: must be 1");
     if (chunks > 1 && schedule != Schedule::interleaved) report("chunks", "needs parallel.schedule = interleaved");
+    if (shard > 1 && zero == 0) report("shard", "needs parallel.zero of 1, 2 or 3: with 0 each replica has a copy of its own");
+    if (shard > 1 && two_level)
+      report("shard", "sums within its replicas first, and then between them: set parallel.two_level to false");
     if (node_ranks > 1 && !two_level) report("node_ranks", "needs parallel.two_level = true");
     if (!exact()) return;
     if (reduce != ReduceDtype::f32) report("reduce", "must be f32 with parallel.numerics = invariant");

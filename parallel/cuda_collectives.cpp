@@ -149,12 +149,12 @@ void launch(const Comm& comm, const Cuda& cuda, const TreeAddAll& op) {
     launch(cuda, TreeAdd{.tree = op.tree, .addend = addend, .index = number, .first = first});
   };
   if (size == 1) return enter(op.first, all, 0);
-  const bool shared = m < all.size();
+  const int64_t parts = op.parts();
   for (const auto& [at, length] : rounds(m, step_of(comm, m, 4))) {
     Pieces pieces(cuda, size * Pieces::bytes(Dtype::f32, length));
     std::vector<Tensor> to, from;
     for (int64_t r = 0; r < size; ++r) {
-      const int64_t begin = (shared ? r * m : 0) + at;
+      const int64_t begin = r % parts * m + at;
       from.push_back(all.slice(begin, begin + length));
       to.push_back(r == rank ? from.back() : pieces.take(Dtype::f32, length));
     }

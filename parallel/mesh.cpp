@@ -33,7 +33,12 @@ MeshSizes mesh_sizes(int64_t ranks, const ParallelConfig& config) {
   MeshSizes sizes{.dp = config.dp, .pp = config.pp, .cp = config.cp, .tp = config.tp};
   const int64_t others = sizes.pp * sizes.cp * sizes.tp;
   if (sizes.dp == 0) sizes.dp = ranks / others;
-  if (sizes.dp * others == ranks && sizes.dp > 0) return sizes;
+  if (sizes.dp * others == ranks && sizes.dp > 0) {
+    if (config.shard > 0 && sizes.dp % config.shard != 0)
+      throw ConfigError(text("parallel.shard ", config.shard, " does not divide the ", sizes.dp,
+                             sizes.dp == 1 ? " replica" : " replicas", " of this start: use a divisor, or 0 for all replicas"));
+    return sizes;
+  }
   const std::string have = text("this start has ", ranks, ranks == 1 ? " rank" : " ranks");
   const std::string product = text("parallel.pp ", config.pp, " x parallel.cp ", config.cp, " x parallel.tp ", config.tp);
   if (config.dp == 0)
@@ -57,7 +62,18 @@ std::array<Standing, 3> places_of(int64_t rank, const MeshSizes& n) {
   return {at(n.dp, n.pp * n.cp * n.tp), at(n.pp, n.cp * n.tp), at(n.tp, 1)};
 }
 
+// Positions within a copy of the state, and across the copies, if `owners` replicas divide one.
+std::array<Standing, 2> places_in(const Standing& dp, int64_t owners) {
+  return {Standing{dp.place % owners, owners, dp.stride}, Standing{dp.place / owners, dp.size / owners, dp.stride * owners}};
+}
+
+int64_t owners_of(const ParallelConfig& config, int64_t replicas) {
+  if (config.zero == 0) return 1;
+  return config.shard == 0 ? replicas : config.shard;
+}
+
 constexpr std::array kAxes{"dp", "pp", "tp"};
+constexpr std::array kPartsOfDp{"dp_in", "dp_out"};
 
 }  // namespace
 
@@ -65,7 +81,6 @@ Mesh::Mesh(const World& world, const ParallelConfig& config)
     : timeout_(config.timeout),
       launched_(world.launched()),
       exact_(config.exact()),
-      divides_state_(config.zero > 0),
       narrow_sums_(config.reduce == ReduceDtype::bf16) {
   const int64_t rank = world.rank();
   const std::array<Standing, 3> places = places_of(rank, mesh_sizes(world.size(), config));
@@ -77,15 +92,25 @@ Mesh::Mesh(const World& world, const ParallelConfig& config)
     require(axes_[axis].rank() == places[axis].place, text("rank ", rank, " in the wrong group of ", kAxes[axis]));
   }
   all_ = group("all", 0, world.size());
+  owners_ = owners_of(config, places[0].size);
+  if (owners_ > 1 && owners_ < places[0].size) {
+    const auto [in, out] = places_in(places[0], owners_);
+    dp_in_ = group(kPartsOfDp[0], in.group(rank), in.size), dp_out_ = group(kPartsOfDp[1], out.group(rank), out.size);
+  }
   if (!config.two_level) return;
   const int64_t node = config.node_ranks > 0 ? config.node_ranks : ranks_of_node(world, all_);
   axes_[0].in_nodes(replicas_on_node(node, places[0].stride, places[0].size));
 }
 
-Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) : divides_state_(config.zero > 0) {
+Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) {
   const std::array<Standing, 3> places = places_of(rank, mesh_sizes(ranks, config));
   for (size_t axis = 0; axis < axes_.size(); ++axis) axes_[axis] = Comm(kAxes[axis], places[axis].place, places[axis].size);
   all_ = Comm("all", rank, ranks);
+  owners_ = owners_of(config, places[0].size);
+  if (owners_ > 1 && owners_ < places[0].size) {
+    const auto [in, out] = places_in(places[0], owners_);
+    dp_in_ = Comm(kPartsOfDp[0], in.place, in.size), dp_out_ = Comm(kPartsOfDp[1], out.place, out.size);
+  }
   if (!config.two_level) return;
   const int64_t node = config.node_ranks > 0 ? config.node_ranks : kPlannedNode;
   axes_[0].in_nodes(replicas_on_node(node, places[0].stride, places[0].size));
@@ -106,15 +131,15 @@ const Comm& Mesh::neighbours(int64_t size) const {
 
 void Mesh::keep(Journal& journal) {
   journal_ = &journal;
-  for (Comm& axis : axes_) axis.keep(journal);
+  for (Comm* group : own_groups()) group->keep(journal);
   all_.keep(journal);
 }
 
 // Enqueued work cannot be cancelled: a rank that waits for it ends, and with it all ranks.
 void Mesh::check_gpus(double waited) const {
   if (journal_ != nullptr) journal_->gpu_waited();
-  for (const Comm& axis : axes_)
-    if (axis.size() > 1) axis.gpus().check();
+  for (const Comm* group : {&axes_[0], &axes_[1], &axes_[2], &dp_in_, &dp_out_})
+    if (group->size() > 1) group->gpus().check();
   for (const Comm& part : parts_)
     if (part.size() > 1) part.gpus().check();
   if (timeout_ > 0 && waited > timeout_)
@@ -128,11 +153,13 @@ void Mesh::connect(Device& device) {
       {.ask = [](const void* mesh, double waited) { static_cast<const Mesh*>(mesh)->check_gpus(waited); }, .about = this});
   on_gpus_ = true;
   if (const auto allocator = known_memory_allocator()) device.allocate_by(*allocator);
-  axes_[0].connect_gpus({.ordered = exact_, .exchanges = narrow_sums_});
+  axes_[0].connect_gpus({.ordered = exact_, .exchanges = narrow_sums_ && dp_out_.size() == 1});
   axes_[1].connect_gpus({.ring = true, .ordered = exact_});  // along the pipeline, messages go to neighbours
   axes_[2].connect_gpus({.ordered = exact_});
+  dp_in_.connect_gpus({.ordered = exact_});
+  dp_out_.connect_gpus({.ordered = exact_, .exchanges = narrow_sums_});
   if (journal_ != nullptr) window_.reset(std::make_unique<GpuWindow>(journal_->memory()).release());
-  for (Comm& axis : axes_) count_on_gpu(axis);
+  for (Comm* group : own_groups()) count_on_gpu(*group);
 }
 
 void Mesh::Closer::operator()(GpuWindow* window) const { delete window; }

@@ -1,7 +1,8 @@
 // Mesh: this rank's position on each axis, and the groups of ranks along each axis.
 //
 // rank = ((dp * PP + pp) * CP + cp) * TP + tp: the shards of one tensor are neighbours, usually on
-// one node.
+// one node. With parallel.shard, dp = dp_out * SHARD + dp_in: replicas that divide one copy of the
+// state are neighbours, too.
 #pragma once
 
 #include <array>
@@ -56,13 +57,16 @@ class Mesh {
   // The ranks with the same weights and other samples: gradients, losses and counts are summed over
   // them.
   const Comm& gradient_group() const { return dp(); }
-  // The subset that divides one copy of the optimizer's state (parallel.zero); one rank if each
-  // holds a whole copy.
-  const Comm& owner_group() const { return divides_state_ ? dp() : kAlone; }
+  // The subset, of neighbours, that divides one copy of the optimizer's state (parallel.zero and
+  // parallel.shard); one rank if each holds a whole copy.
+  const Comm& owner_group() const { return owners_ == 1 ? kAlone : owners_ == dp().size() ? dp() : dp_in_; }
+  // The ranks that hold this rank's part of the state, each of another copy; one rank if there is
+  // one copy.
+  const Comm& copy_group() const { return owners_ == 1 ? dp() : owners_ == dp().size() ? kAlone : dp_out_; }
   // Copies of the optimizer's state over all ranks; first_copy() is true if this rank holds all or
   // part of the first.
-  int64_t copies() const { return replicas() / owner_group().size(); }
-  bool in_first_copy() const { return divides_state_ || replica() == 0; }
+  int64_t copies() const { return copy_group().size(); }
+  bool in_first_copy() const { return copy_group().rank() == 0; }
   // Axes along which ranks hold different parts of the model's state. A count over all parameters
   // is summed along them, in this order.
   std::array<const Comm*, 3> state_groups() const { return {&owner_group(), &tp(), &pp()}; }
@@ -73,6 +77,7 @@ class Mesh {
   std::string describe() const;                    // "rank 5 | dp 1 pp 0 tp 1"
 
  private:
+  std::array<Comm*, 5> own_groups() { return {&axes_[0], &axes_[1], &axes_[2], &dp_in_, &dp_out_}; }
   void check_gpus(double waited) const;
   void count_on_gpu(Comm& group) const;
 
@@ -81,12 +86,14 @@ class Mesh {
   };
   std::unique_ptr<GpuWindow, Closer> window_;  // to the journal; before the groups, whose work uses it
   std::array<Comm, 3> axes_{Comm("dp", 0, 1), Comm("pp", 0, 1), Comm("tp", 0, 1)};
+  Comm dp_in_, dp_out_;  // if the dp axis has several copies of the state, each divided: within one, and across them
   Comm all_;
   Journal* journal_ = nullptr;
   double timeout_ = 0;
+  int64_t owners_ = 1;             // replicas that divide one copy of the state
   bool launched_ = false;          // by a launcher, not imagined
   mutable std::list<Comm> parts_;  // of neighbours()
-  bool exact_ = false, on_gpus_ = false, divides_state_ = false, narrow_sums_ = false;
+  bool exact_ = false, on_gpus_ = false, narrow_sums_ = false;
 };
 
 // Sizes of the axes for this many ranks. ConfigError if they do not multiply to it.

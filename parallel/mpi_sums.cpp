@@ -226,13 +226,13 @@ void launch(const Comm& comm, const Cpu& cpu, const TreeAddAll& op) {
   };
   if (size == 1) return enter(op.first, op.all.view({m}), 0);
   const float* all = op.all.as<float>();
-  const bool shared = m < op.all.size();
+  const int64_t parts = op.parts();
   const int64_t step = std::min<int64_t>(std::max<int64_t>(kScratch / size / 4, 1024), m);
   auto* scratch = reinterpret_cast<float*>(cpu.workspace->reserve(size * step * 4));
   std::vector<MPI_Request> requests;
   for (int64_t at = 0; at < m; at += step) {
     const int64_t length = std::min(step, m - at), bytes = length * 4;
-    const auto begin = [&](int64_t r) { return all + (shared ? r * m : 0) + at; };  // start of what rank r sums
+    const auto begin = [&](int64_t r) { return all + r % parts * m + at; };  // start of what rank r sums
     requests.clear();
     for (int64_t i = 1; i < size; ++i) {
       const int64_t source = (rank + size - i) % size, target = (rank + i) % size;
@@ -244,7 +244,7 @@ void launch(const Comm& comm, const Cpu& cpu, const TreeAddAll& op) {
     wait_all(requests);
     for (int64_t r = 0; r < size; ++r) {
       const Tensor theirs(scratch + r * step, Dtype::f32, Place::cpu, {length}), own = op.all.view({op.all.size()});
-      const int64_t mine = (shared ? rank * m : 0) + at;
+      const int64_t mine = rank % parts * m + at;
       enter(op.first + r, r == rank ? own.slice(mine, mine + length) : theirs, at);
     }
   }

@@ -60,7 +60,7 @@ TEST_CASE("streams run beside each other and meet at events") {
 TEST_CASE("on place none the communication lane only counts") {
   Device device(Place::none);
   run(device.comm(), Fill{.x = Tensor(nullptr, Dtype::f32, Place::none, {8})});
-  CHECK(device.comm_tally().at("fill").calls == 1);
+  CHECK(device.side_tally().at("fill").calls == 1);
   CHECK(device.tally().empty());
   device.compute().wait(device.comm().record());
 }

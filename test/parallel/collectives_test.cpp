@@ -141,13 +141,13 @@ TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
         check_all<Bf16, Bf16>(in->dp(), *stream, n);
         if (world.size() > 1) check_all<float, Bf16>(in->dp(), *stream, n);
       }
-  // A tree of addends has the same bits for any distribution, in parts or whole.
+  // A tree of addends has the same bits for any distribution, in parts or whole, in one copy or several.
   const int64_t size = mesh.dp().size(), rank = mesh.dp().rank();
   for (const int64_t m : {1, 513, 1500000})
-    for (const bool shared : {true, false}) {
+    for (int64_t parts = 1; parts <= size; ++parts) {
       const int64_t addends = m > 100000 ? 6 : 60;  // for 1 to 5 ranks as many rounds
-      const int64_t n = shared ? m * size : m, first = shared ? rank * m : 0;
-      if (m > 100000 && (size != 3 || !shared)) continue;  // several messages
+      const int64_t n = m * parts, first = rank % parts * m;
+      if (size % parts != 0 || (m > 100000 && (size != 3 || parts == 1))) continue;  // several messages
       const auto addend = [&](int64_t number) {
         std::vector<float> x(static_cast<size_t>(n));
         for (int64_t i = 0; i < n; ++i) x[static_cast<size_t>(i)] = value(number % 8, number * n + i);

@@ -20,7 +20,8 @@ struct Trajectory {
   std::vector<float> losses, norms;
 };
 
-// Trains on this mesh, on random tokens. Requires that the arenas use what the plan says.
+// Trains on this mesh, on random tokens. Requires that the arenas use what the plan says, and that a
+// step sends what it says.
 Trajectory trajectory(const RunConfig& config, const Mesh& mesh);
 
 }  // namespace trireme

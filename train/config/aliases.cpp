@@ -132,7 +132,7 @@ constexpr auto kAliasGroups = std::to_array<AliasGroup>({
     {"data.tokenizer", "",
      "tokenizer_path tokenizer_model tokenizer_name tokenizer_name_or_path tokenizer_file tokenizer_config "
      "vocab_file hf_assets_path"},
-    {"parallel.dp", "", "data_parallel_size dp_size data_parallel_replicate_degree"},
+    {"parallel.dp", "", "data_parallel_size dp_size"},
     {"parallel.pp", "", "pipeline_parallel_degree pipeline_parallel_size pipeline_model_parallel_size pp_size pp_degree"},
     {"parallel.tp", "",
      "tensor_parallel_degree tensor_parallel_size tensor_model_parallel_size tp_size tp_degree "
@@ -141,7 +141,10 @@ constexpr auto kAliasGroups = std::to_array<AliasGroup>({
     {"parallel.ep", "", "expert_parallel_degree expert_parallel_size expert_model_parallel_size ep_size"},
     {"parallel.zero", "",
      "zero_stage zero_optimization zero_optimization_stage fsdp fsdp_config fsdp_sharding_strategy "
-     "sharding_strategy deepspeed use_distributed_optimizer data_parallel_shard_degree"},
+     "sharding_strategy deepspeed use_distributed_optimizer"},
+    {"parallel.shard", "", "data_parallel_shard_degree mics_shard_size zero_hpz_partition_size"},
+    {"parallel.shard", "replicas divided by so many copies of the state",
+     "data_parallel_replicate_degree num_distributed_optimizer_instances"},
     {"parallel.schedule", "", "pipeline_parallel_schedule pipeline_schedule pp_schedule"},
     {"parallel.chunks", "", "virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage num_virtual_stages"},
     {"parallel.sequence", "", "sequence_parallel enable_sequence_parallel"},

@@ -17,7 +17,8 @@ std::string words_of(const Device& device, const KernelsConfig& config) {
 std::string words_of(const Mesh& mesh) {
   std::string words = text(mesh.all().size(), " ranks: ");
   for (const Comm& axis : mesh.axes()) words += text(&axis == mesh.axes().data() ? "" : ", ", axis.axis(), " ", axis.size());
-  return words;
+  const int64_t copies = mesh.copies();
+  return copies > 1 && copies < mesh.replicas() ? words + std::string(text(", ", copies, " copies of the state")) : words;
 }
 
 }  // namespace

@@ -71,6 +71,7 @@ std::vector<Candidate> candidates(const RunConfig& config, int64_t ranks) {
           if (asked.dp != 0) changed("parallel.dp", asked.dp, p.dp, 0.1);
           if (zero != asked.zero)
             changed("parallel.zero", asked.zero, zero, 0.3 * std::abs(static_cast<double>(zero - asked.zero)));
+          if (p.shard > 0 && (p.dp % p.shard != 0 || zero == 0)) p.shard = 0, changed("parallel.shard", asked.shard, 0, 0.1);
           changed("train.microbatch", config.train.microbatch, microbatch, 1.5);
           if (division_problems(one.config, ranks).empty()) all.push_back(std::move(one));
         }

@@ -17,7 +17,8 @@ constexpr size_t kNamed = 3;  // tensors, at most
 
 using Digests = std::vector<std::pair<std::string, uint64_t>>;
 
-Digests digests_of(TrainState& run) {
+// Digests of what is the same on all ranks of a group: weights that are held whole, and in a group of copies the state.
+Digests digests_of(TrainState& run, bool copies) {
   std::vector<std::byte> bytes;
   Digests digests;
   const auto add = [&](const std::string& name, const Tensor& x) {
@@ -27,7 +28,7 @@ Digests digests_of(TrainState& run) {
     for (size_t unit = 0; unit < run.stage.units().size(); ++unit) run.sync.read(unit);
     for (const Parameter& parameter : run.stage.parameters()) add(parameter.spec.name, parameter.weight);
   }
-  if (run.mesh.copies() == 1) return digests;
+  if (!copies) return digests;
   for (const TensorSlice& slice : state_slices(run, Ownership::held)) add("the optimizer's " + slice.name, slice.local);
   return digests;
 }
@@ -80,11 +81,8 @@ std::string describe(const std::vector<Replica>& replicas) {
   return all;
 }
 
-}  // namespace
-
-std::string compare_replicas(TrainState& run) {
-  const Comm& others = run.mesh.gradient_group();
-  const Digests digests = digests_of(run);
+// Compares within the groups of which `others` is this rank's.
+std::string compare(TrainState& run, const Comm& others, const Digests& digests) {
   const std::string lines = written(run.mesh.describe(), digests);
   const size_t begin = run.mesh.describe().size();
   const auto all = static_cast<int64_t>(digest(lines.data() + begin, static_cast<int64_t>(lines.size() - begin)) >> 2);
@@ -97,6 +95,16 @@ std::string compare_replicas(TrainState& run) {
   for (const std::string& group : gather(run.mesh.all(), differ && others.rank() == 0 ? describe(replicas) : ""))
     if (!group.empty()) found += (found.empty() ? "" : "; ") + group;
   return broadcast(run.mesh.all(), found);
+}
+
+}  // namespace
+
+std::string compare_replicas(TrainState& run) {
+  const Comm &owners = run.mesh.owner_group(), &copies = run.mesh.copy_group();
+  std::string found;
+  if (copies.size() > 1) found = compare(run, copies, digests_of(run, true));
+  if (found.empty() && owners.size() > 1) found = compare(run, owners, digests_of(run, false));
+  return found;
 }
 
 }  // namespace trireme

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// Digests the state that is the same on every replica: weights, and without parallel.zero masters and moments. All ranks call it,
+// Digests the state that is the same on several replicas: weights, and of several copies masters and moments. All ranks call it,
 // with no step in flight. On all ranks "" or who differs from whom in which tensors; with three or more replicas, the ones that
 // stand alone.
 std::string compare_replicas(TrainState& run);

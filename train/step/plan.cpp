@@ -40,8 +40,7 @@ std::vector<ParameterGroup> group(ModelConfig config, Device& device) {
 Tally walk(TrainState& run, int64_t microbatches) {
   const int64_t rows = microbatches * run.stage.shape().rows, context = run.stage.shape().context;
   const Tensor ids(nullptr, Dtype::i32, Place::none, {rows, context});
-  run.device.tally().clear();
-  run.device.comm_tally().clear();
+  run.device.measure(true);
   train_step(run, {.tokens = ids, .targets = ids, .positions = ids, .document_start = ids, .valid = rows * context}, 0);
   return run.device.tally();
 }
@@ -86,13 +85,13 @@ void count_step(Plan& plan, TrainState& run) {
   const int64_t microbatches = plan.microbatches, stages = plan.stages;
   const bool few = microbatches <= 2 * stages;
   plan.step = walk(run, few ? microbatches : stages);
-  Tally traffic = run.device.comm_tally();
+  Tally traffic = run.device.side_tally();
   // Every microbatch costs the same, so each further round adds as much as the second.
   if (!few) {
     const double rounds = static_cast<double>(microbatches - stages) / static_cast<double>(stages);
     const Tally two = walk(run, 2 * stages);
     extrapolate(plan.step, two, rounds);
-    extrapolate(traffic, run.device.comm_tally(), rounds);
+    extrapolate(traffic, run.device.side_tally(), rounds);
   }
   // A collective's name ends with its axis, after a blank. Collectives of the compute lane are traffic
   // too; other ops of the communication lane are not.
@@ -180,7 +179,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
 
   Plan plan;
   for (const Comm& axis : mesh.axes()) plan.axes.push_back({.name = axis.axis(), .size = axis.size()});
-  plan.replicas = mesh.replicas(), plan.stage = mesh.pp().rank(), plan.stages = mesh.pp().size();
+  plan.replicas = mesh.replicas(), plan.copies = mesh.copies(), plan.stage = mesh.pp().rank(), plan.stages = mesh.pp().size();
   plan.microbatches = pipeline.microbatches;
   plan.tokens = config.train.batch * config.model.context;
   if (plan.stages > 1) plan.bubble = bubble_formula(config.parallel.schedule, pipeline, ActionTimes{});

@@ -31,7 +31,7 @@ struct Plan {
   int64_t pieces = 0;               // parts of tensors that this rank writes to a checkpoint
   std::vector<ParameterGroup> groups;
   int64_t parameters = 0;  // of the whole model
-  int64_t replicas = 1;
+  int64_t replicas = 1, copies = 1;       // of the model; of the optimizer's state
   int64_t tokens = 0;                     // per optimizer step, over all replicas
   std::vector<MeshAxis> axes;             // of the mesh
   int64_t stage = 0, stages = 1;          // pipeline stages: this rank's index, the number of all

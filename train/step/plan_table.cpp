@@ -49,7 +49,9 @@ std::string mesh_lines(const RunConfig& config, const std::vector<Plan>& stages)
   const Plan& plan = largest(stages);
   std::string out = "\nMesh: ";
   for (const MeshAxis& axis : plan.axes) out += axis.name + " " + std::to_string(axis.size) + ", ";
-  out += "ZeRO " + std::to_string(config.parallel.zero) + "\n";
+  out += "ZeRO " + std::to_string(config.parallel.zero);
+  if (plan.copies > 1 && plan.copies < plan.replicas) out += ", " + std::to_string(plan.copies) + " copies of the state";
+  out += "\n";
   out += row("microbatches", std::to_string(plan.microbatches), "per replica and step");
   if (plan.stages == 1) return out;
   out += row("schedule", std::string(name_of(config.parallel.schedule)),
@@ -117,6 +119,7 @@ Json plan_json(const RunConfig& config, const std::vector<Plan>& stages, const C
   for (const ParameterGroup& g : plan.groups) out["parameter_groups"][g.name] = g.count;
   for (const MeshAxis& axis : plan.axes) out["mesh"][axis.name] = axis.size;
   out["mesh"]["zero"] = config.parallel.zero;
+  out["mesh"]["copies"] = plan.copies;
   out["pipeline"] = {{"schedule", name_of(config.parallel.stage_schedule())},
                      {"chunks", config.parallel.stage_chunks()},
                      {"microbatches", plan.microbatches},

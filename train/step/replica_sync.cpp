@@ -10,15 +10,19 @@ namespace trireme {
 ReplicaSync::ReplicaSync(const Mesh& mesh, Device& device, const Stage& stage, const Arenas& arenas, bool bf16_on_wire)
     : mesh_(mesh),
       replicas_(mesh.gradient_group()),
+      owners_(mesh.owner_group()),
+      copies_(mesh.copy_group()),
       device_(device),
       stage_(stage),
-      divided_(mesh.owner_group().size() > 1),
+      divided_(owners_.size() > 1),
       bf16_on_wire_(bf16_on_wire),
       arrived_(stage.units().size()) {
   if (device.place() != Place::cuda || replicas_.size() == 1) return;
   for (const Arena* arena : {&arenas.gradients, &arenas.weights}) {
     const Tensor all = arena->flat(Dtype::f32);
-    known_.push_back(std::make_unique<KnownMemory>(replicas_.gpus(), static_cast<std::byte*>(all.data()), all.bytes()));
+    for (const Comm* group : {&owners_, &copies_})
+      if (group->size() > 1)
+        known_.push_back(std::make_unique<KnownMemory>(group->gpus(), static_cast<std::byte*>(all.data()), all.bytes()));
   }
 }
 
@@ -31,23 +35,28 @@ Stream& ReplicaSync::lane() {
   return comm;
 }
 
+// Whether gradients travel as bf16 in this group.
+bool ReplicaSync::narrow(const Comm& group) const { return bf16_on_wire_ && (copies_.size() == 1 || &group == &copies_); }
+
 // Sums a unit's gradients over the replicas; with a divided state only this replica's part.
 void ReplicaSync::send(const Unit& unit) {
   if (replicas_.size() == 1 || unit.gradients.size() == 0) return;
+  Stream& stream = lane();
   if (divided_)
-    run(replicas_, lane(), ReduceScatter{.part = unit.gradients_part, .all = unit.gradients, .bf16_on_wire = bf16_on_wire_});
-  else
-    run(replicas_, lane(), AllReduce{.x = unit.gradients, .bf16_on_wire = bf16_on_wire_});
+    run(owners_, stream, ReduceScatter{.part = unit.gradients_part, .all = unit.gradients, .bf16_on_wire = narrow(owners_)});
+  if (copies_.size() > 1) run(copies_, stream, AllReduce{.x = unit.gradients_part, .bf16_on_wire = narrow(copies_)});
 }
 
-// Adds the sum over the replicas to this replica's part, then clears the gradients. The event: they
-// are 0.
-Event ReplicaSync::add(const Unit& unit) {
+// Adds the owners' sum to this replica's part, and after the last microbatch sums that over the copies;
+// then clears the gradients. The event: they are 0.
+Event ReplicaSync::add(const Unit& unit, bool last) {
   Stream& stream = lane();
-  run(replicas_, stream,
-      ReduceScatter{.part = unit.gradients_part, .all = unit.gradients, .accumulate = true, .bf16_on_wire = bf16_on_wire_});
+  run(owners_, stream,
+      ReduceScatter{.part = unit.gradients_part, .all = unit.gradients, .accumulate = true, .bf16_on_wire = narrow(owners_)});
   run(stream, Fill{.x = unit.gradients});
-  return stream.record();
+  const Event cleared = stream.record();
+  if (last && copies_.size() > 1) run(copies_, stream, AllReduce{.x = unit.gradients_part, .bf16_on_wire = narrow(copies_)});
+  return cleared;
 }
 
 Event ReplicaSync::add_to_tree(Tensor x, Tensor tree, int64_t microbatch) {
@@ -68,7 +77,7 @@ void ReplicaSync::sum(Tensor x) {
 Event ReplicaSync::gather(Tensor flat, Tensor part) {
   if (!divided_ || flat.size() == 0) return {};
   Stream& stream = lane();
-  run(replicas_, stream, AllGather{.all = flat, .part = part});
+  run(owners_, stream, AllGather{.all = flat, .part = part});
   return stream.record();
 }
 
@@ -104,12 +113,12 @@ void ReplicaSync::fetch(size_t unit) {
   memory(unit).arrived = gather(u.weights, u.weights_part);
 }
 
-void ReplicaSync::done(size_t unit, int64_t microbatch) {
+void ReplicaSync::done(size_t unit, const Microbatch& batch) {
   const Unit& u = stage_.units()[unit];
   if (u.tree)
-    memory(unit).cleared = add_to_tree(u.gradients, u.tree, microbatch);
+    memory(unit).cleared = add_to_tree(u.gradients, u.tree, batch.number);
   else if (reduces_each())
-    memory(unit).cleared = add(u);
+    memory(unit).cleared = add(u, batch.last);
   else
     send(u);
 }

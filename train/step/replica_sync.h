@@ -2,7 +2,9 @@
 // It sums gradients as soon as backward has completed them, and gathers updated weights before a
 // pass reads them. With parallel.zero, each replica sums and updates only its own part of every unit
 // (ZeRO: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models",
-// 2020). A tied head on another stage reads a copy of the embedding's table: gradients of the copy
+// 2020). With parallel.shard, the parts are divided among so many neighbours, and then summed with the
+// same parts of other copies (hybrid sharding: Zhao et al., "PyTorch FSDP: experiences on scaling fully
+// sharded data parallel", 2023). A tied head on another stage reads a copy of the embedding's table: gradients of the copy
 // are sent to the table, and updated weights back.
 //
 // Everything runs on the communication lane, in the order of the calls, after all work that was
@@ -21,13 +23,14 @@ namespace trireme {
 class ReplicaSync {
  public:
   // The arguments must outlive this. The Stage holds the parts that parallel.zero assigns to this
-  // replica. bf16_on_wire: gradients travel as bf16.
+  // replica. bf16_on_wire: gradients travel as bf16, with several copies of a divided state only between
+  // these.
   ReplicaSync(const Mesh& mesh, Device& device, const Stage& stage, const Arenas& arenas, bool bf16_on_wire);
 
   // Callbacks for a Stage: see UnitHooks.
   void read(size_t unit);
   void write(size_t unit);
-  void done(size_t unit, int64_t microbatch);
+  void done(size_t unit, const Microbatch& batch);
   // True if gradients are sent after every microbatch; otherwise only after a replica's last.
   bool reduces_each() const { return !stage_.shape().holding.gradients; }
   // Completes this replica's parts of the gradients: sums over `microbatches` of each replica.
@@ -55,17 +58,18 @@ class ReplicaSync {
   };
 
   Stream& lane();
+  bool narrow(const Comm& group) const;
   void send(const Unit& unit);
-  Event add(const Unit& unit);
+  Event add(const Unit& unit, bool last);
   void fetch(size_t unit);
   Memory& memory(size_t unit) { return memories_[stage_.units()[unit].memory]; }
   size_t find(UnitKind kind) const;
 
   const Mesh& mesh_;
-  const Comm& replicas_;
+  const Comm &replicas_, &owners_, &copies_;
   Device& device_;
   const Stage& stage_;
-  const bool divided_;  // each replica owns one part of the state
+  const bool divided_;  // each replica owns a part of the state
   const bool bf16_on_wire_;
   std::vector<std::unique_ptr<KnownMemory>> known_;  // arenas registered with a GPU's collectives
   std::vector<Event> arrived_;                       // by unit, if weights are held permanently

@@ -39,15 +39,13 @@ Storage parse_storage(const std::string& words) {
 }
 
 StorageTimes storage_times(const RunConfig& config, const CheckpointSize& checkpoint, int64_t ranks, const Storage& storage) {
-  // Without ZeRO, the first replica saves, and all read its files.
-  const int64_t replicas = Mesh(0, ranks, config.parallel).replicas();
-  const bool divided = config.parallel.zero > 0 || replicas == 1;
+  // The first copy is saved, and all copies are read from its files.
+  const int64_t copies = Mesh(0, ranks, config.parallel).copies();
   const auto bytes = static_cast<double>(checkpoint.bytes);
   StorageTimes times{.save_calls = kCallsOfSave * checkpoint.files + kCallsOfCommit,
                      .restore_calls = kCallsOfRestore * ranks + kCallsOfRestore};
   times.save = bytes / storage.write + bytes / storage.read + static_cast<double>(times.save_calls) / storage.calls;
-  times.restore =
-      bytes * static_cast<double>(divided ? 1 : replicas) / storage.read + static_cast<double>(times.restore_calls) / storage.calls;
+  times.restore = bytes * static_cast<double>(copies) / storage.read + static_cast<double>(times.restore_calls) / storage.calls;
   return times;
 }
 

@@ -104,7 +104,7 @@ TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device
 
 // Sends the unit's gradients; the loss is sent with the head's.
 void TrainState::complete(size_t unit, const Microbatch& batch) {
-  sync.done(unit, batch.number);
+  sync.done(unit, batch);
   const UnitId& id = stage.units()[unit].id;
   if (id.kind != UnitKind::head || id.dims == UnitDims::matrices) return;
   if (loss_tree)

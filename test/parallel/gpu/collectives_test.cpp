@@ -146,12 +146,13 @@ void check_messages(const Comm& pp, Device& device, int64_t n) {
   }
 }
 
-// A tree of addends has the bits of one rank, in parts or whole.
+// A tree of addends has the bits of one rank, in parts or whole, in one copy or several.
 void check_trees(const Comm& comm, Device& device, int64_t m) {
   const int64_t size = comm.size(), rank = comm.rank(), rounds = 5;
-  for (const bool shared : {true, false}) {
-    CAPTURE(m, size, rank, shared);
-    const int64_t n = shared ? m * size : m, first = shared ? rank * m : 0;
+  for (int64_t parts = 1; parts <= size; ++parts) {
+    if (size % parts != 0) continue;
+    CAPTURE(m, size, rank, parts);
+    const int64_t n = m * parts, first = rank % parts * m;
     HostTensor tree(Dtype::f32, {6, m}), alone(Dtype::f32, {6, m});
     for (int64_t round = 0; round < rounds; ++round) {
       const HostTensor mine = addend(Dtype::f32, round * size + rank, n);

@@ -28,6 +28,19 @@ struct MeshCase {
   std::string told;
 };
 
+struct Division {
+  int64_t zero, shard;
+};
+
+// Every way to divide the state of so many replicas: none, by all, and each stage by each number that divides them.
+std::vector<Division> divisions_of(int64_t replicas) {
+  std::vector<Division> all{{0, 0}};
+  for (int64_t zero = 1; zero <= (replicas > 1 ? 3 : 0); ++zero)
+    for (int64_t shard = 0; shard < replicas; ++shard)
+      if (shard == 0 || replicas % shard == 0) all.push_back({zero, shard});
+  return all;
+}
+
 // Every way to cut a model over so many ranks.
 std::vector<MeshCase> meshes_of(int64_t ranks, Numerics numerics) {
   std::vector<MeshCase> cases;
@@ -40,13 +53,13 @@ std::vector<MeshCase> meshes_of(int64_t ranks, Numerics numerics) {
       const int64_t tp = ranks / dp / pp;
       if (dp * pp * tp != ranks || kTinyBatch % dp != 0 || 8 % tp != 0) continue;
       for (const Schedule schedule : schedules(pp))
-        for (int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero)
+        for (const auto [zero, shard] : divisions_of(dp))
           for (const bool sequence : tp > 1 ? std::vector<bool>{false, true} : std::vector<bool>{true}) {
             if (schedule == Schedule::interleaved && (kTinyBatch / dp % pp != 0 || 2 * pp > 8)) continue;
-            MeshCase one{.parallel = {.dp = dp, .pp = pp, .tp = tp, .zero = zero, .schedule = schedule, .sequence = sequence},
-                         .told = text("dp ", dp, " pp ", pp, " tp ", tp, " zero ", zero, " ", name_of(schedule),
+            MeshCase one{.parallel = {.dp = dp, .pp = pp, .tp = tp, .zero = zero, .shard = shard, .schedule = schedule},
+                         .told = text("dp ", dp, " pp ", pp, " tp ", tp, " zero ", zero, " shard ", shard, " ", name_of(schedule),
                                       sequence ? " sequence" : "")};
-            one.parallel.numerics = numerics;
+            one.parallel.sequence = sequence, one.parallel.numerics = numerics;
             if (numerics == Numerics::invariant) one.parallel.max_tp = 8;
             cases.push_back(one);
           }

@@ -92,6 +92,52 @@ TEST_CASE("gradients travel as bf16, and first within nodes, where that is asked
   CHECK_THAT(place.run("large", "log.txt"), ContainsSubstring("warning: parallel.node_ranks = 7 is more than the 4 ranks"));
 }
 
+TEST_CASE("groups of replicas divide a copy of the state each, and train the model of one copy") {
+  const Workplace place;
+  const auto train = [&](const std::string& name, std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"train.name=" + name, "train.microbatch=1", "train.compare_every=5"});
+    succeed(place.train(settings, 4));
+    return place.metrics(name);
+  };
+  const auto saved_by = [&](const std::string& name) {
+    std::string ranks;
+    for (int rank = 0; rank < 4; ++rank)
+      if (std::filesystem::exists(place.scratch /
+                                  ("runs/" + name + "/checkpoints/step-00000020/shard-0000" + std::to_string(rank) + ".h5")))
+        ranks += std::to_string(rank);
+    return ranks;
+  };
+  for (const std::string zero : {"1", "2", "3"}) {
+    CAPTURE(zero);
+    train("flat" + zero, {"parallel.zero=" + zero});
+    train("pairs" + zero, {"parallel.zero=" + zero, "parallel.shard=2"});
+    CHECK(difference(place, "flat" + zero, "pairs" + zero) < 2e-6);
+    CHECK(saved_by("pairs" + zero) == "01");
+  }
+  train("alone", {"parallel.zero=3", "parallel.shard=1"});
+  CHECK(difference(place, "flat3", "alone") < 2e-6);
+  CHECK(saved_by("alone") == "0");
+  CHECK(train("exact", {"parallel.numerics=invariant"}) ==
+        train("exact2", {"parallel.numerics=invariant", "parallel.zero=2", "parallel.shard=2"}));
+  train("narrow", {"parallel.reduce=bf16", "parallel.shard=2"});
+  CHECK(difference(place, "flat1", "narrow") > 1e-6);
+  CHECK(difference(place, "flat1", "narrow") < 1e-2);
+}
+
+TEST_CASE("a number of replicas that cannot divide the state is refused") {
+  const Workplace place;
+  const auto refused = [&](std::vector<std::string> settings) {
+    settings.push_back("train.name=refused");
+    const Ended ended = place.train(settings, 4);
+    CHECK(ended.code == 2);
+    return ended.err;
+  };
+  CHECK_THAT(refused({"parallel.shard=3"}),
+             ContainsSubstring("parallel.shard 3 does not divide the 4 replicas of this start: use a divisor, or 0"));
+  CHECK_THAT(refused({"parallel.shard=2", "parallel.zero=0"}), ContainsSubstring("needs parallel.zero of 1, 2 or 3"));
+  CHECK_THAT(refused({"parallel.shard=2", "parallel.two_level=true"}), ContainsSubstring("set parallel.two_level to false"));
+}
+
 TEST_CASE("a run continues on another number of replicas, sharded or not") {
   const Workplace place;
   const std::vector<std::string> settings{"train.microbatch=1", "train.schedule=constant"};
@@ -101,9 +147,9 @@ TEST_CASE("a run continues on another number of replicas, sharded or not") {
   };
   succeed(place.train(with({"train.name=whole"})));
   int steps = 5;
-  for (const auto& [replicas, zero] : std::vector<std::pair<int, std::string>>{{2, "1"}, {1, "1"}, {4, "0"}, {2, "1"}}) {
-    const Ended ended =
-        place.train(with({"train.name=parts", "train.steps=" + std::to_string(steps), "parallel.zero=" + zero}), replicas);
+  for (const auto& [replicas, division] : std::vector<std::pair<int, std::string>>{
+           {4, "parallel.shard=2"}, {1, "parallel.zero=1"}, {4, "parallel.zero=0"}, {4, "parallel.shard=2"}}) {
+    const Ended ended = place.train(with({"train.name=parts", "train.steps=" + std::to_string(steps), division}), replicas);
     succeed(ended);
     CHECK((ended.out.find("resumed after step " + std::to_string(steps - 5)) != std::string::npos) == (steps > 5));
     steps += 5;

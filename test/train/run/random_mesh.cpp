@@ -141,8 +141,13 @@ RandomMesh random_mesh(const std::string& config, const RandomModel& model, uint
     const bool wanted = attempt >= 3000 || ((!chunks || mesh.chunks) && (!three_axes || mesh.three_axes));
     if (!wanted || !is_valid(config, model.settings + mesh.settings)) continue;
     RandomMesh dealt = mesh;
+    const RunConfig read = read_config(config, model.settings + mesh.settings);
+    if (Draw shard(model.seed * 1000 + number, "shard"); read.parallel.zero > 0 && !read.parallel.two_level) {
+      const int64_t parts = shard.between(1, read.parallel.dp);
+      if (read.parallel.dp % parts == 0) dealt.settings.push_back(set("parallel.shard", parts));
+    }
     Draw by_hand(model.seed * 1000 + number, "layers");
-    if (by_hand.one_in(2)) deal_layers(by_hand, read_config(config, model.settings + mesh.settings), dealt);
+    if (by_hand.one_in(2)) deal_layers(by_hand, read, dealt);
     return dealt;
   }
   throw std::runtime_error("no mesh of this model is valid");

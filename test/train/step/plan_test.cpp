@@ -182,6 +182,25 @@ TEST_CASE("with replicas, a rank's plan computes its part, holds its part, and s
   CHECK(sharded.traffic.at("all_gather dp").bytes == 7.0 / 8 * static_cast<double>(sharded.sizes.weights));
   CHECK(sharded.traffic.at("all_reduce dp").calls == 2);  // the loss and the gradient norm
 
+  // Four copies of the state, each on two neighbours: halves travel between these, and parts between copies.
+  config.parallel.shard = 2;
+  const Plan hybrid = make_plan(config, Mesh(3, 8, config.parallel));
+  CHECK(hybrid.copies == 4);
+  CHECK(static_cast<double>(hybrid.sizes.optimizer) == Approx(static_cast<double>(one.sizes.optimizer) / 2).epsilon(0.001));
+  CHECK(hybrid.traffic.at("reduce_scatter dp_in").bytes == 1.0 / 2 * static_cast<double>(hybrid.sizes.gradients));
+  CHECK(hybrid.traffic.at("all_gather dp_in").bytes == 1.0 / 2 * static_cast<double>(hybrid.sizes.weights));
+  CHECK(hybrid.traffic.at("all_reduce dp_out").calls == 2 * config.model.layers + 3);
+  CHECK(hybrid.traffic.at("all_reduce dp_out").bytes == 2 * 3.0 / 4 * static_cast<double>(hybrid.sizes.gradients) / 2);
+  CHECK(hybrid.traffic.at("all_reduce dp_in").calls == 1);  // the gradient norm
+  CHECK(hybrid.traffic.at("all_reduce dp").calls == 1);     // the loss
+  config.parallel.zero = 2, config.parallel.reduce = ReduceDtype::bf16;
+  const Plan late = make_plan(config, Mesh(3, 8, config.parallel));
+  const double rounds = static_cast<double>(config.train.batch / 8 / config.train.microbatch);
+  CHECK(late.traffic.at("reduce_scatter dp_in").bytes == hybrid.traffic.at("reduce_scatter dp_in").bytes * rounds);
+  // Between copies once a step, where addends are bf16 and sums f32.
+  CHECK(late.traffic.at("all_reduce dp_out").bytes == 0.75 * hybrid.traffic.at("all_reduce dp_out").bytes);
+  config.parallel.shard = 0;
+
   // Half of it, with ZeRO 2 for each microbatch, where gradients travel as bf16; what fills memory on the way does not travel.
   config.parallel.zero = 2, config.parallel.reduce = ReduceDtype::bf16;
   const Plan narrow = make_plan(config, Mesh(3, 8, config.parallel));
