@@ -32,6 +32,14 @@ struct Names<ReduceDtype> {
   static constexpr std::array<std::string_view, 2> words{"f32", "bf16"};
 };
 
+// With ZeRO 2 and 3: when gradients are summed over replicas.
+enum class ReduceWhen { microbatch, step };
+
+template <>
+struct Names<ReduceWhen> {
+  static constexpr std::array<std::string_view, 2> words{"microbatch", "step"};
+};
+
 struct ParallelConfig {
   int64_t dp = 0, pp = 1, cp = 1, tp = 1, ep = 1, zero = 1, shard = 0;
   Schedule schedule = Schedule::one_f_one_b;
@@ -41,6 +49,7 @@ struct ParallelConfig {
   Numerics numerics = Numerics::fast;
   int64_t max_tp = 0;
   ReduceDtype reduce = ReduceDtype::f32;
+  ReduceWhen reduce_when = ReduceWhen::microbatch;
   bool two_level = false;
   int64_t node_ranks = 0;
   double timeout = 600;
@@ -62,6 +71,7 @@ struct ParallelConfig {
     keys("numerics", numerics, "invariant: the same bits on every mesh, at the cost of memory and smaller products");
     keys("max_tp", max_tp, "invariant: the largest tp with the same bits; 0: tp", between(0, 1e6));
     keys("reduce", reduce, "dtype of gradients sent between replicas; sums are f32");
+    keys("reduce_when", reduce_when, "ZeRO 2 and 3: sum gradients after each microbatch, or once a step, which holds them whole");
     keys("two_level", two_level,
          "on CPUs: sum within each node first, then between nodes: less traffic between nodes, more within");
     keys("node_ranks", node_ranks, "two_level: ranks of a node; 0: as launched, in a plan 8", between(0, 1e6));
@@ -88,6 +98,9 @@ struct ParallelConfig {
     if (node_ranks > 1 && !two_level) report("node_ranks", "needs parallel.two_level = true");
     if (!exact()) return;
     if (reduce != ReduceDtype::f32) report("reduce", "must be f32 with parallel.numerics = invariant");
+    if (reduce_when != ReduceWhen::microbatch)
+      report("reduce_when",
+             "must be microbatch with parallel.numerics = invariant, which sums each microbatch's gradients in order");
     if (two_level) report("two_level", "must be false with parallel.numerics = invariant, which fixes the order of sums");
     if (shards() % tp != 0) report("max_tp", "must be a multiple of parallel.tp = " + std::to_string(tp));
     if ((shards() & (shards() - 1)) != 0) report(max_tp > 0 ? "max_tp" : "tp", "must be a power of two with invariant numerics");

@@ -55,7 +55,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
           .holding = {.parts = owners.size(),
                       .part = owners.rank(),
                       .weights = p.zero < 3 || !divided,
-                      .gradients = !p.exact() && (p.zero < 2 || !divided),
+                      .gradients = !p.exact() && (p.zero < 2 || !divided || p.reduce_when == ReduceWhen::step),
                       .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
           .chunks = chunks,
           .slots = take_seats(actions, layers_of(chunks)),

@@ -114,6 +114,8 @@ TEST_CASE("groups of replicas divide a copy of the state each, and train the mod
     CHECK(difference(place, "flat" + zero, "pairs" + zero) < 2e-6);
     CHECK(saved_by("pairs" + zero) == "01");
   }
+  train("once", {"parallel.zero=3", "parallel.shard=2", "parallel.reduce_when=step"});
+  CHECK(difference(place, "flat3", "once") < 2e-6);
   train("alone", {"parallel.zero=3", "parallel.shard=1"});
   CHECK(difference(place, "flat3", "alone") < 2e-6);
   CHECK(saved_by("alone") == "0");

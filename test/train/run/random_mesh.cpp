@@ -146,6 +146,8 @@ RandomMesh random_mesh(const std::string& config, const RandomModel& model, uint
       const int64_t parts = shard.between(1, read.parallel.dp);
       if (read.parallel.dp % parts == 0) dealt.settings.push_back(set("parallel.shard", parts));
     }
+    if (Draw(model.seed * 1000 + number, "when").one_in(3) && read.parallel.zero > 1 && !model.invariant)
+      dealt.settings.push_back("parallel.reduce_when=step");
     Draw by_hand(model.seed * 1000 + number, "layers");
     if (by_hand.one_in(2)) deal_layers(by_hand, read, dealt);
     return dealt;

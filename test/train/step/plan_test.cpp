@@ -200,6 +200,13 @@ TEST_CASE("with replicas, a rank's plan computes its part, holds its part, and s
   // Between copies once a step, where addends are bf16 and sums f32.
   CHECK(late.traffic.at("all_reduce dp_out").bytes == 0.75 * hybrid.traffic.at("all_reduce dp_out").bytes);
   config.parallel.shard = 0;
+  // Local accumulation: as often as with ZeRO 1, and as much memory for gradients.
+  config.parallel.reduce = ReduceDtype::f32, config.parallel.reduce_when = ReduceWhen::step, config.parallel.zero = 3;
+  const Plan local = make_plan(config, Mesh(3, 8, config.parallel));
+  CHECK(local.traffic.at("reduce_scatter dp").bytes == sharded.traffic.at("reduce_scatter dp").bytes);
+  CHECK(local.sizes.gradients == sharded.sizes.gradients);
+  CHECK(local.sizes.weights < sharded.sizes.weights / 2);
+  config.parallel.reduce_when = ReduceWhen::microbatch;
 
   // Half of it, with ZeRO 2 for each microbatch, where gradients travel as bf16; what fills memory on the way does not travel.
   config.parallel.zero = 2, config.parallel.reduce = ReduceDtype::bf16;
