@@ -130,7 +130,13 @@ Tally& Device::tally() {
   return tally_;
 }
 
-Tally Device::side_tally() const {
+void Device::finish_side_lanes() {
+  for (SideLane& side : side_lanes_)
+    if (side.stream) side.stream->finish();
+}
+
+Tally Device::side_tally() {
+  finish_side_lanes();
   Tally all;
   for (const SideLane& side : side_lanes_)
     for (const auto& [name, more] : side.tally) {
@@ -142,6 +148,7 @@ Tally Device::side_tally() const {
 }
 
 void Device::measure(bool on) {
+  finish_side_lanes();
   tally().clear();
   for (SideLane& side : side_lanes_) side.tally.clear();
   if (place_ == Place::none) return;

@@ -90,7 +90,7 @@ class Device {
   int64_t workspace_bytes() const;  // scratch memory of the compute and the communication lane
   // Work on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally();
-  Tally side_tally() const;  // the same of the lanes for communication and messages, except for GPUs
+  Tally side_tally();  // the same of the lanes for communication and messages, which it waits for; not of GPUs
   // Enables counts and times per op on a real place, for `trireme bench`, and clears both tallies.
   void measure(bool on);
   // For tests: makes an op throw if it touches memory that another lane's op has touched without a
@@ -107,6 +107,7 @@ class Device {
   };
   using OwnCudaLane = std::unique_ptr<CudaLane, CudaLaneCloser>;
   void watch_lanes();
+  void finish_side_lanes();
 
   Place place_;
   CpuFacts facts_;
@@ -119,10 +120,10 @@ class Device {
   Stream compute_;
   Workspace comm_workspace_{ledger_};
   struct SideLane {
+    Tally tally;  // outlives the lane, which counts
     std::optional<CpuQueue> lane;
     OwnCudaLane cuda_lane;
     std::optional<Stream> stream;
-    Tally tally;
   };
   Stream make_compute();
   Stream& side_lane(size_t number);

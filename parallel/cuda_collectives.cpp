@@ -86,9 +86,13 @@ void sum_few(const Comm& comm, const Cuda& cuda, Tensor x) {
 
 }  // namespace
 
+// Sums of a few numbers, such as a gradient norm's, have the order of the ranks: groups of other nodes, for which NCCL
+// chooses another order, get the same bits.
 void launch(const Comm& comm, const Cuda& cuda, const AllReduce& op) {
+  constexpr int64_t kFew = 16;
   if (comm.size() == 1 || op.x.size() == 0) return;
   const bool max = op.kind == AllReduce::Kind::max;
+  if (!max && op.x.size() <= kFew && comm.size() > 2) return sum_few(comm, cuda, flat(op.x));
   if (max || (wire_of(op.x.dtype(), op.bf16_on_wire) == op.x.dtype() && !comm.ordered()))
     return comm.gpus().all_reduce(*cuda.lane, op.x, max ? GpuGroup::Sum::max : GpuGroup::Sum::add);
   const int64_t n = op.x.size(), share = n / comm.size(), even = share * comm.size();

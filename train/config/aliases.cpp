@@ -142,7 +142,7 @@ constexpr auto kAliasGroups = std::to_array<AliasGroup>({
     {"parallel.zero", "",
      "zero_stage zero_optimization zero_optimization_stage fsdp fsdp_config fsdp_sharding_strategy "
      "sharding_strategy deepspeed use_distributed_optimizer"},
-    {"parallel.shard", "", "data_parallel_shard_degree mics_shard_size zero_hpz_partition_size"},
+    {"parallel.shard", "", "data_parallel_shard_degree mics_shard_size"},
     {"parallel.shard", "replicas divided by so many copies of the state",
      "data_parallel_replicate_degree num_distributed_optimizer_instances"},
     {"parallel.schedule", "", "pipeline_parallel_schedule pipeline_schedule pp_schedule"},

@@ -35,15 +35,21 @@ int64_t kept_in_memory(const RunConfig& config, const Plan& plan, const Nodes& n
   return static_cast<int64_t>(nodes.pretended() ? std::accumulate(by_node.begin(), by_node.end(), 0.0) : here);
 }
 
+// Bytes of this machine for copies of the state that is being saved.
+int64_t copied_here(const Plan& plan, const World& world) {
+  int64_t bytes = 0;
+  for (const std::string& of_rank : world.tell_node(std::to_string(plan.copy))) bytes += std::stoll(of_rank);
+  return bytes;
+}
+
 // Memory of one machine without GPUs, or of one GPU.
 struct Budget {
   int64_t bytes, ranks;  // ranks that share it
   int64_t kept = 0;      // see kept_in_memory
+  int64_t copied = 0;    // for asynchronous saves, by all of these ranks: those of one copy of the state save
   bool gpu = false;
-  int64_t of_rank(const Plan& plan) const {
-    return gpu ? plan.sizes.total() - plan.pinned + outside_of(plan) : plan.sizes.total() + plan.copy;
-  }
-  int64_t needed(const Plan& plan) const { return of_rank(plan) * ranks + kept; }
+  int64_t of_rank(const Plan& plan) const { return gpu ? plan.sizes.total() - plan.pinned + outside_of(plan) : plan.sizes.total(); }
+  int64_t needed(const Plan& plan) const { return of_rank(plan) * ranks + kept + copied; }
 };
 
 // The mildest settings for --set with which the run fits; "" if none do.
@@ -52,18 +58,19 @@ std::string settings_that_fit(const RunConfig& config, const Plan& plan, const M
   const bool can_recompute = config.parallel.stage_schedule() != Schedule::zero_bubble;
   std::string settings;
   RunConfig less = config;
+  const auto bytes_with = [&](const Plan& planned) { return memory.needed(planned) - (less.checkpoint.async ? 0 : memory.copied); };
   const auto fits_with = [&](const std::string& setting) {
     settings += (settings.empty() ? "--set " : " --set ") + setting;
-    return memory.needed(make_plan(less, mesh)) <= memory.bytes;
+    return bytes_with(make_plan(less, mesh)) <= memory.bytes;
   };
   for (int64_t fewer = rows / 2; fewer >= 1; fewer /= 2) {
     if (of_replica % fewer != 0) continue;
     less.train.microbatch = fewer, settings.clear();
     if (fits_with(text("train.microbatch=", fewer))) return settings;
   }
-  if (plan.copy > 0 && !memory.gpu) {
+  if (memory.copied > 0 && config.checkpoint.async) {
     less.checkpoint.async = false;
-    if (memory.needed(plan) - plan.copy * memory.ranks <= memory.bytes) return "--set checkpoint.async=false";
+    if (bytes_with(plan) <= memory.bytes) return "--set checkpoint.async=false";
     if (fits_with("checkpoint.async=false")) return settings;
   }
   less.train.recompute = Recompute::full;
@@ -113,18 +120,21 @@ void require_memory(const RunConfig& config, const Plan& plan, const Placement& 
   const Budget gpu = cuda ? memory_of_gpu(world) : Budget{};  // before the others of this GPU take theirs
   const Budget host{.bytes = place.device.cpu().memory_bytes,
                     .ranks = world.local_size(),
-                    .kept = kept_in_memory(config, plan, place.nodes, place.mesh.all())};
+                    .kept = kept_in_memory(config, plan, place.nodes, place.mesh.all()),
+                    .copied = copied_here(plan, world)};
   const auto shown = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
   if (cuda)
     require_room(gpu, config, plan, place.mesh,
                  text("this run needs ", shown(gpu.needed(plan)), " of ", cuda_facts().device, ", which has ", shown(gpu.bytes),
                       " free of ", shown(gpu_memory().total)));
-  const int64_t needed = cuda ? (plan.pinned + plan.copy) * host.ranks + host.kept : host.needed(plan);
+  const int64_t needed = cuda ? plan.pinned * host.ranks + host.kept + host.copied : host.needed(plan);
   const std::string problem = text("this run needs ", shown(needed), ", but the machine has ", shown(host.bytes));
   if (!cuda) return require_room(host, config, plan, place.mesh, problem);
   if (needed > host.bytes)
-    throw ConfigError(text(problem, " for train.offload = optimizer: set train.offload to none, or raise parallel.zero (now ",
-                           config.parallel.zero, ") on more nodes"));
+    throw ConfigError(text(problem,
+                           " for train.offload = optimizer: set train.offload to none, or divide the state among more ranks "
+                           "(parallel.zero is ",
+                           config.parallel.zero, ", parallel.shard ", config.parallel.shard, ")"));
 }
 
 void require_checkpoint(const Plan& plan, const Comm& all) {

@@ -48,33 +48,46 @@ std::vector<int64_t> divisors(int64_t n, int64_t most) {
   return found;
 }
 
+// Sizes of a mesh to try, with the settings that lead to it.
+struct Sizes {
+  int64_t tp, pp, zero, microbatch, shard;
+};
+
+Candidate candidate(const RunConfig& config, int64_t ranks, const Sizes& sizes) {
+  const ParallelConfig& asked = config.parallel;
+  Candidate one{.config = config, .distance = 0, .settings = ""};
+  ParallelConfig& p = one.config.parallel;
+  p.dp = ranks / sizes.tp / sizes.pp, p.pp = sizes.pp, p.tp = sizes.tp, p.cp = p.ep = 1, p.zero = sizes.zero, p.shard = sizes.shard;
+  one.config.train.microbatch = sizes.microbatch;
+  const auto changed = [&](const char* key, int64_t from, int64_t to, double weight) {
+    if (from == to) return;
+    one.distance += weight * std::max(0.5, steps(from, to));
+    one.settings += text(one.settings.empty() ? "" : " ", "--set ", key, "=", to);
+  };
+  changed("parallel.pp", asked.pp, p.pp, 1);
+  changed("parallel.tp", asked.tp, p.tp, 1.25);
+  changed("parallel.cp", asked.cp, 1, 0.1);
+  changed("parallel.ep", asked.ep, 1, 0.1);
+  if (asked.dp != 0) changed("parallel.dp", asked.dp, p.dp, 0.1);
+  if (p.zero != asked.zero) changed("parallel.zero", asked.zero, p.zero, 0.3 * std::abs(static_cast<double>(p.zero - asked.zero)));
+  changed("parallel.shard", asked.shard, p.shard, 0.2);
+  changed("train.microbatch", config.train.microbatch, sizes.microbatch, 1.5);
+  return one;
+}
+
 std::vector<Candidate> candidates(const RunConfig& config, int64_t ranks) {
   std::vector<Candidate> all;
-  const ParallelConfig& asked = config.parallel;
+  std::vector<int64_t> shards{config.parallel.shard}, rows{config.train.microbatch};
+  if (shards[0] != 0) shards.push_back(0);
+  if (rows[0] != 1) rows.push_back(1);
   for (const int64_t tp : divisors(ranks, config.model.heads))
     for (const int64_t pp : divisors(ranks / tp, config.model.layers))
       for (int64_t zero = 0; zero <= 3; ++zero)
-        for (const int64_t microbatch : {config.train.microbatch, int64_t{1}}) {
-          Candidate one{.config = config, .distance = 0, .settings = ""};
-          ParallelConfig& p = one.config.parallel;
-          p.dp = ranks / tp / pp, p.pp = pp, p.tp = tp, p.cp = p.ep = 1, p.zero = zero;
-          one.config.train.microbatch = microbatch;
-          const auto changed = [&](const char* key, int64_t from, int64_t to, double weight) {
-            if (from == to) return;
-            one.distance += weight * std::max(0.5, steps(from, to));
-            one.settings += text(one.settings.empty() ? "" : " ", "--set ", key, "=", to);
-          };
-          changed("parallel.pp", asked.pp, pp, 1);
-          changed("parallel.tp", asked.tp, tp, 1.25);
-          changed("parallel.cp", asked.cp, 1, 0.1);
-          changed("parallel.ep", asked.ep, 1, 0.1);
-          if (asked.dp != 0) changed("parallel.dp", asked.dp, p.dp, 0.1);
-          if (zero != asked.zero)
-            changed("parallel.zero", asked.zero, zero, 0.3 * std::abs(static_cast<double>(zero - asked.zero)));
-          if (p.shard > 0 && (p.dp % p.shard != 0 || zero == 0)) p.shard = 0, changed("parallel.shard", asked.shard, 0, 0.1);
-          changed("train.microbatch", config.train.microbatch, microbatch, 1.5);
-          if (division_problems(one.config, ranks).empty()) all.push_back(std::move(one));
-        }
+        for (const int64_t microbatch : rows)
+          for (const int64_t shard : shards) {
+            Candidate one = candidate(config, ranks, {.tp = tp, .pp = pp, .zero = zero, .microbatch = microbatch, .shard = shard});
+            if (division_problems(one.config, ranks).empty()) all.push_back(std::move(one));
+          }
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.distance < b.distance; });
   return all;
 }

@@ -21,7 +21,7 @@ class Search {
   bool over() const { return kind_ != nowhere; }
 
   void look_at_state() {
-    for (const TensorSlice& slice : state_slices(run_, Ownership::saved))
+    for (const TensorSlice& slice : state_slices(run_, Ownership::held))
       if (!over() && !finite(slice.local)) found(in_state, 0, "its own " + slice.name);
   }
   // The streams that a forward has left.

@@ -41,10 +41,10 @@ Attempt run_once(const SuperviseIo& io, const LaunchedTraining& training, const 
   return judge_attempt(attempt, end, before, io.files(run));
 }
 
-// The largest mesh of fewer ranks.
-std::optional<LaunchedTraining> smaller(const LaunchedTraining& training, const RunConfig& config) {
-  for (int64_t ranks = training.ranks - 1; training.ranks_at && ranks >= 1; --ranks)
-    if (const std::optional<std::string> settings = nearest_mesh(config, ranks, 0)) return training.with(ranks, *settings);
+// The command that was asked for, on the largest mesh of fewer ranks.
+std::optional<LaunchedTraining> smaller(const LaunchedTraining& asked, int64_t ranks, const RunConfig& config) {
+  while (asked.ranks_at && --ranks >= 1)
+    if (const std::optional<std::string> settings = nearest_mesh(config, ranks, 0)) return asked.with(ranks, *settings);
   return std::nullopt;
 }
 
@@ -52,6 +52,7 @@ std::optional<LaunchedTraining> smaller(const LaunchedTraining& training, const 
 
 ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, LaunchedTraining training, const RunConfig& config) {
   const std::string run = config.train.runs + "/" + config.train.name;
+  const LaunchedTraining asked = training;
   std::vector<Attempt> attempts;
   for (;;) {
     attempts.push_back(run_once(io, training, options, run, attempts.size()));
@@ -65,7 +66,7 @@ ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, Launc
       io.say("supervise: gave up: " + next.why);
       return static_cast<ExitCode>(last.code);
     }
-    if (const auto fewer = next.fewer && options.elastic ? smaller(training, config) : std::nullopt) {
+    if (const auto fewer = next.fewer && options.elastic ? smaller(asked, training.ranks, config) : std::nullopt) {
       io.say("supervise: continues with " + std::to_string(fewer->ranks) + " ranks instead of " + std::to_string(training.ranks));
       training = *fewer;
     }

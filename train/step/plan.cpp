@@ -130,18 +130,19 @@ void count_memory(Plan& plan, const TrainState& run) {
 
 }  // namespace
 
+// The first copy of the state is saved, by the first ranks.
 CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks) {
   constexpr int64_t kMost = 61;  // ranks that are looked at; a prime, so that they differ on all axes
-  const int64_t looked_at = std::min(ranks, kMost);
+  const int64_t savers = ranks / Mesh(0, ranks, config.parallel).copies(), looked_at = std::min(savers, kMost);
   CheckpointSize found;
   for (int64_t i = 0; i < looked_at; ++i) {
     Device device(Place::none);
-    const Mesh mesh(i * ranks / looked_at, ranks, config.parallel);
+    const Mesh mesh(i * savers / looked_at, ranks, config.parallel);
     const int64_t pieces = std::ssize(state_slices(TrainState(config, mesh, device, {}), Ownership::saved));
     found.files += pieces > 0, found.pieces += pieces;
     found.most_pieces = std::max(found.most_pieces, pieces);
   }
-  found.files = found.files * ranks / looked_at, found.pieces = found.pieces * ranks / looked_at;
+  found.files = found.files * savers / looked_at, found.pieces = found.pieces * savers / looked_at;
   // One rank alone would save one piece of each tensor.
   RunConfig alone = config;
   alone.parallel = {.dp = 1};

@@ -173,6 +173,16 @@ TEST_CASE("eval finds the loss that training's own evaluation has found, and a f
     CHECK(static_cast<float>(found["shards"]["bits_per_byte"].get<double>()) == line.at("bits_per_byte").get<float>());
     CHECK(found["shards"]["tokens"] == line.at("val_tokens"));
   }
+  // A run whose replicas divide several copies of the state, on other numbers of ranks.
+  succeed(place.train({"train.name=pairs", "train.microbatch=1", "parallel.shard=2", "parallel.zero=3"}, 4));
+  const auto on_ranks = [&](int ranks) {
+    return eval(place, {"runs/pairs", "--shards", "shards/validation-00000.h5", "--sequences", "8"}, ranks)
+        .at("shards")
+        .at("loss")
+        .get<double>();
+  };
+  CHECK(on_ranks(1) == Approx(on_ranks(4)).epsilon(1e-6));
+  CHECK(on_ranks(3) == Approx(on_ranks(4)).epsilon(1e-6));
   const auto of_step = [&](const std::string& step) {
     return eval(place,
                 {"runs/f32", "--shards", "shards/validation-00000.h5", "--sequences", "8", "--overlap", "0", "--step", step});
