@@ -102,13 +102,16 @@ void Truth::check_writer(const std::string& from, const std::string& to) {
           thread->process->name + " lost the lock and renames " + from + " to " + to);
 }
 
-// A rank may outlive its job and stage files once a later job has swept.
+// A rank may outlive its job's first rank, which held the lock, and stage files once a later job has swept.
 void Truth::note_late(const std::string& directory) {
   const Thread* const thread = world_.running();
-  const bool late = thread != nullptr && std::ranges::any_of(world_.processes(), [&](const std::unique_ptr<Process>& other) {
-                      return other->job > thread->process->job;
-                    });
-  if (late) late_.insert(directory);
+  if (thread == nullptr) return;
+  const int64_t job = thread->process->job;
+  const auto any = [&](const auto& is) {
+    return std::ranges::any_of(world_.processes(), [&](const std::unique_ptr<Process>& other) { return is(*other); });
+  };
+  const bool leads = any([&](const Process& other) { return other.job == job && other.rank == 0 && !other.dead; });
+  if (!leads && any([&](const Process& other) { return other.job > job; })) late_.insert(directory);
 }
 
 void Truth::changed(const char* call, const std::string& from, const std::string& to) {
