@@ -131,14 +131,14 @@ const Comm& Mesh::neighbours(int64_t size) const {
 
 void Mesh::keep(Journal& journal) {
   journal_ = &journal;
-  for (Comm* group : own_groups()) group->keep(journal);
+  for (Comm* group : groups_of(*this)) group->keep(journal);
   all_.keep(journal);
 }
 
 // Enqueued work cannot be cancelled: a rank that waits for it ends, and with it all ranks.
 void Mesh::check_gpus(double waited) const {
   if (journal_ != nullptr) journal_->gpu_waited();
-  for (const Comm* group : {&axes_[0], &axes_[1], &axes_[2], &dp_in_, &dp_out_})
+  for (const Comm* group : groups_of(*this))
     if (group->size() > 1) group->gpus().check();
   for (const Comm& part : parts_)
     if (part.size() > 1) part.gpus().check();
@@ -159,7 +159,7 @@ void Mesh::connect(Device& device) {
   dp_in_.connect_gpus({.ordered = exact_});
   dp_out_.connect_gpus({.ordered = exact_, .exchanges = narrow_sums_});
   if (journal_ != nullptr) window_.reset(std::make_unique<GpuWindow>(journal_->memory()).release());
-  for (Comm* group : own_groups()) count_on_gpu(*group);
+  for (Comm* group : groups_of(*this)) count_on_gpu(*group);
 }
 
 void Mesh::Closer::operator()(GpuWindow* window) const { delete window; }

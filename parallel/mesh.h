@@ -63,7 +63,7 @@ class Mesh {
   // The ranks that hold this rank's part of the state, each of another copy; one rank if there is
   // one copy.
   const Comm& copy_group() const { return owners_ == 1 ? dp() : owners_ == dp().size() ? kAlone : dp_out_; }
-  // Copies of the optimizer's state over all ranks; first_copy() is true if this rank holds all or
+  // Copies of the optimizer's state over all ranks; in_first_copy() is true if this rank holds all or
   // part of the first.
   int64_t copies() const { return copy_group().size(); }
   bool in_first_copy() const { return copy_group().rank() == 0; }
@@ -77,7 +77,10 @@ class Mesh {
   std::string describe() const;                    // "rank 5 | dp 1 pp 0 tp 1"
 
  private:
-  std::array<Comm*, 5> own_groups() { return {&axes_[0], &axes_[1], &axes_[2], &dp_in_, &dp_out_}; }
+  // All groups but all() and neighbours().
+  static auto groups_of(auto& mesh) {
+    return std::array{&mesh.axes_[0], &mesh.axes_[1], &mesh.axes_[2], &mesh.dp_in_, &mesh.dp_out_};
+  }
   void check_gpus(double waited) const;
   void count_on_gpu(Comm& group) const;
 

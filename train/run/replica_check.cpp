@@ -17,20 +17,22 @@ constexpr size_t kNamed = 3;  // tensors, at most
 
 using Digests = std::vector<std::pair<std::string, uint64_t>>;
 
-// Digests of what is the same on all ranks of a group: weights that are held whole, and in a group of copies the state.
-Digests digests_of(TrainState& run, bool copies) {
+void add_digest(TrainState& run, Digests& digests, const std::string& name, const Tensor& x) {
   std::vector<std::byte> bytes;
-  Digests digests;
-  const auto add = [&](const std::string& name, const Tensor& x) {
-    digests.emplace_back(name, digest(on_host(run.device, x, bytes).data(), x.bytes()));
-  };
-  if (run.stage.shape().holding.weights) {
-    for (size_t unit = 0; unit < run.stage.units().size(); ++unit) run.sync.read(unit);
-    for (const Parameter& parameter : run.stage.parameters()) add(parameter.spec.name, parameter.weight);
-  }
-  if (!copies) return digests;
-  for (const TensorSlice& slice : state_slices(run, Ownership::held)) add("the optimizer's " + slice.name, slice.local);
-  return digests;
+  digests.emplace_back(name, digest(on_host(run.device, x, bytes).data(), x.bytes()));
+}
+
+// Adds the weights that are held whole, which are the same on all replicas.
+void add_weights(TrainState& run, Digests& digests) {
+  if (!run.stage.shape().holding.weights) return;
+  for (size_t unit = 0; unit < run.stage.units().size(); ++unit) run.sync.read(unit);
+  for (const Parameter& parameter : run.stage.parameters()) add_digest(run, digests, parameter.spec.name, parameter.weight);
+}
+
+// Adds this rank's part of the state, which is the same in all copies.
+void add_state(TrainState& run, Digests& digests) {
+  for (const TensorSlice& slice : state_slices(run, Ownership::held))
+    add_digest(run, digests, "the optimizer's " + slice.name, slice.local);
 }
 
 std::string written(const std::string& who, const Digests& digests) {
@@ -101,10 +103,13 @@ std::string compare(TrainState& run, const Comm& others, const Digests& digests)
 
 std::string compare_replicas(TrainState& run) {
   const Comm &owners = run.mesh.owner_group(), &copies = run.mesh.copy_group();
+  Digests digests;
+  add_weights(run, digests);
   std::string found;
-  if (copies.size() > 1) found = compare(run, copies, digests_of(run, true));
-  if (found.empty() && owners.size() > 1) found = compare(run, owners, digests_of(run, false));
-  return found;
+  if (owners.size() > 1) found = compare(run, owners, digests);
+  if (!found.empty() || copies.size() == 1) return found;
+  add_state(run, digests);
+  return compare(run, copies, digests);
 }
 
 }  // namespace trireme
