@@ -52,8 +52,11 @@ struct CheckpointState {
   std::string config;                              // the resolved YAML, UTF-8
   std::map<std::string, ChainedDigest> records{};  // see Manifest; of rank 0 when saving
   bool finite = false;                             // refuse to save NaN or infinity
-  // Called by a restore with the saved config before any tensor is read; may throw to refuse it.
-  std::function<void(const std::string& config)> accept{};
+  // Called by a restore with the manifest before any tensor is read; may throw to refuse it, and change which
+  // slices of the same tensors are read.
+  std::function<void(const Manifest&)> accept{};
+  // True for a tensor of the checkpoint that no rank needs to read. Without it, all are read.
+  std::function<bool(const std::string& name)> may_be_left{};
   // Called by a restore with the saved config and its number of ranks: what each of them saved. Without it, a restore by
   // other ranks looks into all files.
   LayoutOf layout{};
@@ -132,7 +135,8 @@ class Checkpoints {
   void before_commit(std::function<void()> call) { retention_.before_commit(std::move(call)); }
 
   // Checks after a restore that `slices`, each element once over all ranks, are the restored
-  // tensors. CheckpointError on all ranks otherwise. All ranks call it.
+  // tensors, as far as these have their names and shapes. CheckpointError on all ranks otherwise. All
+  // ranks call it.
   void confirm(const std::vector<TensorSlice>& slices) const;
 
   // Lets threads in progress run to their end and ignores their result, for a rank that ends for
@@ -213,7 +217,7 @@ class Checkpoints {
   std::optional<Lineage> lineage_;      // on rank 0
   std::string restored_run_;
   std::map<std::string, ChainedDigest> restored_records_;
-  uint64_t restored_ = 0;  // digest of the tensors of the last restore
+  std::vector<TensorEntry> restored_;  // tensors of the last restore
   bool copies_are_lost_ = false;
   mutable std::mutex mutex_;                 // of the next
   std::vector<SaveSummary::Damage> doubts_;  // for rank 0

@@ -1,5 +1,6 @@
 // Reading half of Checkpoints: finds checkpoints and fills a state from one.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -73,6 +74,17 @@ std::set<std::string> names_on(const Comm& ranks, const std::vector<TensorSlice>
   if (every.failed()) throw Error(every.problem);
   add(every.words);
   return names;
+}
+
+// Those of both lists, which are sorted by name, that have equal names and shapes.
+std::array<std::vector<TensorEntry>, 2> comparable(const std::vector<TensorEntry>& a, const std::vector<TensorEntry>& b) {
+  std::array<std::vector<TensorEntry>, 2> both;
+  for (size_t i = 0, k = 0; i < a.size() && k < b.size();) {
+    if (a[i].name == b[k].name && a[i].shape == b[k].shape) both[0].push_back(a[i]), both[1].push_back(b[k]);
+    const bool advance_a = a[i].name <= b[k].name, advance_b = b[k].name <= a[i].name;
+    i += advance_a, k += advance_b;
+  }
+  return both;
 }
 
 }  // namespace
@@ -179,12 +191,14 @@ Manifest Checkpoints::shared_manifest(const std::string& directory) const {
 
 // Restores each rank's own slices. Damage for one rank counts for all.
 int64_t Checkpoints::restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state) {
-  const std::set<std::string> elsewhere = names_on(ranks_, state.slices);
+  std::set<std::string> elsewhere = names_on(ranks_, state.slices);
   int64_t step = 0;
   std::string damage;
   try {
     const Manifest manifest = load();
-    if (state.accept) state.accept(manifest.config);
+    if (state.accept) state.accept(manifest);
+    for (const TensorEntry& tensor : manifest.tensors)
+      if (state.may_be_left && state.may_be_left(tensor.name)) elsewhere.insert(tensor.name);
     read_slices(io_, directory, manifest, state.slices,
                 {.tensors = elsewhere,
                  .reader = ranks_.size() == 1 ? Reader::alone : Reader::one_of_many,
@@ -194,7 +208,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
     restored_run_ = manifest.run;
     restored_records_ = manifest.records;
     step = manifest.step;
-    restored_ = tensors_digest(manifest.tensors);
+    restored_ = manifest.tensors;
     last_on_disk_ = same_directory(holder_of(directory), directory_) ? step : -1;
     retention_.follows(manifest);
     if (memory_->retention() != nullptr) memory_->retention()->follows(manifest);
@@ -214,10 +228,12 @@ void Checkpoints::confirm(const std::vector<TensorSlice>& slices) const {
   own.tensors = describe(slices);
   const Outcome all = merged(ranks_, {.words = text_of(SaveSummary(own))});
   std::string problem = all.problem;
-  if (ranks_.rank() == 0 && !all.failed())
-    if (const uint64_t there = tensors_digest(summary_of(all.words).entries()); there != restored_)
-      problem = text("the restored tensors have digest ", hex(there), ", those of their checkpoint ", hex(restored_),
-                     ": suspected memory fault or bug; nothing on disk has changed");
+  if (ranks_.rank() == 0 && !all.failed()) {
+    const auto [here, there] = comparable(summary_of(all.words).entries(), restored_);
+    if (tensors_digest(here) != tensors_digest(there))
+      problem = text("the restored tensors have digest ", hex(tensors_digest(here)), ", those of their checkpoint ",
+                     hex(tensors_digest(there)), ": suspected memory fault or bug; nothing on disk has changed");
+  }
   problem = broadcast(ranks_, problem);
   if (!problem.empty()) throw CheckpointError(problem);
 }

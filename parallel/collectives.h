@@ -63,6 +63,19 @@ struct AllGather {
   double sent(const Comm& comm) const { return shares_sent(comm, all, false); }
 };
 
+// Part r of `to` = part `rank` of rank r's `from`.
+struct AllToAll {
+  static constexpr auto name = "all_to_all";
+  Tensor to;    // out  [n], flat, any dtype; not `from`
+  Tensor from;  // in   [n], flat, in as many equal parts as there are ranks
+  void visit(auto& t) const { t.out(to), t.in(from); }
+  void check(const Comm& comm) const {
+    expect_parts(comm, from, from.slice(0, from.size() / comm.size()));
+    expect(to, "to", from.dtype(), {from.size()});
+  }
+  double sent(const Comm& comm) const { return shares_sent(comm, from, false); }
+};
+
 // x = the root's x.
 struct Broadcast {
   static constexpr auto name = "broadcast";
@@ -115,6 +128,7 @@ void launch(const Comm&, const Cpu&, const TreeAddAll&);
 void launch(const Comm&, const Cpu&, const AllReduce&);
 void launch(const Comm&, const Cpu&, const ReduceScatter&);
 void launch(const Comm&, const Cpu&, const AllGather&);
+void launch(const Comm&, const Cpu&, const AllToAll&);
 void launch(const Comm&, const Cpu&, const Broadcast&);
 void launch(const Comm&, const Cpu&, const Send&);
 void launch(const Comm&, const Cpu&, const Receive&);
@@ -124,6 +138,7 @@ void launch(const Comm&, const Cuda&, const TreeAddAll&);
 void launch(const Comm&, const Cuda&, const AllReduce&);
 void launch(const Comm&, const Cuda&, const ReduceScatter&);
 void launch(const Comm&, const Cuda&, const AllGather&);
+void launch(const Comm&, const Cuda&, const AllToAll&);
 void launch(const Comm&, const Cuda&, const Broadcast&);
 void launch(const Comm&, const Cuda&, const Send&);
 void launch(const Comm&, const Cuda&, const Receive&);

@@ -40,6 +40,15 @@ struct Names<ReduceWhen> {
   static constexpr std::array<std::string_view, 2> words{"microbatch", "step"};
 };
 
+// How copies of the state send gradients to each other: exactly, in fewer bits, or as products of two
+// narrow matrices. What is left out is added to what is sent next.
+enum class Compress { none, bf16, int8, powersgd };
+
+template <>
+struct Names<Compress> {
+  static constexpr std::array<std::string_view, 4> words{"none", "bf16", "int8", "powersgd"};
+};
+
 struct ParallelConfig {
   int64_t dp = 0, pp = 1, cp = 1, tp = 1, ep = 1, zero = 1, shard = 0;
   Schedule schedule = Schedule::one_f_one_b;
@@ -50,6 +59,9 @@ struct ParallelConfig {
   int64_t max_tp = 0;
   ReduceDtype reduce = ReduceDtype::f32;
   ReduceWhen reduce_when = ReduceWhen::microbatch;
+  Compress compress = Compress::none;
+  int64_t compress_rank = 4, local_steps = 1;
+  double outer_lr = 0.7, outer_momentum = 0.9;
   bool two_level = false;
   int64_t node_ranks = 0;
   double timeout = 600;
@@ -72,6 +84,16 @@ struct ParallelConfig {
     keys("max_tp", max_tp, "invariant: the largest tp with the same bits; 0: tp", between(0, 1e6));
     keys("reduce", reduce, "dtype of gradients sent between replicas; sums are f32");
     keys("reduce_when", reduce_when, "ZeRO 2 and 3: sum gradients after each microbatch, or once a step, which holds them whole");
+    keys("compress", compress,
+         "gradients between copies of the state (see shard) in fewer bits; what is left out is added to the next; powersgd: "
+         "products "
+         "of two narrow matrices",
+         identity());
+    keys("compress_rank", compress_rank, "powersgd: columns of the narrow matrices", between(1, 64).identity());
+    keys("local_steps", local_steps, "steps that each copy of the state makes alone before all meet in an outer step; 1: none",
+         between(1, 1e6).identity());
+    keys("outer_lr", outer_lr, "local_steps: learning rate of the outer step", above(0).identity());
+    keys("outer_momentum", outer_momentum, "local_steps: Nesterov momentum of the outer step", between(0, 1).identity());
     keys("two_level", two_level,
          "on CPUs: sum within each node first, then between nodes: less traffic between nodes, more within");
     keys("node_ranks", node_ranks, "two_level: ranks of a node; 0: as launched, in a plan 8", between(0, 1e6));
@@ -84,6 +106,7 @@ struct ParallelConfig {
   }
   Schedule stage_schedule() const { return pp == 1 ? Schedule::one_f_one_b : schedule; }
   bool exact() const { return numerics == Numerics::invariant; }
+  bool local() const { return local_steps > 1; }
   int64_t shards() const { return exact() && max_tp > 0 ? max_tp : tp; }  // parts that sums over tensors are made of
 
   // Reports values that this version does not support, as (key, message).
@@ -95,6 +118,7 @@ struct ParallelConfig {
     if (shard > 1 && zero == 0) report("shard", "needs parallel.zero of 1, 2 or 3: with 0 each replica has a copy of its own");
     if (shard > 1 && two_level)
       report("shard", "sums within its replicas first, and then between them: set parallel.two_level to false");
+    check_copies(report);
     if (node_ranks > 1 && !two_level) report("node_ranks", "needs parallel.two_level = true");
     if (!exact()) return;
     if (reduce != ReduceDtype::f32) report("reduce", "must be f32 with parallel.numerics = invariant");
@@ -104,6 +128,23 @@ struct ParallelConfig {
     if (two_level) report("two_level", "must be false with parallel.numerics = invariant, which fixes the order of sums");
     if (shards() % tp != 0) report("max_tp", "must be a multiple of parallel.tp = " + std::to_string(tp));
     if ((shards() & (shards() - 1)) != 0) report(max_tp > 0 ? "max_tp" : "tp", "must be a power of two with invariant numerics");
+  }
+
+ private:
+  void check_copies(auto&& report) const {
+    const bool compresses = compress != Compress::none;
+    for (const auto& [key, set] : {std::pair("compress", compresses), std::pair("local_steps", local())}) {
+      if (!set) continue;
+      if (zero > 0 && shard == 0)
+        report(key, "needs copies of the state: set parallel.shard to the replicas that divide one, or parallel.zero to 0");
+      if (exact()) report(key, "is not possible with parallel.numerics = invariant, which sums all gradients exactly");
+      if (two_level) report(key, "needs parallel.two_level = false");
+    }
+    if (compresses && reduce != ReduceDtype::f32)
+      report("compress", "needs parallel.reduce = f32: it replaces bf16 between copies");
+    if (compress == Compress::powersgd && zero > 0 && shard > 1)
+      report("compress", "powersgd needs whole matrices: set parallel.shard to 1, or parallel.zero to 0");
+    if (outer_momentum >= 1) report("outer_momentum", "must be below 1");
   }
 };
 

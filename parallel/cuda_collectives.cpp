@@ -122,6 +122,17 @@ void launch(const Comm& comm, const Cuda& cuda, const AllGather& op) {
   comm.gpus().all_gather(*cuda.lane, op.all, op.part);
 }
 
+void launch(const Comm& comm, const Cuda& cuda, const AllToAll& op) {
+  const int64_t part = op.from.size() / comm.size(), rank = comm.rank();
+  std::vector<Tensor> to, from;
+  for (int64_t r = 0; r < comm.size(); ++r) {
+    to.push_back(op.to.slice(r * part, (r + 1) * part));
+    from.push_back(op.from.slice(r * part, (r + 1) * part));
+  }
+  move(cuda, to[static_cast<size_t>(rank)], from[static_cast<size_t>(rank)]);
+  if (comm.size() > 1) comm.gpus().exchange(*cuda.lane, to, from);
+}
+
 void launch(const Comm& comm, const Cuda& cuda, const Broadcast& op) {
   if (comm.size() > 1) comm.gpus().broadcast(*cuda.lane, op.x, op.root);
 }

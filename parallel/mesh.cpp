@@ -81,7 +81,8 @@ Mesh::Mesh(const World& world, const ParallelConfig& config)
     : timeout_(config.timeout),
       launched_(world.launched()),
       exact_(config.exact()),
-      narrow_sums_(config.reduce == ReduceDtype::bf16) {
+      narrow_sums_(config.reduce == ReduceDtype::bf16),
+      compresses_(config.compress == Compress::bf16 || config.compress == Compress::int8) {
   const int64_t rank = world.rank();
   const std::array<Standing, 3> places = places_of(rank, mesh_sizes(world.size(), config));
   const auto group = [&](const char* name, int64_t color, int64_t size) {
@@ -153,11 +154,11 @@ void Mesh::connect(Device& device) {
       {.ask = [](const void* mesh, double waited) { static_cast<const Mesh*>(mesh)->check_gpus(waited); }, .about = this});
   on_gpus_ = true;
   if (const auto allocator = known_memory_allocator()) device.allocate_by(*allocator);
-  axes_[0].connect_gpus({.ordered = exact_, .exchanges = narrow_sums_ && dp_out_.size() == 1});
+  axes_[0].connect_gpus({.ordered = exact_, .exchanges = (narrow_sums_ || compresses_) && dp_out_.size() == 1});
   axes_[1].connect_gpus({.ring = true, .ordered = exact_});  // along the pipeline, messages go to neighbours
   axes_[2].connect_gpus({.ordered = exact_});
   dp_in_.connect_gpus({.ordered = exact_});
-  dp_out_.connect_gpus({.ordered = exact_, .exchanges = narrow_sums_});
+  dp_out_.connect_gpus({.ordered = exact_, .exchanges = narrow_sums_ || compresses_});
   if (journal_ != nullptr) window_.reset(std::make_unique<GpuWindow>(journal_->memory()).release());
   for (Comm* group : groups_of(*this)) count_on_gpu(*group);
 }

@@ -96,7 +96,8 @@ class Mesh {
   int64_t owners_ = 1;             // replicas that divide one copy of the state
   bool launched_ = false;          // by a launcher, not imagined
   mutable std::list<Comm> parts_;  // of neighbours()
-  bool exact_ = false, on_gpus_ = false, narrow_sums_ = false;
+  bool exact_ = false, on_gpus_ = false;
+  bool narrow_sums_ = false, compresses_ = false;  // gradients travel as bf16, or in codes between copies
 };
 
 // Sizes of the axes for this many ranks. ConfigError if they do not multiply to it.

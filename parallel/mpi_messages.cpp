@@ -77,6 +77,26 @@ void launch(const Comm& comm, const Cpu&, const AllGather& op) {
   if (comm.size() > 1) gather_shares(comm, all, op.all.size(), bytes_of(op.all.dtype()));
 }
 
+void launch(const Comm& comm, const Cpu&, const AllToAll& op) {
+  const int64_t size = comm.size(), rank = comm.rank(), part = op.from.bytes() / size;
+  auto* const to = static_cast<std::byte*>(op.to.data());
+  auto* const from = static_cast<std::byte*>(op.from.data());
+  std::memcpy(to + rank * part, from + rank * part, static_cast<size_t>(part));
+  std::vector<MPI_Request> requests;
+  for (int64_t at = 0; at < part; at += kMessage) {
+    const int count = count_of(std::min(kMessage, part - at));
+    requests.clear();
+    for (int64_t i = 1; i < size; ++i) {
+      const int64_t source = (rank + size - i) % size, target = (rank + i) % size;
+      ok(MPI_Irecv(to + source * part + at, count, MPI_BYTE, static_cast<int>(source), kTag, handle(comm),
+                   &requests.emplace_back()));
+      ok(MPI_Isend(from + target * part + at, count, MPI_BYTE, static_cast<int>(target), kTag, handle(comm),
+                   &requests.emplace_back()));
+    }
+    wait_all(requests);
+  }
+}
+
 void launch(const Comm& comm, const Cpu&, const Broadcast& op) {
   if (comm.size() == 1) return;
   for (int64_t at = 0; at < op.x.bytes(); at += kMessage) {

@@ -237,8 +237,8 @@ TEST_CASE("a restore asks about the saved config before tensors, and lists eight
   CHECK(std::ranges::count(message, '\n') == 9);
   CHECK_THAT(message, ContainsSubstring(" more differences"));
   std::string asked;
-  other.state.accept = [&](const std::string& config) {
-    asked = config;
+  other.state.accept = [&](const Manifest& saved) {
+    asked = saved.config;
     throw ConfigError("refused");
   };
   CHECK(message_of<ConfigError>([&] { checkpoints.restore(other.state); }) == "refused");

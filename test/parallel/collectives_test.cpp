@@ -108,6 +108,15 @@ void check_all(const Comm& comm, Stream& stream, int64_t n) {
   done();
   CHECK(same_bits(gathered, summed));
 
+  std::vector<T> exchanged(static_cast<size_t>(n * size));
+  all = values<T>(rank, n * size);
+  run(comm, stream, AllToAll{.to = tensor(exchanged), .from = tensor(all)});
+  done();
+  for (int64_t r = 0; r < size; ++r) {
+    const std::vector<T> theirs = values<T>(r, n * size);
+    CHECK(std::memcmp(exchanged.data() + r * n, theirs.data() + rank * n, static_cast<size_t>(n) * sizeof(T)) == 0);
+  }
+
   for (int64_t root = 0; root < size; ++root) {
     x = values<T>(rank, n);
     run(comm, stream, Broadcast{.x = tensor(x), .root = root});

@@ -100,10 +100,16 @@ Trajectory trajectory(const RunConfig& config, const Mesh& mesh) {
   CHECK(used.optimizer == planned.optimizer);
   CHECK(used.activations == planned.activations);
   CHECK(used.temporaries == planned.temporaries);
+  run.sync.join();
   device.measure(true);
   TinyBatch once_more(config, mesh, config.train.steps);
   train_step(run, once_more.batch(config.model.context), config.train.steps);
+  run.sync.join();
   check_traffic(collectives_of(device), plan.traffic);
+  device.measure(true);
+  run.optimizer.meet(device.compute(), config.parallel.local_steps);
+  run.sync.join();
+  check_traffic(collectives_of(device), plan.outer_traffic);
   run.sync.join();
   return found;
 }

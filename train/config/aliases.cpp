@@ -152,6 +152,10 @@ constexpr auto kAliasGroups = std::to_array<AliasGroup>({
      "reduce_dtype grad_reduce_dtype mixed_precision_reduce accumulate_allreduce_grads_in_fp32 "
      "grad_reduce_in_fp32"},
     {"parallel.reduce_when", "", "no_sync"},
+    {"parallel.compress", "", "ddp_comm_hook comm_hook gradient_compression compression"},
+    {"parallel.compress_rank", "", "matrix_approximation_rank powersgd_rank"},
+    {"parallel.local_steps", "", "sync_every local_updates_steps inner_steps diloco"},
+    {"parallel.outer_lr", "", "outer_learning_rate"},
     {"", "dropout is not supported", "dropout attn_pdrop resid_pdrop embd_pdrop hidden_dropout attention_dropout residual_dropout"},
     {"", "LoRA is not supported", "lora_r lora_rank lora_alpha lora_dropout lora_target lora_target_modules adapter peft_type"},
     {"", "mixture of experts is not supported", "num_experts num_local_experts n_experts num_experts_per_tok moe_router_topk"},

@@ -13,6 +13,7 @@
 #include "kernels/rounding.h"
 #include "model/shards.h"
 #include "parallel/config.h"
+#include "train/config/copies_check.h"
 #include "train/config/step_ranges.h"
 
 namespace trireme {
@@ -240,7 +241,7 @@ struct RunConfig {
     if (purpose != Purpose::mesh)
       parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });
     train.check([&](const std::string& key, const std::string& problem) { report("train." + key, problem); });
-    if (purpose != Purpose::mesh) check_mesh(report);
+    if (purpose != Purpose::mesh) check_mesh(report), check_copies(parallel, model, {train.steps, train.eval_every}, report);
     // The number of a replica's microbatches is known only with parallel.dp.
     if (purpose != Purpose::mesh && (parallel.dp > 0 || parallel.stage_schedule() != Schedule::interleaved))
       check_replicas(std::max<int64_t>(parallel.dp, 1), report);

@@ -31,8 +31,7 @@ void add_weights(TrainState& run, Digests& digests) {
 
 // Adds this rank's part of the state, which is the same in all copies.
 void add_state(TrainState& run, Digests& digests) {
-  for (const TensorSlice& slice : state_slices(run, Ownership::held))
-    add_digest(run, digests, "the optimizer's " + slice.name, slice.local);
+  for (const TensorSlice& slice : run.optimizer.slices()) add_digest(run, digests, "the optimizer's " + slice.name, slice.local);
 }
 
 std::string written(const std::string& who, const Digests& digests) {
@@ -108,6 +107,7 @@ std::string compare_replicas(TrainState& run) {
   std::string found;
   if (owners.size() > 1) found = compare(run, owners, digests);
   if (!found.empty() || copies.size() == 1) return found;
+  if (run.config.parallel.local()) digests.clear();  // between outer steps each copy has weights of its own
   add_state(run, digests);
   return compare(run, copies, digests);
 }

@@ -9,6 +9,7 @@
 #include "train/hub/init_from.h"
 #include "train/run/known_progress.h"
 #include "train/run/save_scheduler.h"
+#include "train/step/copy_state.h"
 #include "train/step/host_state.h"
 #include "train/telemetry/log.h"
 
@@ -88,21 +89,33 @@ void initialise(const RunConfig& config, TrainState& run, const std::function<vo
   Stream& compute = run.device.compute();
   run.optimizer.initialise(compute, config.model.init_std, config.model.layers);
   if (config.train.init_from.empty()) return;
-  HostState host(run.device, state_slices(run, Ownership::held), Copies::where_needed);
+  HostState host(run.device, run.optimizer.masters(), Copies::where_needed);
   host.fetch();
   host.wait();
   init_from(config, host.slices(), run.mesh.all(), moved);
   host.store();
+  run.optimizer.begin_round(compute);
   run.optimizer.refresh(compute, 0);
   if (run.mesh.first()) say("weights from " + config.train.init_from);
 }
 
 int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& resume, StepStatistics& history, Journal& journal) {
   const RunConfig& config = run.config;
+  Stream& compute = run.device.compute();
+  run.sync.copies().initialise(compute, config.train.seed);
   std::optional<HostState> host(std::in_place, run.device, state_slices(run, Ownership::held), Copies::where_needed);
+  if (run.sync.copies().compresses()) host->fetch(), host->wait();  // what the checkpoint lacks stays as it is
   CheckpointState state = state_of(config, host->slices(), 0, history);
   std::vector<std::string> changes;
-  state.accept = [&](const std::string& saved) { changes = compare_for_resume(config, saved, resume.allow_changes); };
+  CopyReader copies(run.mesh.copy_group().rank(), run.mesh.copies());
+  state.accept = [&](const Manifest& saved) {
+    changes = compare_for_resume(config, saved.config, resume.allow_changes);
+    state.slices = copies.adapted(host->slices(), [&](const std::string& name) {
+      const TensorEntry* const tensor = find_tensor(saved, name);
+      return tensor == nullptr ? std::vector<int64_t>() : tensor->shape;
+    });
+  };
+  state.may_be_left = may_be_left;
   state.layout = saved_layout;
   std::optional<int64_t> step;
   if (resume.from == "auto") {
@@ -114,7 +127,6 @@ int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& r
     if (run.mesh.first()) complain(line);
   };
   for (const std::string& warning : checkpoints.take_warnings()) tell(warning);
-  Stream& compute = run.device.compute();
   if (!step) {
     history.load({}, 0);
     host.reset();
@@ -123,6 +135,7 @@ int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& r
   }
   for (const std::string& line : changes) tell(line);
   history.load(state.counters, *step);
+  copies.add_up();
   host->store();
   host.reset();
   HostState there(run.device, state_slices(run, Ownership::saved), Copies::where_needed);

@@ -60,6 +60,7 @@ void Steps::leave_out(int64_t step) {
 // Steps up to here are done, without an update since the state was last right.
 void Steps::pass_over(int64_t step) {
   session_.run.optimizer.skip_update(session_.run.device.compute(), step);
+  session_.run.optimizer.meet(session_.run.device.compute(), step);
   begun_ = ended_ = step;
   session_.notice.begun(step), session_.notice.ended(step);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "kernels/copy.h"
 
@@ -39,8 +40,11 @@ void copy_blocks(const Tensor& to, const Tensor& from) {
 }  // namespace
 
 std::vector<TensorSlice> state_slices(const TrainState& run, Ownership which) {
-  if (which == Ownership::saved && !run.mesh.in_first_copy()) return {};
-  return run.optimizer.slices(which == Ownership::saved);
+  const bool once = which == Ownership::saved;
+  std::vector<TensorSlice> slices;
+  if (!once || run.mesh.in_first_copy()) slices = run.optimizer.slices(once);
+  for (TensorSlice& slice : run.optimizer.own_slices(once)) slices.push_back(std::move(slice));
+  return slices;
 }
 
 int64_t bytes_of(const std::vector<TensorSlice>& slices) {

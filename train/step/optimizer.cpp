@@ -7,14 +7,15 @@
 #include "kernels/ops/exact_norm.h"
 #include "kernels/ops/fill.h"
 #include "kernels/ops/gradient_norm.h"
+#include "kernels/ops/outer_step.h"
 #include "parallel/collectives.h"
 
 namespace trireme {
 
-Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, ReplicaSync& sync, Arenas& arenas)
-    : config_(config), mesh_(mesh), stage_(stage), sync_(sync) {
+Optimizer::Optimizer(const RunConfig& config, const Mesh& mesh, const Stage& stage, ReplicaSync& sync, Arenas& arenas)
+    : config_(config.train), parallel_(config.parallel), mesh_(mesh), stage_(stage), sync_(sync) {
   const Holding& holding = stage.shape().holding;
-  const RuleKind rule = rule_of(config);
+  const RuleKind rule = rule_of(config_);
   kept_ = rule.states;
   for (const Unit& unit : stage.units()) {
     State& state = states_.emplace_back();
@@ -24,6 +25,7 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
     state.gradient = unit.gradients_part;
     state.master = state.weight.dtype() == Dtype::f32 ? state.weight : take();
     for (size_t i = 0; i < kept_.size(); ++i) state.kept.push_back(take());
+    if (parallel_.local()) state.outer = take(), state.momentum = take();
   }
   for (const Parameter& parameter : stage.parameters()) {
     const int64_t part = states_[parameter.unit].weight.size();
@@ -36,14 +38,15 @@ Optimizer::Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& s
   const std::vector<RulePart> parts = list_parts();
   const auto rows = [](const auto& list) { return static_cast<int64_t>(list.size()); };
   norm_table_ = arenas.temporaries.take(Dtype::i32, {rows(counted_), SquaredNorm::kRow});
-  rule_ = rule.make(config, parts, arenas.temporaries);
-  if (config.rounding == Rounding::stochastic)
+  rule_ = rule.make(config_, parts, arenas.temporaries);
+  if (config_.rounding == Rounding::stochastic)
     for (const RulePart& part : parts)
       if (part.weight) rounded_.push_back({.weight = part.weight, .master = part.master, .whole = part.whole});
   if (!rounded_.empty()) round_table_ = arenas.temporaries.take(Dtype::i32, {rows(rounded_), RoundWeights::kRow});
   numbers_ = arenas.temporaries.take(Dtype::f32, {StepNumbers::kSize});
   gate_ = arenas.temporaries.take(Dtype::f32, {Gate::kSize});
   squared_norm_ = arenas.temporaries.take(Dtype::f32, {SquaredSum::kSize});
+  if (parallel_.local()) sums_ = arenas.temporaries.take(Dtype::f32, {SquaredSum::kSize});
   if (!stage.shape().tensor.exact) return;
   top_ = arenas.temporaries.take(Dtype::f32, {1});
   limbs_ = arenas.temporaries.take(Dtype::f32, {kLimbs});
@@ -98,35 +101,6 @@ std::vector<RulePart> Optimizer::list_parts() const {
   return parts;
 }
 
-template <class Then>
-void Optimizer::for_each_piece(Then then) const {
-  for (const Segment& s : segments_) {
-    const WeightSpec& spec = s.parameter->spec;
-    const bool matrix = spec.shape.size() == 2, everywhere = spec.shared != Shared::no && mesh_.tp().rank() > 0;
-    const int64_t cols = matrix ? spec.shape[1] : 1;
-    int64_t begin = 0;  // first element of the piece, in the parameter
-    for (const WeightPiece& piece : spec.all_pieces()) {
-      const int64_t end = begin + piece.rows * cols, first = std::max(begin, s.first), last = std::min(end, s.first + s.count);
-      PieceRange range{.segment = &s,
-                       .name = spec.name + piece.name,
-                       .shape = {piece.rows},
-                       .offset = {piece.first},
-                       .whole = {piece.all},
-                       .first = first - begin,
-                       .begin = s.at + first - s.first,
-                       .end = s.at + last - s.first,
-                       .copy = piece.copy || everywhere};
-      if (matrix) {
-        range.shape.push_back(cols);
-        range.offset.push_back(spec.first_col);
-        range.whole.push_back(spec.all_cols > 0 ? spec.all_cols : cols);
-      }
-      if (first < last) then(range);
-      begin = end;
-    }
-  }
-}
-
 // Assigns a stream of random numbers to a piece, with one number per element of the whole tensor.
 WholeTensor Optimizer::whole_of(const PieceRange& piece, const std::string& stream) const {
   const int64_t stride = piece.whole.back(), matrix = piece.offset.size() == 2;
@@ -161,22 +135,56 @@ void Optimizer::initialise(Stream& stream, double init_std, int64_t layers) {
                            .cols = whole.cols,
                            .stride = whole.stride});
   });
+  sync_.copies().initialise(stream, config_.seed);
+  begin_round(stream);
   refresh(stream, 0);
+}
+
+void Optimizer::begin_round(Stream& stream) {
+  for (const State& state : states_) {
+    if (!state.outer) continue;
+    run(stream, Cast{.y = state.outer, .x = state.master});
+    run(stream, Fill{.x = state.momentum});
+  }
 }
 
 void Optimizer::refresh(Stream& stream, int64_t steps) {
   run(stream, SquaredNormTable{.table = norm_table_, .xs = counted_});
   rule_->write_tables(stream);
   if (!rounded_.empty()) run(stream, RoundWeightsTable{.table = round_table_, .parts = rounded_});
-  round(stream, steps);
-  for (const State& state : states_)
-    if (config_.rounding == Rounding::nearest && state.weight && state.weight.dtype() != Dtype::f32)
-      run(stream, Cast{.y = state.weight, .x = state.master});
+  cast_weights(stream, steps);
+  clear_gradients(stream);
+  if (parallel_.local()) {
+    sync_.sum_copies();  // takes the scratch memory of an outer step, which later steps must not
+    clear_gradients(stream);
+  }
+  sync_.spread();
+}
+
+void Optimizer::clear_gradients(Stream& stream) {
   for (const Unit& unit : stage_.units()) {
     run(stream, Fill{.x = unit.gradients});
     run(stream, Fill{.x = unit.gradients_part});
   }
-  sync_.spread();
+}
+
+// Computes the step's weights from the masters after `step` updates.
+void Optimizer::cast_weights(Stream& stream, int64_t step) {
+  round(stream, step);
+  for (const State& state : states_)
+    if (config_.rounding == Rounding::nearest && state.weight && state.weight.dtype() != Dtype::f32)
+      run(stream, Cast{.y = state.weight, .x = state.master});
+}
+
+// The squared norm = the mean of the copies', so that all scale or skip the same step.
+void Optimizer::average_squares(Stream& stream) {
+  run(mesh_.copy_group(), stream, AllReduce{.x = squared_norm_});
+  run(stream, Cast{.y = sums_, .x = squared_norm_});
+  run(stream, Fill{.x = squared_norm_});
+  for (int64_t i = 0; i < SquaredSum::kSize; ++i)
+    run(stream,
+        SumInto{
+            .total = squared_norm_.slice(i, i + 1), .x = sums_.slice(i, i + 1), .scale = 1 / static_cast<float>(mesh_.copies())});
 }
 
 void Optimizer::sum_squares(Stream& stream) {
@@ -186,7 +194,9 @@ void Optimizer::sum_squares(Stream& stream) {
   };
   if (!limbs_) {
     run(stream, SquaredNorm{.total = squared_norm_, .xs = counted_, .table = norm_table_});
-    return combine(squared_norm_, AllReduce::Kind::sum);
+    combine(squared_norm_, AllReduce::Kind::sum);
+    if (parallel_.local() && mesh_.copies() > 1) average_squares(stream);
+    return;
   }
   run(stream, Fill{.x = top_});
   run(stream, Fill{.x = limbs_});
@@ -220,6 +230,7 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
                          .loss = loss,
                          .clip = static_cast<float>(config_.clip)});
   rule_->update(stream, gate_);
+  if (!parallel_.local()) sync_.copies().keep(stream, gate_);
   // The rule has already cleared the gradients that it read.
   const Holding& holding = stage_.shape().holding;
   for (const Unit& unit : stage_.units()) {
@@ -229,32 +240,24 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
   sync_.spread();
 }
 
-template <class Which>
-void Optimizer::list_slices(std::vector<TensorSlice>& slices, const std::string& prefix, const Which& which, bool once) const {
-  for_each_piece([&](const PieceRange& piece) {
-    if (once && piece.copy) return;
-    const Tensor local = which(states_[piece.segment->parameter->unit]).slice(piece.begin, piece.end);
-    for (TensorSlice& slice : flat_slices(prefix + piece.name, piece.shape, piece.first, local)) {
-      slice.global_shape = piece.whole;
-      for (size_t d = 0; d < piece.offset.size(); ++d) slice.offset[d] += piece.offset[d];
-      slices.push_back(std::move(slice));
-    }
-  });
-}
-
-std::vector<TensorSlice> Optimizer::masters(bool once) const {
-  std::vector<TensorSlice> slices;
-  list_slices(
-      slices, "", [](const State& state) { return state.master; }, once);
-  return slices;
-}
-
-std::vector<TensorSlice> Optimizer::slices(bool once) const {
-  std::vector<TensorSlice> slices = masters(once);
-  for (size_t i = 0; i < kept_.size(); ++i)
-    list_slices(
-        slices, kept_[i] + "/", [i](const State& state) { return state.kept[i]; }, once);
-  return slices;
+void Optimizer::meet(Stream& stream, int64_t step) {
+  if (!parallel_.local() || step % parallel_.local_steps != 0) return;
+  sync_.join();  // gathers of the update before
+  for (const State& state : states_)
+    if (state.outer) run(stream, OuterGradient{.delta = state.gradient, .outer = state.outer, .master = state.master});
+  sync_.sum_copies();
+  for (const State& state : states_)
+    if (state.outer)
+      run(stream, OuterStep{.outer = state.outer,
+                            .u = state.momentum,
+                            .master = state.master,
+                            .delta = state.gradient,
+                            .scale = 1 / static_cast<float>(mesh_.copies()),
+                            .lr = static_cast<float>(parallel_.outer_lr),
+                            .momentum = static_cast<float>(parallel_.outer_momentum)});
+  sync_.copies().keep(stream);
+  cast_weights(stream, step);
+  sync_.spread();
 }
 
 }  // namespace trireme

@@ -3,12 +3,18 @@
 // states. With parallel.zero, each replica holds and updates one part of each unit's flat weights.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "kernels/ops/round_weights.h"
 #include "kernels/ops/update_gate.h"
 #include "model/stage.h"
 #include "parallel/mesh.h"
 #include "parallel/tensor_slice.h"
 #include "train/config/config.h"
+#include "train/step/copy_state.h"
 #include "train/step/replica_sync.h"
 #include "train/step/update_rule.h"
 
@@ -18,7 +24,7 @@ class Optimizer {
  public:
   // Takes masters and the rule's states of the Stage's parts from arenas.optimizer, and small tables
   // from arenas.temporaries. The arguments must outlive the optimizer.
-  Optimizer(const TrainConfig& config, const Mesh& mesh, const Stage& stage, ReplicaSync& sync, Arenas& arenas);
+  Optimizer(const RunConfig& config, const Mesh& mesh, const Stage& stage, ReplicaSync& sync, Arenas& arenas);
 
   // Initialises the weights and clears the states. Each piece of a weight has its own stream of normal
   // numbers, keyed by (seed, name).
@@ -35,10 +41,19 @@ class Optimizer {
   void update(Stream& stream, const Tensor& loss);
 
   Tensor squared_norm() const { return squared_norm_; }  // a SquaredSum: the last update's gradients before clipping
-  // Returns this replica's part of the state, in f32. Masters have the weights' names, and states are
-  // "STATE/NAME", as in "adam_m/NAME". With `once`, pieces that several ranks of a replica hold are
-  // listed on one of them only.
+  // With parallel.local_steps, the copies meet in an outer step after update `step`, counted from 1, if a
+  // round ends there: their masters become equal.
+  void meet(Stream& stream, int64_t step);
+  // Begins a round with the masters as they are.
+  void begin_round(Stream& stream);
+
+  // Returns this replica's part of the state that all copies share, in f32. Masters have the weights' names,
+  // and states are "STATE/NAME", as in "adam_m/NAME". With parallel.local_steps it is the outer weights under
+  // these names and their momentum. With `once`, pieces that several ranks of a replica hold are listed on
+  // one of them only.
   std::vector<TensorSlice> slices(bool once = false) const;
+  // Returns what each copy has of its own: see copy_state.h.
+  std::vector<TensorSlice> own_slices(bool once = false) const;
   std::vector<TensorSlice> masters(bool once = false) const;  // the same without the rule's states
 
  private:
@@ -46,6 +61,7 @@ class Optimizer {
     Tensor weight, gradient;   // owned by the Stage
     Tensor master;             // f32; the weight itself if the step is f32
     std::vector<Tensor> kept;  // f32, in the order of the rule's names
+    Tensor outer, momentum;    // f32, only with parallel.local_steps
   };
   // Elements of one parameter in this replica's part of its unit.
   struct Segment {
@@ -65,10 +81,15 @@ class Optimizer {
     int64_t begin, end;                  // elements of the part
     bool copy;                           // another rank holds the same piece and counts it
   };
-  template <class Then>
-  void for_each_piece(Then then) const;
+  void for_each_piece(const std::function<void(const PieceRange&)>& then) const;
   template <class Which>
   void list_slices(std::vector<TensorSlice>& slices, const std::string& prefix, const Which& which, bool once) const;
+  template <class Which>
+  void list_own(std::vector<TensorSlice>& slices, const std::string& prefix, const Which& which, bool once) const;
+  void list_bases(std::vector<TensorSlice>& slices) const;
+  void cast_weights(Stream& stream, int64_t step);
+  void average_squares(Stream& stream);
+  void clear_gradients(Stream& stream);
   WholeTensor whole_of(const PieceRange& piece, const std::string& stream) const;
   void list_counted();
   std::vector<RulePart> list_parts() const;
@@ -77,6 +98,7 @@ class Optimizer {
   void round(Stream& stream, int64_t step);
 
   TrainConfig config_;
+  ParallelConfig parallel_;
   const Mesh& mesh_;
   const Stage& stage_;
   ReplicaSync& sync_;
@@ -88,6 +110,7 @@ class Optimizer {
   std::vector<RoundedPart> rounded_;  // all parts with stochastic rounding, else none
   Tensor norm_table_, round_table_;   // counted_ and rounded_ as tables for a GPU
   Tensor numbers_, gate_, squared_norm_;
+  Tensor sums_;         // [SquaredSum::kSize] f32, only with parallel.local_steps
   Tensor top_, limbs_;  // only for the exact sum of the norm: see kernels/ops/exact_norm.h
 };
 

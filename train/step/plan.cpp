@@ -80,6 +80,30 @@ std::vector<AttentionShape> attention_of(const Tally& step, bool exact) {
   return list;
 }
 
+// Takes the collectives out of the compute lane's ops, and adds those of other lanes. A collective's name
+// ends with its axis, after a blank. Other ops of the communication lane are not traffic.
+Tally take_traffic(Tally& compute, Tally lanes) {
+  const auto travels = [](const auto& op) { return op.first.find(' ') != std::string::npos; };
+  std::erase_if(lanes, [&](const auto& op) { return !travels(op); });
+  for (auto op = compute.begin(); op != compute.end();) {
+    const bool moves = travels(*op);
+    if (moves) {
+      OpCount& count = lanes[op->first];
+      count.calls += op->second.calls, count.bytes += op->second.bytes;
+    }
+    op = moves ? compute.erase(op) : std::next(op);
+  }
+  return lanes;
+}
+
+// The traffic of an outer step, if there are any.
+Tally traffic_of_meeting(TrainState& run) {
+  run.device.measure(true);
+  run.optimizer.meet(run.device.compute(), run.config.parallel.local_steps);
+  Tally compute = run.device.tally();
+  return take_traffic(compute, run.device.side_tally());
+}
+
 // Counts the ops of a step and a rank's traffic.
 void count_step(Plan& plan, TrainState& run) {
   const int64_t microbatches = plan.microbatches, stages = plan.stages;
@@ -93,19 +117,8 @@ void count_step(Plan& plan, TrainState& run) {
     extrapolate(plan.step, two, rounds);
     extrapolate(traffic, run.device.side_tally(), rounds);
   }
-  // A collective's name ends with its axis, after a blank. Collectives of the compute lane are traffic
-  // too; other ops of the communication lane are not.
-  const auto travels = [](const auto& op) { return op.first.find(' ') != std::string::npos; };
-  std::erase_if(traffic, [&](const auto& op) { return !travels(op); });
-  for (auto op = plan.step.begin(); op != plan.step.end();) {
-    const bool moves = travels(*op);
-    if (moves) {
-      OpCount& count = traffic[op->first];
-      count.calls += op->second.calls, count.bytes += op->second.bytes;
-    }
-    op = moves ? plan.step.erase(op) : std::next(op);
-  }
-  plan.traffic = std::move(traffic);
+  plan.traffic = take_traffic(plan.step, std::move(traffic));
+  plan.outer_traffic = traffic_of_meeting(run);
   plan.products = products_of(plan.step);
   plan.attention = attention_of(plan.step, run.config.parallel.exact());
   plan.product_flops = plan.step[Matmul::name].flops;
@@ -130,10 +143,12 @@ void count_memory(Plan& plan, const TrainState& run) {
 
 }  // namespace
 
-// The first copy of the state is saved, by the first ranks.
+// The first copy of the state is saved, by the first ranks; what copies have of their own, by all.
 CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks) {
   constexpr int64_t kMost = 61;  // ranks that are looked at; a prime, so that they differ on all axes
-  const int64_t savers = ranks / Mesh(0, ranks, config.parallel).copies(), looked_at = std::min(savers, kMost);
+  const bool apart = config.parallel.local() || config.parallel.compress != Compress::none;
+  const int64_t copies = Mesh(0, ranks, config.parallel).copies(), savers = apart ? ranks : ranks / copies;
+  const int64_t looked_at = std::min(savers, kMost);
   CheckpointSize found;
   for (int64_t i = 0; i < looked_at; ++i) {
     Device device(Place::none);
@@ -146,10 +161,12 @@ CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks) {
   // One rank alone would save one piece of each tensor.
   RunConfig alone = config;
   alone.parallel = {.dp = 1};
+  alone.parallel.compress = config.parallel.compress, alone.parallel.compress_rank = config.parallel.compress_rank;
+  alone.parallel.local_steps = config.parallel.local_steps;
   alone.train.microbatch = 1;
   Device device(Place::none);
   for (const TensorSlice& whole : state_slices(TrainState(alone, Mesh(0, 1, alone.parallel), device, {}), Ownership::saved))
-    ++found.tensors, found.bytes += whole.local.bytes();
+    ++found.tensors, found.bytes += whole.local.bytes() * (is_of_each_copy(whole.name) ? copies : 1);
   return found;
 }
 

@@ -30,7 +30,7 @@ struct Plan {
   int64_t in_memory = 0;            // bytes of host memory, at most, for checkpoint.memory_every
   int64_t pieces = 0;               // parts of tensors that this rank writes to a checkpoint
   std::vector<ParameterGroup> groups;
-  int64_t parameters = 0;  // of the whole model
+  int64_t parameters = 0;                 // of the whole model
   int64_t replicas = 1, copies = 1;       // of the model; of the optimizer's state
   int64_t tokens = 0;                     // per optimizer step, over all replicas
   std::vector<MeshAxis> axes;             // of the mesh
@@ -40,6 +40,7 @@ struct Plan {
   double bubble = 0;                      // idle time of a stage relative to its work, if backward takes twice as long
   Tally step;                             // every op of one step
   Tally traffic;                          // a rank's messages and sent bytes in one step, by name: "all_reduce dp"
+  Tally outer_traffic;                    // the same of an outer step, once in parallel.local_steps
   std::vector<ProductShape> products;     // matrix products of one step, counted by shape
   std::vector<AttentionShape> attention;  // attention ops with a choice of kernels, forward and backward
   double product_flops = 0;               // a rank's matrix products in one step, forward and backward

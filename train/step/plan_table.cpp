@@ -99,8 +99,14 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages,
     out += row(name.c_str(), std::to_string(count.calls) + " calls",
                human_bytes(count.bytes) + (count.flops > 0 ? ", " + human_si(count.flops) + "FLOP" : ""));
   if (!plan.traffic.empty()) out += "\nTraffic per rank in one step\n";
-  for (const auto& [name, count] : plan.traffic)
-    out += row(name.c_str(), std::to_string(count.calls) + " calls", human_bytes(count.bytes) + " sent");
+  const auto list = [&](const Tally& traffic) {
+    for (const auto& [name, count] : traffic)
+      out += row(name.c_str(), std::to_string(count.calls) + " calls", human_bytes(count.bytes) + " sent");
+  };
+  list(plan.traffic);
+  if (!plan.outer_traffic.empty())
+    out += "\nAnd in each outer step, once in " + std::to_string(config.parallel.local_steps) + " steps\n";
+  list(plan.outer_traffic);
   return out;
 }
 
@@ -154,7 +160,8 @@ Json plan_json(const RunConfig& config, const std::vector<Plan>& stages, const C
                            {"model", plan.model_flops()}};
   for (const auto& [name, count] : plan.step)
     out["ops"][name] = {{"calls", count.calls}, {"bytes", count.bytes}, {"flops", count.flops}};
-  for (const auto& [name, count] : plan.traffic) out["traffic"][name] = {{"calls", count.calls}, {"sent_bytes", count.bytes}};
+  for (const auto& [key, traffic] : {std::pair("traffic", &plan.traffic), std::pair("outer_traffic", &plan.outer_traffic)})
+    for (const auto& [name, count] : *traffic) out[key][name] = {{"calls", count.calls}, {"sent_bytes", count.bytes}};
   return out;
 }
 

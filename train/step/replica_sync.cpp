@@ -7,20 +7,21 @@
 
 namespace trireme {
 
-ReplicaSync::ReplicaSync(const Mesh& mesh, Device& device, const Stage& stage, const Arenas& arenas, bool bf16_on_wire)
+ReplicaSync::ReplicaSync(const ParallelConfig& config, const Mesh& mesh, Device& device, const Stage& stage, Arenas& arenas)
     : mesh_(mesh),
       replicas_(mesh.gradient_group()),
       owners_(mesh.owner_group()),
-      copies_(mesh.copy_group()),
       device_(device),
       stage_(stage),
       divided_(owners_.size() > 1),
-      bf16_on_wire_(bf16_on_wire),
+      bf16_to_owners_(config.reduce == ReduceDtype::bf16 && mesh.copies() == 1),
+      local_(config.local()),
+      copy_sum_(config, mesh, stage, arenas),
       arrived_(stage.units().size()) {
   if (device.place() != Place::cuda || replicas_.size() == 1) return;
   for (const Arena* arena : {&arenas.gradients, &arenas.weights}) {
     const Tensor all = arena->flat(Dtype::f32);
-    for (const Comm* group : {&owners_, &copies_})
+    for (const Comm* group : {&owners_, &mesh.copy_group()})
       if (group->size() > 1)
         known_.push_back(std::make_unique<KnownMemory>(group->gpus(), static_cast<std::byte*>(all.data()), all.bytes()));
   }
@@ -35,28 +36,32 @@ Stream& ReplicaSync::lane() {
   return comm;
 }
 
-// Whether gradients travel as bf16 in this group.
-bool ReplicaSync::narrow(const Comm& group) const { return bf16_on_wire_ && (copies_.size() == 1 || &group == &copies_); }
-
 // Sums a unit's gradients over the replicas; with a divided state only this replica's part.
-void ReplicaSync::send(const Unit& unit) {
-  if (replicas_.size() == 1 || unit.gradients.size() == 0) return;
+void ReplicaSync::send(size_t unit) {
+  const Unit& u = stage_.units()[unit];
+  if (u.gradients.size() == 0) return;
   Stream& stream = lane();
-  if (divided_)
-    run(owners_, stream, ReduceScatter{.part = unit.gradients_part, .all = unit.gradients, .bf16_on_wire = narrow(owners_)});
-  if (copies_.size() > 1) run(copies_, stream, AllReduce{.x = unit.gradients_part, .bf16_on_wire = narrow(copies_)});
+  if (divided_) run(owners_, stream, ReduceScatter{.part = u.gradients_part, .all = u.gradients, .bf16_on_wire = bf16_to_owners_});
+  if (!local_) copy_sum_.sum(stream, unit);
 }
 
 // Adds the owners' sum to this replica's part, and after the last microbatch sums that over the copies;
 // then clears the gradients. The event: they are 0.
-Event ReplicaSync::add(const Unit& unit, bool last) {
+Event ReplicaSync::add(size_t unit, bool last) {
+  const Unit& u = stage_.units()[unit];
   Stream& stream = lane();
   run(owners_, stream,
-      ReduceScatter{.part = unit.gradients_part, .all = unit.gradients, .accumulate = true, .bf16_on_wire = narrow(owners_)});
-  run(stream, Fill{.x = unit.gradients});
+      ReduceScatter{.part = u.gradients_part, .all = u.gradients, .accumulate = true, .bf16_on_wire = bf16_to_owners_});
+  run(stream, Fill{.x = u.gradients});
   const Event cleared = stream.record();
-  if (last && copies_.size() > 1) run(copies_, stream, AllReduce{.x = unit.gradients_part, .bf16_on_wire = narrow(copies_)});
+  if (last && !local_) copy_sum_.sum(stream, unit);
   return cleared;
+}
+
+void ReplicaSync::sum_copies() {
+  for (size_t unit = 0; unit < stage_.units().size(); ++unit)
+    if (!stage_.units()[unit].tied_copy()) copy_sum_.sum(lane(), unit);
+  join();
 }
 
 Event ReplicaSync::add_to_tree(Tensor x, Tensor tree, int64_t microbatch) {
@@ -118,9 +123,9 @@ void ReplicaSync::done(size_t unit, const Microbatch& batch) {
   if (u.tree)
     memory(unit).cleared = add_to_tree(u.gradients, u.tree, batch.number);
   else if (reduces_each())
-    memory(unit).cleared = add(u, batch.last);
+    memory(unit).cleared = add(unit, batch.last);
   else
-    send(u);
+    send(unit);
 }
 
 size_t ReplicaSync::find(UnitKind kind) const {

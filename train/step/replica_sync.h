@@ -17,15 +17,16 @@
 #include "model/stage.h"
 #include "parallel/gpu_group.h"
 #include "parallel/mesh.h"
+#include "train/step/copy_sum.h"
 
 namespace trireme {
 
 class ReplicaSync {
  public:
   // The arguments must outlive this. The Stage holds the parts that parallel.zero assigns to this
-  // replica. bf16_on_wire: gradients travel as bf16, with several copies of a divided state only between
-  // these.
-  ReplicaSync(const Mesh& mesh, Device& device, const Stage& stage, const Arenas& arenas, bool bf16_on_wire);
+  // replica. With parallel.reduce = bf16 and several copies of a divided state, gradients travel as bf16
+  // only between these. With parallel.local_steps, gradients stay within a copy.
+  ReplicaSync(const ParallelConfig& config, const Mesh& mesh, Device& device, const Stage& stage, Arenas& arenas);
 
   // Callbacks for a Stage: see UnitHooks.
   void read(size_t unit);
@@ -37,6 +38,11 @@ class ReplicaSync {
   void finish(int64_t microbatches);
   // Sends the updated parts of the weights to all ranks that hold or read them.
   void spread();
+
+  // Sums what the units' parts of the gradients hold over the copies of the state.
+  void sum_copies();
+  CopySum& copies() { return copy_sum_; }
+  const CopySum& copies() const { return copy_sum_; }
 
   // Sums x over the replicas.
   void sum(Tensor x);
@@ -58,19 +64,19 @@ class ReplicaSync {
   };
 
   Stream& lane();
-  bool narrow(const Comm& group) const;
-  void send(const Unit& unit);
-  Event add(const Unit& unit, bool last);
+  void send(size_t unit);
+  Event add(size_t unit, bool last);
   void fetch(size_t unit);
   Memory& memory(size_t unit) { return memories_[stage_.units()[unit].memory]; }
   size_t find(UnitKind kind) const;
 
   const Mesh& mesh_;
-  const Comm &replicas_, &owners_, &copies_;
+  const Comm &replicas_, &owners_;
   Device& device_;
   const Stage& stage_;
   const bool divided_;  // each replica owns a part of the state
-  const bool bf16_on_wire_;
+  const bool bf16_to_owners_, local_;
+  CopySum copy_sum_;
   std::vector<std::unique_ptr<KnownMemory>> known_;  // arenas registered with a GPU's collectives
   std::vector<Event> arrived_;                       // by unit, if weights are held permanently
   std::array<Memory, 8> memories_;

@@ -60,9 +60,21 @@ Microbatch microbatch_of_step(const TrainState& r, const Batch& batch, int64_t n
   return part;
 }
 
+// Copies whose gradients are not summed, with parallel.local_steps. Each takes its part of the batch for the whole.
+float lone_copies(const TrainState& r) { return r.config.parallel.local() ? static_cast<float>(r.mesh.copies()) : 1; }
+
 // Without valid targets, loss and gradients are 0.
 void weigh_targets(TrainState& r, const Batch& batch) {
-  run(r.device.compute(), Fill{.x = r.loss_factor, .value = 1 / static_cast<float>(std::max<int64_t>(batch.valid, 1))});
+  const float valid = static_cast<float>(std::max<int64_t>(batch.valid, 1));
+  run(r.device.compute(), Fill{.x = r.loss_factor, .value = lone_copies(r) / valid});
+}
+
+// The mean of the copies' losses, from their sum.
+void average_loss(TrainState& r) {
+  Stream& compute = r.device.compute();
+  run(compute, Cast{.y = r.loss_sum, .x = r.loss});
+  run(compute, Fill{.x = r.loss});
+  run(compute, SumInto{.total = r.loss, .x = r.loss_sum, .scale = 1 / lone_copies(r)});
 }
 
 // Enqueues the same launches in every step. Only the contents of memory differ: the batch and the
@@ -87,6 +99,7 @@ void compute_step(TrainState& r, const Batch& batch) {
   if (exact_loss) r.sync.total_of_tree(r.loss_tree, microbatches);
   r.sync.finish(microbatches);
   if (exact_loss) run(compute, Cast{.y = r.loss, .x = r.loss_tree.slice(0, 1)});
+  if (r.loss_sum) average_loss(r);
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // 0 except on the last stage
   // 3. update
   r.mesh.mark_progress();
@@ -102,6 +115,7 @@ void begin_step(TrainState& r, const Batch& of_host, int64_t step, const StepLim
   r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, limits);
   weigh_targets(r, batch);
   r.launcher.launch([&] { compute_step(r, batch); });
+  r.optimizer.meet(compute, step + 1);
   r.launcher.send(step, r.loss, r.optimizer.squared_norm(), limits);
 }
 

@@ -86,12 +86,13 @@ TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device
       arenas(device, sizes, config.train.offload == Offload::optimizer ? Memory::pinned : Memory::own),
       sharing(mesh.neighbours(sharing_ranks(config, mesh))),
       stage(config.model, stage_shape(config, mesh, sharing), arenas, device.compute()),
-      sync(mesh, device, stage, arenas, config.parallel.reduce == ReduceDtype::bf16),
+      sync(config.parallel, mesh, device, stage, arenas),
       pipeline(mesh.pp(), device, stage),
-      optimizer(config.train, mesh, stage, sync, arenas),
+      optimizer(config, mesh, stage, sync, arenas),
       launcher(config, mesh, device),
       loss(arenas.temporaries.take(Dtype::f32, {1})),
       loss_factor(arenas.temporaries.take(Dtype::f32, {1})) {
+  if (config.parallel.local() && mesh.copies() > 1) loss_sum = arenas.temporaries.take(Dtype::f32, {1});
   const int64_t levels = stage.shape().holding.tree_levels;
   if (levels > 0) loss_tree = arenas.temporaries.take(Dtype::f32, {levels, 1});
   hooks.read = [this](size_t unit, const Microbatch&) { sync.read(unit); };

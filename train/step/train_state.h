@@ -35,6 +35,7 @@ struct TrainState {
 
   Tensor loss;         // [1] f32: the step's mean loss
   Tensor loss_factor;  // [1] f32: 1 / (the batch's valid targets)
+  Tensor loss_sum;     // [1] f32: of all copies, only with parallel.local_steps
   Tensor loss_tree;    // [levels, 1] f32: sums of the microbatches' losses, only with invariant numerics
 
   UnitHooks hooks;                             // receive a unit's weights, send its gradients; with the head's the loss

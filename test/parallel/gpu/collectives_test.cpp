@@ -98,6 +98,13 @@ void check_sums(const Comm& comm, Stream& stream, Dtype dtype, bool bf16_on_wire
   run(comm, stream, AllGather{.all = gathered, .part = part});
   stream.finish();
   CHECK(near_by(gathered, sum_of(dtype, size, n * size), bound));
+
+  HostTensor exchanged(dtype, {n * size});
+  const HostTensor own = addend(dtype, rank, n * size);
+  run(comm, stream, AllToAll{.to = exchanged, .from = own});
+  stream.finish();
+  for (int64_t r = 0; r < size; ++r)
+    CHECK(slice(exchanged.values(), r * n, r * n + n) == slice(addend(dtype, r, n * size).values(), rank * n, rank * n + n));
 }
 
 void check_moves(const Comm& comm, Stream& stream, Dtype dtype, int64_t n) {

@@ -187,6 +187,33 @@ TEST_CASE("every axis of a mesh on emulated GPUs has the losses of one rank on t
   }
 }
 
+TEST_CASE("copies that compress or meet seldom have the CPU's losses on emulated GPUs", "[unsanitized]") {
+  if (!emulated()) return;
+  const Workplace place;
+  const std::vector<std::vector<std::string>> ways{{"parallel.compress=int8"},
+                                                   {"parallel.compress=powersgd", "parallel.compress_rank=2"},
+                                                   {"parallel.local_steps=2", "parallel.compress=bf16"}};
+  for (size_t i = 0; i < ways.size(); ++i) {
+    CAPTURE(i);
+    std::vector<std::string> settings{"parallel.zero=0", "train.steps=4",      "train.warmup=2",
+                                      "model.layers=2",  "train.eval_every=0", "train.microbatch=1"};
+    settings.insert(settings.end(), ways[i].begin(), ways[i].end());
+    std::vector<std::string> cpu = settings;
+    cpu.push_back("train.name=cpu" + std::to_string(i));
+    succeed(place.train(cpu, 2));
+    const std::string name = "gpu" + std::to_string(i);
+    const Ended ended = Process(place.scratch.path(), on_gpu(name, settings), 2, kProgram).wait();
+    INFO(ended.out << ended.err);
+    REQUIRE(ended.code == 0);
+    const auto wanted = place.metrics("cpu" + std::to_string(i)), got = place.metrics(name);
+    REQUIRE(got.size() == wanted.size());
+    for (size_t k = 0; k < got.size(); ++k) {
+      const char* key = got[k].contains("loss") ? "loss" : "val_loss";
+      CHECK(got[k].at(key).get<double>() == Approx(wanted[k].at(key).get<double>()).epsilon(1e-3));
+    }
+  }
+}
+
 TEST_CASE("with invariant numerics emulated GPUs compute the same bits on every mesh", "[unsanitized]") {
   if (!emulated()) return;
   const Workplace place;

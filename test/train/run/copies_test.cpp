@@ -1,0 +1,206 @@
+// Copies of the state that send each other fewer bits, or meet only every few steps: near the exact run,
+// with the traffic of the plan, and continued to the same bits.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "parallel/mesh.h"
+#include "test/catch.h"
+#include "test/sanitized.h"
+#include "test/train/process.h"
+#include "test/train/tiny_mesh.h"
+#include "test/train/workplace.h"
+#include "train/step/copy_state.h"
+
+namespace trireme {
+namespace {
+
+double most_apart(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(static_cast<double>(a[i]) / static_cast<double>(b[i]) - 1));
+  return most;
+}
+
+struct Apart {
+  ParallelConfig parallel;
+  double least, most;  // relative difference of a loss from that of one rank
+};
+
+// Ways to keep copies apart on four ranks.
+std::vector<Apart> ways() {
+  std::vector<Apart> list;
+  const auto add = [&](const ParallelConfig& mesh, Compress compress, double most) {
+    list.push_back({.parallel = mesh, .least = 1e-6, .most = most});
+    list.back().parallel.compress = compress, list.back().parallel.compress_rank = 2;
+  };
+  const ParallelConfig meshes[] = {{.zero = 0},
+                                   {.zero = 3, .shard = 2},
+                                   {.zero = 2, .shard = 2, .reduce_when = ReduceWhen::step},
+                                   {.zero = 1, .shard = 1},
+                                   {.dp = 2, .pp = 2, .zero = 0},
+                                   {.dp = 2, .tp = 2, .zero = 0}};
+  for (const ParallelConfig& mesh : meshes) {
+    add(mesh, Compress::bf16, 1e-3);
+    add(mesh, Compress::int8, 2e-2);
+    if (mesh.shard < 2) add(mesh, Compress::powersgd, 0.2);
+    add(mesh, Compress::none, 0.2);
+    list.back().parallel.local_steps = 4;
+    if (mesh.zero == 1) list.back().parallel.compress = Compress::int8;
+  }
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("copies apart on the ranks of a launcher", "[.launched]") {
+  const World world;
+  for (const std::string model : {"gpt2", "llama, untied"}) {
+    RunConfig config = tiny(model);
+    config.parallel.dp = 1;
+    const Trajectory one = trajectory(config, Mesh());
+    for (const Apart& way : ways()) {
+      config.parallel = way.parallel;
+      CAPTURE(model, way.parallel.zero, way.parallel.shard, way.parallel.pp, way.parallel.tp, way.parallel.local_steps,
+              name_of(way.parallel.compress));
+      const Trajectory apart = trajectory(config, Mesh(world, config.parallel));
+      const double off = most_apart(apart.losses, one.losses);
+      CHECK(off > way.least);
+      CHECK(off < way.most);
+    }
+  }
+}
+
+TEST_CASE("copies that compress or meet seldom train near the exact run, with the plan's memory and traffic") {
+  const Scratch scratch;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const Ended ended = Process(scratch.path(), {"copies apart on the ranks of a launcher"}, 4, program).wait();
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+}
+
+namespace {
+
+const std::vector<std::vector<std::string>> kSettingsApart{{"parallel.compress=int8"},
+                                                           {"parallel.compress=powersgd", "parallel.compress_rank=2"},
+                                                           {"parallel.local_steps=5"},
+                                                           {"parallel.local_steps=10", "parallel.compress=bf16"}};
+
+Ended train_apart(const Workplace& place, std::vector<std::string> settings, const std::vector<std::string>& more, int ranks) {
+  settings.insert(settings.end(), {"parallel.zero=0", "train.microbatch=1"});
+  settings.insert(settings.end(), more.begin(), more.end());
+  return place.train(settings, ranks);
+}
+
+}  // namespace
+
+TEST_CASE("runs whose copies are apart continue to the same bits, also from the middle of a round") {
+  const Workplace place;
+  for (size_t i = 0; i < kSettingsApart.size(); ++i) {
+    CAPTURE(i);
+    const std::string whole = "whole" + std::to_string(i), cut = "cut" + std::to_string(i);
+    const std::vector<std::string> saves{"checkpoint.every=3"};
+    succeed(train_apart(place, kSettingsApart[i], {"train.name=" + whole, saves[0]}, 4));
+    // The last two saves, steps 18 and 20, are gone: what is left is of step 15.
+    succeed(train_apart(place, kSettingsApart[i], {"train.name=" + cut, saves[0], "checkpoint.keep=9"}, 4));
+    for (const std::string step : {"18", "20"})
+      std::filesystem::remove_all(place.scratch / ("runs/" + cut + "/checkpoints/step-000000" + step));
+    std::filesystem::remove(place.scratch / ("runs/" + cut + "/lineage.json"));
+    succeed(train_apart(place, kSettingsApart[i], {"train.name=" + cut, saves[0], "checkpoint.keep=9"}, 4));
+    CHECK(place.differ(whole, cut) == 0);
+  }
+}
+
+TEST_CASE("a run of four copies continues with two, with one and with four again, and trains on") {
+  const Workplace place;
+  for (size_t i = 0; i < kSettingsApart.size(); ++i) {
+    CAPTURE(i);
+    const std::string name = "run" + std::to_string(i);
+    const auto go_on = [&](int ranks, int64_t steps) {
+      CAPTURE(ranks);
+      succeed(train_apart(place, kSettingsApart[i],
+                          {"train.name=" + name, "train.schedule=constant", "train.steps=" + std::to_string(steps)}, ranks));
+    };
+    go_on(4, 20), go_on(2, 40), go_on(1, 60), go_on(4, 80);
+    std::vector<double> held_out;  // after each part
+    for (const Json& line : place.metrics(name))
+      if (line.contains("val_loss") && line.at("step").get<int64_t>() % 20 == 0) held_out.push_back(line.at("val_loss"));
+    CAPTURE(held_out);
+    REQUIRE(held_out.size() == 4);
+    CHECK(held_out[3] < held_out[0] - 0.2);  // the first 40 steps stay near the frequencies of the letters, 2.6 nats
+  }
+}
+
+TEST_CASE("what copies have left out of sums is theirs together, whatever their number") {
+  // Copies of a vector of three rows; those of the checkpoint hold 1, 2, 4 and 8 times its first row.
+  const auto slices_of = [](std::vector<Bf16>& memory, int64_t copy, int64_t copies) {
+    TensorSlice slice{.name = kRestPrefix + "w",
+                      .global_shape = {3},
+                      .offset = {0},
+                      .local = Tensor(memory.data(), Dtype::bf16, Place::cpu, {3})};
+    assign_to_copy(slice, copy, copies);
+    return std::vector{slice};
+  };
+  for (const int64_t saved : {1, 2, 4})
+    for (const int64_t copies : {1, 2, 3, 4, 8}) {
+      float sum = 0;
+      for (int64_t copy = 0; copy < copies; ++copy) {
+        std::vector<Bf16> memory(3, Bf16(99.0f));
+        CopyReader reader(copy, copies);
+        const auto reads =
+            reader.adapted(slices_of(memory, copy, copies), [&](const std::string&) { return std::vector{3 * saved}; });
+        for (const TensorSlice& read : reads) {
+          CHECK(read.global_shape == std::vector{3 * saved});
+          read.local.as<Bf16>()[0] = Bf16(static_cast<float>(1 << read.offset[0] / 3));
+        }
+        reader.add_up();
+        sum += static_cast<float>(memory[0]);
+      }
+      CHECK(sum == static_cast<float>((1 << saved) - 1));
+    }
+  // Without any in the checkpoint, nothing was left out.
+  std::vector<Bf16> memory(3, Bf16(99.0f));
+  CopyReader reader(0, 2);
+  CHECK(reader.adapted(slices_of(memory, 0, 2), [](const std::string&) { return std::vector<int64_t>(); }).empty());
+  CHECK(static_cast<float>(memory[1]) == 0);
+}
+
+TEST_CASE("weights and moments of a copy are read from any number of copies, and from runs without") {
+  std::vector<float> memory(6);
+  TensorSlice slice{.name = kLocalPrefix + "adam_m/w",
+                    .global_shape = {2, 3},
+                    .offset = {0, 0},
+                    .local = Tensor(memory.data(), Dtype::f32, Place::cpu, {2, 3})};
+  assign_to_copy(slice, 3, 4);
+  const auto read = [&](const std::string& known, const std::vector<int64_t>& shape) {
+    CopyReader reader(3, 4);
+    return reader.adapted({slice}, [&](const std::string& name) { return name == known ? shape : std::vector<int64_t>(); }).front();
+  };
+  CHECK(read("local/adam_m/w", {8, 3}).offset == std::vector<int64_t>{6, 0});
+  CHECK(read("local/adam_m/w", {4, 3}).offset == std::vector<int64_t>{2, 0});
+  CHECK(read("local/adam_m/w", {4, 3}).global_shape == std::vector<int64_t>{4, 3});
+  const TensorSlice shared = read("adam_m/w", {2, 3});
+  CHECK(shared.name == "adam_m/w");
+  CHECK(shared.offset == std::vector<int64_t>{0, 0});
+  CHECK(shared.global_shape == std::vector<int64_t>{2, 3});
+}
+
+TEST_CASE("ways to keep copies apart that cannot be are refused by name") {
+  const Workplace place;
+  const auto refused = [&](std::vector<std::string> settings) {
+    settings.push_back("train.name=refused");
+    const Ended ended = place.train(settings, 1);
+    CHECK(ended.code == 2);
+    return ended.err;
+  };
+  CHECK_THAT(refused({"parallel.compress=int8"}), ContainsSubstring("needs copies of the state: set parallel.shard"));
+  CHECK_THAT(refused({"parallel.local_steps=2"}), ContainsSubstring("needs copies of the state: set parallel.shard"));
+  CHECK_THAT(refused({"parallel.compress=int8", "parallel.zero=0", "parallel.reduce=bf16"}),
+             ContainsSubstring("needs parallel.reduce = f32"));
+  CHECK_THAT(refused({"parallel.compress=powersgd", "parallel.zero=1", "parallel.shard=2"}),
+             ContainsSubstring("powersgd needs whole matrices"));
+  CHECK_THAT(refused({"parallel.local_steps=3", "parallel.zero=0"}),
+             ContainsSubstring("train.steps = 20: must be a multiple of parallel.local_steps = 3"));
+  CHECK_THAT(refused({"parallel.local_steps=20", "parallel.zero=0"}), ContainsSubstring("train.eval_every"));
+}
+
+}  // namespace trireme
