@@ -403,7 +403,8 @@ TEST_CASE("a run is its model, its data in their order, and the numbers it compu
     if (key.section != "model" && key.limit.of_the_run) others.insert(key.full());
   }
   CHECK(others == std::set<std::string>{"data.train", "data.weights", "data.tokenizer", "train.batch", "train.seed",
-                                        "train.rounding", "kernels.dtype", "kernels.residual"});
+                                        "parallel.compress", "parallel.compress_rank", "parallel.local_steps", "parallel.outer_lr",
+                                        "parallel.outer_momentum", "train.rounding", "kernels.dtype", "kernels.residual"});
 }
 
 TEST_CASE("a checkpoint of a version without kernels.residual had a residual stream of the step's dtype") {
