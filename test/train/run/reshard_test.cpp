@@ -38,7 +38,7 @@ struct NamedMesh {
   std::string told;
 };
 
-// All (dp, pp, tp) of up to eight ranks, their ZeRO stages and schedules in turn.
+// All (dp, pp, tp) of up to eight ranks, their ZeRO stages, shards and schedules in turn.
 std::vector<NamedMesh> all_meshes() {
   std::vector<NamedMesh> meshes;
   for (int64_t dp = 1; dp <= 8; ++dp)
@@ -48,7 +48,9 @@ std::vector<NamedMesh> all_meshes() {
         ParallelConfig p{.dp = dp, .pp = pp, .tp = tp, .zero = dp > 1 ? (turn + dp) % 4 : 0};
         if (pp > 1) p.schedule = std::array{Schedule::one_f_one_b, Schedule::interleaved, Schedule::zero_bubble}[turn % 3];
         if (p.schedule == Schedule::interleaved && 2 * pp > 8) p.schedule = Schedule::gpipe;
-        meshes.push_back({p, text("dp ", dp, " pp ", pp, " tp ", tp, " zero ", p.zero, " ", name_of(p.schedule))});
+        if (p.zero > 0 && dp % 2 == 0) p.shard = std::array<int64_t, 4>{0, 1, 2, dp / 2}[static_cast<size_t>(turn / 2 % 4)];
+        meshes.push_back(
+            {p, text("dp ", dp, " pp ", pp, " tp ", tp, " zero ", p.zero, " shard ", p.shard, " ", name_of(p.schedule))});
       }
   return meshes;
 }
