@@ -169,7 +169,11 @@ int64_t Checkpoints::restore_found(const Found& found, CheckpointState& state) {
   for (;;) {
     const auto load = [&] {
       if (!now->problem.empty()) throw DamagedCheckpoint(now->problem);
-      copies_are_lost_ |= memory_->bring(*now, state.slices, state.layout);
+      const auto wanted = [&](const Manifest& manifest) {
+        if (state.accept) state.accept(manifest);
+        return state.slices;
+      };
+      copies_are_lost_ |= memory_->bring(*now, wanted, state.layout);
       return load_step(io_, found.directory, found.step);
     };
     try {

@@ -26,6 +26,9 @@
 
 namespace trireme {
 
+// Slices to read from a checkpoint, once its manifest is known.
+using SlicesOf = std::function<std::vector<TensorSlice>(const Manifest&)>;
+
 class MemoryTier {
  public:
   // Opens the tier of this run; creates one if it is `wanted` and missing. Sweeps what an
@@ -56,7 +59,7 @@ class MemoryTier {
   // Copies to this node the files that its ranks' slices are stored in. Throws
   // DamagedCheckpoint on all ranks if that is impossible. Returns true if any file was sent. All
   // ranks call it.
-  bool bring(const Step& step, const std::vector<TensorSlice>& slices, const LayoutOf& layout) const;
+  bool bring(const Step& step, const SlicesOf& slices_of, const LayoutOf& layout) const;
   // Removes files of this step that do not match their digests, since another node may have intact
   // copies. Returns true if there were any. All ranks call it.
   bool drop_damaged(const Step& step) const;

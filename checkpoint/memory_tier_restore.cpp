@@ -181,12 +181,12 @@ void MemoryTier::settle(const std::string& into, const std::vector<std::string>&
   commit_step(io_, directory_, into, shared.manifest.step);
 }
 
-bool MemoryTier::bring(const Step& step, const std::vector<TensorSlice>& slices, const LayoutOf& layout) const {
+bool MemoryTier::bring(const Step& step, const SlicesOf& slices_of, const LayoutOf& layout) const {
   if (nodes_.count() == 1) return false;
   const Shared shared = share_manifest(step);
   const std::string there = directory_ + "/" + step_name(step.step);
   RankFiles files(io_, there, shared.manifest);
-  const auto mine = located_files(files, slices, reading_rank(ranks_, shared.manifest, layout));
+  const auto mine = located_files(files, slices_of(shared.manifest), reading_rank(ranks_, shared.manifest, layout));
   // To bring all files to each node could fill its memory.
   throw_together<DamagedCheckpoint>(ranks_, mine ? "" : "this program cannot compute which of its files each node needs");
   const std::vector<Move> moves = agree_on_moves(step, *mine);

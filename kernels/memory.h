@@ -87,7 +87,7 @@ struct ArenaSizes {
 };
 
 // The five arenas of a run, allocated once with the sizes of the plan. The optimizer's arena holds
-// only masters and moments.
+// what lasts from step to step: masters, moments, and what copies of the state have of their own.
 struct Arenas {
   Arena weights, gradients, optimizer, activations, temporaries;
   Arenas(Device& device, const ArenaSizes& sizes, Memory of_optimizer = Memory::own)

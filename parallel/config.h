@@ -60,7 +60,7 @@ struct ParallelConfig {
   ReduceDtype reduce = ReduceDtype::f32;
   ReduceWhen reduce_when = ReduceWhen::microbatch;
   Compress compress = Compress::none;
-  int64_t compress_rank = 4, local_steps = 1;
+  int64_t compress_rank = 32, local_steps = 1;
   double outer_lr = 0.7, outer_momentum = 0.9;
   bool two_level = false;
   int64_t node_ranks = 0;

@@ -121,6 +121,16 @@ std::vector<int64_t> largest(const Comm& comm, const std::vector<int64_t>& mine)
   return most;
 }
 
+int64_t total(const Comm& comm, int64_t mine) {
+  if (comm.size() == 1) return mine;
+  const JournalSpan span = comm.span("add up", 1);
+  int64_t sum = 0;
+  std::vector<MPI_Request> request(1);
+  ok(MPI_Iallreduce(&mine, &sum, 1, MPI_INT64_T, MPI_SUM, handle(comm), request.data()));
+  wait_all(request);
+  return sum;
+}
+
 int64_t largest(const Comm& comm, int64_t mine) { return largest(comm, std::vector<int64_t>{mine}).front(); }
 
 }  // namespace trireme

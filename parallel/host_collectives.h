@@ -34,5 +34,6 @@ std::vector<double> sum(const Comm& comm, const std::vector<double>& mine);  // 
 // Element-wise maximum over the ranks of equally many numbers.
 std::vector<int64_t> largest(const Comm& comm, const std::vector<int64_t>& mine);
 int64_t largest(const Comm& comm, int64_t mine);
+int64_t total(const Comm& comm, int64_t mine);  // the sum over the ranks
 
 }  // namespace trireme

@@ -222,11 +222,6 @@ void Corpus::advise(int64_t sample) const {
   shards_[s].advise(part.begin, part.begin + std::max(part.tokens, part.predicting + 1));
 }
 
-void Corpus::advise_targets(int64_t sample) const {
-  const auto [s, part] = window(sample);
-  shards_[s].advise_trained(part.begin, part.begin + part.predicting + 1);
-}
-
 void Corpus::read(int64_t sample, bool document_mask, bool restart_positions, const SampleRow& row) const {
   const auto [s, part] = window(sample);
   const ShardReader& shard = shards_[s];

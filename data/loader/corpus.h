@@ -64,9 +64,8 @@ class Corpus {
   // From several threads at once, if wanted.
   void read(int64_t sample, bool document_mask, bool restart_positions, const SampleRow& row) const;
 
-  // The sample will be read soon, or how many targets it has be asked: the disk may begin to bring what it takes.
+  // The sample will be read soon: the disk may begin to bring what it takes.
   void advise(int64_t sample) const;
-  void advise_targets(int64_t sample) const;
 
   // Part of a shard's stream that a sample reads.
   struct Window {

@@ -67,14 +67,9 @@ Loader::Rows* Loader::find(Rows::State state, int64_t step) {
 // Reports nothing that is wrong with a shard: fill() does.
 void Loader::advise(int64_t step) const noexcept try {
   for (int64_t row = 0; row < options_.batch; ++row) {
-    const bool of_mine = place_of(options_, row).replica == options_.replica;
-    if (!of_mine && !mixture_.padded()) continue;
+    if (place_of(options_, row).replica != options_.replica) continue;
     const Mixture::Sample at_row = mixture_.at(step * options_.batch + row, options_.seed);
-    const Corpus& corpus = mixture_.source(at_row.source);
-    if (of_mine)
-      corpus.advise(at_row.sample);
-    else
-      corpus.advise_targets(at_row.sample);
+    mixture_.source(at_row.source).advise(at_row.sample);
   }
 } catch (const std::exception&) {
 }
@@ -82,15 +77,13 @@ void Loader::advise(int64_t step) const noexcept try {
 void Loader::fill(Rows& rows, int64_t step) const {
   const int64_t T = options_.context, plane = this->rows() * T;
   const bool padded = mixture_.padded();
-  rows.valid = padded ? 0 : options_.batch * T;
+  rows.valid = padded ? 0 : plane;
   for (int64_t row = 0; row < options_.batch; ++row) {
     const RowPlace place = place_of(options_, row);
-    const bool of_mine = place.replica == options_.replica;
-    if (!padded && !of_mine) continue;
+    if (place.replica != options_.replica) continue;
     const Mixture::Sample at_row = mixture_.at(step * options_.batch + row, options_.seed);
     const Corpus& corpus = mixture_.source(at_row.source);
     if (padded) rows.valid += corpus.targets(at_row.sample);
-    if (!of_mine) continue;
     int32_t* const at = rows.values.data() + place.row * T;
     // Values that are the same for all rows stand there already.
     corpus.read(at_row.sample, options_.document_mask, options_.restart_positions,

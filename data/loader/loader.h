@@ -22,7 +22,7 @@ namespace trireme {
 // Tokens that one optimizer step of one replica reads. Memory of the loader, valid until its next next().
 struct Batch {
   Tensor tokens, targets, positions, document_start;  // [rows, T] i32 on Place::cpu; targets < 0 are ignored
-  int64_t valid;                                      // targets >= 0 in the GLOBAL batch
+  int64_t valid;                                      // targets >= 0: of the loader's rows; for a step, of all replicas'
   double waited = 0;                                  // seconds until it was read
 };
 
@@ -53,7 +53,8 @@ class Loader {
   // The batch of step(), which then counts on. What went wrong on the reading thread is thrown here, for the step it belongs to.
   Batch next();
   void seek(int64_t step);
-  int64_t step() const { return step_; }  // of the batch that next() gives
+  int64_t step() const { return step_; }             // of the batch that next() gives
+  bool padded() const { return mixture_.padded(); }  // replicas may have different numbers of targets
 
  private:
   struct Rows {

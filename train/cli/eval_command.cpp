@@ -81,6 +81,7 @@ RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std:
     if (ranks % (p.pp * p.tp) != 0) p.pp = p.tp = 1;
     if (p.shard > 0 && ranks / (p.pp * p.tp) % p.shard != 0) p.shard = 0;
   }
+  p.compress = Compress::none, p.local_steps = 1;  // only weights are read
   if (p.schedule == Schedule::zero_bubble) p.schedule = Schedule::one_f_one_b;
   TrainConfig& t = config.train;
   t.recompute = Recompute::full;

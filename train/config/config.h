@@ -73,7 +73,7 @@ struct TrainConfig {
     keys("recompute", recompute,
          "recomputation in backward to save memory; selective: norms and activation functions (for gpt2 on a GPU, last bits "
          "differ); full: whole blocks");
-    keys("offload", offload, "state that a GPU keeps in pinned host memory; optimizer: masters and moments");
+    keys("offload", offload, "state that a GPU keeps in pinned host memory; optimizer: masters, moments and what copies have left out");
     keys("seed", seed, "random seed of the initial weights and the data order", at_least(0).identity());
     keys("lr", lr, "peak learning rate", above(0));
     keys("min_lr", min_lr, "final learning rate, as a fraction of lr", between(0, 1));

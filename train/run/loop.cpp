@@ -22,7 +22,7 @@ void compare_now(Session& s, int64_t step) {
   if (found.empty()) return;
   s.saves.end();
   s.loader.seek(step - 1);
-  const std::string ranks = ranks_that_vary(s.run, s.loader.next(), step - 1);
+  const std::string ranks = ranks_that_vary(s.run, next_batch(s), step - 1);
   throw Error(text("replicas diverged after step ", step, ": ", found, "; ", fault_of(ranks), ". ",
                    ranks.empty() ? "Training" : "Rerun without that machine; training", " resumes from the newest checkpoint"));
 }

@@ -21,6 +21,7 @@ std::string division_problems(const RunConfig& config, int64_t ranks) {
   };
   config.parallel.check([&](const std::string& key, const std::string& problem) { report("parallel." + key, problem); });
   config.check_mesh(report);
+  check_copies(config.parallel, config.model, {config.train.steps, config.train.eval_every}, report);
   try {
     const int64_t replicas = mesh_sizes(ranks, config.parallel).dp;
     config.check_replicas(replicas, report);

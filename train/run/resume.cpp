@@ -134,6 +134,7 @@ int64_t restore(TrainState& run, Checkpoints& checkpoints, const ResumeChoice& r
     return 0;
   }
   for (const std::string& line : changes) tell(line);
+  for (const std::string& line : copies.changes()) tell(line);
   history.load(state.counters, *step);
   copies.add_up();
   host->store();

@@ -15,6 +15,16 @@ constexpr int64_t kZeroSteps = 3;  // in a row with gradients of zero before the
 
 }  // namespace
 
+Batch next_batch(Session& session) {
+  const Comm& replicas = session.run.mesh.gradient_group();
+  Batch batch = [&] {
+    const Doing doing(session.journal, "reading");
+    return session.loader.next();
+  }();
+  batch.valid = session.loader.padded() ? total(replicas, batch.valid) : batch.valid * replicas.size();
+  return batch;
+}
+
 void Steps::begin() {
   const int64_t step = begun_ + 1;
   if (holds(session_.config.train.leave_out, step)) return leave_out(step);
@@ -22,7 +32,7 @@ void Steps::begin() {
   session_.journal.begin(step), note_step(step);
   session_.notice.begun(step);
   computed_ = true;
-  const Batch batch = next();
+  const Batch batch = next_batch(session_);
   waited_[static_cast<size_t>(step % 2)] = batch.waited;
   begin_step(session_.run, batch, begun_++, session_.history.limits(step));
   if (begun_ - ended_ > session_.run.launcher.ahead()) end();
@@ -45,14 +55,9 @@ void Steps::settle() {
   judge({.most = most[0], .fewest = -most[1]});
 }
 
-Batch Steps::next() {
-  const Doing doing(session_.journal, "reading");
-  return session_.loader.next();
-}
-
 void Steps::leave_out(int64_t step) {
   settle();
-  next();
+  next_batch(session_);
   pass_over(step);
   session_.note("step " + std::to_string(step) + ": left out, as train.leave_out says");
 }
@@ -75,10 +80,10 @@ void Steps::end() {
   StepStatistics& history = session_.history;
   history.saw(ended_, result);
   warn_of_zero_gradients(result);
-  if (result.updated)
-    weights_ = ended_;
-  else
-    bad_.push_back({ended_, weights_, result, history.refused(), history.not_finite()});
+  if (!result.updated) bad_.push_back({ended_, weights_, result, history.refused(), history.not_finite()});
+  const ParallelConfig& parallel = session_.config.parallel;
+  if (result.updated || (parallel.local() && ended_ % parallel.local_steps == 0))
+    weights_ = ended_;  // an outer step changes them, too
 }
 
 void Steps::log(const StepResult& result, double seconds) {
@@ -113,7 +118,7 @@ void Steps::disagree() {
   std::string all;
   for (const std::string& line : gather(session_.run.mesh.all(), mine)) all += "\n" + line;
   session_.loader.seek(ended_ - 1);
-  const std::string ranks = ranks_that_vary(session_.run, session_.loader.next(), ended_ - 1);
+  const std::string ranks = ranks_that_vary(session_.run, next_batch(session_), ended_ - 1);
   throw Error("ranks disagree on whether a step was an update: " + fault_of(ranks) + broadcast(session_.run.mesh.all(), all));
 }
 
@@ -135,7 +140,7 @@ std::string Steps::cause(const Bad& bad) {
   const Doing doing(session_.journal, "looking for the fault");
   TrainState& run = session_.run;
   session_.loader.seek(bad.step - 1);
-  const Batch batch = session_.loader.next();
+  const Batch batch = next_batch(session_);
   go_back_to_weights_of(run, bad.step - 1);
   const NanSearch search = find_not_finite(run, batch, bad.step - 1);
   const bool nowhere = broadcast(run.mesh.all(), search.found).empty();

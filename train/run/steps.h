@@ -10,6 +10,9 @@
 
 namespace trireme {
 
+// The replica's next batch, with the targets of all replicas counted. All ranks call it together.
+Batch next_batch(Session& session);
+
 // Steps since the last judgement that were no update: of the rank that has most and of the one that has fewest.
 struct BadSteps {
   int64_t most, fewest;
@@ -42,7 +45,6 @@ class Steps {
     std::string describe() const { return std::string(text("step ", step, ": ", StepStatistics::describe(result))); }
   };
 
-  Batch next();
   void leave_out(int64_t step);
   void pass_over(int64_t step);
   void end();

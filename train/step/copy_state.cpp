@@ -42,7 +42,7 @@ std::vector<TensorSlice> CopyReader::rests(TensorSlice slice, int64_t saved) {
 }
 
 std::vector<TensorSlice> CopyReader::adapted(const std::vector<TensorSlice>& slices, const ShapeOf& shape_of) {
-  more_.clear();
+  more_.clear(), rests_of_ = locals_of_ = 0, new_bases_ = false;
   std::vector<TensorSlice> reads;
   for (const TensorSlice& slice : slices) {
     TensorSlice read = slice;
@@ -51,10 +51,12 @@ std::vector<TensorSlice> CopyReader::adapted(const std::vector<TensorSlice>& sli
     const int64_t rows = slice.global_shape[0] / (local || rest ? copies_ : 1);  // of one copy
     const auto saved_in = [&](const std::vector<int64_t>& all) { return all.empty() || rows == 0 ? 0 : all[0] / rows; };
     if (rest) {
+      rests_of_ = std::max(rests_of_, saved_in(shape));
       for (TensorSlice& part : rests(slice, saved_in(shape))) reads.push_back(std::move(part));
       continue;
     }
     if (local && !shape.empty()) {
+      locals_of_ = saved_in(shape);
       move_to_copy(read, copy_, copies_, copy_ % std::max<int64_t>(saved_in(shape), 1), saved_in(shape));
     } else if (local) {
       move_to_copy(read, copy_, copies_, 0, 1);
@@ -67,11 +69,24 @@ std::vector<TensorSlice> CopyReader::adapted(const std::vector<TensorSlice>& sli
       clear(slice.local);
       continue;
     } else if (slice.name.starts_with(kBasisPrefix) && shape != slice.global_shape) {
+      new_bases_ = true;
       continue;
     }
     reads.push_back(std::move(read));
   }
   return reads;
+}
+
+std::vector<std::string> CopyReader::changes() const {
+  std::vector<std::string> lines;
+  const auto from_to = [this](int64_t saved) {
+    return std::to_string(saved) + (saved == 1 ? " copy" : " copies") + " of the state continued on " + std::to_string(copies_);
+  };
+  if (rests_of_ > 0 && rests_of_ != copies_) lines.push_back(from_to(rests_of_) + ": what they have left out of sums is added up");
+  if (locals_of_ > 0 && locals_of_ != copies_)
+    lines.push_back(from_to(locals_of_) + ": each takes weights and moments of one of them");
+  if (new_bases_) lines.emplace_back("the bases of powersgd begin anew, since weights are divided in another way");
+  return lines;
 }
 
 void CopyReader::add_up() const {

@@ -5,8 +5,8 @@
 //   error_feedback/NAME             with parallel.compress: what the copy has left out of sums. The sum over
 //                                   all copies matters, so fewer copies each take those of several
 //
-// Besides, powersgd/NAME holds the basis of a tp rank's part of a weight, the same in all copies. On
-// another number of tp ranks it begins anew.
+// Besides, powersgd/NAME holds the bases of the tp ranks' parts of a weight, the same in all copies. With
+// other parts they begin anew.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +41,11 @@ class CopyReader {
   CopyReader(int64_t copy, int64_t copies) : copy_(copy), copies_(copies) {}
 
   // The slices to read instead of `slices`, which are of this rank and of its copy. What the checkpoint
-  // lacks is cleared, and a basis of another shape stays as it is.
+  // lacks is cleared, and a basis of another shape stays as it is. What other copies have left out takes
+  // memory of its own until the next call.
   std::vector<TensorSlice> adapted(const std::vector<TensorSlice>& slices, const ShapeOf& shape_of);
+  // Names what of the checkpoint is not read as it was saved, a line each.
+  std::vector<std::string> changes() const;
   // Adds what was read of further copies to what this one takes over from them.
   void add_up() const;
 
@@ -55,6 +58,8 @@ class CopyReader {
 
   int64_t copy_, copies_;
   std::vector<More> more_;
+  int64_t rests_of_ = 0, locals_of_ = 0;  // copies in the checkpoint; 0: it has no such state, or is not asked
+  bool new_bases_ = false;
 };
 
 }  // namespace trireme

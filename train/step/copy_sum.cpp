@@ -40,7 +40,7 @@ CopySum::CopySum(const ParallelConfig& config, const Mesh& mesh, const Stage& st
     longest = std::max(longest, n), sent = std::max(sent, of.sent);
     if (of.matrices.empty()) continue;
     const int64_t bases = of.matrices.back().basis + of.matrices.back().cols * rank_;
-    of.bases = arenas.optimizer.take(Dtype::f32, {bases}), of.following = arenas.optimizer.take(Dtype::f32, {bases});
+    of.bases = arenas.temporaries.take(Dtype::f32, {bases}), of.following = arenas.temporaries.take(Dtype::f32, {bases});
   }
   if (copies_.size() == 1) return;
   sent_ = arenas.temporaries.take(Dtype::f32, {sent});
@@ -50,10 +50,11 @@ CopySum::CopySum(const ParallelConfig& config, const Mesh& mesh, const Stage& st
   in_ = arenas.temporaries.take(Dtype::i32, {blocks, words_of(compress_)});
 }
 
-// Two narrow matrices are worth it if they have less than half the elements.
+// Positions are on one rank of a tp group alone. Two narrow matrices are worth it if they have less than half the elements.
 bool CopySum::is_coded(const Parameter& parameter) const {
   const std::vector<int64_t>& shape = parameter.spec.shape;
   if (!compresses() || shape.size() != 2 || parameter.spec.shared != Shared::no) return false;
+  if (stage_.units()[parameter.unit].id.kind == UnitKind::positions) return false;
   return compress_ != Compress::powersgd || 2 * rank_ * (shape[0] + shape[1]) <= shape[0] * shape[1];
 }
 
@@ -120,14 +121,16 @@ void CopySum::sum(Stream& stream, size_t unit) {
 }
 
 void CopySum::keep(Stream& stream, const Tensor& gate) {
-  for (const OfUnit& of : units_)
-    for (const auto& [kept, next] : {std::pair(of.rest, of.next), std::pair(of.bases, of.following)}) {
-      if (!kept) continue;
-      if (gate)
-        run(stream, KeepIfPassed{.kept = kept, .next = next, .gate = gate});
-      else
-        run(stream, Cast{.y = kept, .x = next});
-    }
+  const auto keep = [&](const Tensor& kept, const Tensor& next) {
+    if (gate)
+      run(stream, KeepIfPassed{.kept = kept, .next = next, .gate = gate});
+    else
+      run(stream, Cast{.y = kept, .x = next});
+  };
+  for (const OfUnit& of : units_) {
+    if (of.rest) keep(of.rest, of.next);
+    if (of.bases && copies_.size() > 1) keep(of.bases, of.following);
+  }
 }
 
 // Calls move(elements of the unit's part, the same elements of what is sent) for those that are summed

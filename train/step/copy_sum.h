@@ -6,8 +6,8 @@
 // products (powersgd), each copy's matrix M becomes P Q^T: P is an orthonormal basis of the sum of all
 // M Q, and the next Q is the sum of all M^T P.
 //
-// Vectors, and weights that all ranks of a tp group hold, are summed exactly: their ranks must not drift
-// apart, and codes depend on their neighbours.
+// Vectors, positions, a tied table's copy, and weights that all ranks of a tp group hold are summed
+// exactly. Ranks that hold the same must not drift apart, and codes depend on their neighbours.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ namespace trireme {
 
 class CopySum {
  public:
-  // Takes rests and bases from arenas.optimizer, and room for what is sent from arenas.temporaries. The
+  // Takes rests from arenas.optimizer; bases, and room for what is sent, from arenas.temporaries. The
   // arguments must outlive this.
   CopySum(const ParallelConfig& config, const Mesh& mesh, const Stage& stage, Arenas& arenas);
 

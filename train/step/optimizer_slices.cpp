@@ -38,8 +38,8 @@ template <class Which>
 void Optimizer::list_slices(std::vector<TensorSlice>& slices, const std::string& prefix, const Which& which, bool once) const {
   for_each_piece([&](const PieceRange& piece) {
     if (once && piece.copy) return;
-    const size_t unit = piece.segment->parameter->unit;
-    const Tensor all = which(states_[unit], unit);
+    const Parameter& parameter = *piece.segment->parameter;
+    const Tensor all = which(states_[parameter.unit], parameter);
     if (!all) return;
     const Tensor local = all.slice(piece.begin, piece.end);
     for (TensorSlice& slice : flat_slices(prefix + piece.name, piece.shape, piece.first, local)) {
@@ -70,7 +70,7 @@ void Optimizer::list_bases(std::vector<TensorSlice>& slices) const {
 std::vector<TensorSlice> Optimizer::masters(bool once) const {
   std::vector<TensorSlice> slices;
   list_slices(
-      slices, "", [](const State& state, size_t) { return state.master; }, once);
+      slices, "", [](const State& state, const Parameter&) { return state.master; }, once);
   return slices;
 }
 
@@ -78,11 +78,12 @@ std::vector<TensorSlice> Optimizer::slices(bool once) const {
   std::vector<TensorSlice> slices;
   const auto list = [&](const std::string& prefix, auto which) { list_slices(slices, prefix, which, once); };
   if (parallel_.local()) {
-    list("", [](const State& state, size_t) { return state.outer; });
-    list("outer_momentum/", [](const State& state, size_t) { return state.momentum; });
+    list("", [](const State& state, const Parameter&) { return state.outer; });
+    list("outer_momentum/", [](const State& state, const Parameter&) { return state.momentum; });
   } else {
     slices = masters(once);
-    for (size_t i = 0; i < kept_.size(); ++i) list(kept_[i] + "/", [i](const State& state, size_t) { return state.kept[i]; });
+    for (size_t i = 0; i < kept_.size(); ++i)
+      list(kept_[i] + "/", [i](const State& state, const Parameter&) { return state.kept[i]; });
   }
   list_bases(slices);
   return slices;
@@ -92,11 +93,15 @@ std::vector<TensorSlice> Optimizer::own_slices(bool once) const {
   std::vector<TensorSlice> slices;
   const auto list = [&](const std::string& prefix, auto which) { list_own(slices, prefix, which, once); };
   if (parallel_.local()) {
-    list(kLocalPrefix, [](const State& state, size_t) { return state.master; });
+    list(kLocalPrefix, [](const State& state, const Parameter&) { return state.master; });
     for (size_t i = 0; i < kept_.size(); ++i)
-      list(kLocalPrefix + kept_[i] + "/", [i](const State& state, size_t) { return state.kept[i]; });
+      list(kLocalPrefix + kept_[i] + "/", [i](const State& state, const Parameter&) { return state.kept[i]; });
   }
-  if (sync_.copies().compresses()) list(kRestPrefix, [this](const State&, size_t unit) { return sync_.copies().rest(unit); });
+  const CopySum& copies = sync_.copies();
+  if (copies.compresses())
+    list(kRestPrefix, [&](const State&, const Parameter& parameter) {
+      return copies.is_coded(parameter) ? copies.rest(parameter.unit) : Tensor();
+    });
   return slices;
 }
 

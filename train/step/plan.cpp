@@ -165,8 +165,11 @@ CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks) {
   alone.parallel.local_steps = config.parallel.local_steps;
   alone.train.microbatch = 1;
   Device device(Place::none);
-  for (const TensorSlice& whole : state_slices(TrainState(alone, Mesh(0, 1, alone.parallel), device, {}), Ownership::saved))
-    ++found.tensors, found.bytes += whole.local.bytes() * (is_of_each_copy(whole.name) ? copies : 1);
+  for (const TensorSlice& whole : state_slices(TrainState(alone, Mesh(0, 1, alone.parallel), device, {}), Ownership::saved)) {
+    const bool own = is_of_each_copy(whole.name);
+    const int64_t bytes = whole.local.bytes() * (own ? copies : 1);
+    ++found.tensors, found.bytes += bytes, found.apart += own ? bytes : 0;
+  }
   return found;
 }
 

@@ -59,6 +59,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh);
 struct CheckpointSize {
   int64_t files = 0, tensors = 0, pieces = 0;
   int64_t bytes = 0;               // of all tensors
+  int64_t apart = 0;               // of them, what each copy of the state has of its own
   int64_t most_pieces = 0;         // of a file
   int64_t manifest_bytes() const;  // approximately
   std::string problem() const;     // why no checkpoint of this size can be read again; "" if it can

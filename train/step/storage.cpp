@@ -39,13 +39,15 @@ Storage parse_storage(const std::string& words) {
 }
 
 StorageTimes storage_times(const RunConfig& config, const CheckpointSize& checkpoint, int64_t ranks, const Storage& storage) {
-  // The first copy is saved, and all copies are read from its files.
+  // The first copy is saved, and all copies are read from its files. What each has of its own is read once.
   const int64_t copies = Mesh(0, ranks, config.parallel).copies();
   const auto bytes = static_cast<double>(checkpoint.bytes);
   StorageTimes times{.save_calls = kCallsOfSave * checkpoint.files + kCallsOfCommit,
                      .restore_calls = kCallsOfRestore * ranks + kCallsOfRestore};
   times.save = bytes / storage.write + bytes / storage.read + static_cast<double>(times.save_calls) / storage.calls;
-  times.restore = bytes * static_cast<double>(copies) / storage.read + static_cast<double>(times.restore_calls) / storage.calls;
+  const auto apart = static_cast<double>(checkpoint.apart);
+  times.restore = ((bytes - apart) * static_cast<double>(copies) + apart) / storage.read +
+                  static_cast<double>(times.restore_calls) / storage.calls;
   return times;
 }
 

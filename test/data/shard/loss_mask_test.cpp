@@ -274,6 +274,7 @@ TEST_CASE("samples have targets where the mask says, and batches count them, als
     CHECK(all == ones(trained, 1, 200) + 49);
   }
   const Corpus corpus({scratch.path()}, T, false);
+  std::vector<int64_t> parts(10);  // by step: targets of both replicas
   for (const int replica : {0, 1}) {
     Loader loader(corpus, {.context = T,
                            .batch = 6,
@@ -288,7 +289,8 @@ TEST_CASE("samples have targets where the mask says, and batches count them, als
       const Batch batch = whole.next();
       CHECK(batch.valid ==
             std::count_if(batch.targets.as<int32_t>(), batch.targets.as<int32_t>() + 6 * T, [](int32_t id) { return id >= 0; }));
-      CHECK(loader.next().valid == batch.valid);
+      parts[static_cast<size_t>(step)] += loader.next().valid;
+      if (replica == 1) CHECK(parts[static_cast<size_t>(step)] == batch.valid);
     }
   }
 }

@@ -139,6 +139,21 @@ TEST_CASE("a run whose copies are apart continues with other numbers of them and
   }
 }
 
+TEST_CASE("runs whose copies are apart save positions of one tp rank, and are evaluated by any number of ranks") {
+  const Workplace place;
+  const auto train = [&](const std::string& name, std::vector<std::string> settings) {
+    settings.insert(settings.end(),
+                    {"train.name=" + name, "train.steps=4", "train.eval_every=0", "model.family=gpt2", "train.microbatch=1"});
+    succeed(place.train(settings, 4));
+    const Ended ended = run_trireme(place.scratch.path(), {"eval", "runs/" + name, "--shards", "shards/validation-00000.h5"});
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+  };
+  train("products", {"parallel.zero=0", "parallel.tp=2", "parallel.compress=powersgd", "parallel.compress_rank=2"});
+  train("codes", {"parallel.shard=2", "parallel.compress=int8"});
+  train("rounds", {"parallel.shard=2", "parallel.local_steps=2"});
+}
+
 TEST_CASE("what copies have left out of sums is theirs together, whatever their number") {
   // Copies of a vector of three rows; those of the checkpoint hold 1, 2, 4 and 8 times its first row.
   const auto slices_of = [](std::vector<Bf16>& memory, int64_t copy, int64_t copies) {
