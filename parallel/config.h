@@ -86,8 +86,7 @@ struct ParallelConfig {
     keys("reduce_when", reduce_when, "ZeRO 2 and 3: sum gradients after each microbatch, or once a step, which holds them whole");
     keys("compress", compress,
          "gradients between copies of the state (see shard) in fewer bits; what is left out is added to the next; powersgd: "
-         "products "
-         "of two narrow matrices",
+         "products of two narrow matrices",
          identity());
     keys("compress_rank", compress_rank, "powersgd: columns of the narrow matrices", between(1, 64).identity());
     keys("local_steps", local_steps, "steps that each copy of the state makes alone before all meet in an outer step; 1: none",

@@ -7,9 +7,7 @@
 // its first word. A block with an element that is not finite reads as NaN.
 #pragma once
 
-#include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "kernels/gate.h"
 #include "kernels/run.h"
@@ -78,8 +76,8 @@ void launch(const Cuda&, const Decode&);
 // `rank`'s, whose codes are not read.
 struct SumCodes {
   static constexpr auto name = "sum_codes";
-  Tensor y;      // add  [n] f32
-  Tensor rest;   // in   [n] bf16
+  Tensor y;        // add  [n] f32
+  Tensor rest;     // in   [n] bf16
   Tensor codes{};  // in   [ranks blocks, words] i32, each rank's after the other, of y.size() elements or more; absent for one
   int64_t rank = 0, ranks = 1;
   void visit(auto& t) const { t.add(y), t.in(rest, codes); }

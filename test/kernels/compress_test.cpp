@@ -1,5 +1,6 @@
 #include "kernels/ops/compress.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
