@@ -4,7 +4,7 @@
 //   void visit(auto& keys) { keys("layers", layers, "transformer blocks", at_least(1).identity()); }
 // That listing is walked to read YAML, apply --set, print --help, write the resolved file and
 // refuse unknown keys.
-// A key's field is a bool, int64_t, double, std::string, a std::vector of one of the last three,
+// A key's field is a bool, int64_t, double, std::string, a std::vector of one of the last two,
 // or an enum with Names.
 #pragma once
 

@@ -1,6 +1,8 @@
 #include "model/block.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <utility>
 
 #include "kernels/ops/fill.h"
 #include "model/shard_sum.h"
@@ -8,54 +10,81 @@
 namespace trireme {
 
 void BlockWeights::declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config,
-                           const TensorParallel& tensor) {
-  attention_norm.declare(visit, name + ".attention_norm", config);
-  mlp_norm.declare(visit, name + ".mlp_norm", config);
-  head_norm.declare(visit, name + ".attention", config);
-  attention.resize(static_cast<size_t>(tensor.mine));
-  mlp.resize(static_cast<size_t>(tensor.mine));
-  for (size_t i = 0; i < mlp.size(); ++i) {
+                           const TensorParallel& tensor, Halves halves) {
+  if (halves.attention) attention_norm.declare(visit, name + ".attention_norm", config);
+  if (halves.mlp) mlp_norm.declare(visit, name + ".mlp_norm", config);
+  if (halves.attention) head_norm.declare(visit, name + ".attention", config);
+  const auto shards = static_cast<size_t>(tensor.mine);
+  if (halves.attention) attention.resize(shards);
+  if (halves.mlp) mlp.resize(shards);
+  for (size_t i = 0; i < shards; ++i) {
     const Shard shard = tensor.shard(static_cast<int64_t>(i));
-    attention[i].declare(visit, name + ".attention", config, shard);
-    mlp[i].declare(visit, name + ".mlp", config, shard);
+    if (halves.attention) attention[i].declare(visit, name + ".attention", config, shard);
+    if (halves.mlp) mlp[i].declare(visit, name + ".mlp", config, shard);
   }
 }
 
 namespace {
 
-// Visits the gradients of the gains: one listing for the walk that allocates them and the walk that
+// Visits the gradients of a half's gains: one listing for the walk that allocates them and the walk that
 // adds them.
-void for_gains(BlockSaved& saved, const ModelConfig& config, const WeightVisitor& visit) {
+void for_attention_gains(BlockSaved& saved, const ModelConfig& config, const WeightVisitor& visit) {
   saved.dattention_norm.declare(visit, "", config);
-  saved.dmlp_norm.declare(visit, "", config);
   saved.dhead_norm.declare(visit, "", config);
+}
+void for_mlp_gains(BlockSaved& saved, const ModelConfig& config, const WeightVisitor& visit) {
+  saved.dmlp_norm.declare(visit, "", config);
+}
+
+// Memory for what `visit_all` lists, flat.
+template <class VisitAll>
+Tensor take_gains(Arena& arena, const VisitAll& visit_all) {
+  int64_t count = 0, at = 0;
+  visit_all([&](Tensor&, const WeightSpec& spec) { count += spec.size(); });
+  const Tensor all = arena.take(Dtype::f32, {count});
+  visit_all([&](Tensor& t, const WeightSpec& spec) { t = all.slice(at, at + spec.size()), at += spec.size(); });
+  return all;
 }
 
 }  // namespace
 
 void BlockSaved::take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape,
                       const BlockSaved& scratch) {
-  const int64_t size = shape.rows * shape.context, own = size / tensor.row_parts();
-  if (shape.recompute == Recompute::full) *this = scratch;
-  recompute = shape.recompute;
-  if (recompute == Recompute::full) {
-    attention_norm.sum = arena.take(shape.residual, {own, config.width});
+  if (shape.recompute == Recompute::full) {
+    *this = scratch;
+    recompute = shape.recompute;
+    attention_norm.sum = arena.take(shape.residual, {shape.rows * shape.context / tensor.row_parts(), config.width});
     return;
   }
-  const bool selective = recompute == Recompute::selective;
-  const Tensor y = scratch.attention_norm.y;
+  take_attention(arena, config, tensor, shape, scratch);
+  take_mlp(arena, config, tensor, shape, scratch);
+}
+
+void BlockSaved::take_attention(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape,
+                                const BlockSaved& scratch) {
+  recompute = shape.recompute;
   attention.resize(static_cast<size_t>(tensor.mine));
-  mlp.resize(static_cast<size_t>(tensor.mine));
-  attention_norm.take(arena, config, {own, shape.dtype, shape.residual}, y);
+  const int64_t own = shape.rows * shape.context / tensor.row_parts();
+  attention_norm.take(arena, config, {own, shape.dtype, shape.residual}, scratch.attention_norm.y);
   for (AttentionSaved& saved : attention) saved.take(arena, config, shape.rows, shape.context, shape.dtype);
-  mlp_norm.take(arena, config, {own, shape.dtype, shape.residual}, y);
+  if (shape.halves)
+    attention_gains = take_gains(arena, [&](const WeightVisitor& visit) { for_attention_gains(*this, config, visit); });
+}
+
+void BlockSaved::take_mlp(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape,
+                          const BlockSaved& scratch) {
+  recompute = shape.recompute;
+  mlp.resize(static_cast<size_t>(tensor.mine));
+  const int64_t size = shape.rows * shape.context;
+  mlp_norm.take(arena, config, {size / tensor.row_parts(), shape.dtype, shape.residual}, scratch.attention_norm.y);
   for (size_t i = 0; i < mlp.size(); ++i)
-    mlp[i].take(arena, config, size, shape.dtype, selective ? scratch.mlp[i].active : Tensor{});
-  if (!shape.halves) return;
-  int64_t count = 0, at = 0;
-  for_gains(*this, config, [&](Tensor&, const WeightSpec& spec) { count += spec.size(); });
-  gains = arena.take(Dtype::f32, {count});
-  for_gains(*this, config, [&](Tensor& t, const WeightSpec& spec) { t = gains.slice(at, at + spec.size()), at += spec.size(); });
+    mlp[i].take(arena, config, size, shape.dtype, recompute == Recompute::selective ? scratch.mlp[i].active : Tensor{});
+  if (shape.halves) mlp_gains = take_gains(arena, [&](const WeightVisitor& visit) { for_mlp_gains(*this, config, visit); });
+}
+
+void BlockSaved::join_mlp(const BlockSaved& other) {
+  mlp_norm = other.mlp_norm, mlp = other.mlp, recompute = other.recompute;
+  mlp_gains = other.mlp_gains, dmlp_norm = other.dmlp_norm;
 }
 
 void BlockSaved::take_scratch(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape) {
@@ -71,45 +100,32 @@ void BlockSaved::take_scratch(Arena& arena, const ModelConfig& config, const Ten
   for (MlpSaved& saved : mlp) saved.active = arena.take(shape.dtype, {size, config.ffn});
 }
 
-namespace {
-
-// 1. attention on the normalised stream, and the norm of 2.
-void forward_to_mlp(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta) {
+Residual attention_half_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in,
+                                Tensor delta) {
   norm_forward(pass, weights.attention_norm, saved.attention_norm, in);
-  {
-    const Frame frame(pass.temporaries);
-    const Tensor x = gather_rows(pass, saved.attention_norm.y);
-    ShardSum sum(pass, delta);
-    for (size_t i = 0; i < weights.attention.size(); ++i)
-      attention_forward(pass, weights.attention[i], weights.head_norm, saved.attention[i],
-                        {.x = x, .y = sum.part(static_cast<int64_t>(i))});
-    sum.finish();
-  }
-  norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.attention_norm.sum, .delta = delta});
-}
-
-// Recomputes everything that backward reads, from the stream before the block.
-void forward_again(Pass& pass, const BlockWeights& weights, const BlockSaved& saved) {
   const Frame frame(pass.temporaries);
-  forward_to_mlp(pass, weights, saved, {.x = saved.attention_norm.sum}, pass.own_temporary(pass.config.width));
-  const Tensor x = gather_rows(pass, saved.mlp_norm.y);
-  for (size_t i = 0; i < weights.mlp.size(); ++i) mlp_forward_up(pass, weights.mlp[i], saved.mlp[i], x);
+  const Tensor x = gather_rows(pass, saved.attention_norm.y);
+  ShardSum sum(pass, delta);
+  for (size_t i = 0; i < weights.attention.size(); ++i)
+    attention_forward(pass, weights.attention[i], weights.head_norm, saved.attention[i],
+                      {.x = x, .y = sum.part(static_cast<int64_t>(i))});
+  sum.finish();
+  return {.x = saved.attention_norm.sum, .delta = delta};
 }
 
-}  // namespace
+Residual mlp_half_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta) {
+  norm_forward(pass, weights.mlp_norm, saved.mlp_norm, in);
+  const Frame frame(pass.temporaries);
+  const Tensor x = gather_rows(pass, saved.mlp_norm.y);
+  ShardSum sum(pass, delta);
+  for (size_t i = 0; i < weights.mlp.size(); ++i)
+    mlp_forward(pass, weights.mlp[i], saved.mlp[i], {.x = x, .y = sum.part(static_cast<int64_t>(i))});
+  sum.finish();
+  return {.x = saved.mlp_norm.sum, .delta = delta};
+}
 
 Residual block_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta) {
-  forward_to_mlp(pass, weights, saved, in, delta);
-  // 2. MLP on the normalised stream
-  {
-    const Frame frame(pass.temporaries);
-    const Tensor x = gather_rows(pass, saved.mlp_norm.y);
-    ShardSum sum(pass, delta);
-    for (size_t i = 0; i < weights.mlp.size(); ++i)
-      mlp_forward(pass, weights.mlp[i], saved.mlp[i], {.x = x, .y = sum.part(static_cast<int64_t>(i))});
-    sum.finish();
-  }
-  return {.x = saved.mlp_norm.sum, .delta = delta};
+  return mlp_half_forward(pass, weights, saved, attention_half_forward(pass, weights, saved, in, delta), delta);
 }
 
 namespace {
@@ -152,12 +168,23 @@ Tensor as_operand(Pass& pass, const Tensor& dy) {
   return narrow;
 }
 
-// Destinations of the first half's gradients of gains: final, or next to the activations until the
-// second half.
-struct Gains {
-  NormWeights attention_norm, mlp_norm;
-  HeadNormWeights head_norm;
-};
+// Recomputes everything that the backward of the block reads, from the stream before it.
+void forward_again(Pass& pass, const BlockWeights& weights, const BlockSaved& saved) {
+  const Frame frame(pass.temporaries);
+  Residual stream{.x = saved.mlp_norm.sum};
+  if (!weights.attention.empty())
+    stream = attention_half_forward(pass, weights, saved, {.x = saved.attention_norm.sum}, pass.own_temporary(pass.config.width));
+  if (weights.mlp.empty()) return;
+  norm_forward(pass, weights.mlp_norm, saved.mlp_norm, stream);
+  const Tensor x = gather_rows(pass, saved.mlp_norm.y);
+  for (size_t i = 0; i < weights.mlp.size(); ++i) mlp_forward_up(pass, weights.mlp[i], saved.mlp[i], x);
+}
+
+// Adds gradients of gains that the first half of backward has left next to the activations.
+void add_gains(Pass& pass, const std::initializer_list<std::pair<Tensor, Tensor>>& gradients_and_parts) {
+  for (const auto& [gradient, part] : gradients_and_parts)
+    if (gradient) run(pass.stream, Add{.y = gradient, .a = gradient, .b = part});
+}
 
 // Rounded gradients that the first half leaves to the second, if that follows at once; by shard.
 template <class Kept>
@@ -167,55 +194,22 @@ std::vector<Kept> kept_gradients(Pass& pass, size_t shards, Backward which) {
   return kept;
 }
 
-// State shared by the backward of the block's two parts.
-struct BlockBackward {
-  Trained<BlockWeights> block;
-  const BlockSaved& saved;
-  Gains& gains;
-  Backward which;
-};
+}  // namespace
 
-void attention_half(Pass& pass, const BlockBackward& backward, Tensor dy) {
-  const auto& [weights, gradients] = backward.block;
-  const BlockSaved& saved = backward.saved;
-  const Frame frame(pass.temporaries);
-  const Tensor dall = gather_rows(pass, as_operand(pass, dy));
-  if (saved.recompute == Recompute::selective)
-    norm_forward(pass, weights.attention_norm, saved.attention_norm, {.x = saved.attention_norm.sum});
-  const auto kept = kept_gradients<AttentionKept>(pass, saved.attention.size(), backward.which);
-  if (backward.which != Backward::weight) {
-    const Frame inner(pass.temporaries);
-    const Tensor dnorm = pass.own_temporary(pass.config.width);
-    ShardSum sum(pass, dnorm);
-    HeadNormSum gains(pass, backward.gains.head_norm);
-    for (size_t i = 0; i < saved.attention.size(); ++i) {
-      HeadNormWeights part = gains.part(i);
-      attention_backward_input(pass, weights.attention[i], {.weights = weights.head_norm, .gradients = part}, saved.attention[i],
-                               {.dy = dall, .dx = sum.part(static_cast<int64_t>(i)), .keep = kept[i]});
-    }
-    sum.finish();
-    gains.finish();
-    norm_backward(pass, {.weights = weights.attention_norm, .gradients = backward.gains.attention_norm}, saved.attention_norm,
-                  {.dy = dnorm, .dsum = dy});
-  }
-  if (backward.which != Backward::input) {
-    const Tensor x = gather_rows(pass, saved.attention_norm.y);
-    for (size_t i = 0; i < saved.attention.size(); ++i)
-      attention_backward_weight(pass, gradients.attention[i], saved.attention[i], {.dy = dall, .x = x, .kept = kept[i]});
-  }
-}
-
-void mlp_half(Pass& pass, const BlockBackward& backward, Tensor dy) {
-  const auto& [weights, gradients] = backward.block;
-  const BlockSaved& saved = backward.saved;
+Tensor mlp_half_backward(Pass& pass, const Trained<BlockWeights>& block, const BlockSaved& saved, Tensor dy, Backward which) {
+  const auto& [weights, gradients] = block;
+  const bool now = which != Backward::input;
+  NormWeights dnorm_gains = now ? gradients.mlp_norm : saved.dmlp_norm;
+  if (!now) run(pass.stream, Fill{.x = saved.mlp_gains});
+  if (saved.recompute == Recompute::full) forward_again(pass, weights, saved);
   const Frame frame(pass.temporaries);
   const Tensor dall = gather_rows(pass, as_operand(pass, dy));
   if (saved.recompute == Recompute::selective) {
     norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.mlp_norm.sum});
     for (const MlpSaved& each : saved.mlp) mlp_activate(pass, each);
   }
-  const auto kept = kept_gradients<MlpKept>(pass, saved.mlp.size(), backward.which);
-  if (backward.which != Backward::weight) {
+  const auto kept = kept_gradients<MlpKept>(pass, saved.mlp.size(), which);
+  if (which != Backward::weight) {
     const Frame inner(pass.temporaries);
     const Tensor dnorm = pass.own_temporary(pass.config.width);
     ShardSum sum(pass, dnorm);
@@ -223,38 +217,56 @@ void mlp_half(Pass& pass, const BlockBackward& backward, Tensor dy) {
       mlp_backward_input(pass, weights.mlp[i], saved.mlp[i],
                          {.dy = dall, .dx = sum.part(static_cast<int64_t>(i)), .keep = kept[i]});
     sum.finish();
-    norm_backward(pass, {.weights = weights.mlp_norm, .gradients = backward.gains.mlp_norm}, saved.mlp_norm,
-                  {.dy = dnorm, .dsum = dy});
+    norm_backward(pass, {.weights = weights.mlp_norm, .gradients = dnorm_gains}, saved.mlp_norm, {.dy = dnorm, .dsum = dy});
   }
-  if (backward.which != Backward::input) {
+  if (which != Backward::input) {
     const Tensor x = gather_rows(pass, saved.mlp_norm.y);
     for (size_t i = 0; i < saved.mlp.size(); ++i)
       mlp_backward_weight(pass, gradients.mlp[i], saved.mlp[i], {.dy = dall, .x = x, .kept = kept[i]});
   }
+  if (which == Backward::weight)
+    add_gains(pass, {{gradients.mlp_norm.gain, saved.dmlp_norm.gain}, {gradients.mlp_norm.bias, saved.dmlp_norm.bias}});
+  return saved.mlp_norm.sum;
 }
 
-}  // namespace
-
-void block_backward(Pass& pass, const Trained<BlockWeights>& block, const BlockSaved& saved, Tensor dy, Backward which) {
+Tensor attention_half_backward(Pass& pass, const Trained<BlockWeights>& block, const BlockSaved& saved, Tensor dy, Backward which) {
   const auto& [weights, gradients] = block;
-  Gains to{gradients.attention_norm, gradients.mlp_norm, gradients.head_norm};
-  if (which == Backward::input) {
-    to = {saved.dattention_norm, saved.dmlp_norm, saved.dhead_norm};
-    run(pass.stream, Fill{.x = saved.gains});
+  const bool now = which != Backward::input;  // gradients of gains are added at once, not left next to the activations
+  NormWeights dnorm_gains = now ? gradients.attention_norm : saved.dattention_norm;
+  const HeadNormWeights dhead_gains = now ? gradients.head_norm : saved.dhead_norm;
+  if (!now) run(pass.stream, Fill{.x = saved.attention_gains});
+  if (saved.recompute == Recompute::full && weights.mlp.empty()) forward_again(pass, weights, saved);
+  const Frame frame(pass.temporaries);
+  const Tensor dall = gather_rows(pass, as_operand(pass, dy));
+  if (saved.recompute == Recompute::selective)
+    norm_forward(pass, weights.attention_norm, saved.attention_norm, {.x = saved.attention_norm.sum});
+  const auto kept = kept_gradients<AttentionKept>(pass, saved.attention.size(), which);
+  if (which != Backward::weight) {
+    const Frame inner(pass.temporaries);
+    const Tensor dnorm = pass.own_temporary(pass.config.width);
+    ShardSum sum(pass, dnorm);
+    HeadNormSum gains(pass, dhead_gains);
+    for (size_t i = 0; i < saved.attention.size(); ++i) {
+      HeadNormWeights part = gains.part(i);
+      attention_backward_input(pass, weights.attention[i], {.weights = weights.head_norm, .gradients = part}, saved.attention[i],
+                               {.dy = dall, .dx = sum.part(static_cast<int64_t>(i)), .keep = kept[i]});
+    }
+    sum.finish();
+    gains.finish();
+    norm_backward(pass, {.weights = weights.attention_norm, .gradients = dnorm_gains}, saved.attention_norm,
+                  {.dy = dnorm, .dsum = dy});
   }
-  if (saved.recompute == Recompute::full) forward_again(pass, weights, saved);
-  // 2.
-  const BlockBackward backward{.block = block, .saved = saved, .gains = to, .which = which};
-  mlp_half(pass, backward, dy);
-  // 1. the gradient of the stream between the parts replaces the stream itself
-  attention_half(pass, backward, saved.mlp_norm.sum);
-  if (which != Backward::weight) return;
-  for (const auto& [gradient, part] :
-       {std::pair(to.attention_norm.gain, saved.dattention_norm.gain),
-        std::pair(to.attention_norm.bias, saved.dattention_norm.bias), std::pair(to.mlp_norm.gain, saved.dmlp_norm.gain),
-        std::pair(to.mlp_norm.bias, saved.dmlp_norm.bias), std::pair(to.head_norm.q_gain, saved.dhead_norm.q_gain),
-        std::pair(to.head_norm.k_gain, saved.dhead_norm.k_gain)})
-    if (gradient) run(pass.stream, Add{.y = gradient, .a = gradient, .b = part});
+  if (which != Backward::input) {
+    const Tensor x = gather_rows(pass, saved.attention_norm.y);
+    for (size_t i = 0; i < saved.attention.size(); ++i)
+      attention_backward_weight(pass, gradients.attention[i], saved.attention[i], {.dy = dall, .x = x, .kept = kept[i]});
+  }
+  if (which == Backward::weight)
+    add_gains(pass, {{gradients.attention_norm.gain, saved.dattention_norm.gain},
+                     {gradients.attention_norm.bias, saved.dattention_norm.bias},
+                     {gradients.head_norm.q_gain, saved.dhead_norm.q_gain},
+                     {gradients.head_norm.k_gain, saved.dhead_norm.k_gain}});
+  return saved.attention_norm.sum;
 }
 
 }  // namespace trireme

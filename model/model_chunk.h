@@ -1,7 +1,8 @@
-// ModelChunk: consecutive layers of the model, of which a pipeline stage holds one or more.
+// ModelChunk: consecutive half-layers of the model, of which a pipeline stage holds one or more.
 //
-// The layers are cut into stages * chunks such chunks; number c stages + s is chunk c of stage s.
-// The first begins with the embedding, the last ends with the head.
+// Half-layer 2 k is the attention of layer k, 2 k + 1 its MLP. They are cut into stages * chunks such
+// chunks; number c stages + s is chunk c of stage s. The first begins with the embedding, the last ends
+// with the head. These two may have no half-layer.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +13,34 @@
 namespace trireme {
 
 struct ModelChunk {
-  int64_t begin, end;  // layers
+  int64_t begin, end;  // half-layers
   bool first, last;    // of the model's chunks
-  int64_t layers() const { return end - begin; }
+  int64_t half_layers() const { return end - begin; }
+  int64_t first_layer() const { return begin / 2; }
+  // Layers of which it has a half at least: its blocks.
+  int64_t blocks() const { return begin == end ? 0 : (end + 1) / 2 - begin / 2; }
 };
 
-std::vector<int64_t> layers_of(const std::vector<ModelChunk>& chunks);  // of each
+constexpr bool is_attention(int64_t half_layer) { return half_layer % 2 == 0; }
+
+std::vector<int64_t> half_layers_of(const std::vector<ModelChunk>& chunks);  // of each
 
 // Work of a model's parts, in that of a layer. Looking up the embedding is none.
 struct ModelWork {
   int64_t layers = 1;
-  double head = 0;  // the classifier after the last layer
+  double head = 0;         // the classifier after the last layer
+  double attention = 0.5;  // of a layer; the rest is its MLP
+  double of(int64_t half_layer) const { return is_attention(half_layer) ? attention : 1 - attention; }
 };
 // By FLOPs of forward and backward, with what `recompute` adds.
 ModelWork work_of(const ModelConfig& config, Recompute recompute);
 
-// Layers of each chunk, at least one, so that the slowest stage is as fast as possible, and then each
-// stage's slowest chunk. What does not divide evenly goes to later ones, since earlier stages hold more
-// activations. Needs layers >= stages * chunks.
-std::vector<int64_t> deal_layers(const ModelWork& work, int64_t stages, int64_t chunks);
+// Half-layers of each chunk, so that the slowest stage is fast: with one chunk a stage as fast as possible,
+// with several at least as fast as with whole layers. What does not divide evenly goes to later stages, since
+// earlier ones hold more activations. Needs 2 layers >= stages * chunks.
+std::vector<int64_t> deal_half_layers(const ModelWork& work, int64_t stages, int64_t chunks);
 
-// Chunks of one stage, in its order. `layers` has those of each chunk of the model.
-std::vector<ModelChunk> chunks_of_stage(const std::vector<int64_t>& layers, int64_t stages, int64_t stage);
+// Chunks of one stage, in its order. `half_layers` has those of each chunk of the model.
+std::vector<ModelChunk> chunks_of_stage(const std::vector<int64_t>& half_layers, int64_t stages, int64_t stage);
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #include "model/stage.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/ops/fill.h"
 #include "parallel/collectives.h"
@@ -25,11 +26,21 @@ Pass Stage::pass(Stream& stream, const Microbatch& batch) {
 
 namespace {
 
-// Calls a hook for the units of this kind; for the given block, if any.
+// Calls a hook for the units of this kind.
 template <class Told>
-void tell(const std::vector<Unit>& units, UnitKind kind, const Told& told, size_t block = 0) {
+void tell(const std::vector<Unit>& units, UnitKind kind, const Told& told) {
   for (size_t unit = 0; unit < units.size(); ++unit)
-    if (units[unit].id.kind == kind && units[unit].id.block == block) told(unit);
+    if (units[unit].id.kind == kind) told(unit);
+}
+
+// The same for those that begin or end with a half-layer.
+template <class Told>
+void tell_from(const std::vector<Unit>& units, int64_t half_layer, const Told& told) {
+  tell(units, UnitKind::block, [&](size_t unit) { units[unit].id.begin == half_layer ? told(unit) : void(); });
+}
+template <class Told>
+void tell_to(const std::vector<Unit>& units, int64_t half_layer, const Told& told) {
+  tell(units, UnitKind::block, [&](size_t unit) { units[unit].id.end == half_layer + 1 ? told(unit) : void(); });
 }
 
 // y = the stream, of its dtype.
@@ -49,18 +60,33 @@ void tell_head(const std::vector<Unit>& units, const ModelConfig& config, const 
 
 }  // namespace
 
+Tensor Stage::incoming(const Seat& seat) const {
+  const ModelChunk& chunk = chunk_at(seat.chunk);
+  if (chunk.blocks() == 0) return saved_[static_cast<size_t>(seat.slot)].through;
+  const BlockSaved& first = blocks_of(seat).front();
+  return (is_attention(chunk.begin) ? first.attention_norm : first.mlp_norm).sum;
+}
+
+// The norm before the classifier. It reads the received stream itself if no block is in between.
+NormSaved Stage::last_norm(const Seat& seat) const {
+  NormSaved norm = head_norm_[static_cast<size_t>(seat.loss_slot)];
+  if (chunk_at(seat.chunk).blocks() == 0) norm.sum = incoming(seat);
+  return norm;
+}
+
 std::vector<std::pair<std::string, Tensor>> Stage::streams(const Seat& seat) const {
   const ModelChunk& chunk = chunk_at(seat.chunk);
-  const Saved& saved = saved_[static_cast<size_t>(seat.slot)];
+  const bool whole = shape_.recompute == Recompute::full;  // nothing is kept between the halves of a layer
   std::vector<std::pair<std::string, Tensor>> streams;
   std::string maker = chunk.first ? "embedding" : "";
-  for (size_t i = 0; i < static_cast<size_t>(chunk.layers()); ++i) {
-    const std::string layer = "layers." + std::to_string(chunk.begin + static_cast<int64_t>(i));
-    streams.emplace_back(maker, saved.blocks[i].attention_norm.sum);
-    if (shape_.recompute != Recompute::full) streams.emplace_back(layer + ".attention", saved.blocks[i].mlp_norm.sum);
-    maker = shape_.recompute == Recompute::full ? layer : layer + ".mlp";
+  for (int64_t half = chunk.begin; half < chunk.end; ++half) {
+    const BlockSaved& block = blocks_of(seat)[static_cast<size_t>(half / 2 - chunk.first_layer())];
+    const bool attention = is_attention(half), second = !attention && half > chunk.begin;
+    const std::string layer = "layers." + std::to_string(half / 2);
+    if (!whole || !second) streams.emplace_back(maker, (attention ? block.attention_norm : block.mlp_norm).sum);
+    maker = whole && second ? layer : layer + (attention ? ".attention" : ".mlp");
   }
-  streams.emplace_back(maker, chunk.last ? head_norm_[static_cast<size_t>(seat.loss_slot)].sum : saved.outgoing);
+  streams.emplace_back(maker, chunk.last ? last_norm(seat).sum : outgoing(seat));
   return streams;
 }
 
@@ -69,27 +95,29 @@ void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& ho
   Pass pass = this->pass(stream, batch);
   pass.new_weights = batch.number == 0;
   const ModelChunk& chunk = chunk_at(seat.chunk);
-  Saved& saved = saved_[static_cast<size_t>(seat.slot)];
-  const size_t first = first_block_[static_cast<size_t>(seat.chunk)], layers = static_cast<size_t>(chunk.layers());
+  const std::vector<BlockSaved>& saved = blocks_of(seat);
+  const size_t first = first_block_[static_cast<size_t>(seat.chunk)];
   const Frame frame(temporaries_);
   Tensor delta = pass.own_temporary(config_.width);
   // 1. tokens to the stream
-  Residual residual{.x = incoming(seat.slot)};
+  Residual residual{.x = chunk.blocks() == 0 && chunk.first ? outgoing(seat) : incoming(seat)};
   if (chunk.first) {
     tell(units_, UnitKind::table, read);
     tell(units_, UnitKind::positions, read);
     embedding_forward(pass, weights_.embedding, residual.x);
   }
   // 2. the blocks
-  for (size_t i = 0; i < layers; ++i) {
-    tell(units_, UnitKind::block, read, first + i);
-    pass.fp8 = in_fp8(chunk.begin + static_cast<int64_t>(i));
-    residual = block_forward(pass, weights_.blocks[first + i], saved.blocks[i], residual, delta);
+  for (int64_t half = chunk.begin; half < chunk.end; ++half) {
+    tell_from(units_, half, read);
+    const auto i = static_cast<size_t>(half / 2 - chunk.first_layer());
+    pass.fp8 = in_fp8(half / 2);
+    residual = (is_attention(half) ? attention_half_forward : mlp_half_forward)(pass, weights_.blocks[first + i], saved[i],
+                                                                                residual, delta);
   }
-  if (!chunk.last) return add_up(stream, saved.outgoing, residual);
+  if (!chunk.last) return residual.delta ? add_up(stream, outgoing(seat), residual) : void();
   // 3. the last norm; the classifier follows in backward, evaluate or logits
   tell_head(units_, config_, read);
-  norm_forward(pass, weights_.head.norm, head_norm_[static_cast<size_t>(seat.loss_slot)], residual);
+  norm_forward(pass, weights_.head.norm, last_norm(seat), residual);
 }
 
 void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackward& of, const UnitHooks& hooks, const Seat& seat) {
@@ -102,13 +130,13 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
   const auto write = [&](size_t unit) { hooks.write ? hooks.write(unit, batch) : void(); };
   Pass pass = this->pass(stream, batch);
   const ModelChunk& chunk = chunk_at(seat.chunk);
-  Saved& saved = saved_[static_cast<size_t>(seat.slot)];
-  const size_t first = first_block_[static_cast<size_t>(seat.chunk)], layers = static_cast<size_t>(chunk.layers());
-  Tensor d = chunk.last ? head_norm_[static_cast<size_t>(seat.loss_slot)].sum : saved.outgoing;
+  const std::vector<BlockSaved>& saved = blocks_of(seat);
+  const size_t first = first_block_[static_cast<size_t>(seat.chunk)];
+  Tensor d = chunk.last ? last_norm(seat).sum : outgoing(seat);
   // 3.
   if (chunk.last && which != Backward::weight) {
     const Frame frame(temporaries_);
-    const NormSaved& norm = head_norm_[static_cast<size_t>(seat.loss_slot)];
+    const NormSaved norm = last_norm(seat);
     const Tensor dnorm = pass.own_temporary(config_.width);
     tell_head(units_, config_, read);
     tell_head(units_, config_, write);
@@ -118,14 +146,14 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
     tell(units_, UnitKind::tied_copy, done);
   }
   // 2.
-  for (size_t i = layers; i-- > 0;) {
-    if (which != Backward::weight) tell(units_, UnitKind::block, read, first + i);
-    if (which != Backward::input) tell(units_, UnitKind::block, write, first + i);
-    pass.fp8 = in_fp8(chunk.begin + static_cast<int64_t>(i));
-    block_backward(pass, {.weights = weights_.blocks[first + i], .gradients = gradients_.blocks[first + i]}, saved.blocks[i], d,
-                   which);
-    if (which != Backward::input) tell(units_, UnitKind::block, done, first + i);
-    d = saved.blocks[i].attention_norm.sum;
+  for (int64_t half = chunk.end; half-- > chunk.begin;) {
+    if (which != Backward::weight) tell_to(units_, half, read);
+    if (which != Backward::input) tell_to(units_, half, write);
+    const auto i = static_cast<size_t>(half / 2 - chunk.first_layer());
+    pass.fp8 = in_fp8(half / 2);
+    d = (is_attention(half) ? attention_half_backward : mlp_half_backward)(
+        pass, {.weights = weights_.blocks[first + i], .gradients = gradients_.blocks[first + i]}, saved[i], d, which);
+    if (which != Backward::input) tell_from(units_, half, done);
   }
   // 1. (a tied head without a tied copy has added its part of the gradient to the table in 3.)
   if (!chunk.first || which == Backward::input) return;
@@ -136,40 +164,51 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
   tell(units_, UnitKind::table, done);
 }
 
-// Sums gradients of weights that all ranks of the tp group hold. They come first in a unit.
+// Sums gradients of weights that all ranks of the tp group hold. They come first in each block.
 void Stage::sum_shared(Stream& stream, size_t unit) {
   const TensorParallel& tensor = shape_.tensor;
   if (units_[unit].id.kind == UnitKind::block) sum_key_values(stream, units_[unit].id);
   if (tensor.ranks->size() == 1) return;
-  int64_t begin = units_[unit].gradients.size(), end = 0;
+  int64_t begin = 0, end = 0;
+  const auto sum = [&] {
+    begin < end ? run(*tensor.ranks, stream, AllReduce{.x = units_[unit].gradients.slice(begin, end)}) : void();
+  };
+  bool open = false;
   for (const Parameter& p : parameters_) {
-    if (p.unit != unit || p.spec.shared == Shared::no || (p.spec.shared == Shared::rows && tensor.row_parts() == 1)) continue;
-    begin = std::min(begin, p.begin), end = std::max(end, p.begin + p.spec.size());
+    if (p.unit != unit) continue;
+    const bool shared = p.spec.shared == Shared::heads || (p.spec.shared == Shared::rows && tensor.row_parts() > 1);
+    if (shared && !std::exchange(open, true)) begin = p.begin;
+    if (shared) end = p.begin + p.spec.size();
+    if (!shared && std::exchange(open, false)) sum();
   }
-  if (begin < end) run(*tensor.ranks, stream, AllReduce{.x = units_[unit].gradients.slice(begin, end)});
+  if (open) sum();
 }
 
 // Sums gradients over the shards that share a key-value head: of this rank, and of neighbouring
 // ranks.
 void Stage::sum_key_values(Stream& stream, const UnitId& unit) {
-  const BlockWeights& gradients = gradients_.blocks[unit.block];
   const TensorParallel& tensor = shape_.tensor;
   const int64_t sharing = tensor.count / config_.kv_heads, local = std::min(sharing, tensor.mine), q = shard_.q_width();
   if (sharing <= 1) return;
-  const auto rows = [&](int64_t shard, Tensor AttentionWeights::*which) {
-    const Tensor& t = gradients.attention[static_cast<size_t>(shard)].*which;
-    return t ? t.slice(q, t.dim(0)) : t;
-  };
-  for (Tensor AttentionWeights::*which : {&AttentionWeights::qkv, &AttentionWeights::qkv_bias}) {
-    if (unit.dims == (which == &AttentionWeights::qkv ? UnitDims::vectors : UnitDims::matrices)) continue;
-    for (int64_t first = 0; first < tensor.mine && rows(0, which); first += local) {
-      const auto of = [&](int64_t i) { return rows(first + i, which); };
+  const auto sum = [&](const std::vector<AttentionWeights>& shards, Tensor AttentionWeights::*which) {
+    const auto rows = [&](int64_t shard) {
+      const Tensor& t = shards[static_cast<size_t>(shard)].*which;
+      return t ? t.slice(q, t.dim(0)) : t;
+    };
+    for (int64_t first = 0; first < tensor.mine && rows(0); first += local) {
+      const auto of = [&](int64_t i) { return rows(first + i); };
       for (int64_t step = 1; step < local; step *= 2)
         for (int64_t i = 0; i + step < local; i += 2 * step) run(stream, Add{.y = of(i), .a = of(i), .b = of(i + step)});
       if (tensor.sharing->size() > 1) run(*tensor.sharing, stream, AllReduce{.x = of(0)});
       for (int64_t i = 1; i < local; ++i) run(stream, Cast{.y = of(i), .x = of(0)});
     }
-  }
+  };
+  unit.for_blocks([&](int64_t, size_t block, const Halves& halves) {
+    if (!halves.attention) return;
+    const std::vector<AttentionWeights>& shards = gradients_.blocks[block].attention;
+    if (unit.dims != UnitDims::vectors) sum(shards, &AttentionWeights::qkv);
+    if (unit.dims != UnitDims::matrices) sum(shards, &AttentionWeights::qkv_bias);
+  });
 }
 
 void Stage::evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss, const Seat& seat) {

@@ -15,16 +15,23 @@
 namespace trireme {
 
 // Units in which weights are declared, in the order of the forward pass. The gradients of a unit
-// are complete at the same moment. If the head is tied and on another stage than the embedding,
-// that stage has a tied copy of the table; the embedding's stage holds and updates the original.
+// are complete at the same moment. A unit of blocks has neighbouring half-layers of one ModelChunk. If the head is tied and on
+// another stage than the embedding, that stage has a tied copy of the table; the embedding's stage holds and updates the original.
 // In a bf16 step, weights of one dim stay f32 and are units of their own, each after its matrices'.
 enum class UnitKind { table, positions, block, tied_copy, head };
 enum class UnitDims { all, matrices, vectors };
 struct UnitId {
   UnitKind kind;
-  int64_t layer = 0;  // for a block: its layer in the model
-  size_t block = 0;   // for a block: its index on this stage
+  int64_t begin = 0, end = 0;  // for blocks: half-layers of the model
+  size_t block = 0;            // and the index of the first one's block on this stage
+  size_t number = 0;           // and of the unit, among these
   UnitDims dims = UnitDims::all;
+
+  // Calls f(layer, block, halves of it) for each.
+  void for_blocks(auto&& f) const {
+    for (int64_t layer = begin / 2; 2 * layer < end; ++layer)
+      f(layer, block + static_cast<size_t>(layer - begin / 2), Halves{.attention = begin <= 2 * layer, .mlp = 2 * layer + 1 < end});
+  }
 
   bool has(const WeightSpec& spec) const { return dims == UnitDims::all || (dims == UnitDims::vectors) == spec.is_vector(); }
   // The dtype of its weights in a step of dtype `step`.
@@ -87,11 +94,13 @@ struct StageShape {
   bool rounds_once = false;  // the first forward of a step rounds their weights and keeps them: 2 more bytes each
   Holding holding{};
   std::vector<ModelChunk> chunks{};  // of the model, by chunk; none: the whole model
-  // Room of each slot, in layers: for a pass of a chunk that has no more, whose activations are kept. None: one for the largest.
+  // Room of each slot, in half-layers: for a pass of a chunk that has no more, whose activations are kept. None: one for the
+  // largest.
   std::vector<int64_t> slots{};
   int64_t loss_slots = 1;                 // the number of these that may be passes of the last piece
   bool halves = false;                    // backward runs in halves
   Recompute recompute = Recompute::none;  // not with halves
+  int64_t unit_size = 0;                  // if parts are gathered: units of blocks grow to so many bytes of weights
   TensorParallel tensor{};
 };
 
@@ -111,6 +120,7 @@ struct Unit {
 struct Seat {
   int64_t chunk = 0, slot = 0;
   int64_t loss_slot = 0;  // in [0, loss_slots), for the last piece
+  int64_t outgoing = 0;   // in [0, Stage::results()), for the others: number of outgoing()
 };
 
 // Request to a backward pass: the gradients of this loss, all of them or those of one half.
@@ -135,10 +145,14 @@ class Stage {
 
   // Input of a piece that is not the first, [own, C]: the stream before forward; after backward its
   // gradient.
-  Tensor incoming(int64_t slot) const { return saved_[static_cast<size_t>(slot)].blocks.front().attention_norm.sum; }
-  // Output of a piece that is not the last, [own, C]: the stream after forward; before backward its
-  // gradient.
-  Tensor outgoing(int64_t slot) const { return saved_[static_cast<size_t>(slot)].outgoing; }
+  Tensor incoming(const Seat& seat) const;
+  // Memory of a piece that is not the last, [own, C]: the stream after forward, or, with another number, its
+  // gradient before backward. Passes may take turns: nothing else is kept there, but with backward in halves the
+  // gradient until the second half.
+  Tensor outgoing(const Seat& seat) const { return outgoing_[static_cast<size_t>(seat.outgoing)]; }
+  // Numbers of outgoing(): two for streams, and for gradients two, or with backward in halves one a slot.
+  static constexpr int64_t kTurns = 2;
+  static constexpr int64_t results(bool halves, int64_t slots) { return kTurns + (halves ? slots : kTurns); }
 
   // The residual stream [own, C] at each point of a seat's forward, valid until its backward, with
   // the name of the part that wrote it, such as "layers.3.mlp". The received input of a piece that
@@ -159,14 +173,19 @@ class Stage {
 
  private:
   struct Saved {
-    std::vector<BlockSaved> blocks;
-    Tensor outgoing;
+    std::vector<std::vector<BlockSaved>> chunks;  // blocks of a pass of each chunk, in the same memory; none if it has no room
+    Tensor through;                               // the stream of a piece without blocks
   };
 
   void take_units(Arenas& arenas);
   Unit take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<Tensor, 2>>& shared);
   void take_rounded(Arena& arena);
   void take_activations(Arena& arena);
+  void take_slot(Arena& arena, const BlockSaved::Shape& each, const BlockSaved& scratch, int64_t room);
+  const std::vector<BlockSaved>& blocks_of(const Seat& seat) const {
+    return saved_[static_cast<size_t>(seat.slot)].chunks[static_cast<size_t>(seat.chunk)];
+  }
+  NormSaved last_norm(const Seat& seat) const;
   Pass pass(Stream& stream, const Microbatch& batch);
   void sum_shared(Stream& stream, size_t unit);
   void sum_key_values(Stream& stream, const UnitId& unit);
@@ -180,6 +199,7 @@ class Stage {
   std::vector<size_t> first_block_;  // by chunk: index of its first block
   Tensor rope_;                      // [context, D/2, 2] f32, llama only
   std::vector<Saved> saved_;         // by slot
+  std::vector<Tensor> outgoing_;
   std::vector<NormSaved> head_norm_;
 };
 

@@ -1,93 +1,14 @@
-// Memory of a Stage: units, the weights and gradients in them, and saved activations.
+// Memory of a Stage: weights and gradients in units, and saved activations.
 #include <algorithm>
 
 #include "kernels/ops/rope.h"
-#include "model/stage.h"
+#include "model/stage_units.h"
 
 namespace trireme {
 
-void StageWeights::declare(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config,
-                           const TensorParallel& tensor) {
-  const WeightVisitor visit_some = [&](Tensor& t, const WeightSpec& spec) {
-    if (unit.has(spec)) visit(t, spec);
-  };
-  declare_kind(unit, visit_some, config, tensor);
-}
-
-void StageWeights::declare_kind(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config,
-                                const TensorParallel& tensor) {
-  switch (unit.kind) {
-    case UnitKind::table:
-      return embedding.declare_tables(visit, "embedding", config, tensor);
-    case UnitKind::positions:
-      return embedding.declare_positions(visit, "embedding", config, tensor);
-    case UnitKind::block:
-      blocks.resize(std::max(blocks.size(), unit.block + 1));
-      return blocks[unit.block].declare(visit, "layers." + std::to_string(unit.layer), config, tensor);
-    case UnitKind::tied_copy: {
-      EmbeddingWeights copy;
-      copy.declare_tables(visit, "embedding", config, tensor);
-      head.classifiers = copy.tables;
-      return;
-    }
-    case UnitKind::head: {
-      const std::vector<Tensor> tables = head.classifiers.empty() ? embedding.tables : head.classifiers;
-      head.declare(visit, "head", config, tensor);
-      if (config.tied) head.classifiers = tables;
-    }
-  }
-}
-
 namespace {
 
-constexpr int64_t kAlign = 128;  // elements: 256 bytes in bf16
-
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-// The units of these pieces. A tied head reads the table here, or has a tied copy.
-std::vector<UnitId> whole_units(const ModelConfig& config, const std::vector<ModelChunk>& chunks, const TensorParallel& tensor,
-                                bool tied_copy) {
-  std::vector<UnitId> units;
-  size_t block = 0;
-  for (const ModelChunk& chunk : chunks) {
-    if (chunk.first) units.push_back({.kind = UnitKind::table});
-    if (chunk.first && config.family == Family::gpt2 && tensor.first == 0) units.push_back({.kind = UnitKind::positions});
-    for (int64_t layer = chunk.begin; layer < chunk.end; ++layer)
-      units.push_back({.kind = UnitKind::block, .layer = layer, .block = block++});
-    if (chunk.last && tied_copy) units.push_back({.kind = UnitKind::tied_copy});
-    if (chunk.last) units.push_back({.kind = UnitKind::head});
-  }
-  return units;
-}
-
-// The same for a step of this dtype, in which weights of one dim may be units of their own.
-std::vector<UnitId> units_of(const ModelConfig& config, const StageShape& shape, bool tied_copy) {
-  std::vector<UnitId> units;
-  for (const UnitId& whole : whole_units(config, shape.chunks, shape.tensor, tied_copy)) {
-    const bool mixed = whole.kind == UnitKind::block || whole.kind == UnitKind::head;
-    if (shape.dtype == Dtype::f32 || !mixed) {
-      units.push_back(whole);
-      continue;
-    }
-    for (const UnitDims dims : {UnitDims::matrices, UnitDims::vectors}) {
-      if (dims == UnitDims::matrices && whole.kind == UnitKind::head && config.tied) continue;  // it has none
-      units.push_back(whole);
-      units.back().dims = dims;
-    }
-  }
-  return units;
-}
-
 using EachWeight = std::function<void(const Tensor&, const WeightSpec&, int64_t begin)>;
-
-// Elements of a unit, gaps included: a multiple of the number of parts into which it is cut.
-int64_t size_of(const UnitId& unit, const ModelConfig& config, const StageShape& shape) {
-  int64_t end = 0;
-  StageWeights none;
-  none.declare(
-      unit, [&](Tensor&, const WeightSpec& spec) { end = round_up(end + spec.size(), kAlign); }, config, shape.tensor);
-  return round_up(end, kAlign * shape.holding.parts);
-}
 
 // Places a unit's weights in `all`, in the order of their declaration. A weight begins at the same
 // element for every dtype.
@@ -96,17 +17,17 @@ WeightVisitor placing(const Tensor& all, const EachWeight& each) {
     t = all.slice(begin, begin + spec.size());
     if (spec.shape.size() == 2) t = t.view({spec.shape[0], spec.shape[1]});
     each(t, spec, begin);
-    begin = round_up(begin + spec.size(), kAlign);
+    begin = (begin + spec.size() + kUnitAlign - 1) / kUnitAlign * kUnitAlign;
   };
 }
 
-// Memory of a unit. Units used at different times share it: every other block, and the two ends of
-// the model.
+// Memory of a unit. Units used at different times share it: every other unit of blocks, and the two ends
+// of the model.
 size_t memory_of(const UnitId& unit, const ModelConfig& config) {
-  if (unit.dims == UnitDims::vectors) return unit.kind == UnitKind::head ? 7 : 5 + unit.block % 2;
+  if (unit.dims == UnitDims::vectors) return unit.kind == UnitKind::head ? 7 : 5 + unit.number % 2;
   switch (unit.kind) {
     case UnitKind::block:
-      return unit.block % 2;
+      return unit.number % 2;
     case UnitKind::positions:
       return 3;
     case UnitKind::head:
@@ -121,7 +42,8 @@ constexpr size_t kMemories = 8;
 }  // namespace
 
 std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena) {
-  const StageShape whole{.rows = 1, .context = config.context, .dtype = dtype, .chunks = chunks_of_stage({config.layers}, 1, 0)};
+  const StageShape whole{
+      .rows = 1, .context = config.context, .dtype = dtype, .chunks = chunks_of_stage({2 * config.layers}, 1, 0)};
   std::vector<Parameter> parameters;
   size_t number = 0;
   for (const UnitId& unit : units_of(config, whole, false)) {
@@ -150,7 +72,7 @@ Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream) {
 
 Stage::Stage(const ModelConfig& config, const StageShape& shape, Arenas& arenas, Stream& stream)
     : config_(config), shard_(shard_config(config, shape.tensor.count)), shape_(shape), temporaries_(arenas.temporaries) {
-  if (shape_.chunks.empty()) shape_.chunks = chunks_of_stage({config.layers}, 1, 0);
+  if (shape_.chunks.empty()) shape_.chunks = chunks_of_stage({2 * config.layers}, 1, 0);
   take_units(arenas);
   if (shape_.rounds_once) take_rounded(arenas.activations);
   rope_ = take_rope(config, arenas.activations, stream);
@@ -217,33 +139,68 @@ Unit Stage::take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<T
 void Stage::take_rounded(Arena& arena) {
   if (!shape_.holding.weights) return;
   for (const Unit& unit : units_) {
-    if (unit.id.kind != UnitKind::block || unit.id.dims == UnitDims::vectors || !in_fp8(unit.id.layer)) continue;
-    BlockWeights& block = weights_.blocks[unit.id.block];
-    for (AttentionWeights& shard : block.attention) shard.take_rounded(arena);
-    for (MlpWeights& shard : block.mlp) shard.take_rounded(arena);
+    if (unit.id.kind != UnitKind::block || unit.id.dims == UnitDims::vectors) continue;
+    unit.id.for_blocks([&](int64_t layer, size_t block, const Halves& halves) {
+      if (!in_fp8(layer)) return;
+      BlockWeights& weights = weights_.blocks[block];
+      if (halves.attention)
+        for (AttentionWeights& shard : weights.attention) shard.take_rounded(arena);
+      if (halves.mlp)
+        for (MlpWeights& shard : weights.mlp) shard.take_rounded(arena);
+    });
   }
 }
 
-void Stage::take_activations(Arena& arena) {
-  int64_t most = 0;
+// Memory for a pass of any chunk of at most `room` half-layers: its blocks share that of the largest.
+void Stage::take_slot(Arena& arena, const BlockSaved::Shape& each, const BlockSaved& scratch, int64_t room) {
+  const bool whole = shape_.recompute == Recompute::full;
+  const auto attentions_of = [](const ModelChunk& c) { return static_cast<size_t>((c.end + 1) / 2 - (c.begin + 1) / 2); };
+  const auto mlps_of = [](const ModelChunk& c) { return static_cast<size_t>(c.end / 2 - c.begin / 2); };
+  std::vector<BlockSaved> attentions, mlps;  // with recomputation of whole layers: blocks, none
   for (const ModelChunk& chunk : shape_.chunks) {
-    first_block_.push_back(first_block_.empty() ? 0 : first_block_.back() + static_cast<size_t>(most));
-    most = chunk.layers();
+    if (chunk.half_layers() > room) continue;
+    attentions.resize(std::max(attentions.size(), whole ? static_cast<size_t>(chunk.blocks()) : attentions_of(chunk)));
+    if (!whole) mlps.resize(std::max(mlps.size(), mlps_of(chunk)));
   }
-  for (const ModelChunk& chunk : shape_.chunks) most = std::max(most, chunk.layers());
+  for (size_t i = 0; i < std::max(attentions.size(), mlps.size()); ++i) {
+    if (whole) attentions[i].take(arena, shard_, shape_.tensor, each, scratch);
+    if (!whole && i < attentions.size()) attentions[i].take_attention(arena, shard_, shape_.tensor, each, scratch);
+    if (i < mlps.size()) mlps[i].take_mlp(arena, shard_, shape_.tensor, each, scratch);
+  }
+  Saved& saved = saved_.emplace_back();
+  for (const ModelChunk& chunk : shape_.chunks) {
+    std::vector<BlockSaved>& blocks = saved.chunks.emplace_back();
+    if (chunk.half_layers() > room) continue;
+    size_t attention = 0, mlp = 0;
+    for (int64_t layer = chunk.first_layer(); std::ssize(blocks) < chunk.blocks(); ++layer) {
+      const bool begins_with_mlp = 2 * layer < chunk.begin;
+      BlockSaved& block = blocks.emplace_back(whole || !begins_with_mlp ? attentions[attention++] : BlockSaved{});
+      if (whole && begins_with_mlp) block.mlp_norm.sum = block.attention_norm.sum;
+      if (!whole && 2 * layer + 1 < chunk.end) block.join_mlp(mlps[mlp++]);
+    }
+  }
+  saved.through = !attentions.empty() ? attentions.front().attention_norm.sum : mlps.empty() ? Tensor{} : mlps.front().mlp_norm.sum;
+}
+
+void Stage::take_activations(Arena& arena) {
+  int64_t most = 0, next = 0;
+  for (const ModelChunk& chunk : shape_.chunks) {
+    first_block_.push_back(static_cast<size_t>(next));
+    next += chunk.blocks();
+    most = std::max(most, chunk.half_layers());
+  }
   const int64_t own = shape_.rows * shape_.context / shape_.tensor.row_parts();
-  const bool goes_on = !shape_.chunks.front().last;
   const BlockSaved::Shape each{shape_.rows, shape_.context, shape_.dtype, shape_.residual, shape_.halves, shape_.recompute};
   require(shape_.recompute == Recompute::none || !shape_.halves, text("recomputation is not available with a backward in halves"));
   BlockSaved scratch;
   scratch.take_scratch(arena, shard_, shape_.tensor, each);
   if (shape_.slots.empty()) shape_.slots = {most};
-  for (const int64_t layers : shape_.slots) {
-    Saved& saved = saved_.emplace_back();
-    saved.blocks.resize(static_cast<size_t>(layers));
-    for (BlockSaved& block : saved.blocks) block.take(arena, shard_, shape_.tensor, each, scratch);
-    if (goes_on) saved.outgoing = arena.take(shape_.residual, {own, config_.width});
-  }
+  for (const int64_t room : shape_.slots) take_slot(arena, each, scratch, room);
+  for (Saved& saved : saved_)
+    if (has_last() && !saved.through) saved.through = arena.take(shape_.residual, {own, config_.width});
+  if (!shape_.chunks.front().last)
+    for (int64_t i = 0; i < results(shape_.halves, std::ssize(shape_.slots)); ++i)
+      outgoing_.push_back(arena.take(shape_.residual, {own, config_.width}));
   if (!has_last()) return;
   head_norm_.resize(static_cast<size_t>(shape_.loss_slots));
   for (NormSaved& norm : head_norm_) norm.take(arena, shard_, {own, shape_.dtype, shape_.residual});

@@ -53,7 +53,7 @@ struct ParallelConfig {
   int64_t dp = 0, pp = 1, cp = 1, tp = 1, ep = 1, zero = 1, shard = 0;
   Schedule schedule = Schedule::one_f_one_b;
   int64_t chunks = 0;
-  std::vector<int64_t> layers{};
+  std::vector<double> layers{};
   bool sequence = true;
   Numerics numerics = Numerics::fast;
   int64_t max_tp = 0;
@@ -62,6 +62,7 @@ struct ParallelConfig {
   Compress compress = Compress::none;
   int64_t compress_rank = 32, local_steps = 1;
   double outer_lr = 0.7, outer_momentum = 0.9;
+  double unit_size = 0;
   bool two_level = false;
   int64_t node_ranks = 0;
   double timeout = 600;
@@ -77,13 +78,17 @@ struct ParallelConfig {
          between(0, 1e6));
     keys("schedule", schedule, "order of work in the pipeline; zero_bubble splits backward into two halves");
     keys("chunks", chunks, "interleaved: pieces of the model on each stage; 0: 2", between(0, 1e6));
-    keys("layers", layers, "layers of each piece of the pipeline, in the model's order; []: so that the slowest stage is fastest",
-         at_least(1));
+    keys("layers", layers,
+         "layers of each piece of the pipeline, in the model's order, such as 8.5; the first and the last may have 0; []: so that "
+         "the slowest stage is fast",
+         at_least(0));
     keys("sequence", sequence, "with tp: divide the rows of the residual stream among the ranks between split products");
     keys("numerics", numerics, "invariant: the same bits on every mesh, at the cost of memory and smaller products");
     keys("max_tp", max_tp, "invariant: the largest tp with the same bits; 0: tp", between(0, 1e6));
     keys("reduce", reduce, "dtype of gradients sent between replicas; sums are f32");
     keys("reduce_when", reduce_when, "ZeRO 2 and 3: sum gradients after each microbatch, or once a step, which holds them whole");
+    keys("unit_size", unit_size, "ZeRO 2 and 3: MB of weights that are gathered or summed at once, at least; 0: a half-layer",
+         between(0, 1e6));
     keys("compress", compress,
          "gradients between copies of the state (see shard) in fewer bits; what is left out is added to the next; powersgd: "
          "products of two narrow matrices",

@@ -59,6 +59,12 @@ Actions interleaved(const PipelineShape& shape, int64_t stage) {
   return actions;
 }
 
+void take_turns(Actions& actions) {
+  int64_t forwards = 0, backwards = 0;
+  for (Action& a : actions)
+    if (a.kind != ActionKind::backward_weight) a.turn = (a.kind == ActionKind::forward ? forwards : backwards)++ % 2;
+}
+
 bool ends_pass(const Action& a) { return a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight; }
 
 }  // namespace
@@ -91,11 +97,12 @@ std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape,
       actions = zero_bubble(shape, stage);
       break;
   }
+  take_turns(actions);
   take_seats(actions, std::vector<int64_t>(static_cast<size_t>(shape.chunks), 1));
   return actions;
 }
 
-std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, const std::vector<int64_t>& layers,
+std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, const std::vector<int64_t>& sizes,
                                           const std::vector<int64_t>& slots) {
   require(0 <= stage && stage < shape.stages && !slots.empty(),
           text("stage ", stage, " of ", shape.stages, ", ", slots.size(), " slots"));
@@ -106,7 +113,8 @@ std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t st
     for (int64_t chunk = 0; chunk < shape.chunks; ++chunk)
       for (int64_t i = group; i < std::min(group + shape.stages, shape.microbatches); ++i)
         add(actions, ActionKind::forward, i, chunk);
-  take_seats_in_turn(actions, layers, slots);
+  take_turns(actions);
+  take_seats_in_turn(actions, sizes, slots);
   return actions;
 }
 
@@ -118,16 +126,16 @@ struct Seats {
   int64_t all() const { return std::accumulate(rooms.begin(), rooms.end(), int64_t{0}); }
 };
 
-// `apart`: a slot is for chunks of one number of layers only. Otherwise a chunk takes the smallest free slot that has room, else
+// `apart`: a slot is for chunks of one size only. Otherwise a chunk takes the smallest free slot that has room, else
 // the largest free one, which then grows; so there are no more slots than passes at once.
-Seats seats_of(const std::vector<Action>& actions, const std::vector<int64_t>& layers, bool apart) {
+Seats seats_of(const std::vector<Action>& actions, const std::vector<int64_t>& sizes, bool apart) {
   Seats seats;
   std::set<std::pair<int64_t, int64_t>> free;           // (room, slot)
   std::map<std::pair<int64_t, int64_t>, int64_t> held;  // (microbatch, chunk) -> slot
   for (const Action& a : actions) {
     const auto key = std::pair(a.microbatch, a.chunk);
     if (a.kind == ActionKind::forward) {
-      const int64_t mine = layers[static_cast<size_t>(a.chunk)];
+      const int64_t mine = sizes[static_cast<size_t>(a.chunk)];
       auto found = free.lower_bound({mine, 0});
       if (found == free.end() && !apart && !free.empty()) found = std::prev(found);
       if (found == free.end() || (apart && found->first != mine)) {
@@ -148,8 +156,8 @@ Seats seats_of(const std::vector<Action>& actions, const std::vector<int64_t>& l
 
 }  // namespace
 
-std::vector<int64_t> take_seats(std::vector<Action>& actions, const std::vector<int64_t>& layers) {
-  const Seats grown = seats_of(actions, layers, false), apart = seats_of(actions, layers, true);
+std::vector<int64_t> take_seats(std::vector<Action>& actions, const std::vector<int64_t>& sizes) {
+  const Seats grown = seats_of(actions, sizes, false), apart = seats_of(actions, sizes, true);
   const Seats& best = apart.all() < grown.all() ? apart : grown;
   std::vector<size_t> order(best.rooms.size()), number(best.rooms.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -160,10 +168,10 @@ std::vector<int64_t> take_seats(std::vector<Action>& actions, const std::vector<
   return rooms;
 }
 
-void take_seats_in_turn(std::vector<Action>& actions, const std::vector<int64_t>& layers, const std::vector<int64_t>& slots) {
+void take_seats_in_turn(std::vector<Action>& actions, const std::vector<int64_t>& sizes, const std::vector<int64_t>& slots) {
   for (size_t i = 0; i < actions.size(); ++i) {
     const size_t wanted = i % std::min<size_t>(slots.size(), 2);
-    const bool fits = slots[wanted] >= layers[static_cast<size_t>(actions[i].chunk)];
+    const bool fits = slots[wanted] >= sizes[static_cast<size_t>(actions[i].chunk)];
     actions[i].slot = fits ? static_cast<int64_t>(wanted) : 0;
   }
 }

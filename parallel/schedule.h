@@ -32,6 +32,7 @@ struct Action {
   int64_t microbatch;  // of the replica, from 0
   int64_t chunk;       // of the stage, from 0
   int64_t slot;        // holds the chunk's activations from its forward to its last backward; the lowest free one
+  int64_t turn = 0;    // 0 and 1 in turn: of the stage's forwards, and of the backwards that pass a gradient on
 };
 
 struct PipelineShape {
@@ -42,9 +43,8 @@ struct PipelineShape {
 // schedule_problem.
 std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape, int64_t stage);
 
-// The same for forward passes alone, for an evaluation, on slots that take_seats() has made; `layers` of each of the stage's
-// chunks.
-std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, const std::vector<int64_t>& layers,
+// The same for forward passes alone, for an evaluation, on slots that take_seats() has made; `sizes` of the stage's chunks.
+std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, const std::vector<int64_t>& sizes,
                                           const std::vector<int64_t>& slots);
 
 // Why a schedule cannot run in this shape; "" if it can. Interleaved needs microbatches in groups
@@ -54,10 +54,10 @@ std::string schedule_problem(Schedule schedule, const PipelineShape& shape);
 // The maximum number of activation slots in use at once; a slot holds one chunk.
 int64_t slots_of(const std::vector<Action>& actions);
 
-// Gives each pass a slot that has room for its chunk's layers, and returns the room of each slot, largest first. `layers`: of each
-// of the stage's chunks. All slots together are never larger than as many as slots_of() of the largest chunk.
-std::vector<int64_t> take_seats(std::vector<Action>& actions, const std::vector<int64_t>& layers);
+// Gives each pass a slot that has room for its chunk, and returns the room of each slot, largest first. `sizes`: of each of the
+// stage's chunks, as of its layers. All slots together are never larger than as many as slots_of() of the largest chunk.
+std::vector<int64_t> take_seats(std::vector<Action>& actions, const std::vector<int64_t>& sizes);
 // Gives passes of an evaluation the first two slots in turn, or the first where the second has no room.
-void take_seats_in_turn(std::vector<Action>& actions, const std::vector<int64_t>& layers, const std::vector<int64_t>& slots);
+void take_seats_in_turn(std::vector<Action>& actions, const std::vector<int64_t>& sizes, const std::vector<int64_t>& slots);
 
 }  // namespace trireme

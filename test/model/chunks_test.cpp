@@ -1,7 +1,8 @@
-// Layers dealt to pipeline stages: compared with every way of dealing few of them.
+// Half-layers dealt to pipeline stages: compared with every way of dealing few of them.
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "model/model_chunk.h"
@@ -12,69 +13,104 @@ using namespace trireme;
 namespace {
 
 constexpr double kHeads[] = {0, 0.4, 1, 2.04, 4.83, 20};
+using Counts = std::vector<int64_t>;
 
-// Calls f for each way to give `count` places at least `least` of `layers`.
-void for_each_deal(int64_t layers, int64_t count, int64_t least, const std::function<void(const std::vector<int64_t>&)>& f,
-                   std::vector<int64_t> so_far = {}) {
-  if (count == 1) {
-    so_far.push_back(layers);
+// Calls f for each way to give `places` at least one of `count`.
+void for_each_deal(int64_t count, int64_t places, const std::function<void(const Counts&)>& f, Counts so_far = {}) {
+  if (places == 1) {
+    so_far.push_back(count);
     return f(so_far);
   }
-  for (int64_t n = least; n <= layers - least * (count - 1); ++n) {
+  for (int64_t n = 1; n <= count - (places - 1); ++n) {
     so_far.push_back(n);
-    for_each_deal(layers - n, count - 1, least, f, so_far);
+    for_each_deal(count - n, places - 1, f, so_far);
     so_far.pop_back();
   }
 }
 
-double slowest(const std::vector<int64_t>& layers, double head) {
-  double most = static_cast<double>(layers.back()) + head;
-  for (const int64_t n : layers) most = std::max(most, static_cast<double>(n));
-  return most;
+// Work of the slowest stage.
+double slowest(const ModelWork& work, const Counts& pieces, int64_t stages) {
+  std::vector<double> sums(static_cast<size_t>(stages));
+  sums.back() = work.head;
+  int64_t at = 0;
+  for (size_t piece = 0; piece < pieces.size(); ++piece)
+    for (int64_t i = 0; i < pieces[piece]; ++i) sums[piece % sums.size()] += work.of(at++);
+  return std::ranges::max(sums);
 }
 
-std::vector<int64_t> of_stages(const std::vector<int64_t>& pieces, int64_t stages) {
-  std::vector<int64_t> sums(static_cast<size_t>(stages));
-  for (size_t i = 0; i < pieces.size(); ++i) sums[i % sums.size()] += pieces[i];
-  return sums;
+// The same of the best way to deal whole layers.
+double slowest_of_whole(const ModelWork& work, int64_t stages, int64_t chunks) {
+  double best = 1e9;
+  for_each_deal(work.layers, stages, [&](const Counts& way) {
+    if (std::ranges::min(way) < chunks) return;
+    double most = static_cast<double>(way.back()) + work.head;
+    for (const int64_t n : way) most = std::max(most, static_cast<double>(n));
+    best = std::min(best, most);
+  });
+  return best;
 }
 
 }  // namespace
 
-TEST_CASE("no way to deal layers to stages has a faster slowest stage") {
+TEST_CASE("no way to deal half-layers to stages in a row has a faster slowest stage") {
   for (const double head : kHeads)
-    for (int64_t stages = 1; stages <= 4; ++stages)
-      for (int64_t chunks = 1; chunks <= 3; ++chunks)
-        for (int64_t layers = stages * chunks; layers <= 14; ++layers) {
-          const std::vector<int64_t> dealt = deal_layers({.layers = layers, .head = head}, stages, chunks);
-          INFO(layers << " layers, " << stages << " stages of " << chunks << ", head " << head);
-          REQUIRE(std::ssize(dealt) == stages * chunks);
-          REQUIRE(std::accumulate(dealt.begin(), dealt.end(), int64_t{0}) == layers);
+    for (const double attention : {0.3, 0.5, 0.62})
+      for (int64_t stages = 1; stages <= 4; ++stages)
+        for (int64_t layers = (stages + 1) / 2; layers <= 8; ++layers) {
+          const ModelWork work{.layers = layers, .head = head, .attention = attention};
+          const Counts dealt = deal_half_layers(work, stages, 1);
+          INFO(layers << " layers, " << stages << " stages, head " << head << ", attention " << attention);
+          REQUIRE(std::ssize(dealt) == stages);
+          REQUIRE(std::accumulate(dealt.begin(), dealt.end(), int64_t{0}) == 2 * layers);
           REQUIRE(std::ranges::min(dealt) >= 1);
           double best = 1e9;
-          for_each_deal(layers, stages, chunks, [&](const auto& way) { best = std::min(best, slowest(way, head)); });
-          REQUIRE(slowest(of_stages(dealt, stages), head) == best);
+          for_each_deal(2 * layers, stages, [&](const Counts& way) { best = std::min(best, slowest(work, way, stages)); });
+          REQUIRE(slowest(work, dealt, stages) < best + 1e-6);
         }
 }
 
-TEST_CASE("layers that do not divide evenly go to later stages, and fewer to the head's") {
-  using Layers = std::vector<int64_t>;
-  CHECK(deal_layers({.layers = 32, .head = 2.04}, 4, 1) == Layers{8, 9, 9, 6});  // Llama 3 8B
-  CHECK(deal_layers({.layers = 12, .head = 4.83}, 2, 1) == Layers{8, 4});        // GPT-2 124M
-  CHECK(deal_layers({.layers = 12, .head = 4.83}, 2, 2) == Layers{4, 3, 4, 1});
-  CHECK(deal_layers({.layers = 126, .head = 0.66}, 16, 1).back() == 7);
-  CHECK(deal_layers({.layers = 3, .head = 100}, 3, 1) == Layers{1, 1, 1});
-  CHECK_THROWS_AS(deal_layers({.layers = 3}, 2, 2), Error);
+TEST_CASE("half-layers in turn are never slower than whole layers, and nearly even") {
+  for (const double head : kHeads)
+    for (const double attention : {0.3, 0.5, 0.62})
+      for (int64_t stages = 2; stages <= 4; ++stages)
+        for (int64_t chunks = 2; chunks <= 4; ++chunks)
+          for (int64_t layers = (stages * chunks + 1) / 2; layers <= 14; ++layers) {
+            const ModelWork work{.layers = layers, .head = head, .attention = attention};
+            const Counts dealt = deal_half_layers(work, stages, chunks);
+            INFO(layers << " layers, " << stages << " stages of " << chunks << ", head " << head << ", attention " << attention);
+            REQUIRE(std::ssize(dealt) == stages * chunks);
+            REQUIRE(std::accumulate(dealt.begin(), dealt.end(), int64_t{0}) == 2 * layers);
+            REQUIRE(std::all_of(dealt.begin() + 1, dealt.end() - 1, [](int64_t n) { return n >= 1; }));
+            if (layers >= stages * chunks) REQUIRE(std::ranges::min(dealt) >= 1);
+            if (layers >= stages * chunks) REQUIRE(slowest(work, dealt, stages) < slowest_of_whole(work, stages, chunks) + 1e-6);
+          }
 }
 
-TEST_CASE("the chunks of all stages are the model, each layer once") {
+TEST_CASE("models as published are dealt evenly") {
+  const auto balance = [](const ModelWork& work, int64_t stages, int64_t chunks) {
+    const double mean = (static_cast<double>(work.layers) + work.head) / static_cast<double>(stages);
+    return mean / slowest(work, deal_half_layers(work, stages, chunks), stages);
+  };
+  const ModelWork llama8{.layers = 32, .head = 2.04, .attention = 0.3}, gpt2{.layers = 12, .head = 4.83, .attention = 0.4};
+  CHECK(balance(llama8, 4, 1) > 0.97);
+  CHECK(balance(llama8, 4, 2) > 0.97);
+  CHECK(balance(gpt2, 2, 1) > 0.97);
+  CHECK(balance({.layers = 126, .head = 0.66, .attention = 0.2}, 16, 8) > 0.95);
+  CHECK(deal_half_layers({.layers = 3, .head = 100}, 3, 1) == Counts{2, 3, 1});  // the rest is even, too
+  CHECK(deal_half_layers({.layers = 4}, 2, 2) == Counts{2, 2, 2, 2});
+  CHECK_THROWS_AS(deal_half_layers({.layers = 3}, 7, 1), Error);
+}
+
+TEST_CASE("the chunks of all stages are the model, each half-layer once") {
   for (int64_t stages = 1; stages <= 3; ++stages)
     for (int64_t chunks = 1; chunks <= 3; ++chunks) {
-      const std::vector<int64_t> layers = deal_layers({.layers = 13, .head = 1.5}, stages, chunks);
-      std::vector<ModelChunk> all(layers.size());
+      if (stages == 1 && chunks > 1) continue;
+      const Counts counts = deal_half_layers({.layers = 13, .head = 1.5}, stages, chunks);
+      std::vector<ModelChunk> all(counts.size());
       for (int64_t stage = 0; stage < stages; ++stage) {
-        const std::vector<ModelChunk> mine = chunks_of_stage(layers, stages, stage);
+        const std::vector<ModelChunk> mine = chunks_of_stage(counts, stages, stage);
         REQUIRE(std::ssize(mine) == chunks);
+        CHECK(half_layers_of(mine).front() == mine.front().half_layers());
         for (int64_t chunk = 0; chunk < chunks; ++chunk)
           all[static_cast<size_t>(chunk * stages + stage)] = mine[static_cast<size_t>(chunk)];
       }
@@ -83,6 +119,14 @@ TEST_CASE("the chunks of all stages are the model, each layer once") {
         CHECK(all[i].begin == std::exchange(next, all[i].end));
         CHECK((all[i].first == (i == 0) && all[i].last == (i + 1 == all.size())));
       }
-      CHECK(next == 13);
+      CHECK(next == 26);
     }
+}
+
+TEST_CASE("a chunk counts the layers that it has a half of") {
+  const auto blocks = [](int64_t begin, int64_t end) {
+    return ModelChunk{.begin = begin, .end = end, .first = false, .last = false}.blocks();
+  };
+  CHECK((blocks(0, 0) == 0 && blocks(3, 3) == 0 && blocks(0, 1) == 1 && blocks(1, 2) == 1 && blocks(0, 2) == 1));
+  CHECK((blocks(1, 3) == 2 && blocks(1, 4) == 2 && blocks(2, 5) == 2 && blocks(3, 8) == 3));
 }

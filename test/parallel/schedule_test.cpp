@@ -100,7 +100,7 @@ class Waits {
   Waits(const std::vector<std::vector<Action>>& stages, const PipelineShape& shape, size_t ahead) : shape_(shape) {
     for (size_t s = 0; s < stages.size(); ++s) add(stages[s], static_cast<int64_t>(s), ahead);
   }
-  // True if all can happen: nothing waits for itself.
+  // True if all can happen: nothing waits for itself, and no gradient replaces one that is needed.
   bool end() const {
     std::map<Node, size_t> open;
     std::map<Node, std::vector<Node>> then;
@@ -118,7 +118,7 @@ class Waits {
       for (const Node& next : then[node])
         if (--open[next] == 0) ready.push_back(next);
     }
-    return ended == open.size();
+    return turns_ && ended == open.size();
   }
 
  private:
@@ -138,27 +138,33 @@ class Waits {
   }
 
   void add(const std::vector<Action>& actions, int64_t stage, size_t ahead) {
-    std::map<std::pair<bool, bool>, Node> last;           // of each lane
-    std::map<std::pair<int64_t, bool>, Node> sent_slots;  // by slot and direction
+    std::map<std::pair<bool, bool>, Node> last;  // of each lane
+    std::map<int64_t, Node> streams, gradients;  // sent: streams by turn, gradients by slot
+    std::map<int64_t, size_t> backwards;         // by turn: the last
+    const auto wait = [&](const Node& who, const std::map<int64_t, Node>& sent, int64_t which) {
+      if (const auto found = sent.find(which); found != sent.end()) before_[who].insert(found->second);
+    };
     for (size_t i = 0; i < actions.size(); ++i) {
       const Action& a = actions[i];
       const Node me{0, stage, static_cast<int64_t>(i)};
       if (i > 0) before_[me].insert({0, stage, static_cast<int64_t>(i) - 1});
-      for (const bool forward : {true, false})
-        if (is_forward(a) && sent_slots.contains({a.slot, forward})) before_[me].insert(sent_slots[{a.slot, forward}]);
+      if (is_forward(a)) wait(me, streams, a.turn), wait(me, gradients, a.slot);
       if (const auto message = taken(a, stage)) {
         size_t posted = i;
         while (posted > 0 && posted + ahead > i && actions[posted - 1].slot != a.slot) --posted;
         if (posted > 0) before_[*message].insert({0, stage, static_cast<int64_t>(posted) - 1});
-        if (const auto other = sent_slots.find({a.slot, !is_forward(a)}); other != sent_slots.end())
-          before_[*message].insert(other->second);
+        if (is_forward(a)) wait(*message, gradients, a.slot);
+        // A gradient replaces that of the same turn, which its backward has used by then.
+        if (const auto used = backwards.find(a.turn); !is_forward(a) && used != backwards.end())
+          turns_ &= ahead > 1 || used->second < posted;
         queue(last, {is_forward(a), false}, *message);
         before_[me].insert(*message);
       }
+      if (!is_forward(a) && a.kind != ActionKind::backward_weight) backwards[a.turn] = i;
       if (const auto message = sent(a, stage)) {
         before_[*message].insert(me);
         queue(last, {is_forward(a), true}, *message);
-        sent_slots[{a.slot, is_forward(a)}] = *message;
+        (is_forward(a) ? streams[a.turn] : gradients[a.slot]) = *message;
       }
     }
   }
@@ -169,6 +175,7 @@ class Waits {
 
   PipelineShape shape_;
   std::map<Node, std::set<Node>> before_;
+  bool turns_ = true;
 };
 
 }  // namespace

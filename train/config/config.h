@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -73,7 +73,8 @@ struct TrainConfig {
     keys("recompute", recompute,
          "recomputation in backward to save memory; selective: norms and activation functions (for gpt2 on a GPU, last bits "
          "differ); full: whole blocks");
-    keys("offload", offload, "state that a GPU keeps in pinned host memory; optimizer: masters, moments and what copies have left out");
+    keys("offload", offload,
+         "state that a GPU keeps in pinned host memory; optimizer: masters, moments and what copies have left out");
     keys("seed", seed, "random seed of the initial weights and the data order", at_least(0).identity());
     keys("lr", lr, "peak learning rate", above(0));
     keys("min_lr", min_lr, "final learning rate, as a fraction of lr", between(0, 1));
@@ -186,9 +187,35 @@ struct RunConfig {
                                       std::to_string(parallel.shards()));
   }
 
+  // Reports layers that cannot be dealt to the pieces of the pipeline.
+  void check_layers(auto&& report) const {
+    const int64_t pieces = parallel.pp * parallel.stage_chunks();
+    const std::string have = "model.layers = " + std::to_string(model.layers);
+    const std::vector<double>& dealt = parallel.layers;
+    if (dealt.empty()) {
+      if (2 * model.layers < pieces)
+        report("parallel.pp",
+               (pieces > parallel.pp ? "times parallel.chunks = " + std::to_string(parallel.stage_chunks()) + " must" : "must") +
+                   std::string(" not exceed twice ") + have + ": a piece has half a layer at least");
+      return;
+    }
+    if (std::ssize(dealt) != pieces)
+      return report("parallel.layers", "has " + std::to_string(dealt.size()) + " numbers, but the pipeline has " +
+                                           std::to_string(pieces) + (pieces == 1 ? " piece" : " pieces") + "; or set it to []");
+    double sum = 0;
+    for (size_t i = 0; i < dealt.size(); ++i) {
+      sum += dealt[i];
+      if (2 * dealt[i] != std::floor(2 * dealt[i])) return report("parallel.layers", "must be whole layers or halves, such as 8.5");
+      if (dealt[i] == 0 && i > 0 && i + 1 < dealt.size())
+        return report("parallel.layers",
+                      "has a 0: only the first piece, with the embedding, and the last, with the head, need none");
+    }
+    if (sum != static_cast<double>(model.layers)) report("parallel.layers", text("adds up to ", sum, ", but ", have));
+  }
+
   // Reports conflicts between the model and the mesh.
   void check_mesh(auto&& report) const {
-    const int64_t shards = parallel.shards(), pieces = parallel.pp * parallel.stage_chunks();
+    const int64_t shards = parallel.shards();
     const std::string key = shards > parallel.tp ? "parallel.max_tp" : "parallel.tp";
     const auto by = [](const char* name, int64_t value) { return std::string(name) + " = " + std::to_string(value); };
     if (model.heads % shards != 0)
@@ -197,16 +224,7 @@ struct RunConfig {
       report(key, "must divide " + by("model.kv_heads", model.kv_heads) + " or be a multiple of it");
     if (model.ffn % shards != 0) report(key, "must divide " + by("model.ffn", model.ffn));
     if (model.vocab < shards) report(key, "must not exceed " + by("model.vocab", model.vocab));
-    if (model.layers < pieces)
-      report("parallel.pp", (pieces > parallel.pp ? "times " + by("parallel.chunks", parallel.stage_chunks()) + " must" : "must") +
-                                " not exceed " + by("model.layers", model.layers));
-    if (const std::vector<int64_t>& dealt = parallel.layers; !dealt.empty()) {
-      if (std::ssize(dealt) != pieces)
-        report("parallel.layers", "has " + std::to_string(dealt.size()) + " numbers, but the pipeline has " +
-                                      std::to_string(pieces) + (pieces == 1 ? " piece" : " pieces") + "; or set it to []");
-      else if (const int64_t sum = std::accumulate(dealt.begin(), dealt.end(), int64_t{0}); sum != model.layers)
-        report("parallel.layers", "adds up to " + std::to_string(sum) + ", but " + by("model.layers", model.layers));
-    }
+    check_layers(report);
     if (train.recompute != Recompute::none && parallel.stage_schedule() == Schedule::zero_bubble)
       report("train.recompute", "must be none with parallel.schedule = zero_bubble, whose backward comes in halves");
     if (parallel.exact() && train.microbatch == 0)

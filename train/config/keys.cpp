@@ -94,7 +94,6 @@ std::string type_of(double, const Limit& limit) { return "a number" + within(lim
 std::string type_of(const std::string&, const Limit& limit) { return limit.is_path ? "a path" : "a text"; }
 std::string type_of(const std::vector<std::string>&, const Limit&) { return "a list of paths"; }
 std::string type_of(const std::vector<double>&, const Limit& limit) { return "a list of numbers" + within(limit); }
-std::string type_of(const std::vector<int64_t>&, const Limit& limit) { return "a list of whole numbers" + within(limit); }
 std::string type_of(const StepRanges&, const Limit&) { return "a list of steps and ranges of steps, such as [7, 100-120]"; }
 
 template <class Enum>

@@ -61,7 +61,7 @@ class Passes {
     pipeline.microbatches = count;
     const StageShape& shape = run_.stage.shape();
     const std::vector<Action> actions =
-        make_forward_schedule(pipeline, run_.mesh.pp().rank(), layers_of(shape.chunks), shape.slots);
+        make_forward_schedule(pipeline, run_.mesh.pp().rank(), half_layers_of(shape.chunks), shape.slots);
     run_.pipeline.begin(actions);
     for (size_t i = 0; i < actions.size(); ++i) {
       const Action& a = actions[i];

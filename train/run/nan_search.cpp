@@ -30,12 +30,13 @@ class Search {
     for (const auto& [maker, stream] : run_.stage.streams(run_.pipeline.seat(action))) {
       ++place;
       if (over() || finite(stream)) continue;
-      const int64_t first = run_.stage.chunk_at(action.chunk).begin;
+      // Chunks in the model's order, each with room for the streams of its half-layers.
+      const int64_t chunk = action.chunk * run_.mesh.pp().size() + run_.mesh.pp().rank();
+      const int64_t first = 4 * (run_.stage.chunk_at(action.chunk).begin + chunk);
       if (maker.empty())  // the stage before has made it, and reports it
-        found(in_forward, 4 * first + 1, "what the stage before sent");
+        found(in_forward, first + 1, "what the stage before sent");
       else
-        found(in_forward, 4 * first + 2 + place,
-              microbatch(action.microbatch) + "what " + maker + " added to the stream" + shared());
+        found(in_forward, first + 2 + place, microbatch(action.microbatch) + "what " + maker + " added to the stream" + shared());
     }
   }
   // Before they leave, and the loss with those of the head.
@@ -43,7 +44,7 @@ class Search {
     const UnitId& id = run_.stage.units()[unit].id;
     if (id.kind == UnitKind::head) look_at_loss(batch.number);
     const bool embeds = id.kind == UnitKind::table || id.kind == UnitKind::positions;
-    const int64_t place = id.kind == UnitKind::block ? layers_ - id.layer : embeds ? layers_ + 1 : 0;  // backwards
+    const int64_t place = id.kind == UnitKind::block ? 2 * layers_ - id.begin : embeds ? 2 * layers_ + 1 : 0;  // backwards
     for (const Parameter& parameter : run_.stage.parameters())
       if (!over() && parameter.unit == unit && !finite(parameter.gradient))
         found(in_gradient, place, microbatch(batch.number) + "the gradient of " + parameter.spec.name);

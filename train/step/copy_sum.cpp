@@ -50,11 +50,14 @@ CopySum::CopySum(const ParallelConfig& config, const Mesh& mesh, const Stage& st
   in_ = arenas.temporaries.take(Dtype::i32, {blocks, words_of(compress_)});
 }
 
-// Positions are on one rank of a tp group alone. Two narrow matrices are worth it if they have less than half the elements.
+// Positions are on one rank of a tp group alone. Two narrow matrices are worth it if they have less than half the elements, and
+// not for the vocabulary's tables, whose rare rows they would lose (Ramesh et al., "Zero-shot text-to-image generation", 2021).
 bool CopySum::is_coded(const Parameter& parameter) const {
   const std::vector<int64_t>& shape = parameter.spec.shape;
   if (!compresses() || shape.size() != 2 || parameter.spec.shared != Shared::no) return false;
-  if (stage_.units()[parameter.unit].id.kind == UnitKind::positions) return false;
+  const UnitKind kind = stage_.units()[parameter.unit].id.kind;
+  if (kind == UnitKind::positions) return false;
+  if (compress_ == Compress::powersgd && kind != UnitKind::block) return false;
   return compress_ != Compress::powersgd || 2 * rank_ * (shape[0] + shape[1]) <= shape[0] * shape[1];
 }
 

@@ -12,10 +12,14 @@ bool is_backward(const Action& action) { return action.kind == ActionKind::backw
 }  // namespace
 
 Pipeline::Pipeline(const Comm& pp, Device& device, const Stage& stage)
-    : pp_(pp), device_(device), stage_(stage), slots_(stage.shape().slots.size()) {}
+    : pp_(pp), device_(device), stage_(stage), sent_back_(stage.shape().slots.size()) {}
 
 Seat Pipeline::seat(const Action& action) const {
-  return {.chunk = action.chunk, .slot = action.slot, .loss_slot = action.microbatch % stage_.shape().loss_slots};
+  const bool halves = stage_.shape().halves;
+  return {.chunk = action.chunk,
+          .slot = action.slot,
+          .loss_slot = action.microbatch % stage_.shape().loss_slots,
+          .outgoing = is_forward(action) ? action.turn : Stage::kTurns + (halves ? action.slot : action.turn)};
 }
 
 bool Pipeline::receives(const Action& a) const {
@@ -42,7 +46,8 @@ bool Pipeline::free_for(size_t wanted, size_t i) const {
   return true;
 }
 
-// Posts the receives of one direction that action i and the next need, as far as their slots are free before action i.
+// Posts the receives of one direction that action i and the next need, as far as their slots are free before action i. A gradient
+// is received where the one before last was, whose backward comes before action i.
 void Pipeline::post(Lane lane, ActionKind kind, size_t i) {
   const bool forward = kind == ActionKind::forward;
   size_t& next = posted_[forward ? 0 : 1];
@@ -52,10 +57,10 @@ void Pipeline::post(Lane lane, ActionKind kind, size_t i) {
     if (next > i + 1 || !free_for(next, i)) return;
     Stream& stream = device_.pipe(lane);
     const int64_t size = pp_.size(), peer = (pp_.rank() + (forward ? size - 1 : 1)) % size;
-    stream.wait(device_.compute().record());                  // earlier work on the slot is computed
-    stream.wait(forward ? slot(a).sent_back : slot(a).sent);  // and sent
+    stream.wait(device_.compute().record());         // earlier work on the slot is computed
+    if (forward) stream.wait(sent_back_[index(a)]);  // and sent
     run(pp_, stream,
-        Receive{.x = forward ? stage_.incoming(a.slot) : stage_.outgoing(a.slot),
+        Receive{.x = forward ? stage_.incoming(seat(a)) : stage_.outgoing(seat(a)),
                 .peer = peer,
                 .channel = forward ? Channel::forward : Channel::backward});
     arrived_[next] = stream.record();
@@ -70,8 +75,8 @@ void Pipeline::before(size_t i) {
   const Action& a = (*actions_)[i];
   if (receives(a)) compute.wait(arrived_[i]);
   if (!is_forward(a)) return;
-  compute.wait(slot(a).sent);       // an earlier pass's stream, which this one overwrites
-  compute.wait(slot(a).sent_back);  // and its gradient
+  compute.wait(sent_[static_cast<size_t>(a.turn)]);  // the stream of the pass before last, which this one overwrites
+  compute.wait(sent_back_[index(a)]);                // and the gradient of an earlier one
 }
 
 void Pipeline::after(size_t i) {
@@ -82,10 +87,10 @@ void Pipeline::after(size_t i) {
   stream.wait(device_.compute().record());  // the result is computed
   const int64_t size = pp_.size(), peer = (pp_.rank() + (forward ? 1 : size - 1)) % size;
   run(pp_, stream,
-      Send{.x = forward ? stage_.outgoing(a.slot) : stage_.incoming(a.slot),
+      Send{.x = forward ? stage_.outgoing(seat(a)) : stage_.incoming(seat(a)),
            .peer = peer,
            .channel = forward ? Channel::forward : Channel::backward});
-  (forward ? slot(a).sent : slot(a).sent_back) = stream.record();
+  (forward ? sent_[static_cast<size_t>(a.turn)] : sent_back_[index(a)]) = stream.record();
 }
 
 }  // namespace trireme

@@ -3,7 +3,7 @@
 //
 // Sends and receives of each direction have their own lane, so a message never waits for another
 // direction. The messages of a lane arrive in the order in which the peer sends them. A message is
-// received directly into its slot. Its receive is posted one action before it is needed, if the slot
+// received directly into its place. Its receive is posted one action before it is needed, if the slot
 // is free by then: a GPU that waits for a message spends multiprocessors on it. Later would be too late:
 // interleaved stages could wait for each other.
 #pragma once
@@ -33,22 +33,20 @@ class Pipeline {
 
  private:
   enum Lane : size_t { forward_in, forward_out, backward_in, backward_out };
-  struct Slot {
-    Event sent, sent_back;  // the stream was sent; its gradient was
-  };
   bool receives(const Action& action) const;
   bool sends(const Action& action) const;
   void post(Lane lane, ActionKind kind, size_t i);
   bool free_for(size_t wanted, size_t i) const;
-  Slot& slot(const Action& action) { return slots_[static_cast<size_t>(action.slot)]; }
+  static size_t index(const Action& action) { return static_cast<size_t>(action.slot); }
 
   const Comm& pp_;
   Device& device_;
   const Stage& stage_;
   const std::vector<Action>* actions_ = nullptr;
-  std::vector<Slot> slots_;
-  std::vector<Event> arrived_;  // by action
-  size_t posted_[2] = {0, 0};   // receives of the actions before this one are posted: forward, backward
+  Event sent_[Stage::kTurns];     // by turn: the stream was sent
+  std::vector<Event> sent_back_;  // by slot: the gradient was
+  std::vector<Event> arrived_;    // by action
+  size_t posted_[2] = {0, 0};     // receives of the actions before this one are posted: forward, backward
 };
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #include "train/step/train_state.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trireme {
 
@@ -29,17 +30,21 @@ int64_t loss_slots_in(const std::vector<Action>& actions, int64_t chunk) {
   return most;
 }
 
-// Layers of each chunk of the pipeline.
-std::vector<int64_t> layers_of_chunks(const RunConfig& config, const PipelineShape& pipeline) {
-  if (!config.parallel.layers.empty()) return config.parallel.layers;
-  return deal_layers(work_of(config.model, config.train.recompute), pipeline.stages, pipeline.chunks);
+// Half-layers of each chunk of the pipeline.
+std::vector<int64_t> half_layers_of_chunks(const RunConfig& config, const PipelineShape& pipeline) {
+  if (config.parallel.layers.empty())
+    return deal_half_layers(work_of(config.model, config.train.recompute), pipeline.stages, pipeline.chunks);
+  std::vector<int64_t> counts;
+  for (const double layers : config.parallel.layers) counts.push_back(std::llround(2 * layers));
+  return counts;
 }
 
 StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sharing) {
   const ParallelConfig& p = config.parallel;
   const PipelineShape pipeline = pipeline_shape(config, mesh.replicas());
   std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
-  const std::vector<ModelChunk> chunks = chunks_of_stage(layers_of_chunks(config, pipeline), pipeline.stages, mesh.pp().rank());
+  const std::vector<ModelChunk> chunks =
+      chunks_of_stage(half_layers_of_chunks(config, pipeline), pipeline.stages, mesh.pp().rank());
   const int64_t mine = p.shards() / mesh.tp().size();
   const Comm& owners = mesh.owner_group();
   const bool divided = owners.size() > 1, fp8 = config.kernels.matmul == MatmulDtype::fp8;
@@ -58,10 +63,11 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
                       .gradients = !p.exact() && (p.zero < 2 || !divided || p.reduce_when == ReduceWhen::step),
                       .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
           .chunks = chunks,
-          .slots = take_seats(actions, layers_of(chunks)),
+          .slots = take_seats(actions, half_layers_of(chunks)),
           .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
           .halves = p.stage_schedule() == Schedule::zero_bubble,
           .recompute = config.train.recompute,
+          .unit_size = std::llround(p.unit_size * 1e6),
           .tensor = {.count = p.shards(),
                      .first = mesh.tp().rank() * mine,
                      .mine = mine,
@@ -120,12 +126,12 @@ const std::vector<Action>& TrainState::actions(int64_t microbatches) {
   PipelineShape shape = pipeline_shape(config, mesh.replicas());
   shape.microbatches = microbatches;
   list = make_schedule(config.parallel.stage_schedule(), shape, mesh.pp().rank());
-  const std::vector<int64_t> layers = layers_of(stage.shape().chunks), &have = stage.shape().slots;
-  const std::vector<int64_t> needed = take_seats(list, layers);
+  const std::vector<int64_t> sizes = half_layers_of(stage.shape().chunks), &have = stage.shape().slots;
+  const std::vector<int64_t> needed = take_seats(list, sizes);
   if (needed.size() <= have.size() && std::equal(needed.begin(), needed.end(), have.begin(), std::less_equal<>())) return list;
   // The plan, which has no memory, counts the ops of fewer microbatches than the stage is made for.
   require(device.place() == Place::none, text("no room for the activations of ", microbatches, " microbatches"));
-  take_seats_in_turn(list, layers, have);
+  take_seats_in_turn(list, sizes, have);
   return list;
 }
 

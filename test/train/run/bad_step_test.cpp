@@ -53,7 +53,8 @@ struct Poison {
     run.hooks.read = [this, &run, read = run.hooks.read](size_t unit, const Microbatch& batch) {
       read(unit, batch);
       const UnitId& id = run.stage.units()[unit].id;
-      if (id.kind == UnitKind::block && id.layer == 0 && now(run, batch, "stream")) put(run.stage.incoming(0), number), done = true;
+      if (id.kind == UnitKind::block && id.begin == 0 && now(run, batch, "stream"))
+        put(run.stage.incoming({}), number), done = true;
       if (id.kind == UnitKind::block && now(run, batch, "state")) put(run.optimizer.slices().front().local, number), done = true;
     };
     // Every second step of this rank lingers while its communication lane sums what it has sent.

@@ -2,6 +2,7 @@
 // bytes of the plan.
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 
 #include "parallel/host_collectives.h"
 #include "test/catch.h"
@@ -67,6 +68,23 @@ std::vector<MeshCase> meshes_of(int64_t ranks, Numerics numerics) {
   return cases;
 }
 
+// Cuts a pipeline within layers, with an empty first or last piece, and units of several half-layers, by the number of a case.
+std::string cut_by_hand(RunConfig& config, size_t number) {
+  ParallelConfig& p = config.parallel;
+  if (p.zero > 1 && number % 4 > 1) p.unit_size = number % 8 > 3 ? 0.02 : 0.1;
+  const int64_t pieces = p.pp * p.stage_chunks();
+  if (pieces == 1 || number % 2 == 0) return text(" unit_size ", p.unit_size);
+  p.layers.assign(static_cast<size_t>(pieces), 0.5);
+  if (pieces > 2 && number % 3 > 0) p.layers.front() = 0;
+  if (number % 3 < 2) p.layers.back() = 0;
+  double left = static_cast<double>(config.model.layers) - std::accumulate(p.layers.begin(), p.layers.end(), 0.0);
+  for (size_t at = number; left > 0; ++at)
+    if (double& layers = p.layers[at % p.layers.size()]; layers > 0) layers += 0.5, left -= 0.5;
+  std::string told = text(" unit_size ", p.unit_size, " layers");
+  for (const double layers : p.layers) told += text(" ", layers);
+  return told;
+}
+
 // The trajectory of one rank: rank 0 computes it, or reads it from the file of this name where an earlier launch has left it.
 Trajectory one_rank(const RunConfig& config, const World& world, const std::string& file) {
   const Mesh all(world, {});
@@ -103,7 +121,8 @@ int run_meshes(const World& world, size_t first, size_t stride) {
         // Computing again changes no bit.
         const bool halves = config.parallel.stage_schedule() == Schedule::zero_bubble;
         config.train.recompute = halves ? Recompute::none : static_cast<Recompute>(i % 3);
-        INFO(model << ", " << name_of(numerics) << ", " << cases[i].told);
+        const std::string cut = cut_by_hand(config, i / 3 + first);
+        INFO(model << ", " << name_of(numerics) << ", " << cases[i].told << cut);
         const Mesh mesh(world, config.parallel);
         const Trajectory many = trajectory(config, mesh);
         if (numerics == Numerics::invariant) {

@@ -1,6 +1,7 @@
 #include "test/train/run/random_mesh.h"
 
 #include <initializer_list>
+#include <numeric>
 #include <stdexcept>
 
 #include "base/philox.h"
@@ -123,13 +124,20 @@ RandomMesh draw_mesh(Draw& draw, bool invariant) {
   return mesh;
 }
 
-// Deals the layers to the pieces of the pipeline at random, at least one to each.
+// Deals half-layers to the pieces of the pipeline at random, at least one to each but the first and the last.
 void deal_layers(Draw& draw, const RunConfig& config, RandomMesh& mesh) {
   const int64_t pieces = config.parallel.pp * config.parallel.stage_chunks();
-  std::vector<int64_t> layers(static_cast<size_t>(pieces), 1);
-  for (int64_t left = config.model.layers - pieces; left > 0; --left) ++layers[static_cast<size_t>(draw.between(0, pieces - 1))];
+  std::vector<int64_t> halves(static_cast<size_t>(pieces), 1);
+  if (pieces > 2 && draw.one_in(3)) halves.front() = 0;
+  if (pieces > 1 && draw.one_in(3)) halves.back() = 0;
+  const int64_t least = std::accumulate(halves.begin(), halves.end(), int64_t{0});
+  for (int64_t left = 2 * config.model.layers - least; left > 0; --left)
+    if (int64_t& n = halves[static_cast<size_t>(draw.between(0, pieces - 1))]; n > 0 || pieces == 1)
+      ++n;
+    else
+      ++left;
   std::string list;
-  for (const int64_t n : layers) list += (list.empty() ? "" : ",") + std::to_string(n);
+  for (const int64_t n : halves) list += (list.empty() ? "" : ",") + std::to_string(n / 2) + (n % 2 > 0 ? ".5" : "");
   mesh.settings.push_back("parallel.layers=[" + list + "]");
 }
 
@@ -150,6 +158,8 @@ RandomMesh random_mesh(const std::string& config, const RandomModel& model, uint
     }
     if (Draw(model.seed * 1000 + number, "when").one_in(3) && read.parallel.zero > 1 && !model.invariant)
       dealt.settings.push_back("parallel.reduce_when=step");
+    if (Draw units(model.seed * 1000 + number, "units"); read.parallel.zero > 1 && units.one_in(2))
+      dealt.settings.push_back(set("parallel.unit_size", units.of<const char*>({"0.01", "0.05", "1"})));
     Draw by_hand(model.seed * 1000 + number, "layers");
     if (by_hand.one_in(2)) deal_layers(by_hand, read, dealt);
     return dealt;

@@ -69,9 +69,10 @@ TEST_CASE("layers are dealt by the FLOPs that the plan counts, or as the config 
     };
     const auto [config, by_cost] = stages_of({});
     const ModelWork work = work_of(config.model, Recompute::none);
-    const std::vector<int64_t> dealt = deal_layers(work, 2, 1);
-    CHECK(by_cost[1] / by_cost[0] ==
-          Approx((static_cast<double>(dealt[1]) + work.head) / static_cast<double>(dealt[0])).epsilon(2e-3));
+    const std::vector<int64_t> dealt = deal_half_layers(work, 2, 1);
+    double first = 0;
+    for (int64_t half = 0; half < dealt[0]; ++half) first += work.of(half);
+    CHECK(by_cost[1] / by_cost[0] == Approx((static_cast<double>(config.model.layers) + work.head - first) / first).epsilon(2e-3));
     const int64_t layers = config.model.layers;
     const auto by_hand = stages_of({"parallel.layers=[" + std::to_string(layers - 3) + ",3]"}).second;
     CHECK(by_hand[1] / by_hand[0] == Approx((3 + work.head) / static_cast<double>(layers - 3)).epsilon(2e-3));
@@ -203,8 +204,9 @@ TEST_CASE("with replicas, a rank's plan computes its part, holds its part, and s
   // Local accumulation: as often as with ZeRO 1, and as much memory for gradients.
   config.parallel.reduce = ReduceDtype::f32, config.parallel.reduce_when = ReduceWhen::step, config.parallel.zero = 3;
   const Plan local = make_plan(config, Mesh(3, 8, config.parallel));
-  CHECK(local.traffic.at("reduce_scatter dp").bytes == sharded.traffic.at("reduce_scatter dp").bytes);
-  CHECK(local.sizes.gradients == sharded.sizes.gradients);
+  // Units of half a layer fill up to a multiple of the replicas more often.
+  CHECK(local.traffic.at("reduce_scatter dp").bytes == Approx(sharded.traffic.at("reduce_scatter dp").bytes).epsilon(2e-4));
+  CHECK(static_cast<double>(local.sizes.gradients) == Approx(static_cast<double>(sharded.sizes.gradients)).epsilon(2e-4));
   CHECK(local.sizes.weights < sharded.sizes.weights / 2);
   config.parallel.reduce_when = ReduceWhen::microbatch;
 
@@ -212,7 +214,8 @@ TEST_CASE("with replicas, a rank's plan computes its part, holds its part, and s
   config.parallel.zero = 2, config.parallel.reduce = ReduceDtype::bf16;
   const Plan narrow = make_plan(config, Mesh(3, 8, config.parallel));
   const auto microbatches = static_cast<double>(config.train.batch / 8 / config.train.microbatch);
-  CHECK(narrow.traffic.at("reduce_scatter dp").bytes == sharded.traffic.at("reduce_scatter dp").bytes / 2 * microbatches);
+  CHECK(narrow.traffic.at("reduce_scatter dp").bytes ==
+        Approx(sharded.traffic.at("reduce_scatter dp").bytes / 2 * microbatches).epsilon(2e-4));
   for (const auto& [name, count] : narrow.traffic) CHECK_THAT(name, ContainsSubstring(" dp"));
 }
 
@@ -234,8 +237,10 @@ TEST_CASE("with ZeRO 3 a rank holds its share of weights, gradients and optimize
 TEST_CASE("the published mesh of Llama 3 405B fits into the memory of its GPUs") {
   // Grattafiori et al. 2024, table 4: 16384 GPUs of 80 GB, tp 8, pp 16, dp 128, 16 sequences of 8192 tokens a replica, no
   // recomputation of activations; one layer less on the first and the last stage.
-  const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-405b.yaml",
-                                       {"parallel.tp=8", "parallel.pp=16", "parallel.zero=2"}, Purpose::mesh);
+  const RunConfig config =
+      read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-405b.yaml",
+                  {"parallel.tp=8", "parallel.pp=16", "parallel.zero=2", "parallel.layers=[7,8,8,8,8,8,8,8,8,8,8,8,8,8,8,7]"},
+                  Purpose::mesh);
   const std::vector<Plan> stages = stage_plans(config, 16384);
   REQUIRE(stages.size() == 16);
   for (const Plan& plan : stages) {

@@ -1,0 +1,118 @@
+#include "model/stage_units.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace trireme {
+
+void StageWeights::declare(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config,
+                           const TensorParallel& tensor) {
+  const WeightVisitor visit_some = [&](Tensor& t, const WeightSpec& spec) {
+    if (unit.has(spec)) visit(t, spec);
+  };
+  declare_kind(unit, visit_some, config, tensor);
+}
+
+void StageWeights::declare_kind(const UnitId& unit, const WeightVisitor& visit, const ModelConfig& config,
+                                const TensorParallel& tensor) {
+  switch (unit.kind) {
+    case UnitKind::table:
+      return embedding.declare_tables(visit, "embedding", config, tensor);
+    case UnitKind::positions:
+      return embedding.declare_positions(visit, "embedding", config, tensor);
+    case UnitKind::block:
+      return unit.for_blocks([&](int64_t layer, size_t block, const Halves& halves) {
+        blocks.resize(std::max(blocks.size(), block + 1));
+        blocks[block].declare(visit, "layers." + std::to_string(layer), config, tensor, halves);
+      });
+    case UnitKind::tied_copy: {
+      EmbeddingWeights copy;
+      copy.declare_tables(visit, "embedding", config, tensor);
+      head.classifiers = copy.tables;
+      return;
+    }
+    case UnitKind::head: {
+      const std::vector<Tensor> tables = head.classifiers.empty() ? embedding.tables : head.classifiers;
+      head.declare(visit, "head", config, tensor);
+      if (config.tied) head.classifiers = tables;
+    }
+  }
+}
+
+namespace {
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+int64_t aligned(int64_t n) { return round_up(n, kUnitAlign); }
+
+int64_t elements_of(const UnitId& unit, const ModelConfig& config, const TensorParallel& tensor) {
+  int64_t end = 0;
+  StageWeights none;
+  none.declare(
+      unit, [&](Tensor&, const WeightSpec& spec) { end = aligned(end + spec.size()); }, config, tensor);
+  return end;
+}
+
+// Half-layers of each unit of blocks of a piece. If all of a unit's weights or gradients are in memory only for a pass, a unit is
+// small: one half-layer, or as many as make it shape.unit_size. Else it is a layer, as it is with recomputation of
+// whole layers, which needs both halves at once.
+std::vector<std::pair<int64_t, int64_t>> cut(const ModelConfig& config, const StageShape& shape, const ModelChunk& chunk) {
+  const bool gathered = !shape.holding.weights || !shape.holding.gradients;
+  const bool halves = gathered && shape.recompute != Recompute::full && shape.holding.tree_levels == 0;
+  std::vector<std::pair<int64_t, int64_t>> units;
+  for (int64_t begin = chunk.begin, end = begin; begin < chunk.end; begin = end) {
+    const auto small = [&] {
+      return gathered &&
+             elements_of({.kind = UnitKind::block, .begin = begin, .end = end}, config, shape.tensor) * bytes_of(shape.dtype) <
+                 shape.unit_size;
+    };
+    do end = std::min(chunk.end, halves ? end + 1 : (end / 2 + 1) * 2);
+    while (end < chunk.end && small());
+    units.emplace_back(begin, end);
+  }
+  return units;
+}
+
+// The units of a stage's pieces. A tied head reads the table here, or has a tied copy.
+std::vector<UnitId> whole_units(const ModelConfig& config, const StageShape& shape, bool tied_copy) {
+  std::vector<UnitId> units;
+  size_t block = 0, number = 0;
+  for (const ModelChunk& chunk : shape.chunks) {
+    if (chunk.first) units.push_back({.kind = UnitKind::table});
+    if (chunk.first && config.family == Family::gpt2 && shape.tensor.first == 0) units.push_back({.kind = UnitKind::positions});
+    for (const auto& [begin, end] : cut(config, shape, chunk))
+      units.push_back({.kind = UnitKind::block,
+                       .begin = begin,
+                       .end = end,
+                       .block = block + static_cast<size_t>(begin / 2 - chunk.first_layer()),
+                       .number = number++});
+    block += static_cast<size_t>(chunk.blocks());
+    if (chunk.last && tied_copy) units.push_back({.kind = UnitKind::tied_copy});
+    if (chunk.last) units.push_back({.kind = UnitKind::head});
+  }
+  return units;
+}
+
+}  // namespace
+
+std::vector<UnitId> units_of(const ModelConfig& config, const StageShape& shape, bool tied_copy) {
+  std::vector<UnitId> units;
+  for (const UnitId& whole : whole_units(config, shape, tied_copy)) {
+    const bool mixed = whole.kind == UnitKind::block || whole.kind == UnitKind::head;
+    if (shape.dtype == Dtype::f32 || !mixed) {
+      units.push_back(whole);
+      continue;
+    }
+    for (const UnitDims dims : {UnitDims::matrices, UnitDims::vectors}) {
+      if (dims == UnitDims::matrices && whole.kind == UnitKind::head && config.tied) continue;  // it has none
+      units.push_back(whole);
+      units.back().dims = dims;
+    }
+  }
+  return units;
+}
+
+int64_t size_of(const UnitId& unit, const ModelConfig& config, const StageShape& shape) {
+  return round_up(elements_of(unit, config, shape.tensor), kUnitAlign * shape.holding.parts);
+}
+
+}  // namespace trireme
