@@ -47,7 +47,7 @@ struct Row {
     for (int64_t stage = stages; stage-- > 0;) {
       int64_t mine = 0;
       double now = stage + 1 == stages ? head : 0;
-      while (left > stage && (mine == 0 || now + work.of(left - 1) <= most)) now += work.of(--left), ++mine;
+      while (left > stage && (mine == 0 || now + work.of(left - 1, stage) <= most)) now += work.of(--left, stage), ++mine;
       if (now > most) return 0;
       if (stage + 1 == stages) of_last = mine;
     }
@@ -55,7 +55,7 @@ struct Row {
   }
   // The same if the slowest stage is as fast as possible, which is found by halving.
   int64_t best_of_last() const {
-    double least = 0, most = static_cast<double>(count) + head + 1;
+    double least = 0, most = 2 * static_cast<double>(count) + head + 1;
     for (int i = 0; i < 60; ++i) {
       const double middle = (least + most) / 2;
       (taken_by_last(middle) == 0 ? least : most) = middle;
@@ -108,7 +108,7 @@ class Evening {
     of_stages_.back() = work.head;
     int64_t at = 0;
     for (size_t chunk = 0; chunk < counts_.size(); ++chunk)
-      for (int64_t i = 0; i < counts_[chunk]; ++i) of_stages_[chunk % of_stages_.size()] += work.of(at++);
+      for (int64_t i = 0; i < counts_[chunk]; ++i) add(chunk, at++, 1);
   }
 
   // As it was if the slowest stage is as slow.
@@ -120,19 +120,23 @@ class Evening {
       int64_t at = 0;  // the first half-layer of the later chunk
       for (size_t later = 1; later < counts_.size(); ++later) {
         at += counts_[later - 1];
-        if (counts_[later] > 1 && gains(later, later - 1, work_.of(at))) ++at, move(later, later - 1), moved = true;
-        if (counts_[later - 1] > 1 && gains(later - 1, later, work_.of(at - 1))) --at, move(later - 1, later), moved = true;
+        if (counts_[later] > 1 && gains(later, later - 1, at)) ++at, move(later, later - 1), moved = true;
+        if (counts_[later - 1] > 1 && gains(later - 1, later, at - 1)) --at, move(later - 1, later), moved = true;
       }
     }
     return std::ranges::max(of_stages_) < slowest - 1e-3 ? counts_ : before;
   }
 
  private:
-  // Moves the work if the larger of both stages' becomes smaller.
-  bool gains(size_t from, size_t to, double work) {
-    double &a = of_stages_[from % of_stages_.size()], &b = of_stages_[to % of_stages_.size()];
-    if (b + work > a - 1e-9) return false;
-    a -= work, b += work;
+  int64_t stage(size_t chunk) const { return static_cast<int64_t>(chunk) % std::ssize(of_stages_); }
+  void add(size_t chunk, int64_t half_layer, double times) {
+    of_stages_[static_cast<size_t>(stage(chunk))] += times * work_.of(half_layer, stage(chunk));
+  }
+  // Moves the work of a half-layer if the larger of both stages' becomes smaller.
+  bool gains(size_t from, size_t to, int64_t half_layer) {
+    const double now = of_stages_[static_cast<size_t>(stage(from))];
+    if (of_stages_[static_cast<size_t>(stage(to))] + work_.of(half_layer, stage(to)) > now - 1e-9) return false;
+    add(from, half_layer, -1), add(to, half_layer, 1);
     return true;
   }
   void move(size_t from, size_t to) { --counts_[from], ++counts_[to]; }
@@ -144,17 +148,22 @@ class Evening {
 
 }  // namespace
 
-ModelWork work_of(const ModelConfig& config, Recompute recompute) {
+ModelWork work_of(const ModelConfig& config, Recompute recompute, int64_t recomputing) {
+  const bool gpt2 = config.family == Family::gpt2;
   const auto width = static_cast<double>(config.width), ffn = static_cast<double>(config.ffn);
   const auto q = static_cast<double>(config.q_width()), kv = static_cast<double>(config.kv_width());
-  const double in_attention = width * (2 * q + 2 * kv), in_mlp = (config.family == Family::gpt2 ? 2 : 3) * width * ffn;
+  const double in_attention = width * (2 * q + 2 * kv), in_mlp = (gpt2 ? 2 : 3) * width * ffn;
   const double pairs = attention_pairs(config.context, config.context, config.window) / static_cast<double>(config.context);
   // For each token: two FLOPs a parameter and a pair's element forward, in two products; twice that backward, where attention
   // has one product more.
-  const double again = recompute == Recompute::full ? 1 : 0;
-  const double attention = (2 * in_attention + 4 * q * pairs) * (1 + again) + 4 * in_attention + 10 * q * pairs;
-  const double layer = attention + in_mlp * (6 + 2 * again);
-  return {.layers = config.layers, .head = 6 * width * static_cast<double>(config.vocab) / layer, .attention = attention / layer};
+  const double attention = 6 * in_attention + 14 * q * pairs, layer = attention + 6 * in_mlp;
+  const bool again = recompute == Recompute::full;
+  return {.layers = config.layers,
+          .head = 6 * width * static_cast<double>(config.vocab) / layer,
+          .attention = attention / layer,
+          .attention_again = again ? (2 * in_attention + 4 * q * pairs) / layer : 0,
+          .mlp_again = again ? 2 * in_mlp * (gpt2 ? 1.0 / 2 : 2.0 / 3) / layer : 0,  // without the product down
+          .recomputing = recomputing};
 }
 
 std::vector<int64_t> deal_half_layers(const ModelWork& work, int64_t stages, int64_t chunks) {

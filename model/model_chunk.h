@@ -25,15 +25,22 @@ constexpr bool is_attention(int64_t half_layer) { return half_layer % 2 == 0; }
 
 std::vector<int64_t> half_layers_of(const std::vector<ModelChunk>& chunks);  // of each
 
-// Work of a model's parts, in that of a layer. Looking up the embedding is none.
+// Work of a model's parts, in that of a layer without recomputation. Looking up the embedding is none.
 struct ModelWork {
   int64_t layers = 1;
   double head = 0;         // the classifier after the last layer
   double attention = 0.5;  // of a layer; the rest is its MLP
-  double of(int64_t half_layer) const { return is_attention(half_layer) ? attention : 1 - attention; }
+  // What recomputation adds to these, in the first stages.
+  double attention_again = 0, mlp_again = 0;
+  int64_t recomputing = 0;  // stages
+
+  double of(int64_t half_layer, int64_t stage) const {
+    const bool again = stage < recomputing;
+    return is_attention(half_layer) ? attention + (again ? attention_again : 0) : 1 - attention + (again ? mlp_again : 0);
+  }
 };
-// By FLOPs of forward and backward, with what `recompute` adds.
-ModelWork work_of(const ModelConfig& config, Recompute recompute);
+// By FLOPs of forward and backward, with what `recompute` adds in the first `recomputing` stages.
+ModelWork work_of(const ModelConfig& config, Recompute recompute = Recompute::none, int64_t recomputing = 0);
 
 // Half-layers of each chunk, so that the slowest stage is fast: with one chunk a stage as fast as possible,
 // with several at least as fast as with whole layers. What does not divide evenly goes to later stages, since

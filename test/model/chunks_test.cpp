@@ -34,7 +34,10 @@ double slowest(const ModelWork& work, const Counts& pieces, int64_t stages) {
   sums.back() = work.head;
   int64_t at = 0;
   for (size_t piece = 0; piece < pieces.size(); ++piece)
-    for (int64_t i = 0; i < pieces[piece]; ++i) sums[piece % sums.size()] += work.of(at++);
+    for (int64_t i = 0; i < pieces[piece]; ++i) {
+      const size_t stage = piece % sums.size();
+      sums[stage] += work.of(at++, static_cast<int64_t>(stage));
+    }
   return std::ranges::max(sums);
 }
 
@@ -57,7 +60,12 @@ TEST_CASE("no way to deal half-layers to stages in a row has a faster slowest st
     for (const double attention : {0.3, 0.5, 0.62})
       for (int64_t stages = 1; stages <= 4; ++stages)
         for (int64_t layers = (stages + 1) / 2; layers <= 8; ++layers) {
-          const ModelWork work{.layers = layers, .head = head, .attention = attention};
+          const ModelWork work{.layers = layers,
+                               .head = head,
+                               .attention = attention,
+                               .attention_again = 0.1,
+                               .mlp_again = 0.25,
+                               .recomputing = layers % (stages + 1)};
           const Counts dealt = deal_half_layers(work, stages, 1);
           INFO(layers << " layers, " << stages << " stages, head " << head << ", attention " << attention);
           REQUIRE(std::ssize(dealt) == stages);

@@ -78,13 +78,13 @@ RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std:
   if (p.exact()) p.max_tp = p.shards();
   if (!meant) {
     p.dp = 0, p.two_level = false, p.node_ranks = 0;
-    if (ranks % (p.pp * p.tp) != 0) p.pp = p.tp = 1;
+    if (ranks % (p.pp * p.tp) != 0) p.pp = p.tp = 1, p.layers.clear();
     if (p.shard > 0 && ranks / (p.pp * p.tp) % p.shard != 0) p.shard = 0;
   }
   p.compress = Compress::none, p.local_steps = 1;  // only weights are read
   if (p.schedule == Schedule::zero_bubble) p.schedule = Schedule::one_f_one_b;
   TrainConfig& t = config.train;
-  t.recompute = Recompute::full;
+  t.recompute = Recompute::full, t.recompute_stages = 0;
   t.offload = Offload::none;
   if (t.microbatch == 0) t.microbatch = std::clamp<int64_t>((16 << 10) / config.model.context, 1, t.batch);
   const int64_t replicas = p.dp > 0 ? p.dp : std::max<int64_t>(1, ranks / (p.pp * p.tp));

@@ -57,6 +57,7 @@ struct TrainConfig {
   double eval_overlap = 0, hang_after = kAutomatic;
   std::vector<std::string> eval_choices{};
   Recompute recompute = Recompute::none;
+  int64_t recompute_stages = 0;
   Offload offload = Offload::none;
 
   void visit(auto& keys) {
@@ -73,6 +74,8 @@ struct TrainConfig {
     keys("recompute", recompute,
          "recomputation in backward to save memory; selective: norms and activation functions (for gpt2 on a GPU, last bits "
          "differ); full: whole blocks");
+    keys("recompute_stages", recompute_stages, "pipeline stages, the first, that recompute: they hold the most activations; 0: all",
+         between(0, 1e6));
     keys("offload", offload,
          "state that a GPU keeps in pinned host memory; optimizer: masters, moments and what copies have left out");
     keys("seed", seed, "random seed of the initial weights and the data order", at_least(0).identity());
@@ -163,6 +166,12 @@ struct RunConfig {
     if (train.hang_after < 0 && device != DeviceChoice::automatic) train.hang_after = device == DeviceChoice::cuda ? 120 : 5;
   }
 
+  // Pipeline stages that recompute; these are the first.
+  int64_t recomputing_stages() const {
+    if (train.recompute == Recompute::none) return 0;
+    return train.recompute_stages > 0 ? train.recompute_stages : parallel.pp;
+  }
+
   // Returns the sequences of one forward pass of a replica.
   int64_t microbatch_rows(int64_t replicas) const {
     return train.microbatch > 0 ? train.microbatch : std::max<int64_t>(train.batch / replicas, 1);
@@ -225,6 +234,7 @@ struct RunConfig {
     if (model.ffn % shards != 0) report(key, "must divide " + by("model.ffn", model.ffn));
     if (model.vocab < shards) report(key, "must not exceed " + by("model.vocab", model.vocab));
     check_layers(report);
+    if (train.recompute_stages > parallel.pp) report("train.recompute_stages", "must not exceed " + by("parallel.pp", parallel.pp));
     if (train.recompute != Recompute::none && parallel.stage_schedule() == Schedule::zero_bubble)
       report("train.recompute", "must be none with parallel.schedule = zero_bubble, whose backward comes in halves");
     if (parallel.exact() && train.microbatch == 0)

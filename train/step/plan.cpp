@@ -59,10 +59,12 @@ void extrapolate(Tally& one, const Tally& two, double rounds) {
   }
 }
 
-// Lists the matrix products of a step.
+// Lists the matrix products of a step: none on a stage with the embedding alone.
 std::vector<ProductShape> products_of(const Tally& step) {
   std::vector<ProductShape> products;
-  for (const auto& [shape, calls] : step.at(Matmul::name).shapes) {
+  const auto found = step.find(Matmul::name);
+  if (found == step.end()) return products;
+  for (const auto& [shape, calls] : found->second.shapes) {
     products.push_back(std::get<ProductShape>(shape));
     products.back().count = calls;
   }
@@ -211,7 +213,9 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   if (config.train.recompute == Recompute::none) return plan;
   // Recomputation does not count as work of the model.
   RunConfig once = config;
-  once.train.recompute = Recompute::none;
+  once.train.recompute = Recompute::none, once.parallel.layers.clear();
+  for (const int64_t count : half_layers_of_chunks(config, pipeline))
+    once.parallel.layers.push_back(static_cast<double>(count) / 2);
   const Plan plain = make_plan(once, mesh);
   plan.product_flops = plain.product_flops, plan.attention_flops = plain.attention_flops;
   return plan;

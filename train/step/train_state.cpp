@@ -30,14 +30,18 @@ int64_t loss_slots_in(const std::vector<Action>& actions, int64_t chunk) {
   return most;
 }
 
-// Half-layers of each chunk of the pipeline.
+}  // namespace
+
 std::vector<int64_t> half_layers_of_chunks(const RunConfig& config, const PipelineShape& pipeline) {
   if (config.parallel.layers.empty())
-    return deal_half_layers(work_of(config.model, config.train.recompute), pipeline.stages, pipeline.chunks);
+    return deal_half_layers(work_of(config.model, config.train.recompute, config.recomputing_stages()), pipeline.stages,
+                            pipeline.chunks);
   std::vector<int64_t> counts;
   for (const double layers : config.parallel.layers) counts.push_back(std::llround(2 * layers));
   return counts;
 }
+
+namespace {
 
 StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sharing) {
   const ParallelConfig& p = config.parallel;
@@ -66,7 +70,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
           .slots = take_seats(actions, half_layers_of(chunks)),
           .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
           .halves = p.stage_schedule() == Schedule::zero_bubble,
-          .recompute = config.train.recompute,
+          .recompute = mesh.pp().rank() < config.recomputing_stages() ? config.train.recompute : Recompute::none,
           .unit_size = std::llround(p.unit_size * 1e6),
           .tensor = {.count = p.shards(),
                      .first = mesh.tp().rank() * mine,

@@ -51,5 +51,7 @@ struct TrainState {
 
 // Returns the shape of the pipeline, with the number of microbatches per replica and step.
 PipelineShape pipeline_shape(const RunConfig& config, int64_t replicas);
+// Half-layers of each chunk of the pipeline, as parallel.layers says or by their cost.
+std::vector<int64_t> half_layers_of_chunks(const RunConfig& config, const PipelineShape& pipeline);
 
 }  // namespace trireme

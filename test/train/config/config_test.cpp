@@ -243,6 +243,9 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        "x.yaml:1: parallel.layers = [2, 0, 2]: has a 0: only the first piece, with the embedding, and the last, with the head, "
        "need none"},
       {"parallel: {pp: 4, layers: [0, 1.5, 2.5, 0]}\nmodel: {layers: 4}\n", {}, ""},
+      {"parallel: {pp: 2}\ntrain: {recompute: full, recompute_stages: 3}\n",
+       {},
+       "x.yaml:2: train.recompute_stages = 3: must not exceed parallel.pp = 2"},
       {"parallel: {pp: 9}\nmodel: {layers: 4}\ntrain: {batch: 9}\n",
        {},
        "x.yaml:1: parallel.pp = 9: must not exceed twice model.layers = 4: a piece has half a layer at least"},
@@ -290,7 +293,9 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        "parallel.tp and parallel.sequence"},
       {"parallel:\n  ep: 2\n", {}, "x.yaml:2: parallel.ep = 2: experts are not supported yet: must be 1"},
       {"parallel:\n  tp: 3\nmodel:\n  ffn: 768\n", {}, "x.yaml:2: parallel.tp = 3: must divide model.heads = 4"},
-      {"parallel:\n  pp: 7\n", {}, "x.yaml:2: parallel.pp = 7: must not exceed model.layers = 6"},
+      {"parallel:\n  pp: 13\n",
+       {},
+       "x.yaml:2: parallel.pp = 13: must not exceed twice model.layers = 6: a piece has half a layer at least"},
       {"parallel:\n  chunks: 2\n", {}, "x.yaml:2: parallel.chunks = 2: needs parallel.schedule = interleaved"},
       {"parallel:\n  dp: 3\ntrain:\n  batch: 4\n", {}, "x.yaml:4: train.batch = 4: must be a multiple of parallel.dp = 3"},
       // overrides

@@ -121,6 +121,7 @@ int run_meshes(const World& world, size_t first, size_t stride) {
         // Computing again changes no bit.
         const bool halves = config.parallel.stage_schedule() == Schedule::zero_bubble;
         config.train.recompute = halves ? Recompute::none : static_cast<Recompute>(i % 3);
+        config.train.recompute_stages = i / 3 % (config.parallel.pp + 1);
         const std::string cut = cut_by_hand(config, i / 3 + first);
         INFO(model << ", " << name_of(numerics) << ", " << cases[i].told << cut);
         const Mesh mesh(world, config.parallel);

@@ -71,14 +71,30 @@ TEST_CASE("layers are dealt by the FLOPs that the plan counts, or as the config 
     const ModelWork work = work_of(config.model, Recompute::none);
     const std::vector<int64_t> dealt = deal_half_layers(work, 2, 1);
     double first = 0;
-    for (int64_t half = 0; half < dealt[0]; ++half) first += work.of(half);
+    for (int64_t half = 0; half < dealt[0]; ++half) first += work.of(half, 0);
     CHECK(by_cost[1] / by_cost[0] == Approx((static_cast<double>(config.model.layers) + work.head - first) / first).epsilon(2e-3));
     const int64_t layers = config.model.layers;
     const auto by_hand = stages_of({"parallel.layers=[" + std::to_string(layers - 3) + ",3]"}).second;
     CHECK(by_hand[1] / by_hand[0] == Approx((3 + work.head) / static_cast<double>(layers - 3)).epsilon(2e-3));
     CHECK(by_hand[0] + by_hand[1] == Approx(by_cost[0] + by_cost[1]).epsilon(1e-9));
-    // Recomputed layers cost more, and the head does not.
-    CHECK(work_of(config.model, Recompute::full).head == Approx(work.head * 3 / 4).epsilon(0.03));
+    const std::string all = std::to_string(layers);
+    const auto lone_table = stages_of({"parallel.layers=[0," + all + "]"}).second;
+    const auto lone_head = stages_of({"parallel.layers=[" + all + ",0]"}).second;
+    CHECK(lone_table[0] == 0);
+    CHECK(lone_table[1] == Approx(by_hand[0] + by_hand[1]).epsilon(1e-9));
+    CHECK(lone_head[1] / lone_head[0] == Approx(work.head / static_cast<double>(layers)).epsilon(2e-3));
+    // Recomputed layers cost more, and the head does not; by stage.
+    const ModelWork again = work_of(config.model, Recompute::full, 1);
+    CHECK(again.head == work.head);
+    CHECK(again.of(0, 0) + again.of(1, 0) == Approx(1.25).epsilon(0.07));  // forward, but for the MLP's product down
+    CHECK(again.of(0, 1) + again.of(1, 1) == Approx(1));
+    const auto first_again = stages_of({"train.recompute=full", "train.recompute_stages=1"}).second;
+    const std::vector<int64_t> moved = deal_half_layers(again, 2, 1);
+    CHECK(moved[0] < dealt[0]);
+    double first_work = 0, second_work = work.head;
+    for (int64_t half = 0; half < 2 * config.model.layers; ++half)
+      (half < moved[0] ? first_work : second_work) += again.of(half, half < moved[0] ? 0 : 1);
+    CHECK(first_again[1] / first_again[0] == Approx(second_work / first_work).epsilon(0.01));
   }
 }
 
@@ -237,10 +253,9 @@ TEST_CASE("with ZeRO 3 a rank holds its share of weights, gradients and optimize
 TEST_CASE("the published mesh of Llama 3 405B fits into the memory of its GPUs") {
   // Grattafiori et al. 2024, table 4: 16384 GPUs of 80 GB, tp 8, pp 16, dp 128, 16 sequences of 8192 tokens a replica, no
   // recomputation of activations; one layer less on the first and the last stage.
-  const RunConfig config =
-      read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-405b.yaml",
-                  {"parallel.tp=8", "parallel.pp=16", "parallel.zero=2", "parallel.layers=[7,8,8,8,8,8,8,8,8,8,8,8,8,8,8,7]"},
-                  Purpose::mesh);
+  const RunConfig config = read_config(
+      std::string(TRIREME_SOURCE) + "/configs/llama3-405b.yaml",
+      {"parallel.tp=8", "parallel.pp=16", "parallel.zero=2", "parallel.layers=[7,8,8,8,8,8,8,8,8,8,8,8,8,8,8,7]"}, Purpose::mesh);
   const std::vector<Plan> stages = stage_plans(config, 16384);
   REQUIRE(stages.size() == 16);
   for (const Plan& plan : stages) {
