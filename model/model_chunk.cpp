@@ -90,9 +90,10 @@ std::vector<int64_t> deal_in_turn(const ModelWork& work, int64_t stages, int64_t
       dealt[static_cast<size_t>(i)] = 2 * work.layers * (i + 1) / count - 2 * work.layers * i / count;
     return dealt;
   }
-  const std::vector<int64_t> of_stages = deal_layers(work.layers, work.head, stages, chunks);
+  const double of_head = work.head / (work.recomputing >= stages ? 1 + work.attention_again + work.mlp_again : 1);
+  const std::vector<int64_t> of_stages = deal_layers(work.layers, of_head, stages, chunks);
   for (int64_t stage = 0; stage < stages; ++stage) {
-    const double head = stage + 1 == stages ? work.head : 0;
+    const double head = stage + 1 == stages ? of_head : 0;
     const std::vector<int64_t> of_chunks = deal_layers(of_stages[static_cast<size_t>(stage)], head, chunks, 1);
     for (int64_t chunk = 0; chunk < chunks; ++chunk)
       dealt[static_cast<size_t>(chunk * stages + stage)] = 2 * of_chunks[static_cast<size_t>(chunk)];

@@ -24,7 +24,7 @@ struct UnitId {
   UnitKind kind;
   int64_t begin = 0, end = 0;  // for blocks: half-layers of the model
   size_t block = 0;            // and the index of the first one's block on this stage
-  size_t number = 0;           // and of the unit, among these
+  size_t number = 0;           // and of the unit, in their order
   UnitDims dims = UnitDims::all;
 
   // Calls f(layer, block, halves of it) for each.
@@ -154,7 +154,8 @@ class Stage {
   static constexpr int64_t kTurns = 2;
   static constexpr int64_t results(bool halves, int64_t slots) { return kTurns + (halves ? slots : kTurns); }
 
-  // The residual stream [own, C] at each point of a seat's forward, valid until its backward, with
+  // The residual stream [own, C] at each point of a seat's forward, valid until its backward (the
+  // last, if it is sent, until the next but one forward), with
   // the name of the part that wrote it, such as "layers.3.mlp". The received input of a piece that
   // is not the first has no name.
   std::vector<std::pair<std::string, Tensor>> streams(const Seat& seat) const;
@@ -174,7 +175,7 @@ class Stage {
  private:
   struct Saved {
     std::vector<std::vector<BlockSaved>> chunks;  // blocks of a pass of each chunk, in the same memory; none if it has no room
-    Tensor through;                               // the stream of a piece without blocks
+    Tensor through;                               // received by a last piece without blocks
   };
 
   void take_units(Arenas& arenas);

@@ -52,17 +52,19 @@ int64_t elements_of(const UnitId& unit, const ModelConfig& config, const TensorP
   return end;
 }
 
-// Half-layers of each unit of blocks of a piece. If all of a unit's weights or gradients are in memory only for a pass, a unit is
-// small: one half-layer, or as many as make it shape.unit_size. Else it is a layer, as it is with recomputation of
-// whole layers, which needs both halves at once.
+// Half-layers of each unit of blocks of a piece: one, or as many as make it shape.unit_size, if weights or gradients are
+// gathered in memory that units share. Else it is a layer. So it is with recomputation of whole layers, which needs both halves
+// at once, and with trees of sums, whose messages are many already.
 std::vector<std::pair<int64_t, int64_t>> cut(const ModelConfig& config, const StageShape& shape, const ModelChunk& chunk) {
   const bool gathered = !shape.holding.weights || !shape.holding.gradients;
+  TensorParallel shards = shape.tensor;
+  shards.first = 0;  // the first rank's weights, so that all ranks of a tp group have the same units
   const bool halves = gathered && shape.recompute != Recompute::full && shape.holding.tree_levels == 0;
   std::vector<std::pair<int64_t, int64_t>> units;
   for (int64_t begin = chunk.begin, end = begin; begin < chunk.end; begin = end) {
     const auto small = [&] {
       return gathered &&
-             elements_of({.kind = UnitKind::block, .begin = begin, .end = end}, config, shape.tensor) * bytes_of(shape.dtype) <
+             elements_of({.kind = UnitKind::block, .begin = begin, .end = end}, config, shards) * bytes_of(shape.dtype) <
                  shape.unit_size;
     };
     do end = std::min(chunk.end, halves ? end + 1 : (end / 2 + 1) * 2);
@@ -79,6 +81,8 @@ std::vector<UnitId> whole_units(const ModelConfig& config, const StageShape& sha
   for (const ModelChunk& chunk : shape.chunks) {
     if (chunk.first) units.push_back({.kind = UnitKind::table});
     if (chunk.first && config.family == Family::gpt2 && shape.tensor.first == 0) units.push_back({.kind = UnitKind::positions});
+    // Attentions share one memory and MLPs the other, as far as units are half-layers.
+    if (number % 2 != static_cast<size_t>(chunk.begin % 2)) ++number;
     for (const auto& [begin, end] : cut(config, shape, chunk))
       units.push_back({.kind = UnitKind::block,
                        .begin = begin,

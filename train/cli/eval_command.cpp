@@ -78,9 +78,10 @@ RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std:
   if (p.exact()) p.max_tp = p.shards();
   if (!meant) {
     p.dp = 0, p.two_level = false, p.node_ranks = 0;
-    if (ranks % (p.pp * p.tp) != 0) p.pp = p.tp = 1, p.layers.clear();
+    if (ranks % (p.pp * p.tp) != 0) p.pp = p.tp = 1;
     if (p.shard > 0 && ranks / (p.pp * p.tp) % p.shard != 0) p.shard = 0;
   }
+  if (std::ssize(p.layers) != p.pp * p.stage_chunks()) p.layers.clear();
   p.compress = Compress::none, p.local_steps = 1;  // only weights are read
   if (p.schedule == Schedule::zero_bubble) p.schedule = Schedule::one_f_one_b;
   TrainConfig& t = config.train;

@@ -234,6 +234,9 @@ struct RunConfig {
     if (model.ffn % shards != 0) report(key, "must divide " + by("model.ffn", model.ffn));
     if (model.vocab < shards) report(key, "must not exceed " + by("model.vocab", model.vocab));
     check_layers(report);
+    if (train.recompute_stages > 0 && train.recompute == Recompute::none)
+      report("train.recompute_stages", "needs train.recompute = selective or full");
+    if (parallel.unit_size > 0 && parallel.zero < 2) report("parallel.unit_size", "needs parallel.zero = 2 or 3");
     if (train.recompute_stages > parallel.pp) report("train.recompute_stages", "must not exceed " + by("parallel.pp", parallel.pp));
     if (train.recompute != Recompute::none && parallel.stage_schedule() == Schedule::zero_bubble)
       report("train.recompute", "must be none with parallel.schedule = zero_bubble, whose backward comes in halves");

@@ -73,8 +73,9 @@ std::string settings_that_fit(const RunConfig& config, const Plan& plan, const M
     if (bytes_with(plan) <= memory.bytes) return "--set checkpoint.async=false";
     if (fits_with("checkpoint.async=false")) return settings;
   }
-  less.train.recompute = Recompute::full;
-  return can_recompute && fits_with("train.recompute=full") ? settings : "";
+  less.train.recompute = Recompute::full, less.train.recompute_stages = 0;
+  const std::string all_stages = config.train.recompute_stages > 0 ? " --set train.recompute_stages=0" : "";
+  return can_recompute && fits_with("train.recompute=full" + all_stages) ? settings : "";
 }
 
 // The largest model that fits here, and the ranks that this one needs, as words.

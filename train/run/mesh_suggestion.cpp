@@ -60,6 +60,11 @@ Candidate candidate(const RunConfig& config, int64_t ranks, const Sizes& sizes) 
   ParallelConfig& p = one.config.parallel;
   p.dp = ranks / sizes.tp / sizes.pp, p.pp = sizes.pp, p.tp = sizes.tp, p.cp = p.ep = 1, p.zero = sizes.zero, p.shard = sizes.shard;
   one.config.train.microbatch = sizes.microbatch;
+  const auto dealt = [](const ParallelConfig& of) { return of.pp * of.stage_chunks(); };
+  const bool deal_again = !p.layers.empty() && dealt(p) != dealt(asked);
+  if (deal_again) p.layers.clear();
+  int64_t& recompute_stages = one.config.train.recompute_stages;
+  recompute_stages = std::min(recompute_stages, p.pp);
   const auto changed = [&](const char* key, int64_t from, int64_t to, double weight) {
     if (from == to) return;
     one.distance += weight * std::max(0.5, steps(from, to));
@@ -73,6 +78,8 @@ Candidate candidate(const RunConfig& config, int64_t ranks, const Sizes& sizes) 
   if (p.zero != asked.zero) changed("parallel.zero", asked.zero, p.zero, 0.3 * std::abs(static_cast<double>(p.zero - asked.zero)));
   changed("parallel.shard", asked.shard, p.shard, 0.2);
   changed("train.microbatch", config.train.microbatch, sizes.microbatch, 1.5);
+  changed("train.recompute_stages", config.train.recompute_stages, recompute_stages, 0.1);
+  if (deal_again) one.settings += " --set parallel.layers=[]";
   return one;
 }
 
@@ -82,7 +89,7 @@ std::vector<Candidate> candidates(const RunConfig& config, int64_t ranks) {
   if (shards[0] != 0) shards.push_back(0);
   if (rows[0] != 1) rows.push_back(1);
   for (const int64_t tp : divisors(ranks, config.model.heads))
-    for (const int64_t pp : divisors(ranks / tp, config.model.layers))
+    for (const int64_t pp : divisors(ranks / tp, 2 * config.model.layers))
       for (int64_t zero = 0; zero <= 3; ++zero)
         for (const int64_t microbatch : rows)
           for (const int64_t shard : shards) {

@@ -1,5 +1,6 @@
 #include "train/run/nan_search.h"
 
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -45,7 +46,7 @@ class Search {
     if (id.kind == UnitKind::head) look_at_loss(batch.number);
     const bool embeds = id.kind == UnitKind::table || id.kind == UnitKind::positions;
     const int64_t place = id.kind == UnitKind::block ? 2 * layers_ - id.begin : embeds ? 2 * layers_ + 1 : 0;  // backwards
-    for (const Parameter& parameter : run_.stage.parameters())
+    for (const Parameter& parameter : std::views::reverse(run_.stage.parameters()))  // as backward comes to them
       if (!over() && parameter.unit == unit && !finite(parameter.gradient))
         found(in_gradient, place, microbatch(batch.number) + "the gradient of " + parameter.spec.name);
   }

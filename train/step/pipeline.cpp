@@ -38,8 +38,8 @@ void Pipeline::begin(const std::vector<Action>& actions) {
   posted_[0] = posted_[1] = 0;
 }
 
-// True if action `wanted` may receive before action i runs. A forward needs its slot, which no action
-// in between may use; a backward needs its own forward to be sent.
+// True if action `wanted` may receive before action i runs: no action in between may use its slot, in which a forward is received.
+// The gradient of a backward is received elsewhere, but not before its own forward.
 bool Pipeline::free_for(size_t wanted, size_t i) const {
   for (size_t between = i; between < wanted; ++between)
     if ((*actions_)[between].slot == (*actions_)[wanted].slot) return false;
@@ -47,7 +47,7 @@ bool Pipeline::free_for(size_t wanted, size_t i) const {
 }
 
 // Posts the receives of one direction that action i and the next need, as far as their slots are free before action i. A gradient
-// is received where the one before last was, whose backward comes before action i.
+// replaces that of the backward before last, which comes before action i; with backward in halves each slot has its own.
 void Pipeline::post(Lane lane, ActionKind kind, size_t i) {
   const bool forward = kind == ActionKind::forward;
   size_t& next = posted_[forward ? 0 : 1];

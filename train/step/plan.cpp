@@ -123,8 +123,9 @@ void count_step(Plan& plan, TrainState& run) {
   plan.outer_traffic = traffic_of_meeting(run);
   plan.products = products_of(plan.step);
   plan.attention = attention_of(plan.step, run.config.parallel.exact());
-  plan.product_flops = plan.step[Matmul::name].flops;
-  plan.attention_flops = 3 * plan.step[AttentionForward::name].flops;
+  const auto flops = [&](const char* op) { return plan.step.contains(op) ? plan.step.at(op).flops : 0; };
+  plan.product_flops = flops(Matmul::name);
+  plan.attention_flops = 3 * flops(AttentionForward::name);
 }
 
 void count_memory(Plan& plan, const TrainState& run) {

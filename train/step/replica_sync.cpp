@@ -97,7 +97,7 @@ void ReplicaSync::write(size_t unit) {
 void ReplicaSync::read(size_t unit) {
   Stream& compute = device_.compute();
   const std::vector<Unit>& units = stage_.units();
-  if (units[unit].held) return compute.wait(arrived_[unit]);
+  if (units[unit].held) return compute.wait(std::exchange(arrived_[unit], Event{}));  // once: the lane keeps its order
   const auto before = std::exchange(last_read_, unit);
   if (memory(unit).weights != unit) fetch(unit);
   compute.wait(memory(unit).arrived);

@@ -246,6 +246,10 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"parallel: {pp: 2}\ntrain: {recompute: full, recompute_stages: 3}\n",
        {},
        "x.yaml:2: train.recompute_stages = 3: must not exceed parallel.pp = 2"},
+      {"train: {recompute_stages: 1}\nparallel: {unit_size: 1}\n",
+       {},
+       "x.yaml:1: train.recompute_stages = 1: needs train.recompute = selective or full\n"
+       "x.yaml:2: parallel.unit_size = 1: needs parallel.zero = 2 or 3"},
       {"parallel: {pp: 9}\nmodel: {layers: 4}\ntrain: {batch: 9}\n",
        {},
        "x.yaml:1: parallel.pp = 9: must not exceed twice model.layers = 4: a piece has half a layer at least"},

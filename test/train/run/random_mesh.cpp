@@ -160,6 +160,8 @@ RandomMesh random_mesh(const std::string& config, const RandomModel& model, uint
       dealt.settings.push_back("parallel.reduce_when=step");
     if (Draw units(model.seed * 1000 + number, "units"); read.parallel.zero > 1 && units.one_in(2))
       dealt.settings.push_back(set("parallel.unit_size", units.of<const char*>({"0.01", "0.05", "1"})));
+    if (Draw stages(model.seed * 1000 + number, "stages"); read.recomputing_stages() > 0 && stages.one_in(2))
+      dealt.settings.push_back(set("train.recompute_stages", stages.between(1, read.parallel.pp)));
     Draw by_hand(model.seed * 1000 + number, "layers");
     if (by_hand.one_in(2)) deal_layers(by_hand, read, dealt);
     return dealt;
