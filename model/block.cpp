@@ -198,7 +198,7 @@ std::vector<Kept> kept_gradients(Pass& pass, size_t shards, Backward which) {
 
 Tensor mlp_half_backward(Pass& pass, const Trained<BlockWeights>& block, const BlockSaved& saved, Tensor dy, Backward which) {
   const auto& [weights, gradients] = block;
-  const bool now = which != Backward::input;
+  const bool now = which != Backward::input;  // gradients of gains are added at once, not left next to the activations
   NormWeights dnorm_gains = now ? gradients.mlp_norm : saved.dmlp_norm;
   if (!now) run(pass.stream, Fill{.x = saved.mlp_gains});
   if (saved.recompute == Recompute::full) forward_again(pass, weights, saved);
@@ -231,7 +231,7 @@ Tensor mlp_half_backward(Pass& pass, const Trained<BlockWeights>& block, const B
 
 Tensor attention_half_backward(Pass& pass, const Trained<BlockWeights>& block, const BlockSaved& saved, Tensor dy, Backward which) {
   const auto& [weights, gradients] = block;
-  const bool now = which != Backward::input;  // gradients of gains are added at once, not left next to the activations
+  const bool now = which != Backward::input;
   NormWeights dnorm_gains = now ? gradients.attention_norm : saved.dattention_norm;
   const HeadNormWeights dhead_gains = now ? gradients.head_norm : saved.dhead_norm;
   if (!now) run(pass.stream, Fill{.x = saved.attention_gains});

@@ -17,7 +17,7 @@ WeightVisitor placing(const Tensor& all, const EachWeight& each) {
     t = all.slice(begin, begin + spec.size());
     if (spec.shape.size() == 2) t = t.view({spec.shape[0], spec.shape[1]});
     each(t, spec, begin);
-    begin = (begin + spec.size() + kUnitAlign - 1) / kUnitAlign * kUnitAlign;
+    begin = round_up_unit(begin + spec.size());
   };
 }
 

@@ -41,14 +41,11 @@ void StageWeights::declare_kind(const UnitId& unit, const WeightVisitor& visit, 
 
 namespace {
 
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-int64_t aligned(int64_t n) { return round_up(n, kUnitAlign); }
-
 int64_t elements_of(const UnitId& unit, const ModelConfig& config, const TensorParallel& tensor) {
   int64_t end = 0;
   StageWeights none;
   none.declare(
-      unit, [&](Tensor&, const WeightSpec& spec) { end = aligned(end + spec.size()); }, config, tensor);
+      unit, [&](Tensor&, const WeightSpec& spec) { end = round_up_unit(end + spec.size()); }, config, tensor);
   return end;
 }
 
@@ -116,7 +113,7 @@ std::vector<UnitId> units_of(const ModelConfig& config, const StageShape& shape,
 }
 
 int64_t size_of(const UnitId& unit, const ModelConfig& config, const StageShape& shape) {
-  return round_up(elements_of(unit, config, shape.tensor), kUnitAlign * shape.holding.parts);
+  return round_up_unit(elements_of(unit, config, shape.tensor), kUnitAlign * shape.holding.parts);
 }
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 namespace trireme {
 
 constexpr int64_t kUnitAlign = 128;  // elements, at whose multiples a weight begins: 256 bytes in bf16
+constexpr int64_t round_up_unit(int64_t n, int64_t to = kUnitAlign) { return (n + to - 1) / to * to; }
 
 // In the order of the forward pass. In a bf16 step, weights of one dim are units of their own. A tied head
 // reads the table here, or has a tied copy.
