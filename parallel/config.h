@@ -1,6 +1,7 @@
 // The `parallel:` section of a config: how ranks form the mesh.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,7 @@ struct ParallelConfig {
   ReduceDtype reduce = ReduceDtype::f32;
   ReduceWhen reduce_when = ReduceWhen::microbatch;
   Compress compress = Compress::none;
-  int64_t compress_rank = 32, local_steps = 1;
+  int64_t compress_rank = 32, local_steps = 1, apart_after = 0;
   double outer_lr = 0.7, outer_momentum = 0.9;
   double unit_size = 0;
   bool two_level = false;
@@ -98,6 +99,8 @@ struct ParallelConfig {
          between(1, 1e6).identity());
     keys("outer_lr", outer_lr, "local_steps: learning rate of the outer step", above(0).identity());
     keys("outer_momentum", outer_momentum, "local_steps: Nesterov momentum of the outer step", between(0, 1).identity());
+    keys("apart_after", apart_after, "compress, local_steps: steps before these begin, in which all sums are exact",
+         between(0, 1e12).identity());
     keys("two_level", two_level,
          "on CPUs: sum within each node first, then between nodes: less traffic between nodes, more within");
     keys("node_ranks", node_ranks, "two_level: ranks of a node; 0: as launched, in a plan 8", between(0, 1e6));
@@ -111,6 +114,10 @@ struct ParallelConfig {
   Schedule stage_schedule() const { return pp == 1 ? Schedule::one_f_one_b : schedule; }
   bool exact() const { return numerics == Numerics::invariant; }
   bool local() const { return local_steps > 1; }
+  bool compresses() const { return compress != Compress::none; }
+  // Steps are counted from 1. An outer step follows those at the end of a round.
+  bool apart_at(int64_t step) const { return (local() || compresses()) && step > apart_after; }
+  bool meets_after(int64_t step) const { return local() && apart_at(step) && step % local_steps == 0; }
   int64_t shards() const { return exact() && max_tp > 0 ? max_tp : tp; }  // parts that sums over tensors are made of
 
   // Reports values that this version does not support, as (key, message).
@@ -136,18 +143,20 @@ struct ParallelConfig {
 
  private:
   void check_copies(auto&& report) const {
-    const bool compresses = compress != Compress::none;
-    for (const auto& [key, set] : {std::pair("compress", compresses), std::pair("local_steps", local())}) {
+    for (const auto& [key, set] : {std::pair("compress", compresses()), std::pair("local_steps", local())}) {
       if (!set) continue;
       if (zero > 0 && shard == 0)
         report(key, "needs copies of the state: set parallel.shard to the replicas that divide one, or parallel.zero to 0");
       if (exact()) report(key, "is not possible with parallel.numerics = invariant, which sums all gradients exactly");
       if (two_level) report(key, "needs parallel.two_level = false");
     }
-    if (compresses && reduce != ReduceDtype::f32)
+    if (compresses() && reduce != ReduceDtype::f32)
       report("compress", "needs parallel.reduce = f32: it replaces bf16 between copies");
     if (compress == Compress::powersgd && zero > 0 && shard > 1)
       report("compress", "powersgd needs whole matrices: set parallel.shard to 1, or parallel.zero to 0");
+    if (apart_after > 0 && !local() && !compresses()) report("apart_after", "needs parallel.compress or parallel.local_steps");
+    if (apart_after % std::max<int64_t>(local_steps, 1) != 0)
+      report("apart_after", "must be a multiple of parallel.local_steps = " + std::to_string(local_steps));
     if (outer_momentum >= 1) report("outer_momentum", "must be below 1");
   }
 };

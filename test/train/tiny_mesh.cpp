@@ -107,7 +107,7 @@ Trajectory trajectory(const RunConfig& config, const Mesh& mesh) {
   run.sync.join();
   check_traffic(collectives_of(device), plan.traffic);
   device.measure(true);
-  run.optimizer.meet(device.compute(), config.parallel.local_steps);
+  run.optimizer.meet(device.compute(), config.parallel.apart_after + config.parallel.local_steps);
   run.sync.join();
   check_traffic(collectives_of(device), plan.outer_traffic);
   run.sync.join();

@@ -55,7 +55,7 @@ struct Measured {
 
 // Times steps, with one in flight as in training; then a few op by op, which a clock around each op slows down.
 Measured measure_steps(TrainState& run, const Batch& batch, Measured m, double seconds) {
-  int64_t step = 0;
+  int64_t step = run.config.parallel.apart_after;
   begin_step(run, batch, step++);
   run.device.freeze();
   const auto next = [&] {

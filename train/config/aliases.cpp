@@ -156,6 +156,7 @@ constexpr auto kAliasGroups = std::to_array<AliasGroup>({
     {"parallel.compress_rank", "", "matrix_approximation_rank powersgd_rank"},
     {"parallel.local_steps", "", "sync_every local_updates_steps inner_steps diloco"},
     {"parallel.outer_lr", "", "outer_learning_rate"},
+    {"parallel.apart_after", "", "start_powersgd_iter start_localsgd_iter"},
     {"", "dropout is not supported", "dropout attn_pdrop resid_pdrop embd_pdrop hidden_dropout attention_dropout residual_dropout"},
     {"", "LoRA is not supported", "lora_r lora_rank lora_alpha lora_dropout lora_target lora_target_modules adapter peft_type"},
     {"", "mixture of experts is not supported", "num_experts num_local_experts n_experts num_experts_per_tok moe_router_topk"},

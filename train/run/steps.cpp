@@ -82,8 +82,7 @@ void Steps::end() {
   warn_of_zero_gradients(result);
   if (!result.updated) bad_.push_back({ended_, weights_, result, history.refused(), history.not_finite()});
   const ParallelConfig& parallel = session_.config.parallel;
-  if (result.updated || (parallel.local() && ended_ % parallel.local_steps == 0))
-    weights_ = ended_;  // an outer step changes them, too
+  if (result.updated || parallel.meets_after(ended_)) weights_ = ended_;
 }
 
 void Steps::log(const StepResult& result, double seconds) {

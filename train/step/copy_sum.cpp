@@ -112,7 +112,7 @@ void CopySum::sum(Stream& stream, size_t unit) {
   const Tensor x = stage_.units()[unit].gradients_part;
   const OfUnit& of = units_[unit];
   if (x.size() == 0) return;
-  if (!of.rest) {
+  if (!of.rest || !apart_) {
     if (copies_.size() > 1) run(copies_, stream, AllReduce{.x = x, .bf16_on_wire = bf16_on_wire_});
   } else if (copies_.size() == 1) {
     // Other copies have left something out before they were fewer.
@@ -124,6 +124,7 @@ void CopySum::sum(Stream& stream, size_t unit) {
 }
 
 void CopySum::keep(Stream& stream, const Tensor& gate) {
+  if (!apart_) return;
   const auto keep = [&](const Tensor& kept, const Tensor& next) {
     if (gate)
       run(stream, KeepIfPassed{.kept = kept, .next = next, .gate = gate});

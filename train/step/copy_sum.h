@@ -26,6 +26,9 @@ class CopySum {
 
   // True if sums leave something out, or have on another number of copies.
   bool compresses() const { return compress_ != Compress::none; }
+  // True if this step's sums may leave something out, and not in the steps before parallel.apart_after.
+  bool apart() const { return apart_; }
+  void set_apart(bool apart) { apart_ = apart; }
   // A unit's part of the gradients = the sum of all copies'.
   void sum(Stream& stream, size_t unit);
   // Keeps what the last sums left out, if the step was an update. Without a gate, in any case.
@@ -75,6 +78,7 @@ class CopySum {
   const Compress compress_;
   const bool bf16_on_wire_;
   const int64_t rank_;  // columns of the narrow matrices
+  bool apart_ = true;
   std::vector<OfUnit> units_;
   Tensor out_, in_;  // codes of a piece
   Tensor sent_;      // flat f32: matrices P of a unit, then its exact elements

@@ -154,8 +154,8 @@ void Optimizer::refresh(Stream& stream, int64_t steps) {
   if (!rounded_.empty()) run(stream, RoundWeightsTable{.table = round_table_, .parts = rounded_});
   cast_weights(stream, steps);
   clear_gradients(stream);
-  if (parallel_.local()) {
-    sync_.sum_copies();  // takes the scratch memory of an outer step, which later steps must not
+  if (parallel_.local() || parallel_.apart_after > 0) {
+    sync_.sum_copies();  // takes scratch memory of what the first steps may not do, since later ones must not take any
     clear_gradients(stream);
   }
   sync_.spread();
@@ -195,7 +195,7 @@ void Optimizer::sum_squares(Stream& stream) {
   if (!limbs_) {
     run(stream, SquaredNorm{.total = squared_norm_, .xs = counted_, .table = norm_table_});
     combine(squared_norm_, AllReduce::Kind::sum);
-    if (parallel_.local() && mesh_.copies() > 1) average_squares(stream);
+    if (sync_.local() && mesh_.copies() > 1) average_squares(stream);
     return;
   }
   run(stream, Fill{.x = top_});
@@ -230,7 +230,7 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
                          .loss = loss,
                          .clip = static_cast<float>(config_.clip)});
   rule_->update(stream, gate_);
-  if (!parallel_.local()) sync_.copies().keep(stream, gate_);
+  if (!sync_.local()) sync_.copies().keep(stream, gate_);
   // The rule has already cleared the gradients that it read.
   const Holding& holding = stage_.shape().holding;
   for (const Unit& unit : stage_.units()) {
@@ -241,8 +241,10 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
 }
 
 void Optimizer::meet(Stream& stream, int64_t step) {
-  if (!parallel_.local() || step % parallel_.local_steps != 0) return;
+  const bool follows = parallel_.local() && !parallel_.apart_at(step);
+  if (!follows && !parallel_.meets_after(step)) return;
   sync_.join();  // gathers of the update before
+  if (follows) return begin_round(stream);
   for (const State& state : states_)
     if (state.outer) run(stream, OuterGradient{.delta = state.gradient, .outer = state.outer, .master = state.master});
   sync_.sum_copies();

@@ -42,7 +42,7 @@ class Optimizer {
 
   Tensor squared_norm() const { return squared_norm_; }  // a SquaredSum: the last update's gradients before clipping
   // With parallel.local_steps, the copies meet in an outer step after update `step`, counted from 1, if a
-  // round ends there: their masters become equal.
+  // round ends there: their masters become equal. Before parallel.apart_after, outer weights follow these.
   void meet(Stream& stream, int64_t step);
   // Begins a round with the masters as they are.
   void begin_round(Stream& stream);

@@ -41,7 +41,8 @@ Tally walk(TrainState& run, int64_t microbatches) {
   const int64_t rows = microbatches * run.stage.shape().rows, context = run.stage.shape().context;
   const Tensor ids(nullptr, Dtype::i32, Place::none, {rows, context});
   run.device.measure(true);
-  train_step(run, {.tokens = ids, .targets = ids, .positions = ids, .document_start = ids, .valid = rows * context}, 0);
+  const int64_t step = run.config.parallel.apart_after;  // the first after it
+  train_step(run, {.tokens = ids, .targets = ids, .positions = ids, .document_start = ids, .valid = rows * context}, step);
   return run.device.tally();
 }
 
@@ -101,7 +102,8 @@ Tally take_traffic(Tally& compute, Tally lanes) {
 // The traffic of an outer step, if there are any.
 Tally traffic_of_meeting(TrainState& run) {
   run.device.measure(true);
-  run.optimizer.meet(run.device.compute(), run.config.parallel.local_steps);
+  const ParallelConfig& parallel = run.config.parallel;
+  run.optimizer.meet(run.device.compute(), parallel.apart_after + parallel.local_steps);
   Tally compute = run.device.tally();
   return take_traffic(compute, run.device.side_tally());
 }
@@ -149,7 +151,7 @@ void count_memory(Plan& plan, const TrainState& run) {
 // The first copy of the state is saved, by the first ranks; what copies have of their own, by all.
 CheckpointSize checkpoint_size(const RunConfig& config, int64_t ranks) {
   constexpr int64_t kMost = 61;  // ranks that are looked at; a prime, so that they differ on all axes
-  const bool apart = config.parallel.local() || config.parallel.compress != Compress::none;
+  const bool apart = config.parallel.local() || config.parallel.compresses();
   const int64_t copies = Mesh(0, ranks, config.parallel).copies(), savers = apart ? ranks : ranks / copies;
   const int64_t looked_at = std::min(savers, kMost);
   CheckpointSize found;

@@ -98,7 +98,8 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages,
   for (const auto& [name, count] : plan.step)
     out += row(name.c_str(), std::to_string(count.calls) + " calls",
                human_bytes(count.bytes) + (count.flops > 0 ? ", " + human_si(count.flops) + "FLOP" : ""));
-  if (!plan.traffic.empty()) out += "\nTraffic per rank in one step\n";
+  const std::string after = config.parallel.apart_after > 0 ? " after step " + std::to_string(config.parallel.apart_after) : "";
+  if (!plan.traffic.empty()) out += "\nTraffic per rank in one step" + after + "\n";
   const auto list = [&](const Tally& traffic) {
     for (const auto& [name, count] : traffic)
       out += row(name.c_str(), std::to_string(count.calls) + " calls", human_bytes(count.bytes) + " sent");

@@ -8,14 +8,14 @@
 namespace trireme {
 
 ReplicaSync::ReplicaSync(const ParallelConfig& config, const Mesh& mesh, Device& device, const Stage& stage, Arenas& arenas)
-    : mesh_(mesh),
+    : config_(config),
+      mesh_(mesh),
       replicas_(mesh.gradient_group()),
       owners_(mesh.owner_group()),
       device_(device),
       stage_(stage),
       divided_(owners_.size() > 1),
       bf16_to_owners_(config.reduce == ReduceDtype::bf16 && mesh.copies() == 1),
-      local_(config.local()),
       copy_sum_(config, mesh, stage, arenas),
       arrived_(stage.units().size()) {
   if (device.place() != Place::cuda || replicas_.size() == 1) return;
@@ -42,7 +42,7 @@ void ReplicaSync::send(size_t unit) {
   if (u.gradients.size() == 0) return;
   Stream& stream = lane();
   if (divided_) run(owners_, stream, ReduceScatter{.part = u.gradients_part, .all = u.gradients, .bf16_on_wire = bf16_to_owners_});
-  if (!local_) copy_sum_.sum(stream, unit);
+  if (!local()) copy_sum_.sum(stream, unit);
 }
 
 // Adds the owners' sum to this replica's part, and after the last microbatch sums that over the copies;
@@ -54,9 +54,11 @@ Event ReplicaSync::add(size_t unit, bool last) {
       ReduceScatter{.part = u.gradients_part, .all = u.gradients, .accumulate = true, .bf16_on_wire = bf16_to_owners_});
   run(stream, Fill{.x = u.gradients});
   const Event cleared = stream.record();
-  if (last && !local_) copy_sum_.sum(stream, unit);
+  if (last && !local()) copy_sum_.sum(stream, unit);
   return cleared;
 }
+
+void ReplicaSync::begin(int64_t step) { copy_sum_.set_apart(config_.apart_at(step)); }
 
 void ReplicaSync::sum_copies() {
   for (size_t unit = 0; unit < stage_.units().size(); ++unit)

@@ -28,6 +28,9 @@ class ReplicaSync {
   // only between these. With parallel.local_steps, gradients stay within a copy.
   ReplicaSync(const ParallelConfig& config, const Mesh& mesh, Device& device, const Stage& stage, Arenas& arenas);
 
+  // Makes what follows part of step number `step`, counted from 1: see parallel.apart_after.
+  void begin(int64_t step);
+
   // Callbacks for a Stage: see UnitHooks.
   void read(size_t unit);
   void write(size_t unit);
@@ -41,6 +44,8 @@ class ReplicaSync {
 
   // Sums what the units' parts of the gradients hold over the copies of the state.
   void sum_copies();
+  // True if this step's gradients stay within a copy.
+  bool local() const { return config_.local() && copy_sum_.apart(); }
   CopySum& copies() { return copy_sum_; }
   const CopySum& copies() const { return copy_sum_; }
 
@@ -70,12 +75,13 @@ class ReplicaSync {
   Memory& memory(size_t unit) { return memories_[stage_.units()[unit].memory]; }
   size_t find(UnitKind kind) const;
 
+  const ParallelConfig& config_;
   const Mesh& mesh_;
   const Comm &replicas_, &owners_;
   Device& device_;
   const Stage& stage_;
   const bool divided_;  // each replica owns a part of the state
-  const bool bf16_to_owners_, local_;
+  const bool bf16_to_owners_;
   CopySum copy_sum_;
   std::vector<std::unique_ptr<KnownMemory>> known_;  // arenas registered with a GPU's collectives
   std::vector<Event> arrived_;                       // by unit, if weights are held permanently

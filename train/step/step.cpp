@@ -61,7 +61,7 @@ Microbatch microbatch_of_step(const TrainState& r, const Batch& batch, int64_t n
 }
 
 // Copies whose gradients are not summed, with parallel.local_steps. Each takes its part of the batch for the whole.
-float lone_copies(const TrainState& r) { return r.config.parallel.local() ? static_cast<float>(r.mesh.copies()) : 1; }
+float lone_copies(const TrainState& r) { return r.sync.local() ? static_cast<float>(r.mesh.copies()) : 1; }
 
 // Without valid targets, loss and gradients are 0.
 void weigh_targets(TrainState& r, const Batch& batch) {
@@ -110,11 +110,12 @@ void compute_step(TrainState& r, const Batch& batch) {
 
 void begin_step(TrainState& r, const Batch& of_host, int64_t step, const StepLimits& limits) {
   r.step = step;
+  r.sync.begin(step + 1);
   Stream& compute = r.device.compute();
   const Batch batch = r.launcher.upload(of_host);
   r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, limits);
   weigh_targets(r, batch);
-  r.launcher.launch([&] { compute_step(r, batch); });
+  r.launcher.launch(r.config.parallel.apart_at(step + 1), [&] { compute_step(r, batch); });
   r.optimizer.meet(compute, step + 1);
   r.launcher.send(step, r.loss, r.optimizer.squared_norm(), limits);
 }
@@ -137,6 +138,7 @@ StepResult train_step(TrainState& r, const Batch& batch, int64_t step) {
 
 StepResult rehearse_step(TrainState& r, const Batch& batch, int64_t step) {
   r.step = step;
+  r.sync.begin(step + 1);
   Stream& compute = r.device.compute();
   r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, {.squared_norm = -1, .loss = -1});
   weigh_targets(r, batch);

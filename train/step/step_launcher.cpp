@@ -45,8 +45,9 @@ Batch StepLauncher::upload(const Batch& batch) {
   return there;
 }
 
-void StepLauncher::launch(const std::function<void()>& step) {
-  const bool first = !std::exchange(launched_, true);  // it allocates scratch memory, which a recording must not
+void StepLauncher::launch(bool apart, const std::function<void()>& step) {
+  const bool first = std::exchange(launched_, apart) != apart;  // it allocates scratch memory, which a recording must not
+  if (first && graph_) graph_.emplace(device_);
   if (!graph_ || first || device_.compute().tally() != nullptr)
     step();
   else if (!graph_->replay())

@@ -28,9 +28,10 @@ class StepLauncher {
   // Copies a batch, at most the replica's, to the device. The caller may reuse its memory once the
   // step was enqueued.
   Batch upload(const Batch& batch);
-  // Calls `step` or replays its graph. The launches of `step` must be the same each time. Ranks record
-  // together, in the second step: memory is frozen then, so no rank's scratch memory moves later.
-  void launch(const std::function<void()>& step);
+  // Calls `step` or replays its graph. The launches of steps of the same kind (apart: see
+  // parallel.apart_after) must be the same. Ranks record together, in the second of a kind: memory is
+  // frozen then, so no rank's scratch memory moves later.
+  void launch(bool apart, const std::function<void()>& step);
 
   // Numbers that a step returns to the host. Those of two consecutive steps may be in flight.
   struct Results {
@@ -53,8 +54,8 @@ class StepLauncher {
   std::array<std::optional<StagingBuffer>, 2> batches_;
   std::array<Slot, 2> results_;
   int64_t uploads_ = 0;
-  std::optional<Graph> graph_;  // if wanted
-  bool launched_ = false;
+  std::optional<Graph> graph_;    // if wanted
+  std::optional<bool> launched_;  // the last step's kind
 };
 
 }  // namespace trireme

@@ -192,7 +192,8 @@ TEST_CASE("copies that compress or meet seldom have the CPU's losses on emulated
   const Workplace place;
   const std::vector<std::vector<std::string>> ways{{"parallel.compress=int8"},
                                                    {"parallel.compress=powersgd", "parallel.compress_rank=2"},
-                                                   {"parallel.local_steps=2", "parallel.compress=bf16"}};
+                                                   {"parallel.local_steps=2", "parallel.compress=bf16"},
+                                                   {"parallel.compress=int8", "parallel.apart_after=3", "train.steps=6"}};
   for (size_t i = 0; i < ways.size(); ++i) {
     CAPTURE(i);
     std::vector<std::string> settings{"parallel.zero=0", "train.steps=4",      "train.warmup=2",
