@@ -62,7 +62,7 @@ struct ParallelConfig {
   ReduceWhen reduce_when = ReduceWhen::microbatch;
   Compress compress = Compress::none;
   int64_t compress_rank = 32, local_steps = 1, apart_after = 0;
-  double outer_lr = 0.7, outer_momentum = 0.9;
+  double local_lr = 1, outer_lr = 0.7, outer_momentum = 0.9;
   double unit_size = 0;
   bool two_level = false;
   int64_t node_ranks = 0;
@@ -97,6 +97,7 @@ struct ParallelConfig {
     keys("compress_rank", compress_rank, "powersgd: columns of the narrow matrices", between(1, 64).identity());
     keys("local_steps", local_steps, "steps that each copy of the state makes alone before all meet in an outer step; 1: none",
          between(1, 1e6).identity());
+    keys("local_lr", local_lr, "local_steps: factor of train.lr in steps that copies make alone", above(0).identity());
     keys("outer_lr", outer_lr, "local_steps: learning rate of the outer step", above(0).identity());
     keys("outer_momentum", outer_momentum, "local_steps: Nesterov momentum of the outer step", between(0, 1).identity());
     keys("apart_after", apart_after, "compress, local_steps: steps before these begin, in which all sums are exact",

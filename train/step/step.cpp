@@ -63,6 +63,12 @@ Microbatch microbatch_of_step(const TrainState& r, const Batch& batch, int64_t n
 // Copies whose gradients are not summed, with parallel.local_steps. Each takes its part of the batch for the whole.
 float lone_copies(const TrainState& r) { return r.sync.local() ? static_cast<float>(r.mesh.copies()) : 1; }
 
+double learning_rate_of(const TrainState& r, int64_t step) {
+  const ParallelConfig& parallel = r.config.parallel;
+  const bool alone = parallel.local() && parallel.apart_at(step + 1);
+  return learning_rate(r.config.train, step) * (alone ? parallel.local_lr : 1);
+}
+
 // Without valid targets, loss and gradients are 0.
 void weigh_targets(TrainState& r, const Batch& batch) {
   const float valid = static_cast<float>(std::max<int64_t>(batch.valid, 1));
@@ -113,7 +119,7 @@ void begin_step(TrainState& r, const Batch& of_host, int64_t step, const StepLim
   r.sync.begin(step + 1);
   Stream& compute = r.device.compute();
   const Batch batch = r.launcher.upload(of_host);
-  r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, limits);
+  r.optimizer.schedule(compute, learning_rate_of(r, step), step + 1, limits);
   weigh_targets(r, batch);
   r.launcher.launch(r.config.parallel.apart_at(step + 1), [&] { compute_step(r, batch); });
   r.optimizer.meet(compute, step + 1);
@@ -126,7 +132,7 @@ StepResult end_step(TrainState& r, int64_t step) {
   return {.loss = results.loss,
           .squares = results.squared_norm,
           .grad_norm = norm_of(results.squared_norm),
-          .lr = learning_rate(r.config.train, step),
+          .lr = learning_rate_of(r, step),
           .limits = results.limits,
           .updated = results.limits.pass(results.squared_norm, results.loss, static_cast<float>(r.config.train.clip))};
 }
@@ -140,7 +146,7 @@ StepResult rehearse_step(TrainState& r, const Batch& batch, int64_t step) {
   r.step = step;
   r.sync.begin(step + 1);
   Stream& compute = r.device.compute();
-  r.optimizer.schedule(compute, learning_rate(r.config.train, step), step + 1, {.squared_norm = -1, .loss = -1});
+  r.optimizer.schedule(compute, learning_rate_of(r, step), step + 1, {.squared_norm = -1, .loss = -1});
   weigh_targets(r, batch);
   compute_step(r, r.launcher.upload(batch));
   compute.finish();
