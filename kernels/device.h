@@ -77,7 +77,7 @@ class Device {
   // The communication lane. On Place::cpu its thread starts with the first call.
   Stream& comm() { return side_lane(0); }
   // Separate lanes for the messages between pipeline stages, started likewise.
-  static constexpr size_t kPipes = 4;
+  static constexpr size_t kPipes = 8;
   Stream& pipe(size_t number) { return side_lane(1 + number); }
   // Kernels chosen for attention on the compute lane: see attention_choice.h.
   AttentionChoices& attention() { return attention_; }

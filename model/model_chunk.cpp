@@ -78,8 +78,8 @@ std::vector<int64_t> deal_in_a_row(const ModelWork& work, int64_t stages) {
 
 // Whole layers of each chunk, dealt to stages and then to their chunks. If only the last or the first and the last would have none,
 // so it is; with fewer layers half-layers, evenly.
-std::vector<int64_t> deal_in_turn(const ModelWork& work, int64_t stages, int64_t chunks) {
-  const int64_t count = stages * chunks;
+std::vector<int64_t> deal_in_turn(const ModelWork& work, const PipelineShape& shape) {
+  const int64_t stages = shape.stages, chunks = shape.chunks, count = shape.pieces();
   std::vector<int64_t> dealt(static_cast<size_t>(count), 2);
   if (work.layers < count) {
     dealt.back() = 0;
@@ -93,10 +93,11 @@ std::vector<int64_t> deal_in_turn(const ModelWork& work, int64_t stages, int64_t
   const double of_head = work.head / (work.recomputing >= stages ? 1 + work.attention_again + work.mlp_again : 1);
   const std::vector<int64_t> of_stages = deal_layers(work.layers, of_head, stages, chunks);
   for (int64_t stage = 0; stage < stages; ++stage) {
-    const double head = stage + 1 == stages ? of_head : 0;
-    const std::vector<int64_t> of_chunks = deal_layers(of_stages[static_cast<size_t>(stage)], head, chunks, 1);
+    const bool has_head = stage == shape.stage_of(count - 1);
+    const int64_t place = shape.turns ? stages - 1 - stage : stage;  // the stage with the head is the last
+    const std::vector<int64_t> of_chunks = deal_layers(of_stages[static_cast<size_t>(place)], has_head ? of_head : 0, chunks, 1);
     for (int64_t chunk = 0; chunk < chunks; ++chunk)
-      dealt[static_cast<size_t>(chunk * stages + stage)] = 2 * of_chunks[static_cast<size_t>(chunk)];
+      dealt[static_cast<size_t>(shape.piece_of(stage, chunk))] = 2 * of_chunks[static_cast<size_t>(chunk)];
   }
   return dealt;
 }
@@ -104,9 +105,9 @@ std::vector<int64_t> deal_in_turn(const ModelWork& work, int64_t stages, int64_t
 // Moves single half-layers between neighbouring chunks while that makes the stages' work more even.
 class Evening {
  public:
-  Evening(const ModelWork& work, std::vector<int64_t> counts, int64_t stages)
-      : work_(work), counts_(std::move(counts)), of_stages_(static_cast<size_t>(stages)) {
-    of_stages_.back() = work.head;
+  Evening(const ModelWork& work, std::vector<int64_t> counts, const PipelineShape& shape)
+      : work_(work), shape_(shape), counts_(std::move(counts)), of_stages_(static_cast<size_t>(shape.stages)) {
+    of_stages_[static_cast<size_t>(stage(counts_.size() - 1))] = work.head;
     int64_t at = 0;
     for (size_t chunk = 0; chunk < counts_.size(); ++chunk)
       for (int64_t i = 0; i < counts_[chunk]; ++i) add(chunk, at++, 1);
@@ -129,7 +130,7 @@ class Evening {
   }
 
  private:
-  int64_t stage(size_t chunk) const { return static_cast<int64_t>(chunk) % std::ssize(of_stages_); }
+  int64_t stage(size_t chunk) const { return shape_.stage_of(static_cast<int64_t>(chunk)); }
   void add(size_t chunk, int64_t half_layer, double times) {
     of_stages_[static_cast<size_t>(stage(chunk))] += times * work_.of(half_layer, stage(chunk));
   }
@@ -143,6 +144,7 @@ class Evening {
   void move(size_t from, size_t to) { --counts_[from], ++counts_[to]; }
 
   const ModelWork& work_;
+  const PipelineShape& shape_;
   std::vector<int64_t> counts_;
   std::vector<double> of_stages_;
 };
@@ -167,21 +169,23 @@ ModelWork work_of(const ModelConfig& config, Recompute recompute, int64_t recomp
           .recomputing = recomputing};
 }
 
-std::vector<int64_t> deal_half_layers(const ModelWork& work, int64_t stages, int64_t chunks) {
-  require(stages >= 1 && chunks >= 1 && 2 * work.layers >= stages * chunks,
-          text(work.layers, " layers for ", stages, " stages of ", chunks, " chunks"));
-  if (chunks == 1) return deal_in_a_row(work, stages);
-  return Evening(work, deal_in_turn(work, stages, chunks), stages).result();
+std::vector<int64_t> deal_half_layers(const ModelWork& work, const PipelineShape& shape) {
+  require(shape.stages >= 1 && shape.chunks >= 1 && 2 * work.layers >= shape.pieces(),
+          text(work.layers, " layers for ", shape.stages, " stages of ", shape.chunks, " chunks"));
+  if (shape.chunks == 1) return deal_in_a_row(work, shape.stages);
+  return Evening(work, deal_in_turn(work, shape), shape).result();
 }
 
-std::vector<ModelChunk> chunks_of_stage(const std::vector<int64_t>& half_layers, int64_t stages, int64_t stage) {
+std::vector<ModelChunk> chunks_of_stage(const std::vector<int64_t>& half_layers, const PipelineShape& shape, int64_t stage) {
   const auto count = std::ssize(half_layers);
-  require(0 <= stage && stage < stages && count % stages == 0, text(count, " chunks for stage ", stage, " of ", stages));
+  require(0 <= stage && stage < shape.stages && count == shape.pieces(),
+          text(count, " pieces for stage ", stage, " of ", shape.stages));
   std::vector<ModelChunk> mine;
-  for (int64_t chunk = stage; chunk < count; chunk += stages) {
-    const int64_t begin = std::accumulate(half_layers.begin(), half_layers.begin() + chunk, int64_t{0});
+  for (int64_t chunk = 0; chunk < shape.chunks; ++chunk) {
+    const int64_t piece = shape.piece_of(stage, chunk);
+    const int64_t begin = std::accumulate(half_layers.begin(), half_layers.begin() + piece, int64_t{0});
     mine.push_back(
-        {.begin = begin, .end = begin + half_layers[static_cast<size_t>(chunk)], .first = chunk == 0, .last = chunk + 1 == count});
+        {.begin = begin, .end = begin + half_layers[static_cast<size_t>(piece)], .first = piece == 0, .last = piece + 1 == count});
   }
   return mine;
 }

@@ -1,7 +1,7 @@
 // ModelChunk: consecutive half-layers of the model, of which a pipeline stage holds one or more.
 //
-// Half-layer 2 k is the attention of layer k, 2 k + 1 its MLP. They are cut into stages * chunks such
-// chunks; number c stages + s is chunk c of stage s. The first begins with the embedding, the last ends
+// Half-layer 2 k is the attention of layer k, 2 k + 1 its MLP. They are cut into as many such chunks as a
+// pipeline has pieces: PipelineShape says which stage has which. The first begins with the embedding, the last ends
 // with the head. These two may have no half-layer.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "parallel/schedule.h"
 
 namespace trireme {
 
@@ -44,10 +45,10 @@ ModelWork work_of(const ModelConfig& config, Recompute recompute = Recompute::no
 
 // Half-layers of each chunk, so that the slowest stage is fast: with one chunk a stage as fast as possible,
 // with several at least as fast as with whole layers. What does not divide evenly goes to later stages, since
-// earlier ones hold more activations. Needs 2 layers >= stages * chunks.
-std::vector<int64_t> deal_half_layers(const ModelWork& work, int64_t stages, int64_t chunks);
+// earlier ones hold more activations. Needs 2 layers >= pieces.
+std::vector<int64_t> deal_half_layers(const ModelWork& work, const PipelineShape& shape);
 
 // Chunks of one stage, in its order. `half_layers` has those of each chunk of the model.
-std::vector<ModelChunk> chunks_of_stage(const std::vector<int64_t>& half_layers, int64_t stages, int64_t stage);
+std::vector<ModelChunk> chunks_of_stage(const std::vector<int64_t>& half_layers, const PipelineShape& shape, int64_t stage);
 
 }  // namespace trireme

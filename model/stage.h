@@ -99,6 +99,7 @@ struct StageShape {
   std::vector<int64_t> slots{};
   int64_t loss_slots = 1;                 // the number of these that may be passes of the last piece
   bool halves = false;                    // backward runs in halves
+  bool turns = false;                     // the last stage's two chunks follow each other: see PipelineShape
   Recompute recompute = Recompute::none;  // not with halves
   int64_t unit_size = 0;                  // if parts are gathered: units of blocks grow to so many bytes of weights
   TensorParallel tensor{};
@@ -150,9 +151,11 @@ class Stage {
   // gradient before backward. Passes may take turns: nothing else is kept there, but with backward in halves the
   // gradient until the second half.
   Tensor outgoing(const Seat& seat) const { return outgoing_[static_cast<size_t>(seat.outgoing)]; }
-  // Numbers of outgoing(): two for streams, and for gradients two, or with backward in halves one a slot.
+  // Numbers of outgoing(): first two for streams, or two for each chunk that turns; then for gradients two, or with backward in
+  // halves one a slot.
   static constexpr int64_t kTurns = 2;
-  static constexpr int64_t results(bool halves, int64_t slots) { return kTurns + (halves ? slots : kTurns); }
+  int64_t outgoing_streams() const { return shape_.turns ? 2 * kTurns : kTurns; }
+  int64_t results() const { return outgoing_streams() + (shape_.halves ? std::ssize(shape_.slots) : kTurns); }
 
   // The residual stream [own, C] at each point of a seat's forward, valid until its backward (the
   // last, if it is sent, until the next but one forward), with

@@ -43,7 +43,7 @@ constexpr size_t kMemories = 8;
 
 std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena) {
   const StageShape whole{
-      .rows = 1, .context = config.context, .dtype = dtype, .chunks = chunks_of_stage({2 * config.layers}, 1, 0)};
+      .rows = 1, .context = config.context, .dtype = dtype, .chunks = chunks_of_stage({2 * config.layers}, {}, 0)};
   std::vector<Parameter> parameters;
   size_t number = 0;
   for (const UnitId& unit : units_of(config, whole, false)) {
@@ -72,7 +72,7 @@ Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream) {
 
 Stage::Stage(const ModelConfig& config, const StageShape& shape, Arenas& arenas, Stream& stream)
     : config_(config), shard_(shard_config(config, shape.tensor.count)), shape_(shape), temporaries_(arenas.temporaries) {
-  if (shape_.chunks.empty()) shape_.chunks = chunks_of_stage({2 * config.layers}, 1, 0);
+  if (shape_.chunks.empty()) shape_.chunks = chunks_of_stage({2 * config.layers}, {}, 0);
   take_units(arenas);
   if (shape_.rounds_once) take_rounded(arenas.activations);
   rope_ = take_rope(config, arenas.activations, stream);
@@ -199,8 +199,7 @@ void Stage::take_activations(Arena& arena) {
   for (Saved& saved : saved_)
     if (has_last() && !saved.through) saved.through = arena.take(shape_.residual, {own, config_.width});
   if (!shape_.chunks.front().last)
-    for (int64_t i = 0; i < results(shape_.halves, std::ssize(shape_.slots)); ++i)
-      outgoing_.push_back(arena.take(shape_.residual, {own, config_.width}));
+    for (int64_t i = 0; i < results(); ++i) outgoing_.push_back(arena.take(shape_.residual, {own, config_.width}));
   if (!has_last()) return;
   head_norm_.resize(static_cast<size_t>(shape_.loss_slots));
   for (NormSaved& norm : head_norm_) norm.take(arena, shard_, {own, shape_.dtype, shape_.residual});

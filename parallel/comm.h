@@ -14,13 +14,15 @@ namespace trireme {
 class GpuGroup;
 
 // Channel of a message between two ranks. Messages of one channel arrive in order; those of
-// different channels do not wait for each other.
-enum class Channel { forward, backward, tied };
+// different channels do not wait for each other. Where a model's pieces turn (see schedule.h), those of
+// the second half go forward to the previous rank, and backward to the next.
+enum class Channel { forward, backward, turned_forward, turned_backward, tied };
 
 // Use that a group of GPUs will have, for which its connections are made at the start.
 struct GpuUse {
   bool ring = false;       // messages from each rank to its neighbours (forward to the next, backward to the previous)
                            // and between both ends (tied)
+  bool turns = false;      // with a ring: messages of the turned channels as well
   bool ordered = false;    // sums in the order of the tree, as on the CPU; otherwise in NCCL's
   bool exchanges = false;  // sums of addends that are sent in another dtype; ordered sums have exchanges, too
 };

@@ -10,11 +10,11 @@
 namespace trireme {
 
 // Order of work of the stages of a pipeline: see schedule.h.
-enum class Schedule { gpipe, one_f_one_b, interleaved, zero_bubble };
+enum class Schedule { gpipe, one_f_one_b, interleaved, zero_bubble, zero_bubble_v };
 
 template <>
 struct Names<Schedule> {
-  static constexpr std::array<std::string_view, 4> words{"gpipe", "1f1b", "interleaved", "zero_bubble"};
+  static constexpr std::array<std::string_view, 5> words{"gpipe", "1f1b", "interleaved", "zero_bubble", "zero_bubble_v"};
 };
 
 // Order of sums: the fastest for the mesh, or the same on every mesh.
@@ -77,7 +77,7 @@ struct ParallelConfig {
     keys("zero", zero, "state divided among replicas: 0 none, 1 the optimizer's, 2 also gradients, 3 also weights", between(0, 3));
     keys("shard", shard, "replicas that divide one copy of the state by zero; other replicas hold copies of it; 0: all replicas",
          between(0, 1e6));
-    keys("schedule", schedule, "order of work in the pipeline; zero_bubble splits backward into two halves");
+    keys("schedule", schedule, "order of work in the pipeline; zero_bubble and zero_bubble_v split backward into two halves");
     keys("chunks", chunks, "interleaved: pieces of the model on each stage; 0: 2", between(0, 1e6));
     keys("layers", layers,
          "layers of each piece of the pipeline, in the model's order, such as 8.5; the first and the last may have 0; []: so that "
@@ -109,9 +109,13 @@ struct ParallelConfig {
   }
 
   int64_t stage_chunks() const {  // pieces of the model on each stage
-    if (schedule != Schedule::interleaved || pp == 1) return 1;
+    if (pp == 1) return 1;
+    if (turns()) return 2;
+    if (schedule != Schedule::interleaved) return 1;
     return chunks > 0 ? chunks : 2;
   }
+  bool turns() const { return pp > 1 && schedule == Schedule::zero_bubble_v; }
+  bool backward_in_halves() const { return pp > 1 && (schedule == Schedule::zero_bubble || schedule == Schedule::zero_bubble_v); }
   Schedule stage_schedule() const { return pp == 1 ? Schedule::one_f_one_b : schedule; }
   bool exact() const { return numerics == Numerics::invariant; }
   bool local() const { return local_steps > 1; }

@@ -82,7 +82,8 @@ Mesh::Mesh(const World& world, const ParallelConfig& config)
       launched_(world.launched()),
       exact_(config.exact()),
       narrow_sums_(config.reduce == ReduceDtype::bf16),
-      compresses_(config.compress == Compress::bf16 || config.compress == Compress::int8) {
+      compresses_(config.compress == Compress::bf16 || config.compress == Compress::int8),
+      turns_(config.turns()) {
   const int64_t rank = world.rank();
   const std::array<Standing, 3> places = places_of(rank, mesh_sizes(world.size(), config));
   const auto group = [&](const char* name, int64_t color, int64_t size) {
@@ -155,7 +156,7 @@ void Mesh::connect(Device& device) {
   on_gpus_ = true;
   if (const auto allocator = known_memory_allocator()) device.allocate_by(*allocator);
   axes_[0].connect_gpus({.ordered = exact_, .exchanges = (narrow_sums_ || compresses_) && dp_out_.size() == 1});
-  axes_[1].connect_gpus({.ring = true, .ordered = exact_});  // along the pipeline, messages go to neighbours
+  axes_[1].connect_gpus({.ring = true, .turns = turns_, .ordered = exact_});  // along the pipeline, messages go to neighbours
   axes_[2].connect_gpus({.ordered = exact_});
   dp_in_.connect_gpus({.ordered = exact_});
   dp_out_.connect_gpus({.ordered = exact_, .exchanges = narrow_sums_ || compresses_});

@@ -98,6 +98,7 @@ class Mesh {
   mutable std::list<Comm> parts_;  // of neighbours()
   bool exact_ = false, on_gpus_ = false;
   bool narrow_sums_ = false, compresses_ = false;  // gradients travel as bf16, or in codes between copies
+  bool turns_ = false;                             // the model's pieces turn: see schedule.h
 };
 
 // Sizes of the axes for this many ranks. ConfigError if they do not multiply to it.

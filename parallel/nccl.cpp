@@ -84,7 +84,7 @@ class NcclGroup : public GpuGroup {
     const Greeting greeting(size_);
     greet_all(greeting);
     if (use.ordered || use.exchanges) exchange_greetings(greeting);
-    if (use.ring) open_links(greeting);
+    if (use.ring) open_links(greeting, use.turns ? 4 : 2);
   }
 
   void all_reduce(CudaLane& lane, Tensor x, Sum sum) override {
@@ -192,9 +192,9 @@ class NcclGroup : public GpuGroup {
 
   // Opens the links with even numbers, with odd numbers, and between last and first, each kind by
   // one split of the group for each channel.
-  void open_links(const Greeting& greeting) {
+  void open_links(const Greeting& greeting, size_t channels) {
     const int64_t last = size_ - 1;
-    for (size_t channel = 0; channel < 2; ++channel) {
+    for (size_t channel = 0; channel < channels; ++channel) {
       for (const int64_t parity : {0, 1}) {
         const int64_t lower = rank_ % 2 == parity ? rank_ : rank_ - 1;
         open(links_[channel][static_cast<size_t>(parity)], lower >= 0 && lower < last ? lower : -1, greeting);
@@ -225,10 +225,10 @@ class NcclGroup : public GpuGroup {
   const Link& find(Channel channel, int64_t from, int64_t to) const {
     const int64_t last = size_ - 1;
     if (channel == Channel::tied && tied_.lower == last && from + to == last) return tied_;
-    const bool forward = channel == Channel::forward;
-    const int64_t lower = forward ? from : to;
-    if (channel != Channel::tied && (forward ? to : from) == (lower + 1) % size_)
-      for (const Link& link : links_[forward ? 0 : 1])
+    const bool up = channel == Channel::forward || channel == Channel::turned_backward;
+    const int64_t lower = up ? from : to;
+    if (channel != Channel::tied && (up ? to : from) == (lower + 1) % size_)
+      for (const Link& link : links_[static_cast<size_t>(channel)])
         if (link.lower == lower) return link;
     throw Error(text("a message from ", from, " to ", to, " along ", axis_, ", but they have no link"));
   }
@@ -236,7 +236,7 @@ class NcclGroup : public GpuGroup {
   std::string axis_;
   int64_t rank_, size_;
   Own all_;
-  std::array<std::array<Link, 3>, 2> links_;  // for forward and backward
+  std::array<std::array<Link, 3>, 4> links_;  // by channel
   Link tied_;
 };
 

@@ -59,10 +59,53 @@ Actions interleaved(const PipelineShape& shape, int64_t stage) {
   return actions;
 }
 
-void take_turns(Actions& actions) {
-  int64_t forwards = 0, backwards = 0;
-  for (Action& a : actions)
-    if (a.kind != ActionKind::backward_weight) a.turn = (a.kind == ActionKind::forward ? forwards : backwards)++ % 2;
+// A stage's actions of a V, counted by kind and chunk.
+class InV {
+ public:
+  void add(ActionKind kind, int64_t chunk) {
+    trireme::add(actions_, kind, count(kind, chunk), chunk);
+    ++counts_[{kind, chunk}];
+  }
+  void backward(int64_t chunk) { add(ActionKind::backward_input, chunk), add(ActionKind::backward_weight, chunk); }
+  int64_t count(ActionKind kind, int64_t chunk) { return counts_[{kind, chunk}]; }
+  // Only those of microbatches below m.
+  Actions below(int64_t m) && {
+    std::erase_if(actions_, [&](const Action& a) { return a.microbatch >= m; });
+    return std::move(actions_);
+  }
+
+ private:
+  Actions actions_;
+  std::map<std::pair<ActionKind, int64_t>, int64_t> counts_;
+};
+
+// As for at least 2 p microbatches, without those that there are not.
+Actions zero_bubble_v(const PipelineShape& shape, int64_t stage) {
+  using enum ActionKind;
+  const int64_t p = shape.stages, m = std::max(shape.microbatches, 2 * p);
+  InV v;
+  for (int64_t i = 2 * (p - stage) - 1; i > 0; --i) v.add(forward, 0);
+  for (int64_t i = stage; i > 0; --i) v.add(forward, 1), v.add(forward, 0);
+  for (int64_t i = p - stage; i > 0; --i) v.add(forward, 1), v.backward(1);
+  while (v.count(forward, 1) < m) {
+    if (v.count(forward, 0) < m) v.add(forward, 0);
+    v.backward(0), v.add(forward, 1), v.backward(1);
+  }
+  // Weights' gradients wait until no other stage does.
+  for (int64_t i = stage; i > 0; --i) v.add(backward_input, 0), v.add(backward_input, 1);
+  while (v.count(backward_input, 0) < m) v.backward(0);
+  for (const int64_t chunk : {1, 0})
+    while (v.count(backward_weight, chunk) < m) v.add(backward_weight, chunk);
+  return std::move(v).below(shape.microbatches);
+}
+
+void take_turns(Actions& actions, bool by_chunk) {
+  std::map<std::pair<bool, int64_t>, int64_t> counts;
+  for (Action& a : actions) {
+    if (a.kind == ActionKind::backward_weight) continue;
+    const int64_t chunk = by_chunk ? a.chunk : 0;
+    a.turn = 2 * chunk + counts[{a.kind == ActionKind::forward, chunk}]++ % 2;
+  }
 }
 
 bool ends_pass(const Action& a) { return a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight; }
@@ -70,7 +113,11 @@ bool ends_pass(const Action& a) { return a.kind == ActionKind::backward || a.kin
 }  // namespace
 
 std::string schedule_problem(Schedule schedule, const PipelineShape& shape) {
-  if (schedule != Schedule::interleaved && shape.chunks != 1)
+  if (schedule == Schedule::zero_bubble_v) {
+    if (shape.chunks == 2 && shape.turns && shape.stages > 1) return "";
+    return text("runs two chunks that turn on each of several stages, not ", shape.chunks, " on ", shape.stages);
+  }
+  if (shape.turns || (schedule != Schedule::interleaved && shape.chunks != 1))
     return text("runs one chunk a stage, not ", shape.chunks, ": only interleaved runs more");
   if (schedule == Schedule::interleaved && shape.microbatches % shape.stages != 0)
     return text("needs microbatches in groups of parallel.pp = ", shape.stages, ", not ", shape.microbatches, " of them");
@@ -96,8 +143,11 @@ std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape,
     case Schedule::zero_bubble:
       actions = zero_bubble(shape, stage);
       break;
+    case Schedule::zero_bubble_v:
+      actions = zero_bubble_v(shape, stage);
+      break;
   }
-  take_turns(actions);
+  take_turns(actions, shape.turns);
   take_seats(actions, std::vector<int64_t>(static_cast<size_t>(shape.chunks), 1));
   return actions;
 }
@@ -107,13 +157,22 @@ std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t st
   require(0 <= stage && stage < shape.stages && !slots.empty(),
           text("stage ", stage, " of ", shape.stages, ", ", slots.size(), " slots"));
   Actions actions;
+  if (shape.turns) {
+    // A stage is as far ahead of the next as a microbatch needs to come back.
+    const int64_t m = shape.microbatches, ahead = std::min(2 * (shape.stages - 1 - stage) + 1, m);
+    for (int64_t i = 0; i < ahead; ++i) add(actions, ActionKind::forward, i, 0);
+    for (int64_t i = 0; i < m; ++i) {
+      add(actions, ActionKind::forward, i, 1);
+      if (i + ahead < m) add(actions, ActionKind::forward, i + ahead, 0);
+    }
+  }
   // Groups of `stages` microbatches pass chunk 0, then chunk 1, ...: a stage waits for others only
   // at the ends.
-  for (int64_t group = 0; group < shape.microbatches; group += shape.stages)
+  for (int64_t group = 0; group < shape.microbatches && !shape.turns; group += shape.stages)
     for (int64_t chunk = 0; chunk < shape.chunks; ++chunk)
       for (int64_t i = group; i < std::min(group + shape.stages, shape.microbatches); ++i)
         add(actions, ActionKind::forward, i, chunk);
-  take_turns(actions);
+  take_turns(actions, shape.turns);
   take_seats_in_turn(actions, sizes, slots);
   return actions;
 }

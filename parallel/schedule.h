@@ -1,8 +1,9 @@
 // Pipeline schedules as data: the order in which each stage computes microbatches. Pure functions:
 // the step follows the list; timeline.h shows how long it takes.
 //
-// Stage s of p holds `chunks` pieces of the model: piece c is number c p + s of the p * chunks
-// pieces into which the layers are cut.
+// Stage s of p holds `chunks` of the p * chunks pieces into which the layers are cut. Its chunk c is
+// piece c p + s; or with `turns`, where the pieces come back through the stages, its second is piece
+// 2 p - 1 - s.
 //   gpipe        all forwards, then all backwards. Huang et al., "GPipe", 2019
 //   1f1b         after a warm-up, one forward and one backward in turn. Narayanan et al.,
 //                "PipeDream-2BW", 2021
@@ -11,6 +12,9 @@
 //   zero_bubble  1f1b with backward in two actions: the input's gradient, for which the previous
 //                stage waits, and later the weights'. Takes no more memory than 1f1b's first
 //                stage (ZB-H1). Qi et al., "Zero bubble pipeline parallelism", 2023
+//   zero_bubble_v  the same with two chunks that turn, so that the first stage has the loss: it idles half as long as
+//                ZB-H1 or less, in the same memory (ZB-V). Qi et al., 2023, and "Pipeline parallelism with
+//                controllable memory", 2024
 #pragma once
 
 #include <cstdint>
@@ -32,11 +36,19 @@ struct Action {
   int64_t microbatch;  // of the replica, from 0
   int64_t chunk;       // of the stage, from 0
   int64_t slot;        // holds the chunk's activations from its forward to its last backward; the lowest free one
-  int64_t turn = 0;    // 0 and 1 in turn: of the stage's forwards, and of the backwards that pass a gradient on
+  int64_t turn = 0;    // 0 and 1 in turn: of the stage's forwards, and of the backwards that pass a gradient on. Chunks that
+                       // turn have their own: 2 and 3 for the second
 };
 
 struct PipelineShape {
-  int64_t stages = 1, microbatches = 1, chunks = 1;  // chunks > 1 only if interleaved
+  int64_t stages = 1, microbatches = 1, chunks = 1;  // chunks > 1 only if interleaved, or 2 that turn
+  bool turns = false;
+
+  int64_t pieces() const { return stages * chunks; }
+  int64_t piece_of(int64_t stage, int64_t chunk) const {
+    return turns && chunk == 1 ? 2 * stages - 1 - stage : chunk * stages + stage;
+  }
+  int64_t stage_of(int64_t piece) const { return turns && piece >= stages ? 2 * stages - 1 - piece : piece % stages; }
 };
 
 // The actions of stage `stage`, in order. Error if the schedule cannot run in this shape: see

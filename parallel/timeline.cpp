@@ -9,7 +9,7 @@
 namespace trireme {
 
 Timeline simulate(const std::vector<std::vector<Action>>& stages, const PipelineShape& shape, const ActionTimes& times) {
-  const int64_t p = shape.stages, v = shape.chunks;
+  const int64_t v = shape.chunks;
   const auto duration = [&](ActionKind kind) {
     const double whole = kind == ActionKind::forward           ? times.forward
                          : kind == ActionKind::backward_input  ? times.backward_input
@@ -25,7 +25,7 @@ Timeline simulate(const std::vector<std::vector<Action>>& stages, const Pipeline
   std::vector<size_t> next(stages.size(), 0);
   // The time at which an action's inputs are ready; negative if they are not yet.
   const auto ready = [&](const Action& a, int64_t stage) {
-    const int64_t piece = a.chunk * p + stage, last = p * v - 1;
+    const int64_t piece = shape.piece_of(stage, a.chunk), last = shape.pieces() - 1;
     const auto done = [&](const auto& times_of, int64_t of) {
       const auto at = times_of.find({of, a.microbatch});
       return at == times_of.end() ? -1.0 : at->second;
@@ -44,7 +44,7 @@ Timeline simulate(const std::vector<std::vector<Action>>& stages, const Pipeline
         const double begin = std::max(inputs, timeline.stages[s].empty() ? 0.0 : timeline.stages[s].back().end);
         const double end = begin + duration(a.kind);
         timeline.stages[s].push_back({a, begin, end});
-        const std::pair key(a.chunk * p + static_cast<int64_t>(s), a.microbatch);
+        const std::pair key(shape.piece_of(static_cast<int64_t>(s), a.chunk), a.microbatch);
         if (a.kind == ActionKind::forward)
           forwards[key] = end;
         else if (a.kind != ActionKind::backward_weight)
@@ -64,6 +64,7 @@ double bubble_formula(Schedule schedule, const PipelineShape& shape, const Actio
   const double idle = static_cast<double>(shape.stages - 1), all = t.forward + t.backward_input + t.backward_weight;
   const double m = static_cast<double>(shape.microbatches), v = static_cast<double>(shape.chunks);
   if (schedule == Schedule::zero_bubble) return idle * (t.forward + t.backward_input - t.backward_weight) / (m * all);
+  if (schedule == Schedule::zero_bubble_v) return idle * std::max({t.forward, t.backward_input, t.backward_weight}) / (2 * m * all);
   return idle / (m * v);
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -21,7 +22,8 @@ using namespace trireme;
 
 namespace {
 
-constexpr Schedule kSchedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved, Schedule::zero_bubble};
+constexpr Schedule kSchedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved, Schedule::zero_bubble,
+                                   Schedule::zero_bubble_v};
 
 std::vector<std::vector<Action>> all_stages(Schedule schedule, const PipelineShape& shape) {
   std::vector<std::vector<Action>> stages;
@@ -29,12 +31,16 @@ std::vector<std::vector<Action>> all_stages(Schedule schedule, const PipelineSha
   return stages;
 }
 
+PipelineShape shape_of(Schedule schedule, int64_t stages, int64_t microbatches, int64_t chunks) {
+  return {.stages = stages, .microbatches = microbatches, .chunks = chunks, .turns = schedule == Schedule::zero_bubble_v};
+}
+
 void for_each_shape(const std::function<void(Schedule, const PipelineShape&)>& then) {
   for (const Schedule schedule : kSchedules)
     for (int64_t p = 1; p <= 16; ++p)
       for (int64_t m = 1; m <= 64; ++m)
         for (int64_t v = 1; v <= 4; ++v)
-          if (const PipelineShape shape{.stages = p, .microbatches = m, .chunks = v}; schedule_problem(schedule, shape).empty())
+          if (const PipelineShape shape = shape_of(schedule, p, m, v); schedule_problem(schedule, shape).empty())
             then(schedule, shape);
 }
 
@@ -54,6 +60,8 @@ int64_t in_flight(Schedule schedule, const PipelineShape& shape, int64_t s) {
       return std::min(2 * (p - s - 1) + (v - 1) * p + 1, m * v);
     case Schedule::zero_bubble:
       return std::min(p, m);
+    case Schedule::zero_bubble_v:
+      return std::min(2 * p, 2 * m);  // fewer if 2 p microbatches do not fill the pipeline
   }
   return 0;
 }
@@ -63,13 +71,14 @@ int64_t in_flight(Schedule schedule, const PipelineShape& shape, int64_t s) {
 using Messages = std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<int64_t, int64_t>>>;
 Messages messages(const std::vector<std::vector<Action>>& stages, const PipelineShape& shape, bool forward, bool sender) {
   Messages found;
-  const int64_t p = shape.stages, pieces = p * shape.chunks;
+  const int64_t p = shape.stages, pieces = shape.pieces();
   for (int64_t s = 0; s < p; ++s)
     for (const Action& a : stages[static_cast<size_t>(s)]) {
       if (a.kind == ActionKind::backward_weight || (a.kind == ActionKind::forward) != forward) continue;
-      const int64_t piece = a.chunk * p + s, other = forward == sender ? piece + 1 : piece - 1;
+      const int64_t piece = shape.piece_of(s, a.chunk), other = forward == sender ? piece + 1 : piece - 1;
       if (other < 0 || other >= pieces) continue;
-      found[sender ? std::pair(s, other % p) : std::pair(other % p, s)].emplace_back(a.microbatch, sender ? other : piece);
+      const int64_t stage = shape.stage_of(other);
+      found[sender ? std::pair(s, stage) : std::pair(stage, s)].emplace_back(a.microbatch, sender ? other : piece);
     }
   return found;
 }
@@ -84,6 +93,7 @@ const Picture kPictures[] = {
     {"1f1b", Schedule::one_f_one_b, {.stages = 4, .microbatches = 8}},
     {"interleaved", Schedule::interleaved, {.stages = 4, .microbatches = 8, .chunks = 2}},
     {"zero_bubble", Schedule::zero_bubble, {.stages = 4, .microbatches = 8}},
+    {"zero_bubble_v", Schedule::zero_bubble_v, {.stages = 4, .microbatches = 8, .chunks = 2, .turns = true}},
 };
 
 std::string drawn(const Picture& picture) {
@@ -124,6 +134,7 @@ class Waits {
  private:
   // An action: (0, stage, its number). A message forward (1) or backward (2): (which, the piece that takes it, microbatch).
   using Node = std::array<int64_t, 3>;
+  using Lane = std::tuple<bool, bool, bool>;  // forward, out, turned
   static bool is_forward(const Action& a) { return a.kind == ActionKind::forward; }
 
   // Messages that the action takes and sends, if any.
@@ -131,14 +142,16 @@ class Waits {
   std::optional<Node> sent(const Action& a, int64_t stage) const { return message(a, stage, 1); }
   std::optional<Node> message(const Action& a, int64_t stage, int64_t step) const {
     if (a.kind == ActionKind::backward_weight) return std::nullopt;
-    const int64_t pieces = shape_.stages * shape_.chunks, from = a.chunk * shape_.stages + stage;
+    const int64_t pieces = shape_.pieces(), from = shape_.piece_of(stage, a.chunk);
     const int64_t to = is_forward(a) ? from + step : from - step;
     const bool end = is_forward(a) ? to == 0 || to == pieces : to < 0 || to == pieces - 1;
-    return end ? std::nullopt : std::optional(Node{is_forward(a) ? 1 : 2, to, a.microbatch});
+    if (end) return std::nullopt;
+    if (shape_.stage_of(to) == shape_.stage_of(is_forward(a) ? to - 1 : to + 1)) return std::nullopt;  // turns there
+    return std::optional(Node{is_forward(a) ? 1 : 2, to, a.microbatch});
   }
 
   void add(const std::vector<Action>& actions, int64_t stage, size_t ahead) {
-    std::map<std::pair<bool, bool>, Node> last;  // of each lane
+    std::map<Lane, Node> last;
     std::map<int64_t, Node> streams, gradients;  // sent: streams by turn, gradients by slot
     std::map<int64_t, size_t> backwards;         // by turn: the last
     const auto wait = [&](const Node& who, const std::map<int64_t, Node>& sent, int64_t which) {
@@ -147,6 +160,7 @@ class Waits {
     for (size_t i = 0; i < actions.size(); ++i) {
       const Action& a = actions[i];
       const Node me{0, stage, static_cast<int64_t>(i)};
+      const bool turned = shape_.turns && a.chunk == 1;
       if (i > 0) before_[me].insert({0, stage, static_cast<int64_t>(i) - 1});
       if (is_forward(a)) wait(me, streams, a.turn), wait(me, gradients, a.slot);
       if (const auto message = taken(a, stage)) {
@@ -154,21 +168,21 @@ class Waits {
         while (posted > 0 && posted + ahead > i && actions[posted - 1].slot != a.slot) --posted;
         if (posted > 0) before_[*message].insert({0, stage, static_cast<int64_t>(posted) - 1});
         if (is_forward(a)) wait(*message, gradients, a.slot);
-        // A gradient replaces that of the same turn, which its backward has used by then.
-        if (const auto used = backwards.find(a.turn); !is_forward(a) && used != backwards.end())
+        // A gradient replaces that of the same turn, which its backward has used by then; with backward in halves, of the slot.
+        if (const auto used = backwards.find(a.turn); a.kind == ActionKind::backward && used != backwards.end())
           turns_ &= ahead > 1 || used->second < posted;
-        queue(last, {is_forward(a), false}, *message);
+        queue(last, {is_forward(a), false, turned}, *message);
         before_[me].insert(*message);
       }
       if (!is_forward(a) && a.kind != ActionKind::backward_weight) backwards[a.turn] = i;
       if (const auto message = sent(a, stage)) {
         before_[*message].insert(me);
-        queue(last, {is_forward(a), true}, *message);
+        queue(last, {is_forward(a), true, turned}, *message);
         (is_forward(a) ? streams[a.turn] : gradients[a.slot]) = *message;
       }
     }
   }
-  void queue(std::map<std::pair<bool, bool>, Node>& last, const std::pair<bool, bool>& lane, const Node& message) {
+  void queue(std::map<Lane, Node>& last, const Lane& lane, const Node& message) {
     if (last.contains(lane)) before_[message].insert(last[lane]);
     last[lane] = message;
   }
@@ -186,7 +200,7 @@ TEST_CASE("a stage computes each action of each microbatch once, forward before 
       std::map<std::pair<int64_t, int64_t>, std::vector<ActionKind>> done;
       for (const Action& a : actions) done[{a.microbatch, a.chunk}].push_back(a.kind);
       const std::vector<ActionKind> wanted =
-          schedule == Schedule::zero_bubble
+          schedule == Schedule::zero_bubble || schedule == Schedule::zero_bubble_v
               ? std::vector{ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight}
               : std::vector{ActionKind::forward, ActionKind::backward};
       bool right = done.size() == static_cast<size_t>(shape.microbatches * shape.chunks);
@@ -205,6 +219,7 @@ TEST_CASE("no schedule waits forever, and its bubble is the formula's", "[unsani
       const Timeline timeline = simulate(all_stages(schedule, shape), shape, times);
       // With fewer microbatches than stages there are not enough weights' gradients to fill the zero bubble.
       if (schedule == Schedule::zero_bubble && shape.microbatches < shape.stages) continue;
+      if (schedule == Schedule::zero_bubble_v && shape.microbatches < 2 * shape.stages) continue;
       if (std::abs(timeline.bubble() - bubble_formula(schedule, shape, times)) > 1e-9)
         FAIL(describe(schedule, shape) << ": " << timeline.bubble() << ", not " << bubble_formula(schedule, shape, times));
       ++shapes;
@@ -250,10 +265,12 @@ TEST_CASE("no stage waits for ever if a message waits for its receiver, if recei
 TEST_CASE("an evaluation passes each microbatch through each piece once, on the slots there are, messages in order") {
   for (int64_t p = 1; p <= 16; ++p)
     for (const int64_t m : {1, 2, 3, 7, 16, 40})
-      for (int64_t v = 1; v <= 4; ++v)
+      for (int64_t way = 1; way <= 5; ++way)
         for (const int64_t slots : {1, 2, 5}) {
-          const PipelineShape shape{.stages = p, .microbatches = m, .chunks = v};
-          CAPTURE(p, m, v, slots);
+          const int64_t v = way == 5 ? 2 : way;
+          const PipelineShape shape{.stages = p, .microbatches = m, .chunks = v, .turns = way == 5};
+          if (shape.turns && p == 1) continue;
+          CAPTURE(p, m, way, slots);
           std::vector<std::vector<Action>> stages;
           for (int64_t s = 0; s < p; ++s) {
             const auto ones = [](int64_t count) { return std::vector<int64_t>(static_cast<size_t>(count), 1); };
@@ -269,6 +286,7 @@ TEST_CASE("an evaluation passes each microbatch through each piece once, on the 
             CHECK(slots_of(stages.back()) <= slots);
           }
           CHECK(messages(stages, shape, true, true) == messages(stages, shape, true, false));
+          if (shape.turns && p <= 8) CHECK(Waits(stages, shape, 1).end());
         }
 }
 
@@ -321,7 +339,8 @@ TEST_CASE("a stage holds as many activations as theory says, each in a slot of i
   for_each_shape([](Schedule schedule, const PipelineShape& shape) {
     for (int64_t s = 0; s < shape.stages; ++s) {
       const auto actions = make_schedule(schedule, shape, s);
-      if (slots_of(actions) != in_flight(schedule, shape, s))
+      const bool few = schedule == Schedule::zero_bubble_v && shape.microbatches < 2 * shape.stages;
+      if (few ? slots_of(actions) > in_flight(schedule, shape, s) : slots_of(actions) != in_flight(schedule, shape, s))
         FAIL(describe(schedule, shape) << ", stage " << s << ": " << slots_of(actions) << ", not "
                                        << in_flight(schedule, shape, s));
       std::map<int64_t, std::pair<int64_t, int64_t>> held;  // slot -> (microbatch, chunk)

@@ -81,9 +81,9 @@ RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std:
     if (ranks % (p.pp * p.tp) != 0) p.pp = p.tp = 1;
     if (p.shard > 0 && ranks / (p.pp * p.tp) % p.shard != 0) p.shard = 0;
   }
+  p.compress = Compress::none, p.local_steps = 1, p.apart_after = 0;  // only weights are read
+  if (p.backward_in_halves()) p.schedule = Schedule::one_f_one_b;
   if (std::ssize(p.layers) != p.pp * p.stage_chunks()) p.layers.clear();
-  p.compress = Compress::none, p.local_steps = 1;  // only weights are read
-  if (p.schedule == Schedule::zero_bubble) p.schedule = Schedule::one_f_one_b;
   TrainConfig& t = config.train;
   t.recompute = Recompute::full, t.recompute_stages = 0;
   t.offload = Offload::none;

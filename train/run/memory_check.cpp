@@ -55,7 +55,7 @@ struct Budget {
 // The mildest settings for --set with which the run fits; "" if none do.
 std::string settings_that_fit(const RunConfig& config, const Plan& plan, const Mesh& mesh, const Budget& memory) {
   const int64_t of_replica = config.train.batch / plan.replicas, rows = config.microbatch_rows(plan.replicas);
-  const bool can_recompute = config.parallel.stage_schedule() != Schedule::zero_bubble;
+  const bool can_recompute = !config.parallel.backward_in_halves();
   std::string settings;
   RunConfig less = config;
   const auto bytes_with = [&](const Plan& planned) { return memory.needed(planned) - (less.checkpoint.async ? 0 : memory.copied); };

@@ -32,7 +32,7 @@ class Search {
       ++place;
       if (over() || finite(stream)) continue;
       // Chunks in the model's order, each with room for the streams of its half-layers.
-      const int64_t chunk = action.chunk * run_.mesh.pp().size() + run_.mesh.pp().rank();
+      const int64_t chunk = pipeline_shape(run_.config, run_.mesh.replicas()).piece_of(run_.mesh.pp().rank(), action.chunk);
       const int64_t first = 4 * (run_.stage.chunk_at(action.chunk).begin + chunk);
       if (maker.empty())  // the stage before has made it, and reports it
         found(in_forward, first + 1, "what the stage before sent");

@@ -130,6 +130,9 @@ void ReplicaSync::done(size_t unit, const Microbatch& batch) {
     send(unit);
 }
 
+// True if a tied head is on another stage than its table.
+bool ReplicaSync::tied_apart() const { return stage_.config().tied && mesh_.pp().size() > 1 && !config_.turns(); }
+
 size_t ReplicaSync::find(UnitKind kind) const {
   for (size_t unit = 0; unit < stage_.units().size(); ++unit)
     if (stage_.units()[unit].id.kind == kind) return unit;
@@ -145,7 +148,7 @@ void ReplicaSync::finish(int64_t microbatches) {
     run(lane(), Add{.y = part(table), .a = part(table), .b = part(tied_copy)});
   } else if (tied_copy != kNone) {
     run(mesh_.pp(), lane(), Send{.x = part(tied_copy), .peer = 0, .channel = Channel::tied});
-  } else if (table != kNone && stage_.config().tied && mesh_.pp().size() > 1) {
+  } else if (table != kNone && tied_apart()) {
     const int64_t last = mesh_.pp().size() - 1;
     run(mesh_.pp(), lane(), Receive{.x = part(table), .peer = last, .channel = Channel::tied, .accumulate = true});
   }
@@ -153,7 +156,7 @@ void ReplicaSync::finish(int64_t microbatches) {
 }
 
 void ReplicaSync::spread() {
-  const bool tied = stage_.config().tied && mesh_.pp().size() > 1;
+  const bool tied = tied_apart();
   const std::vector<Unit>& units = stage_.units();
   for (size_t unit = 0; unit < units.size(); ++unit) {
     const Unit& u = units[unit];

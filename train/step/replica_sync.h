@@ -74,6 +74,7 @@ class ReplicaSync {
   void fetch(size_t unit);
   Memory& memory(size_t unit) { return memories_[stage_.units()[unit].memory]; }
   size_t find(UnitKind kind) const;
+  bool tied_apart() const;
 
   const ParallelConfig& config_;
   const Mesh& mesh_;

@@ -34,8 +34,7 @@ int64_t loss_slots_in(const std::vector<Action>& actions, int64_t chunk) {
 
 std::vector<int64_t> half_layers_of_chunks(const RunConfig& config, const PipelineShape& pipeline) {
   if (config.parallel.layers.empty())
-    return deal_half_layers(work_of(config.model, config.train.recompute, config.recomputing_stages()), pipeline.stages,
-                            pipeline.chunks);
+    return deal_half_layers(work_of(config.model, config.train.recompute, config.recomputing_stages()), pipeline);
   std::vector<int64_t> counts;
   for (const double layers : config.parallel.layers) counts.push_back(std::llround(2 * layers));
   return counts;
@@ -47,8 +46,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
   const ParallelConfig& p = config.parallel;
   const PipelineShape pipeline = pipeline_shape(config, mesh.replicas());
   std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
-  const std::vector<ModelChunk> chunks =
-      chunks_of_stage(half_layers_of_chunks(config, pipeline), pipeline.stages, mesh.pp().rank());
+  const std::vector<ModelChunk> chunks = chunks_of_stage(half_layers_of_chunks(config, pipeline), pipeline, mesh.pp().rank());
   const int64_t mine = p.shards() / mesh.tp().size();
   const Comm& owners = mesh.owner_group();
   const bool divided = owners.size() > 1, fp8 = config.kernels.matmul == MatmulDtype::fp8;
@@ -69,7 +67,8 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
           .chunks = chunks,
           .slots = take_seats(actions, half_layers_of(chunks)),
           .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
-          .halves = p.stage_schedule() == Schedule::zero_bubble,
+          .halves = p.backward_in_halves(),
+          .turns = p.turns(),
           .recompute = mesh.pp().rank() < config.recomputing_stages() ? config.train.recompute : Recompute::none,
           .unit_size = std::llround(p.unit_size * 1e6),
           .tensor = {.count = p.shards(),
@@ -86,7 +85,8 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
 PipelineShape pipeline_shape(const RunConfig& config, int64_t replicas) {
   return {.stages = config.parallel.pp,
           .microbatches = config.train.batch / replicas / config.microbatch_rows(replicas),
-          .chunks = config.parallel.stage_chunks()};
+          .chunks = config.parallel.stage_chunks(),
+          .turns = config.parallel.turns()};
 }
 
 TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes)

@@ -47,7 +47,8 @@ std::vector<MeshCase> meshes_of(int64_t ranks, Numerics numerics) {
   std::vector<MeshCase> cases;
   const auto schedules = [](int64_t pp) {
     using enum Schedule;
-    return pp > 1 ? std::vector<Schedule>{gpipe, one_f_one_b, interleaved, zero_bubble} : std::vector<Schedule>{one_f_one_b};
+    return pp > 1 ? std::vector<Schedule>{gpipe, one_f_one_b, interleaved, zero_bubble, zero_bubble_v}
+                  : std::vector<Schedule>{one_f_one_b};
   };
   for (int64_t dp = 1; dp <= ranks; ++dp)
     for (int64_t pp = 1; dp * pp <= ranks; ++pp) {
@@ -56,7 +57,8 @@ std::vector<MeshCase> meshes_of(int64_t ranks, Numerics numerics) {
       for (const Schedule schedule : schedules(pp))
         for (const auto [zero, shard] : divisions_of(dp))
           for (const bool sequence : tp > 1 ? std::vector<bool>{false, true} : std::vector<bool>{true}) {
-            if (schedule == Schedule::interleaved && (kTinyBatch / dp % pp != 0 || 2 * pp > 8)) continue;
+            if (schedule == Schedule::interleaved && kTinyBatch / dp % pp != 0) continue;
+            if ((schedule == Schedule::interleaved || schedule == Schedule::zero_bubble_v) && 2 * pp > 8) continue;
             MeshCase one{.parallel = {.dp = dp, .pp = pp, .tp = tp, .zero = zero, .shard = shard, .schedule = schedule},
                          .told = text("dp ", dp, " pp ", pp, " tp ", tp, " zero ", zero, " shard ", shard, " ", name_of(schedule),
                                       sequence ? " sequence" : "")};
@@ -119,8 +121,7 @@ int run_meshes(const World& world, size_t first, size_t stride) {
       for (size_t i = first % std::min(stride, cases.size()); i < cases.size(); i += stride) {
         config.parallel = cases[i].parallel;
         // Computing again changes no bit.
-        const bool halves = config.parallel.stage_schedule() == Schedule::zero_bubble;
-        config.train.recompute = halves ? Recompute::none : static_cast<Recompute>(i % 3);
+        config.train.recompute = config.parallel.backward_in_halves() ? Recompute::none : static_cast<Recompute>(i % 3);
         config.train.recompute_stages = i / 3 % (config.parallel.pp + 1);
         const std::string cut = cut_by_hand(config, i / 3 + first);
         INFO(model << ", " << name_of(numerics) << ", " << cases[i].told << cut);

@@ -16,7 +16,8 @@ TEST_CASE("two replicas of two stages, in every way of moving units", "[.launche
   for (const auto& [zero, schedule, numerics] :
        {std::tuple(0, one_f_one_b, Numerics::fast), std::tuple(1, zero_bubble, Numerics::fast),
         std::tuple(2, gpipe, Numerics::fast), std::tuple(3, interleaved, Numerics::fast),
-        std::tuple(3, zero_bubble, Numerics::invariant), std::tuple(1, interleaved, Numerics::invariant)}) {
+        std::tuple(3, zero_bubble, Numerics::invariant), std::tuple(1, interleaved, Numerics::invariant),
+        std::tuple(1, zero_bubble_v, Numerics::fast), std::tuple(3, zero_bubble_v, Numerics::invariant)}) {
     config.parallel = {.dp = 2, .pp = 2, .zero = zero, .schedule = schedule, .numerics = numerics};
     CAPTURE(zero, name_of(schedule), name_of(numerics));
     for (const float loss : trajectory(config, Mesh(world, config.parallel)).losses) CHECK(loss > 1);

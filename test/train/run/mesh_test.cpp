@@ -228,7 +228,8 @@ TEST_CASE("pipelines and tensor parallelism evaluate and save what one rank does
   for (const auto& [ranks, mesh] : std::vector<std::pair<int, std::vector<std::string>>>{
            {2, {"parallel.pp=2", "parallel.schedule=interleaved", "train.eval_sequences=7"}},
            {4, {"parallel.pp=2", "parallel.tp=2", "parallel.schedule=gpipe"}},
-           {3, {"parallel.pp=3", "parallel.schedule=zero_bubble"}}}) {
+           {3, {"parallel.pp=3", "parallel.schedule=zero_bubble"}},
+           {4, {"parallel.pp=4", "parallel.schedule=zero_bubble_v", "train.eval_sequences=7"}}}) {
     auto settings = with(mesh);
     CAPTURE(mesh.front(), mesh.back());
     settings.push_back("train.name=many");

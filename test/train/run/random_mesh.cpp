@@ -105,7 +105,7 @@ RandomMesh draw_mesh(Draw& draw, bool invariant) {
   RandomMesh mesh;
   int64_t dp = 1, pp = 1, tp = 1;
   while (dp * pp * tp < 2 || dp * pp * tp > 8) dp = draw.between(1, 8), pp = draw.between(1, 4), tp = draw.between(1, 8);
-  const bool halves = draw.one_in(4), pieces = !halves && pp > 1 && draw.one_in(2);
+  const bool halves = draw.one_in(3), turned = halves && draw.one_in(2), pieces = !halves && pp > 1 && draw.one_in(2);
   mesh.ranks = static_cast<int>(dp * pp * tp);
   mesh.chunks = pieces, mesh.three_axes = dp > 1 && pp > 1 && tp > 1;
   mesh.settings = {set("parallel.dp", dp),
@@ -113,6 +113,7 @@ RandomMesh draw_mesh(Draw& draw, bool invariant) {
                    set("parallel.tp", tp),
                    set("parallel.zero", draw.between(0, 3)),
                    set("parallel.schedule", pieces   ? "interleaved"
+                                            : turned ? "zero_bubble_v"
                                             : halves ? "zero_bubble"
                                                      : draw.of<const char*>({"gpipe", "1f1b"})),
                    set("parallel.sequence", draw.one_in(2) ? "true" : "false"),

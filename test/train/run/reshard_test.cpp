@@ -46,8 +46,9 @@ std::vector<NamedMesh> all_meshes() {
       for (int64_t tp = 1; dp * pp * tp <= 8; ++tp) {
         const auto turn = static_cast<int64_t>(meshes.size());
         ParallelConfig p{.dp = dp, .pp = pp, .tp = tp, .zero = dp > 1 ? (turn + dp) % 4 : 0};
-        if (pp > 1) p.schedule = std::array{Schedule::one_f_one_b, Schedule::interleaved, Schedule::zero_bubble}[turn % 3];
-        if (p.schedule == Schedule::interleaved && 2 * pp > 8) p.schedule = Schedule::gpipe;
+        using enum Schedule;
+        if (pp > 1) p.schedule = std::array{one_f_one_b, interleaved, zero_bubble, zero_bubble_v}[static_cast<size_t>(turn % 4)];
+        if ((p.schedule == interleaved || p.schedule == zero_bubble_v) && 2 * pp > 8) p.schedule = gpipe;
         if (p.zero > 0 && dp % 2 == 0) p.shard = std::array<int64_t, 4>{0, 1, 2, dp / 2}[static_cast<size_t>(turn / 2 % 4)];
         meshes.push_back(
             {p, text("dp ", dp, " pp ", pp, " tp ", tp, " zero ", p.zero, " shard ", p.shard, " ", name_of(p.schedule))});

@@ -137,7 +137,7 @@ std::vector<RunConfig> small_configs(int64_t ranks) {
     config.parallel = parallel;
   };
   using enum Schedule;
-  for (const Schedule schedule : {gpipe, one_f_one_b, interleaved, zero_bubble})
+  for (const Schedule schedule : {gpipe, one_f_one_b, interleaved, zero_bubble, zero_bubble_v})
     for (const int64_t zero : {0, 1, 2, 3})
       for (const int64_t pp : {1, 2})
         for (const Numerics numerics : {Numerics::fast, Numerics::invariant}) {

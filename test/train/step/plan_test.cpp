@@ -69,7 +69,7 @@ TEST_CASE("layers are dealt by the FLOPs that the plan counts, or as the config 
     };
     const auto [config, by_cost] = stages_of({});
     const ModelWork work = work_of(config.model, Recompute::none);
-    const std::vector<int64_t> dealt = deal_half_layers(work, 2, 1);
+    const std::vector<int64_t> dealt = deal_half_layers(work, {.stages = 2});
     double first = 0;
     for (int64_t half = 0; half < dealt[0]; ++half) first += work.of(half, 0);
     CHECK(by_cost[1] / by_cost[0] == Approx((static_cast<double>(config.model.layers) + work.head - first) / first).epsilon(2e-3));
@@ -89,7 +89,7 @@ TEST_CASE("layers are dealt by the FLOPs that the plan counts, or as the config 
     CHECK(again.of(0, 0) + again.of(1, 0) == Approx(1.25).epsilon(0.07));  // forward, but for the MLP's product down
     CHECK(again.of(0, 1) + again.of(1, 1) == Approx(1));
     const auto first_again = stages_of({"train.recompute=full", "train.recompute_stages=1"}).second;
-    const std::vector<int64_t> moved = deal_half_layers(again, 2, 1);
+    const std::vector<int64_t> moved = deal_half_layers(again, {.stages = 2});
     CHECK(moved[0] < dealt[0]);
     double first_work = 0, second_work = work.head;
     for (int64_t half = 0; half < 2 * config.model.layers; ++half)
