@@ -77,13 +77,8 @@ constexpr std::array kPartsOfDp{"dp_in", "dp_out"};
 
 }  // namespace
 
-Mesh::Mesh(const World& world, const ParallelConfig& config)
-    : timeout_(config.timeout),
-      launched_(world.launched()),
-      exact_(config.exact()),
-      narrow_sums_(config.reduce == ReduceDtype::bf16),
-      compresses_(config.compress == Compress::bf16 || config.compress == Compress::int8),
-      turns_(config.turns()) {
+Mesh::Mesh(const World& world, const ParallelConfig& config) : timeout_(config.timeout), launched_(world.launched()) {
+  keep_uses(config);
   const int64_t rank = world.rank();
   const std::array<Standing, 3> places = places_of(rank, mesh_sizes(world.size(), config));
   const auto group = [&](const char* name, int64_t color, int64_t size) {
@@ -105,6 +100,7 @@ Mesh::Mesh(const World& world, const ParallelConfig& config)
 }
 
 Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) {
+  keep_uses(config);
   const std::array<Standing, 3> places = places_of(rank, mesh_sizes(ranks, config));
   for (size_t axis = 0; axis < axes_.size(); ++axis) axes_[axis] = Comm(kAxes[axis], places[axis].place, places[axis].size);
   all_ = Comm("all", rank, ranks);
@@ -116,6 +112,13 @@ Mesh::Mesh(int64_t rank, int64_t ranks, const ParallelConfig& config) {
   if (!config.two_level) return;
   const int64_t node = config.node_ranks > 0 ? config.node_ranks : kPlannedNode;
   axes_[0].in_nodes(replicas_on_node(node, places[0].stride, places[0].size));
+}
+
+// Remembers what the use of the groups depends on.
+void Mesh::keep_uses(const ParallelConfig& config) {
+  exact_ = config.exact(), turns_ = config.turns();
+  narrow_sums_ = config.reduce == ReduceDtype::bf16;
+  compresses_ = config.compress == Compress::bf16 || config.compress == Compress::int8;
 }
 
 const Comm& Mesh::neighbours(int64_t size) const {
@@ -149,17 +152,37 @@ void Mesh::check_gpus(double waited) const {
                      " s: another rank is gone or stuck; if steps take longer, raise parallel.timeout"));
 }
 
+// On CPUs each rank of a group reaches each other one. On GPUs NCCL joins a group by rings and two trees of ranks with three
+// neighbours, unless its addends are exchanged.
+int64_t Mesh::most_peers(bool on_gpus) const {
+  constexpr int64_t kRingAndTrees = 2 + 2 * 3;
+  int64_t peers = 0;
+  if (!on_gpus) {
+    for (const Comm& axis : axes_) peers += axis.size() - 1;
+    return peers;
+  }
+  for (const Comm* group : groups_of(*this)) {
+    const GpuUse use = gpu_use(*group);
+    peers += use.ordered || use.exchanges ? group->size() - 1 : std::min(group->size() - 1, kRingAndTrees);
+  }
+  return peers;
+}
+
+GpuUse Mesh::gpu_use(const Comm& group) const {
+  const bool copies = &group == (dp_out_.size() == 1 ? &axes_[0] : &dp_out_), along_pipeline = &group == &axes_[1];
+  return {.ring = along_pipeline,  // messages go to neighbours
+          .turns = along_pipeline && turns_,
+          .ordered = exact_,
+          .exchanges = copies && (narrow_sums_ || compresses_)};
+}
+
 void Mesh::connect(Device& device) {
   if (device.place() != Place::cuda || all_.size() == 1) return;
   device.guard_waits(
       {.ask = [](const void* mesh, double waited) { static_cast<const Mesh*>(mesh)->check_gpus(waited); }, .about = this});
   on_gpus_ = true;
   if (const auto allocator = known_memory_allocator()) device.allocate_by(*allocator);
-  axes_[0].connect_gpus({.ordered = exact_, .exchanges = (narrow_sums_ || compresses_) && dp_out_.size() == 1});
-  axes_[1].connect_gpus({.ring = true, .turns = turns_, .ordered = exact_});  // along the pipeline, messages go to neighbours
-  axes_[2].connect_gpus({.ordered = exact_});
-  dp_in_.connect_gpus({.ordered = exact_});
-  dp_out_.connect_gpus({.ordered = exact_, .exchanges = narrow_sums_ || compresses_});
+  for (Comm* group : groups_of(*this)) group->connect_gpus(gpu_use(*group));
   if (journal_ != nullptr) window_.reset(std::make_unique<GpuWindow>(journal_->memory()).release());
   for (Comm* group : groups_of(*this)) count_on_gpu(*group);
 }

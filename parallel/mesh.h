@@ -73,6 +73,9 @@ class Mesh {
   // Axes along which ranks hold different losses of a batch. Stages without a loss contribute 0.
   std::array<const Comm*, 2> loss_groups() const { return {&gradient_group(), &pp()}; }
 
+  // Other ranks that this one exchanges messages with, at most.
+  int64_t most_peers(bool on_gpus) const;
+
   bool first() const { return all_.rank() == 0; }  // the rank that reports for all
   std::string describe() const;                    // "rank 5 | dp 1 pp 0 tp 1"
 
@@ -82,6 +85,8 @@ class Mesh {
     return std::array{&mesh.axes_[0], &mesh.axes_[1], &mesh.axes_[2], &mesh.dp_in_, &mesh.dp_out_};
   }
   void check_gpus(double waited) const;
+  void keep_uses(const ParallelConfig& config);
+  GpuUse gpu_use(const Comm& group) const;
   void count_on_gpu(Comm& group) const;
 
   struct Closer {

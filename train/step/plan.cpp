@@ -205,6 +205,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
 
   Plan plan;
   for (const Comm& axis : mesh.axes()) plan.axes.push_back({.name = axis.axis(), .size = axis.size()});
+  plan.peers = mesh.most_peers(config.kernels.device == DeviceChoice::cuda);
   plan.replicas = mesh.replicas(), plan.copies = mesh.copies(), plan.stage = mesh.pp().rank(), plan.stages = mesh.pp().size();
   plan.microbatches = pipeline.microbatches;
   plan.tokens = config.train.batch * config.model.context;

@@ -34,6 +34,7 @@ struct Plan {
   int64_t replicas = 1, copies = 1;       // of the model; of the optimizer's state
   int64_t tokens = 0;                     // per optimizer step, over all replicas
   std::vector<MeshAxis> axes;             // of the mesh
+  int64_t peers = 0;                      // other ranks that one exchanges messages with, at most
   int64_t stage = 0, stages = 1;          // pipeline stages: this rank's index, the number of all
   int64_t microbatches = 1;               // per replica and step
   int64_t in_flight = 1;                  // chunks of the model whose activations a rank keeps at once

@@ -53,6 +53,7 @@ std::string mesh_lines(const RunConfig& config, const std::vector<Plan>& stages)
   if (plan.copies > 1 && plan.copies < plan.replicas) out += ", " + std::to_string(plan.copies) + " copies of the state";
   out += "\n";
   out += row("microbatches", std::to_string(plan.microbatches), "per replica and step");
+  out += row("peers", std::to_string(plan.peers), "ranks that one exchanges messages with, at most");
   if (plan.stages == 1) return out;
   out += row("schedule", std::string(name_of(config.parallel.schedule)),
              std::to_string(config.parallel.stage_chunks()) + " model chunks per stage");
@@ -127,6 +128,7 @@ Json plan_json(const RunConfig& config, const std::vector<Plan>& stages, const C
   for (const MeshAxis& axis : plan.axes) out["mesh"][axis.name] = axis.size;
   out["mesh"]["zero"] = config.parallel.zero;
   out["mesh"]["copies"] = plan.copies;
+  out["mesh"]["peers"] = plan.peers;
   out["pipeline"] = {{"schedule", name_of(config.parallel.stage_schedule())},
                      {"chunks", config.parallel.stage_chunks()},
                      {"microbatches", plan.microbatches},

@@ -18,8 +18,10 @@ struct Storage {
 Storage parse_storage(const std::string& words);
 
 struct StorageTimes {
-  int64_t save_calls = 0, restore_calls = 0;
-  double save = 0, restore = 0;  // seconds; of a restore on the mesh that saved
+  int64_t start_calls = 0, save_calls = 0, restore_calls = 0;
+  int64_t program_calls = 0;  // of a start, if programs and libraries are on the storage as well
+  double start = 0, start_with_programs = 0, save = 0,
+         restore = 0;  // seconds; a restore comes after the start, on the mesh that saved
 };
 // Assumes that transfers and calls do not overlap, and that the disks are the limit.
 StorageTimes storage_times(const RunConfig& config, const CheckpointSize& checkpoint, int64_t ranks, const Storage& storage);

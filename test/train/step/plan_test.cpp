@@ -124,6 +124,18 @@ TEST_CASE("a plan says how large a checkpoint's manifest is, and warns of one th
   CHECK_THAT((CheckpointSize{.files = 1, .most_pieces = 1'000'000}.problem()), ContainsSubstring("1000000 pieces"));
 }
 
+TEST_CASE("a plan counts the ranks that one exchanges messages with") {
+  const auto peers = [](const ParallelConfig& parallel, bool on_gpus) { return Mesh(5, 256, parallel).most_peers(on_gpus); };
+  const ParallelConfig mesh{.pp = 4, .tp = 4};
+  CHECK(peers(mesh, false) == 15 + 3 + 3);
+  CHECK(peers(mesh, true) == 8 + 3 + 3);
+  ParallelConfig exact = mesh, narrow = mesh, sharded = mesh;
+  exact.numerics = Numerics::invariant, narrow.reduce = ReduceDtype::bf16, sharded.shard = 4;
+  CHECK(peers(exact, true) == 15 + 3 + 3);
+  CHECK(peers(narrow, true) == 15 + 3 + 3);
+  CHECK(peers(sharded, true) == 8 + 3 + 3 + 3 + 3);
+}
+
 TEST_CASE("a plan says how long saves and restores take on a file system") {
   const Storage storage = parse_storage("100GB,200GB,50000");
   CHECK((storage.write == 100e9 && storage.read == 200e9 && storage.calls == 50000));
@@ -139,6 +151,8 @@ TEST_CASE("a plan says how long saves and restores take on a file system") {
   CHECK(times.save == Approx(bytes / 100e9 + bytes / 200e9 + static_cast<double>(times.save_calls) / 50000));
   CHECK(times.restore == Approx(bytes / 200e9 + static_cast<double>(times.restore_calls) / 50000));
   CHECK((times.save_calls < 16 * 16384 && times.restore_calls < 4 * 16384));
+  CHECK(times.start == Approx(static_cast<double>(times.start_calls) / 50000));
+  CHECK((times.start_calls >= 16384 && times.start_with_programs > 10 * times.start));
   CHECK_THAT(storage_lines(config, times), ContainsSubstring("(checkpoint.every = 500)"));
   // Without ZeRO each replica reads what the first has saved.
   RunConfig replicated = config;
