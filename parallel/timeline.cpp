@@ -68,6 +68,16 @@ double bubble_formula(Schedule schedule, const PipelineShape& shape, const Actio
   return idle / (m * v);
 }
 
+double bubble_of(Schedule schedule, const PipelineShape& shape, const ActionTimes& times) {
+  const int64_t needed = schedule == Schedule::zero_bubble     ? shape.stages
+                         : schedule == Schedule::zero_bubble_v ? 2 * shape.stages
+                                                               : 1;
+  if (shape.microbatches >= needed) return bubble_formula(schedule, shape, times);
+  std::vector<std::vector<Action>> stages;
+  for (int64_t stage = 0; stage < shape.stages; ++stage) stages.push_back(make_schedule(schedule, shape, stage));
+  return simulate(stages, shape, times).bubble();
+}
+
 namespace {
 
 // Geometry of the picture, in SVG units.

@@ -30,8 +30,11 @@ struct Timeline {
 };
 Timeline simulate(const std::vector<std::vector<Action>>& stages, const PipelineShape& shape, const ActionTimes& times);
 
-// Theoretical bubble from the schedules' papers; for interleaved with complete groups.
+// Theoretical bubble from the schedules' papers; for interleaved with complete groups. The zero-bubble schedules need
+// as many microbatches as stages for it, zero_bubble_v twice as many.
 double bubble_formula(Schedule schedule, const PipelineShape& shape, const ActionTimes& times);
+// The same, or with fewer microbatches that of a simulation.
+double bubble_of(Schedule schedule, const PipelineShape& shape, const ActionTimes& times);
 
 // The timeline as an SVG picture.
 std::string timeline_svg(const Timeline& timeline, const std::string& title);

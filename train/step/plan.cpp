@@ -209,7 +209,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   plan.replicas = mesh.replicas(), plan.copies = mesh.copies(), plan.stage = mesh.pp().rank(), plan.stages = mesh.pp().size();
   plan.microbatches = pipeline.microbatches;
   plan.tokens = config.train.batch * config.model.context;
-  if (plan.stages > 1) plan.bubble = bubble_formula(config.parallel.schedule, pipeline, ActionTimes{});
+  if (plan.stages > 1) plan.bubble = bubble_of(config.parallel.schedule, pipeline, ActionTimes{});
   count_step(plan, run);
   count_memory(plan, run);
   plan.groups = group(config.model, device);
