@@ -166,9 +166,9 @@ std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t st
       if (i + ahead < m) add(actions, ActionKind::forward, i + ahead, 0);
     }
   }
-  // Groups of `stages` microbatches pass chunk 0, then chunk 1, ...: a stage waits for others only
-  // at the ends.
-  for (int64_t group = 0; group < shape.microbatches && !shape.turns; group += shape.stages)
+  // Otherwise groups of `stages` microbatches pass chunk 0, then chunk 1, ...: a stage waits for others
+  // only at the ends.
+  for (int64_t group = shape.turns ? shape.microbatches : 0; group < shape.microbatches; group += shape.stages)
     for (int64_t chunk = 0; chunk < shape.chunks; ++chunk)
       for (int64_t i = group; i < std::min(group + shape.stages, shape.microbatches); ++i)
         add(actions, ActionKind::forward, i, chunk);

@@ -12,9 +12,9 @@
 //   zero_bubble  1f1b with backward in two actions: the input's gradient, for which the previous
 //                stage waits, and later the weights'. Takes no more memory than 1f1b's first
 //                stage (ZB-H1). Qi et al., "Zero bubble pipeline parallelism", 2023
-//   zero_bubble_v  the same with two chunks that turn, so that the first stage has the loss: it idles half as long as
-//                ZB-H1 or less, in the same memory (ZB-V). Qi et al., 2023, and "Pipeline parallelism with
-//                controllable memory", 2024
+//   zero_bubble_v  the same with two chunks that turn, so that the first stage has the loss. If all actions
+//                take as long, it idles half as long as ZB-H1, in the same memory (ZB-V). Qi et al., 2023, and "Pipeline
+//                parallelism with controllable memory", 2024
 #pragma once
 
 #include <cstdint>

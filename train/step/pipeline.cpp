@@ -40,25 +40,12 @@ std::optional<Pipeline::Peer> Pipeline::peer(const Action& a, int64_t step) cons
 std::optional<Pipeline::Peer> Pipeline::source(const Action& a) const { return peer(a, -1); }
 std::optional<Pipeline::Peer> Pipeline::target(const Action& a) const { return peer(a, 1); }
 
-// True if the action takes its input from this stage's other chunk, or else leaves its result to it.
-bool Pipeline::turns_here(const Action& a, bool in) const {
-  if (!shape_.turns || pp_.rank() + 1 != pp_.size() || (!is_forward(a) && !is_backward(a))) return false;
-  return (a.chunk == 1) == (is_forward(a) == in);
-}
-
-// The result of the first chunk becomes the input of the second.
-void Pipeline::take_turned(const Action& a) {
-  if (is_forward(a)) run(device_.compute(), Cast{.y = stage_.incoming(seat(a)), .x = turned_});
-}
-
-// After action i. A stream stays where it is until the next forward, which is the second chunk's. A gradient goes to the seat of
-// the first chunk's backward, later in the schedule.
+// After action i of the last stage. A stream stays where it is until the next forward, which is the second chunk's. A gradient goes
+// to the seat of the first chunk's backward, later in the schedule.
 void Pipeline::leave_turned(size_t i) {
   const Action& a = (*actions_)[i];
-  if (is_forward(a)) {
-    turned_ = stage_.outgoing(seat(a));
-    return;
-  }
+  if (is_forward(a) && a.chunk == 0) turned_ = stage_.outgoing(seat(a));
+  if (!is_backward(a) || a.chunk == 0) return;
   for (size_t later = i + 1; later < actions_->size(); ++later)
     if (const Action& b = (*actions_)[later]; is_backward(b) && b.chunk == 0 && b.microbatch == a.microbatch)
       return run(device_.compute(), Cast{.y = stage_.outgoing(seat(b)), .x = stage_.incoming(seat(a))});
@@ -108,13 +95,13 @@ void Pipeline::before(size_t i) {
     compute.wait(sent_[static_cast<size_t>(a.turn)]);  // the stream of the pass before last, which this one overwrites
     compute.wait(sent_back_[index(a)]);                // and the gradient of an earlier one
   }
-  if (turns_here(a, true)) take_turned(a);
+  if (turns_here() && is_forward(a) && a.chunk == 1) run(compute, Cast{.y = stage_.incoming(seat(a)), .x = turned_});
 }
 
 void Pipeline::after(size_t i) {
   const Action& a = (*actions_)[i];
   if (pp_.size() == 1) return;
-  if (turns_here(a, false)) leave_turned(i);
+  if (turns_here()) leave_turned(i);
   const std::optional<Peer> to = target(a);
   if (!to) return;
   const bool forward = is_forward(a);

@@ -43,8 +43,7 @@ class Pipeline {
   std::optional<Peer> source(const Action& action) const;
   std::optional<Peer> target(const Action& action) const;
   std::optional<Peer> peer(const Action& action, int64_t step) const;
-  bool turns_here(const Action& action, bool in) const;
-  void take_turned(const Action& action);
+  bool turns_here() const { return shape_.turns && pp_.rank() + 1 == pp_.size(); }
   void leave_turned(size_t i);
   Stream& pipe(Lane lane, bool turned) { return device_.pipe(lane + (turned ? 4 : 0)); }
   bool turned(const Action& action) const { return shape_.turns && action.chunk == 1; }

@@ -50,6 +50,15 @@ std::vector<Apart> ways() {
   return list;
 }
 
+// Runs the hidden test of this name.
+void pass_on_four_ranks(const std::string& test) {
+  const Scratch scratch;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const Ended ended = Process(scratch.path(), {test}, 4, program).wait();
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+}
+
 }  // namespace
 
 TEST_CASE("copies apart on the ranks of a launcher", "[.launched]") {
@@ -92,19 +101,11 @@ TEST_CASE("copies begin to be apart on the ranks of a launcher", "[.launched]") 
 }
 
 TEST_CASE("until parallel.apart_after, copies have the bits of the exact run") {
-  const Scratch scratch;
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const Ended ended = Process(scratch.path(), {"copies begin to be apart on the ranks of a launcher"}, 4, program).wait();
-  INFO(ended.out << ended.err);
-  CHECK(ended.code == 0);
+  pass_on_four_ranks("copies begin to be apart on the ranks of a launcher");
 }
 
 TEST_CASE("copies that compress or meet seldom train near the exact run, with the plan's memory and traffic") {
-  const Scratch scratch;
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const Ended ended = Process(scratch.path(), {"copies apart on the ranks of a launcher"}, 4, program).wait();
-  INFO(ended.out << ended.err);
-  CHECK(ended.code == 0);
+  pass_on_four_ranks("copies apart on the ranks of a launcher");
 }
 
 namespace {
