@@ -95,7 +95,7 @@ Stream& Device::side_lane(size_t number) {
     watch_lanes();
     return *side.stream;
   }
-  Workspace* workspace = number == 0 ? &comm_workspace_ : nullptr;  // message lanes need none
+  Workspace* const workspace = number == 0 ? &comm_workspace_ : number == kBeside ? &beside_workspace_ : nullptr;
   Tally* const tally = measures_ ? &side.tally : nullptr;
   side.stream.emplace(Cpu{.workspace = workspace, .bf16_products = facts_.bf16_products()}, tally, &side.lane.emplace());
   watch_lanes();
@@ -103,8 +103,8 @@ Stream& Device::side_lane(size_t number) {
 }
 
 int64_t Device::workspace_bytes() const {
-  int64_t bytes = workspace_.bytes() + comm_workspace_.bytes();
-  for (const OwnCudaLane* lane : {&cuda_lane_, &side_lanes_[0].cuda_lane})
+  int64_t bytes = workspace_.bytes() + comm_workspace_.bytes() + beside_workspace_.bytes();
+  for (const OwnCudaLane* lane : {&cuda_lane_, &side_lanes_[0].cuda_lane, &side_lanes_[kBeside].cuda_lane})
     if (*lane) bytes += scratch_bytes(**lane);
   return bytes;
 }
@@ -172,7 +172,8 @@ void Device::watch_lanes() {
   };
   watch(compute_, "compute");
   for (size_t i = 0; i < side_lanes_.size(); ++i)
-    if (side_lanes_[i].stream) watch(*side_lanes_[i].stream, i == 0 ? "comm" : "pipe(" + std::to_string(i - 1) + ")");
+    if (side_lanes_[i].stream)
+      watch(*side_lanes_[i].stream, i == 0 ? "comm" : i == kBeside ? "beside" : "pipe(" + std::to_string(i - 1) + ")");
 }
 
 Device open_device(const KernelsConfig& config, int core_sharers, int gpu) {

@@ -79,6 +79,8 @@ class Device {
   // Separate lanes for the messages between pipeline stages, started likewise.
   static constexpr size_t kPipes = 8;
   Stream& pipe(size_t number) { return side_lane(1 + number); }
+  // The lane for tensor-parallel exchanges beside products, started likewise.
+  Stream& beside() { return side_lane(kBeside); }
   // Kernels chosen for attention on the compute lane: see attention_choice.h.
   AttentionChoices& attention() { return attention_; }
   Ledger& ledger() { return ledger_; }
@@ -87,7 +89,7 @@ class Device {
   // On Place::cuda: allocator of Buffers made later.
   void allocate_by(const GpuAllocator& allocator) { gpu_allocator_ = allocator; }
   const GpuAllocator& gpu_allocator() const { return gpu_allocator_; }
-  int64_t workspace_bytes() const;  // scratch memory of the compute and the communication lane
+  int64_t workspace_bytes() const;  // scratch memory of lanes
   // Work on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally();
   Tally side_tally();  // the same of the lanes for communication and messages, which it waits for; not of GPUs
@@ -118,7 +120,7 @@ class Device {
   GpuAllocator gpu_allocator_;
   OwnCudaLane cuda_lane_;
   Stream compute_;
-  Workspace comm_workspace_{ledger_};
+  Workspace comm_workspace_{ledger_}, beside_workspace_{ledger_};
   struct SideLane {
     Tally tally;  // outlives the lane, which counts
     std::optional<CpuQueue> lane;
@@ -127,7 +129,8 @@ class Device {
   };
   Stream make_compute();
   Stream& side_lane(size_t number);
-  std::array<SideLane, 1 + kPipes> side_lanes_;
+  static constexpr size_t kBeside = 1 + kPipes;
+  std::array<SideLane, 1 + kBeside> side_lanes_;
   OrderChecker order_;
   bool checks_order_ = false, measures_ = false;
 };

@@ -141,18 +141,24 @@ void AttentionSaved::take(Arena& arena, const ModelConfig& config, int64_t rows,
 
 namespace {
 
-// The product for queries, keys and values, and their rotation by position.
-void project_together(Pass& pass, const LinearWeight& weight, const Tensor& x, const AttentionSaved& saved) {
-  linear_forward(pass, weight, {.x = x, .y = saved.qkv});
+// qkv = the product for queries, keys and values.
+void project(Pass& pass, const LinearWeight& weight, GatheredRows& x, const Tensor& qkv) {
+  x.each(GatheredRows::First::own,
+         [&](const RowRange& rows, const Tensor& some) { linear_forward(pass, weight, {.x = some, .y = rows.of(qkv)}); });
+}
+
+// The product, and rotation by position.
+void project_together(Pass& pass, const LinearWeight& weight, GatheredRows& x, const AttentionSaved& saved) {
+  project(pass, weight, x, saved.qkv);
   rotate_together(pass, saved.qkv, false);
 }
 
 // The same into separate heads, rotated after the norm if there is one.
-void project_apart(Pass& pass, const LinearWeight& weight, const Tensor& x, const HeadNormWeights& norm,
+void project_apart(Pass& pass, const LinearWeight& weight, GatheredRows& x, const HeadNormWeights& norm,
                    const AttentionSaved& saved) {
   const bool qk_norm = pass.config.qk_norm;
   const Tensor qkv = pass.temporary(pass.config.q_width() + 2 * pass.config.kv_width());
-  linear_forward(pass, weight, {.x = x, .y = qkv});
+  project(pass, weight, x, qkv);
   run(pass.stream, SplitHeadsForward{.q = qk_norm ? saved.q_raw : saved.q,
                                      .k = qk_norm ? saved.k_raw : saved.k,
                                      .v = saved.v,
@@ -165,7 +171,7 @@ void project_apart(Pass& pass, const LinearWeight& weight, const Tensor& x, cons
 }  // namespace
 
 void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm, const AttentionSaved& saved,
-                       const PartForward& rows) {
+                       const ShardForward& rows) {
   const Frame frame(pass.temporaries);
   // 1. queries, keys and values
   const LinearWeight qkv{.w = weights.qkv, .bias = weights.qkv_bias, .rounded = weights.rounded_qkv};
@@ -185,8 +191,9 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
                                     .window = pass.config.window,
                                     .scale = scale(pass.config)});
   // 3. projection back to the stream
-  linear_forward(pass, {.w = weights.out, .bias = weights.out_bias, .rounded = weights.rounded_out},
-                 {.x = saved.mixed, .y = rows.y});
+  const LinearWeight out{.w = weights.out, .bias = weights.out_bias, .rounded = weights.rounded_out};
+  rows.y.each(rows.shard,
+              [&](const RowRange& some, const Tensor& y) { linear_forward(pass, out, {.x = some.of(saved.mixed), .y = y}); });
 }
 
 AttentionKept AttentionKept::take(Pass& pass) {
@@ -244,12 +251,14 @@ void backward_apart(Pass& pass, const Trained<HeadNormWeights>& norm, const Atte
 }  // namespace
 
 void attention_backward_input(Pass& pass, const AttentionWeights& weights, const Trained<HeadNormWeights>& norm,
-                              const AttentionSaved& saved, const PartBackwardInput<AttentionKept>& rows) {
+                              const AttentionSaved& saved, const ShardBackwardInput<AttentionKept>& rows) {
   const Frame frame(pass.temporaries);
+  const LinearWeight out{.w = weights.out, .rounded = weights.rounded_out}, qkv{.w = weights.qkv, .rounded = weights.rounded_qkv};
   // 3.
   const Tensor dmixed = pass.temporary(pass.config.q_width());
-  linear_backward_input(pass, {.w = weights.out, .rounded = weights.rounded_out},
-                        {.dy = rows.dy, .dx = dmixed, .keep = rows.keep.out});
+  rows.dy.each(GatheredRows::First::own, [&](const RowRange& some, const Tensor& dy) {
+    linear_backward_input(pass, out, {.dy = dy, .dx = some.of(dmixed), .keep = rows.keep.out});
+  });
   // 2.
   Tensor dqkv = saved.qkv;
   if (reads_together(pass.config, saved)) {
@@ -260,8 +269,9 @@ void attention_backward_input(Pass& pass, const AttentionWeights& weights, const
     backward_apart(pass, norm, saved, dmixed);
   }
   // 1.
-  linear_backward_input(pass, {.w = weights.qkv, .rounded = weights.rounded_qkv},
-                        {.dy = dqkv, .dx = rows.dx, .keep = rows.keep.qkv});
+  rows.dx.each(rows.shard, [&](const RowRange& some, const Tensor& dx) {
+    linear_backward_input(pass, qkv, {.dy = some.of(dqkv), .dx = dx, .keep = rows.keep.qkv});
+  });
 }
 
 void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "model/linear.h"
+#include "model/shard_sum.h"
 
 namespace trireme {
 
@@ -41,7 +42,7 @@ struct AttentionSaved {
 
 // y [N, C] = attention(x [N, C]).
 void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm, const AttentionSaved& saved,
-                       const PartForward& rows);
+                       const ShardForward& rows);
 // Values that the backward of the input can keep for the backward of the weights in the same pass.
 struct AttentionKept {
   KeptGradient out, qkv;
@@ -50,7 +51,7 @@ struct AttentionKept {
 };
 // dx [N, C] from dy [N, C]; adds to the gradients of the norm.
 void attention_backward_input(Pass& pass, const AttentionWeights& weights, const Trained<HeadNormWeights>& norm,
-                              const AttentionSaved& saved, const PartBackwardInput<AttentionKept>& rows);
+                              const AttentionSaved& saved, const ShardBackwardInput<AttentionKept>& rows);
 // Adds to gradients, at any time after the backward of the input; with `kept`, in the same pass.
 void attention_backward_weight(Pass& pass, AttentionWeights& gradients, const AttentionSaved& saved,
                                const PartBackwardWeight<AttentionKept>& rows);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "kernels/ops/fill.h"
@@ -104,11 +105,11 @@ Residual attention_half_forward(Pass& pass, const BlockWeights& weights, const B
                                 Tensor delta) {
   norm_forward(pass, weights.attention_norm, saved.attention_norm, in);
   const Frame frame(pass.temporaries);
-  const Tensor x = gather_rows(pass, saved.attention_norm.y);
+  GatheredRows x(pass, saved.attention_norm.y);
   ShardSum sum(pass, delta);
   for (size_t i = 0; i < weights.attention.size(); ++i)
     attention_forward(pass, weights.attention[i], weights.head_norm, saved.attention[i],
-                      {.x = x, .y = sum.part(static_cast<int64_t>(i))});
+                      {.x = x, .y = sum, .shard = static_cast<int64_t>(i)});
   sum.finish();
   return {.x = saved.attention_norm.sum, .delta = delta};
 }
@@ -116,10 +117,10 @@ Residual attention_half_forward(Pass& pass, const BlockWeights& weights, const B
 Residual mlp_half_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in, Tensor delta) {
   norm_forward(pass, weights.mlp_norm, saved.mlp_norm, in);
   const Frame frame(pass.temporaries);
-  const Tensor x = gather_rows(pass, saved.mlp_norm.y);
+  GatheredRows x(pass, saved.mlp_norm.y);
   ShardSum sum(pass, delta);
   for (size_t i = 0; i < weights.mlp.size(); ++i)
-    mlp_forward(pass, weights.mlp[i], saved.mlp[i], {.x = x, .y = sum.part(static_cast<int64_t>(i))});
+    mlp_forward(pass, weights.mlp[i], saved.mlp[i], {.x = x, .y = sum, .shard = static_cast<int64_t>(i)});
   sum.finish();
   return {.x = saved.mlp_norm.sum, .delta = delta};
 }
@@ -176,7 +177,7 @@ void forward_again(Pass& pass, const BlockWeights& weights, const BlockSaved& sa
     stream = attention_half_forward(pass, weights, saved, {.x = saved.attention_norm.sum}, pass.own_temporary(pass.config.width));
   if (weights.mlp.empty()) return;
   norm_forward(pass, weights.mlp_norm, saved.mlp_norm, stream);
-  const Tensor x = gather_rows(pass, saved.mlp_norm.y);
+  GatheredRows x(pass, saved.mlp_norm.y);
   for (size_t i = 0; i < weights.mlp.size(); ++i) mlp_forward_up(pass, weights.mlp[i], saved.mlp[i], x);
 }
 
@@ -194,6 +195,21 @@ std::vector<Kept> kept_gradients(Pass& pass, size_t shards, Backward which) {
   return kept;
 }
 
+// All rows of x, which the weights' products read. Beside products their gather begins with the object, if these come in
+// this pass; x must be complete then. Otherwise it begins when it is needed, to save memory.
+class RowsForWeights {
+ public:
+  RowsForWeights(Pass& pass, Tensor x, Backward which) : pass_(pass), x_(x) {
+    if (runs_beside(pass) && which != Backward::input) rows_.emplace(pass, x);
+  }
+  Tensor all() { return rows_ ? rows_->all() : gather_rows(pass_, x_); }
+
+ private:
+  Pass& pass_;
+  Tensor x_;
+  std::optional<GatheredRows> rows_;
+};
+
 }  // namespace
 
 Tensor mlp_half_backward(Pass& pass, const Trained<BlockWeights>& block, const BlockSaved& saved, Tensor dy, Backward which) {
@@ -203,27 +219,31 @@ Tensor mlp_half_backward(Pass& pass, const Trained<BlockWeights>& block, const B
   if (!now) run(pass.stream, Fill{.x = saved.mlp_gains});
   if (saved.recompute == Recompute::full) forward_again(pass, weights, saved);
   const Frame frame(pass.temporaries);
-  const Tensor dall = gather_rows(pass, as_operand(pass, dy));
+  GatheredRows dall(pass, as_operand(pass, dy));
   if (saved.recompute == Recompute::selective) {
     norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.mlp_norm.sum});
     for (const MlpSaved& each : saved.mlp) mlp_activate(pass, each);
   }
+  RowsForWeights x(pass, saved.mlp_norm.y, which);
   const auto kept = kept_gradients<MlpKept>(pass, saved.mlp.size(), which);
+  const auto add_to_weights = [&] {
+    const Tensor d = dall.all(), all = x.all();
+    for (size_t i = 0; i < saved.mlp.size(); ++i)
+      mlp_backward_weight(pass, gradients.mlp[i], saved.mlp[i], {.dy = d, .x = all, .kept = kept[i]});
+  };
+  const bool beside_sum = which == Backward::whole && runs_beside(pass);
   if (which != Backward::weight) {
     const Frame inner(pass.temporaries);
     const Tensor dnorm = pass.own_temporary(pass.config.width);
     ShardSum sum(pass, dnorm);
     for (size_t i = 0; i < saved.mlp.size(); ++i)
       mlp_backward_input(pass, weights.mlp[i], saved.mlp[i],
-                         {.dy = dall, .dx = sum.part(static_cast<int64_t>(i)), .keep = kept[i]});
+                         {.dy = dall, .dx = sum, .shard = static_cast<int64_t>(i), .keep = kept[i]});
+    if (beside_sum) add_to_weights();
     sum.finish();
     norm_backward(pass, {.weights = weights.mlp_norm, .gradients = dnorm_gains}, saved.mlp_norm, {.dy = dnorm, .dsum = dy});
   }
-  if (which != Backward::input) {
-    const Tensor x = gather_rows(pass, saved.mlp_norm.y);
-    for (size_t i = 0; i < saved.mlp.size(); ++i)
-      mlp_backward_weight(pass, gradients.mlp[i], saved.mlp[i], {.dy = dall, .x = x, .kept = kept[i]});
-  }
+  if (now && !beside_sum) add_to_weights();
   if (which == Backward::weight)
     add_gains(pass, {{gradients.mlp_norm.gain, saved.dmlp_norm.gain}, {gradients.mlp_norm.bias, saved.dmlp_norm.bias}});
   return saved.mlp_norm.sum;
@@ -237,10 +257,17 @@ Tensor attention_half_backward(Pass& pass, const Trained<BlockWeights>& block, c
   if (!now) run(pass.stream, Fill{.x = saved.attention_gains});
   if (saved.recompute == Recompute::full && weights.mlp.empty()) forward_again(pass, weights, saved);
   const Frame frame(pass.temporaries);
-  const Tensor dall = gather_rows(pass, as_operand(pass, dy));
+  GatheredRows dall(pass, as_operand(pass, dy));
   if (saved.recompute == Recompute::selective)
     norm_forward(pass, weights.attention_norm, saved.attention_norm, {.x = saved.attention_norm.sum});
+  RowsForWeights x(pass, saved.attention_norm.y, which);
   const auto kept = kept_gradients<AttentionKept>(pass, saved.attention.size(), which);
+  const auto add_to_weights = [&] {
+    const Tensor d = dall.all(), all = x.all();
+    for (size_t i = 0; i < saved.attention.size(); ++i)
+      attention_backward_weight(pass, gradients.attention[i], saved.attention[i], {.dy = d, .x = all, .kept = kept[i]});
+  };
+  const bool beside_sum = which == Backward::whole && runs_beside(pass);
   if (which != Backward::weight) {
     const Frame inner(pass.temporaries);
     const Tensor dnorm = pass.own_temporary(pass.config.width);
@@ -249,18 +276,15 @@ Tensor attention_half_backward(Pass& pass, const Trained<BlockWeights>& block, c
     for (size_t i = 0; i < saved.attention.size(); ++i) {
       HeadNormWeights part = gains.part(i);
       attention_backward_input(pass, weights.attention[i], {.weights = weights.head_norm, .gradients = part}, saved.attention[i],
-                               {.dy = dall, .dx = sum.part(static_cast<int64_t>(i)), .keep = kept[i]});
+                               {.dy = dall, .dx = sum, .shard = static_cast<int64_t>(i), .keep = kept[i]});
     }
-    sum.finish();
     gains.finish();
+    if (beside_sum) add_to_weights();
+    sum.finish();
     norm_backward(pass, {.weights = weights.attention_norm, .gradients = dnorm_gains}, saved.attention_norm,
                   {.dy = dnorm, .dsum = dy});
   }
-  if (which != Backward::input) {
-    const Tensor x = gather_rows(pass, saved.attention_norm.y);
-    for (size_t i = 0; i < saved.attention.size(); ++i)
-      attention_backward_weight(pass, gradients.attention[i], saved.attention[i], {.dy = dall, .x = x, .kept = kept[i]});
-  }
+  if (now && !beside_sum) add_to_weights();
   if (which == Backward::weight)
     add_gains(pass, {{gradients.attention_norm.gain, saved.dattention_norm.gain},
                      {gradients.attention_norm.bias, saved.dattention_norm.bias},

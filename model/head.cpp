@@ -170,6 +170,7 @@ void head_loss_backward(Pass& pass, const Trained<HeadWeights>& head, Tensor x, 
               .c = sum.part(i).slice(chunk.begin, chunk.end), .a = dlogits, .b = head.weights.classifiers[static_cast<size_t>(i)]});
     }
   });
+  for (int64_t i = 0; i < pass.tensor.mine; ++i) sum.written(i, {.begin = 0, .end = pass.size()});
   sum.finish();
 }
 

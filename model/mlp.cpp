@@ -41,7 +41,10 @@ void mlp_activate(Pass& pass, const MlpSaved& saved) {
     run(pass.stream, SwiGluForward{.y = saved.active, .x = saved.hidden});
 }
 
-void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x) {
+namespace {
+
+// Steps 1 and 2 for some rows.
+void up_and_activate(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor x) {
   const LinearWeight up{.w = weights.up, .bias = weights.up_bias, .rounded = weights.rounded_up};
   if (pass.fused_gelu && !pass.fp8 && pass.config.family == Family::gpt2)
     return linear_forward(pass, up, {.x = x, .y = saved.active}, saved.hidden);
@@ -49,12 +52,24 @@ void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved
   mlp_activate(pass, saved);
 }
 
-void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartForward& rows) {
-  // 1. up, 2. activation
-  mlp_forward_up(pass, weights, saved, rows.x);
-  // 3. down
-  linear_forward(pass, {.w = weights.down, .bias = weights.down_bias, .rounded = weights.rounded_down},
-                 {.x = saved.active, .y = rows.y});
+}  // namespace
+
+void mlp_forward_up(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, GatheredRows& x) {
+  x.each(GatheredRows::First::own,
+         [&](const RowRange& rows, const Tensor& some) { up_and_activate(pass, weights, saved.of(rows), some); });
+}
+
+void mlp_forward(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const ShardForward& rows) {
+  const LinearWeight down{.w = weights.down, .bias = weights.down_bias, .rounded = weights.rounded_down};
+  const Tensor y = rows.y.part(rows.shard);
+  rows.x.each(GatheredRows::First::lowest, [&](const RowRange& some, const Tensor& x) {
+    const MlpSaved here = saved.of(some);
+    // 1. up, 2. activation
+    up_and_activate(pass, weights, here, x);
+    // 3. down
+    linear_forward(pass, down, {.x = here.active, .y = some.of(y)});
+    rows.y.written(rows.shard, some);
+  });
 }
 
 MlpKept MlpKept::take(Pass& pass) {
@@ -63,26 +78,37 @@ MlpKept MlpKept::take(Pass& pass) {
           .dhidden = fuses_gelu_backward(pass) ? pass.temporary(pass.config.ffn) : Tensor{}};
 }
 
-void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const PartBackwardInput<MlpKept>& rows) {
+namespace {
+
+// Steps 3 and 2 backward for some rows of dy: the gradient of saved.hidden, in its place or kept apart.
+void backward_to_hidden(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, Tensor dy, const MlpKept& keep) {
   const LinearWeight down{.w = weights.down, .rounded = weights.rounded_down};
-  // 3. and 2.
-  if (rows.keep.dhidden) {
-    linear_backward_input(pass, down, {.dy = rows.dy, .dx = rows.keep.dhidden, .keep = rows.keep.down}, saved.hidden);
-  } else {
-    const Frame frame(pass.temporaries);
-    const Tensor dactive = pass.temporary(pass.config.ffn);
-    linear_backward_input(pass, down, {.dy = rows.dy, .dx = dactive, .keep = rows.keep.down},
-                          fuses_gelu_backward(pass) ? saved.hidden : Tensor{});
-    if (fuses_gelu_backward(pass))  // in halves nothing is kept but what is saved
-      run(pass.stream, Cast{.y = saved.hidden, .x = dactive});
-    else if (pass.config.family == Family::gpt2)
-      run(pass.stream, GeluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
-    else
-      run(pass.stream, SwiGluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
-  }
-  // 1.
-  linear_backward_input(pass, {.w = weights.up, .rounded = weights.rounded_up},
-                        {.dy = gradient_of_hidden(saved, rows.keep), .dx = rows.dx, .keep = rows.keep.up});
+  if (keep.dhidden) return linear_backward_input(pass, down, {.dy = dy, .dx = keep.dhidden, .keep = keep.down}, saved.hidden);
+  const Frame frame(pass.temporaries);
+  const Tensor dactive = pass.temporaries.take(pass.dtype, {dy.dim(0), pass.config.ffn});
+  linear_backward_input(pass, down, {.dy = dy, .dx = dactive, .keep = keep.down},
+                        fuses_gelu_backward(pass) ? saved.hidden : Tensor{});
+  if (fuses_gelu_backward(pass))  // in halves nothing is kept but what is saved
+    run(pass.stream, Cast{.y = saved.hidden, .x = dactive});
+  else if (pass.config.family == Family::gpt2)
+    run(pass.stream, GeluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
+  else
+    run(pass.stream, SwiGluBackward{.dx = saved.hidden, .dy = dactive, .x = saved.hidden});
+}
+
+}  // namespace
+
+void mlp_backward_input(Pass& pass, const MlpWeights& weights, const MlpSaved& saved, const ShardBackwardInput<MlpKept>& rows) {
+  const LinearWeight up{.w = weights.up, .rounded = weights.rounded_up};
+  const Tensor dx = rows.dx.part(rows.shard);
+  rows.dy.each(GatheredRows::First::lowest, [&](const RowRange& some, const Tensor& dy) {
+    const MlpSaved here = saved.of(some);
+    const MlpKept keep = rows.keep.of(some);
+    backward_to_hidden(pass, weights, here, dy, keep);
+    // 1.
+    linear_backward_input(pass, up, {.dy = gradient_of_hidden(here, keep), .dx = some.of(dx), .keep = keep.up});
+    rows.dx.written(rows.shard, some);
+  });
 }
 
 void mlp_backward_weight(Pass& pass, MlpWeights& gradients, const MlpSaved& saved, const PartBackwardWeight<MlpKept>& rows) {

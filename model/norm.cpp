@@ -43,32 +43,27 @@ void norm_forward(Pass& pass, const NormWeights& weights, const NormSaved& saved
 
 namespace {
 
-// [begin, end) of this rank's rows.
-struct RowRange {
-  int64_t begin, end;
-  Tensor operator()(const Tensor& t) const { return t ? t.slice(begin, end) : t; }
-};
-
+// `rows`: of this rank's own.
 void backward_rows(Pass& pass, const Trained<NormWeights>& norm, const NormSaved& saved, const NormBackward& from,
                    const RowRange& rows) {
   if (pass.config.family == Family::gpt2)
-    run(pass.stream, LayerNormBackward{.dx = rows(saved.sum),
+    run(pass.stream, LayerNormBackward{.dx = rows.of(saved.sum),
                                        .dgain = norm.gradients.gain,
                                        .dbias = norm.gradients.bias,
-                                       .dy = rows(from.dy),
-                                       .x = rows(saved.sum),
+                                       .dy = rows.of(from.dy),
+                                       .x = rows.of(saved.sum),
                                        .gain = norm.weights.gain,
-                                       .mean = rows(saved.mean),
-                                       .inv_std = rows(saved.inverse),
-                                       .dsum = rows(from.dsum)});
+                                       .mean = rows.of(saved.mean),
+                                       .inv_std = rows.of(saved.inverse),
+                                       .dsum = rows.of(from.dsum)});
   else
-    run(pass.stream, RmsNormBackward{.dx = rows(saved.sum),
+    run(pass.stream, RmsNormBackward{.dx = rows.of(saved.sum),
                                      .dgain = norm.gradients.gain,
-                                     .dy = rows(from.dy),
-                                     .x = rows(saved.sum),
+                                     .dy = rows.of(from.dy),
+                                     .x = rows.of(saved.sum),
                                      .gain = norm.weights.gain,
-                                     .inv_rms = rows(saved.inverse),
-                                     .dsum = rows(from.dsum)});
+                                     .inv_rms = rows.of(saved.inverse),
+                                     .dsum = rows.of(from.dsum)});
 }
 
 }  // namespace

@@ -59,7 +59,13 @@ struct Trained {
   Weights& gradients;
 };
 
-// Rows that a part works on: forward computes y from x. The first half of backward computes dx from
+// Consecutive rows of a batch.
+struct RowRange {
+  int64_t begin, end;
+  Tensor of(const Tensor& all) const { return all ? all.slice(begin, end) : all; }
+};
+
+// Rows that a product works on: forward computes y from x. The first half of backward computes dx from
 // dy; the second, at any later time, computes the weights' gradients from dy and x. `Kept` holds
 // values that the first half leaves to the second in the same pass.
 struct PartForward {

@@ -7,6 +7,7 @@
 // transformer models", 2022).
 #pragma once
 
+#include "kernels/stream.h"
 #include "model/config.h"
 #include "parallel/comm.h"
 
@@ -22,6 +23,7 @@ struct TensorParallel {
   const Comm* ranks = &kAlone;    // the tp group
   const Comm* sharing = &kAlone;  // ranks of the group that share this rank's key-value head
   bool sequence = false;          // rows of the stream are split among the ranks
+  Stream* beside = nullptr;       // lane for exchanges beside the products that need them; absent: they take turns
   // Sum over shards in f32 in the order of a tree over all shards, and over rows in `count` parts:
   // the same bits for any number of ranks.
   bool exact = false;

@@ -76,6 +76,22 @@ struct AllToAll {
   double sent(const Comm& comm) const { return shares_sent(comm, from, false); }
 };
 
+// sum = sum over ranks of x, on the root alone: the same bits as in a ReduceScatter.
+struct Reduce {
+  static constexpr auto name = "reduce";
+  Tensor sum;  // out  [n] on the root, flat; may be its x. Absent elsewhere
+  Tensor x;    // in   [n], flat, f32 or bf16
+  int64_t root = 0;
+  void visit(auto& t) const { t.out(sum), t.in(x); }
+  void check(const Comm& comm) const {
+    require(0 <= root && root < comm.size() && (comm.rank() == root) == static_cast<bool>(sum),
+            text("root ", root, " of ", comm.size()));
+    expect_float(x, "x"), expect(x, "x", {x.size()});
+    if (sum) expect(sum, "sum", x.dtype(), {x.size()});
+  }
+  double sent(const Comm& comm) const { return comm.rank() == root ? 0 : static_cast<double>(x.bytes()); }
+};
+
 // x = the root's x.
 struct Broadcast {
   static constexpr auto name = "broadcast";
@@ -83,7 +99,8 @@ struct Broadcast {
   int64_t root = 0;
   void visit(auto& t) const { t.add(x); }
   void check(const Comm& comm) const { require(0 <= root && root < comm.size(), text("root ", root, " of ", comm.size())); }
-  double sent(const Comm& comm) const { return comm.size() > 1 ? static_cast<double>(x.bytes()) : 0; }
+  // Counted as in a gather, where each rank sends its share to each other one.
+  double sent(const Comm& comm) const { return comm.rank() == root ? static_cast<double>((comm.size() - 1) * x.bytes()) : 0; }
 };
 
 // Sends x to `peer`; Receive gets x from it.
@@ -129,6 +146,7 @@ void launch(const Comm&, const Cpu&, const AllReduce&);
 void launch(const Comm&, const Cpu&, const ReduceScatter&);
 void launch(const Comm&, const Cpu&, const AllGather&);
 void launch(const Comm&, const Cpu&, const AllToAll&);
+void launch(const Comm&, const Cpu&, const Reduce&);
 void launch(const Comm&, const Cpu&, const Broadcast&);
 void launch(const Comm&, const Cpu&, const Send&);
 void launch(const Comm&, const Cpu&, const Receive&);
@@ -139,6 +157,7 @@ void launch(const Comm&, const Cuda&, const AllReduce&);
 void launch(const Comm&, const Cuda&, const ReduceScatter&);
 void launch(const Comm&, const Cuda&, const AllGather&);
 void launch(const Comm&, const Cuda&, const AllToAll&);
+void launch(const Comm&, const Cuda&, const Reduce&);
 void launch(const Comm&, const Cuda&, const Broadcast&);
 void launch(const Comm&, const Cuda&, const Send&);
 void launch(const Comm&, const Cuda&, const Receive&);

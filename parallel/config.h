@@ -55,7 +55,7 @@ struct ParallelConfig {
   Schedule schedule = Schedule::one_f_one_b;
   int64_t chunks = 0;
   std::vector<double> layers{};
-  bool sequence = true;
+  bool sequence = true, tp_overlap = false;
   Numerics numerics = Numerics::fast;
   int64_t max_tp = 0;
   ReduceDtype reduce = ReduceDtype::f32;
@@ -83,6 +83,7 @@ struct ParallelConfig {
          "layers of each piece of the pipeline, in the model's order, such as 8.5; the first and the last may have 0; []: so that "
          "the slowest stage is fast",
          at_least(0));
+    keys("tp_overlap", tp_overlap, "with tp: exchange rows of the residual stream beside the products that need them");
     keys("sequence", sequence, "with tp: divide the rows of the residual stream among the ranks between split products");
     keys("numerics", numerics, "invariant: the same bits on every mesh, at the cost of memory and smaller products");
     keys("max_tp", max_tp, "invariant: the largest tp with the same bits; 0: tp", between(0, 1e6));

@@ -133,6 +133,24 @@ void launch(const Comm& comm, const Cuda& cuda, const AllToAll& op) {
   if (comm.size() > 1) comm.gpus().exchange(*cuda.lane, to, from);
 }
 
+void launch(const Comm& comm, const Cuda& cuda, const Reduce& op) {
+  if (comm.size() == 1) return move(cuda, op.sum, op.x);
+  if (!comm.ordered()) return comm.gpus().reduce(*cuda.lane, op.sum, op.x, op.root);
+  const bool root = comm.rank() == op.root;
+  for (const auto& [at, length] : rounds(op.x.size(), step_of(comm, op.x.size(), bytes_of(op.x.dtype())))) {
+    const Tensor mine = op.x.slice(at, at + length);
+    if (!root) {
+      comm.gpus().gather_at(*cuda.lane, {}, mine, op.root);
+      continue;
+    }
+    Pieces pieces(cuda, Pieces::bytes(mine.dtype(), comm.size() * length));
+    const Tensor addends = pieces.take(mine.dtype(), comm.size() * length);
+    move(cuda, addends.slice(op.root * length, (op.root + 1) * length), mine);
+    comm.gpus().gather_at(*cuda.lane, addends, mine, op.root);
+    launch(cuda, SumParts{.y = op.sum.slice(at, at + length), .parts = addends});
+  }
+}
+
 void launch(const Comm& comm, const Cuda& cuda, const Broadcast& op) {
   if (comm.size() > 1) comm.gpus().broadcast(*cuda.lane, op.x, op.root);
 }

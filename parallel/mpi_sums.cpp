@@ -218,6 +218,37 @@ void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
   });
 }
 
+// The root receives all others' addends piece by piece.
+void launch(const Comm& comm, const Cpu& cpu, const Reduce& op) {
+  const int64_t size = comm.size(), n = op.x.size(), element = bytes_of(op.x.dtype());
+  if (size == 1 && op.sum.data() != op.x.data()) std::memcpy(op.sum.data(), op.x.data(), static_cast<size_t>(op.x.bytes()));
+  if (size == 1) return;
+  const int64_t step = std::min(n, std::max<int64_t>(kScratch / size / element, 1024));
+  const bool root = comm.rank() == op.root;
+  std::byte* const scratch = root ? cpu.workspace->reserve(size * step * element) : nullptr;
+  std::vector<MPI_Request> requests;
+  for (int64_t at = 0; at < n; at += step) {
+    const int64_t length = std::min(step, n - at);
+    std::byte* const own = static_cast<std::byte*>(op.x.data()) + at * element;
+    requests.clear();
+    if (!root)
+      ok(MPI_Isend(own, count_of(length * element), MPI_BYTE, static_cast<int>(op.root), kTag, handle(comm),
+                   &requests.emplace_back()));
+    for (int64_t r = 0; root && r < size; ++r)
+      if (r != op.root)
+        ok(MPI_Irecv(scratch + r * step * element, count_of(length * element), MPI_BYTE, static_cast<int>(r), kTag, handle(comm),
+                     &requests.emplace_back()));
+    wait_all(requests);
+    if (!root) continue;
+    with_wire(op.x.dtype(), false, [&](auto value, auto) {
+      using T = decltype(value);
+      std::vector<const T*> from;
+      for (int64_t r = 0; r < size; ++r) from.push_back(reinterpret_cast<T*>(r == op.root ? own : scratch + r * step * element));
+      combine(from, Combined<T>{.to = op.sum.as<T>() + at}, length);
+    });
+  }
+}
+
 // Receives every rank's addends piece by piece and adds them in the order of the ranks.
 void launch(const Comm& comm, const Cpu& cpu, const TreeAddAll& op) {
   const int64_t size = comm.size(), rank = comm.rank(), m = op.tree.cols();

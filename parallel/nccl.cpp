@@ -100,6 +100,21 @@ class NcclGroup : public GpuGroup {
   void broadcast(CudaLane& lane, Tensor x, int64_t root) override {
     ok(ncclBroadcast(x.data(), x.data(), count(x), type_of(x.dtype()), static_cast<int>(root), all_.get(), stream_of(lane)));
   }
+  void reduce(CudaLane& lane, Tensor sum, Tensor x, int64_t root) override {
+    ok(ncclReduce(x.data(), sum.data(), count(x), type_of(x.dtype()), ncclSum, static_cast<int>(root), all_.get(),
+                  stream_of(lane)));
+  }
+  void gather_at(CudaLane& lane, Tensor all, Tensor part, int64_t root) override {
+    if (rank_ != root)
+      return ok(ncclSend(part.data(), count(part), type_of(part.dtype()), static_cast<int>(root), all_.get(), stream_of(lane)));
+    together([&] {
+      for (int64_t r = 0; r < size_; ++r) {
+        const Tensor theirs = all.slice(r * part.size(), (r + 1) * part.size());
+        if (r != root)
+          ok(ncclRecv(theirs.data(), count(theirs), type_of(theirs.dtype()), static_cast<int>(r), all_.get(), stream_of(lane)));
+      }
+    });
+  }
   void exchange(CudaLane& lane, const std::vector<Tensor>& to, const std::vector<Tensor>& from) override {
     together([&] {
       for (int64_t r = 0; r < size_; ++r) {
@@ -173,6 +188,7 @@ class NcclGroup : public GpuGroup {
     ok(ncclReduceScatter(all, one, 1, ncclFloat32, ncclSum, all_.get(), greeting.stream));
     ok(ncclAllGather(one, all, 1, ncclFloat32, all_.get(), greeting.stream));
     ok(ncclBroadcast(one, one, 1, ncclFloat32, 0, all_.get(), greeting.stream));
+    ok(ncclReduce(one, one, 1, ncclFloat32, ncclSum, 0, all_.get(), greeting.stream));
     greeting.finish();
   }
 

@@ -93,6 +93,11 @@ ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, n
   static auto* const call = found<decltype(ncclBroadcast)>("ncclBroadcast");
   return call(sendbuff, recvbuff, count, datatype, root, comm, stream);
 }
+ncclResult_t ncclReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream) {
+  static auto* const call = found<decltype(ncclReduce)>("ncclReduce");
+  return call(sendbuff, recvbuff, count, datatype, op, root, comm, stream);
+}
 ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream) {
   static auto* const call = found<decltype(ncclSend)>("ncclSend");
   return call(sendbuff, count, datatype, peer, comm, stream);

@@ -320,6 +320,15 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataTyp
     std::memcpy(to, all.data() + static_cast<size_t>(root) * bytes, bytes);
   });
 }
+ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
+                        cudaStream_t stream) {
+  return hand_over(comm, stream, [=, captured = captures(stream)] {
+    expect_same(comm, {.kind = 4, .type = type, .more = 64 * op + root, .count = count, .captured = captured});
+    std::vector<std::byte> sum(count * bytes_of(type));
+    reduce_all(comm, from, sum.data(), count, 0, count, type, op);
+    if (comm->rank == root) std::memcpy(to, sum.data(), sum.size());
+  });
+}
 ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   return add({.sends = true,
               .data = const_cast<void*>(from),

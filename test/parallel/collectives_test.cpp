@@ -122,6 +122,13 @@ void check_all(const Comm& comm, Stream& stream, int64_t n) {
     run(comm, stream, Broadcast{.x = tensor(x), .root = root});
     done();
     CHECK(same_bits(x, values<T>(root, n)));
+    if (comm.locals() > 1) continue;
+    x = values<T>(rank, n), all = x;
+    run(comm, stream, Reduce{.sum = rank == root ? tensor(all) : Tensor{}, .x = tensor(x), .root = root});
+    run(comm, stream, Reduce{.sum = rank == root ? tensor(x) : Tensor{}, .x = tensor(x), .root = root});
+    done();
+    CHECK(same_bits(x, rank == root ? sums<T, T>(comm, n) : values<T>(rank, n)));
+    CHECK(same_bits(all, x));
   }
 
   // Sends to the next rank in a chain.

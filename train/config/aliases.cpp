@@ -147,6 +147,7 @@ constexpr auto kAliasGroups = std::to_array<AliasGroup>({
      "data_parallel_replicate_degree num_distributed_optimizer_instances"},
     {"parallel.schedule", "", "pipeline_parallel_schedule pipeline_schedule pp_schedule"},
     {"parallel.chunks", "", "virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage num_virtual_stages"},
+    {"parallel.tp_overlap", "", "tp_comm_overlap async_tensor_parallel enable_async_tensor_parallel"},
     {"parallel.sequence", "", "sequence_parallel enable_sequence_parallel"},
     {"parallel.reduce", "",
      "reduce_dtype grad_reduce_dtype mixed_precision_reduce accumulate_allreduce_grads_in_fp32 "

@@ -42,7 +42,7 @@ std::vector<int64_t> half_layers_of_chunks(const RunConfig& config, const Pipeli
 
 namespace {
 
-StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sharing) {
+StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sharing, Device& device) {
   const ParallelConfig& p = config.parallel;
   const PipelineShape pipeline = pipeline_shape(config, mesh.replicas());
   std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
@@ -77,6 +77,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
                      .ranks = &mesh.tp(),
                      .sharing = &sharing,
                      .sequence = p.sequence,
+                     .beside = p.tp_overlap && mesh.tp().size() > 1 ? &device.beside() : nullptr,
                      .exact = p.exact()}};
 }
 
@@ -95,7 +96,7 @@ TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device
       device(device),
       arenas(device, sizes, config.train.offload == Offload::optimizer ? Memory::pinned : Memory::own),
       sharing(mesh.neighbours(sharing_ranks(config, mesh))),
-      stage(config.model, stage_shape(config, mesh, sharing), arenas, device.compute()),
+      stage(config.model, stage_shape(config, mesh, sharing, device), arenas, device.compute()),
       sync(config.parallel, mesh, device, stage, arenas),
       pipeline(mesh.pp(), device, stage),
       optimizer(config, mesh, stage, sync, arenas),

@@ -94,6 +94,16 @@ void check_sums(const Comm& comm, Stream& stream, Dtype dtype, bool bf16_on_wire
   for (size_t i = 0; i < before.size(); ++i) wanted.push_back(before[i] + sums[i]);
   if (size > 1) CHECK(near_by(more, wanted, 2 * bound));
 
+  for (int64_t root = 0; root < size && !bf16_on_wire; ++root) {
+    HostTensor mine = addend(dtype, rank, n), sum(dtype, {n});
+    run(comm, stream, Reduce{.sum = rank == root ? sum.tensor() : Tensor{}, .x = mine, .root = root});
+    run(comm, stream, Reduce{.sum = rank == root ? mine.tensor() : Tensor{}, .x = mine, .root = root});
+    stream.finish();
+    CHECK(mine == (rank == root ? sum : addend(dtype, rank, n)));
+    if (rank == root) CHECK(near_by(sum, sum_of(dtype, size, n), bound));
+    if (rank == root && exact) CHECK(sum == tree_sum(dtype, size, n));
+  }
+
   HostTensor gathered(dtype, {n * size});
   run(comm, stream, AllGather{.all = gathered, .part = part});
   stream.finish();

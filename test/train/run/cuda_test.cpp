@@ -165,13 +165,15 @@ TEST_CASE("every axis of a mesh on emulated GPUs has the losses of one rank on t
     succeed(place.train(cpu));
     const auto wanted = place.metrics("cpu-" + family);
     for (const auto& [mesh, ranks] :
-         {std::pair("parallel.tp=1", 2), std::pair("parallel.tp=2", 2), std::pair("parallel.pp=2", 2),
-          std::pair("parallel.schedule=zero_bubble_v", 2), std::pair("parallel.zero=3", 2), std::pair("parallel.shard=2", 4)}) {
+         {std::pair("parallel.tp=1", 2), std::pair("parallel.tp=2", 2), std::pair("parallel.tp_overlap=true", 2),
+          std::pair("parallel.pp=2", 2), std::pair("parallel.schedule=zero_bubble_v", 2), std::pair("parallel.zero=3", 2),
+          std::pair("parallel.shard=2", 4)}) {
       const std::string name = family + "-" + mesh;
       std::vector<std::string> settings = model;
       settings.push_back(mesh);
       const bool several = settings.back().starts_with("parallel.schedule");  // pieces on each stage
       if (several) settings.push_back("parallel.pp=2");
+      if (settings.back().starts_with("parallel.tp_overlap")) settings.push_back("parallel.tp=2");
       if (ranks == 4) settings.insert(settings.end(), {"parallel.zero=3", "parallel.reduce=bf16"});
       const Scratch order;
       setenv("TRIREME_NCCL_ORDER", order.path().c_str(), 1);
@@ -236,18 +238,22 @@ TEST_CASE("with invariant numerics emulated GPUs compute the same bits on every 
   train("dp2-zero3", {"parallel.zero=3"}, 2);
   train("dp4-shard2", {"parallel.zero=2", "parallel.shard=2"}, 4);
   train("tp2", {"parallel.tp=2"}, 2);
+  train("tp2-overlap", {"parallel.tp=2", "parallel.tp_overlap=true"}, 2);
   train("dp2-pp2", {"parallel.pp=2"}, 4);
   train("pp2-turned", {"parallel.pp=2", "parallel.schedule=zero_bubble_v"}, 2);
   train("fp8", {"kernels.dtype=bf16", "kernels.matmul=fp8"}, 1);
   train("fp8-tp2-pp2",
-        {"kernels.dtype=bf16", "kernels.matmul=fp8", "parallel.tp=2", "parallel.pp=2", "parallel.schedule=zero_bubble"}, 4);
+        {"kernels.dtype=bf16", "kernels.matmul=fp8", "parallel.tp=2", "parallel.tp_overlap=true", "parallel.pp=2",
+         "parallel.schedule=zero_bubble"},
+        4);
   train("fp8-dp2-zero3", {"kernels.dtype=bf16", "kernels.matmul=fp8", "parallel.zero=3"}, 2);
   const auto same = [&](const std::string& one, const std::string& name) {
     INFO(name);
     CHECK(place.metrics(name) == place.metrics(one));
     CHECK(place.differ(one, name) == 0);
   };
-  for (const std::string name : {"dp2", "dp2-zero3", "dp4-shard2", "tp2", "dp2-pp2", "pp2-turned"}) same("one", name);
+  for (const std::string name : {"dp2", "dp2-zero3", "dp4-shard2", "tp2", "tp2-overlap", "dp2-pp2", "pp2-turned"})
+    same("one", name);
   for (const std::string name : {"fp8-tp2-pp2", "fp8-dp2-zero3"}) same("fp8", name);
 }
 

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-TEST_CASE("two replicas of two stages, in every way of moving units", "[.launched]") {
+TEST_CASE("two replicas of two stages or shards, in every way of moving units and rows", "[.launched]") {
   const World world;
   RunConfig config = tiny("llama");
   config.train.steps = config.train.warmup = 3;
@@ -22,11 +22,17 @@ TEST_CASE("two replicas of two stages, in every way of moving units", "[.launche
     CAPTURE(zero, name_of(schedule), name_of(numerics));
     for (const float loss : trajectory(config, Mesh(world, config.parallel)).losses) CHECK(loss > 1);
   }
+  for (const auto& [sequence, numerics] :
+       {std::pair(true, Numerics::fast), std::pair(false, Numerics::fast), std::pair(true, Numerics::invariant)}) {
+    config.parallel = {.dp = 2, .tp = 2, .zero = 3, .sequence = sequence, .tp_overlap = true, .numerics = numerics};
+    CAPTURE(sequence, name_of(numerics));
+    for (const float loss : trajectory(config, Mesh(world, config.parallel)).losses) CHECK(loss > 1);
+  }
 }
 
-TEST_CASE("lanes and pipelines of two replicas of two stages do not race") {
+TEST_CASE("lanes and pipelines of two replicas of two stages or shards do not race") {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const Ended ended = run_launched({program, "two replicas of two stages*"}, 4);
+  const Ended ended = run_launched({program, "two replicas of two stages or*"}, 4);
   INFO(ended.out << ended.err);
   CHECK(ended.code == 0);
   CHECK(ended.out.find("All tests passed") != std::string::npos);
