@@ -94,6 +94,9 @@ Trajectory trajectory(const RunConfig& config, const Mesh& mesh) {
       throw;
     }
   }
+  for (const TensorSlice& slice : run.optimizer.own_slices())
+    if (slice.name.find("adam_m/") != std::string::npos)
+      found.own_moments.insert(found.own_moments.end(), slice.local.as<float>(), slice.local.as<float>() + slice.local.size());
   const ArenaSizes used = run.arenas.peaks(), planned = plan.sizes;
   CHECK(used.weights == planned.weights);
   CHECK(used.gradients == planned.gradients);

@@ -155,7 +155,9 @@ void Optimizer::refresh(Stream& stream, int64_t steps) {
   cast_weights(stream, steps);
   clear_gradients(stream);
   if (parallel_.local() || parallel_.apart_after > 0) {
-    sync_.sum_copies();  // takes scratch memory of what the first steps may not do, since later ones must not take any
+    // Takes scratch memory of what the first steps may not do, since later ones must not take any.
+    sync_.sum_copies();
+    if (parallel_.local_momentum == LocalMomentum::mean) sync_.sum_copies(true);
     clear_gradients(stream);
   }
   sync_.spread();
@@ -240,6 +242,23 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
   sync_.spread();
 }
 
+// The first moment = the mean of the copies' (Cheng and Glasgow, "Convergence of distributed adaptive optimization with local
+// updates", 2025). An outer step of rate 0 sets only its momentum, here the moment, to the mean of what it is given.
+void Optimizer::average_moments(Stream& stream) {
+  for (const State& state : states_)
+    if (state.outer) run(stream, Cast{.y = state.gradient, .x = state.kept.front()});
+  sync_.sum_copies(true);
+  for (const State& state : states_)
+    if (state.outer)
+      run(stream, OuterStep{.outer = state.outer,
+                            .u = state.kept.front(),
+                            .master = state.master,
+                            .delta = state.gradient,
+                            .scale = 1 / static_cast<float>(mesh_.copies()),
+                            .lr = 0,
+                            .momentum = 0});
+}
+
 void Optimizer::meet(Stream& stream, int64_t step) {
   const bool follows = parallel_.local() && !parallel_.apart_at(step);
   if (!follows && !parallel_.meets_after(step)) return;
@@ -258,6 +277,7 @@ void Optimizer::meet(Stream& stream, int64_t step) {
                             .lr = static_cast<float>(parallel_.outer_lr),
                             .momentum = static_cast<float>(parallel_.outer_momentum)});
   sync_.copies().keep(stream);
+  if (parallel_.local_momentum == LocalMomentum::mean) average_moments(stream);
   cast_weights(stream, step);
   sync_.spread();
 }

@@ -89,6 +89,7 @@ class Optimizer {
   void list_bases(std::vector<TensorSlice>& slices) const;
   void cast_weights(Stream& stream, int64_t step);
   void average_squares(Stream& stream);
+  void average_moments(Stream& stream);
   void clear_gradients(Stream& stream);
   WholeTensor whole_of(const PieceRange& piece, const std::string& stream) const;
   void list_counted();

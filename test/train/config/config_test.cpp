@@ -424,8 +424,8 @@ TEST_CASE("a run is its model, its data in their order, and the numbers it compu
   }
   CHECK(others == std::set<std::string>{"data.train", "data.weights", "data.tokenizer", "train.batch", "train.seed",
                                         "parallel.compress", "parallel.compress_rank", "parallel.local_steps", "parallel.outer_lr",
-                                        "parallel.apart_after", "parallel.local_lr", "parallel.outer_momentum", "train.rounding",
-                                        "kernels.dtype", "kernels.residual"});
+                                        "parallel.apart_after", "parallel.local_lr", "parallel.local_momentum",
+                                        "parallel.outer_momentum", "train.rounding", "kernels.dtype", "kernels.residual"});
 }
 
 TEST_CASE("a checkpoint of a version without kernels.residual had a residual stream of the step's dtype") {

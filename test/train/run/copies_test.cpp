@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "parallel/host_collectives.h"
 #include "parallel/mesh.h"
 #include "test/catch.h"
 #include "test/sanitized.h"
@@ -45,6 +46,7 @@ std::vector<Apart> ways() {
     if (mesh.shard < 2) add(mesh, Compress::powersgd, 0.2);
     add(mesh, Compress::none, 0.2);
     list.back().parallel.local_steps = 4;
+    if (mesh.zero > 0 || mesh.tp > 1) list.back().parallel.local_momentum = LocalMomentum::mean;
     if (mesh.zero == 1) list.back().parallel.compress = Compress::int8;
   }
   return list;
@@ -88,6 +90,7 @@ TEST_CASE("copies begin to be apart on the ranks of a launcher", "[.launched]") 
     const auto losses_of = [&](Compress compress, int64_t local_steps, int64_t apart_after) {
       config.parallel = way.parallel;
       config.parallel.compress = compress, config.parallel.local_steps = local_steps, config.parallel.apart_after = apart_after;
+      if (local_steps == 1) config.parallel.local_momentum = LocalMomentum::own;
       return trajectory(config, Mesh(world, config.parallel)).losses;
     };
     const std::vector<float> exact = losses_of(Compress::none, 1, 0);
@@ -100,6 +103,33 @@ TEST_CASE("copies begin to be apart on the ranks of a launcher", "[.launched]") 
   }
 }
 
+TEST_CASE("copies of a launcher's ranks meet with a momentum each", "[.launched]") {
+  const World world;
+  RunConfig config = tiny("gpt2");
+  config.train.steps = 8;
+  const auto moments = [&](LocalMomentum momentum, int64_t steps) {
+    config.parallel = {.zero = 0, .local_steps = 4, .local_momentum = momentum};
+    config.train.steps = steps;
+    return trajectory(config, Mesh(world, config.parallel)).own_moments;
+  };
+  const Mesh mesh(world, {});
+  const std::vector<float> own = moments(LocalMomentum::own, 4), shared = moments(LocalMomentum::mean, 4);
+  std::vector<double> mean = sum(mesh.all(), std::vector<double>(own.begin(), own.end()));
+  REQUIRE(shared.size() == mean.size());
+  double off = 0, apart = 0, largest = 0;
+  for (size_t i = 0; i < mean.size(); ++i) {
+    mean[i] /= static_cast<double>(world.size());
+    off = std::max(off, std::abs(shared[i] - mean[i])), apart = std::max(apart, std::abs(own[i] - mean[i]));
+    largest = std::max(largest, std::abs(mean[i]));
+  }
+  CHECK(off < 1e-6 * largest);
+  CHECK(apart > 0.1 * largest);
+}
+
+TEST_CASE("with parallel.local_momentum = mean, copies that meet have the mean of their moments") {
+  pass_on_four_ranks("copies of a launcher's ranks meet with a momentum each");
+}
+
 TEST_CASE("until parallel.apart_after, copies have the bits of the exact run") {
   pass_on_four_ranks("copies begin to be apart on the ranks of a launcher");
 }
@@ -110,12 +140,14 @@ TEST_CASE("copies that compress or meet seldom train near the exact run, with th
 
 namespace {
 
-const std::vector<std::vector<std::string>> kSettingsApart{{"parallel.compress=int8"},
-                                                           {"parallel.compress=powersgd", "parallel.compress_rank=2"},
-                                                           {"parallel.local_steps=5"},
-                                                           {"parallel.local_steps=10", "parallel.compress=bf16"},
-                                                           {"parallel.local_steps=5", "parallel.apart_after=15"},
-                                                           {"parallel.compress=int8", "parallel.apart_after=16"}};
+const std::vector<std::vector<std::string>> kSettingsApart{
+    {"parallel.compress=int8"},
+    {"parallel.compress=powersgd", "parallel.compress_rank=2"},
+    {"parallel.local_steps=5"},
+    {"parallel.local_steps=10", "parallel.compress=bf16", "parallel.local_momentum=mean"},
+    {"parallel.local_steps=5", "parallel.apart_after=15"},
+    {"parallel.local_steps=5", "parallel.local_momentum=mean"},
+    {"parallel.compress=int8", "parallel.apart_after=16"}};
 
 Ended train_apart(const Workplace& place, std::vector<std::string> settings, const std::vector<std::string>& more, int ranks) {
   settings.insert(settings.end(), {"parallel.zero=0", "train.microbatch=1"});
@@ -256,6 +288,7 @@ TEST_CASE("ways to keep copies apart that cannot be are refused by name") {
              ContainsSubstring("powersgd needs whole matrices"));
   CHECK_THAT(refused({"parallel.local_steps=3", "parallel.zero=0"}),
              ContainsSubstring("train.steps = 20: must be a multiple of parallel.local_steps = 3"));
+  CHECK_THAT(refused({"parallel.local_momentum=mean"}), ContainsSubstring("needs parallel.local_steps"));
   CHECK_THAT(refused({"parallel.apart_after=3"}), ContainsSubstring("needs parallel.compress or parallel.local_steps"));
   CHECK_THAT(refused({"parallel.local_steps=5", "parallel.zero=0", "parallel.apart_after=3"}),
              ContainsSubstring("must be a multiple of parallel.local_steps = 5"));
