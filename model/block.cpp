@@ -101,6 +101,28 @@ void BlockSaved::take_scratch(Arena& arena, const ModelConfig& config, const Ten
   for (MlpSaved& saved : mlp) saved.active = arena.take(shape.dtype, {size, config.ffn});
 }
 
+// Besides scratch of selective recomputation, the norms' results apart.
+void BlockSaved::take_again(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape) {
+  take_scratch(arena, config, tensor, shape);
+  if (shape.recompute == Recompute::selective)
+    mlp_norm.y = arena.take(shape.dtype, {shape.rows * shape.context / tensor.row_parts(), config.width});
+}
+
+// With recomputation of whole layers, a block keeps only the stream before it: its attention's, or its MLP's if it begins with
+// that.
+BlockSaved BlockSaved::with(const BlockSaved& again) const {
+  if (recompute == Recompute::full) {
+    BlockSaved all = again;
+    all.recompute = recompute, all.attention_norm.sum = attention_norm.sum;
+    if (mlp_norm.sum.data() == attention_norm.sum.data()) all.mlp_norm.sum = mlp_norm.sum;
+    return all;
+  }
+  BlockSaved all = *this;
+  all.attention_norm.y = again.attention_norm.y, all.mlp_norm.y = again.mlp_norm.y;
+  for (size_t i = 0; i < all.mlp.size(); ++i) all.mlp[i].active = again.mlp[i].active;
+  return all;
+}
+
 Residual attention_half_forward(Pass& pass, const BlockWeights& weights, const BlockSaved& saved, const Residual& in,
                                 Tensor delta) {
   norm_forward(pass, weights.attention_norm, saved.attention_norm, in);
@@ -217,10 +239,10 @@ Tensor mlp_half_backward(Pass& pass, const Trained<BlockWeights>& block, const B
   const bool now = which != Backward::input;  // gradients of gains are added at once, not left next to the activations
   NormWeights dnorm_gains = now ? gradients.mlp_norm : saved.dmlp_norm;
   if (!now) run(pass.stream, Fill{.x = saved.mlp_gains});
-  if (saved.recompute == Recompute::full) forward_again(pass, weights, saved);
+  if (saved.recompute == Recompute::full && which != Backward::weight) forward_again(pass, weights, saved);
   const Frame frame(pass.temporaries);
   GatheredRows dall(pass, as_operand(pass, dy));
-  if (saved.recompute == Recompute::selective) {
+  if (saved.recompute == Recompute::selective && which != Backward::weight) {
     norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.mlp_norm.sum});
     for (const MlpSaved& each : saved.mlp) mlp_activate(pass, each);
   }
@@ -255,10 +277,11 @@ Tensor attention_half_backward(Pass& pass, const Trained<BlockWeights>& block, c
   NormWeights dnorm_gains = now ? gradients.attention_norm : saved.dattention_norm;
   const HeadNormWeights dhead_gains = now ? gradients.head_norm : saved.dhead_norm;
   if (!now) run(pass.stream, Fill{.x = saved.attention_gains});
-  if (saved.recompute == Recompute::full && weights.mlp.empty()) forward_again(pass, weights, saved);
+  const bool again = which != Backward::weight;
+  if (saved.recompute == Recompute::full && weights.mlp.empty() && again) forward_again(pass, weights, saved);
   const Frame frame(pass.temporaries);
   GatheredRows dall(pass, as_operand(pass, dy));
-  if (saved.recompute == Recompute::selective)
+  if (saved.recompute == Recompute::selective && again)
     norm_forward(pass, weights.attention_norm, saved.attention_norm, {.x = saved.attention_norm.sum});
   RowsForWeights x(pass, saved.attention_norm.y, which);
   const auto kept = kept_gradients<AttentionKept>(pass, saved.attention.size(), which);

@@ -49,6 +49,10 @@ struct BlockSaved {
   // Takes over the memory of the other's MLP.
   void join_mlp(const BlockSaved& other);
   void take_scratch(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape);
+  // Memory for what the first half of backward computes again and the second reads.
+  void take_again(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape);
+  // The same activations, with those that are computed again in this memory.
+  BlockSaved with(const BlockSaved& again) const;
 };
 
 // The halves of backward. The second may follow at any later time: it reads only the saved

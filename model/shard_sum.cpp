@@ -36,7 +36,8 @@ Tensor gather_rows(Pass& pass, Tensor x) {
   return all;
 }
 
-GatheredRows::GatheredRows(Pass& pass, Tensor x) : pass_(pass), all_(x), ranges_(ranges_of(pass)), arrived_(ranges_.size()) {
+GatheredRows::GatheredRows(Pass& pass, Tensor x)
+    : pass_(pass), own_(x), all_(x), ranges_(ranges_of(pass)), arrived_(ranges_.size()) {
   if (pass.tensor.row_parts() == 1) return;
   all_ = pass.temporaries.take(x.dtype(), {pass.size(), x.cols()});
   const Comm& ranks = *pass.tensor.ranks;
@@ -57,10 +58,11 @@ size_t GatheredRows::range_number(First first, size_t i) const {
   return i == 0 ? own : i <= own ? i - 1 : i;
 }
 
-// An own range is there from the start.
-void GatheredRows::wait_for(size_t range) {
-  if (ranges_.size() > 1 && std::cmp_equal(range, pass_.tensor.ranks->rank())) return;
+// Own rows are there from the start. Their copy is being sent.
+Tensor GatheredRows::arrived_rows(size_t range) {
+  if (ranges_.size() > 1 && std::cmp_equal(range, pass_.tensor.ranks->rank())) return own_;
   pass_.stream.wait(arrived_[range]);
+  return ranges_[range].of(all_);
 }
 
 Tensor GatheredRows::all() {

@@ -32,16 +32,16 @@ class GatheredRows {
   void each(First first, Work work) {
     for (size_t i = 0; i < ranges_.size(); ++i) {
       const size_t at = range_number(first, i);
-      wait_for(at);
-      work(ranges_[at], ranges_[at].of(all_));
+      work(ranges_[at], arrived_rows(at));
     }
+    all();  // own rows have left, too
   }
 
  private:
   size_t range_number(First first, size_t i) const;
-  void wait_for(size_t range);
+  Tensor arrived_rows(size_t range);
   Pass& pass_;
-  Tensor all_;
+  Tensor own_, all_;
   std::vector<RowRange> ranges_;
   std::vector<Event> arrived_;  // by range
 };

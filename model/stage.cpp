@@ -67,6 +67,10 @@ Tensor Stage::incoming(const Seat& seat) const {
   return (is_attention(chunk.begin) ? first.attention_norm : first.mlp_norm).sum;
 }
 
+BlockSaved Stage::block_in_halves(const Seat& seat, size_t block) const {
+  return blocks_of(seat)[block].with(again_[static_cast<size_t>(seat.again)][block]);
+}
+
 // The norm before the classifier. It reads the received stream itself if no block is in between.
 NormSaved Stage::last_norm(const Seat& seat) const {
   NormSaved norm = head_norm_[static_cast<size_t>(seat.loss_slot)];
@@ -151,8 +155,9 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
     if (which != Backward::input) tell_to(units_, half, write);
     const auto i = static_cast<size_t>(half / 2 - chunk.first_layer());
     pass.fp8 = in_fp8(half / 2);
+    const BlockSaved& block = again_.empty() ? saved[i] : block_in_halves(seat, i);
     d = (is_attention(half) ? attention_half_backward : mlp_half_backward)(
-        pass, {.weights = weights_.blocks[first + i], .gradients = gradients_.blocks[first + i]}, saved[i], d, which);
+        pass, {.weights = weights_.blocks[first + i], .gradients = gradients_.blocks[first + i]}, block, d, which);
     if (which != Backward::input) tell_from(units_, half, done);
   }
   // 1. (a tied head without a tied copy has added its part of the gradient to the table in 3.)

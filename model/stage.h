@@ -97,11 +97,13 @@ struct StageShape {
   // Room of each slot, in half-layers: for a pass of a chunk that has no more, whose activations are kept. None: one for the
   // largest.
   std::vector<int64_t> slots{};
-  int64_t loss_slots = 1;                 // the number of these that may be passes of the last piece
-  bool halves = false;                    // backward runs in halves
-  bool turns = false;                     // the last stage's two chunks follow each other: see PipelineShape
-  Recompute recompute = Recompute::none;  // not with halves
-  int64_t unit_size = 0;                  // if parts are gathered: units of blocks grow to so many bytes of weights
+  int64_t loss_slots = 1;  // the number of these that may be passes of the last piece
+  bool halves = false;     // backward runs in halves
+  bool turns = false;      // the last stage's two chunks follow each other: see PipelineShape
+  int64_t agains = 0;      // with halves: passes that are between them at once, for which what was
+                           // computed again is kept
+  Recompute recompute = Recompute::none;
+  int64_t unit_size = 0;  // if parts are gathered: units of blocks grow to so many bytes of weights
   TensorParallel tensor{};
 };
 
@@ -122,6 +124,7 @@ struct Seat {
   int64_t chunk = 0, slot = 0;
   int64_t loss_slot = 0;  // in [0, loss_slots), for the last piece
   int64_t outgoing = 0;   // in [0, Stage::results()), for the others: number of outgoing()
+  int64_t again = 0;      // in [0, agains), for a backward in halves
 };
 
 // Request to a backward pass: the gradients of this loss, all of them or those of one half.
@@ -189,6 +192,8 @@ class Stage {
   const std::vector<BlockSaved>& blocks_of(const Seat& seat) const {
     return saved_[static_cast<size_t>(seat.slot)].chunks[static_cast<size_t>(seat.chunk)];
   }
+  // Memory of a backward in halves for this block of a pass.
+  BlockSaved block_in_halves(const Seat& seat, size_t block) const;
   NormSaved last_norm(const Seat& seat) const;
   Pass pass(Stream& stream, const Microbatch& batch);
   void sum_shared(Stream& stream, size_t unit);
@@ -200,9 +205,10 @@ class Stage {
   StageWeights weights_, gradients_;
   std::vector<Parameter> parameters_;
   std::vector<Unit> units_;
-  std::vector<size_t> first_block_;  // by chunk: index of its first block
-  Tensor rope_;                      // [context, D/2, 2] f32, llama only
-  std::vector<Saved> saved_;         // by slot
+  std::vector<size_t> first_block_;             // by chunk: index of its first block
+  Tensor rope_;                                 // [context, D/2, 2] f32, llama only
+  std::vector<Saved> saved_;                    // by slot
+  std::vector<std::vector<BlockSaved>> again_;  // by place, the blocks of the largest chunk; none without recomputation in halves
   std::vector<Tensor> outgoing_;
   std::vector<NormSaved> head_norm_;
 };

@@ -191,11 +191,16 @@ void Stage::take_activations(Arena& arena) {
   }
   const int64_t own = shape_.rows * shape_.context / shape_.tensor.row_parts();
   const BlockSaved::Shape each{shape_.rows, shape_.context, shape_.dtype, shape_.residual, shape_.halves, shape_.recompute};
-  require(shape_.recompute == Recompute::none || !shape_.halves, text("recomputation is not available with a backward in halves"));
   BlockSaved scratch;
   scratch.take_scratch(arena, shard_, shape_.tensor, each);
   if (shape_.slots.empty()) shape_.slots = {most};
   for (const int64_t room : shape_.slots) take_slot(arena, each, scratch, room);
+  int64_t blocks = 0;
+  for (const ModelChunk& chunk : shape_.chunks) blocks = std::max(blocks, chunk.blocks());
+  if (shape_.halves && shape_.recompute != Recompute::none)
+    again_.assign(static_cast<size_t>(shape_.agains), std::vector<BlockSaved>(static_cast<size_t>(blocks)));
+  for (std::vector<BlockSaved>& place : again_)
+    for (BlockSaved& block : place) block.take_again(arena, shard_, shape_.tensor, each);
   for (Saved& saved : saved_)
     if (has_last() && !saved.through) saved.through = arena.take(shape_.residual, {own, config_.width});
   if (!shape_.chunks.front().last)

@@ -61,7 +61,7 @@ struct Names<LocalMomentum> {
 struct ParallelConfig {
   int64_t dp = 0, pp = 1, cp = 1, tp = 1, ep = 1, zero = 1, shard = 0;
   Schedule schedule = Schedule::one_f_one_b;
-  int64_t chunks = 0;
+  int64_t chunks = 0, deferred = 0;
   std::vector<double> layers{};
   bool sequence = true, tp_overlap = false;
   Numerics numerics = Numerics::fast;
@@ -88,6 +88,11 @@ struct ParallelConfig {
          between(0, 1e6));
     keys("schedule", schedule, "order of work in the pipeline; zero_bubble and zero_bubble_v split backward into two halves");
     keys("chunks", chunks, "interleaved: pieces of the model on each stage; 0: 2", between(0, 1e6));
+    keys(
+        "deferred", deferred,
+        "zero_bubble: microbatches whose weights' gradients may wait on a stage, at most: fewer take less memory and idle more; 0: "
+        "pp - 1",
+        between(0, 1e6));
     keys("layers", layers,
          "layers of each piece of the pipeline, in the model's order, such as 8.5; the first and the last may have 0; []: so that "
          "the slowest stage is fast",
@@ -143,6 +148,7 @@ struct ParallelConfig {
       report("cp", "context parallelism is not supported yet: must be 1; to split rows, set parallel.tp and parallel.sequence");
     if (ep > 1) report("ep", "experts are not supported yet: must be 1");
     if (chunks > 1 && schedule != Schedule::interleaved) report("chunks", "needs parallel.schedule = interleaved");
+    if (deferred > 0 && schedule != Schedule::zero_bubble) report("deferred", "needs parallel.schedule = zero_bubble");
     if (shard > 1 && zero == 0) report("shard", "needs parallel.zero of 1, 2 or 3: with 0 each replica has a copy of its own");
     if (shard > 1 && two_level)
       report("shard", "sums within its replicas first, and then between them: set parallel.two_level to false");

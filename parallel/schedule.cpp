@@ -28,18 +28,19 @@ Actions one_forward_one_backward(int64_t m, int64_t ahead) {
   return actions;
 }
 
-// Stage s may delay its weights' gradients by s microbatches: with the p - s forwards it is ahead,
-// p are in flight.
+// Stage s may defer its weights' gradients by s microbatches, or fewer: with the p - s forwards it is
+// ahead, p are in flight.
 Actions zero_bubble(const PipelineShape& shape, int64_t stage) {
   const int64_t m = shape.microbatches, ahead = std::min(shape.stages - stage, m);
+  const int64_t deferred = shape.deferred > 0 ? std::min(stage, shape.deferred) : stage;
   Actions actions;
   for (int64_t i = 0; i < ahead; ++i) add(actions, ActionKind::forward, i);
   for (int64_t i = 0; i < m; ++i) {
     add(actions, ActionKind::backward_input, i);
-    if (i >= stage) add(actions, ActionKind::backward_weight, i - stage);
+    if (i >= deferred) add(actions, ActionKind::backward_weight, i - deferred);
     if (i + ahead < m) add(actions, ActionKind::forward, i + ahead);
   }
-  for (int64_t i = std::max<int64_t>(m - stage, 0); i < m; ++i) add(actions, ActionKind::backward_weight, i);
+  for (int64_t i = std::max<int64_t>(m - deferred, 0); i < m; ++i) add(actions, ActionKind::backward_weight, i);
   return actions;
 }
 
@@ -108,6 +109,23 @@ void take_turns(Actions& actions, bool by_chunk) {
   }
 }
 
+void take_places_for_again(Actions& actions) {
+  std::set<int64_t> free;
+  int64_t places = 0;
+  std::map<std::pair<int64_t, int64_t>, int64_t> held;  // (microbatch, chunk) -> place
+  for (Action& a : actions) {
+    const auto key = std::pair(a.microbatch, a.chunk);
+    if (a.kind == ActionKind::backward_input) {
+      if (free.empty()) free.insert(places++);
+      held[key] = a.again = *free.begin();
+      free.erase(free.begin());
+    } else if (a.kind == ActionKind::backward_weight) {
+      a.again = held.at(key);
+      free.insert(a.again);
+    }
+  }
+}
+
 bool ends_pass(const Action& a) { return a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight; }
 
 }  // namespace
@@ -148,6 +166,7 @@ std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape,
       break;
   }
   take_turns(actions, shape.turns);
+  take_places_for_again(actions);
   take_seats(actions, std::vector<int64_t>(static_cast<size_t>(shape.chunks), 1));
   return actions;
 }
@@ -239,6 +258,13 @@ int64_t slots_of(const std::vector<Action>& actions) {
   int64_t slots = 0;
   for (const Action& a : actions) slots = std::max(slots, a.slot + 1);
   return slots;
+}
+
+int64_t agains_of(const std::vector<Action>& actions) {
+  int64_t count = 0;
+  for (const Action& a : actions)
+    if (a.kind == ActionKind::backward_weight) count = std::max(count, a.again + 1);
+  return count;
 }
 
 }  // namespace trireme

@@ -38,11 +38,13 @@ struct Action {
   int64_t slot;        // holds the chunk's activations from its forward to its last backward; the lowest free one
   int64_t turn = 0;    // 0 and 1 in turn: of the stage's forwards, and of the backwards that pass a gradient on. Chunks that
                        // turn have their own: 2 and 3 for the second
+  int64_t again = 0;   // place for what backward computes again, from its first half to its second; the lowest free one
 };
 
 struct PipelineShape {
   int64_t stages = 1, microbatches = 1, chunks = 1;  // chunks > 1 only if interleaved, or 2 that turn
   bool turns = false;
+  int64_t deferred = 0;  // zero_bubble: microbatches whose weights' gradients wait on a stage, at most; 0: any number
 
   int64_t pieces() const { return stages * chunks; }
   int64_t piece_of(int64_t stage, int64_t chunk) const {
@@ -65,6 +67,8 @@ std::string schedule_problem(Schedule schedule, const PipelineShape& shape);
 
 // The maximum number of activation slots in use at once; a slot holds one chunk.
 int64_t slots_of(const std::vector<Action>& actions);
+// The maximum number of passes between the halves of their backward at once.
+int64_t agains_of(const std::vector<Action>& actions);
 
 // Gives each pass a slot that has room for its chunk, and returns the room of each slot, largest first. `sizes`: of each of the
 // stage's chunks, as of its layers. All slots together are never larger than as many as slots_of() of the largest chunk.

@@ -72,7 +72,8 @@ double bubble_of(Schedule schedule, const PipelineShape& shape, const ActionTime
   const int64_t needed = schedule == Schedule::zero_bubble     ? shape.stages
                          : schedule == Schedule::zero_bubble_v ? 2 * shape.stages
                                                                : 1;
-  if (shape.microbatches >= needed) return bubble_formula(schedule, shape, times);
+  const bool limited = schedule == Schedule::zero_bubble && shape.deferred > 0;
+  if (shape.microbatches >= needed && !limited) return bubble_formula(schedule, shape, times);
   std::vector<std::vector<Action>> stages;
   for (int64_t stage = 0; stage < shape.stages; ++stage) stages.push_back(make_schedule(schedule, shape, stage));
   return simulate(stages, shape, times).bubble();

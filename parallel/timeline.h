@@ -33,7 +33,7 @@ Timeline simulate(const std::vector<std::vector<Action>>& stages, const Pipeline
 // Theoretical bubble from the schedules' papers; for interleaved with complete groups. The zero-bubble schedules need
 // as many microbatches as stages for it, zero_bubble_v twice as many.
 double bubble_formula(Schedule schedule, const PipelineShape& shape, const ActionTimes& times);
-// The same, or with fewer microbatches that of a simulation.
+// The same, or with fewer microbatches, or a limit to what waits, that of a simulation.
 double bubble_of(Schedule schedule, const PipelineShape& shape, const ActionTimes& times);
 
 // The timeline as an SVG picture.

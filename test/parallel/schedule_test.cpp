@@ -356,6 +356,59 @@ TEST_CASE("a stage holds as many activations as theory says, each in a slot of i
   });
 }
 
+namespace {
+
+// The most passes between the halves of their backward at once, each with a place of its own. -1: two share one.
+int64_t between_halves(const std::vector<Action>& actions) {
+  std::map<int64_t, std::pair<int64_t, int64_t>> held;  // place -> (microbatch, chunk)
+  int64_t most = 0;
+  for (const Action& a : actions) {
+    const std::pair key(a.microbatch, a.chunk);
+    if (a.kind == ActionKind::backward_input && !held.emplace(a.again, key).second) return -1;
+    if (a.kind == ActionKind::backward_weight && (!held.contains(a.again) || held.at(a.again) != key)) return -1;
+    most = std::max(most, std::ssize(held));
+    if (a.kind == ActionKind::backward_weight) held.erase(a.again);
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("what backward computes again has a place from its first half to its second", "[unsanitized]") {
+  for_each_shape([](Schedule schedule, const PipelineShape& shape) {
+    for (int64_t s = 0; s < shape.stages; ++s) {
+      const auto actions = make_schedule(schedule, shape, s);
+      if (between_halves(actions) != agains_of(actions)) FAIL(describe(schedule, shape) << ", stage " << s);
+    }
+  });
+}
+
+TEST_CASE("fewer deferred microbatches hold less and idle more, never as long as 1f1b", "[unsanitized]") {
+  for (int64_t p = 2; p <= 8; ++p)
+    for (const int64_t m : {int64_t{1}, p - 1, p, 2 * p, 5 * p + 1}) {
+      PipelineShape shape{.stages = p, .microbatches = m};
+      const double one = bubble_of(Schedule::one_f_one_b, shape, {}), free = bubble_of(Schedule::zero_bubble, shape, {});
+      double before = one;
+      for (shape.deferred = 1; shape.deferred <= p; ++shape.deferred) {
+        CAPTURE(p, m, shape.deferred);
+        const auto stages = all_stages(Schedule::zero_bubble, shape);
+        for (int64_t s = 0; s < p; ++s) {
+          const auto& actions = stages[static_cast<size_t>(s)];
+          const int64_t waits = std::min(s, shape.deferred);
+          CHECK(agains_of(actions) == std::min(m, waits + 1));
+          CHECK(between_halves(actions) == agains_of(actions));
+          CHECK(slots_of(actions) == std::min(m, p - s + waits));
+        }
+        const double bubble = bubble_of(Schedule::zero_bubble, shape, {});
+        CHECK(bubble <= before + 1e-9);
+        CHECK((m == 1 || bubble < one));
+        if (shape.deferred >= p - 1) CHECK(bubble == Approx(free).margin(1e-9));
+        if (m <= 2 * p) CHECK(Waits(stages, shape, 1).end());
+        before = bubble;
+      }
+    }
+}
+
 TEST_CASE("a schedule that deadlocks or cannot be is refused") {
   const PipelineShape two{.stages = 2, .microbatches = 2};
   auto stages = all_stages(Schedule::one_f_one_b, two);

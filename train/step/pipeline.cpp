@@ -24,7 +24,8 @@ Seat Pipeline::seat(const Action& action) const {
   return {.chunk = action.chunk,
           .slot = action.slot,
           .loss_slot = action.microbatch % stage_.shape().loss_slots,
-          .outgoing = is_forward(action) ? action.turn : stage_.outgoing_streams() + (halves ? action.slot : action.turn)};
+          .outgoing = is_forward(action) ? action.turn : stage_.outgoing_streams() + (halves ? action.slot : action.turn),
+          .again = action.again};
 }
 
 // The rank with the piece before (-1) or after (1) that of an action, if it is another.

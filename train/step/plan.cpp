@@ -197,6 +197,20 @@ double Plan::fp8_product_flops() const {
   return flops;
 }
 
+namespace {
+
+// Durations of the pipeline's actions, in forwards. Stages that compute again do so before the input's gradient.
+ActionTimes times_of(const RunConfig& config) {
+  ActionTimes times;
+  if (config.recomputing_stages() < config.parallel.pp) return times;
+  constexpr double kForwards = 3;  // in the work of a layer
+  const ModelWork work = work_of(config.model, config.train.recompute, config.parallel.pp);
+  times.backward_input += kForwards * (work.attention_again + work.mlp_again);
+  return times;
+}
+
+}  // namespace
+
 Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   Device device(Place::none);
   TrainState run(config, mesh, device, {});
@@ -209,7 +223,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   plan.replicas = mesh.replicas(), plan.copies = mesh.copies(), plan.stage = mesh.pp().rank(), plan.stages = mesh.pp().size();
   plan.microbatches = pipeline.microbatches;
   plan.tokens = config.train.batch * config.model.context;
-  if (plan.stages > 1) plan.bubble = bubble_of(config.parallel.schedule, pipeline, ActionTimes{});
+  if (plan.stages > 1) plan.bubble = bubble_of(config.parallel.schedule, pipeline, times_of(config));
   count_step(plan, run);
   count_memory(plan, run);
   plan.groups = group(config.model, device);

@@ -69,6 +69,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
           .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
           .halves = p.backward_in_halves(),
           .turns = p.turns(),
+          .agains = agains_of(actions),
           .recompute = mesh.pp().rank() < config.recomputing_stages() ? config.train.recompute : Recompute::none,
           .unit_size = std::llround(p.unit_size * 1e6),
           .tensor = {.count = p.shards(),
@@ -87,7 +88,8 @@ PipelineShape pipeline_shape(const RunConfig& config, int64_t replicas) {
   return {.stages = config.parallel.pp,
           .microbatches = config.train.batch / replicas / config.microbatch_rows(replicas),
           .chunks = config.parallel.stage_chunks(),
-          .turns = config.parallel.turns()};
+          .turns = config.parallel.turns(),
+          .deferred = config.parallel.deferred};
 }
 
 TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes)

@@ -246,6 +246,9 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       {"parallel: {pp: 2}\ntrain: {recompute: full, recompute_stages: 3}\n",
        {},
        "x.yaml:2: train.recompute_stages = 3: must not exceed parallel.pp = 2"},
+      {"parallel: {pp: 2, deferred: 1}\n", {}, "x.yaml:1: parallel.deferred = 1: needs parallel.schedule = zero_bubble"},
+      {"parallel: {pp: 2, schedule: zero_bubble, deferred: 1}\ntrain: {recompute: full}\n", {}, ""},
+      {"parallel: {pp: 2, schedule: zero_bubble_v}\ntrain: {recompute: selective}\nmodel: {layers: 2}\n", {}, ""},
       {"train: {recompute_stages: 1}\nparallel: {unit_size: 1}\n",
        {},
        "x.yaml:1: train.recompute_stages = 1: needs train.recompute = selective or full\n"

@@ -74,6 +74,7 @@ std::vector<MeshCase> meshes_of(int64_t ranks, Numerics numerics) {
 // products, by the number of a case.
 std::string cut_by_hand(RunConfig& config, size_t number) {
   ParallelConfig& p = config.parallel;
+  if (p.schedule == Schedule::zero_bubble) p.deferred = static_cast<int64_t>(number) % 3;
   p.tp_overlap = p.tp > 1 && number % 3 > 0;
   if (p.zero > 1 && number % 4 > 1) p.unit_size = number % 8 > 3 ? 0.02 : 0.1;
   const int64_t pieces = p.pp * p.stage_chunks();
@@ -123,7 +124,7 @@ int run_meshes(const World& world, size_t first, size_t stride) {
       for (size_t i = first % std::min(stride, cases.size()); i < cases.size(); i += stride) {
         config.parallel = cases[i].parallel;
         // Computing again changes no bit.
-        config.train.recompute = config.parallel.backward_in_halves() ? Recompute::none : static_cast<Recompute>(i % 3);
+        config.train.recompute = static_cast<Recompute>(i % 3);
         config.train.recompute_stages = i / 3 % (config.parallel.pp + 1);
         const std::string cut = cut_by_hand(config, i / 3 + first);
         INFO(model << ", " << name_of(numerics) << ", " << cases[i].told << cut);

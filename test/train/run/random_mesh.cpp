@@ -117,7 +117,8 @@ RandomMesh draw_mesh(Draw& draw, bool invariant) {
                                             : halves ? "zero_bubble"
                                                      : draw.of<const char*>({"gpipe", "1f1b"})),
                    set("parallel.sequence", draw.one_in(2) ? "true" : "false"),
-                   set("train.recompute", halves ? "none" : draw.of<const char*>({"none", "selective", "full"}))};
+                   set("train.recompute", draw.of<const char*>({"none", "selective", "full"}))};
+  if (halves && !turned && draw.one_in(2)) mesh.settings.push_back(set("parallel.deferred", draw.between(1, 3)));
   if (tp > 1 && draw.one_in(2)) mesh.settings.push_back("parallel.tp_overlap=true");
   if (pieces) mesh.settings.push_back(set("parallel.chunks", draw.between(2, 4)));
   if (!invariant && draw.one_in(3)) mesh.settings.push_back(set("train.microbatch", draw.between(1, 3)));
