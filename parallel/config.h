@@ -50,11 +50,11 @@ struct Names<Compress> {
   static constexpr std::array<std::string_view, 4> words{"none", "bf16", "int8", "powersgd"};
 };
 
-// First moment of the gradients when copies that make local steps meet: each keeps its own, or all take the mean.
-enum class LocalMomentum { own, mean };
+// Moments of the gradients when copies that make local steps meet: each keeps its own, or all take the means.
+enum class LocalMoments { own, mean };
 
 template <>
-struct Names<LocalMomentum> {
+struct Names<LocalMoments> {
   static constexpr std::array<std::string_view, 2> words{"own", "mean"};
 };
 
@@ -70,7 +70,7 @@ struct ParallelConfig {
   ReduceWhen reduce_when = ReduceWhen::microbatch;
   Compress compress = Compress::none;
   int64_t compress_rank = 32, local_steps = 1, apart_after = 0;
-  LocalMomentum local_momentum = LocalMomentum::own;
+  LocalMoments local_moments = LocalMoments::own;
   double local_lr = 1, outer_lr = 0.7, outer_momentum = 0.9;
   double unit_size = 0;
   bool two_level = false;
@@ -113,8 +113,8 @@ struct ParallelConfig {
     keys("local_steps", local_steps, "steps that each copy of the state makes alone before all meet in an outer step; 1: none",
          between(1, 1e6).identity());
     keys("local_lr", local_lr, "local_steps: factor of train.lr in steps that copies make alone", above(0).identity());
-    keys("local_momentum", local_momentum,
-         "local_steps: the first moment of gradients when copies meet: each keeps its own, or all take the mean", identity());
+    keys("local_moments", local_moments,
+         "local_steps: moments of the gradients when copies meet: each keeps its own, or all take the means", identity());
     keys("outer_lr", outer_lr, "local_steps: learning rate of the outer step", above(0).identity());
     keys("outer_momentum", outer_momentum, "local_steps: Nesterov momentum of the outer step", between(0, 1).identity());
     keys("apart_after", apart_after, "compress, local_steps: steps before these begin, in which all sums are exact",
@@ -177,7 +177,7 @@ struct ParallelConfig {
       report("compress", "needs parallel.reduce = f32: it replaces bf16 between copies");
     if (compress == Compress::powersgd && zero > 0 && shard > 1)
       report("compress", "powersgd needs whole matrices: set parallel.shard to 1, or parallel.zero to 0");
-    if (local_momentum != LocalMomentum::own && !local()) report("local_momentum", "needs parallel.local_steps");
+    if (local_moments != LocalMoments::own && !local()) report("local_moments", "needs parallel.local_steps");
     if (apart_after > 0 && !local() && !compresses()) report("apart_after", "needs parallel.compress or parallel.local_steps");
     if (apart_after % std::max<int64_t>(local_steps, 1) != 0)
       report("apart_after", "must be a multiple of parallel.local_steps = " + std::to_string(local_steps));

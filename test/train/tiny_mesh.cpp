@@ -95,7 +95,7 @@ Trajectory trajectory(const RunConfig& config, const Mesh& mesh) {
     }
   }
   for (const TensorSlice& slice : run.optimizer.own_slices())
-    if (slice.name.find("adam_m/") != std::string::npos)
+    if (slice.name.find("adam_") != std::string::npos)
       found.own_moments.insert(found.own_moments.end(), slice.local.as<float>(), slice.local.as<float>() + slice.local.size());
   const ArenaSizes used = run.arenas.peaks(), planned = plan.sizes;
   CHECK(used.weights == planned.weights);

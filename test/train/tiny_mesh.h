@@ -18,7 +18,7 @@ RunConfig tiny(const std::string& model);
 
 struct Trajectory {
   std::vector<float> losses, norms;
-  std::vector<float> own_moments{};  // first moments that this copy has of its own after the last step
+  std::vector<float> own_moments{};  // moments that this copy has of its own after the last step
 };
 
 // Trains on this mesh, on random tokens. Requires that the arenas use what the plan says, and that a

@@ -82,6 +82,7 @@ RunConfig for_evaluation(RunConfig config, int64_t ranks, const std::vector<std:
     if (p.shard > 0 && ranks / (p.pp * p.tp) % p.shard != 0) p.shard = 0;
   }
   p.compress = Compress::none, p.local_steps = 1, p.apart_after = 0;  // only weights are read
+  p.local_moments = LocalMoments::own, p.deferred = 0;
   if (p.backward_in_halves()) p.schedule = Schedule::one_f_one_b;
   if (std::ssize(p.layers) != p.pp * p.stage_chunks()) p.layers.clear();
   TrainConfig& t = config.train;

@@ -55,7 +55,6 @@ struct Budget {
 // The mildest settings for --set with which the run fits; "" if none do.
 std::string settings_that_fit(const RunConfig& config, const Plan& plan, const Mesh& mesh, const Budget& memory) {
   const int64_t of_replica = config.train.batch / plan.replicas, rows = config.microbatch_rows(plan.replicas);
-  const bool can_recompute = !config.parallel.backward_in_halves();
   std::string settings;
   RunConfig less = config;
   const auto bytes_with = [&](const Plan& planned) { return memory.needed(planned) - (less.checkpoint.async ? 0 : memory.copied); };
@@ -75,7 +74,9 @@ std::string settings_that_fit(const RunConfig& config, const Plan& plan, const M
   }
   less.train.recompute = Recompute::full, less.train.recompute_stages = 0;
   const std::string all_stages = config.train.recompute_stages > 0 ? " --set train.recompute_stages=0" : "";
-  return can_recompute && fits_with("train.recompute=full" + all_stages) ? settings : "";
+  if (fits_with("train.recompute=full" + all_stages)) return settings;
+  less.parallel.deferred = 1;  // what waits is less
+  return config.parallel.schedule == Schedule::zero_bubble && fits_with("parallel.deferred=1") ? settings : "";
 }
 
 // The largest model that fits here, and the ranks that this one needs, as words.

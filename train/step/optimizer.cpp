@@ -157,7 +157,7 @@ void Optimizer::refresh(Stream& stream, int64_t steps) {
   if (parallel_.local() || parallel_.apart_after > 0) {
     // Takes scratch memory of what the first steps may not do, since later ones must not take any.
     sync_.sum_copies();
-    if (parallel_.local_momentum == LocalMomentum::mean) sync_.sum_copies(true);
+    if (parallel_.local_moments == LocalMoments::mean) sync_.sum_copies(true);
     clear_gradients(stream);
   }
   sync_.spread();
@@ -242,21 +242,24 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
   sync_.spread();
 }
 
-// The first moment = the mean of the copies' (Cheng and Glasgow, "Convergence of distributed adaptive optimization with local
-// updates", 2025). An outer step of rate 0 sets only its momentum, here the moment, to the mean of what it is given.
+// Each of the rule's states = the mean of the copies' (Cheng and Glasgow, "Convergence of distributed adaptive optimization with
+// local updates", 2025). All of them: what one copy alone has seen would be a large step for one whose second moment is small.
+// An outer step of rate 0 sets only its momentum, here the state, to the mean of what it is given.
 void Optimizer::average_moments(Stream& stream) {
-  for (const State& state : states_)
-    if (state.outer) run(stream, Cast{.y = state.gradient, .x = state.kept.front()});
-  sync_.sum_copies(true);
-  for (const State& state : states_)
-    if (state.outer)
-      run(stream, OuterStep{.outer = state.outer,
-                            .u = state.kept.front(),
-                            .master = state.master,
-                            .delta = state.gradient,
-                            .scale = 1 / static_cast<float>(mesh_.copies()),
-                            .lr = 0,
-                            .momentum = 0});
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    for (const State& state : states_)
+      if (state.outer) run(stream, Cast{.y = state.gradient, .x = state.kept[i]});
+    sync_.sum_copies(true);
+    for (const State& state : states_)
+      if (state.outer)
+        run(stream, OuterStep{.outer = state.outer,
+                              .u = state.kept[i],
+                              .master = state.master,
+                              .delta = state.gradient,
+                              .scale = 1 / static_cast<float>(mesh_.copies()),
+                              .lr = 0,
+                              .momentum = 0});
+  }
 }
 
 void Optimizer::meet(Stream& stream, int64_t step) {
@@ -277,7 +280,7 @@ void Optimizer::meet(Stream& stream, int64_t step) {
                             .lr = static_cast<float>(parallel_.outer_lr),
                             .momentum = static_cast<float>(parallel_.outer_momentum)});
   sync_.copies().keep(stream);
-  if (parallel_.local_momentum == LocalMomentum::mean) average_moments(stream);
+  if (parallel_.local_moments == LocalMoments::mean) average_moments(stream);
   cast_weights(stream, step);
   sync_.spread();
 }

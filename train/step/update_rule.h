@@ -37,8 +37,7 @@ class UpdateRule {
 
 // Names of a rule's states, and its factory.
 struct RuleKind {
-  std::vector<std::string> states;  // f32 per weight, of its shape; checkpoints name them "STATE/NAME". The first is the
-                                    // moving mean of the gradients
+  std::vector<std::string> states;  // f32 per weight, of its shape; checkpoints name them "STATE/NAME"
   std::unique_ptr<UpdateRule> (*make)(const TrainConfig& config, const std::vector<RulePart>& parts, Arena& temporaries);
 };
 

@@ -427,7 +427,7 @@ TEST_CASE("a run is its model, its data in their order, and the numbers it compu
   }
   CHECK(others == std::set<std::string>{"data.train", "data.weights", "data.tokenizer", "train.batch", "train.seed",
                                         "parallel.compress", "parallel.compress_rank", "parallel.local_steps", "parallel.outer_lr",
-                                        "parallel.apart_after", "parallel.local_lr", "parallel.local_momentum",
+                                        "parallel.apart_after", "parallel.local_lr", "parallel.local_moments",
                                         "parallel.outer_momentum", "train.rounding", "kernels.dtype", "kernels.residual"});
 }
 
