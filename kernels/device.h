@@ -92,7 +92,7 @@ class Device {
   int64_t workspace_bytes() const;  // scratch memory of lanes
   // Work on the compute lane since the last call of measure(). Always counted on Place::none.
   Tally& tally();
-  Tally side_tally();  // the same of the lanes for communication and messages, which it waits for; not of GPUs
+  Tally side_tally();  // the same of all other lanes, which it waits for; not of GPUs
   // Enables counts and times per op on a real place, for `trireme bench`, and clears both tallies.
   void measure(bool on);
   // For tests: makes an op throw if it touches memory that another lane's op has touched without a

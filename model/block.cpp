@@ -66,7 +66,7 @@ void BlockSaved::take_attention(Arena& arena, const ModelConfig& config, const T
   recompute = shape.recompute;
   attention.resize(static_cast<size_t>(tensor.mine));
   const int64_t own = shape.rows * shape.context / tensor.row_parts();
-  attention_norm.take(arena, config, {own, shape.dtype, shape.residual}, scratch.attention_norm.y);
+  attention_norm.take(arena, config, {own, shape.dtype, shape.residual, shape.keeps_stream}, scratch.attention_norm.y);
   for (AttentionSaved& saved : attention) saved.take(arena, config, shape.rows, shape.context, shape.dtype);
   if (shape.halves)
     attention_gains = take_gains(arena, [&](const WeightVisitor& visit) { for_attention_gains(*this, config, visit); });
@@ -103,7 +103,9 @@ void BlockSaved::take_scratch(Arena& arena, const ModelConfig& config, const Ten
 
 // Besides scratch of selective recomputation, the norms' results apart.
 void BlockSaved::take_again(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape) {
-  take_scratch(arena, config, tensor, shape);
+  Shape without = shape;
+  without.keeps_stream = false;
+  take_scratch(arena, config, tensor, without);
   if (shape.recompute == Recompute::selective)
     mlp_norm.y = arena.take(shape.dtype, {shape.rows * shape.context / tensor.row_parts(), config.width});
 }

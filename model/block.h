@@ -37,6 +37,7 @@ struct BlockSaved {
     Dtype dtype, residual;
     bool halves = false;
     Recompute recompute = Recompute::none;
+    bool keeps_stream = true;  // the stream before the block
   };
   Recompute recompute = Recompute::none;
   // `config` is one shard's. Recomputed activations go to `scratch`, which all blocks share.

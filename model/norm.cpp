@@ -16,7 +16,7 @@ void NormWeights::declare(const WeightVisitor& visit, const std::string& name, c
 
 void NormSaved::take(Arena& arena, const ModelConfig& config, const Shape& shape, Tensor y) {
   const int64_t rows = shape.rows;
-  sum = arena.take(shape.residual, {rows, config.width});
+  if (shape.keeps_sum) sum = arena.take(shape.residual, {rows, config.width});
   this->y = y ? y : arena.take(shape.dtype, {rows, config.width});
   inverse = arena.take(Dtype::f32, {rows});
   if (config.family == Family::gpt2) mean = arena.take(Dtype::f32, {rows});

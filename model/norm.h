@@ -19,6 +19,7 @@ struct NormSaved {
   struct Shape {
     int64_t rows;
     Dtype dtype, residual;  // of y; of sum
+    bool keeps_sum = true;  // false: sum is elsewhere
   };
   // `y`: memory to use; absent: takes its own.
   void take(Arena& arena, const ModelConfig& config, const Shape& shape, Tensor y = {});

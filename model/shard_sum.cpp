@@ -20,7 +20,7 @@ Stream& lane_of(const Pass& pass) {
 // Every rank's rows if products are divided; otherwise all in one.
 std::vector<RowRange> ranges_of(const Pass& pass) {
   const TensorParallel& tensor = pass.tensor;
-  const bool divided = runs_beside(pass) && tensor.mine == 1 && !pass.fp8;
+  const bool divided = runs_beside(pass) && !tensor.exact && !pass.fp8;
   const int64_t parts = divided ? tensor.row_parts() : 1, rows = pass.size() / parts;
   std::vector<RowRange> ranges;
   for (int64_t r = 0; r < parts; ++r) ranges.push_back({.begin = r * rows, .end = (r + 1) * rows});
@@ -86,7 +86,7 @@ void ShardSum::written(int64_t shard, const RowRange& rows) {
   if (shard + 1 < tensor.mine) return;
   const bool alone = tensor.ranks->size() == 1;
   Tensor sum = part(0);
-  if (tensor.exact && (tensor.mine > 1 || ranges_.size() == 1)) {
+  if (tensor.exact) {
     if (alone || (y_.dtype() == Dtype::f32 && tensor.row_parts() == 1)) sum = y_;
     run(pass_.stream, SumParts{.y = sum, .parts = parts_});
   }

@@ -4,7 +4,8 @@
 // With TensorParallel::beside they run beside these products. If rows are split, each product is one for
 // every rank's rows: a gather's rows are used as they arrive, and a sum's are sent as they are computed
 // (Wang et al., "Overlap communication with dependent computation via decomposition in large deep
-// learning models", 2023). Not so are 8-bit products, which have one scale, nor those of several shards on a rank.
+// learning models", 2023). Not so are 8-bit products, which have one scale, nor with exact sums, whose
+// products have the same rows on every mesh.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,7 @@
 #include "model/stage.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "kernels/ops/fill.h"
@@ -65,10 +66,6 @@ Tensor Stage::incoming(const Seat& seat) const {
   if (chunk.blocks() == 0) return saved_[static_cast<size_t>(seat.slot)].through;
   const BlockSaved& first = blocks_of(seat).front();
   return (is_attention(chunk.begin) ? first.attention_norm : first.mlp_norm).sum;
-}
-
-BlockSaved Stage::block_in_halves(const Seat& seat, size_t block) const {
-  return blocks_of(seat)[block].with(again_[static_cast<size_t>(seat.again)][block]);
 }
 
 // The norm before the classifier. It reads the received stream itself if no block is in between.
@@ -155,7 +152,9 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
     if (which != Backward::input) tell_to(units_, half, write);
     const auto i = static_cast<size_t>(half / 2 - chunk.first_layer());
     pass.fp8 = in_fp8(half / 2);
-    const BlockSaved& block = again_.empty() ? saved[i] : block_in_halves(seat, i);
+    std::optional<BlockSaved> in_halves;
+    if (!again_.empty()) in_halves = saved[i].with(again_[static_cast<size_t>(seat.again)][i]);
+    const BlockSaved& block = in_halves ? *in_halves : saved[i];
     d = (is_attention(half) ? attention_half_backward : mlp_half_backward)(
         pass, {.weights = weights_.blocks[first + i], .gradients = gradients_.blocks[first + i]}, block, d, which);
     if (which != Backward::input) tell_from(units_, half, done);

@@ -192,8 +192,6 @@ class Stage {
   const std::vector<BlockSaved>& blocks_of(const Seat& seat) const {
     return saved_[static_cast<size_t>(seat.slot)].chunks[static_cast<size_t>(seat.chunk)];
   }
-  // Memory of a backward in halves for this block of a pass.
-  BlockSaved block_in_halves(const Seat& seat, size_t block) const;
   NormSaved last_norm(const Seat& seat) const;
   Pass pass(Stream& stream, const Microbatch& batch);
   void sum_shared(Stream& stream, size_t unit);

@@ -163,12 +163,14 @@ void launch(const Comm&, const Cuda&, const Send&);
 void launch(const Comm&, const Cuda&, const Receive&);
 
 // Runs a collective with a journal entry for its duration; on GPUs, for the time it takes to
-// enqueue.
+// enqueue. All ranks of a collective enter the same bytes: a rank with others is doing something else.
 template <class Op>
 JournalSpan entered(const Comm& comm, const Op& op) {
   const auto bytes = static_cast<int64_t>(op.sent(comm));
   if constexpr (requires { op.peer; })
     return comm.span(Op::name, bytes, op.peer);
+  else if constexpr (requires { op.root; })
+    return comm.span(Op::name, op.x.bytes());
   else
     return comm.span(Op::name, bytes);
 }

@@ -215,7 +215,8 @@ TEST_CASE("a stage computes each action of each microbatch once, forward before 
 TEST_CASE("no schedule waits forever, and its bubble is the formula's", "[unsanitized]") {
   int64_t shapes = 0;
   for_each_shape([&](Schedule schedule, const PipelineShape& shape) {
-    for (const ActionTimes& times : {ActionTimes{}, ActionTimes{.forward = 1, .backward_input = 1.25, .backward_weight = 0.875}}) {
+    for (const ActionTimes& times : {ActionTimes{}, ActionTimes{.forward = 1, .backward_input = 1.25, .backward_weight = 0.875},
+                                     ActionTimes{.forward = 1, .backward_input = 1.9, .backward_weight = 1}}) {
       const Timeline timeline = simulate(all_stages(schedule, shape), shape, times);
       if (std::abs(timeline.bubble() - bubble_of(schedule, shape, times)) > 1e-9) FAIL(describe(schedule, shape));
       // With fewer microbatches than stages there are not enough weights' gradients to fill the zero bubble.

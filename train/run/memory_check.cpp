@@ -72,11 +72,13 @@ std::string settings_that_fit(const RunConfig& config, const Plan& plan, const M
     if (bytes_with(plan) <= memory.bytes) return "--set checkpoint.async=false";
     if (fits_with("checkpoint.async=false")) return settings;
   }
+  if (config.parallel.schedule == Schedule::zero_bubble && config.parallel.deferred != 1) {
+    less.parallel.deferred = 1;
+    if (fits_with("parallel.deferred=1")) return settings;
+  }
   less.train.recompute = Recompute::full, less.train.recompute_stages = 0;
   const std::string all_stages = config.train.recompute_stages > 0 ? " --set train.recompute_stages=0" : "";
-  if (fits_with("train.recompute=full" + all_stages)) return settings;
-  less.parallel.deferred = 1;  // what waits is less
-  return config.parallel.schedule == Schedule::zero_bubble && fits_with("parallel.deferred=1") ? settings : "";
+  return fits_with("train.recompute=full" + all_stages) ? settings : "";
 }
 
 // The largest model that fits here, and the ranks that this one needs, as words.

@@ -42,7 +42,8 @@ class ReplicaSync {
   // Sends the updated parts of the weights to all ranks that hold or read them.
   void spread();
 
-  // Sums what the units' parts of the gradients hold over the copies of the state; `exactly`: without parallel.compress.
+  // Sums what the units' parts of the gradients hold over the copies of the state; `exactly`: without
+  // parallel.compress, but in the dtype of parallel.reduce.
   void sum_copies(bool exactly = false);
   // True if this step's gradients stay within a copy.
   bool local() const { return config_.local() && copy_sum_.apart(); }
