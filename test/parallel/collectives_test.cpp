@@ -7,6 +7,7 @@
 
 #include "kernels/device.h"
 #include "kernels/ops/fill.h"
+#include "parallel/host_collectives.h"
 #include "parallel/mesh.h"
 #include "test/catch.h"
 #include "test/parallel/launch.h"
@@ -140,6 +141,33 @@ void check_all(const Comm& comm, Stream& stream, int64_t n) {
 }
 
 }  // namespace
+
+TEST_CASE("ranks of a launcher enter the same collective", "[.launched]") {
+  const World world;
+  Mesh mesh(world, ParallelConfig{});
+  Journal journal(world.rank());
+  mesh.keep(journal);
+  std::vector<float> x(8);
+  const bool root = mesh.dp().rank() == 1;
+  const auto bytes_in = [&](const auto& op) {
+    const JournalSpan span = entered(mesh.dp(), op);
+    return journal.look().front().entries.at(0).bytes;
+  };
+  for (const int64_t bytes :
+       {bytes_in(Broadcast{.x = tensor(x), .root = 1}),
+        bytes_in(Reduce{.sum = root ? tensor(x) : Tensor{}, .x = tensor(x), .root = 1}), bytes_in(AllReduce{.x = tensor(x)})}) {
+    CHECK(bytes > 0);
+    CHECK(largest(mesh.all(), bytes) == bytes);
+    CHECK(largest(mesh.all(), -bytes) == -bytes);
+  }
+}
+
+TEST_CASE("a hang's verdict finds the same collective on all ranks, also of one with a root") {
+  const auto [out, status] = output_of(mpirun(3, "ranks of a launcher enter*"));
+  INFO(out);
+  CHECK(status == 0);
+  CHECK_THAT(out, ContainsSubstring("All tests passed"));
+}
 
 TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {
   const World world;
