@@ -241,10 +241,11 @@ Tensor mlp_half_backward(Pass& pass, const Trained<BlockWeights>& block, const B
   const bool now = which != Backward::input;  // gradients of gains are added at once, not left next to the activations
   NormWeights dnorm_gains = now ? gradients.mlp_norm : saved.dmlp_norm;
   if (!now) run(pass.stream, Fill{.x = saved.mlp_gains});
-  if (saved.recompute == Recompute::full && which != Backward::weight) forward_again(pass, weights, saved);
+  const bool again = which != Backward::weight;  // what is recomputed stays for the second half
+  if (saved.recompute == Recompute::full && again) forward_again(pass, weights, saved);
   const Frame frame(pass.temporaries);
   GatheredRows dall(pass, as_operand(pass, dy));
-  if (saved.recompute == Recompute::selective && which != Backward::weight) {
+  if (saved.recompute == Recompute::selective && again) {
     norm_forward(pass, weights.mlp_norm, saved.mlp_norm, {.x = saved.mlp_norm.sum});
     for (const MlpSaved& each : saved.mlp) mlp_activate(pass, each);
   }

@@ -76,7 +76,7 @@ struct AllToAll {
   double sent(const Comm& comm) const { return shares_sent(comm, from, false); }
 };
 
-// sum = sum over ranks of x, on the root alone: the same bits as in a ReduceScatter.
+// sum = sum over ranks of x, on the root alone. On the CPU it has the bits of a ReduceScatter.
 struct Reduce {
   static constexpr auto name = "reduce";
   Tensor sum;  // out  [n] on the root, flat; may be its x. Absent elsewhere

@@ -133,21 +133,15 @@ void launch(const Comm& comm, const Cuda& cuda, const AllToAll& op) {
   if (comm.size() > 1) comm.gpus().exchange(*cuda.lane, to, from);
 }
 
+// In order, every rank gathers the addends: exact sums of a model are reduce-scatters.
 void launch(const Comm& comm, const Cuda& cuda, const Reduce& op) {
   if (comm.size() == 1) return move(cuda, op.sum, op.x);
   if (!comm.ordered()) return comm.gpus().reduce(*cuda.lane, op.sum, op.x, op.root);
-  const bool root = comm.rank() == op.root;
   for (const auto& [at, length] : rounds(op.x.size(), step_of(comm, op.x.size(), bytes_of(op.x.dtype())))) {
-    const Tensor mine = op.x.slice(at, at + length);
-    if (!root) {
-      comm.gpus().gather_at(*cuda.lane, {}, mine, op.root);
-      continue;
-    }
-    Pieces pieces(cuda, Pieces::bytes(mine.dtype(), comm.size() * length));
-    const Tensor addends = pieces.take(mine.dtype(), comm.size() * length);
-    move(cuda, addends.slice(op.root * length, (op.root + 1) * length), mine);
-    comm.gpus().gather_at(*cuda.lane, addends, mine, op.root);
-    launch(cuda, SumParts{.y = op.sum.slice(at, at + length), .parts = addends});
+    Pieces pieces(cuda, Pieces::bytes(op.x.dtype(), comm.size() * length));
+    const Tensor addends = pieces.take(op.x.dtype(), comm.size() * length);
+    comm.gpus().all_gather(*cuda.lane, addends, op.x.slice(at, at + length));
+    if (op.sum) launch(cuda, SumParts{.y = op.sum.slice(at, at + length), .parts = addends});
   }
 }
 

@@ -32,8 +32,6 @@ class GpuGroup {
   // Part r of `to` = part `rank` of rank r's `from`. Each rank's `from` has one piece for each
   // other rank and none for itself.
   virtual void exchange(CudaLane& lane, const std::vector<Tensor>& to, const std::vector<Tensor>& from) = 0;
-  // On the root: part r of `all` = rank r's part; its own is there already. `all` is absent elsewhere.
-  virtual void gather_at(CudaLane& lane, Tensor all, Tensor part, int64_t root) = 0;
 
   // Messages over links. Those of one link and direction arrive in order.
   virtual void send(CudaLane& lane, Tensor x, int64_t peer, Channel channel) = 0;

@@ -104,17 +104,6 @@ class NcclGroup : public GpuGroup {
     ok(ncclReduce(x.data(), sum.data(), count(x), type_of(x.dtype()), ncclSum, static_cast<int>(root), all_.get(),
                   stream_of(lane)));
   }
-  void gather_at(CudaLane& lane, Tensor all, Tensor part, int64_t root) override {
-    if (rank_ != root)
-      return ok(ncclSend(part.data(), count(part), type_of(part.dtype()), static_cast<int>(root), all_.get(), stream_of(lane)));
-    together([&] {
-      for (int64_t r = 0; r < size_; ++r) {
-        const Tensor theirs = all.slice(r * part.size(), (r + 1) * part.size());
-        if (r != root)
-          ok(ncclRecv(theirs.data(), count(theirs), type_of(theirs.dtype()), static_cast<int>(r), all_.get(), stream_of(lane)));
-      }
-    });
-  }
   void exchange(CudaLane& lane, const std::vector<Tensor>& to, const std::vector<Tensor>& from) override {
     together([&] {
       for (int64_t r = 0; r < size_; ++r) {

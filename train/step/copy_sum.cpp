@@ -108,11 +108,11 @@ Tensor CopySum::q_of(const Tensor& bases, const Matrix& m) const {
   return bases.slice(m.basis, m.basis + m.cols * rank_).view({m.cols, rank_});
 }
 
-void CopySum::sum(Stream& stream, size_t unit) {
+void CopySum::sum(Stream& stream, size_t unit, bool exactly) {
   const Tensor x = stage_.units()[unit].gradients_part;
   const OfUnit& of = units_[unit];
   if (x.size() == 0) return;
-  if (!of.rest || !apart_) {
+  if (!of.rest || !apart_ || exactly) {
     if (copies_.size() > 1) run(copies_, stream, AllReduce{.x = x, .bf16_on_wire = bf16_on_wire_});
   } else if (copies_.size() == 1) {
     // Other copies have left something out before they were fewer.

@@ -29,8 +29,8 @@ class CopySum {
   // True if this step's sums may leave something out, and not in the steps before parallel.apart_after.
   bool apart() const { return apart_; }
   void set_apart(bool apart) { apart_ = apart; }
-  // A unit's part of the gradients = the sum of all copies'.
-  void sum(Stream& stream, size_t unit);
+  // A unit's part of the gradients = the sum of all copies'. `exactly`: nothing is left out in any step.
+  void sum(Stream& stream, size_t unit, bool exactly = false);
   // Keeps what the last sums left out, if the step was an update. Without a gate, in any case.
   void keep(Stream& stream, const Tensor& gate = {});
   // Fills rests with 0, and bases with normal numbers keyed by (seed, weight).

@@ -242,6 +242,17 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
   sync_.spread();
 }
 
+// Takes an outer step by the sum of the copies' outer gradients, which is where this one's gradient was.
+void Optimizer::outer_step(Stream& stream, const State& state, const Tensor& u, double lr, double momentum) {
+  run(stream, OuterStep{.outer = state.outer,
+                        .u = u,
+                        .master = state.master,
+                        .delta = state.gradient,
+                        .scale = 1 / static_cast<float>(mesh_.copies()),
+                        .lr = static_cast<float>(lr),
+                        .momentum = static_cast<float>(momentum)});
+}
+
 // Each of the rule's states = the mean of the copies' (Cheng and Glasgow, "Convergence of distributed adaptive optimization with
 // local updates", 2025). All of them: what one copy alone has seen would be a large step for one whose second moment is small.
 // An outer step of rate 0 sets only its momentum, here the state, to the mean of what it is given.
@@ -251,14 +262,7 @@ void Optimizer::average_moments(Stream& stream) {
       if (state.outer) run(stream, Cast{.y = state.gradient, .x = state.kept[i]});
     sync_.sum_copies(true);
     for (const State& state : states_)
-      if (state.outer)
-        run(stream, OuterStep{.outer = state.outer,
-                              .u = state.kept[i],
-                              .master = state.master,
-                              .delta = state.gradient,
-                              .scale = 1 / static_cast<float>(mesh_.copies()),
-                              .lr = 0,
-                              .momentum = 0});
+      if (state.outer) outer_step(stream, state, state.kept[i], 0, 0);
   }
 }
 
@@ -271,14 +275,7 @@ void Optimizer::meet(Stream& stream, int64_t step) {
     if (state.outer) run(stream, OuterGradient{.delta = state.gradient, .outer = state.outer, .master = state.master});
   sync_.sum_copies();
   for (const State& state : states_)
-    if (state.outer)
-      run(stream, OuterStep{.outer = state.outer,
-                            .u = state.momentum,
-                            .master = state.master,
-                            .delta = state.gradient,
-                            .scale = 1 / static_cast<float>(mesh_.copies()),
-                            .lr = static_cast<float>(parallel_.outer_lr),
-                            .momentum = static_cast<float>(parallel_.outer_momentum)});
+    if (state.outer) outer_step(stream, state, state.momentum, parallel_.outer_lr, parallel_.outer_momentum);
   sync_.copies().keep(stream);
   if (parallel_.local_moments == LocalMoments::mean) average_moments(stream);
   cast_weights(stream, step);

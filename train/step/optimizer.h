@@ -90,6 +90,7 @@ class Optimizer {
   void cast_weights(Stream& stream, int64_t step);
   void average_squares(Stream& stream);
   void average_moments(Stream& stream);
+  void outer_step(Stream& stream, const State& state, const Tensor& u, double lr, double momentum);
   void clear_gradients(Stream& stream);
   WholeTensor whole_of(const PieceRange& piece, const std::string& stream) const;
   void list_counted();

@@ -61,11 +61,8 @@ Event ReplicaSync::add(size_t unit, bool last) {
 void ReplicaSync::begin(int64_t step) { copy_sum_.set_apart(config_.apart_at(step)); }
 
 void ReplicaSync::sum_copies(bool exactly) {
-  const bool apart = copy_sum_.apart();
-  copy_sum_.set_apart(apart && !exactly);
   for (size_t unit = 0; unit < stage_.units().size(); ++unit)
-    if (!stage_.units()[unit].tied_copy()) copy_sum_.sum(lane(), unit);
-  copy_sum_.set_apart(apart);
+    if (!stage_.units()[unit].tied_copy()) copy_sum_.sum(lane(), unit, exactly);
   join();
 }
 
