@@ -153,7 +153,7 @@ TEST_CASE("some meshes of these ranks", "[.launched]") {
   WARN(run_meshes(world, static_cast<size_t>(world.size()), one_of) << " meshes of " << world.size());
 }
 
-// TRIREME_MESHES=2/5 runs the second of five parts: all of eight ranks take hours.
+// TRIREME_MESHES=2/5 runs the second of five parts. By hand, set OMP_NUM_THREADS=1: threads that spin take most of the time.
 TEST_CASE("all meshes of these ranks", "[.launched]") {
   const World world;
   size_t part = 1, parts = 1;
