@@ -5,6 +5,8 @@
 
 namespace trireme {
 
+double unix_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};

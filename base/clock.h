@@ -10,6 +10,7 @@ using Clock = std::chrono::steady_clock;
 
 inline double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
+double unix_seconds();  // since 1970
 std::string utc_now();  // "2026-02-03T04:05:06Z"
 
 }  // namespace trireme

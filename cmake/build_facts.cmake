@@ -1,4 +1,4 @@
-# Writes the source that defines build_facts() (train/cli/build_facts.h). Runs at every build; the file changes only with its content.
+# Writes the source that defines build_facts() (base/build_facts.h). Runs at every build; the file changes only with its content.
 #   cmake -DSOURCE=DIR -DOUTPUT=FILE -DVERSION=... -DCOMPILER=... -DARCH=... -DCUDA=... -DNCCL=1 -DCUDNN=1 -P build_facts.cmake
 # The commit is git's where SOURCE is a checkout, otherwise the one that git archive wrote into cmake/commit.txt, otherwise unknown.
 set(commit "unknown")
@@ -28,7 +28,7 @@ if(found MATCHES "^([0-9a-f]+) ([0-9-]+)")
 endif()
 
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [[
-#include "train/cli/build_facts.h"
+#include "base/build_facts.h"
 
 namespace trireme {
 

@@ -119,9 +119,10 @@ const std::vector<Library> kLibraries{
     {"CLI/", {"train/cli/command_line.cpp"}},
     {"catch2/", {"test/catch.h"}},
 };
-const std::set<string_view> kSystemHeaders{"dirent.h",   "dlfcn.h",    "elf.h",    "errno.h",   "fcntl.h",   "glob.h",  "malloc.h",
-                                           "langinfo.h", "link.h",     "locale.h", "poll.h",    "pthread.h", "sched.h", "signal.h",
-                                           "cxxabi.h",   "execinfo.h", "spawn.h",  "termios.h", "unistd.h",  "sys/"};
+const std::set<string_view> kSystemHeaders{"dirent.h", "dlfcn.h",   "netdb.h",  "netinet/",   "elf.h",    "errno.h",
+                                           "fcntl.h",  "glob.h",    "malloc.h", "langinfo.h", "link.h",   "locale.h",
+                                           "poll.h",   "pthread.h", "sched.h",  "signal.h",   "cxxabi.h", "execinfo.h",
+                                           "spawn.h",  "termios.h", "unistd.h", "sys/"};
 
 bool starts_with_any(string_view path, const auto& beginnings) {
   return std::any_of(beginnings.begin(), beginnings.end(), [&](string_view b) { return path.starts_with(b); });

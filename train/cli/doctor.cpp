@@ -1,12 +1,12 @@
 // trireme doctor: measures this machine and reports what this build can use of it.
 #include <unistd.h>
 
+#include "base/build_facts.h"
 #include "base/confined.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/device.h"
 #include "kernels/tune/rates.h"
 #include "parallel/world.h"
-#include "train/cli/build_facts.h"
 #include "train/cli/commands.h"
 #include "train/cli/json_output.h"
 #include "train/telemetry/log.h"

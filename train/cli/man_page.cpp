@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/build_facts.h"
 #include "base/number_format.h"
-#include "train/cli/build_facts.h"
 #include "train/cli/exit_codes.h"
 #include "train/config/keys.h"
 

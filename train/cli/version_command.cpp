@@ -1,5 +1,5 @@
 // trireme version, help.
-#include "train/cli/build_facts.h"
+#include "base/build_facts.h"
 #include "train/cli/commands.h"
 #include "train/cli/json_output.h"
 #include "train/telemetry/log.h"

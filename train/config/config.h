@@ -15,6 +15,7 @@
 #include "parallel/config.h"
 #include "train/config/copies_check.h"
 #include "train/config/step_ranges.h"
+#include "train/telemetry/config.h"
 
 namespace trireme {
 
@@ -135,9 +136,10 @@ struct RunConfig {
   DataConfig data;
   CheckpointConfig checkpoint;
   TrainConfig train;
+  ReportConfig report;
   std::vector<std::string> notes;  // one line for each value that resolve() changed; not part of the config
 
-  // Walks the sections in the order of the rooms: section("kernels", kernels), ...
+  // Walks the sections, first in the order of the rooms: section("kernels", kernels), ...
   void visit(auto& section) {
     section("kernels", kernels);
     section("parallel", parallel);
@@ -145,6 +147,7 @@ struct RunConfig {
     section("data", data);
     section("checkpoint", checkpoint);
     section("train", train);
+    section("report", report);
   }
 
   // Fills in values that follow from other keys. parallel.dp and train.microbatch may stay 0

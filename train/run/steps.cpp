@@ -80,9 +80,16 @@ void Steps::end() {
   StepStatistics& history = session_.history;
   history.saw(ended_, result);
   warn_of_zero_gradients(result);
-  if (!result.updated) bad_.push_back({ended_, weights_, result, history.refused(), history.not_finite()});
+  if (!result.updated) note_bad(result);
   const ParallelConfig& parallel = session_.config.parallel;
   if (result.updated || parallel.meets_after(ended_)) weights_ = ended_;
+}
+
+void Steps::note_bad(const StepResult& result) {
+  const StepStatistics& history = session_.history;
+  bad_.push_back({ended_, weights_, result, history.refused(), history.not_finite()});
+  const bool finite = history.not_finite() == 0;
+  if (session_.log) session_.log->event({.step = ended_, .event = finite ? "spike" : "not_finite", .since = ended_}, "");
 }
 
 void Steps::log(const StepResult& result, double seconds) {

@@ -49,6 +49,7 @@ class Steps {
   void pass_over(int64_t step);
   void end();
   void log(const StepResult& result, double seconds);
+  void note_bad(const StepResult& result);
   void warn_of_zero_gradients(const StepResult& result);
   [[noreturn]] void disagree();
   void judge(const Bad& bad);

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "base/build_facts.h"
 #include "base/clock.h"
 #include "base/number_format.h"
 #include "base/replace_file.h"
@@ -125,6 +126,14 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
   const auto metrics = restored.find("metrics");
   if (p.checkpoints.restored_run() == run_id && metrics != restored.end()) start.expected = metrics->second;
   p.log.emplace(directory, config.train.name, schedule_of(config, p.data), start, config.train.log_every);
+  p.log->also_to(config.report, {.run = config.train.name,
+                                 .version = build_facts().version,
+                                 .commit = build_facts().commit,
+                                 .total_steps = config.train.steps,
+                                 .save_every = config.checkpoint.every,
+                                 .ranks = o.world.size(),
+                                 .restored = step,
+                                 .patience = config.train.hang_after});
   announce({.config = config,
             .mesh = p.place.mesh,
             .device = p.place.device,

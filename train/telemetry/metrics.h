@@ -51,7 +51,7 @@ struct ChoicesRecord {  // see train/eval/choices.h
 
 struct EventRecord {
   int64_t step = 0;
-  std::string event;  // "zero_gradients"
+  std::string event;  // "zero_gradients"; of a step without an update "spike" or "not_finite"
   int64_t since = 0;  // the first step of it
 };
 

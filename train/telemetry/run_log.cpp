@@ -7,10 +7,12 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/printable.h"
 #include "base/replace_file.h"
+#include "train/telemetry/record_sinks.h"
 #include "train/telemetry/report.h"
 
 namespace trireme {
@@ -30,17 +32,20 @@ struct RunLog::State {
   void measured(int64_t step, const std::string& part, double seconds);
   void write_text(std::string_view line);
   void check(bool written);
+  void record(const RunRecord& record, const std::string& line);
   StepRecord usual() const;  // the last step, at the speed of a usual one
   double eta() const;
   void redraw();
   std::string plain_line() const;
   std::vector<std::string> details() const;
 
+  const std::string directory;
   const int64_t total, log_every;
   ReportData earlier;  // of the steps before a resume; the report's first data
   TimeLeft left;
   std::map<std::string, int64_t> evaluated;  // by part: the last step
   MetricsFile metrics;
+  std::optional<RecordSinks> sinks;
   Report report;
   int text = -1;  // log.txt
 
@@ -82,7 +87,8 @@ std::string result_of(const EvalRecord& record) {
 
 RunLog::State::State(const std::string& directory, const std::string& title, const RunSchedule& schedule, const RecordStart& start,
                      int64_t log_every)
-    : total(schedule.steps),
+    : directory(directory),
+      total(schedule.steps),
       log_every(log_every),
       earlier(empty_report(title, schedule.steps)),
       left(schedule),
@@ -111,6 +117,11 @@ void RunLog::State::check(bool written) {
   if (!written && !refused)
     complain("warning: the run directory cannot be written (disk full?); the run continues without its log");
   refused = refused || !written;
+}
+
+void RunLog::State::record(const RunRecord& record, const std::string& line) {
+  check(metrics.append(line));
+  if (sinks) sinks->send(record);
 }
 
 void RunLog::State::write_text(std::string_view line) { check(write_all(text, utc_now() + "  " + printable_lines(line) + "\n")); }
@@ -172,16 +183,27 @@ RunLog::RunLog(const std::string& directory, const std::string& title, const Run
 
 RunLog::~RunLog() { state_->line.leave(); }
 
+void RunLog::also_to(const ReportConfig& config, const RunFacts& facts) {
+  state_->sinks.emplace(config, state_->directory, facts);
+  note_warnings();
+}
+
+void RunLog::note_warnings() {
+  if (!state_->sinks) return;
+  for (const std::string& warning : state_->sinks->take_warnings()) note(warning);
+}
+
 void RunLog::facts(std::vector<std::pair<std::string, std::string>> rows) { state_->report.facts(std::move(rows)); }
 
 void RunLog::step(const StepRecord& record) {
+  note_warnings();
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
   const bool first = s.now.step == 0, last = record.step >= s.total;
   s.now = record;
   s.progress.done = record.step;
   s.left.step(record.step_ms / 1000);
-  s.check(s.metrics.append(json_line(record)));
+  s.record(record, json_line(record));
   s.report.add(record, s.usual(), s.eta());
   if (first || last || record.step % s.log_every == 0) {
     const std::string line = s.plain_line();
@@ -194,6 +216,7 @@ void RunLog::step(const StepRecord& record) {
 void RunLog::busy(std::string_view what, int64_t done, int64_t total) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
+  if (s.sinks) s.sinks->alive();
   const auto now = Clock::now();
   const bool begins = s.busy.what != what;
   if (begins) s.busy = {.what = std::string(what), .since = now};
@@ -224,16 +247,16 @@ bool RunLog::evaluated(int64_t step, const std::string& part) const {
 void RunLog::event(const EventRecord& record, std::string_view line) {
   {
     const std::lock_guard lock(state_->mutex);
-    state_->check(state_->metrics.append(json_line(record)));
+    state_->record(record, json_line(record));
   }
-  note(line);
+  if (!line.empty()) note(line);
 }
 
 void RunLog::eval(const EvalRecord& record) {
   State& s = *state_;
   {
     const std::lock_guard lock(s.mutex);
-    s.check(s.metrics.append(json_line(record)));
+    s.record(record, json_line(record));
     s.report.add(record);
     s.measured(record.step, "", record.seconds);
   }
@@ -245,7 +268,7 @@ void RunLog::choices(const ChoicesRecord& record, std::string_view words) {
   State& s = *state_;
   {
     const std::lock_guard lock(s.mutex);
-    s.check(s.metrics.append(json_line(record)));
+    s.record(record, json_line(record));
     s.report.add(record);
     s.measured(record.step, record.name, record.seconds);
   }
@@ -270,7 +293,7 @@ void RunLog::saved(const SaveRecord& record) {
          human_seconds(stall));
   const std::lock_guard lock(state_->mutex);
   state_->left.save(stall);
-  state_->check(state_->metrics.append(json_line(record)));
+  state_->record(record, json_line(record));
 }
 
 // Without the mutex: a disk may take its time, and steps are logged meanwhile.
@@ -285,6 +308,8 @@ ChainedDigest RunLog::recorded() {
 void RunLog::finish() {
   State& s = *state_;
   s.report.finish();
+  if (s.sinks) s.sinks->finish();
+  note_warnings();
   const ReportData& data = s.report.data();
   const std::string best =
       data.best.step > 0 ? ", best " + result_of(data.best) + " at step " + std::to_string(data.best.step) : "";

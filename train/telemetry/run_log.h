@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "train/telemetry/config.h"
 #include "train/telemetry/log.h"
 #include "train/telemetry/metrics.h"
+#include "train/telemetry/run_metrics.h"
 #include "train/telemetry/time_left.h"
 
 namespace trireme {
@@ -26,13 +28,16 @@ class RunLog {
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
+  // Sends the records that follow to the readers of `config` as well. A reader that cannot be opened causes a warning.
+  void also_to(const ReportConfig& config, const RunFacts& facts);
+
   // Rows of the report's table: {"parameters", "6.1M"}, {"device", "..."}, ... The report also shows directory/config.yaml.
   void facts(std::vector<std::pair<std::string, std::string>> rows);
 
   void step(const StepRecord& record);
   void eval(const EvalRecord& record);
   void choices(const ChoicesRecord& record, std::string_view words);  // words: the result for people
-  void event(const EventRecord& record, std::string_view line);       // line: a note that explains it
+  void event(const EventRecord& record, std::string_view line);       // line: a note that explains it, or ""
   void note(std::string_view line);                                   // to stdout, and with the time to log.txt
   void saved(const SaveRecord& record);                               // after a checkpoint is committed
   void sync();                                                        // puts the log on disk; from any thread
@@ -48,6 +53,7 @@ class RunLog {
   bool evaluated(int64_t step, const std::string& part) const;
 
  private:
+  void note_warnings();
   struct State;
   std::unique_ptr<State> state_;
 };

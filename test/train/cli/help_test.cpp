@@ -10,7 +10,7 @@
 #include "test/catch.h"
 #include "test/data/scratch.h"
 #include "test/train/process.h"
-#include "train/cli/build_facts.h"
+#include "base/build_facts.h"
 #include "train/cli/exit_codes.h"
 #include "train/cli/wrapped_text.h"
 

@@ -21,6 +21,7 @@
 #include "base/replace_file.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
+#include "train/telemetry/http_server.h"
 #include "train/telemetry/run_log.h"
 
 using namespace trireme;
@@ -489,6 +490,41 @@ TEST_CASE("a full disk is reported once, does not stop the run, and gets its lin
   CHECK(count_of(warned, "warning") == 1);
   for (int64_t step = 1; step <= 31; ++step) whole += json_line(step_record(step));
   CHECK(read_text(directory / "metrics.jsonl") == whole);
+}
+
+TEST_CASE("readers of a run that cannot write or listen are a warning each, and the run continues") {
+  const Scratch directory;
+  const HttpServer taken("127.0.0.1", 0, [](const std::string&) { return HttpAnswer{}; });
+  const ReportConfig report{.tensorboard = true,
+                            .prometheus_file = directory / "absent/run.prom",
+                            .metrics_port = taken.port(),
+                            .metrics_host = "127.0.0.1"};
+  std::string whole;
+  const std::string said = written_by(STDOUT_FILENO, [&] {
+    const std::string complained = written_by(STDERR_FILENO, [&] {
+      RunLog log(directory.path(), "test", {.steps = 31}, -1, 100);
+      log.also_to(report, {.run = "test", .version = "0", .commit = "0"});
+      {
+        const SmallDisk full(2048);
+        for (int64_t step = 1; step <= 30; ++step) log.step(step_record(step)), std::this_thread::sleep_for(2ms);
+      }
+      log.step(step_record(31));
+      log.finish();
+    });
+    CHECK(count_of(complained, "warning") == 1);  // of metrics.jsonl itself
+  });
+  CHECK(count_of(said, "warning: report.metrics_port: port ") == 1);
+  CHECK(count_of(said, "warning: report.prometheus_file: ") == 1);
+  CHECK(count_of(said, "warning: TensorBoard's event file: ") == 1);
+  CHECK(count_of(said, "warning") == 3);
+  for (int64_t step = 1; step <= 31; ++step) whole += json_line(step_record(step));
+  CHECK(read_text(directory / "metrics.jsonl") == whole);
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
+    if (entry.path().filename().string().starts_with("events.")) {
+      const std::string events = read_text(entry.path());
+      CHECK(count_of(events, "train/loss") == 31);
+      CHECK(count_of(events, "brain.Event:2") == 1);
+    }
 }
 
 TEST_CASE("notes may come from another thread than the steps") {

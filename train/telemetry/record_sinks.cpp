@@ -1,0 +1,52 @@
+#include "train/telemetry/record_sinks.h"
+
+#include <utility>
+
+#include "base/number_format.h"
+#include "train/telemetry/tensorboard_file.h"
+
+namespace trireme {
+
+RecordSinks::RecordSinks(const ReportConfig& config, const std::string& directory, const RunFacts& facts) : metrics_(facts) {
+  if (config.tensorboard) queues_.emplace_back(std::make_unique<TensorBoardFile>(directory, facts.restored));
+  if (!config.prometheus_file.empty() || config.metrics_port > 0)
+    queues_.emplace_back(std::make_unique<RunMetricsReader>(metrics_, config.prometheus_file));
+  if (config.metrics_port > 0) serve(config);
+}
+
+void RecordSinks::serve(const ReportConfig& config) try {
+  server_ = std::make_unique<HttpServer>(config.metrics_host, config.metrics_port,
+                                         [this](const std::string& path) { return page(path); });
+} catch (const Error& error) {
+  warnings_.push_back(std::string("warning: report.metrics_port: ") + error.what() + "; the run continues without it");
+}
+
+HttpAnswer RecordSinks::page(const std::string& path) const {
+  if (path == "/metrics") return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.text()};
+  if (path != "/healthz") return {.status = 404, .body = "/metrics and /healthz are here\n"};
+  const RunMetrics::Pulse pulse = metrics_.pulse();
+  if (pulse.healthy()) return {.body = "ok\n"};
+  return {.status = 503,
+          .body = text("no step for ", human_seconds(pulse.silent), ", which is more than ", human_seconds(pulse.usual), "\n")};
+}
+
+void RecordSinks::send(const RunRecord& record) {
+  for (RecordQueue& queue : queues_) queue.send(record);
+}
+
+void RecordSinks::alive() {
+  if (server_) metrics_.alive();
+}
+
+void RecordSinks::finish() {
+  for (RecordQueue& queue : queues_) queue.finish();
+}
+
+std::vector<std::string> RecordSinks::take_warnings() {
+  std::vector<std::string> all = std::exchange(warnings_, {});
+  for (RecordQueue& queue : queues_)
+    for (std::string& warning : queue.take_warnings()) all.push_back(std::move(warning));
+  return all;
+}
+
+}  // namespace trireme

@@ -1,0 +1,39 @@
+// RecordSinks: where a run's records go beside metrics.jsonl, as the config's section `report` says.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/telemetry/config.h"
+#include "train/telemetry/http_server.h"
+#include "train/telemetry/record_readers.h"
+#include "train/telemetry/run_metrics.h"
+
+namespace trireme {
+
+class RecordSinks {
+ public:
+  RecordSinks(const ReportConfig& config, const std::string& directory, const RunFacts& facts);
+  RecordSinks(const RecordSinks&) = delete;
+  RecordSinks& operator=(const RecordSinks&) = delete;
+
+  // None of these waits for a disk or for a client.
+  void send(const RunRecord& record);
+  void alive();
+  std::vector<std::string> take_warnings();
+
+  void finish();  // waits until all is written; the port stays open
+
+ private:
+  void serve(const ReportConfig& config);
+  HttpAnswer page(const std::string& path) const;
+
+  RunMetrics metrics_;
+  std::deque<RecordQueue> queues_;
+  std::unique_ptr<HttpServer> server_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace trireme

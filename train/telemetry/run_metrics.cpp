@@ -1,0 +1,169 @@
+#include "train/telemetry/run_metrics.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/replace_file.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kUsualSilence = 10;  // seconds without a sign of life that are usual at least
+
+std::string label_value(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') escaped += '\\';
+    escaped += c == '\n' ? ' ' : c;
+  }
+  return escaped;
+}
+
+std::string number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+  std::array<char, 40> digits;
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+}
+
+// Text of the format, metric by metric.
+class Exposition {
+ public:
+  explicit Exposition(const std::string& run) : run_("run=\"" + label_value(run) + "\"") {}
+
+  Exposition& metric(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = "trireme_" + std::string(name);
+    text_ += "# HELP " + name_ + " " + std::string(help) + "\n# TYPE " + name_ + " " + std::string(type) + "\n";
+    return *this;
+  }
+  Exposition& sample(double value, const std::string& labels = "", std::string_view suffix = "") {
+    text_ += name_ + std::string(suffix) + "{" + run_ + (labels.empty() ? "" : ",") + labels + "} " + number(value) + "\n";
+    return *this;
+  }
+  void gauge(std::string_view name, std::string_view help, double value) { metric(name, "gauge", help).sample(value); }
+  void counter(std::string_view name, std::string_view help, double value) { metric(name, "counter", help).sample(value); }
+  const std::string& text() const { return text_; }
+
+ private:
+  const std::string run_;
+  std::string name_{}, text_{};
+};
+
+std::string label(std::string_view name, const std::string& value) { return std::string(name) + "=\"" + label_value(value) + "\""; }
+
+void write_facts(Exposition& out, const RunFacts& facts, double started) {
+  out.metric("build_info", "gauge", "The program that trains; always 1.")
+      .sample(1, label("version", facts.version) + "," + label("commit", facts.commit));
+  out.gauge("start_timestamp_seconds", "Start of this process; it changes at each restart.", started);
+  out.gauge("restored_step", "Step of the checkpoint from which this start continues; 0: none.",
+            static_cast<double>(facts.restored));
+  out.gauge("ranks", "Processes that train.", static_cast<double>(facts.ranks));
+  out.gauge("total_steps", "train.steps.", static_cast<double>(facts.total_steps));
+  out.gauge("checkpoint_interval_steps", "checkpoint.every; 0: only at the end.", static_cast<double>(facts.save_every));
+}
+
+void write_steps(Exposition& out, const RunNumbers& n) {
+  const StepRecord& step = n.step;
+  out.gauge("step", "Finished optimizer steps.", static_cast<double>(step.step));
+  out.gauge("last_step_timestamp_seconds", "End of the last step.", n.step_time);
+  out.gauge("loss", "Training loss of the last step, in nats per token.", step.loss);
+  out.gauge("grad_norm", "Gradient norm of the last step, before clipping.", step.grad_norm);
+  out.gauge("learning_rate", "Learning rate of the last step.", step.lr);
+  out.counter("tokens_total", "Tokens since the beginning of the run.", static_cast<double>(step.tokens));
+  out.gauge("tokens_per_second", "Tokens per second of the last step.", step.tokens_per_second);
+  if (!std::isnan(step.mfu)) out.gauge("mfu_ratio", "Model FLOPs utilization of the last step, 0 to 1.", step.mfu);
+  out.metric("step_seconds", "histogram", "Seconds of the steps of this process.");
+  for (size_t i = 0; i < n.kSeconds.size(); ++i)
+    out.sample(static_cast<double>(n.steps_within[i]), label("le", number(n.kSeconds[i])), "_bucket");
+  out.sample(static_cast<double>(n.steps), label("le", "+Inf"), "_bucket");
+  out.sample(n.step_seconds, "", "_sum").sample(static_cast<double>(n.steps), "", "_count");
+  out.counter("data_wait_seconds_total", "Seconds that steps of this process have waited for their batch.", n.data_seconds);
+  out.metric("skipped_steps_total", "counter", "Steps of this process without an update.");
+  for (const auto& [why, count] : n.skipped) out.sample(static_cast<double>(count), label("why", why));
+}
+
+void write_saves(Exposition& out, const RunNumbers& n, int64_t restored) {
+  out.counter("saves_total", "Checkpoints that this process has committed, also those in memory.", static_cast<double>(n.saves));
+  out.counter("save_stall_seconds_total", "Seconds that steps of this process have waited for saves.", n.save_stall);
+  out.gauge("last_checkpoint_step", "Step of the newest checkpoint on disk.", static_cast<double>(std::max(n.save.step, restored)));
+  if (n.save.step == 0) return;
+  out.gauge("last_checkpoint_timestamp_seconds", "Commit of the last checkpoint on disk by this process.", n.save_time);
+  out.gauge("checkpoint_bytes", "Bytes of the last checkpoint on disk by this process.", static_cast<double>(n.save.bytes));
+  out.gauge("checkpoint_seconds", "Seconds from the copy of its state to its commit.", n.save.seconds);
+}
+
+void write_evaluations(Exposition& out, const RunNumbers& n) {
+  if (n.eval.step > 0) {
+    out.gauge("eval_step", "Step of the last evaluation on held-out text.", static_cast<double>(n.eval.step));
+    out.gauge("eval_loss", "Its loss, in nats per token.", n.eval.val_loss);
+    if (!std::isnan(n.eval.bits_per_byte)) out.gauge("eval_bits_per_byte", "Its bits per byte.", n.eval.bits_per_byte);
+  }
+  if (n.choices.empty()) return;
+  out.metric("choices_accuracy_ratio", "gauge", "Right answers to multiple-choice questions, 0 to 1.");
+  for (const auto& [name, record] : n.choices) out.sample(record.accuracy, label("choices", name));
+}
+
+}  // namespace
+
+void RunNumbers::add(const StepRecord& record) {
+  const double seconds = record.step_ms / 1000;
+  step = record, step_time = unix_seconds();
+  for (size_t i = 0; i < kSeconds.size(); ++i) steps_within[i] += seconds <= kSeconds[i] ? 1 : 0;
+  recent[static_cast<size_t>(steps++) % recent.size()] = seconds;
+  step_seconds += seconds, data_seconds += record.data_ms / 1000;
+}
+
+void RunNumbers::add(const EventRecord& record) {
+  if (const auto found = skipped.find(record.event); found != skipped.end()) ++found->second;
+}
+
+void RunNumbers::add(const SaveRecord& record) {
+  ++saves, save_stall += record.stall_ms / 1000;
+  if (!record.in_memory) save = record, save_time = unix_seconds();
+}
+
+RunMetrics::RunMetrics(RunFacts facts) : facts_(std::move(facts)), started_(unix_seconds()) {}
+
+void RunMetrics::add(const RunRecord& record) {
+  const std::lock_guard lock(mutex_);
+  sign_ = Clock::now();
+  std::visit([this](const auto& r) { numbers_.add(r); }, record);
+}
+
+void RunMetrics::alive() {
+  const std::lock_guard lock(mutex_);
+  sign_ = Clock::now();
+}
+
+RunMetrics::Pulse RunMetrics::pulse() const {
+  const std::lock_guard lock(mutex_);
+  const double slowest = *std::max_element(numbers_.recent.begin(), numbers_.recent.end());
+  const double usual = std::max({kUsualSilence, facts_.patience, 3 * slowest});
+  return {.silent = seconds_since(sign_), .usual = numbers_.steps > 0 ? usual : std::numeric_limits<double>::infinity()};
+}
+
+std::string RunMetrics::text() const {
+  const std::lock_guard lock(mutex_);
+  Exposition out(facts_.run);
+  write_facts(out, facts_, started_);
+  if (numbers_.steps > 0) write_steps(out, numbers_);
+  write_saves(out, numbers_, facts_.restored);
+  write_evaluations(out, numbers_);
+  return out.text();
+}
+
+RunMetricsReader::~RunMetricsReader() {
+  if (!path_.empty()) replace_file(path_, metrics_.text());
+}
+
+void RunMetricsReader::caught_up() {
+  if (path_.empty() || seconds_since(written_) < 1) return;
+  written_ = Clock::now();
+  if (!replace_file(path_, metrics_.text())) throw unwritable(path_);
+}
+
+}  // namespace trireme

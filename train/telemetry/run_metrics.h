@@ -1,0 +1,91 @@
+// RunMetrics: the newest numbers of a run, in Prometheus's text format.
+//
+// Format 0.0.4: "# HELP", "# TYPE" and the samples of each metric. All names begin with trireme_, and all samples have the label
+// run. Times are seconds since 1970.
+#pragma once
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "train/telemetry/record_readers.h"
+
+namespace trireme {
+
+// The constant facts of a process that trains.
+struct RunFacts {
+  std::string run;              // train.name
+  std::string version, commit;  // of this program
+  int64_t total_steps = 0, save_every = 0, ranks = 1;
+  int64_t restored = 0;  // step of the checkpoint from which this start continues; 0: none
+  double patience = 0;   // train.hang_after, in seconds; 0: none
+};
+
+// The newest records of a run, and sums over the steps of this process.
+struct RunNumbers {
+  static constexpr std::array<double, 14> kSeconds{0.01, 0.03, 0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300};
+  StepRecord step{};
+  EvalRecord eval{};
+  SaveRecord save{};  // the last one to disk
+  std::map<std::string, ChoicesRecord> choices{};
+  std::map<std::string, int64_t> skipped{{"not_finite", 0}, {"spike", 0}};
+  double step_time = 0, save_time = 0;
+  double step_seconds = 0, data_seconds = 0, save_stall = 0;
+  int64_t steps = 0, saves = 0;
+  std::array<int64_t, kSeconds.size()> steps_within{};  // steps that took at most so many seconds
+  std::array<double, 32> recent{};                      // seconds of the last steps
+
+  void add(const StepRecord& record);
+  void add(const EvalRecord& record) { eval = record; }
+  void add(const ChoicesRecord& record) { choices[record.name] = record; }
+  void add(const EventRecord& record);
+  void add(const SaveRecord& record);
+};
+
+// Thread-safe.
+class RunMetrics {
+ public:
+  explicit RunMetrics(RunFacts facts);
+
+  void add(const RunRecord& record);
+  void alive();              // the run does something else than steps, such as an evaluation
+  std::string text() const;  // the format above
+  // Seconds since the last sign of life, and how many are usual at most: train.hang_after, ten seconds, or three times the slowest
+  // of the last steps. Before the first step any time is usual.
+  struct Pulse {
+    double silent, usual;
+    bool healthy() const { return silent <= usual; }
+  };
+  Pulse pulse() const;
+
+ private:
+  const RunFacts facts_;
+  const double started_;
+  mutable std::mutex mutex_;  // of what follows
+  Clock::time_point sign_ = Clock::now();
+  RunNumbers numbers_;
+};
+
+// Feeds RunMetrics; with a path, replaces that file with their text, once a second at most and at the end.
+class RunMetricsReader : public RecordReader {
+ public:
+  RunMetricsReader(RunMetrics& metrics, std::string path) : metrics_(metrics), path_(std::move(path)) {}
+  ~RunMetricsReader() override;
+  RunMetricsReader(const RunMetricsReader&) = delete;
+  RunMetricsReader& operator=(const RunMetricsReader&) = delete;
+
+  std::string name() const override { return "report.prometheus_file"; }
+  void read(const RunRecord& record) override { metrics_.add(record); }
+  void caught_up() override;
+
+ private:
+  void write() const;
+  RunMetrics& metrics_;
+  const std::string path_;
+  Clock::time_point written_{};
+};
+
+}  // namespace trireme
