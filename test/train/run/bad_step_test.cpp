@@ -81,12 +81,15 @@ std::vector<std::string> with(std::vector<std::string> settings, const std::vect
   return settings;
 }
 
-// Lines of steps and evaluations, but for this step's.
+// Lines of steps and evaluations, but for these steps' and their events.
 std::vector<Json> without(std::vector<Json> lines, int64_t first, int64_t last) {
-  std::erase_if(lines,
-                [&](const Json& line) { return line.contains("loss") && first <= line.at("step") && line.at("step") <= last; });
+  std::erase_if(lines, [&](const Json& line) {
+    return (line.contains("loss") || line.contains("event")) && first <= line.at("step") && line.at("step") <= last;
+  });
   return lines;
 }
+
+Json event_of(int64_t step, const std::string& event) { return {{"step", step}, {"event", event}, {"since", step}}; }
 
 const std::vector<std::string> kSettings{"model.layers=2", "train.microbatch=1", "checkpoint.every=5"};
 
@@ -135,7 +138,8 @@ TEST_CASE("a step that is not finite on one rank and microbatch is skipped by al
     CHECK_THAT(log, ContainsSubstring("step 8: loss") && ContainsSubstring(c.named) && ContainsSubstring("the update was skipped"));
     CHECK_THAT(place.run("without", "log.txt"), ContainsSubstring("step 8: left out"));
     CHECK(without(place.metrics("bad"), kBadStep, kBadStep) == place.metrics("without"));
-    CHECK(place.metrics("bad").size() == place.metrics("without").size() + 1);
+    CHECK(place.metrics("bad").size() == place.metrics("without").size() + 2);
+    CHECK(std::ranges::count(place.metrics("bad"), event_of(kBadStep, "not_finite")) == 1);
     CHECK(place.differ("bad", "without") == 0);
     succeed(place.train(with(settings, {"train.name=whole"}), c.ranks));
     CHECK(place.differ("bad", "whole") != 0);
@@ -181,6 +185,7 @@ TEST_CASE("a gradient that stands out is a spike, and its step leaves what a run
   REQUIRE(ended.code == 0);
   CHECK_THAT(place.run("spike", "log.txt"),
              ContainsSubstring("step 48: loss ") && ContainsSubstring("(at most ") && ContainsSubstring("the update was skipped"));
+  CHECK(std::ranges::count(place.metrics("spike"), event_of(48, "spike")) == 1);
   succeed(place.train(at("without", {"train.leave_out=[48]"}), 2));
   CHECK(place.differ("spike", "without") == 0);
   CHECK(place.differ("spike", "usual") != 0);
