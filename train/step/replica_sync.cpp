@@ -101,7 +101,7 @@ void ReplicaSync::read(size_t unit) {
   const std::vector<Unit>& units = stage_.units();
   if (units[unit].held) return compute.wait(std::exchange(arrived_[unit], Event{}));  // once: the lane keeps its order
   const auto before = std::exchange(last_read_, unit);
-  if (memory(unit).weights != unit) fetch(unit);
+  if (memory(unit).weights != source(unit)) fetch(source(unit));
   compute.wait(memory(unit).arrived);
   // Prefetches the next unit in the same direction while this one computes, unless both share their
   // memory. Backward, which runs downwards, does not read the embedding's weights.
@@ -110,7 +110,12 @@ void ReplicaSync::read(size_t unit) {
   do next += up ? size_t{1} : kNone;
   while (next < units.size() && units[next].held);
   if (unit == before || next >= units.size() || (!up && units[next].id.kind != UnitKind::block)) return;
-  if (units[next].memory != units[unit].memory && memory(next).weights != next) fetch(next);
+  if (units[next].memory != units[unit].memory && memory(next).weights != source(next)) fetch(source(next));
+}
+
+// The unit whose weights a unit reads: a tied copy beside its table has none of its own.
+size_t ReplicaSync::source(size_t unit) const {
+  return stage_.units()[unit].tied_copy() && !tied_apart() ? find(UnitKind::table) : unit;
 }
 
 // Gathers after the compute lane's work so far, which may still read that memory.

@@ -73,6 +73,7 @@ class ReplicaSync {
   void send(size_t unit);
   Event add(size_t unit, bool last);
   void fetch(size_t unit);
+  size_t source(size_t unit) const;
   Memory& memory(size_t unit) { return memories_[stage_.units()[unit].memory]; }
   size_t find(UnitKind kind) const;
   bool tied_apart() const;
