@@ -28,6 +28,9 @@ class CpuQueue {
     return push(&work, sizeof work, [](std::byte* at) { (*std::launder(reinterpret_cast<Work*>(at)))(); });
   }
   uint64_t pushed() const;  // the last ticket
+  // The axis of the mesh along which the last collective in the queue runs; nullptr: none. Called by the pushing thread.
+  void carry(const char* axis) { axis_ = axis; }
+  const char* carried() const { return axis_; }
   // Waits until this ticket's work is done. Throws what the lane's work has thrown.
   void wait(uint64_t ticket);
   // For tests of overlap: prolongs each later collective by so many seconds, by way of
@@ -41,6 +44,7 @@ class CpuQueue {
   uint64_t push(const void* work, size_t bytes, void (*call)(std::byte*));
 
   std::unique_ptr<Ring> ring_;
+  const char* axis_ = nullptr;
 };
 
 }  // namespace trireme

@@ -82,7 +82,9 @@ Device::Device(Place place, CpuFacts facts)
 Stream Device::make_compute() {
   if (place_ == Place::none) return Stream(tally_);
   if (place_ == Place::cuda) return Stream(Cuda{.lane = cuda_lane_.get(), .attention = &attention_}, nullptr);
-  return Stream(Cpu{.workspace = &workspace_, .bf16_products = facts_.bf16_products()}, nullptr);
+  Stream compute(Cpu{.workspace = &workspace_, .bf16_products = facts_.bf16_products()}, nullptr);
+  compute.time_by(&clock_);
+  return compute;
 }
 
 Stream& Device::side_lane(size_t number) {

@@ -83,6 +83,8 @@ class Device {
   Stream& beside() { return side_lane(kBeside); }
   // Kernels chosen for attention on the compute lane: see attention_choice.h.
   AttentionChoices& attention() { return attention_; }
+  // Times the thread that computes, on Place::cpu: restart() it there.
+  PartClock& clock() { return clock_; }
   Ledger& ledger() { return ledger_; }
   std::vector<CudaLane*> cuda_lanes() const;  // on Place::cuda: first the compute lane, then the others
   void guard_waits(WaitGuard guard);          // on Place::cuda: for all lanes
@@ -117,6 +119,7 @@ class Device {
   Workspace workspace_{ledger_};
   Tally tally_;
   AttentionChoices attention_;
+  PartClock clock_;
   GpuAllocator gpu_allocator_;
   OwnCudaLane cuda_lane_;
   Stream compute_;

@@ -13,6 +13,7 @@
 #include "kernels/cpu_queue.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/op_shape.h"
+#include "kernels/part_clock.h"
 #include "kernels/race_checker.h"
 #include "kernels/tensor.h"
 
@@ -49,7 +50,8 @@ struct Cuda {
 struct Event {
   CpuQueue* lane = nullptr;  // both absent: the moment has passed
   CudaLane* cuda = nullptr;
-  uint64_t ticket = 0;  // of either
+  uint64_t ticket = 0;         // of either
+  const char* axis = nullptr;  // of the last collective before it
   OrderChecker::Moment moment{};
 };
 
@@ -67,6 +69,11 @@ class Stream {
   void measure(Tally* tally) { tally_ = tally; }  // counts work from here on
   CpuQueue* lane() const { return lane_; }
 
+  // The clock of the thread that computes, if this is its lane: waits for other lanes count as waits along the axes of their
+  // collectives.
+  void time_by(PartClock* clock) { clock_ = clock; }
+  PartClock* clock() const { return clock_; }
+
   // For tests: checks later work of this stream as work of this lane of the checker; nullptr:
   // stops.
   void check_order(OrderChecker* order, size_t lane) { order_ = order, order_lane_ = lane; }
@@ -79,6 +86,7 @@ class Stream {
             .ticket = lane_ != nullptr        ? lane_->pushed()
                       : cuda_.lane != nullptr ? record_moment(*cuda_.lane)
                                               : 0,
+            .axis = lane_ != nullptr ? lane_->carried() : nullptr,
             .moment = order_ != nullptr ? order_->record(order_lane_) : OrderChecker::Moment{}};
   }
   // Makes later work of this stream wait for the event. A stream without a lane of its own waits
@@ -87,7 +95,9 @@ class Stream {
     if (order_ != nullptr) order_->wait(order_lane_, event.moment);
     if (event.cuda != nullptr && event.cuda != cuda_.lane) wait_for_moment(*cuda_.lane, *event.cuda, event.ticket);
     if (event.lane == nullptr || event.lane == lane_) return;
-    execute([event] { event.lane->wait(event.ticket); });
+    if (lane_ != nullptr) return execute([event] { event.lane->wait(event.ticket); });
+    const PartSpan waits(event.axis != nullptr ? clock_ : nullptr, event.axis, true);
+    event.lane->wait(event.ticket);
   }
   // Blocks the host until all enqueued work of this stream is done.
   void finish() const {
@@ -110,6 +120,7 @@ class Stream {
   Tally* tally_;
   CpuQueue* lane_ = nullptr;
   OrderChecker* order_ = nullptr;
+  PartClock* clock_ = nullptr;
   size_t order_lane_ = 0;
 };
 

@@ -197,7 +197,10 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
     const CudaSpan span(stream, Op::name, tally == nullptr ? nullptr : &(*tally)[std::string(Op::name) + " " + comm.axis()]);
     return launch(comm, stream.cuda(), op);
   }
-  stream.execute([&comm, op, counted, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane()] {
+  if (stream.lane() != nullptr && comm.size() > 1) stream.lane()->carry(comm.axis().c_str());
+  PartClock* const clock = comm.size() > 1 ? stream.clock() : nullptr;
+  stream.execute([&comm, op, counted, clock, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane()] {
+    const PartSpan waits(clock, comm.axis().c_str(), true);
     if (lane != nullptr) lane->wait_as_tested();
     const JournalSpan span = entered(comm, op);
     const auto begin = Clock::now();

@@ -12,18 +12,20 @@ import time
 import wandb
 
 STEP = {"loss": "train/loss", "grad_norm": "train/grad_norm", "lr": "train/lr", "tokens": "train/tokens",
-        "tokens_per_second": "train/tokens_per_second", "mfu": "train/mfu", "step_ms": "time/step_ms", "data_ms": "time/data_ms"}
+        "tokens_per_second": "train/tokens_per_second", "mfu": "train/mfu", "mfu_full": "train/mfu_full", "hfu": "train/hfu",
+        "step_ms": "time/step_ms", "data_ms": "time/data_ms"}
 EVAL = {"val_loss": "eval/loss", "bits_per_byte": "eval/bits_per_byte"}
 SAVE = {"saved_seconds": "save/seconds", "save_stall_ms": "save/stall_ms", "saved_bytes": "save/bytes"}
 
 
 def values_of(line: dict) -> dict:
+    parts = {f"time/parts/{name}_ms": ms for name, ms in line.get("parts_ms", {}).items()}
     if "choices" in line:
         return {f"eval/{line['choices']}/{key}": line[key] for key in ("acc", "acc_norm")}
     if "event" in line:
         return {f"event/{line['event']}": 1}
     names = STEP if "loss" in line else EVAL if "val_loss" in line else SAVE
-    return {name: line[key] for key, name in names.items() if line.get(key) is not None}
+    return {name: line[key] for key, name in names.items() if line.get(key) is not None} | parts
 
 
 def complete_lines(path: pathlib.Path) -> list:

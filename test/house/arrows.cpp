@@ -37,6 +37,7 @@ const std::map<string_view, int, std::less<>> kFloors{
     {"kernels/float8.h", 0},
     {"kernels/rounding.h", 3},
     {"kernels/gate.h", 0},
+    {"kernels/part_clock.h", 0},
     {"kernels/finite.h", 3},
     {"kernels/cuda_facts.h", 3},
     {"kernels/cpu_queue.h", 0},

@@ -76,7 +76,8 @@ std::vector<Json> Workplace::metrics(const std::string& name) const {
   for (std::string line; std::getline(in, line);) {
     Json object = Json::parse(line);
     if (object.contains("saved_bytes")) continue;
-    for (const char* key : {"step_ms", "data_ms", "tokens_per_second", "mfu", "seconds"}) object.erase(key);
+    for (const char* key : {"step_ms", "data_ms", "tokens_per_second", "mfu", "seconds", "mfu_full", "hfu", "parts_ms"})
+      object.erase(key);
     objects.push_back(object);
   }
   return objects;

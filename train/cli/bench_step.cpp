@@ -1,6 +1,7 @@
 // trireme bench step: times a training step op by op, against the floor of this machine's rates, measured in the same run.
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -37,9 +38,10 @@ struct BenchStepOptions {
 
 struct Measured {
   Ceilings best;
-  double attention;           // GFLOP/s: rate of attention's products, which are never 8-bit
-  std::vector<double> times;  // of steps, seconds
-  Tally ops;                  // of one step, on average
+  double attention;                      // GFLOP/s: rate of attention's products, which are never 8-bit
+  std::vector<double> times;             // of steps, seconds
+  Tally ops;                             // of one step, on average
+  std::vector<PartClock::Part> parts{};  // of one step, on average; none on a GPU
   double step() const { return median(times); }
   // Least time of an op: its FLOPs at the rate of products, or its bytes at the rate of a copy.
   double floor(const std::string& name, const OpCount& op) const {
@@ -53,12 +55,18 @@ struct Measured {
   }
 };
 
+void add_parts(std::vector<PartClock::Part>& sums, std::span<const PartClock::Part> parts) {
+  sums.resize(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) sums[i].name = parts[i].name, sums[i].seconds += parts[i].seconds;
+}
+
 // Times steps, with one in flight as in training; then a few op by op, which a clock around each op slows down.
 Measured measure_steps(TrainState& run, const Batch& batch, Measured m, double seconds) {
   int64_t step = run.config.parallel.apart_after;
   begin_step(run, batch, step++);
   run.device.freeze();
   const auto next = [&] {
+    run.device.clock().restart();
     begin_step(run, batch, step);
     end_step(run, step++ - 1);
     return Clock::now();
@@ -68,7 +76,9 @@ Measured measure_steps(TrainState& run, const Batch& batch, Measured m, double s
   for (const auto begin = last; m.times.size() < 3 || (seconds_since(begin) < seconds && m.times.size() < 50);) {
     const auto now = next();
     m.times.push_back(std::chrono::duration<double>(now - std::exchange(last, now)).count());
+    if (run.device.place() == Place::cpu) add_parts(m.parts, run.device.clock().parts());
   }
+  for (PartClock::Part& part : m.parts) part.seconds /= static_cast<double>(m.times.size());
   end_step(run, step - 1);
   constexpr int kRounds = 3;
   run.device.measure(true);
@@ -91,6 +101,14 @@ void say_ops(const Measured& m) {
   say(row("%-24s %7s %10.2f %6.1f%%", "between ops", "", (m.step() - inside) * 1e3, 100 * (1 - inside / m.step())));
 }
 
+void say_parts(const Measured& m) {
+  std::string line;
+  for (const PartClock::Part& part : m.parts)
+    line += row("%s%s %.2f ms (%.1f %%)", line.empty() ? "parts of a step: " : ", ", part.name.data(), part.seconds * 1e3,
+                100 * part.seconds / m.step());
+  if (!line.empty()) say(line);
+}
+
 Json json_of(const RunConfig& config, const Plan& plan, const Device& device, const Measured& m) {
   Json out;
   out["name"] = config.train.name;
@@ -108,6 +126,7 @@ Json json_of(const RunConfig& config, const Plan& plan, const Device& device, co
   out["model_flops"] = plan.model_flops();
   out["model_flops_per_second"] = plan.model_flops() / m.step();
   out["floor_seconds"] = m.floor();
+  for (const PartClock::Part& part : m.parts) out["parts"][part.name.data()] = part.seconds;
   out.update(json_of(m.best));
   for (const auto& [name, op] : m.ops)
     out["ops"].push_back({{"name", name}, {"calls", op.calls}, {"seconds", op.seconds}, {"bytes", op.bytes}, {"flops", op.flops}});
@@ -138,7 +157,7 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
   const double attention = wide > 0 ? wide : best.products;
   const Measured m =
       measure_steps(run, random.batch, {.best = best, .attention = attention, .times = {}, .ops = {}}, options.seconds);
-  say_ops(m);
+  say_ops(m), say_parts(m);
 
   const OpCount adamw = m.ops.at(AdamW::name), norm = m.ops.at(SquaredNorm::name);
   const double seconds = m.step(), products = plan.product_flops / best.products / 1e9;

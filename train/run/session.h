@@ -19,6 +19,11 @@
 
 namespace trireme {
 
+// FLOPs of a step on a rank; see Plan.
+struct StepFlops {
+  double model, full, executed;
+};
+
 struct Session {
   const RunConfig& config;
   const ResumeChoice& resume;
@@ -34,7 +39,7 @@ struct Session {
   StopNotice& notice;
   const Scrubber& scrubber;
   std::optional<RunLog>& log;  // rank 0's
-  double flops;                // of the model, a step, on average over the ranks
+  StepFlops flops;             // of a step, on average over the ranks
   PeakRate& peak;
 
   void note(const std::string& line) const {

@@ -19,6 +19,7 @@ Batch next_batch(Session& session) {
   const Comm& replicas = session.run.mesh.gradient_group();
   Batch batch = [&] {
     const Doing doing(session.journal, "reading");
+    const PartSpan part(session.run.device.compute().clock(), "data");
     return session.loader.next();
   }();
   batch.valid = session.loader.padded() ? total(replicas, batch.valid) : batch.valid * replicas.size();
@@ -28,7 +29,7 @@ Batch next_batch(Session& session) {
 void Steps::begin() {
   const int64_t step = begun_ + 1;
   if (holds(session_.config.train.leave_out, step)) return leave_out(step);
-  if (begun_ == ended_) since_ = Clock::now();
+  if (begun_ == ended_) since_ = Clock::now(), session_.run.device.clock().restart();
   session_.journal.begin(step), note_step(step);
   session_.notice.begun(step);
   computed_ = true;
@@ -76,7 +77,7 @@ void Steps::end() {
   const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - std::exchange(since_, now)).count();
   session_.watchdog.took(seconds);
-  log(result, seconds);
+  log(result, seconds, parts_of_step());
   StepStatistics& history = session_.history;
   history.saw(ended_, result);
   warn_of_zero_gradients(result);
@@ -92,10 +93,21 @@ void Steps::note_bad(const StepResult& result) {
   if (session_.log) session_.log->event({.step = ended_, .event = finite ? "spike" : "not_finite", .since = ended_}, "");
 }
 
-void Steps::log(const StepResult& result, double seconds) {
+// On the CPU, where a step ends before the next one begins. A GPU's parts are not those of its host.
+std::vector<PartTime> Steps::parts_of_step() const {
+  std::vector<PartTime> parts;
+  Device& device = session_.run.device;
+  if (device.place() != Place::cpu) return parts;
+  for (const PartClock::Part& part : device.clock().parts())
+    parts.push_back({std::string(part.waits ? "wait_" : "") + part.name.data(), part.seconds * 1e3});
+  return parts;
+}
+
+void Steps::log(const StepResult& result, double seconds, std::vector<PartTime> parts) {
   if (!session_.log) return;
   const Doing doing(session_.journal, "logging");
   const int64_t tokens = session_.config.train.batch * session_.config.model.context;
+  const double mfu = session_.peak.mfu(session_.flops.model, seconds, session_.run.launcher.ahead());
   session_.log->step({.step = ended_,
                       .loss = result.loss,
                       .grad_norm = result.grad_norm,
@@ -104,7 +116,10 @@ void Steps::log(const StepResult& result, double seconds) {
                       .step_ms = seconds * 1e3,
                       .tokens_per_second = static_cast<double>(tokens) / seconds,
                       .data_ms = waited_[static_cast<size_t>(ended_ % 2)] * 1e3,
-                      .mfu = session_.peak.mfu(session_.flops, seconds, session_.run.launcher.ahead())});
+                      .mfu = mfu,
+                      .mfu_full = mfu * session_.flops.full / session_.flops.model,
+                      .hfu = mfu * session_.flops.executed / session_.flops.model,
+                      .parts = std::move(parts)});
 }
 
 void Steps::warn_of_zero_gradients(const StepResult& result) {

@@ -48,7 +48,8 @@ class Steps {
   void leave_out(int64_t step);
   void pass_over(int64_t step);
   void end();
-  void log(const StepResult& result, double seconds);
+  std::vector<PartTime> parts_of_step() const;
+  void log(const StepResult& result, double seconds, std::vector<PartTime> parts);
   void note_bad(const StepResult& result);
   void warn_of_zero_gradients(const StepResult& result);
   [[noreturn]] void disagree();

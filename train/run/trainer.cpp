@@ -177,6 +177,12 @@ void note_scrubs(RunParts& p, const Scrubber& scrubber) {
                                scrubber.damaged(), " damaged")));
 }
 
+StepFlops flops_of(const Plan& plan, const Comm& all) {
+  const std::vector<double> sums = sum(all, {plan.model_flops(), plan.full_flops(), plan.executed_flops()});
+  const auto ranks = static_cast<double>(all.size());
+  return {.model = sums[0] / ranks, .full = sums[1] / ranks, .executed = sums[2] / ranks};
+}
+
 Session session_of(const Order& o, RunParts& p, SaveScheduler& saves, const RunWatch& watch) {
   const Comm& all = p.place.mesh.all();
   return {.config = o.config,
@@ -193,7 +199,7 @@ Session session_of(const Order& o, RunParts& p, SaveScheduler& saves, const RunW
           .notice = watch.notice,
           .scrubber = watch.scrubber,
           .log = p.log,
-          .flops = sum(all, {p.plan.model_flops()}).front() / static_cast<double>(all.size()),
+          .flops = flops_of(p.plan, all),
           .peak = p.peak};
 }
 

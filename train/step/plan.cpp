@@ -190,6 +190,17 @@ std::string CheckpointSize::problem() const {
   return "";
 }
 
+double Plan::full_flops() const {
+  const auto pairs = static_cast<double>(context);
+  return product_flops + attention_flops * 2 * pairs / (pairs + 1);
+}
+
+double Plan::executed_flops() const {
+  double flops = 0;
+  for (const auto& [name, op] : step) flops += op.flops;
+  return flops;
+}
+
 double Plan::fp8_product_flops() const {
   double flops = 0;
   for (const ProductShape& p : products)
@@ -222,7 +233,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   plan.peers = mesh.most_peers(config.kernels.device == DeviceChoice::cuda);
   plan.replicas = mesh.replicas(), plan.copies = mesh.copies(), plan.stage = mesh.pp().rank(), plan.stages = mesh.pp().size();
   plan.microbatches = pipeline.microbatches;
-  plan.tokens = config.train.batch * config.model.context;
+  plan.tokens = config.train.batch * config.model.context, plan.context = config.model.context;
   if (plan.stages > 1) plan.bubble = bubble_of(config.parallel.schedule, pipeline, times_of(config));
   count_step(plan, run);
   count_memory(plan, run);

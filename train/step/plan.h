@@ -33,6 +33,7 @@ struct Plan {
   int64_t parameters = 0;                 // of the whole model
   int64_t replicas = 1, copies = 1;       // of the model; of the optimizer's state
   int64_t tokens = 0;                     // per optimizer step, over all replicas
+  int64_t context = 1;                    // tokens of a sequence
   std::vector<MeshAxis> axes;             // of the mesh
   int64_t peers = 0;                      // other ranks that one exchanges messages with, at most
   int64_t stage = 0, stages = 1;          // pipeline stages: this rank's index, the number of all
@@ -48,6 +49,8 @@ struct Plan {
   double attention_flops = 0;             // a rank's attention in one step, causal pairs only, without recomputation
   // FLOPs for MFU: products and causal attention. Backward counts twice forward, recomputation not.
   double model_flops() const { return product_flops + attention_flops; }
+  double full_flops() const;         // the same with attention of all pairs, as many publish it (Chowdhery et al., "PaLM", 2022)
+  double executed_flops() const;     // what is computed: for HFU
   double fp8_product_flops() const;  // of product_flops and what is computed again: those with 8-bit operands
   // Bytes on the device that computes.
   int64_t device_bytes() const { return sizes.total() - pinned; }

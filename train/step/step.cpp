@@ -37,6 +37,7 @@ double norm_of(const SquaredSum& sum) {
 void run_action(TrainState& r, const Action& a, const Microbatch& batch, const LossSum& loss) {
   Stream& compute = r.device.compute();
   const Seat seat = r.pipeline.seat(a);
+  const PartSpan part(compute.clock(), a.kind == ActionKind::forward ? "forward" : "backward");
   r.mesh.mark_progress();
   switch (a.kind) {
     case ActionKind::forward:
@@ -109,6 +110,7 @@ void compute_step(TrainState& r, const Batch& batch) {
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // 0 except on the last stage
   // 3. update
   r.mesh.mark_progress();
+  const PartSpan part(compute.clock(), "optimizer");
   r.optimizer.update(compute, r.loss);
 }
 

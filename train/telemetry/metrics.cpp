@@ -49,6 +49,14 @@ class Line {
     line_ += Json(value).dump();
     return *this;
   }
+  Line& parts(std::string_view key, const std::vector<PartTime>& parts) {
+    if (parts.empty()) return *this;
+    begin(key);
+    Line inner;
+    for (const PartTime& part : parts) inner.measured(part.name, part.ms, 3);
+    line_ += inner.line_ + "}";
+    return *this;
+  }
   std::string end() { return line_ + "}\n"; }
 
  private:
@@ -81,6 +89,9 @@ std::string json_line(const StepRecord& r) {
       .measured("data_ms", r.data_ms, 3)
       .measured("tokens_per_second", r.tokens_per_second, 1)
       .measured("mfu", r.mfu, 4)
+      .measured("mfu_full", r.mfu_full, 4)
+      .measured("hfu", r.hfu, 4)
+      .parts("parts_ms", r.parts)
       .end();
 }
 

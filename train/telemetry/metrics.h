@@ -13,24 +13,36 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/chained_digest.h"
 #include "base/error.h"
 
 namespace trireme {
 
+// A part of a step, of rank 0's thread that computes: "forward"; or "wait_tp" for a wait for other ranks along an axis.
+struct PartTime {
+  std::string name;
+  double ms = 0;
+};
+
 struct StepRecord {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   int64_t step = 0;                // finished optimizer steps, from 1
   double loss = 0, grad_norm = 0;  // float values, but for norms that f32 cannot hold
   double lr = 0;
   int64_t tokens = 0;                         // seen since the run's beginning
   double step_ms = 0, tokens_per_second = 0;  // measured
   double data_ms = 0;                         // of it, that the step waited for its batch to be read
-  double mfu = 0;                             // 0 to 1; NaN when the peak is unknown
+  // Use of the peak rate of products, 0 to 1; NaN when it is unknown. MFU counts causal attention, mfu_full attention of all
+  // pairs, HFU also what is computed again.
+  double mfu = 0, mfu_full = kUnknown, hfu = kUnknown;
+  std::vector<PartTime> parts{};  // they add up to the step; empty on a GPU
 };
 
 struct EvalRecord {

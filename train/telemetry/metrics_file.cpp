@@ -36,7 +36,9 @@ bool read_line(const std::string& line, int64_t resume_step, const MetricsReader
                  .step_ms = number(object, "step_ms"),
                  .tokens_per_second = number(object, "tokens_per_second"),
                  .data_ms = number(object, "data_ms"),
-                 .mfu = number(object, "mfu")});
+                 .mfu = number(object, "mfu"),
+                 .mfu_full = number(object, "mfu_full"),
+                 .hfu = number(object, "hfu")});
   }
   if (object.contains("val_loss") && reader.eval) {
     reader.eval({.step = step,

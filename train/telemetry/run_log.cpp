@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -33,6 +34,7 @@ struct RunLog::State {
   void write_text(std::string_view line);
   void check(bool written);
   void record(const RunRecord& record, const std::string& line);
+  std::string parts_line() const;
   StepRecord usual() const;  // the last step, at the speed of a usual one
   double eta() const;
   void redraw();
@@ -49,8 +51,9 @@ struct RunLog::State {
   Report report;
   int text = -1;  // log.txt
 
-  std::mutex mutex;  // of what follows
-  StepRecord now;    // step 0: none in this process
+  std::mutex mutex;             // of what follows
+  StepRecord now;               // step 0: none in this process
+  std::vector<PartTime> parts;  // sums over the steps of this process
   struct Busy {
     std::string what{};
     int64_t done = 0, total = 0;
@@ -193,6 +196,36 @@ void RunLog::note_warnings() {
   for (const std::string& warning : state_->sinks->take_warnings()) note(warning);
 }
 
+namespace {
+
+void add_parts(std::vector<PartTime>& sums, const std::vector<PartTime>& parts) {
+  for (const PartTime& part : parts) {
+    const auto found = std::ranges::find(sums, part.name, &PartTime::name);
+    if (found == sums.end())
+      sums.push_back(part);
+    else
+      found->ms += part.ms;
+  }
+}
+
+}  // namespace
+
+// "time of steps: 60 % backward, 30 % forward, 10 % waiting for dp"; small parts are left out.
+std::string RunLog::State::parts_line() const {
+  std::vector<PartTime> sorted = parts;
+  std::ranges::stable_sort(sorted, std::greater(), &PartTime::ms);
+  double all = 0;
+  for (const PartTime& part : sorted) all += part.ms;
+  std::string line;
+  for (const PartTime& part : sorted) {
+    if (part.ms < 0.005 * all || all == 0) continue;
+    const bool waits = part.name.starts_with("wait_");
+    line += (line.empty() ? "time of steps: " : ", ") + fixed(100 * part.ms / all, 0) + " % " +
+            (waits ? "waiting for " + part.name.substr(5) : part.name);
+  }
+  return line;
+}
+
 void RunLog::facts(std::vector<std::pair<std::string, std::string>> rows) { state_->report.facts(std::move(rows)); }
 
 void RunLog::step(const StepRecord& record) {
@@ -201,6 +234,7 @@ void RunLog::step(const StepRecord& record) {
   const std::lock_guard lock(s.mutex);
   const bool first = s.now.step == 0, last = record.step >= s.total;
   s.now = record;
+  add_parts(s.parts, record.parts);
   s.progress.done = record.step;
   s.left.step(record.step_ms / 1000);
   s.record(record, json_line(record));
@@ -310,6 +344,7 @@ void RunLog::finish() {
   s.report.finish();
   if (s.sinks) s.sinks->finish();
   note_warnings();
+  if (const std::string line = s.parts_line(); !line.empty()) note(line);
   const ReportData& data = s.report.data();
   const std::string best =
       data.best.step > 0 ? ", best " + result_of(data.best) + " at step " + std::to_string(data.best.step) : "";

@@ -75,12 +75,20 @@ void write_steps(Exposition& out, const RunNumbers& n) {
   out.gauge("learning_rate", "Learning rate of the last step.", step.lr);
   out.counter("tokens_total", "Tokens since the beginning of the run.", static_cast<double>(step.tokens));
   out.gauge("tokens_per_second", "Tokens per second of the last step.", step.tokens_per_second);
-  if (!std::isnan(step.mfu)) out.gauge("mfu_ratio", "Model FLOPs utilization of the last step, 0 to 1.", step.mfu);
+  if (!std::isnan(step.mfu)) {
+    out.gauge("mfu_ratio", "Model FLOPs utilization of the last step, 0 to 1, with causal attention.", step.mfu);
+    out.gauge("mfu_full_ratio", "The same with attention of all pairs, as many publish it.", step.mfu_full);
+    out.gauge("hfu_ratio", "Hardware FLOPs utilization of the last step, with what is computed again.", step.hfu);
+  }
   out.metric("step_seconds", "histogram", "Seconds of the steps of this process.");
   for (size_t i = 0; i < n.kSeconds.size(); ++i)
     out.sample(static_cast<double>(n.steps_within[i]), label("le", number(n.kSeconds[i])), "_bucket");
   out.sample(static_cast<double>(n.steps), label("le", "+Inf"), "_bucket");
   out.sample(n.step_seconds, "", "_sum").sample(static_cast<double>(n.steps), "", "_count");
+  if (!n.part_seconds.empty()) {
+    out.metric("part_seconds_total", "counter", "Seconds of parts of this process's steps; wait_AXIS: for other ranks.");
+    for (const auto& [part, seconds] : n.part_seconds) out.sample(seconds, label("part", part));
+  }
   out.counter("data_wait_seconds_total", "Seconds that steps of this process have waited for their batch.", n.data_seconds);
   out.metric("skipped_steps_total", "counter", "Steps of this process without an update.");
   for (const auto& [why, count] : n.skipped) out.sample(static_cast<double>(count), label("why", why));
@@ -115,6 +123,7 @@ void RunNumbers::add(const StepRecord& record) {
   for (size_t i = 0; i < kSeconds.size(); ++i) steps_within[i] += seconds <= kSeconds[i] ? 1 : 0;
   recent[static_cast<size_t>(steps++) % recent.size()] = seconds;
   step_seconds += seconds, data_seconds += record.data_ms / 1000;
+  for (const PartTime& part : record.parts) part_seconds[part.name] += part.ms / 1000;
 }
 
 void RunNumbers::add(const EventRecord& record) {

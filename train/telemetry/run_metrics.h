@@ -32,6 +32,7 @@ struct RunNumbers {
   SaveRecord save{};  // the last one to disk
   std::map<std::string, ChoicesRecord> choices{};
   std::map<std::string, int64_t> skipped{{"not_finite", 0}, {"spike", 0}};
+  std::map<std::string, double> part_seconds{};
   double step_time = 0, save_time = 0;
   double step_seconds = 0, data_seconds = 0, save_stall = 0;
   int64_t steps = 0, saves = 0;

@@ -44,8 +44,9 @@ class Scalars {
     step_ = r.step;
     add("train/loss", r.loss), add("train/grad_norm", r.grad_norm), add("train/lr", r.lr);
     add("train/tokens", static_cast<double>(r.tokens)), add("train/tokens_per_second", r.tokens_per_second);
-    add_known("train/mfu", r.mfu);
+    add_known("train/mfu", r.mfu), add_known("train/mfu_full", r.mfu_full), add_known("train/hfu", r.hfu);
     add("time/step_ms", r.step_ms), add("time/data_ms", r.data_ms);
+    for (const PartTime& part : r.parts) add("time/parts/" + part.name + "_ms", part.ms);
   }
   void operator()(const EvalRecord& r) {
     step_ = r.step;

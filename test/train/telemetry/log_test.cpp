@@ -190,7 +190,7 @@ TEST_CASE("losses and norms in metrics.jsonl read back as the same floats") {
 TEST_CASE("metrics lines hold the documented keys in their order, and null for what is not finite") {
   CHECK(json_line(step_record(3)) ==
         "{\"step\": 3, \"loss\": 2.5, \"grad_norm\": 0.75, \"lr\": 0.001, \"tokens\": 3000, \"step_ms\": 12.500, "
-        "\"data_ms\": 0.100, \"tokens_per_second\": 80000.0, \"mfu\": 0.4000}\n");
+        "\"data_ms\": 0.100, \"tokens_per_second\": 80000.0, \"mfu\": 0.4000, \"mfu_full\": null, \"hfu\": null}\n");
   CHECK(json_line(eval_record(3)) ==
         "{\"step\": 3, \"val_loss\": 2.25, \"bits_per_byte\": 1.125, \"val_tokens\": 5000, \"seconds\": 0.500}\n");
   CHECK(json_line(save_record(3)) ==
@@ -574,7 +574,26 @@ TEST_CASE("speed and MFU that people see are those of usual steps, and metrics.j
   });
   CHECK_THAT(lines_of(said).back(), !ContainsSubstring("mfu"));
   CHECK(lines_of(said)[20] == "step 21/21  loss 2.5000  norm 0.75  lr 0.001  1.2s  72.7k tok/s  mfu 36.4%  stall 100us");
-  CHECK_THAT(read_text(directory / "metrics.jsonl"), ContainsSubstring("\"tokens_per_second\": 800.0, \"mfu\": 0.0040}"));
+  CHECK_THAT(read_text(directory / "metrics.jsonl"),
+             ContainsSubstring("\"tokens_per_second\": 800.0, \"mfu\": 0.0040, \"mfu_full\": null, \"hfu\": null}"));
+}
+
+TEST_CASE("the parts of steps are in metrics.jsonl, and their sums in the last words") {
+  const Scratch directory;
+  StepRecord record = step_record(1);
+  record.mfu_full = 0.5, record.hfu = 0.625;
+  record.parts = {{"other", 0.03125}, {"forward", 4}, {"wait_dp", 1}, {"backward", 8}};
+  const std::string said = written_by(STDOUT_FILENO, [&] {
+    RunLog log(directory.path(), "test", {.steps = 2}, -1, 1);
+    log.step(record);
+    record.step = 2, record.parts.back().ms = 3;
+    log.step(record);
+    log.finish();
+  });
+  CHECK_THAT(read_text(directory / "metrics.jsonl"),
+             ContainsSubstring("\"mfu\": 0.4000, \"mfu_full\": 0.5000, \"hfu\": 0.6250, \"parts_ms\": {\"other\": 0.031, "
+                               "\"forward\": 4.000, \"wait_dp\": 1.000, \"backward\": 8.000}}\n"));
+  CHECK_THAT(said, ContainsSubstring("time of steps: 52 % backward, 38 % forward, 9 % waiting for dp\n"));
 }
 
 TEST_CASE("a resumed log knows the evaluations and events of before") {

@@ -36,7 +36,9 @@ TEST_CASE("the page of metrics has the newest record of each kind and sums over 
   CHECK_THAT(metrics.text(), ContainsSubstring(sample("restored_step", "20")) && !ContainsSubstring("trireme_loss") &&
                                  !ContainsSubstring("trireme_eval"));
   metrics.add(page_record(21));
-  metrics.add(page_record(22, 2500));
+  StepRecord slow = page_record(22, 2500);
+  slow.mfu_full = 0.5, slow.hfu = 0.625, slow.parts = {{"forward", 1500}, {"wait_tp", 1000}};
+  metrics.add(slow);
   metrics.add(EventRecord{.step = 22, .event = "spike", .since = 22});
   metrics.add(EvalRecord{.step = 22, .val_loss = 3.25, .bits_per_byte = NAN});
   metrics.add(ChoicesRecord{.step = 22, .name = "quiz", .accuracy = 0.5});
@@ -55,6 +57,10 @@ TEST_CASE("the page of metrics has the newest record of each kind and sums over 
   CHECK(has(sample("step_seconds_bucket", "2", ",le=\"+Inf\"")));
   CHECK(has(sample("step_seconds_sum", "2.75")));
   CHECK(has(sample("data_wait_seconds_total", "0.1")));
+  CHECK(has(sample("part_seconds_total", "1.5", ",part=\"forward\"")));
+  CHECK(has(sample("part_seconds_total", "1", ",part=\"wait_tp\"")));
+  CHECK(has(sample("mfu_full_ratio", "0.5")));
+  CHECK(has(sample("hfu_ratio", "0.625")));
   CHECK(has(sample("skipped_steps_total", "1", ",why=\"spike\"")));
   CHECK(has(sample("skipped_steps_total", "0", ",why=\"not_finite\"")));
   CHECK(has(sample("saves_total", "2")));
