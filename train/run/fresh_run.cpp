@@ -15,8 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 10> kFiles{"run.id",    "lock",    "config.yaml",   "data.jsonl", "kernels.json",
-                                                  "peak.json", "log.txt", "metrics.jsonl", "exit.json",  "report.html"};
+constexpr std::array<std::string_view, 11> kFiles{"run.id",       "lock",        "config.yaml", "data.jsonl",
+                                                  "kernels.json", "peak.json",   "log.txt",     "metrics.jsonl",
+                                                  "exit.json",    "report.html", "starts.jsonl"};
 
 bool is_file_of_a_start(const std::string& name) {
   return std::ranges::find(kFiles, name.ends_with(".tmp") ? name.substr(0, name.size() - 4) : name) != kFiles.end();

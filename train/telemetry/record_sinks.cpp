@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-RecordSinks::RecordSinks(const ReportConfig& config, const std::string& directory, const RunFacts& facts) : metrics_(facts) {
+RecordSinks::RecordSinks(const ReportConfig& config, const std::string& directory, const RunFacts& facts, double before)
+    : metrics_(facts, before) {
   if (config.tensorboard) queues_.emplace_back(std::make_unique<TensorBoardFile>(directory, facts.restored));
   if (!config.prometheus_file.empty() || config.metrics_port > 0)
     queues_.emplace_back(std::make_unique<RunMetricsReader>(metrics_, config.prometheus_file));

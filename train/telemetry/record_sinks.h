@@ -15,7 +15,8 @@ namespace trireme {
 
 class RecordSinks {
  public:
-  RecordSinks(const ReportConfig& config, const std::string& directory, const RunFacts& facts);
+  // `before`: seconds of the steps before a resume.
+  RecordSinks(const ReportConfig& config, const std::string& directory, const RunFacts& facts, double before);
   RecordSinks(const RecordSinks&) = delete;
   RecordSinks& operator=(const RecordSinks&) = delete;
 

@@ -35,6 +35,7 @@ struct RunLog::State {
   void check(bool written);
   void record(const RunRecord& record, const std::string& line);
   std::string parts_line() const;
+  std::string goodput_line() const;
   StepRecord usual() const;  // the last step, at the speed of a usual one
   double eta() const;
   void redraw();
@@ -45,6 +46,8 @@ struct RunLog::State {
   const int64_t total, log_every;
   ReportData earlier;  // of the steps before a resume; the report's first data
   TimeLeft left;
+  RunStarts starts;
+  double step_seconds = 0;                   // of all steps that count
   std::map<std::string, int64_t> evaluated;  // by part: the last step
   MetricsFile metrics;
   std::optional<RecordSinks> sinks;
@@ -105,7 +108,11 @@ RunLog::State::State(const std::string& directory, const std::string& title, con
 // The report and the time left continue from the lines before a resume.
 MetricsReader RunLog::State::earlier_lines() {
   return {
-      .step = [this](const StepRecord& record) { earlier.add(record), left.step(record.step_ms / 1000); },
+      .step =
+          [this](const StepRecord& record) {
+            earlier.add(record), left.step(record.step_ms / 1000);
+            if (std::isfinite(record.step_ms)) step_seconds += record.step_ms / 1000;
+          },
       .eval = [this](const EvalRecord& record) { earlier.add(record), measured(record.step, "", record.seconds); },
       .choices = [this](const ChoicesRecord& record) { earlier.add(record), measured(record.step, record.name, record.seconds); },
       .saved = [this](const SaveRecord& record) { left.save(record.stall_ms / 1000); }};
@@ -187,7 +194,8 @@ RunLog::RunLog(const std::string& directory, const std::string& title, const Run
 RunLog::~RunLog() { state_->line.leave(); }
 
 void RunLog::also_to(const ReportConfig& config, const RunFacts& facts) {
-  state_->sinks.emplace(config, state_->directory, facts);
+  state_->starts = facts.starts;
+  state_->sinks.emplace(config, state_->directory, facts, state_->step_seconds);
   note_warnings();
 }
 
@@ -226,6 +234,16 @@ std::string RunLog::State::parts_line() const {
   return line;
 }
 
+// Last words of a run that was started again, or has taken a while.
+std::string RunLog::State::goodput_line() const {
+  constexpr double kWhile = 600;
+  const double now = unix_seconds(), all = now - starts.first;
+  if (starts.count == 0 || (starts.count == 1 && all < kWhile)) return "";
+  const std::string since = starts.count == 1 ? "the start" : "the first of " + std::to_string(starts.count) + " starts";
+  return "goodput: " + fixed(100 * starts.goodput(step_seconds, now), 1) + " % of the " + human_seconds(all) + " since " + since +
+         " were steps that count";
+}
+
 void RunLog::facts(std::vector<std::pair<std::string, std::string>> rows) { state_->report.facts(std::move(rows)); }
 
 void RunLog::step(const StepRecord& record) {
@@ -235,6 +253,7 @@ void RunLog::step(const StepRecord& record) {
   const bool first = s.now.step == 0, last = record.step >= s.total;
   s.now = record;
   add_parts(s.parts, record.parts);
+  s.step_seconds += record.step_ms / 1000;
   s.progress.done = record.step;
   s.left.step(record.step_ms / 1000);
   s.record(record, json_line(record));
@@ -344,7 +363,8 @@ void RunLog::finish() {
   s.report.finish();
   if (s.sinks) s.sinks->finish();
   note_warnings();
-  if (const std::string line = s.parts_line(); !line.empty()) note(line);
+  for (const std::string& line : {s.parts_line(), s.goodput_line()})
+    if (!line.empty()) note(line);
   const ReportData& data = s.report.data();
   const std::string best =
       data.best.step > 0 ? ", best " + result_of(data.best) + " at step " + std::to_string(data.best.step) : "";

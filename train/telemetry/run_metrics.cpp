@@ -55,15 +55,21 @@ class Exposition {
 
 std::string label(std::string_view name, const std::string& value) { return std::string(name) + "=\"" + label_value(value) + "\""; }
 
-void write_facts(Exposition& out, const RunFacts& facts, double started) {
+void write_facts(Exposition& out, const RunFacts& facts) {
   out.metric("build_info", "gauge", "The program that trains; always 1.")
       .sample(1, label("version", facts.version) + "," + label("commit", facts.commit));
-  out.gauge("start_timestamp_seconds", "Start of this process; it changes at each restart.", started);
+  out.gauge("start_timestamp_seconds", "Start of this process; it changes at each restart.", program_start());
   out.gauge("restored_step", "Step of the checkpoint from which this start continues; 0: none.",
             static_cast<double>(facts.restored));
   out.gauge("ranks", "Processes that train.", static_cast<double>(facts.ranks));
   out.gauge("total_steps", "train.steps.", static_cast<double>(facts.total_steps));
   out.gauge("checkpoint_interval_steps", "checkpoint.every; 0: only at the end.", static_cast<double>(facts.save_every));
+}
+
+void write_goodput(Exposition& out, const RunStarts& starts, double step_seconds) {
+  out.counter("restarts_total", "Starts of the run after its first.", static_cast<double>(starts.count - 1));
+  out.gauge("goodput_ratio", "Seconds of steps that count, relative to all seconds since the run's first start.",
+            starts.goodput(step_seconds, unix_seconds()));
 }
 
 void write_steps(Exposition& out, const RunNumbers& n) {
@@ -135,7 +141,7 @@ void RunNumbers::add(const SaveRecord& record) {
   if (!record.in_memory) save = record, save_time = unix_seconds();
 }
 
-RunMetrics::RunMetrics(RunFacts facts) : facts_(std::move(facts)), started_(unix_seconds()) {}
+RunMetrics::RunMetrics(RunFacts facts, double before) : facts_(std::move(facts)), before_(before) {}
 
 void RunMetrics::add(const RunRecord& record) {
   const std::lock_guard lock(mutex_);
@@ -158,7 +164,8 @@ RunMetrics::Pulse RunMetrics::pulse() const {
 std::string RunMetrics::text() const {
   const std::lock_guard lock(mutex_);
   Exposition out(facts_.run);
-  write_facts(out, facts_, started_);
+  write_facts(out, facts_);
+  if (facts_.starts.count > 0) write_goodput(out, facts_.starts, before_ + numbers_.step_seconds);
   if (numbers_.steps > 0) write_steps(out, numbers_);
   write_saves(out, numbers_, facts_.restored);
   write_evaluations(out, numbers_);

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "train/telemetry/record_readers.h"
+#include "train/telemetry/run_starts.h"
 
 namespace trireme {
 
@@ -21,7 +22,8 @@ struct RunFacts {
   std::string version, commit;  // of this program
   int64_t total_steps = 0, save_every = 0, ranks = 1;
   int64_t restored = 0;  // step of the checkpoint from which this start continues; 0: none
-  double patience = 0;   // train.hang_after, in seconds; 0: none
+  RunStarts starts{};
+  double patience = 0;  // train.hang_after, in seconds; 0: none
 };
 
 // The newest records of a run, and sums over the steps of this process.
@@ -49,7 +51,8 @@ struct RunNumbers {
 // Thread-safe.
 class RunMetrics {
  public:
-  explicit RunMetrics(RunFacts facts);
+  // `before`: seconds of the steps before a resume.
+  explicit RunMetrics(RunFacts facts, double before = 0);
 
   void add(const RunRecord& record);
   void alive();              // the run does something else than steps, such as an evaluation
@@ -64,7 +67,7 @@ class RunMetrics {
 
  private:
   const RunFacts facts_;
-  const double started_;
+  const double before_;
   mutable std::mutex mutex_;  // of what follows
   Clock::time_point sign_ = Clock::now();
   RunNumbers numbers_;

@@ -1,5 +1,10 @@
 // A whole run with all readers of its records.
+#include <sys/stat.h>
+
+#include <csignal>
 #include <filesystem>
+#include <sstream>
+#include <thread>
 
 #include "test/catch.h"
 #include "test/train/workplace.h"
@@ -20,7 +25,59 @@ int64_t event_files_of(const Workplace& place, const std::string& run) {
   return count;
 }
 
+double sample_of(const std::string& page, const std::string& name) {
+  const size_t at = page.find("\n" + name + "{");
+  REQUIRE(at != std::string::npos);
+  return std::stod(page.substr(page.find("} ", at) + 2));
+}
+
+double seconds_of_steps(const Workplace& place, const std::string& run) {
+  double seconds = 0;
+  std::istringstream in(place.run(run, "metrics.jsonl"));
+  for (std::string line; std::getline(in, line);)
+    if (const Json record = Json::parse(line); record.contains("loss")) seconds += record["step_ms"].get<double>() / 1000;
+  return seconds;
+}
+
+double time_of(const std::string& file) {
+  struct stat facts {};
+  REQUIRE(stat(file.c_str(), &facts) == 0);
+  return static_cast<double>(facts.st_mtim.tv_sec) + 1e-9 * static_cast<double>(facts.st_mtim.tv_nsec);
+}
+
 }  // namespace
+
+TEST_CASE("the goodput of a run with three kills is that of its own times") {
+  const Workplace place;
+  const std::string page = place.scratch / "run.prom";
+  const std::vector<std::string> settings = Workplace::arguments(
+      {"train.name=killed", "train.steps=400", "train.eval_every=0", "checkpoint.every=10", "report.prometheus_file=" + page});
+  for (int64_t kill = 1; kill <= 3; ++kill) {
+    Process process(place.scratch.path(), settings);
+    while (process.running() && place.lines("killed") < 80 * kill) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    REQUIRE(process.running());
+    process.signal(SIGKILL);
+    process.wait();
+  }
+  succeed(run_trireme(place.scratch.path(), settings));
+  std::vector<Json> starts;
+  std::istringstream in(place.run("killed", "starts.jsonl"));
+  for (std::string line; std::getline(in, line);) starts.push_back(Json::parse(line));
+  REQUIRE(starts.size() == 4);
+  CHECK(starts[0]["step"] == 0);
+  for (size_t i = 1; i < 4; ++i) {
+    CHECK(starts[i]["step"] > starts[i - 1]["step"]);
+    CHECK(starts[i]["time"] > starts[i - 1]["time"]);
+    CHECK(starts[i]["run"] == starts[0]["run"]);
+  }
+  const double whole = time_of(page) - starts[0]["time"].get<double>(), goodput = seconds_of_steps(place, "killed") / whole;
+  CHECK(goodput > 0.01);
+  CHECK(goodput < 0.99);
+  CHECK(sample_of(read_text(page), "trireme_goodput_ratio") == Approx(goodput).epsilon(0.01));
+  CHECK(sample_of(read_text(page), "trireme_restarts_total") == 3);
+  CHECK_THAT(place.run("killed", "log.txt"),
+             ContainsSubstring("goodput: ") && ContainsSubstring(" since the first of 4 starts were steps that count\n"));
+}
 
 TEST_CASE("a run with all readers has the bits of one without, and a resume continues them") {
   const Workplace place;

@@ -10,8 +10,14 @@ using namespace trireme;
 
 namespace {
 
-const RunFacts kFacts{
-    .run = "a \"run\" \\ here", .version = "0.2.0", .commit = "abc", .total_steps = 100, .ranks = 4, .restored = 20, .patience = 5};
+const RunFacts kFacts{.run = "a \"run\" \\ here",
+                      .version = "0.2.0",
+                      .commit = "abc",
+                      .total_steps = 100,
+                      .ranks = 4,
+                      .restored = 20,
+                      .starts = {.first = 1, .count = 3},
+                      .patience = 5};
 
 StepRecord page_record(int64_t step, double ms = 250) {
   return {.step = step,
@@ -50,6 +56,7 @@ TEST_CASE("the page of metrics has the newest record of each kind and sums over 
   CHECK(has(sample("build_info", "1", ",version=\"0.2.0\",commit=\"abc\"")));
   CHECK(has(sample("step", "22")));
   CHECK(has(sample("loss", "2.5")));
+  CHECK(has(sample("restarts_total", "2")));
   CHECK(has("# TYPE trireme_tokens_total counter" + sample("tokens_total", "90112")));
   CHECK(has(sample("step_seconds_bucket", "0", ",le=\"0.1\"")));
   CHECK(has(sample("step_seconds_bucket", "1", ",le=\"0.3\"")));
