@@ -29,7 +29,7 @@ STEP_TAGS = {"train/loss": "loss", "train/grad_norm": "grad_norm", "train/lr": "
              "train/tokens_per_second": "tokens_per_second", "train/mfu": "mfu", "train/mfu_full": "mfu_full", "train/hfu": "hfu",
              "time/step_ms": "step_ms", "time/data_ms": "data_ms"}
 EVAL_TAGS = {"eval/loss": "val_loss", "eval/bits_per_byte": "bits_per_byte"}
-PAGE = {"trireme_loss": "loss", "trireme_grad_norm": "grad_norm", "trireme_learning_rate": "lr", "trireme_tokens_total": "tokens",
+PAGE = {"trireme_loss": "loss", "trireme_grad_norm": "grad_norm", "trireme_learning_rate": "lr", "trireme_run_tokens": "tokens",
         "trireme_step": "step", "trireme_tokens_per_second": "tokens_per_second"}
 # Digits of measured values in metrics.jsonl; the others read back as the same float.
 DIGITS = {"tokens_per_second": 1, "mfu": 4, "mfu_full": 4, "hfu": 4, "step_ms": 3, "data_ms": 3}

@@ -37,7 +37,7 @@ def push(run, directory: pathlib.Path, sent: dict) -> None:
     """Sends the lines of later steps than were sent, for each kind of line."""
     for line in complete_lines(directory / "metrics.jsonl"):
         values = values_of(line)
-        kind = min(values, default="")
+        kind = min(values, default="") + line.get("tier", "")
         if not kind or line["step"] <= sent.get(kind, 0):
             continue
         run.log({"step": line["step"], **values})
@@ -54,14 +54,17 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("run", type=pathlib.Path, help="the run's directory")
     arguments.add_argument("--project", required=True)
-    arguments.add_argument("--follow", action="store_true", help="wait for further steps until the run has ended")
+    arguments.add_argument("--follow", action="store_true", help="wait for further steps until the run has ended; after a kill, end this, too")
     arguments.add_argument("--offline", action="store_true", help="write files for `wandb sync` and send nothing")
     options = arguments.parse_args()
     directory = options.run.resolve()
     state = directory / "wandb.json"  # the newest step that was sent, by kind
+    token = (directory / "run.id").read_text().split()[0]
     sent = json.loads(state.read_text()) if state.exists() else {}
-    run = wandb.init(project=options.project, name=directory.name, id=(directory / "run.id").read_text().split()[0], resume="allow",
-                     dir=str(directory), mode="offline" if options.offline else "online")
+    if sent.get("run") != token:
+        sent = {"run": token}
+    run = wandb.init(project=options.project, name=directory.name, id=token, resume="allow", dir=str(directory),
+                     mode="offline" if options.offline else "online")
     run.define_metric("step")
     run.define_metric("*", step_metric="step")
     while True:
@@ -72,7 +75,7 @@ def main() -> None:
             break
         time.sleep(5)
     run.finish()
-    print(f"wandb_push: sent up to step {max(sent.values(), default=0)}")
+    print(f"wandb_push: sent up to step {max((step for step in sent.values() if isinstance(step, int)), default=0)}")
 
 
 if __name__ == "__main__":

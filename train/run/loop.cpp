@@ -69,6 +69,7 @@ Evaluated catch_up(Session& s, int64_t step) {
 
 ExitCode stopped(Session& s, int64_t step, int signal) {
   s.note(stopped_line(signal, step));
+  if (s.log) s.log->last_words();
   return ExitCode::stopped;
 }
 

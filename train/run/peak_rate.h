@@ -34,8 +34,8 @@ class PeakRate {
   // One line: the rate, or why it is unknown.
   std::string describe() const;
 
-  // MFU of a step of `flops` FLOPs a rank that took `seconds`, 0 to 1; NaN where the peak is unknown. `ahead` is how many steps the
-  // host may be ahead of its device, which blurs the time of a single step.
+  // Utilization by a step that computes `flops` FLOPs a rank in `seconds`, 0 to 1; NaN where the peak is unknown. `ahead` is how
+  // many steps the host may be ahead of its device, which blurs the time of a single step.
   double mfu(double flops, double seconds, int64_t ahead);
 
   // The text of peak.json, and back. nullopt for what is not a peak of `machine`.

@@ -107,7 +107,8 @@ void Steps::log(const StepResult& result, double seconds, std::vector<PartTime> 
   if (!session_.log) return;
   const Doing doing(session_.journal, "logging");
   const int64_t tokens = session_.config.train.batch * session_.config.model.context;
-  const double mfu = session_.peak.mfu(session_.flops.model, seconds, session_.run.launcher.ahead());
+  const StepFlops& flops = session_.flops;
+  const double hfu = session_.peak.mfu(flops.executed, seconds, session_.run.launcher.ahead());
   session_.log->step({.step = ended_,
                       .loss = result.loss,
                       .grad_norm = result.grad_norm,
@@ -116,9 +117,9 @@ void Steps::log(const StepResult& result, double seconds, std::vector<PartTime> 
                       .step_ms = seconds * 1e3,
                       .tokens_per_second = static_cast<double>(tokens) / seconds,
                       .data_ms = waited_[static_cast<size_t>(ended_ % 2)] * 1e3,
-                      .mfu = mfu,
-                      .mfu_full = mfu * session_.flops.full / session_.flops.model,
-                      .hfu = mfu * session_.flops.executed / session_.flops.model,
+                      .mfu = hfu * flops.model / flops.executed,
+                      .mfu_full = hfu * flops.full / flops.executed,
+                      .hfu = hfu,
                       .parts = std::move(parts)});
 }
 

@@ -126,16 +126,18 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
   const auto metrics = restored.find("metrics");
   if (p.checkpoints.restored_run() == run_id && metrics != restored.end()) start.expected = metrics->second;
   p.log.emplace(directory, config.train.name, schedule_of(config, p.data), start, config.train.log_every);
-  p.log->also_to(config.report,
-                 {.run = config.train.name,
-                  .version = build_facts().version,
-                  .commit = build_facts().commit,
-                  .total_steps = config.train.steps,
-                  .save_every = config.checkpoint.every,
-                  .ranks = o.world.size(),
-                  .restored = step,
-                  .starts = note_start(directory, {.time = program_start(), .step = step, .ranks = o.world.size(), .run = run_id}),
-                  .patience = config.train.hang_after});
+  const RunStart start_now{.time = program_start(), .step = step, .ranks = o.world.size(), .run = run_id};
+  const RunStarts starts = step < config.train.steps ? note_start(directory, start_now) : RunStarts{};
+  p.log->also_to(config.report, {.run = config.train.name,
+                                 .version = build_facts().version,
+                                 .commit = build_facts().commit,
+                                 .total_steps = config.train.steps,
+                                 .save_every = config.checkpoint.every,
+                                 .ranks = o.world.size(),
+                                 .restored = step,
+                                 .on_disk = p.checkpoints.restored_from_disk() ? step : 0,
+                                 .starts = starts,
+                                 .patience = config.train.hang_after});
   announce({.config = config,
             .mesh = p.place.mesh,
             .device = p.place.device,

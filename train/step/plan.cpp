@@ -190,10 +190,17 @@ std::string CheckpointSize::problem() const {
   return "";
 }
 
-double Plan::full_flops() const {
-  const auto pairs = static_cast<double>(context);
-  return product_flops + attention_flops * 2 * pairs / (pairs + 1);
+namespace {
+
+// All pairs of tokens of a sample, relative to those that attention computes.
+double all_pairs_of(const ModelConfig& model) {
+  const auto tokens = static_cast<double>(model.context);
+  return tokens * tokens / attention_pairs(model.context, model.context, model.window);
 }
+
+}  // namespace
+
+double Plan::full_flops() const { return product_flops + attention_flops * all_pairs; }
 
 double Plan::executed_flops() const {
   double flops = 0;
@@ -233,7 +240,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   plan.peers = mesh.most_peers(config.kernels.device == DeviceChoice::cuda);
   plan.replicas = mesh.replicas(), plan.copies = mesh.copies(), plan.stage = mesh.pp().rank(), plan.stages = mesh.pp().size();
   plan.microbatches = pipeline.microbatches;
-  plan.tokens = config.train.batch * config.model.context, plan.context = config.model.context;
+  plan.tokens = config.train.batch * config.model.context, plan.all_pairs = all_pairs_of(config.model);
   if (plan.stages > 1) plan.bubble = bubble_of(config.parallel.schedule, pipeline, times_of(config));
   count_step(plan, run);
   count_memory(plan, run);

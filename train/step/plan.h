@@ -33,7 +33,7 @@ struct Plan {
   int64_t parameters = 0;                 // of the whole model
   int64_t replicas = 1, copies = 1;       // of the model; of the optimizer's state
   int64_t tokens = 0;                     // per optimizer step, over all replicas
-  int64_t context = 1;                    // tokens of a sequence
+  double all_pairs = 1;                   // all pairs of tokens of a sample, relative to those that attention computes
   std::vector<MeshAxis> axes;             // of the mesh
   int64_t peers = 0;                      // other ranks that one exchanges messages with, at most
   int64_t stage = 0, stages = 1;          // pipeline stages: this rank's index, the number of all

@@ -16,12 +16,12 @@ struct ReportConfig {
   void visit(auto& keys) {
     keys("tensorboard", tensorboard, "write TensorBoard's event files into the run directory");
     keys("prometheus_file", prometheus_file,
-         "file in Prometheus's text format, replaced with each line of the log: for the textfile collector of node_exporter, "
-         "its name ends in .prom; empty: none",
+         "file in Prometheus's text format, replaced once a second: for the textfile collector of node_exporter, its name ends "
+         "in .prom; empty: none",
          paths());
     keys("metrics_port", metrics_port, "TCP port on which rank 0 serves /metrics to Prometheus, and /healthz; 0: none",
          between(0, 65535));
-    keys("metrics_host", metrics_host, "address of this machine on which the port is open; 0.0.0.0: all of them");
+    keys("metrics_host", metrics_host, "address of this machine on which the port is open, a number; 0.0.0.0: all of them");
   }
 };
 

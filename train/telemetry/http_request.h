@@ -16,7 +16,7 @@ struct HttpAnswer {
   std::string type = "text/plain; charset=utf-8", body{};
 };
 
-inline constexpr size_t kLongestRequest = 64 << 10;  // bytes
+inline constexpr size_t kLongestRequest = 16 << 10;  // bytes
 
 // A request at the beginning of what a client has sent: nothing as long as its head is not complete. What is not a request has
 // an empty method.

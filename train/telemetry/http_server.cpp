@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,10 +31,11 @@ using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
 Addresses addresses_of(const std::string& host, int64_t port) {
   addrinfo hints{};
-  hints.ai_family = AF_UNSPEC, hints.ai_socktype = SOCK_STREAM, hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  hints.ai_family = AF_UNSPEC, hints.ai_socktype = SOCK_STREAM, hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV | AI_NUMERICHOST;
   addrinfo* list = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list); error != 0)
-    throw Error(text("no address ", host, ": ", gai_strerror(error)));
+  const std::string address = host == "localhost" ? "127.0.0.1" : host;  // other names would need a server of names
+  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list) != 0)
+    throw Error(text("'", host, "' is not an address such as 127.0.0.1, 0.0.0.0 or ::1"));
   return Addresses(list);
 }
 
@@ -84,6 +86,7 @@ void HttpServer::open(const std::string& host, int64_t port) {
 }
 
 void HttpServer::serve() {
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);  // the steps come first
   for (;;) {
     // While there are too many clients, poll() leaves out the listener.
     std::vector<pollfd> waits{{stop_[0], POLLIN, 0}, {clients_.size() < kMostClients ? listener_ : -1, POLLIN, 0}};

@@ -1,13 +1,13 @@
 // runs/NAME/metrics.jsonl, one JSON object per line, and runs/NAME/exit.json.
 //
-// A training line holds step, loss, grad_norm, lr, tokens, step_ms, data_ms, tokens_per_second, mfu; an evaluation line step,
-// val_loss, bits_per_byte, val_tokens, seconds; a file of train.eval_choices step, choices (its name), acc, acc_stderr, acc_norm,
-// acc_norm_stderr, chance, questions, seconds; an event step, event, since; a committed save step, saved_bytes, saved_seconds,
-// write_gb_per_second, save_stall_ms, tier, run, scrubbed_bytes.
-// Of two runs with the same losses, lines of saves may stand elsewhere or be missing: when a save ends, is measured, too. A line is
-// written in one call: a kill leaves at most one torn line, the last. Losses and norms are floats and print so that they read back
-// as the same float; what is not finite prints as null. The file of a run that was killed and resumed equals the undisturbed run's
-// but for the measured times and rates, if the caller writes the lines of step s before it saves step s.
+// A training line holds step, loss, grad_norm, lr, tokens, step_ms, data_ms, tokens_per_second, mfu, mfu_full, hfu, parts_ms; an
+// evaluation line step, val_loss, bits_per_byte, val_tokens, seconds; a file of train.eval_choices step, choices (its name), acc,
+// acc_stderr, acc_norm, acc_norm_stderr, chance, questions, seconds; an event step, event, since; a committed save step,
+// saved_bytes, saved_seconds, write_gb_per_second, save_stall_ms, tier, run, scrubbed_bytes. Of two runs with the same losses,
+// lines of saves may stand elsewhere or be missing: when a save ends, is measured, too. A line is written in one call: a kill
+// leaves at most one torn line, the last. Losses and norms are floats and print so that they read back as the same float; what is
+// not finite prints as null. The file of a run that was killed and resumed equals the undisturbed run's but for the measured times
+// and rates, if the caller writes the lines of step s before it saves step s.
 #pragma once
 
 #include <cstdint>

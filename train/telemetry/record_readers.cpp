@@ -1,65 +1,94 @@
 #include "train/telemetry/record_readers.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
 #include <exception>
+#include <mutex>
 #include <utility>
 
 namespace trireme {
 
-RecordQueue::RecordQueue(std::unique_ptr<RecordReader> reader) : reader_(std::move(reader)), thread_([this] { feed(); }) {}
+struct RecordQueue::State {
+  explicit State(std::unique_ptr<RecordReader> reader) : reader(std::move(reader)) {}
+
+  const std::unique_ptr<RecordReader> reader;
+  std::mutex mutex;  // of what follows
+  std::condition_variable changed;
+  std::deque<RunRecord> waiting;
+  std::vector<std::string> warnings;
+  bool ended = false, done = false;
+  bool dropped = false, failed = false;  // and reported
+
+  // Called under the mutex.
+  void warn(bool& said, const std::string& problem) {
+    if (!std::exchange(said, true)) warnings.push_back("warning: " + reader->name() + problem + "; the run continues");
+  }
+  // Waits for records. False at the end.
+  bool take(std::deque<RunRecord>& records) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return ended || !waiting.empty(); });
+    records = std::exchange(waiting, {});
+    return !records.empty();
+  }
+  template <class Work>
+  void guarded(const Work& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex);
+      warn(failed, std::string(": ") + error.what());
+    }
+  }
+};
+
+RecordQueue::RecordQueue(std::unique_ptr<RecordReader> reader, Clock::duration patience)
+    : patience_(patience), state_(std::make_unique<State>(std::move(reader))), thread_([state = state_.get()] { feed(*state); }) {}
+
+RecordQueue::~RecordQueue() {
+  finish();
+  if (left_) (void)state_.release();
+}
 
 void RecordQueue::finish() {
   if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+  std::unique_lock lock(state_->mutex);
+  state_->ended = true;
+  state_->changed.notify_all();
+  left_ = !state_->changed.wait_for(lock, patience_, [&] { return state_->done; });
+  if (left_) state_->warn(state_->failed, " has not ended in time and is left to itself");
+  lock.unlock();
+  left_ ? thread_.detach() : thread_.join();
 }
 
 void RecordQueue::send(const RunRecord& record) {
   {
-    const std::lock_guard lock(mutex_);
-    if (waiting_.size() >= kMost) return warn(dropped_, " is slow and lacks some records");
-    waiting_.push_back(record);
+    const std::lock_guard lock(state_->mutex);
+    if (state_->ended) return;
+    if (state_->waiting.size() >= kMost) return state_->warn(state_->dropped, " is slow and lacks some records");
+    state_->waiting.push_back(record);
   }
-  changed_.notify_all();
+  state_->changed.notify_all();
 }
 
 std::vector<std::string> RecordQueue::take_warnings() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(warnings_, {});
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->warnings, {});
 }
 
-// Called under the mutex.
-void RecordQueue::warn(bool& said, const std::string& problem) {
-  if (!std::exchange(said, true)) warnings_.push_back("warning: " + reader_->name() + problem + "; the run continues");
-}
-
-// Waits for records. False at the end.
-bool RecordQueue::take(std::deque<RunRecord>& records) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended_ || !waiting_.empty(); });
-  records = std::exchange(waiting_, {});
-  return !records.empty();
-}
-
-void RecordQueue::read(const std::deque<RunRecord>& records) {
-  const auto guarded = [this](const auto& work) {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      const std::lock_guard lock(mutex_);
-      warn(failed_, std::string(": ") + error.what());
-    }
-  };
-  for (const RunRecord& record : records) guarded([&] { reader_->read(record); });
-  guarded([&] { reader_->caught_up(); });
-}
-
-void RecordQueue::feed() {
+void RecordQueue::feed(State& state) {
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);  // the steps come first
   std::deque<RunRecord> records;
-  while (take(records)) read(records);
+  while (state.take(records)) {
+    for (const RunRecord& record : records) state.guarded([&] { state.reader->read(record); });
+    state.guarded([&] { state.reader->caught_up(); });
+  }
+  state.guarded([&] { state.reader->finish(); });
+  const std::lock_guard lock(state.mutex);
+  state.done = true;
+  state.changed.notify_all();
 }
 
 }  // namespace trireme

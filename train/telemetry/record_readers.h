@@ -2,56 +2,55 @@
 // thread and a bounded queue of its own.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <variant>
 #include <vector>
 
+#include "base/clock.h"
 #include "train/telemetry/metrics.h"
 
 namespace trireme {
 
 using RunRecord = std::variant<StepRecord, EvalRecord, ChoicesRecord, EventRecord, SaveRecord>;
 
+// Called by one thread; what it uses is its own. It may take its time, and its first error becomes a warning.
 class RecordReader {
  public:
   virtual ~RecordReader() = default;
-  virtual std::string name() const = 0;            // for messages: "TensorBoard's file"
-  virtual void read(const RunRecord& record) = 0;  // may take its time; its first error becomes a warning
-  virtual void caught_up() {}                      // called when no record waits; errors likewise
+  virtual std::string name() const = 0;  // for messages: "TensorBoard's file"
+  virtual void read(const RunRecord& record) = 0;
+  virtual void caught_up() {}  // no record waits
+  virtual void finish() {}     // all is read
 };
 
 // The queue of one reader and the thread that feeds it.
 class RecordQueue {
  public:
   static constexpr size_t kMost = 4096;  // records that wait; a newer one is dropped and counted
+  static constexpr std::chrono::seconds kPatience{5};
 
-  explicit RecordQueue(std::unique_ptr<RecordReader> reader);
-  ~RecordQueue() { finish(); }
+  // `patience`: how long finish() waits.
+  explicit RecordQueue(std::unique_ptr<RecordReader> reader, Clock::duration patience = kPatience);
+  ~RecordQueue();
   RecordQueue(const RecordQueue&) = delete;
   RecordQueue& operator=(const RecordQueue&) = delete;
 
-  void send(const RunRecord& record);        // never waits for the reader
-  void finish();                             // waits until the reader has read all; nothing is sent afterwards
+  void send(const RunRecord& record);  // never waits for the reader
+  // Waits until the reader has read all; nothing is sent afterwards. A reader that needs longer, for example on a disk that hangs,
+  // is left to itself, with its memory.
+  void finish();
   std::vector<std::string> take_warnings();  // a line for the reader's first error, and for the first record that was dropped
 
  private:
-  void feed();
-  bool take(std::deque<RunRecord>& records);
-  void read(const std::deque<RunRecord>& records);
-  void warn(bool& said, const std::string& problem);
+  struct State;
+  static void feed(State& state);
 
-  const std::unique_ptr<RecordReader> reader_;
-  std::mutex mutex_;  // of what follows
-  std::condition_variable changed_;
-  std::deque<RunRecord> waiting_;
-  std::vector<std::string> warnings_;
-  bool ended_ = false, dropped_ = false, failed_ = false;
+  const Clock::duration patience_;
+  std::unique_ptr<State> state_;
   std::thread thread_;
+  bool left_ = false;  // the thread still runs and owns the state
 };
 
 }  // namespace trireme

@@ -10,15 +10,15 @@ namespace trireme {
 RecordSinks::RecordSinks(const ReportConfig& config, const std::string& directory, const RunFacts& facts, double before)
     : metrics_(facts, before) {
   if (config.tensorboard) queues_.emplace_back(std::make_unique<TensorBoardFile>(directory, facts.restored));
-  if (!config.prometheus_file.empty() || config.metrics_port > 0)
-    queues_.emplace_back(std::make_unique<RunMetricsReader>(metrics_, config.prometheus_file));
+  if (!config.prometheus_file.empty())
+    queues_.emplace_back(std::make_unique<RunMetricsFile>(facts, before, config.prometheus_file));
   if (config.metrics_port > 0) serve(config);
 }
 
 void RecordSinks::serve(const ReportConfig& config) try {
   server_ = std::make_unique<HttpServer>(config.metrics_host, config.metrics_port,
                                          [this](const std::string& path) { return page(path); });
-} catch (const Error& error) {
+} catch (const std::exception& error) {
   warnings_.push_back(std::string("warning: report.metrics_port: ") + error.what() + "; the run continues without it");
 }
 
@@ -32,11 +32,12 @@ HttpAnswer RecordSinks::page(const std::string& path) const {
 }
 
 void RecordSinks::send(const RunRecord& record) {
+  if (server_) metrics_.add(record);
   for (RecordQueue& queue : queues_) queue.send(record);
 }
 
-void RecordSinks::alive() {
-  if (server_) metrics_.alive();
+void RecordSinks::busy(bool busy) {
+  if (server_) metrics_.busy(busy);
 }
 
 void RecordSinks::finish() {

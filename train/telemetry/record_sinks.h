@@ -22,10 +22,10 @@ class RecordSinks {
 
   // None of these waits for a disk or for a client.
   void send(const RunRecord& record);
-  void alive();
+  void busy(bool busy);  // see RunMetrics
   std::vector<std::string> take_warnings();
 
-  void finish();  // waits until all is written; the port stays open
+  void finish();  // waits until all is written, for some seconds at most; the port stays open
 
  private:
   void serve(const ReportConfig& config);

@@ -241,7 +241,7 @@ std::string RunLog::State::goodput_line() const {
   if (starts.count == 0 || (starts.count == 1 && all < kWhile)) return "";
   const std::string since = starts.count == 1 ? "the start" : "the first of " + std::to_string(starts.count) + " starts";
   return "goodput: " + fixed(100 * starts.goodput(step_seconds, now), 1) + " % of the " + human_seconds(all) + " since " + since +
-         " were steps that count";
+         " were steps";
 }
 
 void RunLog::facts(std::vector<std::pair<std::string, std::string>> rows) { state_->report.facts(std::move(rows)); }
@@ -269,7 +269,7 @@ void RunLog::step(const StepRecord& record) {
 void RunLog::busy(std::string_view what, int64_t done, int64_t total) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
-  if (s.sinks) s.sinks->alive();
+  if (s.sinks) s.sinks->busy(true);
   const auto now = Clock::now();
   const bool begins = s.busy.what != what;
   if (begins) s.busy = {.what = std::string(what), .since = now};
@@ -288,6 +288,7 @@ void RunLog::idle() {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
   s.busy = {};
+  if (s.sinks) s.sinks->busy(false);
   s.redraw();
 }
 
@@ -358,13 +359,18 @@ ChainedDigest RunLog::recorded() {
   return state_->metrics.written();
 }
 
-void RunLog::finish() {
+void RunLog::last_words() {
   State& s = *state_;
-  s.report.finish();
-  if (s.sinks) s.sinks->finish();
+  if (s.sinks) s.sinks->busy(true), s.sinks->finish();
   note_warnings();
   for (const std::string& line : {s.parts_line(), s.goodput_line()})
     if (!line.empty()) note(line);
+}
+
+void RunLog::finish() {
+  State& s = *state_;
+  s.report.finish();
+  last_words();
   const ReportData& data = s.report.data();
   const std::string best =
       data.best.step > 0 ? ", best " + result_of(data.best) + " at step " + std::to_string(data.best.step) : "";

@@ -42,6 +42,8 @@ class RunLog {
   void saved(const SaveRecord& record);                               // after a checkpoint is committed
   void sync();                                                        // puts the log on disk; from any thread
   ChainedDigest recorded();                                           // metrics.jsonl, as far as it is written
+  // Ends the other readers, and says where the time went: for a run that ends, also before its last step.
+  void last_words();
   void finish();  // the last call of a run that ends in good order: prints the outcome
 
   // Names the work that the steps wait for, shown in place of the speed: "evaluating" 264 of 5047 sequences; only an

@@ -8,17 +8,22 @@
 
 #include "base/clock.h"
 #include "base/replace_file.h"
+#include "base/utf8.h"
 
 namespace trireme {
 namespace {
 
-constexpr double kUsualSilence = 10;  // seconds without a sign of life that are usual at least
+constexpr double kUsualSilence = 60;  // seconds without a record that are usual at least
 
-std::string label_value(const std::string& text) {
+// Well-formed UTF-8 in quotes.
+std::string label_value(std::string_view text) {
   std::string escaped;
-  for (const char c : text) {
+  while (!text.empty()) {
+    const size_t length = utf8_character(text);
+    const char c = text.front();
     if (c == '\\' || c == '"') escaped += '\\';
-    escaped += c == '\n' ? ' ' : c;
+    escaped += length == 0 ? "?" : c == '\n' ? " " : text.substr(0, length);
+    text.remove_prefix(std::max<size_t>(length, 1));
   }
   return escaped;
 }
@@ -79,7 +84,8 @@ void write_steps(Exposition& out, const RunNumbers& n) {
   out.gauge("loss", "Training loss of the last step, in nats per token.", step.loss);
   out.gauge("grad_norm", "Gradient norm of the last step, before clipping.", step.grad_norm);
   out.gauge("learning_rate", "Learning rate of the last step.", step.lr);
-  out.counter("tokens_total", "Tokens since the beginning of the run.", static_cast<double>(step.tokens));
+  out.gauge("run_tokens", "Tokens since the beginning of the run.", static_cast<double>(step.tokens));
+  out.counter("tokens_total", "Tokens of the steps of this process.", n.tokens);
   out.gauge("tokens_per_second", "Tokens per second of the last step.", step.tokens_per_second);
   if (!std::isnan(step.mfu)) {
     out.gauge("mfu_ratio", "Model FLOPs utilization of the last step, 0 to 1, with causal attention.", step.mfu);
@@ -100,10 +106,10 @@ void write_steps(Exposition& out, const RunNumbers& n) {
   for (const auto& [why, count] : n.skipped) out.sample(static_cast<double>(count), label("why", why));
 }
 
-void write_saves(Exposition& out, const RunNumbers& n, int64_t restored) {
+void write_saves(Exposition& out, const RunNumbers& n, int64_t on_disk) {
   out.counter("saves_total", "Checkpoints that this process has committed, also those in memory.", static_cast<double>(n.saves));
   out.counter("save_stall_seconds_total", "Seconds that steps of this process have waited for saves.", n.save_stall);
-  out.gauge("last_checkpoint_step", "Step of the newest checkpoint on disk.", static_cast<double>(std::max(n.save.step, restored)));
+  out.gauge("last_checkpoint_step", "Step of the newest checkpoint on disk.", static_cast<double>(std::max(n.save.step, on_disk)));
   if (n.save.step == 0) return;
   out.gauge("last_checkpoint_timestamp_seconds", "Commit of the last checkpoint on disk by this process.", n.save_time);
   out.gauge("checkpoint_bytes", "Bytes of the last checkpoint on disk by this process.", static_cast<double>(n.save.bytes));
@@ -128,6 +134,7 @@ void RunNumbers::add(const StepRecord& record) {
   step = record, step_time = unix_seconds();
   for (size_t i = 0; i < kSeconds.size(); ++i) steps_within[i] += seconds <= kSeconds[i] ? 1 : 0;
   recent[static_cast<size_t>(steps++) % recent.size()] = seconds;
+  tokens += static_cast<double>(record.tokens) / static_cast<double>(record.step);
   step_seconds += seconds, data_seconds += record.data_ms / 1000;
   for (const PartTime& part : record.parts) part_seconds[part.name] += part.ms / 1000;
 }
@@ -145,20 +152,21 @@ RunMetrics::RunMetrics(RunFacts facts, double before) : facts_(std::move(facts))
 
 void RunMetrics::add(const RunRecord& record) {
   const std::lock_guard lock(mutex_);
-  sign_ = Clock::now();
+  last_ = Clock::now();
   std::visit([this](const auto& r) { numbers_.add(r); }, record);
 }
 
-void RunMetrics::alive() {
+void RunMetrics::busy(bool busy) {
   const std::lock_guard lock(mutex_);
-  sign_ = Clock::now();
+  last_ = Clock::now(), busy_ = busy;
 }
 
 RunMetrics::Pulse RunMetrics::pulse() const {
   const std::lock_guard lock(mutex_);
   const double slowest = *std::max_element(numbers_.recent.begin(), numbers_.recent.end());
   const double usual = std::max({kUsualSilence, facts_.patience, 3 * slowest});
-  return {.silent = seconds_since(sign_), .usual = numbers_.steps > 0 ? usual : std::numeric_limits<double>::infinity()};
+  const bool any = busy_ || numbers_.steps == 0;
+  return {.silent = seconds_since(last_), .usual = any ? std::numeric_limits<double>::infinity() : usual};
 }
 
 std::string RunMetrics::text() const {
@@ -167,19 +175,22 @@ std::string RunMetrics::text() const {
   write_facts(out, facts_);
   if (facts_.starts.count > 0) write_goodput(out, facts_.starts, before_ + numbers_.step_seconds);
   if (numbers_.steps > 0) write_steps(out, numbers_);
-  write_saves(out, numbers_, facts_.restored);
+  write_saves(out, numbers_, facts_.on_disk);
   write_evaluations(out, numbers_);
   return out.text();
 }
 
-RunMetricsReader::~RunMetricsReader() {
-  if (!path_.empty()) replace_file(path_, metrics_.text());
-}
-
-void RunMetricsReader::caught_up() {
-  if (path_.empty() || seconds_since(written_) < 1) return;
+void RunMetricsFile::write() {
   written_ = Clock::now();
   if (!replace_file(path_, metrics_.text())) throw unwritable(path_);
+}
+
+void RunMetricsFile::caught_up() {
+  if (seconds_since(written_) >= 1) write();
+}
+
+void RunMetricsFile::finish() {
+  if (any_) write();
 }
 
 }  // namespace trireme

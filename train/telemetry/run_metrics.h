@@ -22,6 +22,7 @@ struct RunFacts {
   std::string version, commit;  // of this program
   int64_t total_steps = 0, save_every = 0, ranks = 1;
   int64_t restored = 0;  // step of the checkpoint from which this start continues; 0: none
+  int64_t on_disk = 0;   // step of the newest checkpoint on disk at the start
   RunStarts starts{};
   double patience = 0;  // train.hang_after, in seconds; 0: none
 };
@@ -38,6 +39,7 @@ struct RunNumbers {
   double step_time = 0, save_time = 0;
   double step_seconds = 0, data_seconds = 0, save_stall = 0;
   int64_t steps = 0, saves = 0;
+  double tokens = 0;                                    // of the steps of this process
   std::array<int64_t, kSeconds.size()> steps_within{};  // steps that took at most so many seconds
   std::array<double, 32> recent{};                      // seconds of the last steps
 
@@ -55,10 +57,10 @@ class RunMetrics {
   explicit RunMetrics(RunFacts facts, double before = 0);
 
   void add(const RunRecord& record);
-  void alive();              // the run does something else than steps, such as an evaluation
+  void busy(bool busy);      // the run does something else than steps, such as an evaluation or a save
   std::string text() const;  // the format above
-  // Seconds since the last sign of life, and how many are usual at most: train.hang_after, ten seconds, or three times the slowest
-  // of the last steps. Before the first step any time is usual.
+  // Seconds since the last record, and how many are usual at most: a minute, train.hang_after, or three times the slowest of the
+  // last steps. Before the first step, and while the run is busy, any time is usual.
   struct Pulse {
     double silent, usual;
     bool healthy() const { return silent <= usual; }
@@ -68,27 +70,27 @@ class RunMetrics {
  private:
   const RunFacts facts_;
   const double before_;
-  mutable std::mutex mutex_;  // of what follows
-  Clock::time_point sign_ = Clock::now();
+  mutable std::mutex mutex_;               // of what follows
+  Clock::time_point last_ = Clock::now();  // record, or end of what the run was busy with
+  bool busy_ = false;
   RunNumbers numbers_;
 };
 
-// Feeds RunMetrics; with a path, replaces that file with their text, once a second at most and at the end.
-class RunMetricsReader : public RecordReader {
+// Replaces a file with the text of RunMetrics, once a second at most and at the end.
+class RunMetricsFile : public RecordReader {
  public:
-  RunMetricsReader(RunMetrics& metrics, std::string path) : metrics_(metrics), path_(std::move(path)) {}
-  ~RunMetricsReader() override;
-  RunMetricsReader(const RunMetricsReader&) = delete;
-  RunMetricsReader& operator=(const RunMetricsReader&) = delete;
+  RunMetricsFile(const RunFacts& facts, double before, std::string path) : metrics_(facts, before), path_(std::move(path)) {}
 
   std::string name() const override { return "report.prometheus_file"; }
-  void read(const RunRecord& record) override { metrics_.add(record); }
+  void read(const RunRecord& record) override { metrics_.add(record), any_ = true; }
   void caught_up() override;
+  void finish() override;
 
  private:
-  void write() const;
-  RunMetrics& metrics_;
+  void write();
+  RunMetrics metrics_;
   const std::string path_;
+  bool any_ = false;
   Clock::time_point written_{};
 };
 

@@ -14,6 +14,7 @@
 namespace trireme {
 namespace {
 
+constexpr double kPlausible = 1.6e9;  // 2020: a clock that was not set is earlier
 const double kProgramStart = unix_seconds();
 
 // Calls line(text) for each whole line.
@@ -34,7 +35,8 @@ RunStarts note_start(const std::string& directory, const RunStart& start) {
     const Json object = Json::parse_or_null(line);
     const Json *time = object.find("time"), *run = object.find("run");
     if (time == nullptr || !time->is_number() || run == nullptr || *run != start.run) return;
-    starts.first = std::min(starts.first, time->get<double>()), ++starts.count;
+    ++starts.count;
+    if (time->get<double>() > kPlausible) starts.first = std::min(starts.first, time->get<double>());
   });
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return starts;

@@ -1,6 +1,7 @@
 // RUN/starts.jsonl: one line for each start of a run, and its goodput.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -20,9 +21,9 @@ struct RunStarts {
   double first = 0;  // time of the first
   int64_t count = 0;
 
-  // Seconds of steps that count, relative to all seconds since the first start: 0 to 1. The rest is starts, saves, evaluations,
-  // time between starts, and steps that were done again.
-  double goodput(double step_seconds, double now) const { return now > first ? step_seconds / (now - first) : 0; }
+  // Seconds of the steps in metrics.jsonl, relative to all seconds since the first start: 0 to 1. The rest is starts, saves,
+  // evaluations, time between starts, and steps that were done again.
+  double goodput(double step_seconds, double now) const { return now > first ? std::min(1.0, step_seconds / (now - first)) : 0; }
 };
 
 // Adds a line to directory/starts.jsonl and counts those with the same token. What the disk refuses is left out.

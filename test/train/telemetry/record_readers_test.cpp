@@ -77,3 +77,22 @@ TEST_CASE("a reader's error is one warning, and it reads on") {
   CHECK(warnings[0].starts_with("warning: a listener: no room"));
   CHECK(seen.steps == std::vector<int64_t>{1, 2, 4, 5});
 }
+
+TEST_CASE("a reader that hangs at the end is left to itself, with one line") {
+  static Seen seen;  // the reader outlives the test
+  seen.open = false;
+  const auto begin = Clock::now();
+  {
+    RecordQueue queue(std::make_unique<Listener>(seen), 50ms);
+    queue.send(step(1));
+    queue.finish();
+    CHECK(queue.take_warnings() ==
+          std::vector<std::string>{"warning: a listener has not ended in time and is left to itself; the run continues"});
+    queue.send(step(2));
+    queue.finish();
+    CHECK(queue.take_warnings().empty());
+  }
+  CHECK(seconds_since(begin) < 2);
+  CHECK(seen.steps.empty());
+  seen.open = true;
+}

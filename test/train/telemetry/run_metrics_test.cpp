@@ -57,7 +57,8 @@ TEST_CASE("the page of metrics has the newest record of each kind and sums over 
   CHECK(has(sample("step", "22")));
   CHECK(has(sample("loss", "2.5")));
   CHECK(has(sample("restarts_total", "2")));
-  CHECK(has("# TYPE trireme_tokens_total counter" + sample("tokens_total", "90112")));
+  CHECK(has("# TYPE trireme_tokens_total counter" + sample("tokens_total", "8192")));
+  CHECK(has(sample("run_tokens", "90112")));
   CHECK(has(sample("step_seconds_bucket", "0", ",le=\"0.1\"")));
   CHECK(has(sample("step_seconds_bucket", "1", ",le=\"0.3\"")));
   CHECK(has(sample("step_seconds_bucket", "2", ",le=\"3\"")));
@@ -123,30 +124,38 @@ TEST_CASE("a run without a sign of life for longer than usual is not healthy") {
   RunMetrics metrics(kFacts);
   CHECK(metrics.pulse().usual == INFINITY);
   metrics.add(page_record(21));
-  CHECK(metrics.pulse().usual == 10);
+  CHECK(metrics.pulse().usual == 60);
   CHECK(metrics.pulse().healthy());
   CHECK_FALSE((RunMetrics::Pulse{.silent = 10.5, .usual = 10}).healthy());
-  metrics.add(page_record(22, 20000));
-  CHECK(metrics.pulse().usual == 60);
+  metrics.add(page_record(22, 30000));
+  CHECK(metrics.pulse().usual == 90);
+  metrics.busy(true);
+  CHECK(metrics.pulse().usual == INFINITY);
+  metrics.busy(false);
   for (int64_t step = 23; step < 55; ++step) metrics.add(page_record(step));
-  CHECK(metrics.pulse().usual == 10);
+  CHECK(metrics.pulse().usual == 60);
 }
 
 TEST_CASE("the file of metrics is replaced, once a second at most and at the end") {
   const Scratch directory;
   const std::string path = directory / "run.prom";
-  RunMetrics metrics(kFacts);
-  {
-    RunMetricsReader reader(metrics, path);
-    reader.read(page_record(21));
-    reader.caught_up();
-    CHECK_THAT(read_text(path), ContainsSubstring(sample("step", "21")));
-    reader.read(page_record(22));
-    reader.caught_up();
-    CHECK_THAT(read_text(path), ContainsSubstring(sample("step", "21")));
-  }
+  RunMetricsFile file(kFacts, 0, path);
+  file.finish();
+  CHECK_FALSE(std::filesystem::exists(path));
+  file.read(page_record(21));
+  file.caught_up();
+  CHECK_THAT(read_text(path), ContainsSubstring(sample("step", "21")));
+  file.read(page_record(22));
+  file.caught_up();
+  CHECK_THAT(read_text(path), ContainsSubstring(sample("step", "21")));
+  file.finish();
   CHECK_THAT(read_text(path), ContainsSubstring(sample("step", "22")));
-  RunMetricsReader nowhere(metrics, directory / "absent/run.prom");
+  RunMetricsFile nowhere(kFacts, 0, directory / "absent/run.prom");
   nowhere.read(page_record(23));
   CHECK_THROWS_AS(nowhere.caught_up(), DataError);
+}
+
+TEST_CASE("names that are not UTF-8 do not spoil a page") {
+  RunMetrics metrics(RunFacts{.run = "caf\xe9 \xc3\xa9\n", .version = "0", .commit = "0"});
+  CHECK_THAT(metrics.text(), ContainsSubstring("trireme_ranks{run=\"caf? \xc3\xa9 \"} 1\n"));
 }
