@@ -100,6 +100,7 @@ Stream& Device::side_lane(size_t number) {
   Workspace* const workspace = number == 0 ? &comm_workspace_ : number == kBeside ? &beside_workspace_ : nullptr;
   Tally* const tally = measures_ ? &side.tally : nullptr;
   side.stream.emplace(Cpu{.workspace = workspace, .bf16_products = facts_.bf16_products()}, tally, &side.lane.emplace());
+  if (traces_) side.trace.restart(), side.stream->trace_into(&side.trace);
   watch_lanes();
   return *side.stream;
 }
@@ -161,11 +162,37 @@ void Device::measure(bool on) {
   watch_lanes();
 }
 
+void Device::trace(bool on) {
+  finish_side_lanes();
+  traces_ = on;
+  const auto into = [on](Stream& stream, TraceLane& trace) {
+    if (on) trace.restart();
+    stream.trace_into(on ? &trace : nullptr);
+  };
+  into(compute_, trace_);
+  for (SideLane& side : side_lanes_)
+    if (side.stream) into(*side.stream, side.trace);
+}
+
+std::vector<LaneTrace> Device::traces() {
+  finish_side_lanes();
+  std::vector<LaneTrace> all{{"compute", &trace_.events(), trace_.dropped()}};
+  for (size_t i = 0; i < side_lanes_.size(); ++i) {
+    const TraceLane& trace = side_lanes_[i].trace;
+    all.push_back({side_name(i), &trace.events(), trace.dropped()});
+  }
+  return all;
+}
+
 void Device::check_order(bool on) {
   checks_order_ = on && place_ != Place::none;
   order_.forget_all();  // it does not see what happens while it is off
   ledger_.check_order(checks_order_ ? &order_ : nullptr);
   watch_lanes();
+}
+
+std::string Device::side_name(size_t number) {
+  return number == 0 ? "comm" : number == kBeside ? "beside" : "pipe(" + std::to_string(number - 1) + ")";
 }
 
 void Device::watch_lanes() {
@@ -174,8 +201,7 @@ void Device::watch_lanes() {
   };
   watch(compute_, "compute");
   for (size_t i = 0; i < side_lanes_.size(); ++i)
-    if (side_lanes_[i].stream)
-      watch(*side_lanes_[i].stream, i == 0 ? "comm" : i == kBeside ? "beside" : "pipe(" + std::to_string(i - 1) + ")");
+    if (side_lanes_[i].stream) watch(*side_lanes_[i].stream, side_name(i));
 }
 
 Device open_device(const KernelsConfig& config, int core_sharers, int gpu) {

@@ -64,6 +64,13 @@ class Workspace {
   int64_t bytes_ = 0;
 };
 
+// The trace of a lane: "compute", "comm", "pipe(0)".
+struct LaneTrace {
+  std::string name;
+  const std::vector<TraceEvent>* events;
+  int64_t dropped;  // events beyond TraceLane::kMost
+};
+
 class Device {
  public:
   explicit Device(Place place, CpuFacts facts = {});
@@ -97,6 +104,9 @@ class Device {
   Tally side_tally();  // the same of all other lanes, which it waits for; not of GPUs
   // Enables counts and times per op on a real place, for `trireme bench`, and clears both tallies.
   void measure(bool on);
+  // Traces the work of all lanes from here on, on Place::cpu; false: no more. Waits for the other lanes.
+  void trace(bool on);
+  std::vector<LaneTrace> traces();  // likewise; until the next trace(true)
   // For tests: makes an op throw if it touches memory that another lane's op has touched without a
   // wait between them; see race_checker.h. Does not watch copies of streams made before, nor
   // Place::none, where tensors have no memory.
@@ -126,16 +136,19 @@ class Device {
   Workspace comm_workspace_{ledger_}, beside_workspace_{ledger_};
   struct SideLane {
     Tally tally;  // outlives the lane, which counts
+    TraceLane trace;
     std::optional<CpuQueue> lane;
     OwnCudaLane cuda_lane;
     std::optional<Stream> stream;
   };
   Stream make_compute();
   Stream& side_lane(size_t number);
+  static std::string side_name(size_t number);
   static constexpr size_t kBeside = 1 + kPipes;
   std::array<SideLane, 1 + kBeside> side_lanes_;
   OrderChecker order_;
-  bool checks_order_ = false, measures_ = false;
+  TraceLane trace_;
+  bool checks_order_ = false, measures_ = false, traces_ = false;
 };
 
 // Number of threads of the OpenMP regions that the calling thread starts.

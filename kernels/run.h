@@ -56,6 +56,14 @@ class Door {
   double bytes_ = 0;
 };
 
+template <class Op>
+double flops_of(const Op& op) {
+  if constexpr (requires { op.flops(); })
+    return op.flops();
+  else
+    return 0;
+}
+
 // Adds to the stream's Tally what one call of `op` did, or would do on Place::none.
 template <class Op>
 void count(Tally* tally, const char* name, const Op& op, double bytes, double seconds) {
@@ -63,7 +71,7 @@ void count(Tally* tally, const char* name, const Op& op, double bytes, double se
   OpCount& count = (*tally)[name];
   count.calls += 1;
   count.bytes += bytes;
-  if constexpr (requires { op.flops(); }) count.flops += op.flops();
+  count.flops += flops_of(op);
   count.seconds += seconds;
 }
 
@@ -110,10 +118,11 @@ void run(Stream& stream, const Op& op, std::source_location at = std::source_loc
     const CudaSpan span(stream, Op::name, tally == nullptr ? nullptr : &(*tally)[Op::name]);
     return launch(stream.cuda(), op);
   }
-  stream.execute([op, bytes, cpu = stream.cpu(), tally = stream.tally()] {
+  stream.execute([op, bytes, cpu = stream.cpu(), tally = stream.tally(), trace = stream.trace()] {
     const auto begin = Clock::now();
     launch(cpu, op);
     count(tally, Op::name, op, bytes, seconds_since(begin));
+    if (trace != nullptr) trace->add({.name = Op::name, .begin = begin, .bytes = bytes, .flops = flops_of(op)});
   });
 }
 

@@ -16,6 +16,7 @@
 #include "kernels/part_clock.h"
 #include "kernels/race_checker.h"
 #include "kernels/tensor.h"
+#include "kernels/trace.h"
 
 namespace trireme {
 
@@ -74,6 +75,10 @@ class Stream {
   void time_by(PartClock* clock) { clock_ = clock; }
   PartClock* clock() const { return clock_; }
 
+  // Traces later work; nullptr: no more.
+  void trace_into(TraceLane* trace) { trace_ = trace; }
+  TraceLane* trace() const { return trace_; }
+
   // For tests: checks later work of this stream as work of this lane of the checker; nullptr:
   // stops.
   void check_order(OrderChecker* order, size_t lane) { order_ = order, order_lane_ = lane; }
@@ -97,7 +102,10 @@ class Stream {
     if (event.lane == nullptr || event.lane == lane_) return;
     if (lane_ != nullptr) return execute([event] { event.lane->wait(event.ticket); });
     const PartSpan waits(event.axis != nullptr ? clock_ : nullptr, event.axis, true);
+    TraceEvent waited{.name = "wait", .kind = TraceEvent::Kind::wait};
+    if (trace_ != nullptr) waited.begin = Clock::now(), waited.along(event.axis != nullptr ? event.axis : "");
     event.lane->wait(event.ticket);
+    if (trace_ != nullptr) trace_->add(waited);
   }
   // Blocks the host until all enqueued work of this stream is done.
   void finish() const {
@@ -121,6 +129,7 @@ class Stream {
   CpuQueue* lane_ = nullptr;
   OrderChecker* order_ = nullptr;
   PartClock* clock_ = nullptr;
+  TraceLane* trace_ = nullptr;
   size_t order_lane_ = 0;
 };
 

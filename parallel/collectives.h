@@ -175,6 +175,18 @@ JournalSpan entered(const Comm& comm, const Op& op) {
     return comm.span(Op::name, bytes);
 }
 
+// The trace of a collective that has run since `begin`.
+template <class Op>
+TraceEvent trace_of(const Comm& comm, const Op& op, Clock::time_point begin) {
+  TraceEvent event{.name = Op::name, .begin = begin, .bytes = op.sent(comm)};
+  event.along(comm.axis());
+  if constexpr (requires { op.peer; }) {
+    event.kind = std::is_same_v<Op, Send> ? TraceEvent::Kind::send : TraceEvent::Kind::receive;
+    event.peer = static_cast<int32_t>(comm.ranks().member(op.peer)), event.channel = static_cast<int32_t>(op.channel);
+  }
+  return event;
+}
+
 // The door for collectives. Counts under "all_reduce dp": calls, and the bytes that this rank
 // sends. The Comm must outlive the work.
 template <class Op>
@@ -199,14 +211,16 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
   }
   if (stream.lane() != nullptr && comm.size() > 1) stream.lane()->carry(comm.axis().c_str());
   PartClock* const clock = comm.size() > 1 ? stream.clock() : nullptr;
-  stream.execute([&comm, op, counted, clock, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane()] {
-    const PartSpan waits(clock, comm.axis().c_str(), true);
-    if (lane != nullptr) lane->wait_as_tested();
-    const JournalSpan span = entered(comm, op);
-    const auto begin = Clock::now();
-    launch(comm, cpu, op);
-    counted(tally, seconds_since(begin));
-  });
+  stream.execute(
+      [&comm, op, counted, clock, cpu = stream.cpu(), tally = stream.tally(), lane = stream.lane(), trace = stream.trace()] {
+        const PartSpan waits(clock, comm.axis().c_str(), true);
+        if (lane != nullptr) lane->wait_as_tested();
+        const JournalSpan span = entered(comm, op);
+        const auto begin = Clock::now();
+        launch(comm, cpu, op);
+        counted(tally, seconds_since(begin));
+        if (trace != nullptr && comm.size() > 1) trace->add(trace_of(comm, op, begin));
+      });
 }
 
 }  // namespace trireme

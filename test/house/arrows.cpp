@@ -38,6 +38,7 @@ const std::map<string_view, int, std::less<>> kFloors{
     {"kernels/rounding.h", 3},
     {"kernels/gate.h", 0},
     {"kernels/part_clock.h", 0},
+    {"kernels/trace.h", 0},
     {"kernels/finite.h", 3},
     {"kernels/cuda_facts.h", 3},
     {"kernels/cpu_queue.h", 0},

@@ -22,7 +22,7 @@ namespace {
 struct TrainOptions {
   static constexpr auto name = "train";
   static constexpr auto about = "Train the model of a config; resumes a run that ended early";
-  std::string config, resume = "auto";
+  std::string config, resume = "auto", profile;
   std::vector<std::string> set;
   bool resume_allow = false;
 
@@ -30,6 +30,7 @@ struct TrainOptions {
     o("config", config, "YAML file, such as configs/quickstart.yaml").required();
     o.set(set);
     o("--resume", resume, "Checkpoint to resume from: a directory, never, or auto for the newest of the run, if any");
+    o("--profile", profile, "Steps to trace op by op, such as 10-12: short for --set train.profile=[10-12]");
     o("--resume-allow", resume_allow, "Resume even if keys changed that make it another run; default: refuse");
   }
   static std::string footer() { return config_help(); }
@@ -76,7 +77,9 @@ ExitCode run_train(const TrainOptions& options) {
   try {
     const Comm all("all", 0, world.rank(), world.launched());
     const std::optional<RunConfig> config = agree_on_config(all, [&] {
-      RunConfig read = read_config(options.config, options.set, Purpose::start);
+      std::vector<std::string> set = options.set;
+      if (!options.profile.empty()) set.push_back("train.profile=[" + options.profile + "]");
+      RunConfig read = read_config(options.config, set, Purpose::start);
       choose_device(read);
       require_mesh(read, world.size(), 0);
       return read;

@@ -52,7 +52,7 @@ struct TrainConfig {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1, clip = 1.0;
   BadStep on_bad_step = BadStep::skip;
   double spike_sigmas = 0;
-  StepRanges leave_out{};
+  StepRanges leave_out{}, profile{};
   Rounding rounding = Rounding::nearest;
   int64_t eval_every = 100, eval_sequences = 0, log_every = 1, compare_every = 1000;
   double eval_overlap = 0, hang_after = kAutomatic;
@@ -96,6 +96,7 @@ struct TrainConfig {
     keys("spike_sigmas", spike_sigmas,
          "standard deviations above its running mean at which a loss or gradient norm is a spike; 0 disables", at_least(0));
     keys("leave_out", leave_out, "steps whose batches are skipped, without an update");
+    keys("profile", profile, "steps whose work is traced op by op, on CPUs, into trace-FIRST-LAST.json of the run directory");
     keys("rounding", rounding, "rounding of the f32 masters to bf16 weights; stochastic: up or down, without bias", identity());
     keys("eval_every", eval_every, "steps between evaluations; 0: only at the end", at_least(0));
     keys("eval_sequences", eval_sequences, "validation sequences of one evaluation; 0: all", at_least(0));

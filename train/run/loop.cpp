@@ -31,13 +31,17 @@ void compare_now(Session& s, int64_t step) {
 struct Agreed {
   int signal = 0;       // of a rank that was asked to stop; 0: none
   bool saving = false;  // a rank is still at work on a save
+  int64_t profile = 0;  // steps to trace from the next one on
   BadSteps bad_steps{};
 };
 
-Agreed agree(Session& s, int64_t bad) {
-  const std::vector<int64_t> most = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), bad, -bad});
+Agreed agree(Session& s, int64_t bad, int64_t profile = 0) {
+  const std::vector<int64_t> most = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), bad, -bad, profile});
   s.notice.acknowledge(static_cast<int>(most[0]));
-  return {.signal = static_cast<int>(most[0]), .saving = most[1] != 0, .bad_steps = {.most = most[2], .fewest = -most[3]}};
+  return {.signal = static_cast<int>(most[0]),
+          .saving = most[1] != 0,
+          .profile = most[4],
+          .bad_steps = {.most = most[2], .fewest = -most[3]}};
 }
 
 // The work that is due after a step.
@@ -108,7 +112,8 @@ ExitCode loop(Session& s, int64_t& step) {
   Agreed agreed;
   Steps steps(s, step);
   const auto continues = [&] {
-    agreed = agree(s, steps.bad());
+    agreed = agree(s, steps.bad(), steps.profile().asked());
+    if (agreed.profile > 0) steps.profile().trace(steps.begun() + 1, agreed.profile);
     return agreed.signal == 0;
   };
   while (steps.begun() < steps_wanted && continues()) {

@@ -19,7 +19,9 @@ Batch next_batch(Session& session) {
   const Comm& replicas = session.run.mesh.gradient_group();
   Batch batch = [&] {
     const Doing doing(session.journal, "reading");
-    const PartSpan part(session.run.device.compute().clock(), "data");
+    const Stream& compute = session.run.device.compute();
+    const PartSpan part(compute.clock(), "data");
+    const TraceSpan traced(compute.trace(), "data", -1);
     return session.loader.next();
   }();
   batch.valid = session.loader.padded() ? total(replicas, batch.valid) : batch.valid * replicas.size();
@@ -29,13 +31,17 @@ Batch next_batch(Session& session) {
 void Steps::begin() {
   const int64_t step = begun_ + 1;
   if (holds(session_.config.train.leave_out, step)) return leave_out(step);
+  profile_.begin(step);
   if (begun_ == ended_) since_ = Clock::now(), session_.run.device.clock().restart();
   session_.journal.begin(step), note_step(step);
   session_.notice.begun(step);
   computed_ = true;
-  const Batch batch = next_batch(session_);
-  waited_[static_cast<size_t>(step % 2)] = batch.waited;
-  begin_step(session_.run, batch, begun_++, session_.history.limits(step));
+  {
+    const TraceSpan traced(session_.run.device.compute().trace(), "step", step);
+    const Batch batch = next_batch(session_);
+    waited_[static_cast<size_t>(step % 2)] = batch.waited;
+    begin_step(session_.run, batch, begun_++, session_.history.limits(step));
+  }
   if (begun_ - ended_ > session_.run.launcher.ahead()) end();
 }
 
@@ -84,6 +90,7 @@ void Steps::end() {
   if (!result.updated) note_bad(result);
   const ParallelConfig& parallel = session_.config.parallel;
   if (result.updated || parallel.meets_after(ended_)) weights_ = ended_;
+  profile_.end(ended_);
 }
 
 void Steps::note_bad(const StepResult& result) {

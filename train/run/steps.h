@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "train/run/session.h"
+#include "train/run/step_profile.h"
 
 namespace trireme {
 
@@ -26,6 +27,7 @@ class Steps {
 
   int64_t begun() const { return begun_; }
   bool computed() const { return computed_; }  // one, at least
+  StepProfile& profile() { return profile_; }
   void begin();
   void end_all();
 
@@ -60,6 +62,7 @@ class Steps {
   [[noreturn]] void give_up(const Bad& bad, const std::string& what);
 
   Session& session_;
+  StepProfile profile_{session_};
   int64_t begun_;
   int64_t& ended_;
   int64_t weights_ = ended_;  // the last step that was an update, or the step of the checkpoint that a roll-back has loaded

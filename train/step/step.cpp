@@ -37,7 +37,9 @@ double norm_of(const SquaredSum& sum) {
 void run_action(TrainState& r, const Action& a, const Microbatch& batch, const LossSum& loss) {
   Stream& compute = r.device.compute();
   const Seat seat = r.pipeline.seat(a);
-  const PartSpan part(compute.clock(), a.kind == ActionKind::forward ? "forward" : "backward");
+  const char* const name = a.kind == ActionKind::forward ? "forward" : "backward";
+  const PartSpan part(compute.clock(), name);
+  const TraceSpan traced(compute.trace(), name, a.microbatch);
   r.mesh.mark_progress();
   switch (a.kind) {
     case ActionKind::forward:
@@ -111,6 +113,7 @@ void compute_step(TrainState& r, const Batch& batch) {
   // 3. update
   r.mesh.mark_progress();
   const PartSpan part(compute.clock(), "optimizer");
+  const TraceSpan traced(compute.trace(), "optimizer", r.step + 1);
   r.optimizer.update(compute, r.loss);
 }
 

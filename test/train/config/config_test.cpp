@@ -141,10 +141,10 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
   };
   const std::vector<Case> cases = {
       // the file as a whole
-      {"", {}, "x.yaml: is empty; the sections are kernels, parallel, model, data, checkpoint, train"},
-      {"# only a comment\n", {}, "x.yaml: is empty; the sections are kernels, parallel, model, data, checkpoint, train"},
-      {"just words\n", {}, "x.yaml:1: must hold sections (kernels, parallel, model, data, checkpoint, train)"},
-      {"- model\n- data\n", {}, "x.yaml:1: must hold sections (kernels, parallel, model, data, checkpoint, train)"},
+      {"", {}, "x.yaml: is empty; the sections are kernels, parallel, model, data, checkpoint, train, report"},
+      {"# only a comment\n", {}, "x.yaml: is empty; the sections are kernels, parallel, model, data, checkpoint, train, report"},
+      {"just words\n", {}, "x.yaml:1: must hold sections (kernels, parallel, model, data, checkpoint, train, report)"},
+      {"- model\n- data\n", {}, "x.yaml:1: must hold sections (kernels, parallel, model, data, checkpoint, train, report)"},
       {std::string("model:\n  layers: 3\0\n", 20), {}, "x.yaml:2: holds control characters; is this a text file?"},
       {"\x89PNG\x01", {}, "x.yaml:1: holds control characters; is this a text file?"},
       {"model:\n\tlayers: 3\n", {}, "x.yaml:2: is indented with a tab; YAML wants spaces"},
@@ -161,7 +161,7 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
       // sections
       {"modle:\n  layers: 3\n", {}, "x.yaml:1: modle: unknown section; did you mean model?"},
       {"optimizer:\n  lr: 3\n", {}, "x.yaml:1: optimizer: unknown section; did you mean train?"},
-      {"zoo:\n  lr: 3\n", {}, "x.yaml:1: zoo: unknown section; there are kernels, parallel, model, data, checkpoint, train"},
+      {"zoo:\n  lr: 3\n", {}, "x.yaml:1: zoo: unknown section; there are kernels, parallel, model, data, checkpoint, train, report"},
       {"learning_rate: 3e-4\n", {}, "x.yaml:1: learning_rate: unknown section; did you mean train.lr?"},
       {"steps: 3\n", {}, "x.yaml:1: steps: unknown section; did you mean train.steps?"},
       {"model: 7\n", {}, "x.yaml:1: model: must hold keys, indented below it"},

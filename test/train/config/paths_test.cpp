@@ -119,7 +119,7 @@ TEST_CASE("mistakes of included files are reported with their file and line") {
   write_text(scratch / "x.yaml", "include: a.yaml\ninclude: a.yaml\n");
   CHECK_THAT(refusal(scratch), ContainsSubstring("DIR/x.yaml:2: include: appears twice, first in line 1"));
   CHECK_THROWS_WITH(parse_config("a checkpoint", "include: /etc/passwd\n"),
-                    "a checkpoint:1: include: unknown section; there are kernels, parallel, model, data, checkpoint, train");
+                    "a checkpoint:1: include: unknown section; there are kernels, parallel, model, data, checkpoint, train, report");
 }
 
 TEST_CASE("files that include ever more files are refused") {

@@ -78,20 +78,20 @@ TEST_CASE("a run continues with the peak that its directory holds, and keeps wha
     kept["flops_per_second"] = rate;
     write_text(place.scratch / "runs/tiny/peak.json", kept.dump());
   };
-  const auto mfu_of_last_step = [&] {
+  const auto hfu_of_last_step = [&] {
     std::istringstream lines(place.run("tiny", "metrics.jsonl"));
-    Json mfu;
+    Json hfu;
     for (std::string line; std::getline(lines, line);)
-      if (const Json object = Json::parse(line); object.contains("mfu")) mfu = object["mfu"];
-    return mfu;
+      if (const Json object = Json::parse(line); object.contains("hfu")) hfu = object["hfu"];
+    return hfu;
   };
   set_peak(1e18);
   succeed(place.train({"train.steps=6"}));
-  CHECK(mfu_of_last_step() == 0);
+  CHECK(hfu_of_last_step() == 0);
   CHECK(Json::parse(place.run("tiny", "peak.json"))["flops_per_second"] == 1e18);
   set_peak(1);
   succeed(place.train({"train.steps=7"}));
-  CHECK(mfu_of_last_step() == 1);
+  CHECK(hfu_of_last_step() == 1);
   CHECK(Json::parse(place.run("tiny", "peak.json"))["flops_per_second"] > 1e6);
 }
 
