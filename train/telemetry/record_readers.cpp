@@ -20,6 +20,7 @@ struct RecordQueue::State {
   std::deque<RunRecord> waiting;
   std::vector<std::string> warnings;
   bool ended = false, done = false;
+  bool left = false;                     // the thread owns this
   bool dropped = false, failed = false;  // and reported
 
   // Called under the mutex.
@@ -47,23 +48,27 @@ struct RecordQueue::State {
 RecordQueue::RecordQueue(std::unique_ptr<RecordReader> reader, Clock::duration patience)
     : patience_(patience), state_(std::make_unique<State>(std::move(reader))), thread_([state = state_.get()] { feed(*state); }) {}
 
-RecordQueue::~RecordQueue() {
-  finish();
-  if (left_) (void)state_.release();
-}
+RecordQueue::~RecordQueue() { finish(); }
 
 void RecordQueue::finish() {
   if (!thread_.joinable()) return;
   std::unique_lock lock(state_->mutex);
   state_->ended = true;
   state_->changed.notify_all();
-  left_ = !state_->changed.wait_for(lock, patience_, [&] { return state_->done; });
-  if (left_) state_->warn(state_->failed, " has not ended in time and is left to itself");
+  if (state_->changed.wait_for(lock, patience_, [&] { return state_->done; })) {
+    lock.unlock();
+    return thread_.join();
+  }
+  state_->warn(state_->failed, " has not ended in time and is left to itself");
+  last_warnings_ = std::exchange(state_->warnings, {});
+  state_->left = true;
+  thread_.detach();
   lock.unlock();
-  left_ ? thread_.detach() : thread_.join();
+  (void)state_.release();
 }
 
 void RecordQueue::send(const RunRecord& record) {
+  if (!state_) return;
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->ended) return;
@@ -74,6 +79,7 @@ void RecordQueue::send(const RunRecord& record) {
 }
 
 std::vector<std::string> RecordQueue::take_warnings() {
+  if (!state_) return std::exchange(last_warnings_, {});
   const std::lock_guard lock(state_->mutex);
   return std::exchange(state_->warnings, {});
 }
@@ -86,9 +92,12 @@ void RecordQueue::feed(State& state) {
     state.guarded([&] { state.reader->caught_up(); });
   }
   state.guarded([&] { state.reader->finish(); });
-  const std::lock_guard lock(state.mutex);
+  std::unique_lock lock(state.mutex);
   state.done = true;
   state.changed.notify_all();
+  if (!state.left) return;
+  lock.unlock();
+  const std::unique_ptr<State> own(&state);
 }
 
 }  // namespace trireme

@@ -48,9 +48,9 @@ class RecordQueue {
   static void feed(State& state);
 
   const Clock::duration patience_;
-  std::unique_ptr<State> state_;
+  std::vector<std::string> last_warnings_;  // of a reader that was left to itself
+  std::unique_ptr<State> state_;            // none once the thread owns it
   std::thread thread_;
-  bool left_ = false;  // the thread still runs and owns the state
 };
 
 }  // namespace trireme

@@ -13,7 +13,7 @@ namespace {
 
 struct Seen {
   std::vector<int64_t> steps{};
-  std::atomic<bool> open{true};
+  std::atomic<bool> open{true}, gone{false};
   int64_t refuse = -1;
 };
 
@@ -21,6 +21,9 @@ struct Seen {
 class Listener : public RecordReader {
  public:
   explicit Listener(Seen& seen) : seen_(seen) {}
+  ~Listener() override { seen_.gone = true; }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
   std::string name() const override { return "a listener"; }
   void read(const RunRecord& record) override {
     while (!seen_.open) std::this_thread::sleep_for(1ms);
@@ -95,4 +98,6 @@ TEST_CASE("a reader that hangs at the end is left to itself, with one line") {
   CHECK(seconds_since(begin) < 2);
   CHECK(seen.steps.empty());
   seen.open = true;
+  while (!seen.gone) std::this_thread::sleep_for(1ms);
+  CHECK(seen.steps.size() == 1);
 }
