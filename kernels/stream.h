@@ -133,4 +133,15 @@ class Stream {
   size_t order_lane_ = 0;
 };
 
+// A part of a step, timed and traced for the life of the object. `number`: which microbatch or step; -1: none.
+class StreamPart {
+ public:
+  StreamPart(const Stream& stream, const char* name, int64_t number = -1)
+      : timed_(stream.clock(), name), traced_(stream.trace(), name, number) {}
+
+ private:
+  PartSpan timed_;
+  TraceSpan traced_;
+};
+
 }  // namespace trireme

@@ -228,8 +228,8 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
   Mesh mesh(world, config.parallel);
   const Plan plan = make_plan(config, mesh);
   mesh.connect(device);
-  const std::string directory = source.checkpoint.empty() ? config.train.runs + "/" + config.train.name
-                                                          : fs::path(source.checkpoint).parent_path().parent_path().string();
+  const std::string directory =
+      source.checkpoint.empty() ? config.train.directory() : fs::path(source.checkpoint).parent_path().parent_path().string();
   choose_kernels(config, plan, mesh, device, {.directory = directory});
   TrainState run(config, mesh, device, plan.sizes);
   Evaluator evaluator(options, run);

@@ -59,7 +59,7 @@ void print_next(const InitOptions& options, const RunConfig& config) {
   say("  trireme data build " + texts + "--tokenizer " + tokenizer + " --validation 0.05 --output " +
       shell_word(directory + "/corpus"));
   say("  trireme train " + shell_word(directory + "/config.yaml"));
-  say("  trireme sample " + shell_word(config.train.runs + "/" + config.train.name) + " --prompt \"Once upon a time\"");
+  say("  trireme sample " + shell_word(config.train.directory()) + " --prompt \"Once upon a time\"");
 }
 
 ExitCode run_init(const InitOptions& given) {

@@ -83,7 +83,7 @@ WeightSource of_config(const WeightWords& words) {
   for (const char* ending : {".safetensors", ".h5", ".bin", ".pt", ".pth", ".gguf", ".json"})
     if (words.from.ends_with(ending)) throw ConfigError(words.from + ": is one file of a model; name the directory that holds it");
   const RunConfig config = read_config(words.from, words.set, Purpose::mesh);
-  const std::string run = config.train.runs + "/" + config.train.name;
+  const std::string run = config.train.directory();
   if (has_checkpoints(run)) return of_checkpoint(words, run);
   if (config.train.init_from.empty())
     throw ConfigError(words.from + ": " + run + " holds no checkpoints, and there is no train.init_from");

@@ -61,6 +61,8 @@ struct TrainConfig {
   int64_t recompute_stages = 0;
   Offload offload = Offload::none;
 
+  std::string directory() const { return runs + "/" + name; }  // of the run
+
   void visit(auto& keys) {
     keys("name", name, "the run directory is runs/NAME");
     keys("runs", runs, "directory of run directories", paths());

@@ -92,7 +92,7 @@ void save_last(Session& s, int64_t step, int64_t newest) {
     const bool full = says_full(what);
     what += newest > 0 ? "; steps after step " + std::to_string(newest) + " are lost: " : "; all steps are lost: ";
     what += std::string(full ? "free space" : "mend this") + " and give the same command, which repeats them";
-    const std::string run = s.config.train.runs + "/" + s.config.train.name;
+    const std::string run = s.config.train.directory();
     if (full && newest > 0) what += ". All but the newest checkpoint in " + run + "/checkpoints can be removed";
     throw CheckpointError(what);
   }

@@ -49,7 +49,7 @@ std::string PeakRate::describe() const {
 }
 
 // In the time of `kept` steps that followed each other, the device has computed at least kept - ahead of them.
-double PeakRate::mfu(double flops, double seconds, int64_t ahead) {
+double PeakRate::use(double flops, double seconds, int64_t ahead) {
   if (!known()) return std::numeric_limits<double>::quiet_NaN();
   const size_t kept = ahead > 0 ? kAveraged : 1;
   recent_.push_back(seconds);

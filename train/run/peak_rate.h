@@ -34,9 +34,9 @@ class PeakRate {
   // One line: the rate, or why it is unknown.
   std::string describe() const;
 
-  // Utilization by a step that computes `flops` FLOPs a rank in `seconds`, 0 to 1; NaN where the peak is unknown. `ahead` is how
+  // Use by a step that computes `flops` FLOPs a rank in `seconds`, 0 to 1; NaN where the peak is unknown. `ahead` is how
   // many steps the host may be ahead of its device, which blurs the time of a single step.
-  double mfu(double flops, double seconds, int64_t ahead);
+  double use(double flops, double seconds, int64_t ahead);
 
   // The text of peak.json, and back. nullopt for what is not a peak of `machine`.
   std::string to_json() const;

@@ -51,7 +51,7 @@ std::string refusal_of(const std::vector<std::string>& differences) {
 void refuse_missing(const TrainState& run, Checkpoints& checkpoints) {
   std::string problem;
   if (run.mesh.first()) {
-    const std::string directory = run.config.train.runs + "/" + run.config.train.name;
+    const std::string directory = run.config.train.directory();
     const KnownProgress known = known_progress(directory);
     if (known.step > 0) {
       problem = missing_checkpoints(directory, known);

@@ -16,8 +16,6 @@ namespace {
 constexpr int64_t kMostRanks = 64;  // whose traces are in a file
 constexpr int64_t kMostSteps = 1000;
 
-std::string run_directory(const RunConfig& config) { return config.train.runs + "/" + config.train.name; }
-
 }  // namespace
 
 void StepProfile::begin(int64_t step) {
@@ -44,7 +42,7 @@ void StepProfile::trace(int64_t step, int64_t steps) { next_ = step, last_ = ste
 int64_t StepProfile::asked() {
   if (!session_.log || seconds_since(looked_) < 1) return 0;
   looked_ = Clock::now();
-  const std::string path = run_directory(session_.config) + "/control", words = text_of_file(path, 4096);
+  const std::string path = session_.config.train.directory() + "/control", words = text_of_file(path, 4096);
   if (words.empty()) return 0;
   unlink(path.c_str());
   TextReader in(words);
@@ -71,7 +69,7 @@ void StepProfile::write() {
   if (!session_.log) return;
   if (dropped > 0) session_.note("warning: the trace lacks " + std::to_string(dropped) + " events of rank 0: trace fewer steps");
   if (all.size() > kMostRanks) session_.note("the trace has ranks 0 to " + std::to_string(kMostRanks - 1));
-  const std::string path = text(run_directory(session_.config), "/trace-", now_->first, "-", now_->last, ".json");
+  const std::string path = text(session_.config.train.directory(), "/trace-", now_->first, "-", now_->last, ".json");
   if (replace_file(path, trace_text(ranks)))
     session_.note("wrote " + path + ": open it in https://ui.perfetto.dev");
   else

@@ -19,9 +19,7 @@ Batch next_batch(Session& session) {
   const Comm& replicas = session.run.mesh.gradient_group();
   Batch batch = [&] {
     const Doing doing(session.journal, "reading");
-    const Stream& compute = session.run.device.compute();
-    const PartSpan part(compute.clock(), "data");
-    const TraceSpan traced(compute.trace(), "data", -1);
+    const StreamPart part(session.run.device.compute(), "data");
     return session.loader.next();
   }();
   batch.valid = session.loader.padded() ? total(replicas, batch.valid) : batch.valid * replicas.size();
@@ -115,7 +113,7 @@ void Steps::log(const StepResult& result, double seconds, std::vector<PartTime> 
   const Doing doing(session_.journal, "logging");
   const int64_t tokens = session_.config.train.batch * session_.config.model.context;
   const StepFlops& flops = session_.flops;
-  const double hfu = session_.peak.mfu(flops.executed, seconds, session_.run.launcher.ahead());
+  const double hfu = session_.peak.use(flops.executed, seconds, session_.run.launcher.ahead());
   session_.log->step({.step = ended_,
                       .loss = result.loss,
                       .grad_norm = result.grad_norm,

@@ -51,7 +51,7 @@ std::optional<LaunchedTraining> smaller(const LaunchedTraining& asked, int64_t r
 }  // namespace
 
 ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, LaunchedTraining training, const RunConfig& config) {
-  const std::string run = config.train.runs + "/" + config.train.name;
+  const std::string run = config.train.directory();
   const LaunchedTraining asked = training;
   std::vector<Attempt> attempts;
   for (;;) {

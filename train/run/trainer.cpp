@@ -282,7 +282,7 @@ ExitCode run_to_end(const Order& order) {
 }  // namespace
 
 ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume, const std::function<void(TrainState&)>& ready) {
-  RunProgress progress{.directory = config.train.runs + "/" + config.train.name};
+  RunProgress progress{.directory = config.train.directory()};
   const FreshRun fresh(progress.directory);
   const auto leave = [&](ExitCode code, const char* cause, const std::string& message) {
     if (progress.owned) write_exit(progress.directory, code, cause, world.rank(), progress.step, message);

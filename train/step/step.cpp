@@ -37,9 +37,7 @@ double norm_of(const SquaredSum& sum) {
 void run_action(TrainState& r, const Action& a, const Microbatch& batch, const LossSum& loss) {
   Stream& compute = r.device.compute();
   const Seat seat = r.pipeline.seat(a);
-  const char* const name = a.kind == ActionKind::forward ? "forward" : "backward";
-  const PartSpan part(compute.clock(), name);
-  const TraceSpan traced(compute.trace(), name, a.microbatch);
+  const StreamPart part(compute, a.kind == ActionKind::forward ? "forward" : "backward", a.microbatch);
   r.mesh.mark_progress();
   switch (a.kind) {
     case ActionKind::forward:
@@ -112,8 +110,7 @@ void compute_step(TrainState& r, const Batch& batch) {
   if (r.mesh.pp().size() > 1) run(r.mesh.pp(), compute, AllReduce{.x = r.loss});  // 0 except on the last stage
   // 3. update
   r.mesh.mark_progress();
-  const PartSpan part(compute.clock(), "optimizer");
-  const TraceSpan traced(compute.trace(), "optimizer", r.step + 1);
+  const StreamPart part(compute, "optimizer", r.step + 1);
   r.optimizer.update(compute, r.loss);
 }
 

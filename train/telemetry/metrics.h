@@ -39,8 +39,8 @@ struct StepRecord {
   int64_t tokens = 0;                         // seen since the run's beginning
   double step_ms = 0, tokens_per_second = 0;  // measured
   double data_ms = 0;                         // of it, that the step waited for its batch to be read
-  // Use of the peak rate of products, 0 to 1; NaN when it is unknown. MFU counts causal attention, mfu_full attention of all
-  // pairs, HFU also what is computed again.
+  // Use of the peak rate of products, NaN when it is unknown. MFU counts causal attention, 0 to 1; HFU also what is computed
+  // again, 0 to 1; mfu_full attention of all pairs, computed or not.
   double mfu = 0, mfu_full = kUnknown, hfu = kUnknown;
   std::vector<PartTime> parts{};  // they add up to the step; empty on a GPU
 };

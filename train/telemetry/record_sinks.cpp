@@ -9,10 +9,18 @@ namespace trireme {
 
 RecordSinks::RecordSinks(const ReportConfig& config, const std::string& directory, const RunFacts& facts, double before)
     : metrics_(facts, before) {
-  if (config.tensorboard) queues_.emplace_back(std::make_unique<TensorBoardFile>(directory, facts.restored));
-  if (!config.prometheus_file.empty())
-    queues_.emplace_back(std::make_unique<RunMetricsFile>(facts, before, config.prometheus_file));
+  if (config.tensorboard) add(std::make_unique<TensorBoardFile>(directory, facts.restored));
+  if (!config.prometheus_file.empty()) add(std::make_unique<RunMetricsFile>(facts, before, config.prometheus_file));
   if (config.metrics_port > 0) serve(config);
+}
+
+void RecordSinks::add(std::unique_ptr<RecordReader> reader) {
+  const std::string name = reader->name();
+  try {
+    queues_.emplace_back(std::move(reader));
+  } catch (const std::exception& error) {
+    warnings_.push_back("warning: " + name + ": " + error.what() + "; the run continues without it");
+  }
 }
 
 void RecordSinks::serve(const ReportConfig& config) try {

@@ -28,6 +28,7 @@ class RecordSinks {
   void finish();  // waits until all is written, for some seconds at most; the port stays open
 
  private:
+  void add(std::unique_ptr<RecordReader> reader);
   void serve(const ReportConfig& config);
   HttpAnswer page(const std::string& path) const;
 

@@ -47,7 +47,7 @@ struct RunLog::State {
   ReportData earlier;  // of the steps before a resume; the report's first data
   TimeLeft left;
   RunStarts starts;
-  double step_seconds = 0;                   // of all steps that count
+  double step_seconds = 0;                   // of the steps in metrics.jsonl
   std::map<std::string, int64_t> evaluated;  // by part: the last step
   MetricsFile metrics;
   std::optional<RecordSinks> sinks;

@@ -16,20 +16,20 @@ const PeakMachine kMachine{.device = "a \"processor\"", .dtype = "bf16", .thread
 
 TEST_CASE("a step that beats the peak raises it, so MFU is never above 100 %") {
   PeakRate peak(kMachine, {.best = 2, .spread = 0.1});  // 2 GFLOP/s
-  CHECK(peak.mfu(1e9, 1, 0) == 0.5);
-  CHECK(peak.mfu(1e9, 0.25, 0) == 1);
+  CHECK(peak.use(1e9, 1, 0) == 0.5);
+  CHECK(peak.use(1e9, 0.25, 0) == 1);
   CHECK(peak.flops_per_second() == 4e9);
-  CHECK(peak.mfu(1e9, 1, 0) == 0.25);
+  CHECK(peak.use(1e9, 1, 0) == 0.25);
   CHECK(peak.describe() == "peak product rate: 4 GFLOP/s");
 }
 
 TEST_CASE("where the host is ahead of its device, one short time does not raise the peak") {
   PeakRate peak(kMachine, {.best = 2, .spread = 0});
   for (int step = 0; step < 40; ++step) {
-    CHECK(peak.mfu(1e9, step % 8 == 6 ? 1.99 : step % 8 == 7 ? 0.01 : 1, 1) <= 1);  // a log that waits for its disk
+    CHECK(peak.use(1e9, step % 8 == 6 ? 1.99 : step % 8 == 7 ? 0.01 : 1, 1) <= 1);  // a log that waits for its disk
     REQUIRE(peak.flops_per_second() == 2e9);
   }
-  for (int step = 0; step < 8; ++step) (void)peak.mfu(1e9, 0.25, 1);
+  for (int step = 0; step < 8; ++step) (void)peak.use(1e9, 0.25, 1);
   CHECK(peak.flops_per_second() >= 3.5e9);
   CHECK(peak.flops_per_second() < 4e9);  // what the device did at most
 }
@@ -38,7 +38,7 @@ TEST_CASE("where the windows of the measurement differ, the peak is unknown, and
   PeakRate peak(kMachine, {.best = 2, .spread = 0.12});
   CHECK_FALSE(peak.known());
   CHECK(peak.describe() == "peak product rate unknown: 6 windows differ by 12 %, so no MFU is reported");
-  CHECK(std::isnan(peak.mfu(1e9, 1, 0)));
+  CHECK(std::isnan(peak.use(1e9, 1, 0)));
   const Scratch directory;
   keep_peak(peak, directory.path());
   CHECK_FALSE(std::filesystem::exists(directory / "peak.json"));
@@ -46,7 +46,7 @@ TEST_CASE("where the windows of the measurement differ, the peak is unknown, and
 
 TEST_CASE("a kept peak is of one device, precision, number of threads and of ranks") {
   PeakRate peak(kMachine, {.best = 2, .spread = 0});
-  (void)peak.mfu(1e9, 0.3, 0);
+  (void)peak.use(1e9, 0.3, 0);
   const std::optional<PeakRate> kept = PeakRate::from_json(peak.to_json(), kMachine);
   REQUIRE(kept);
   CHECK(kept->flops_per_second() == peak.flops_per_second());
