@@ -1,14 +1,16 @@
 // Error classes and the exit code of each.
 //
 // ConfigError: the user can fix it (exit 2). DataError: a shard, text or tokenizer is bad (3).
-// CheckpointError: no usable checkpoint (4). Stopped: ended on request after a save (75). Error:
-// everything else (70), with the caller's file:line.
+// CheckpointError: no usable checkpoint (4). Stopped: ended on request after a save (75).
+// MachineError: a host is not fit for the run (76). Error: everything else (70), with the caller's
+// file:line.
 // One catch in main prints the error on stderr and returns its exit code. No other code catches an
 // error to ignore it.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <source_location>
 #include <sstream>
 #include <stdexcept>
@@ -19,7 +21,17 @@
 
 namespace trireme {
 
-enum class ExitCode : int { done = 0, usage = 2, data = 3, checkpoint = 4, internal = 70, hang = 71, numerics = 72, stopped = 75 };
+enum class ExitCode : int {
+  done = 0,
+  usage = 2,
+  data = 3,
+  checkpoint = 4,
+  internal = 70,
+  hang = 71,
+  numerics = 72,
+  stopped = 75,
+  machine = 76
+};
 
 // A part of a message: a reference to the value to be printed.
 class MessagePart {
@@ -89,6 +101,13 @@ struct NumericsError : Error {
 };
 struct Stopped : Error {
   explicit Stopped(const std::string& message) : Error(message, ExitCode::stopped) {}
+};
+// A launcher can leave the host out.
+struct MachineError : Error {
+  MachineError(const std::string& message, std::string host, int64_t rank = -1)
+      : Error(message, ExitCode::machine), host(std::move(host)), rank(rank) {}
+  std::string host;
+  int64_t rank;  // the first one on it that was found unfit; -1: all
 };
 
 // Checks an invariant of the program. Mistakes of the user are ConfigError and DataError.

@@ -20,6 +20,7 @@ inline constexpr std::array kExitMeanings{
     ExitMeaning{71, "a rank hung or a launcher was lost"},
     ExitMeaning{72, "numerics: too many bad steps"},
     ExitMeaning{75, "stopped on request, after a save"},
+    ExitMeaning{76, "machine: a host is not fit for the run"},
     ExitMeaning{130, "second Ctrl-C: ended at once"},  // by the signal
 };
 

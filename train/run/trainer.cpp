@@ -292,7 +292,12 @@ ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume
     if (std::exchange(told, true)) return;
     const auto left = [&] {
       const bool gone = is_for_the_user(code_of(error)) && world.rank() == 0 && progress.step <= 0 && fresh.remove(progress.locked);
-      if (!gone) leave(code_of(error), "error", describe_failure(error));
+      const auto* unfit = dynamic_cast<const MachineError*>(&error);
+      if (unfit != nullptr && progress.owned)
+        write_exit(progress.directory, unfit->code(), "machine", static_cast<int>(unfit->rank), progress.step, unfit->what(),
+                   unfit->host);
+      else if (!gone)
+        leave(code_of(error), "error", describe_failure(error));
     };
     if (world.size() > 1) end_all_ranks(world, &config, error, left);
     left();

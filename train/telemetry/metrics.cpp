@@ -137,11 +137,11 @@ std::string json_line(const SaveRecord& r) {
 }
 
 void write_exit(const std::string& directory, ExitCode code, const std::string& cause, int rank, int64_t step,
-                const std::string& message) noexcept try {
+                const std::string& message, const std::string& host) noexcept try {
   const Json exit{{"code", static_cast<int>(code)},
                   {"cause", cause},
                   {"rank", rank},
-                  {"host", host_name()},
+                  {"host", host.empty() ? host_name() : host},
                   {"step", step},
                   {"message", message},
                   {"run", id_of(directory)}};

@@ -273,6 +273,8 @@ TEST_CASE("exit.json holds code, cause, rank, host, step and message, whatever t
   CHECK(exit["host"].is_string());
   CHECK_THAT(exit["message"].get<std::string>(), ContainsSubstring("a \"bad\"\nfile "));
   CHECK_FALSE(std::filesystem::exists(directory / "exit.json.tmp"));
+  write_exit(directory.path(), ExitCode::machine, "machine", 3, 0, "unfit", "gpu-12");
+  CHECK(Json::parse(read_text(directory / "exit.json"))["host"] == "gpu-12");
   const std::string said = written_by(STDERR_FILENO, [&] { write_exit(directory / "absent", ExitCode::done, "", 0, -1, ""); });
   CHECK_THAT(said, ContainsSubstring("cannot write"));
 }
