@@ -208,8 +208,8 @@ bool is_memory(const std::exception& error) {
 }
 
 bool is_ours(int code) {
-  constexpr std::array kCodes{ExitCode::done,     ExitCode::usage, ExitCode::data,     ExitCode::checkpoint,
-                              ExitCode::internal, ExitCode::hang,  ExitCode::numerics, ExitCode::stopped};
+  constexpr std::array kCodes{ExitCode::done, ExitCode::usage,    ExitCode::data,    ExitCode::checkpoint, ExitCode::internal,
+                              ExitCode::hang, ExitCode::numerics, ExitCode::stopped, ExitCode::machine};
   return std::ranges::any_of(kCodes, [&](ExitCode known) { return static_cast<int>(known) == code; });
 }
 
