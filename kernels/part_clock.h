@@ -27,11 +27,17 @@ class PartClock {
     owner_ = std::this_thread::get_id();
     for (Part& part : parts_) part.seconds = 0;
     now_ = 0, since_ = Clock::now();
+    on_core_ = 0, used_ = thread_seconds();
   }
   // The parts so far; those of earlier times that have not run again have 0 seconds.
   std::span<const Part> parts() {
     turn_to(now_);
     return std::span(parts_).first(count_);
+  }
+  // Processor time since restart(), in seconds, without that of waits. Only for the owner.
+  double on_core() {
+    if (!parts_[now_].waits) count_core();
+    return on_core_;
   }
   // Begins a part; returns the one that it interrupts, which resume() continues. Names of a 25th part and longer ones than
   // eleven letters count as "other".
@@ -46,9 +52,16 @@ class PartClock {
     const auto now = Clock::now();
     parts_[now_].seconds += std::chrono::duration<double>(now - since_).count();
     const size_t before = now_;
+    if (parts_[before].waits != parts_[part].waits) parts_[part].waits ? count_core() : skip_core();
     now_ = part, since_ = now;
     return before;
   }
+  void count_core() {
+    const double used = thread_seconds();
+    on_core_ += used - used_;
+    used_ = used;
+  }
+  void skip_core() { used_ = thread_seconds(); }
   size_t find(std::string_view name, bool waits) {
     for (size_t i = 0; i < count_; ++i)
       if (parts_[i].waits == waits && name == parts_[i].name.data()) return i;
@@ -60,6 +73,7 @@ class PartClock {
 
   std::array<Part, kMost> parts_{Part{.name = {"other"}}};
   size_t count_ = 1, now_ = 0;
+  double on_core_ = 0, used_ = 0;  // used: the thread's processor time when the work since the last wait began
   Clock::time_point since_{};
   std::thread::id owner_{};
 };

@@ -175,6 +175,14 @@ JournalSpan entered(const Comm& comm, const Op& op) {
     return comm.span(Op::name, bytes);
 }
 
+template <class Op>
+void note_time(const Comm& comm, const Op& op, double seconds) {
+  if constexpr (requires { op.peer; })
+    comm.took(seconds, op.x.bytes(), op.peer, std::is_same_v<Op, Send>);
+  else
+    comm.took(seconds, static_cast<int64_t>(op.sent(comm)));
+}
+
 // The trace of a collective that has run since `begin`.
 template <class Op>
 TraceEvent trace_of(const Comm& comm, const Op& op, Clock::time_point begin) {
@@ -218,7 +226,8 @@ void run(const Comm& comm, Stream& stream, const Op& op, std::source_location at
         const JournalSpan span = entered(comm, op);
         const auto begin = Clock::now();
         launch(comm, cpu, op);
-        counted(tally, seconds_since(begin));
+        const double seconds = seconds_since(begin);
+        counted(tally, seconds), note_time(comm, op, seconds);
         if (trace != nullptr && comm.size() > 1) trace->add(trace_of(comm, op, begin));
       });
 }

@@ -50,6 +50,17 @@ class Comm {
     const int64_t other = peer < 0 ? -1 : ranks_.member(peer);
     return {journal_, {.what = what, .along = axis_.c_str(), .group = ranks_, .bytes = bytes, .peer = other}};
   }
+  // Records an exchange of this rank with the group, or with `peer` in the given direction.
+  void took(double seconds, int64_t bytes, int64_t peer = -1, bool sent = true) const {
+    if (journal_ == nullptr || size_ == 1) return;
+    const auto here = static_cast<int32_t>(ranks_.member(rank_)), other = static_cast<int32_t>(ranks_.member(peer < 0 ? 0 : peer));
+    const auto last = static_cast<int32_t>(ranks_.member(size_ - 1));
+    LinkTime link{.from = other, .to = last, .message = peer < 0 ? 0 : 1};
+    if (peer >= 0) link.from = sent ? here : other, link.to = sent ? other : here;
+    axis_.copy(link.along.data(), link.along.size() - 1);
+    link.seconds = static_cast<float>(seconds), link.bytes = static_cast<float>(bytes);
+    journal_->links().add(link);
+  }
   // Makes the GPU count the collectives that it enters, at this address of its own; nullptr: not.
   void count_on_gpu(std::byte* counter) { gpu_counter_ = counter; }
   std::byte* gpu_counter() const { return gpu_counter_; }

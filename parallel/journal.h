@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/link_times.h"
 #include "parallel/world.h"
 
 namespace trireme {
@@ -107,6 +108,8 @@ class Journal {
   std::span<std::byte> memory();
   std::byte* gpu_counter(const char* along, const GroupRanks& group);
 
+  LinkTimes& links() { return links_; }  // of this rank, on a CPU
+
   // Called by the rank that judges: names the culprit to its node; that rank then reports where its
   // threads are.
   void accuse(int64_t rank);
@@ -129,6 +132,7 @@ class Journal {
   int memory_ = -1;  // file descriptor without a name
   int64_t leader_ = 0;
   std::atomic<bool> waits_for_disk_ = true;
+  LinkTimes links_;
   std::unique_ptr<Page, Unmap> own_;
   std::vector<std::unique_ptr<Page, Unmap>> others_;
 };

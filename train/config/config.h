@@ -41,6 +41,14 @@ struct Names<BadStep> {
   static constexpr std::array<std::string_view, 3> words{"skip", "rollback", "stop"};
 };
 
+// Reaction to a rank whose work takes longer than that of its peers.
+enum class OnStraggler { warn, stop };
+
+template <>
+struct Names<OnStraggler> {
+  static constexpr std::array<std::string_view, 2> words{"warn", "stop"};
+};
+
 struct TrainConfig {
   static constexpr double kAutomatic = -1;
   std::string name = "run", runs = "runs", init_from;
@@ -60,6 +68,8 @@ struct TrainConfig {
   Recompute recompute = Recompute::none;
   int64_t recompute_stages = 0;
   Offload offload = Offload::none;
+  double straggler_ratio = 1.07;
+  OnStraggler on_straggler = OnStraggler::warn;
 
   std::string directory() const { return runs + "/" + name; }  // of the run
 
@@ -115,6 +125,11 @@ struct TrainConfig {
     keys("compare_every", compare_every,
          "steps between comparisons of the replicas' state, which detect silent hardware faults; 0 disables", at_least(0));
     keys("log_every", log_every, "steps between lines in log.txt", at_least(1));
+    keys("straggler_ratio", straggler_ratio,
+         "time of a rank's work relative to the median of its pipeline stage, on CPUs, above which it is named as slow; 0 disables",
+         at_least(0));
+    keys("on_straggler", on_straggler,
+         "reaction to a rank that stays slow; stop: save, and end with exit code 76 and its host in exit.json");
   }
 
   // Reports conflicts between keys, as (key, message) each.
@@ -122,6 +137,7 @@ struct TrainConfig {
     if (name.empty() || name == "." || name == ".." || name.find_first_of("/\n") != std::string::npos || name.size() > 200)
       report("name", "must be the name of a directory, without '/' and of at most 200 bytes");
     if (runs.empty()) report("runs", "must name a directory");
+    if (straggler_ratio > 0 && straggler_ratio <= 1) report("straggler_ratio", "must be above 1, or 0");
     if (beta1 >= 1) report("beta1", "must be below 1");
     if (beta2 >= 1) report("beta2", "must be below 1");
     if (eval_overlap >= 1) report("eval_overlap", "must be below 1");

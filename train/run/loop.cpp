@@ -32,15 +32,17 @@ struct Agreed {
   int signal = 0;       // of a rank that was asked to stop; 0: none
   bool saving = false;  // a rank is still at work on a save
   int64_t profile = 0;  // steps to trace from the next one on
+  int64_t slow = 0;     // a rank for which the run ends, plus one; 0: none
   BadSteps bad_steps{};
 };
 
-Agreed agree(Session& s, int64_t bad, int64_t profile = 0) {
-  const std::vector<int64_t> most = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), bad, -bad, profile});
+Agreed agree(Session& s, int64_t bad, int64_t profile = 0, int64_t slow = 0) {
+  const std::vector<int64_t> most = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), bad, -bad, profile, slow});
   s.notice.acknowledge(static_cast<int>(most[0]));
   return {.signal = static_cast<int>(most[0]),
           .saving = most[1] != 0,
           .profile = most[4],
+          .slow = most[5],
           .bad_steps = {.most = most[2], .fewest = -most[3]}};
 }
 
@@ -112,15 +114,17 @@ ExitCode loop(Session& s, int64_t& step) {
   Agreed agreed;
   Steps steps(s, step);
   const auto continues = [&] {
-    agreed = agree(s, steps.bad(), steps.profile().asked());
+    agreed = agree(s, steps.bad(), steps.profile().asked(), steps.stragglers().wanted_end());
+    s.saving = agreed.saving;
     if (agreed.profile > 0) steps.profile().trace(steps.begun() + 1, agreed.profile);
-    return agreed.signal == 0;
+    return agreed.signal == 0 && agreed.slow == 0;
   };
   while (steps.begun() < steps_wanted && continues()) {
     s.scrubber.check();
     if (!agreed.saving) s.saves.advance();
     steps.judge(agreed.bad_steps);
     steps.begin();
+    if (steps.stragglers().due()) steps.stragglers().judge(step);
     const Due due = due_after(s, steps.begun());
     if (due.anything()) steps.settle();
     if (due.compare) compare_now(s, step);
@@ -137,6 +141,7 @@ ExitCode loop(Session& s, int64_t& step) {
     if (checks_saves(s)) compare_now(s, step);
     save_last(s, step, newest);
   }
+  if (step < steps_wanted && agreed.slow > 0 && agreed.signal == 0) steps.stragglers().end_run(agreed.slow - 1, step);
   if (step < steps_wanted || evaluated == Evaluated::abandoned) return stopped(s, step, agree(s, 0).signal);
   if (s.log) s.log->finish();
   return ExitCode::done;

@@ -33,6 +33,7 @@ struct Placement {
   Journal journal;
   Mesh mesh;
   const Nodes nodes;
+  const bool shares_cores;               // threads of this node's ranks are more than its cores
   const std::optional<HangBoard> board;  // of several nodes
   Watchdog watchdog;
 };

@@ -41,6 +41,8 @@ struct Session {
   std::optional<RunLog>& log;  // rank 0's
   StepFlops flops;             // of a step, on average over the ranks
   PeakRate& peak;
+  bool shares_cores;    // with other ranks of the run
+  bool saving = false;  // a rank works on a save beside the steps
 
   void note(const std::string& line) const {
     if (log) log->note(line);

@@ -17,6 +17,7 @@ class StepProfile {
   // All ranks, before step number `step` begins and after it has ended.
   void begin(int64_t step);
   void end(int64_t step);
+  bool tracing() const { return now_.has_value(); }
 
   // On rank 0: the steps that RUN/control asks for, once; 0 if none. Looks at most once a second.
   int64_t asked();

@@ -22,7 +22,9 @@ Batch next_batch(Session& session) {
     const StreamPart part(session.run.device.compute(), "data");
     return session.loader.next();
   }();
-  batch.valid = session.loader.padded() ? total(replicas, batch.valid) : batch.valid * replicas.size();
+  if (!session.loader.padded()) return batch.valid *= replicas.size(), batch;
+  const PartSpan waits(session.run.device.compute().clock(), replicas.axis().c_str(), true);
+  batch.valid = total(replicas, batch.valid);
   return batch;
 }
 
@@ -81,6 +83,7 @@ void Steps::end() {
   const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - std::exchange(since_, now)).count();
   session_.watchdog.took(seconds);
+  stragglers_.step_ended(!session_.saving && !profile_.tracing());
   log(result, seconds, parts_of_step());
   StepStatistics& history = session_.history;
   history.saw(ended_, result);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "train/run/session.h"
 #include "train/run/step_profile.h"
+#include "train/run/straggler_watch.h"
 
 namespace trireme {
 
@@ -28,6 +29,7 @@ class Steps {
   int64_t begun() const { return begun_; }
   bool computed() const { return computed_; }  // one, at least
   StepProfile& profile() { return profile_; }
+  StragglerWatch& stragglers() { return stragglers_; }
   void begin();
   void end_all();
 
@@ -63,6 +65,7 @@ class Steps {
 
   Session& session_;
   StepProfile profile_{session_};
+  StragglerWatch stragglers_{session_};
   int64_t begun_;
   int64_t& ended_;
   int64_t weights_ = ended_;  // the last step that was an update, or the step of the checkpoint that a roll-back has loaded

@@ -204,7 +204,8 @@ Session session_of(const Order& o, RunParts& p, SaveScheduler& saves, const RunW
           .scrubber = watch.scrubber,
           .log = p.log,
           .flops = flops_of(p.plan, all),
-          .peak = p.peak};
+          .peak = p.peak,
+          .shares_cores = p.place.shares_cores};
 }
 
 void finish(RunParts& p) {

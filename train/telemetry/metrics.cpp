@@ -14,6 +14,8 @@ namespace trireme {
 
 namespace {
 
+constexpr size_t kMostRanksInLine = 1024;
+
 // {"a": 1, "b": 2.5}: keys in the order of the calls.
 class Line {
  public:
@@ -42,6 +44,12 @@ class Line {
   Line& measured(std::string_view key, double value, int decimals) {
     begin(key);
     line_ += std::isfinite(value) ? fixed(value, decimals) : "null";
+    return *this;
+  }
+  Line& measured(std::string_view key, const std::vector<double>& values, int decimals) {
+    begin(key);
+    for (size_t i = 0; i < values.size(); ++i) line_ += (i == 0 ? "[" : ", ") + fixed(values[i], decimals);
+    line_ += "]";
     return *this;
   }
   Line& word(std::string_view key, std::string_view value) {
@@ -120,7 +128,17 @@ std::string json_line(const ChoicesRecord& r) {
 }
 
 std::string json_line(const EventRecord& r) {
-  return Line().integer("step", r.step).word("event", r.event).integer("since", r.since).end();
+  Line line;
+  line.integer("step", r.step).word("event", r.event).integer("since", r.since);
+  if (r.rank >= 0) line.integer("rank", r.rank).word("host", r.host).word("text", r.text);
+  return line.end();
+}
+
+std::string json_line(const BusyRecord& r) {
+  Line line;
+  line.integer("step", r.step).integer("slowest_rank", r.slowest).measured("slowest_ratio", r.ratio, 4);
+  if (r.ms.size() <= kMostRanksInLine) line.measured("busy_ms", r.ms, 3);
+  return line.end();
 }
 
 std::string json_line(const SaveRecord& r) {

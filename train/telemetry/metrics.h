@@ -2,12 +2,13 @@
 //
 // A training line holds step, loss, grad_norm, lr, tokens, step_ms, data_ms, tokens_per_second, mfu, mfu_full, hfu, parts_ms; an
 // evaluation line step, val_loss, bits_per_byte, val_tokens, seconds; a file of train.eval_choices step, choices (its name), acc,
-// acc_stderr, acc_norm, acc_norm_stderr, chance, questions, seconds; an event step, event, since; a committed save step,
-// saved_bytes, saved_seconds, write_gb_per_second, save_stall_ms, tier, run, scrubbed_bytes. Of two runs with the same losses,
-// lines of saves may stand elsewhere or be missing: when a save ends, is measured, too. A line is written in one call: a kill
-// leaves at most one torn line, the last. Losses and norms are floats and print so that they read back as the same float; what is
-// not finite prints as null. The file of a run that was killed and resumed equals the undisturbed run's but for the measured times
-// and rates, if the caller writes the lines of step s before it saves step s.
+// acc_stderr, acc_norm, acc_norm_stderr, chance, questions, seconds; an event step, event, since, and rank, host, text of a rank;
+// the ranks' work step, slowest_rank, slowest_ratio, busy_ms; a committed save step, saved_bytes, saved_seconds,
+// write_gb_per_second, save_stall_ms, tier, run, scrubbed_bytes. Of two runs with the same losses, lines of saves may stand
+// elsewhere or be missing: when a save ends, is measured, too. A line is written in one call: a kill leaves at most one torn line,
+// the last. Losses and norms are floats and print so that they read back as the same float; what is not finite prints as null. The
+// file of a run that was killed and resumed equals the undisturbed run's but for the measured times and rates, if the caller writes
+// the lines of step s before it saves step s.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +66,16 @@ struct EventRecord {
   int64_t step = 0;
   std::string event;  // "zero_gradients"; of a step without an update "spike" or "not_finite"
   int64_t since = 0;  // the first step of it
+  int64_t rank = -1;  // concerned; -1: none
+  std::string host{}, text{};
+};
+
+// Work of the ranks in a step, without waits for other ranks: the medians of a window of steps.
+struct BusyRecord {
+  int64_t step = 0;          // the last of the window
+  int64_t slowest = 0;       // the rank whose work takes longest relative to its peers
+  double ratio = 1;          // of its work to that of its peers
+  std::vector<double> ms{};  // by rank
 };
 
 struct SaveRecord {
@@ -83,6 +94,7 @@ std::string json_line(const StepRecord& record);
 std::string json_line(const EvalRecord& record);
 std::string json_line(const ChoicesRecord& record);
 std::string json_line(const EventRecord& record);
+std::string json_line(const BusyRecord& record);  // of at most 1,024 ranks
 std::string json_line(const SaveRecord& record);
 
 // Callbacks for the lines that a resume keeps, in their order.

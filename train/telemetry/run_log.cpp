@@ -306,6 +306,11 @@ void RunLog::event(const EventRecord& record, std::string_view line) {
   if (!line.empty()) note(line);
 }
 
+void RunLog::busy_ranks(const BusyRecord& record) {
+  const std::lock_guard lock(state_->mutex);
+  state_->record(record, json_line(record));
+}
+
 void RunLog::eval(const EvalRecord& record) {
   State& s = *state_;
   {

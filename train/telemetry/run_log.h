@@ -38,10 +38,11 @@ class RunLog {
   void eval(const EvalRecord& record);
   void choices(const ChoicesRecord& record, std::string_view words);  // words: the result for people
   void event(const EventRecord& record, std::string_view line);       // line: a note that explains it, or ""
-  void note(std::string_view line);                                   // to stdout, and with the time to log.txt
-  void saved(const SaveRecord& record);                               // after a checkpoint is committed
-  void sync();                                                        // puts the log on disk; from any thread
-  ChainedDigest recorded();                                           // metrics.jsonl, as far as it is written
+  void busy_ranks(const BusyRecord& record);
+  void note(std::string_view line);      // to stdout, and with the time to log.txt
+  void saved(const SaveRecord& record);  // after a checkpoint is committed
+  void sync();                           // puts the log on disk; from any thread
+  ChainedDigest recorded();              // metrics.jsonl, as far as it is written
   // Ends the other readers, and says where the time went: for a run that ends, also before its last step.
   void last_words();
   void finish();  // the last call of a run that ends in good order: prints the outcome

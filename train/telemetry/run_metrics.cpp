@@ -13,6 +13,7 @@
 namespace trireme {
 namespace {
 
+constexpr size_t kMostRankSeries = 64;
 constexpr double kUsualSilence = 60;  // seconds without a record that are usual at least
 
 // Well-formed UTF-8 in quotes.
@@ -106,6 +107,17 @@ void write_steps(Exposition& out, const RunNumbers& n) {
   for (const auto& [why, count] : n.skipped) out.sample(static_cast<double>(count), label("why", why));
 }
 
+void write_ranks(Exposition& out, const RunNumbers& n) {
+  const BusyRecord& busy = n.busy;
+  out.counter("stragglers_total", "Times that this process has named a slow rank.", static_cast<double>(n.stragglers));
+  if (busy.step == 0) return;
+  out.gauge("straggler_ratio", "Work of the slowest rank in a step, relative to its peers, over the last window.", busy.ratio);
+  out.gauge("slowest_rank", "That rank.", static_cast<double>(busy.slowest));
+  if (busy.ms.size() > kMostRankSeries) return;
+  out.metric("rank_busy_seconds", "gauge", "Work of a rank in a step, without waits for other ranks: median of a window.");
+  for (size_t rank = 0; rank < busy.ms.size(); ++rank) out.sample(busy.ms[rank] / 1000, label("rank", std::to_string(rank)));
+}
+
 void write_saves(Exposition& out, const RunNumbers& n, int64_t on_disk) {
   out.counter("saves_total", "Checkpoints that this process has committed, also those in memory.", static_cast<double>(n.saves));
   out.counter("save_stall_seconds_total", "Seconds that steps of this process have waited for saves.", n.save_stall);
@@ -141,6 +153,7 @@ void RunNumbers::add(const StepRecord& record) {
 
 void RunNumbers::add(const EventRecord& record) {
   if (const auto found = skipped.find(record.event); found != skipped.end()) ++found->second;
+  stragglers += record.event == "straggler" ? 1 : 0;
 }
 
 void RunNumbers::add(const SaveRecord& record) {
@@ -175,6 +188,7 @@ std::string RunMetrics::text() const {
   write_facts(out, facts_);
   if (facts_.starts.count > 0) write_goodput(out, facts_.starts, before_ + numbers_.step_seconds);
   if (numbers_.steps > 0) write_steps(out, numbers_);
+  write_ranks(out, numbers_);
   write_saves(out, numbers_, facts_.on_disk);
   write_evaluations(out, numbers_);
   return out.text();

@@ -32,9 +32,11 @@ struct RunNumbers {
   static constexpr std::array<double, 14> kSeconds{0.01, 0.03, 0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300};
   StepRecord step{};
   EvalRecord eval{};
+  BusyRecord busy{};
   SaveRecord save{};  // the last one to disk
   std::map<std::string, ChoicesRecord> choices{};
   std::map<std::string, int64_t> skipped{{"not_finite", 0}, {"spike", 0}};
+  int64_t stragglers = 0;
   std::map<std::string, double> part_seconds{};
   double step_time = 0, save_time = 0;
   double step_seconds = 0, data_seconds = 0, save_stall = 0;
@@ -47,6 +49,7 @@ struct RunNumbers {
   void add(const EvalRecord& record) { eval = record; }
   void add(const ChoicesRecord& record) { choices[record.name] = record; }
   void add(const EventRecord& record);
+  void add(const BusyRecord& record) { busy = record; }
   void add(const SaveRecord& record);
 };
 

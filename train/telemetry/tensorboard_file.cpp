@@ -60,6 +60,10 @@ class Scalars {
     step_ = r.step;
     add("event/" + r.event, 1);
   }
+  void operator()(const BusyRecord& r) {
+    step_ = r.step;
+    add("time/slowest_rank", static_cast<double>(r.slowest)), add("time/slowest_ratio", r.ratio);
+  }
   void operator()(const SaveRecord& r) {
     step_ = r.step;
     const std::string of = r.in_memory ? "save/memory_" : "save/";

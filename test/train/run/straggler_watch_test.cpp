@@ -1,0 +1,115 @@
+// Ranks that are made slow in a run are named in its log and records, and may end it.
+#include <unistd.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "base/clock.h"
+#include "test/catch.h"
+#include "test/train/workplace.h"
+#include "train/run/trainer.h"
+
+namespace trireme {
+namespace {
+
+// Makes this rank's work longer by a fraction, unit by unit, with a loop that computes nothing.
+void slow_down(TrainState& run, double fraction) {
+  run.hooks.read = [&run, fraction, read = run.hooks.read, extra = 0.0](size_t unit, const Microbatch& batch) mutable {
+    read(unit, batch);
+    PartClock& clock = run.device.clock();
+    const double used = clock.on_core(), begin = thread_seconds();
+    if (used < extra) extra = 0;  // a new step
+    const double more = fraction * (used - extra) - extra;
+    while (thread_seconds() - begin < more) {
+    }
+    if (more > 0) extra += more;
+  };
+}
+
+// A run from the inside, with one slow rank as the environment says.
+Ended train_slowed(const Workplace& place, int ranks, const std::string& slow, const std::vector<std::string>& settings) {
+  std::string all;
+  for (const std::string& setting : settings) all += setting + "\n";
+  setenv("SLOW", slow.c_str(), 1);
+  setenv("SLOW_RUN", place.scratch.path().c_str(), 1);
+  setenv("SLOW_SETTINGS", all.c_str(), 1);
+  return run_launched({std::filesystem::read_symlink("/proc/self/exe").string(), "a run with a slow rank"}, ranks);
+}
+
+// Work per step that is long beside the noise of a busy machine.
+const std::vector<std::string> kLongSteps{"train.name=slow",      "model.layers=4",      "model.context=256", "train.microbatch=1",
+                                          "train.eval_every=500", "checkpoint.every=500"};
+
+std::vector<std::string> long_steps(const std::vector<std::string>& more) {
+  std::vector<std::string> settings = kLongSteps;
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+// The lines of metrics.jsonl that have a key.
+std::vector<Json> lines_with(const Workplace& place, const std::string& key) {
+  std::vector<Json> found;
+  std::istringstream in(place.run("slow", "metrics.jsonl"));
+  for (std::string line; std::getline(in, line);)
+    if (Json object = Json::parse(line); object.contains(key)) found.push_back(object);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a run with a slow rank", "[.launched]") {
+  World world;
+  REQUIRE(chdir(environment("SLOW_RUN").c_str()) == 0);
+  std::istringstream lines(environment("SLOW_SETTINGS")), words(environment("SLOW"));
+  std::vector<std::string> settings;
+  for (std::string line; std::getline(lines, line);) settings.push_back(line);
+  int64_t rank = 0;
+  double fraction = 0;
+  words >> rank >> fraction;
+  RunConfig config = read_config("config.yaml", settings);
+  config.parallel.dp = mesh_sizes(world.size(), config.parallel).dp;
+  const auto slow = [&](TrainState& run) {
+    if (run.mesh.all().rank() == rank) slow_down(run, fraction);
+  };
+  try {
+    CHECK(train(config, world, {.from = "never"}, slow) == ExitCode::done);
+  } catch (const MachineError& error) {
+    CHECK(std::string(error.what()) == "");
+  }
+}
+
+TEST_CASE("a rank that is made slower by a fifth is named within 64 steps, and its work is recorded", "[unsanitized]") {
+  const Workplace place;
+  succeed(train_slowed(place, 4, "2 0.2", long_steps({"train.steps=70"})));
+  const std::vector<Json> windows = lines_with(place, "busy_ms"), events = lines_with(place, "event");
+  REQUIRE(windows.size() == 2);  // steps 3 to 34, and to 66
+  CHECK(windows[0].at("step") == 34);
+  CHECK(windows[0].at("slowest_rank") == 2);
+  CHECK(windows[0].at("busy_ms").size() == 4);
+  REQUIRE(!events.empty());
+  CHECK(events[0].at("event") == "straggler");
+  CHECK(events[0].at("rank") == 2);
+  CHECK(events[0].at("host") == host_name());
+  CHECK_THAT(place.run("slow", "log.txt"), ContainsSubstring("warning: rank 2 (" + host_name() + ") computes "));
+}
+
+TEST_CASE("with train.on_straggler = stop, a rank that stays slow ends the run after a save, with 76 and its host",
+          "[unsanitized]") {
+  const Workplace place;
+  const Ended ended = train_slowed(place, 2, "1 0.5", long_steps({"train.steps=20000", "train.on_straggler=stop"}));
+  CHECK_THAT(ended.err, ContainsSubstring("train.on_straggler = stop"));
+  const Json exit = Json::parse(place.run("slow", "exit.json"));
+  CHECK(exit.at("code") == 76);
+  CHECK(exit.at("rank") == 1);
+  CHECK(exit.at("host") == host_name());
+  CHECK(std::filesystem::exists(place.scratch / "runs/slow/checkpoints"));
+}
+
+TEST_CASE("train.straggler_ratio = 0 compares nothing", "[unsanitized]") {
+  const Workplace place;
+  succeed(train_slowed(place, 2, "1 0.5", long_steps({"train.steps=70", "train.straggler_ratio=0"})));
+  CHECK(lines_with(place, "busy_ms").empty());
+  CHECK(lines_with(place, "event").empty());
+}
+
+}  // namespace trireme

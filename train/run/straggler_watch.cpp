@@ -1,0 +1,117 @@
+#include "train/run/straggler_watch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "parallel/host_collectives.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kFirstSteps = 2;    // of a process: they take memory and make the kernels' caches warm
+constexpr int64_t kWindowsToEnd = 3;  // in a row that name the same rank, before it ends the run
+constexpr double kSecondsToEnd = 10;  // at least, since the first of them
+
+WorkPart work_part(std::string_view name) {
+  constexpr std::array<std::string_view, kWorkParts - 1> names{"forward", "backward", "optimizer", "data"};
+  return static_cast<WorkPart>(std::ranges::find(names, name) - names.begin());
+}
+
+std::string bytes_of(const RankWork& work) {
+  static_assert(std::is_trivially_copyable_v<RankWork>);
+  std::string bytes(sizeof work, '\0');
+  std::memcpy(bytes.data(), &work, sizeof work);
+  return bytes;
+}
+
+RankWork work_in(const std::string& bytes) {
+  RankWork work;
+  require(bytes.size() == sizeof work, text("a rank's work has ", bytes.size(), " bytes, not ", sizeof work));
+  std::memcpy(&work, bytes.data(), sizeof work);
+  return work;
+}
+
+}  // namespace
+
+StragglerWatch::StragglerWatch(Session& session)
+    : session_(session),
+      active_(session.config.train.straggler_ratio > 0 && session.run.mesh.all().size() > 1 &&
+              session.run.device.place() == Place::cpu) {}
+
+void StragglerWatch::step_ended(bool comparable) {
+  if (!active_ || ++steps_ <= kFirstSteps || !comparable || due()) return;
+  PartClock& clock = session_.run.device.clock();
+  double seconds = 0;
+  for (const PartClock::Part& part : clock.parts()) {
+    if (part.waits) continue;
+    seconds += part.seconds;
+    window_.parts[static_cast<size_t>(work_part(part.name.data()))] += static_cast<float>(part.seconds);
+  }
+  const double on_core = std::min(clock.on_core(), seconds);
+  window_.seconds += static_cast<float>(seconds), window_.on_core += static_cast<float>(on_core);
+  window_.busy[filled_++] = static_cast<float>(session_.shares_cores ? on_core : seconds);
+}
+
+RankWork StragglerWatch::take() {
+  RankWork work = std::exchange(window_, {});
+  filled_ = 0;
+  work.stage = session_.run.mesh.pp().rank();
+  host_name().copy(work.host.data(), work.host.size() - 1);
+  work.shares_cores = session_.shares_cores ? 1 : 0;
+  work.machine = machine_.take();
+  const std::vector<LinkTime> links = session_.journal.links().take();
+  work.links = static_cast<int32_t>(links.size());
+  std::ranges::copy(links, work.link.begin());
+  return work;
+}
+
+void StragglerWatch::judge(int64_t step) {
+  const Doing doing(session_.journal, "comparing the ranks' work");
+  std::vector<RankWork> ranks;
+  for (const std::string& bytes : gather(session_.run.mesh.all(), bytes_of(take()))) ranks.push_back(work_in(bytes));
+  if (session_.log) say(step, ranks);
+}
+
+void StragglerWatch::say(int64_t step, std::span<const RankWork> ranks) {
+  const std::vector<double> ratios = relative_work(ranks);
+  const auto slowest = std::ranges::max_element(ratios);
+  BusyRecord record{.step = step, .slowest = slowest - ratios.begin(), .ratio = *slowest};
+  for (const double seconds : median_work(ranks)) record.ms.push_back(seconds * 1e3);
+  session_.log->busy_ranks(record);
+  follow(find_straggler(ranks, session_.config.train.straggler_ratio), step);
+  for (const std::string& line : slow_links(ranks))
+    if (slow_links_.insert(line.substr(0, line.find(':'))).second)
+      session_.log->event({.step = step, .event = "slow_link", .since = step}, "warning: " + line);
+}
+
+void StragglerWatch::follow(const std::optional<Straggler>& found, int64_t step) {
+  const int64_t rank = found ? found->rank : -1;
+  if (rank != named_) {
+    if (named_ >= 0 && !found) session_.note("rank " + std::to_string(named_) + " is no longer slower than its peers");
+    named_ = rank, times_ = 0, since_ = Clock::now();
+    if (found) {
+      const auto first = step - static_cast<int64_t>(RankWork::kSteps) + 1;
+      EventRecord event{.step = step, .event = "straggler", .since = first};
+      event.rank = rank, event.host = found->host, event.text = found->words;
+      session_.log->event(event, "warning: " + found->words);
+    }
+  }
+  if (!found) return;
+  ++times_, words_ = found->words, host_ = found->host;
+  const bool stops = session_.config.train.on_straggler == OnStraggler::stop;
+  if (stops && times_ >= kWindowsToEnd && seconds_since(since_) >= kSecondsToEnd) end_for_ = rank + 1;
+}
+
+void StragglerWatch::end_run(int64_t rank, int64_t step) const {
+  const Comm& all = session_.run.mesh.all();
+  const std::string words = broadcast(all, words_), host = broadcast(all, host_);
+  throw MachineError(words + ". Stopped after step " + std::to_string(step) +
+                         ", which is saved, as train.on_straggler = stop says. Start again without that machine",
+                     host, rank);
+}
+
+}  // namespace trireme
