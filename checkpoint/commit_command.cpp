@@ -178,7 +178,8 @@ std::string CommitCommand::run(const Job& job) {
   }
   // Reads a line before all else, which comes once its watcher is there: it never runs without.
   const pid_t group = spawn("read trireme_begin || exit 1; unset trireme_begin; exec < /dev/null; " + command_, 0, begin[0],
-                            {"TRIREME_CHECKPOINT=" + job.directory, "TRIREME_STEP=" + std::to_string(job.step)});
+                            {"TRIREME_RUN=" + std::filesystem::absolute(log_).parent_path().string(),
+                             "TRIREME_CHECKPOINT=" + job.directory, "TRIREME_STEP=" + std::to_string(job.step)});
   // Another member of the group waits for the pipe to close, as it does when this process ends, and then ends them all.
   const pid_t watcher = group > 0 ? spawn("read x; kill -KILL 0", group, alive[0], {}) : -1;
   std::string problem;

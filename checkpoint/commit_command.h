@@ -16,10 +16,10 @@
 
 namespace trireme {
 
-// Runs one command at a time, by /bin/sh, with TRIREME_CHECKPOINT (the step's absolute directory)
-// and TRIREME_STEP in its environment, and appends its output to `log`. The file `done` keeps the
-// last step for which it succeeded. Of the steps that arrive while it runs, it gets only the
-// newest.
+// Runs one command at a time, by /bin/sh, with TRIREME_CHECKPOINT (the step's absolute directory),
+// TRIREME_STEP and TRIREME_RUN (the run's absolute directory) in its environment, and appends its
+// output to `log`. The file `done` keeps the last step for which it succeeded. Of the steps that
+// arrive while it runs, it gets only the newest.
 //
 // The command is the leader of a process group. The group is ended if it takes longer than
 // `timeout` seconds (0: any time): by SIGTERM, then by SIGKILL. It also ends, by SIGKILL, when this

@@ -45,6 +45,12 @@ struct SuperviseCommandOptions : SuperviseOptions {
       "Continue with fewer ranks when the same one fails twice without a new checkpoint; default: the same number");
     o("--frozen-after", frozen_after, "Seconds without processor time after which stopped ranks are ended, 0 for never",
       at_least(0));
+    o("--fetch", fetch,
+      "Command that fetches uploaded checkpoints into $TRIREME_RUN, run before a start without any; default: none");
+    o("--exclude-bad", exclude_bad, "Continue without hosts that failed, on spare ones if there are any; default: with them");
+    o("--hostfile", hostfile,
+      "Hosts to choose from, as in HOST slots=N; default: the hostfile of mpirun, or the nodes of the Slurm job")
+        .needs("--exclude-bad");
     o.after_dashes(command);
   }
   static std::string footer() { return "Write the command after --, as you would give it alone."; }

@@ -53,6 +53,7 @@ Attempt judge_attempt(Attempt attempt, const AttemptEnd& end, const RunFiles& be
     attempt.rank = after.exit.rank, attempt.step = after.exit.step;
     // A launcher has codes of its own for a run that was asked to stop and has saved.
     if (after.exit.code == number_of(ExitCode::stopped)) attempt.code = number_of(ExitCode::stopped);
+    if (after.exit.code == kMachineCode) attempt.code = kMachineCode;
     return attempt;
   }
   if (after.metrics != before.metrics) attempt.step = after.last_step;
@@ -61,7 +62,7 @@ Attempt judge_attempt(Attempt attempt, const AttemptEnd& end, const RunFiles& be
     attempt.code = number_of(ExitCode::hang), attempt.cause = "frozen";
     attempt.message = text("frozen: no rank was given a processor for ", std::llround(end.frozen), " s");
   } else if (const std::optional<LostRank> lost = lost_rank(end.heard)) {
-    attempt.cause = "lost", attempt.rank = lost->rank, attempt.host = lost->host, attempt.message = lost->words;
+    attempt.cause = lost->cause, attempt.rank = lost->rank, attempt.host = lost->host, attempt.message = lost->words;
   }
   return attempt;
 }

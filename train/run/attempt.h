@@ -7,6 +7,8 @@
 
 namespace trireme {
 
+constexpr int kMachineCode = 76;  // a host is at fault, which exit.json names
+
 // RUN/exit.json at one moment.
 struct ExitRecord {
   std::pair<uint64_t, int64_t> identity{};  // differs after each write; {} if there is no file
@@ -33,7 +35,7 @@ struct Attempt {
   int64_t number = 1, ranks = 1;
   std::string started;  // UTC
   double seconds = 0;
-  int code = 0;                      // of the process, 128 + n when signal n ended it; 75 if exit.json says so; 71 if it was frozen
+  int code = 0;  // of the process, 128 + n when signal n ended it; 75 or 76 if exit.json says so; 71 if it was frozen
   std::string cause, host, message;  // of exit.json if this attempt wrote it, else of the launcher's words
   int64_t rank = -1;
   int64_t step = -1;                                    // the furthest that this attempt finished; -1: it finished none

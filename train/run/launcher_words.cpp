@@ -54,6 +54,24 @@ std::optional<LostRank> by_srun(const Words& w, size_t i) {
   return LostRank{.rank = *rank, .host = w[i + 2].substr(0, w[i + 2].size() - 1), .words = joined(w, i + 3, end)};
 }
 
+// Open MPI: "ORTE has lost communication with a remote daemon. ... Remote daemon: [[51234,0],1] on node n2".
+std::optional<LostRank> by_daemon(const Words& w, size_t i) {
+  if (!says(w, i, {"Remote", "daemon:", "", "on", "node", ""})) return std::nullopt;
+  return LostRank{.host = w[i + 5], .words = "lost communication with node " + w[i + 5], .cause = kNodeLost};
+}
+
+// Slurm: "srun: error: Node failure on n2".
+std::optional<LostRank> by_node_failure(const Words& w, size_t i) {
+  if (!says(w, i, {"srun:", "error:", "Node", "failure", "on", ""})) return std::nullopt;
+  return LostRank{.host = w[i + 5], .words = joined(w, i + 2, i + 6), .cause = kNodeLost};
+}
+
+// OpenSSH, of a host that mpirun wanted: "ssh: connect to host n2 port 22: No route to host".
+std::optional<LostRank> by_ssh(const Words& w, size_t i) {
+  if (!says(w, i, {"ssh:", "connect", "to", "host", "", "port", ""})) return std::nullopt;
+  return LostRank{.host = w[i + 4], .words = joined(w, i, i + 7), .cause = kUnreachable};
+}
+
 }  // namespace
 
 std::optional<LostRank> lost_rank(std::string_view output) {
@@ -61,7 +79,7 @@ std::optional<LostRank> lost_rank(std::string_view output) {
   Words words;
   for (std::string word; in >> word;) words.push_back(word);
   for (size_t i = 0; i < words.size(); ++i)
-    for (const auto find : {by_signal, by_code, by_srun})
+    for (const auto find : {by_signal, by_code, by_srun, by_daemon, by_node_failure, by_ssh})
       if (std::optional<LostRank> lost = find(words, i)) return lost;
   return std::nullopt;
 }

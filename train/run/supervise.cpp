@@ -6,7 +6,8 @@
 
 #include "parallel/world.h"
 #include "train/health/signals.h"
-#include "train/run/mesh_suggestion.h"
+#include "train/run/fetch_checkpoints.h"
+#include "train/run/host_choice.h"
 
 namespace trireme {
 namespace {
@@ -41,21 +42,16 @@ Attempt run_once(const SuperviseIo& io, const LaunchedTraining& training, const 
   return judge_attempt(attempt, end, before, io.files(run));
 }
 
-// The command that was asked for, on the largest mesh of fewer ranks.
-std::optional<LaunchedTraining> smaller(const LaunchedTraining& asked, int64_t ranks, const RunConfig& config) {
-  while (asked.ranks_at && --ranks >= 1)
-    if (const std::optional<std::string> settings = nearest_mesh(config, ranks, 0)) return asked.with(ranks, *settings);
-  return std::nullopt;
-}
-
 }  // namespace
 
-ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, LaunchedTraining training, const RunConfig& config) {
+ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, const LaunchedTraining& training,
+                   const RunConfig& config) {
   const std::string run = config.train.directory();
-  const LaunchedTraining asked = training;
+  HostChoice choice(io, options, training, config);
   std::vector<Attempt> attempts;
   for (;;) {
-    attempts.push_back(run_once(io, training, options, run, attempts.size()));
+    if (const std::optional<ExitCode> end = fetch_if_empty(io, options.fetch, run)) return *end;
+    attempts.push_back(run_once(io, choice.next(), options, run, attempts.size()));
     const Attempt& last = attempts.back();
     io.record(run, last);
     const Next next = next_after(attempts, options.max_restarts);
@@ -66,10 +62,7 @@ ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, Launc
       io.say("supervise: gave up: " + next.why);
       return static_cast<ExitCode>(last.code);
     }
-    if (const auto fewer = next.fewer && options.elastic ? smaller(asked, training.ranks, config) : std::nullopt) {
-      io.say("supervise: continues with " + std::to_string(fewer->ranks) + " ranks instead of " + std::to_string(training.ranks));
-      training = *fewer;
-    }
+    choice.after(attempts, next.fewer);
     for (const auto begin = io.now(); io.stop_signal() == 0 && io.now() - begin < std::chrono::duration<double>(next.delay);)
       io.sleep(kPoll);
     if (io.stop_signal() != 0) return ExitCode::stopped;
@@ -85,7 +78,9 @@ ExitCode run_supervise(const SuperviseOptions& options) {
   set_environment_default("OMPI_MCA_odls_base_sigkill_timeout", "0");
   const LaunchedTraining training = take_apart(options.command);
   std::list<OutputRelay> relays;
-  return supervise(SuperviseIo(relays), options, training, read_config(training.config, training.set));
+  SuperviseIo io(relays);
+  if (options.exclude_bad) io.hosts = [&] { return find_hosts(training, options.hostfile); };
+  return supervise(io, options, training, read_config(training.config, training.set));
 }
 
 }  // namespace trireme

@@ -18,6 +18,9 @@ struct SuperviseOptions {
   int64_t max_restarts = 10;         // in a row without a new checkpoint
   bool elastic = false;              // after the same rank was lost twice, with fewer ranks
   int64_t frozen_after = 60;         // seconds without any processor time of any rank; 0: never
+  std::string fetch{};               // a command that fetches the run's checkpoints if its disk has none
+  bool exclude_bad = false;          // continue without hosts that failed
+  std::string hostfile{};            // with more hosts than needed; "": the launcher's own, or Slurm's allocation
 };
 
 // Runs attempts until one is done, was asked to stop, or no further one would help; each adds a line to RUN/attempts.jsonl. Returns
@@ -25,6 +28,7 @@ struct SuperviseOptions {
 ExitCode run_supervise(const SuperviseOptions& options);
 
 // The same over a replaceable system, without handlers of signals.
-ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, LaunchedTraining training, const RunConfig& config);
+ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, const LaunchedTraining& training,
+                   const RunConfig& config);
 
 }  // namespace trireme

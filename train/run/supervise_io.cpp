@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/replace_file.h"
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/problem.h"
 #include "checkpoint/reader.h"
@@ -205,6 +206,12 @@ SuperviseIo::SuperviseIo(std::list<OutputRelay>& relays)
       record(record_attempt),
       say([](const std::string& line) { complain(line); }),
       stop_signal(trireme::stop_signal),
+      read([](const std::string& path) { return text_of_file(path, 1 << 20); }),
+      write([](const std::string& path, const std::string& text) {
+        std::error_code error;
+        fs::create_directories(fs::path(path).parent_path(), error);
+        return replace_file_durably(path, text);
+      }),
       utc(utc_now),
       now(Clock::now),
       sleep([](Clock::duration time) { std::this_thread::sleep_for(time); }) {}

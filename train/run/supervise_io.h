@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "train/run/attempt.h"
 #include "train/run/attempt_watch.h"
+#include "train/run/launch_hosts.h"
 #include "train/run/output_relay.h"
 
 namespace trireme {
@@ -31,10 +32,13 @@ struct SuperviseIo {
   // The end of what it and its children wrote to stderr, after it has ended.
   std::function<std::string(pid_t process)> heard = [](pid_t) { return std::string(); };
   std::function<RunFiles(const std::string& run)> files;
-  std::function<void(const std::string& run, const Attempt& attempt)> record;  // adds a line to RUN/attempts.jsonl
-  std::function<void(const std::string& line)> say;                            // to the user
-  std::function<int()> stop_signal;                                            // the last that requested a stop; 0: none
-  std::function<std::string()> utc;                                            // the time of day, for people
+  std::function<void(const std::string& run, const Attempt& attempt)> record;   // adds a line to RUN/attempts.jsonl
+  std::function<void(const std::string& line)> say;                             // to the user
+  std::function<int()> stop_signal;                                             // the last that requested a stop; 0: none
+  std::function<LaunchHosts()> hosts{};                                         // to choose from; unset: the launcher chooses
+  std::function<std::string(const std::string& path)> read;                     // a text; "" if there is none
+  std::function<bool(const std::string& path, const std::string& text)> write;  // replaces a file, whole or not at all
+  std::function<std::string()> utc;                                             // the time of day, for people
   std::function<Clock::time_point()> now;
   std::function<void(Clock::duration time)> sleep;
 };

@@ -59,7 +59,7 @@ class EventList {
   std::string text_{};
 };
 
-struct Message {
+struct TracedMessage {
   size_t lane;
   const TraceEvent* event;
 };
@@ -68,7 +68,7 @@ struct Message {
 
 std::string trace_events(const RankTrace& trace, double zero) {
   EventList list(trace, zero);
-  std::vector<Message> messages;
+  std::vector<TracedMessage> messages;
   for (size_t lane = 0; lane < trace.lanes.size(); ++lane) {
     if (trace.lanes[lane].events->empty()) continue;
     list.lane(lane, trace.lanes[lane].name);
@@ -77,7 +77,7 @@ std::string trace_events(const RankTrace& trace, double zero) {
       if (event.peer >= 0) messages.push_back({lane, &event});
     }
   }
-  std::ranges::stable_sort(messages, {}, [](const Message& m) { return m.event->begin; });
+  std::ranges::stable_sort(messages, {}, [](const TracedMessage& m) { return m.event->begin; });
   // The n-th send of a rank to another through a channel is received by the other's n-th receive.
   std::map<std::tuple<TraceEvent::Kind, int32_t, int32_t>, int64_t> counts;
   for (const auto& [lane, event] : messages) {

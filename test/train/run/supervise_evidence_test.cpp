@@ -54,6 +54,10 @@ TEST_CASE("launchers say which rank was lost, in words that are understood") {
   CHECK(found("srun: error: n2: task 2: Killed") == "2@n2");
   CHECK(found("srun: error: n2: tasks 4-7: Exited with exit code 70") == "4@n2");
   CHECK(found("srun: error: Unable to create step for job 7: Job/step already completing") == "nobody");
+  CHECK(found("ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[5,0],0] on node n1\n  Remote daemon: "
+              "[[5,0],1] on node n2\n") == "-1@n2");
+  CHECK(found("srun: error: Node failure on n3") == "-1@n3");
+  CHECK(found("ssh: connect to host n4 port 22: No route to host") == "-1@n4");
   CHECK(found("process rank x with PID 0 on node vm exited on signal 9") == "nobody");
   CHECK(lost_rank("a process rank 1 with PID 5 on node n exited on signal 9 (Killed).")->words ==
         "process rank 1 with PID 5 on node n exited on signal 9 (Killed).");
