@@ -5,13 +5,15 @@
 #   eval "$(scripts/local_slurm.sh start)"    starts it; SLURM_CONF directs this shell's srun, sbatch and scontrol to it
 #   scripts/local_slurm.sh stop               cancels jobs, stops the daemons, removes the directory
 #   scripts/local_slurm.sh --check            lists what is missing; exits 1 if anything is
-# It has $CPUS CPUs (default 8), even if the machine has fewer: `srun -n 8` runs on two cores. On Debian
-# and Ubuntu:
+# It has $CPUS CPUs (default 8), even if the machine has fewer: `srun -n 8` runs on two cores. With
+# NODES=3 it has three nodes, n1 to n3, of so many CPUs each. On Debian and Ubuntu:
 #   apt-get install --no-install-recommends slurmctld slurmd slurm-client munge
 # It does not distinguish users, and no cgroup confines a job. It works without root; jobs are then the
 # user's own only.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
+
+nodes=${NODES:-1}
 
 say() { echo "local_slurm: $*" >&2; }
 
@@ -41,11 +43,21 @@ free_ports() {
   echo "$port"
 }
 
+# One node of this machine's name, or several, whose daemons differ by their ports.
+nodes_of() {
+  local i
+  if [ "$nodes" = 1 ]; then echo "NodeName=$1 NodeAddr=127.0.0.1 CPUs=${CPUS:-8}"; return; fi
+  for ((i = 1; i <= nodes; ++i)); do
+    echo "NodeName=n$i NodeHostname=$1 NodeAddr=127.0.0.1 Port=$(($2 + i)) CPUs=${CPUS:-8}"
+  done
+}
+
 # The first job's number differs from one Slurm to the next: Open MPI names its shared memory after it, and two at once would meet there.
 write_conf() {
-  local host port
+  local host port each=
   host=$(hostname -s)
   port=$(free_ports)
+  [ "$nodes" = 1 ] || each=%n  # slurmd puts its node's name there
   cat > "$SLURM_CONF" << EOF
 ClusterName=local
 FirstJobId=$((1 + RANDOM * 1000 + RANDOM % 1000))
@@ -57,12 +69,12 @@ SlurmdPort=$((port + 1))
 AuthType=auth/munge
 AuthInfo=socket=$state/munge.socket,cred_expire=5
 StateSaveLocation=$state/slurmctld
-SlurmdSpoolDir=$state/slurmd
-TmpFS=$state/tmp
+SlurmdSpoolDir=$state/slurmd${each:+-$each}
+TmpFS=$state/tmp${each:+-$each}
 SlurmctldPidFile=$state/slurmctld.pid
-SlurmdPidFile=$state/slurmd.pid
+SlurmdPidFile=$state/slurmd${each:+-$each}.pid
 SlurmctldLogFile=$state/slurmctld.log
-SlurmdLogFile=$state/slurmd.log
+SlurmdLogFile=$state/slurmd${each:+-$each}.log
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -72,7 +84,7 @@ SchedulerParameters=sched_interval=1
 KillWait=5
 ReturnToService=2
 SlurmdParameters=config_overrides
-NodeName=$host NodeAddr=127.0.0.1 CPUs=${CPUS:-8}
+$(nodes_of "$host" "$port")
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
 EOF
 }
@@ -87,6 +99,7 @@ start() {
   export SLURM_CONF=$state/slurm.conf
   chmod 755 "$state"  # munged refuses a socket that others cannot reach
   mkdir "$state/slurmctld" "$state/slurmd" "$state/tmp"
+  [ "$nodes" = 1 ] || (cd "$state" && seq -f tmp-n%g "$nodes" | xargs mkdir)
   (umask 077; head -c 128 /dev/urandom > "$state/munge.key")
   write_conf
   # The daemons hold on to nothing of the caller's: a pipe that reads this script's output must see its end.
@@ -99,12 +112,18 @@ start() {
 
 daemons() {
   munged --key-file="$state/munge.key" --socket="$state/munge.socket" --pid-file="$state/munged.pid" \
-    --log-file="$state/munged.log" --seed-file="$state/munged.seed" && slurmctld && slurmd && ready
+    --log-file="$state/munged.log" --seed-file="$state/munged.seed" && slurmctld && slurmds && ready
+}
+
+slurmds() {
+  local i
+  if [ "$nodes" = 1 ]; then slurmd; return; fi
+  for ((i = 1; i <= nodes; ++i)); do slurmd -N "n$i"; done
 }
 
 ready() {
   for _ in {1..200}; do
-    if sinfo --noheader --format=%t 2> /dev/null | grep -q idle; then return 0; fi
+    if [ "$(sinfo --noheader --Node --states=idle 2> /dev/null | wc -l)" = "$nodes" ]; then return 0; fi
     sleep 0.1
   done
   return 1
@@ -119,7 +138,7 @@ stop() {
       sleep 0.1
     done
   fi
-  end TERM slurmctld slurmd
+  end TERM slurmctld slurmd 'slurmd-n*'
   end KILL munged
   rm -rf "$state"
 }
@@ -127,7 +146,8 @@ stop() {
 # end SIGNAL DAEMON...: and waits for their end, 10 s at most.
 end() {
   local signal=$1 pids; shift
-  mapfile -t pids < <(cd "$state" && cat "${@/%/.pid}" 2> /dev/null)
+  # shellcheck disable=SC2048,SC2086  # patterns of files
+  mapfile -t pids < <(cd "$state" && cat ${*/%/.pid} 2> /dev/null)
   kill -"$signal" "${pids[@]}" 2> /dev/null || true
   for _ in {1..100}; do
     kill -0 "${pids[@]}" 2> /dev/null || return 0
@@ -156,5 +176,5 @@ case ${1:-} in
     trap 'kill $!; exit 143' TERM INT HUP
     wait $!
     ;;
-  *) sed -n '2,12s/^# //p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,13s/^# //p' "$0" >&2; exit 2 ;;
 esac
