@@ -30,21 +30,21 @@ std::string masked_crc(std::string_view bytes) {
 }
 
 // Fields of a protocol buffer, appended in the order of the calls.
-class Message {
+class ProtobufMessage {
  public:
-  Message& varint(int field, uint64_t value) {
+  ProtobufMessage& varint(int field, uint64_t value) {
     key(field, 0), number(value);
     return *this;
   }
-  Message& float64(int field, double value) {
+  ProtobufMessage& float64(int field, double value) {
     key(field, 1), bytes_ += little_endian(std::bit_cast<uint64_t>(value));
     return *this;
   }
-  Message& float32(int field, float value) {
+  ProtobufMessage& float32(int field, float value) {
     key(field, 5), bytes_ += little_endian(std::bit_cast<uint32_t>(value));
     return *this;
   }
-  Message& bytes(int field, std::string_view value) {
+  ProtobufMessage& bytes(int field, std::string_view value) {
     key(field, 2), number(value.size()), bytes_ += value;
     return *this;
   }
@@ -59,8 +59,8 @@ class Message {
   std::string bytes_;
 };
 
-Message event(double time) {
-  Message event;
+ProtobufMessage event(double time) {
+  ProtobufMessage event;
   event.float64(1, time);
   return event;
 }
@@ -82,13 +82,13 @@ std::string tensorboard_record(std::string_view event) {
 std::string version_event(double time) { return event(time).bytes(3, "brain.Event:2").text(); }
 
 std::string scalar_event(double time, int64_t step, const std::string& tag, float value) {
-  const std::string scalar = Message().bytes(1, tag).float32(2, value).text();
-  return event(time).varint(2, static_cast<uint64_t>(step)).bytes(5, Message().bytes(1, scalar).text()).text();
+  const std::string scalar = ProtobufMessage().bytes(1, tag).float32(2, value).text();
+  return event(time).varint(2, static_cast<uint64_t>(step)).bytes(5, ProtobufMessage().bytes(1, scalar).text()).text();
 }
 
 std::string start_event(double time, int64_t step) {
   constexpr uint64_t kStart = 1;
-  return event(time).varint(2, static_cast<uint64_t>(step)).bytes(7, Message().varint(1, kStart).text()).text();
+  return event(time).varint(2, static_cast<uint64_t>(step)).bytes(7, ProtobufMessage().varint(1, kStart).text()).text();
 }
 
 }  // namespace trireme
