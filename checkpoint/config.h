@@ -31,7 +31,7 @@ struct CheckpointConfig {
          between(0, 256));
     keys("command", command,
          "shell command after each checkpoint on disk is committed, for example to copy it elsewhere: gets its directory as "
-         "TRIREME_CHECKPOINT and its step as TRIREME_STEP");
+         "TRIREME_CHECKPOINT, its step as TRIREME_STEP and the run's directory as TRIREME_RUN");
     keys("command_timeout", command_timeout,
          "seconds that checkpoint.command may take; after that its process group is ended, and the next one starts; 0: any time",
          at_least(0));
