@@ -37,8 +37,8 @@ Ended train_slowed(const Workplace& place, int ranks, const std::string& slow, c
 }
 
 // Work per step that is long beside the noise of a busy machine.
-const std::vector<std::string> kLongSteps{"train.name=slow",      "model.layers=4",      "model.context=256", "train.microbatch=1",
-                                          "train.eval_every=500", "checkpoint.every=500"};
+const std::vector<std::string> kLongSteps{"train.name=slow",    "model.layers=4",       "model.context=256",
+                                          "train.microbatch=1", "train.eval_every=500", "checkpoint.every=500"};
 
 std::vector<std::string> long_steps(const std::vector<std::string>& more) {
   std::vector<std::string> settings = kLongSteps;
@@ -103,6 +103,22 @@ TEST_CASE("with train.on_straggler = stop, a rank that stays slow ends the run a
   CHECK(exit.at("rank") == 1);
   CHECK(exit.at("host") == host_name());
   CHECK(std::filesystem::exists(place.scratch / "runs/slow/checkpoints"));
+}
+
+// Each seed slows another rank. A slowed rank is the only one that may be named.
+TEST_CASE("one of eight ranks that is slower by 20 or 10 % is named within 64 steps of a run", "[.][soak]") {
+  for (const std::string fraction : {"0.2", "0.1", "0"}) {
+    for (int64_t seed = 0; seed < 100; ++seed) {
+      CAPTURE(fraction, seed);
+      const Workplace place;
+      const int64_t rank = seed % 8;
+      const std::string slow = std::to_string(rank) + " " + fraction;
+      succeed(train_slowed(place, 8, slow, long_steps({"train.steps=67", "train.batch=8", "train.seed=" + std::to_string(seed)})));
+      const std::vector<Json> events = lines_with(place, "event");
+      REQUIRE(events.empty() == (fraction == "0"));
+      for (const Json& event : events) REQUIRE(event.at("rank") == rank);
+    }
+  }
 }
 
 TEST_CASE("train.straggler_ratio = 0 compares nothing", "[unsanitized]") {
