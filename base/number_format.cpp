@@ -86,8 +86,15 @@ std::optional<int64_t> parse_bytes(const std::string& words) {
   const auto [stop, status] = std::from_chars(words.data(), words.data() + words.size(), number);
   std::string unit(stop, words.data() + words.size());
   std::erase(unit, ' ');
-  for (const auto& [name, factor] :
-       {std::pair("", 1.0), {"B", 1.0}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}})
+  for (const auto& [name, factor] : {std::pair("", 1.0),
+                                     {"B", 1.0},
+                                     {"MB", 1e6},
+                                     {"GB", 1e9},
+                                     {"TB", 1e12},
+                                     {"KiB", 0x1p10},
+                                     {"MiB", 0x1p20},
+                                     {"GiB", 0x1p30},
+                                     {"TiB", 0x1p40}})
     if (status == std::errc() && unit == name && number > 0 && number * factor < 0x1p62)
       return static_cast<int64_t>(number * factor);
   return std::nullopt;

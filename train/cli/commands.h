@@ -81,6 +81,7 @@ std::unique_ptr<Command> bench_step_command();
 std::unique_ptr<Command> bench_save_command();
 std::unique_ptr<Command> bench_tokenizer_command();
 std::unique_ptr<Command> bench_data_command();
+std::unique_ptr<Command> bench_fabric_command();
 std::unique_ptr<Command> doctor_command();
 std::unique_ptr<Command> version_command();
 std::unique_ptr<Command> help_command();

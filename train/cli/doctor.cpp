@@ -8,6 +8,7 @@
 #include "kernels/tune/rates.h"
 #include "parallel/world.h"
 #include "train/cli/commands.h"
+#include "train/cli/fabric_doctor.h"
 #include "train/cli/json_output.h"
 #include "train/telemetry/log.h"
 
@@ -17,8 +18,18 @@ namespace {
 struct DoctorOptions {
   static constexpr auto name = "doctor";
   static constexpr auto about = "Report the abilities of this machine and of this build, and the gaps";
-  std::string json;
-  void visit(Options& o) { o.json(json); }
+  std::string config, json;
+  std::vector<std::string> set;
+  bool fabric = false;
+  void visit(Options& o) {
+    o("--fabric", fabric,
+      "Check all ranks of this launcher before a run: products and their bits, memory, disks, clocks, software and all links; 76 "
+      "if "
+      "a host is not fit");
+    o("config", config, "YAML file of the run, for its mesh, its sizes and its disk").needs("--fabric");
+    o.set(set).needs("config");
+    o.json(json);
+  }
 };
 
 struct Findings {
@@ -97,6 +108,7 @@ Json json_of(const Findings& f) {
 }
 
 ExitCode run_doctor(const DoctorOptions& options) {
+  if (options.fabric) return run_fabric_doctor({.config = options.config, .set = options.set, .json = options.json});
   JsonOutput json(options.json);
   const Findings findings = examine();
   say_findings(findings);

@@ -46,6 +46,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
                           bench_save_command,
                           bench_tokenizer_command,
                           bench_data_command,
+                          bench_fabric_command,
                           doctor_command,
                           version_command,
                           help_command})

@@ -70,6 +70,7 @@ struct TrainConfig {
   Offload offload = Offload::none;
   double straggler_ratio = 1.07;
   OnStraggler on_straggler = OnStraggler::warn;
+  bool check_start = false;
 
   std::string directory() const { return runs + "/" + name; }  // of the run
 
@@ -130,6 +131,9 @@ struct TrainConfig {
          at_least(0));
     keys("on_straggler", on_straggler,
          "reaction to a rank that stays slow; stop: save, and end with exit code 76 and its host in exit.json");
+    keys("check_start", check_start,
+         "check the machines for a few seconds before the first step, as `trireme doctor --fabric` does; a host that is not fit "
+         "ends the start with 76 and is named in exit.json");
   }
 
   // Reports conflicts between keys, as (key, message) each.

@@ -14,6 +14,7 @@
 #include "train/health/signals.h"
 #include "train/run/announcement.h"
 #include "train/run/evaluations.h"
+#include "train/run/fabric_check.h"
 #include "train/run/fresh_run.h"
 #include "train/run/kernel_choices.h"
 #include "train/run/launch_agreement.h"
@@ -218,6 +219,12 @@ void finish(RunParts& p) {
 
 bool is_for_the_user(ExitCode code) { return code == ExitCode::usage || code == ExitCode::data || code == ExitCode::checkpoint; }
 
+std::vector<std::string> check_machines(const Order& o, RunParts& p) {
+  if (!o.config.train.check_start) return {};
+  return require_fit_machines(
+      {.world = o.world, .all = p.place.mesh.all(), .mesh = p.place.mesh, .device = p.place.device, .config = &o.config});
+}
+
 // A launcher that asked the ranks to stop has killed what it knows of them (see LauncherShield): they save, if all of them live. A
 // rank of another node whose death made the launcher end the run cannot be seen, but no step ends without it.
 class SavingWithoutLauncher {
@@ -255,11 +262,13 @@ ExitCode run_to_end(const Order& order) {
   }
   const StopNoticeVoice voice(notice, [&log = parts.log](const std::string& line) { log ? log->note(line) : complain(line); });
   try {
+    const std::vector<std::string> machines = check_machines(order, parts);
     int64_t& step = order.progress.step = restore(parts.run, parts.checkpoints, order.resume, parts.history, parts.place.journal);
     order.progress.owned = true;  // rank 0 holds the run's lock for all
     note_run(order.progress.directory);
     parts.loader.seek(step);
     if (parts.place.mesh.first()) open_log(order, parts, step);
+    for (const std::string& line : machines) parts.log->note(line);
     SaveScheduler saves(parts.run, parts.history, parts.checkpoints, parts.log, parts.place.journal);
     saves.keep(parts.records);
     const Scrubber scrubber(scrubs_of(order, parts));

@@ -80,6 +80,11 @@ TEST_CASE("version and doctor write JSON with documented names") {
   CHECK(doctor["memory_bytes"].get<double>() > 1e8);
   CHECK(doctor["copy_bytes_per_second"].get<double>() > 1e6);
   CHECK(doctor["launched_ranks"].is_null());
+  const Json fabric = results_of(scratch.path(), {"doctor", "--fabric"}, "doctor");
+  CHECK(fabric["fit"] == true);
+  CHECK(fabric["ranks"][0]["product_flops_per_second"].get<double>() > 1e8);
+  const int refused = run_trireme(scratch.path(), {"doctor", "config.yaml"}).code;
+  CHECK(refused == 2);  // needs --fabric
 }
 
 TEST_CASE("plan writes JSON with documented names") {

@@ -1,0 +1,92 @@
+// Injects faults of a machine into one rank; load it before the C library.
+//   FAULTY_RANK     the rank whose calls are faulty (OMPI_COMM_WORLD_RANK)
+//   FAULTY_MACHINE  bits: one bit of each product's result is flipped
+//                   late_bits: that of about every other product
+//                   link: messages of 0.5 to 2 MiB to rank FAULTY_PEER leave 200 ns late for each byte
+//                   disk: file systems have 1 MiB free
+//                   clock: the time of day is 7 s ahead
+//                   host: this rank is on a host of another name
+#include <dlfcn.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+namespace {
+
+bool is_faulty(const char* kind) {
+  const auto value = [](const char* name) {
+    const char* text = getenv(name);
+    return text == nullptr ? "" : text;
+  };
+  return strcmp(value("FAULTY_MACHINE"), kind) == 0 && strcmp(value("FAULTY_RANK"), value("OMPI_COMM_WORLD_RANK")) == 0;
+}
+
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+// oneDNN's C interface, as far as it is needed: an argument of a primitive, and the number of its result.
+struct Argument {
+  int number;
+  void* memory;
+};
+constexpr int kResult = 17;
+
+void flip_a_bit(int count, const Argument* arguments) {
+  static auto* const handle_of = next<int(const void*, void**)>("dnnl_memory_get_data_handle");
+  for (int i = 0; i < count; ++i) {
+    void* data = nullptr;
+    if (arguments[i].number != kResult || handle_of == nullptr || handle_of(arguments[i].memory, &data) != 0) continue;
+    static_cast<unsigned char*>(data)[16] ^= 1;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+int dnnl_primitive_execute(const void* primitive, void* stream, int count, const Argument* arguments) {
+  static auto* const execute = next<int(const void*, void*, int, const Argument*)>("dnnl_primitive_execute");
+  static const bool always = is_faulty("bits"), late = is_faulty("late_bits");
+  static int calls = 0;
+  const int result = execute(primitive, stream, count, arguments);
+  if (always || (late && (static_cast<uint32_t>(++calls) * 2654435761u >> 16) % 2 == 0)) flip_a_bit(count, arguments);
+  return result;
+}
+
+int MPI_Isend(const void* bytes, int count, void* type, int peer, int tag, void* comm, void** request) {
+  static auto* const send = next<int(const void*, int, void*, int, int, void*, void**)>("MPI_Isend");
+  static const bool slow = is_faulty("link");
+  static const int slow_peer = atoi(getenv("FAULTY_PEER") == nullptr ? "-1" : getenv("FAULTY_PEER"));
+  if (slow && peer == slow_peer && count >= 512 << 10 && count <= 2 << 20) usleep(static_cast<useconds_t>(count / 5));
+  return send(bytes, count, type, peer, tag, comm, request);
+}
+
+int statvfs(const char* path, struct statvfs* facts) {
+  static auto* const real = next<int(const char*, struct statvfs*)>("statvfs");
+  const int result = real(path, facts);
+  if (result == 0 && is_faulty("disk")) facts->f_bavail = facts->f_bfree = (1 << 20) / facts->f_frsize;
+  return result;
+}
+
+int clock_gettime(clockid_t clock, struct timespec* now) {
+  static auto* const real = next<int(clockid_t, struct timespec*)>("clock_gettime");
+  const int result = real(clock, now);
+  static const bool ahead = is_faulty("clock");
+  if (ahead && clock == CLOCK_REALTIME) now->tv_sec += 7;
+  return result;
+}
+
+int gethostname(char* name, size_t size) {
+  static auto* const real = next<int(char*, size_t)>("gethostname");
+  const int result = real(name, size);
+  if (result == 0 && size > 16 && is_faulty("host")) strcpy(name, "other-host");
+  return result;
+}
+
+}  // extern "C"

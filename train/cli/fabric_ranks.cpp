@@ -1,0 +1,38 @@
+#include "train/cli/fabric_ranks.h"
+
+#include <optional>
+
+#include "train/run/device_choice.h"
+#include "train/run/launch_agreement.h"
+#include "train/telemetry/log.h"
+
+namespace trireme {
+
+ExitCode on_fabric_ranks(const std::string& config, const std::vector<std::string>& set,
+                         const std::function<ExitCode(FabricRanks&)>& work) {
+  World world({.say = complain, .warn = 120, .until_watched = true});
+  try {
+    const Comm all = world.size() > 1 ? Comm("all", 0, world.rank(), true) : Comm("all", 0, 1);
+    const bool given = !config.empty();
+    std::optional<RunConfig> read = RunConfig{};
+    if (given)
+      read = agree_on_config(all, [&] {
+        RunConfig found = read_config(config, set, Purpose::plan);
+        choose_device(found);
+        require_mesh(found, world.size(), 0);
+        return found;
+      });
+    if (!read) return ExitCode::usage;  // rank 0 has said why
+    if (!given) choose_device(*read);
+    Device device = open_device(read->kernels, world.core_sharers(), world.local_rank());
+    Mesh mesh(world, read->parallel);
+    mesh.connect(device);
+    FabricRanks ranks{.world = world, .all = all, .mesh = mesh, .device = device, .config = given ? &*read : nullptr};
+    return work(ranks);
+  } catch (const std::exception& error) {
+    if (world.size() > 1) end_all_ranks(world, nullptr, error);  // others wait for this rank
+    throw;
+  }
+}
+
+}  // namespace trireme
