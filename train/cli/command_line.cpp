@@ -192,14 +192,14 @@ class CommandLine {
     return found == entries_.end() ? nullptr : &*found;
   }
 
-  // Suggests a command of this level, or else of any group: `trireme export` means `trireme model export`.
+  // Suggests a command of any group by its name, or else a near one of this level: `trireme export` means `trireme model export`.
   std::string suggestion(const std::string& word, const CLI::App& level, const std::string& path) const {
-    const std::string near = nearest(word, names_of_commands(level));
-    if (!near.empty()) return "did you mean " + near + "?";
     std::string full;
     for (const Entry& entry : entries_)
       if (entry.app->get_name() == word) full += (full.empty() ? "" : " or ") + entry.command->name();
-    return full.empty() ? "see " + path + " --help" : "did you mean trireme " + full + "?";
+    if (!full.empty()) return "did you mean trireme " + full + "?";
+    const std::string near = nearest(word, names_of_commands(level));
+    return near.empty() ? "see " + path + " --help" : "did you mean " + near + "?";
   }
 
   // Throws CLI::ExtrasError for an option that does not exist.
