@@ -58,6 +58,8 @@ std::unique_ptr<Command> init_command();
 std::unique_ptr<Command> train_command();
 std::unique_ptr<Command> supervise_command();
 std::unique_ptr<Command> plan_command();
+std::unique_ptr<Command> watch_command();
+std::unique_ptr<Command> report_command();
 std::unique_ptr<Command> sample_command();
 std::unique_ptr<Command> chat_command();
 std::unique_ptr<Command> eval_command();

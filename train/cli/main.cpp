@@ -23,6 +23,8 @@ std::vector<std::unique_ptr<Command>> all_commands() {
                           train_command,
                           supervise_command,
                           plan_command,
+                          watch_command,
+                          report_command,
                           sample_command,
                           chat_command,
                           eval_command,

@@ -127,7 +127,12 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
   const auto metrics = restored.find("metrics");
   if (p.checkpoints.restored_run() == run_id && metrics != restored.end()) start.expected = metrics->second;
   p.log.emplace(directory, config.train.name, schedule_of(config, p.data), start, config.train.log_every);
-  const RunStart start_now{.time = program_start(), .step = step, .ranks = o.world.size(), .run = run_id};
+  const RunStart start_now{.time = program_start(),
+                           .step = step,
+                           .ranks = o.world.size(),
+                           .run = run_id,
+                           .version = build_facts().version + " (" + build_facts().commit.substr(0, 12) + ")",
+                           .host = host_name()};
   const RunStarts starts = step < config.train.steps ? note_start(directory, start_now) : RunStarts{};
   p.log->also_to(config.report, {.run = config.train.name,
                                  .version = build_facts().version,

@@ -23,6 +23,7 @@ class DownsampledCurve {
   void add(int64_t x, double y);  // x >= 0 and never decreasing; a y that is not finite leaves a gap
 
   const std::vector<Bin>& bins() const { return bins_; }
+  int64_t width() const { return width_; }            // a power of 2: points with the same x / width share a bin
   bool empty() const { return finite_ == 0; }         // no finite point
   int64_t gaps() const { return points_ - finite_; }  // points that are not finite
   double last() const { return last_; }               // the last finite point; NaN when empty

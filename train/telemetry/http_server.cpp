@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kMostClients = 16;
 constexpr std::chrono::seconds kClientPatience{5};
+constexpr size_t kLeastRate = 100'000;  // bytes a second that a client must read
 constexpr std::chrono::milliseconds kAcceptPause{
     100};  // after a client that cannot be accepted, for example without file descriptors
 
@@ -133,7 +134,10 @@ bool HttpServer::receive(Client& client) {
   if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
   if (!client.answer.empty()) return true;  // what follows a request is not read
   client.received.append(bytes.data(), static_cast<size_t>(n));
-  if (const auto request = parse_http(client.received)) client.answer = answer_to(*request), client.received.clear();
+  const auto request = parse_http(client.received);
+  if (!request) return true;
+  client.answer = answer_to(*request), client.received.clear();
+  client.deadline = Clock::now() + kClientPatience + std::chrono::seconds(client.answer.size() / kLeastRate);
   return true;
 }
 

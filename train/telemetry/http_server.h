@@ -11,8 +11,8 @@
 
 namespace trireme {
 
-// One request a connection. Sixteen clients at once; the next ones wait in the system's queue. A client that sends or reads slowly
-// is left after five seconds.
+// One request a connection. Sixteen clients at once; the next ones wait in the system's queue. A client that sends slowly is left
+// after five seconds, and one that reads slowly after a second more for each 100 kB of its answer.
 class HttpServer {
  public:
   // Opens the port, 0 for any free one. Error when that is not possible, with the reason. `answer` gets a path, on the server's

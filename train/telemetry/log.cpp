@@ -35,15 +35,6 @@ int columns_of(int file) {
   return isatty(file) != 0 && ioctl(file, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-// Whether the user's locale writes UTF-8.
-bool speaks_unicode() {
-  const locale_t locale = newlocale(LC_CTYPE_MASK, "", nullptr);
-  if (locale == nullptr) return false;
-  const bool unicode = std::string_view(nl_langinfo_l(CODESET, locale)) == "UTF-8";
-  freelocale(locale);
-  return unicode;
-}
-
 // A terminal that went away does not end a run: what cannot be said stays unsaid.
 void speak(int file, std::string_view line) {
   std::string text(columns_of(file) > 0 ? kEraseLine : std::string_view());
@@ -105,6 +96,27 @@ void say_text(std::string_view text) {
 void say_part(std::string_view part) { (void)write_all(STDOUT_FILENO, part); }
 void complain(std::string_view line) { speak(STDERR_FILENO, line); }
 bool is_terminal() { return columns_of(STDOUT_FILENO) > 0; }
+
+bool speaks_unicode() {
+  const locale_t locale = newlocale(LC_CTYPE_MASK, "", nullptr);
+  if (locale == nullptr) return false;
+  const bool unicode = std::string_view(nl_langinfo_l(CODESET, locale)) == "UTF-8";
+  freelocale(locale);
+  return unicode;
+}
+
+TerminalSize terminal_size() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {.columns = size.ws_col, .lines = size.ws_row};
+}
+
+// From the upper left: what a line leaves of the one before is erased, and what is below the last.
+void draw_screen(const std::vector<std::string>& lines) {
+  std::string text = "\x1b[H";
+  for (size_t i = 0; i < lines.size(); ++i) text += (i > 0 ? "\r\n" : "") + printable(lines[i]) + "\x1b[K";
+  (void)write_all(STDOUT_FILENO, text + "\x1b[J");
+}
 
 ReservedOutput::ReservedOutput() : output_(dup(STDOUT_FILENO)) {
   require(output_ >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0, text("cannot redirect standard output"));

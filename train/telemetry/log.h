@@ -24,6 +24,14 @@ void say_text(std::string_view text);  // stdout: text as data, exact unless std
 void say_part(std::string_view part);  // stdout at once, without a newline: text that grows
 void complain(std::string_view line);  // stderr
 bool is_terminal();                    // stdout is a terminal of known width (a launcher's pseudo-terminal is not)
+bool speaks_unicode();                 // the user's locale writes UTF-8
+
+struct TerminalSize {
+  int columns = 80, lines = 24;
+};
+TerminalSize terminal_size();  // of stdout; the default if it is not a terminal
+// Replaces what a terminal shows by these lines, each of at most its width, without flicker.
+void draw_screen(const std::vector<std::string>& lines);
 
 // Standard output, reserved for results that programs read. As long as this exists, what say() and libraries print goes to standard
 // error.

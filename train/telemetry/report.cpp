@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -74,6 +75,8 @@ std::string charts(const ReportData& data) {
   list.push_back({.title = "Learning rate", .unit = "", .from_zero = true, .curves = {lr}});
   list.push_back({.title = "Speed", .unit = "tokens per second", .from_zero = true, .curves = {speed}});
   list.push_back({.title = "Gradient norm", .unit = "before clipping", .from_zero = true, .curves = {norm}});
+  const Curve mfu{.name = "train", .color = "train", .look = Look::noisy, .series = &data.mfu_curve};
+  if (!data.mfu_curve.empty()) list.push_back({.title = "MFU", .unit = "of the peak rate", .from_zero = true, .curves = {mfu}});
   std::string html;
   for (const Chart& chart : list) html += render_chart(chart, data.step);
   return "<div class=\"charts\">\n" + html + "</div>\n";
@@ -88,8 +91,52 @@ std::string facts_table(const ReportData& data) {
   return "<section>\n<table class=\"facts\"><tbody>\n" + rows + "</tbody></table>\n</section>\n";
 }
 
+// Shares of the steps' time, as a bar with its legend.
+std::string parts_bar(const ReportData& data) {
+  std::vector<PartTime> sorted = data.parts;
+  std::ranges::stable_sort(sorted, std::greater(), &PartTime::ms);
+  double all = 0;
+  for (const PartTime& part : sorted) all += part.ms;
+  if (all <= 0) return "";
+  constexpr size_t kColors = 8;
+  std::string bar, legend;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    const std::string share = fixed(100 * sorted[i].ms / all, 1), color = "part" + std::to_string(std::min(i, kColors - 1));
+    const bool waits = sorted[i].name.starts_with("wait_");
+    const std::string name = html_escaped(waits ? "waiting for " + sorted[i].name.substr(5) : sorted[i].name);
+    bar += "<i class=\"" + color + "\" style=\"width:" + share + "%\" title=\"" + name + ", " + share + "%\"></i>\n";
+    legend += "<span><i class=\"swatch " + color + "\"></i>" + name + " <b>" + share + "%</b></span>\n";
+  }
+  return "<section>\n<h2>Time of steps by part</h2>\n<div class=\"stack\">\n" + bar + "</div>\n<div class=\"shares\">\n" + legend +
+         "</div>\n</section>\n";
+}
+
+std::string tables(const ReportData& data) {
+  std::string html;
+  for (const ReportSection& section : data.sections) {
+    std::string rows;
+    for (const std::vector<std::string>& cells : section.rows) {
+      rows += "<tr>";
+      for (size_t i = 0; i < cells.size(); ++i) {
+        const std::string span = cells.size() == 1 ? " colspan=\"3\"" : "", tag = i == 0 && cells.size() > 1 ? "th" : "td";
+        rows += "<" + tag + span + ">" + html_escaped(cells[i]) + "</" + tag + ">";
+      }
+      rows += "</tr>\n";
+    }
+    html += "<section>\n<h2>" + html_escaped(section.title) + "</h2>\n<table class=\"facts\"><tbody>\n" + rows +
+            "</tbody></table>\n</section>\n";
+  }
+  return html;
+}
+
+std::string config_section(const ReportData& data) {
+  const std::string config = data.config.empty() ? "" : "<pre>" + html_escaped(data.config) + "</pre>\n";
+  return data.handed_on ? "<section class=\"config\">\n<h2>config.yaml</h2>\n" + config + "</section>\n"
+                        : "<section>\n<details><summary>config.yaml</summary>\n" + config + "</details>\n</section>\n";
+}
+
 std::string head(const ReportData& data) {
-  const bool running = data.status == RunStatus::running;
+  const bool running = data.status == RunStatus::running && !data.handed_on;
   return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n" +
          std::string(running ? "<meta http-equiv=\"refresh\" content=\"10\">\n" : "") + "<title>" + html_escaped(data.title) +
@@ -132,11 +179,10 @@ void ReportData::add(const ChoicesRecord& record) {
 }
 
 std::string render_report(const ReportData& data) {
-  const std::string config = data.config.empty() ? "" : "<pre>" + html_escaped(data.config) + "</pre>\n";
-  return head(data) + "<body>\n<main>\n" + banner(data) + figures(data) + charts(data) + facts_table(data) +
-         "<section>\n<details><summary>config.yaml</summary>\n" + config + "</details>\n</section>\n<footer>Written by Trireme, " +
-         html_escaped(data.updated) + ". metrics.jsonl, next to this page, has every step.</footer>\n</main>\n<script>" +
-         std::string(kReportScript) + "</script>\n</body>\n</html>\n";
+  const std::string source = data.handed_on ? "metrics.jsonl of the run" : "metrics.jsonl, next to this page,";
+  return head(data) + "<body>\n<main>\n" + banner(data) + figures(data) + charts(data) + parts_bar(data) + tables(data) +
+         facts_table(data) + config_section(data) + "<footer>Written by Trireme, " + html_escaped(data.updated) + ". " + source +
+         " has every step.</footer>\n</main>\n<script>" + std::string(kReportScript) + "</script>\n</body>\n</html>\n";
 }
 
 Report::Report(std::string directory, ReportData start, std::chrono::milliseconds period)

@@ -20,6 +20,12 @@ namespace trireme {
 
 enum class RunStatus { running, finished, stopped };
 
+// A table of the report under a heading. A row of one cell takes the whole width.
+struct ReportSection {
+  std::string title;
+  std::vector<std::vector<std::string>> rows;
+};
+
 struct ReportData {
   std::string title, config, updated;  // config: the YAML text; updated: a UTC time
   std::vector<std::pair<std::string, std::string>> facts;
@@ -33,6 +39,11 @@ struct ReportData {
     DownsampledCurve accuracy, normalised;
   };
   std::map<std::string, Shares> choices;  // by file
+  // Of a report that is handed on; empty in the page that a run keeps.
+  DownsampledCurve mfu_curve;
+  std::vector<PartTime> parts;  // sums of all steps
+  std::vector<ReportSection> sections;
+  bool handed_on = false;  // the config is open, and the page does not load itself again
 
   void add(const StepRecord& record);
   void add(const EvalRecord& record);

@@ -1,4 +1,4 @@
-// The style and the script of report.html.
+// The style and the script of report.html; the page of `trireme watch` has the same style.
 #pragma once
 
 #include <string_view>
@@ -64,6 +64,28 @@ section { margin-top: 34px; }
 summary { cursor: pointer; color: var(--soft); }
 pre { margin: 12px 0 0; padding: 16px 18px; border: 1px solid var(--rule); border-radius: 6px; overflow-x: auto; font: 13px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 footer { margin-top: 34px; color: var(--soft); font-size: 13px; }
+section > h2 { margin-bottom: 10px; }
+.stack { display: flex; height: 16px; border-radius: 4px; overflow: hidden; background: var(--rule); margin: 10px 0 8px; }
+.stack i { display: block; height: 100%; }
+.shares { display: flex; flex-wrap: wrap; gap: 2px 18px; font-size: 13px; color: var(--soft); }
+.shares b { color: var(--ink); font-weight: 600; }
+.swatch { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px; }
+.part0 { background: var(--train); } .part1 { background: #7fa9d8; } .part2 { background: var(--good); } .part3 { background: var(--val); }
+.part4 { background: #8a4fa3; } .part5 { background: #c8a2d6; } .part6 { background: #d9a441; } .part7 { background: #9aa1ab; }
+.config pre { columns: 17em; }
+@page { margin: 15mm; }
+@media print {
+  :root { color-scheme: light; --paper: #fff; --ink: #111; --soft: #555; --rule: #ddd; --train: #2b68b0; --val: #c75d16; --bad: #b3261e; --good: #2e7d4f; }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  main { max-width: none; padding: 0; }
+  body { font-size: 12px; }
+  .chart, .stack, .figures > div, tr { break-inside: avoid; }
+  h1, h2, figcaption { break-after: avoid; }
+  .chart:first-child .plot { height: 240px; }
+  .plot { height: 140px; }
+  .config { break-before: page; }
+  pre { border: 0; padding: 0; font-size: 9.5px; columns: 2; white-space: pre-wrap; overflow-wrap: anywhere; }
+}
 @media (max-width: 720px) {
   main { padding: 22px 16px 36px; }
   .charts { grid-template-columns: 1fr; }
@@ -105,7 +127,7 @@ for (const c of charts) {
   c.plot.addEventListener("pointerleave", hide);
 }
 const config = document.querySelector("details");
-try { config.open = sessionStorage.getItem("config") === "open"; config.addEventListener("toggle", () => sessionStorage.setItem("config", config.open ? "open" : "")); } catch {}
+if (config) try { config.open = sessionStorage.getItem("config") === "open"; config.addEventListener("toggle", () => sessionStorage.setItem("config", config.open ? "open" : "")); } catch {}
 const status = document.querySelector(".status"), silent = (Date.now() - Date.parse(status.dataset.updated)) / 60e3;
 if (status.classList.contains("running") && silent > 5) status.textContent += " \u00b7 silent for " + (silent < 120 ? Math.round(silent) + " minutes" : Math.round(silent / 60) + " hours");
 )js";

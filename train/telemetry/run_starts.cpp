@@ -40,7 +40,8 @@ RunStarts note_start(const std::string& directory, const RunStart& start) {
   });
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return starts;
-  const Json line{{"time", start.time}, {"step", start.step}, {"ranks", start.ranks}, {"run", start.run}};
+  const Json line{{"time", start.time}, {"step", start.step},       {"ranks", start.ranks},
+                  {"run", start.run},   {"version", start.version}, {"host", start.host}};
   const bool torn = !before.empty() && before.back() != '\n';
   (void)write_all(file, (torn ? "\n" : "") + line.dump() + "\n");
   close(file);

@@ -10,10 +10,11 @@ namespace trireme {
 double program_start();  // when this program was loaded, in seconds since 1970
 
 struct RunStart {
-  double time = 0;    // start of the program, in seconds since 1970
-  int64_t step = 0;   // of the checkpoint from which it continues; 0: none
-  int64_t ranks = 1;  // processes
-  std::string run{};  // the run's token
+  double time = 0;                // start of the program, in seconds since 1970
+  int64_t step = 0;               // of the checkpoint from which it continues; 0: none
+  int64_t ranks = 1;              // processes
+  std::string run{};              // the run's token
+  std::string version{}, host{};  // of this program; of rank 0
 };
 
 // The starts of a run so far, this one included.
