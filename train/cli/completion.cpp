@@ -54,11 +54,11 @@ std::vector<std::string> paths_of(const CommandNode& root) {
   return paths;
 }
 
-struct Candidate {
+struct CompletionCandidate {
   std::string word, about;
 };
-std::vector<Candidate> options_at(const CommandNode& node) {
-  std::vector<Candidate> all{{"--help", "Print help"}};
+std::vector<CompletionCandidate> options_at(const CommandNode& node) {
+  std::vector<CompletionCandidate> all{{"--help", "Print help"}};
   if (node.path.empty()) all.push_back({"--version", "Print version and commit"});
   for (const Option& option : node.options)
     if (!option.by_place()) all.push_back({option.name, option.help});
@@ -149,7 +149,7 @@ if [[ $funcstack[1] == _trireme ]]; then _trireme "$@"; else compdef _trireme tr
 )";
 
 // "name:description" for _describe.
-std::string described(const Candidate& candidate) { return single_quoted(candidate.word + ":" + candidate.about); }
+std::string described(const CompletionCandidate& candidate) { return single_quoted(candidate.word + ":" + candidate.about); }
 
 }  // namespace
 
@@ -160,7 +160,7 @@ std::string bash_completion(const CommandNode& root) {
   each_node(root, [&](const CommandNode& node) {
     std::vector<std::string> commands = words_by_place(node), options;
     for (const CommandNode& child : node.children) commands.push_back(child.name);
-    for (const Candidate& option : options_at(node)) options.push_back(option.word);
+    for (const CompletionCandidate& option : options_at(node)) options.push_back(option.word);
     out += "    " + single_quoted(node.path) + ")\n";
     if (!commands.empty()) out += "      commands=" + single_quoted(joined_by(commands, " ")) + "\n";
     out += "      options=" + single_quoted(joined_by(options, " ")) + "\n" + value_branches(node, "'", "'") + "      ;;\n";
@@ -176,7 +176,7 @@ std::string zsh_completion(const CommandNode& root) {
     std::vector<std::string> commands, options;
     for (const std::string& word : words_by_place(node)) commands.push_back(single_quoted(word));
     for (const CommandNode& child : node.children) commands.push_back(described({child.name, child.about}));
-    for (const Candidate& option : options_at(node)) options.push_back(described(option));
+    for (const CompletionCandidate& option : options_at(node)) options.push_back(described(option));
     out += "    (" + single_quoted(node.path) + ")\n";
     if (!commands.empty()) out += "      commands=(" + joined_by(commands, "\n        ") + ")\n";
     out += "      options=(" + joined_by(options, "\n        ") + ")\n" + value_branches(node, "(", ")") + "      ;;\n";

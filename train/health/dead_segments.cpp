@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kBlock = 512;  // bytes of st_blocks' unit
+constexpr int64_t kStatBlock = 512;  // bytes of st_blocks' unit
 
 bool is_segment(std::string_view name) {
   constexpr std::array<std::string_view, 2> kNames{"vader_segment.", "sm_segment."};  // Open MPI 4, 5
@@ -30,7 +30,7 @@ int64_t remove_if_dead(const std::string& path) {
   const bool ours = fstat(file, &opened) == 0 && S_ISREG(opened.st_mode) && opened.st_uid == geteuid() && opened.st_nlink == 1;
   if (ours && fcntl(file, F_SETLEASE, F_WRLCK) == 0) {
     const bool same = lstat(path.c_str(), &named) == 0 && named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
-    if (same && unlink(path.c_str()) == 0) bytes = int64_t{opened.st_blocks} * kBlock;
+    if (same && unlink(path.c_str()) == 0) bytes = int64_t{opened.st_blocks} * kStatBlock;
     fcntl(file, F_SETLEASE, F_UNLCK);
   }
   close(file);

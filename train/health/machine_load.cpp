@@ -14,9 +14,9 @@
 namespace trireme {
 namespace {
 
-constexpr double kPatience = 0.2;  // seconds for one reading
-constexpr size_t kNamed = 3;       // processes
-constexpr double kLittle = 0.1;    // cores
+constexpr double kPatience = 0.2;      // seconds for one reading
+constexpr size_t kNamedProcesses = 3;  // processes
+constexpr double kLittle = 0.1;        // cores
 
 std::string load_average() {
   const std::string line = text_of_file("/proc/loadavg");
@@ -58,7 +58,7 @@ std::string busiest(const std::map<int32_t, ProcessUse>& before, const std::map<
   std::ranges::sort(most, [](const Use& a, const Use& b) { return a.cores > b.cores; });
   if (most.empty()) return "no other process that is visible here uses much processor time";
   std::string out = "busiest outside this job:";
-  for (size_t i = 0; i < std::min(most.size(), kNamed); ++i)
+  for (size_t i = 0; i < std::min(most.size(), kNamedProcesses); ++i)
     out += (i > 0 ? ", " : " ") + most[i].name + " (process " + std::to_string(most[i].process) + ") " +
            fixed(100 * most[i].cores, 0) + " %";
   return out;

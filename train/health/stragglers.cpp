@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kMostSteps = 0.75;     // of a window, in which a straggler is slow
+constexpr double kMostOfSteps = 0.75;   // of a window, in which a straggler is slow
 constexpr double kSlowLink = 2;         // times the usual seconds per byte
 constexpr double kLinkExcess = 0.5e-3;  // seconds of an exchange; less is noise
 constexpr size_t kLinksToCompare = 3;
@@ -49,12 +49,12 @@ bool slow_in_most_steps(std::span<const RankWork> ranks, size_t rank, double rat
   const double least = 1 + (ratio - 1) / 2;
   size_t slow = 0;
   for (size_t s = 0; s < RankWork::kSteps; ++s) slow += static_cast<double>(ranks[rank].busy[s]) > least * usual[s] ? 1 : 0;
-  return static_cast<double>(slow) >= kMostSteps * static_cast<double>(RankWork::kSteps);
+  return static_cast<double>(slow) >= kMostOfSteps * static_cast<double>(RankWork::kSteps);
 }
 
 double without_core(const RankWork& r) { return r.seconds > 0 ? std::max(0.0, 1 - static_cast<double>(r.on_core / r.seconds)) : 0; }
 
-std::string percent(double fraction) { return std::to_string(std::llround(100 * fraction)) + " %"; }
+std::string whole_percent(double fraction) { return std::to_string(std::llround(100 * fraction)) + " %"; }
 
 // The part whose time exceeds the peers' most.
 WorkPart slowest_part(std::span<const RankWork> ranks, size_t rank) {
@@ -75,10 +75,10 @@ std::string reasons(std::span<const RankWork> ranks, size_t rank, double excess)
   std::vector<std::string> found;
   const double waiting = without_core(slow), others = usual(without_core);
   if (slow.shares_cores == 0 && waiting - others > excess / 4)
-    found.push_back("it had no core for " + percent(waiting) + " of that time");
+    found.push_back("it had no core for " + whole_percent(waiting) + " of that time");
   const MachineCounters& m = slow.machine;
   if (static_cast<double>(m.stolen) - usual([](const RankWork& r) { return r.machine.stolen; }) > excess / 4)
-    found.push_back("its virtual machine's host took " + percent(static_cast<double>(m.stolen)) + " of its processor time");
+    found.push_back("its virtual machine's host took " + whole_percent(static_cast<double>(m.stolen)) + " of its processor time");
   const double clock = usual([](const RankWork& r) { return r.machine.clock_ghz; });
   if (m.clock_ghz > 0 && static_cast<double>(m.clock_ghz) < clock * (1 - excess / 4))
     found.push_back("its cores run at " + fixed(static_cast<double>(m.clock_ghz), 2) + " GHz, others at " + fixed(clock, 2));
@@ -97,7 +97,8 @@ std::string name_of(std::span<const RankWork> ranks, int64_t rank) {
 
 std::string words_on(std::span<const RankWork> ranks, size_t rank, double ratio, int64_t peers) {
   const WorkPart part = slowest_part(ranks, rank);
-  const std::string longer = percent(ratio - 1) + " longer than its " + (peers == 1 ? "peer" : std::to_string(peers) + " peers");
+  const std::string longer =
+      whole_percent(ratio - 1) + " longer than its " + (peers == 1 ? "peer" : std::to_string(peers) + " peers");
   const std::string who = name_of(ranks, static_cast<int64_t>(rank));
   if (part == WorkPart::data) return who + " works " + longer + ", as it waits for its data: look at the disk of its shards";
   return who + " computes " + longer + ", " + kPartNames[static_cast<size_t>(part)] + " most" + reasons(ranks, rank, ratio - 1);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kLookPeriod = std::chrono::seconds(1);  // between two looks at the processes
 constexpr auto kRepeat = std::chrono::seconds(2);      // between two requests to mpirun to stop
-constexpr auto kLate = std::chrono::seconds(5);        // that a look may come after the one before
+constexpr auto kLateLook = std::chrono::seconds(5);    // that a look may come after the one before
 constexpr auto kLeftAlone = std::chrono::seconds(10);  // that a launcher may take to end after its ranks
 
 // mpirun ends its ranks when it is asked to end itself, but passes this on, which they take the same way.
@@ -40,7 +40,7 @@ bool AttemptWatch::left_alone(const AttemptSeen& seen) {
 bool AttemptWatch::are_frozen(const AttemptSeen& seen) {
   const RunProcesses& p = *seen.processes;
   const bool moves = p.ranks.empty() || p.traced || p.scheduled != scheduled_ || p.ranks != ranks_;
-  if (moves || seen.now - std::exchange(seen_, seen.now) > kLate) ran_ = seen.now;
+  if (moves || seen.now - std::exchange(seen_, seen.now) > kLateLook) ran_ = seen.now;
   scheduled_ = p.scheduled, ranks_ = p.ranks, seen_ = seen.now;
   return std::chrono::duration<double>(seen.now - ran_).count() >= frozen_after_;
 }

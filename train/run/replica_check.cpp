@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kNamed = 3;  // tensors, at most
+constexpr size_t kNamedTensors = 3;  // tensors, at most
 
 using Digests = std::vector<std::pair<std::string, uint64_t>>;
 
@@ -75,8 +75,8 @@ std::string describe(const std::vector<Replica>& replicas) {
     std::string line;
     for (const size_t r : odd) line += (line.empty() ? "" : " and ") + replicas[r].who;
     line += odd.size() == 1 ? " differs from the other replicas in " : " differ in ";
-    for (size_t i = 0; i < std::min(kNamed, names.size()); ++i) line += (i == 0 ? "" : ", ") + names[i];
-    if (names.size() > kNamed) line += " and " + std::to_string(names.size() - kNamed) + " more tensors";
+    for (size_t i = 0; i < std::min(kNamedTensors, names.size()); ++i) line += (i == 0 ? "" : ", ") + names[i];
+    if (names.size() > kNamedTensors) line += " and " + std::to_string(names.size() - kNamedTensors) + " more tensors";
     all += (all.empty() ? "" : "; ") + line;
   }
   return all;

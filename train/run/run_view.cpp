@@ -22,9 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLeastSilence = 60;    // seconds without a line after which a run counts as silent, at least
-constexpr double kSecondLook = 10;      // seconds until a checkpoint with a problem is looked at again
-constexpr int64_t kMostPlanned = 1024;  // ranks, up to which the plan is made again for the memory by arena
+constexpr double kLeastSilence = 60;         // seconds without a line after which a run counts as silent, at least
+constexpr double kSecondLook = 10;           // seconds until a checkpoint with a problem is looked at again
+constexpr int64_t kMostPlannedRanks = 1024;  // ranks, up to which the plan is made again for the memory by arena
 constexpr std::array kRunFiles{"metrics.jsonl", "config.yaml", "run.id", "starts.jsonl", "exit.json", "checkpoints", "lock"};
 
 double unix_time_of(fs::file_time_type time) {
@@ -70,7 +70,7 @@ std::string word_of(std::string_view value) {
 
 // The arenas of the rank that needs most memory.
 FactRows planned_memory(RunConfig config, int64_t ranks) try {
-  if (ranks > kMostPlanned) return {};
+  if (ranks > kMostPlannedRanks) return {};
   if (config.kernels.device == DeviceChoice::automatic) config.use_device(DeviceChoice::cpu);
   Plan largest;
   for (const Plan& plan : stage_plans(config, ranks))

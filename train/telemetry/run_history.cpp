@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kLastStep = 1e15;  // beyond it, a number is not taken for a step
+constexpr double kLargestStep = 1e15;  // beyond it, a number is not taken for a step
 
 using ViewedMembers = std::vector<std::pair<std::string_view, std::string_view>>;
 
@@ -89,7 +89,7 @@ void RunHistory::add(std::string_view line) {
   JsonMembers read(line);
   while (read.next()) members_.emplace_back(read.name(), read.value());
   const double number = number_in(members_, "step");
-  if (!read.whole() || !(number >= 0 && number < kLastStep)) return;
+  if (!read.whole() || !(number >= 0 && number < kLargestStep)) return;
   const auto step = static_cast<int64_t>(number);
   const auto has = [&](std::string_view name) { return !value_in(members_, name).empty(); };
   if (has("loss")) return add_step(step, members_);

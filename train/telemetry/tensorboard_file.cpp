@@ -18,7 +18,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostBytes = 16 << 20;
+constexpr size_t kMostEventBytes = 16 << 20;
 constexpr std::string_view kBeginning = "events.out.tfevents.";
 
 // The seconds in a new file's name: TensorBoard reads files in the order of their names, so they are later than in all others.
@@ -95,7 +95,7 @@ TensorBoardFile::~TensorBoardFile() {
 void TensorBoardFile::read(const RunRecord& record) {
   Scalars scalars;
   std::visit(scalars, record);
-  if (waiting_.size() + scalars.text.size() <= kMostBytes) waiting_ += scalars.text;
+  if (waiting_.size() + scalars.text.size() <= kMostEventBytes) waiting_ += scalars.text;
 }
 
 void TensorBoardFile::open() {
