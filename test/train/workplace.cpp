@@ -35,6 +35,7 @@ model: {family: llama, layers: 1, width: 32, heads: 2, vocab: 257, context: 64}
 data: {train: [shards/train-00000.h5], validation: [shards/validation-00000.h5], tokenizer: bytes}
 checkpoint: {every: 5, keep: 2}
 train: {name: tiny, steps: 20, batch: 4, microbatch: 2, lr: 0.01, warmup: 5, eval_every: 10, eval_sequences: 8}
+report: {powercap: ""}
 )";
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "train/config/copies_check.h"
 #include "train/config/step_ranges.h"
 #include "train/telemetry/config.h"
+#include "train/telemetry/price.h"
 
 namespace trireme {
 
@@ -71,6 +72,8 @@ struct TrainConfig {
   double straggler_ratio = 1.07;
   OnStraggler on_straggler = OnStraggler::warn;
   bool check_start = false;
+  std::string price{};
+  double grid_gco2_per_kwh = 0;
 
   std::string directory() const { return runs + "/" + name; }  // of the run
 
@@ -134,6 +137,11 @@ struct TrainConfig {
     keys("check_start", check_start,
          "check the machines for a few seconds before the first step, as `trireme doctor --fabric` does; a host that is not fit "
          "ends the start with 76 and is named in exit.json");
+    keys(
+        "price", price,
+        "price of the machine, such as 2.5 EUR/gpu-hour; also /rank-hour (a process) and /node-hour (a machine). Charged from each "
+        "process's start to its last step; empty: no cost is reported");
+    keys("grid_gco2_per_kwh", grid_gco2_per_kwh, "grams of CO2 that the grid emits for a kWh; 0: none are reported", at_least(0));
   }
 
   // Reports conflicts between keys, as (key, message) each.
@@ -145,6 +153,7 @@ struct TrainConfig {
     if (beta1 >= 1) report("beta1", "must be below 1");
     if (beta2 >= 1) report("beta2", "must be below 1");
     if (eval_overlap >= 1) report("eval_overlap", "must be below 1");
+    if (!price.empty() && !parse_price(price)) report("price", std::string("must be ") + kPriceForm);
   }
 };
 

@@ -37,8 +37,10 @@ struct Agreed {
 };
 
 Agreed agree(Session& s, int64_t bad, int64_t profile = 0, int64_t slow = 0) {
-  const std::vector<int64_t> most = largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), bad, -bad, profile, slow});
+  const std::vector<int64_t> most =
+      largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), bad, -bad, profile, slow, s.meter.due()});
   s.notice.acknowledge(static_cast<int>(most[0]));
+  if (most[6] != 0) s.meter.record(s.log);
   return {.signal = static_cast<int>(most[0]),
           .saving = most[1] != 0,
           .profile = most[4],
@@ -135,6 +137,7 @@ ExitCode loop(Session& s, int64_t& step) {
     if (steps.computed()) s.run.device.freeze();  // from the second step on, nothing is allocated
   }
   steps.settle();
+  if (steps.computed()) s.meter.record_last(s.log);
   s.watchdog.last_step_done();
   s.saves.end();
   if (const int64_t newest = std::max(restored, s.saves.saved()); step > newest) {

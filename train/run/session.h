@@ -11,6 +11,7 @@
 #include "train/health/watchdog.h"
 #include "train/run/peak_rate.h"
 #include "train/run/resume.h"
+#include "train/run/run_meter.h"
 #include "train/run/save_scheduler.h"
 #include "train/run/scrubber.h"
 #include "train/run/step_statistics.h"
@@ -38,6 +39,7 @@ struct Session {
   Watchdog& watchdog;
   StopNotice& notice;
   const Scrubber& scrubber;
+  RunMeter& meter;
   std::optional<RunLog>& log;  // rank 0's
   StepFlops flops;             // of a step, on average over the ranks
   PeakRate& peak;

@@ -24,6 +24,7 @@
 #include "train/run/peak_rate.h"
 #include "train/run/placement.h"
 #include "train/run/run_data.h"
+#include "train/run/run_meter.h"
 #include "train/run/stop_notice.h"
 #include "train/run/supervise_io.h"
 #include "train/telemetry/log.h"
@@ -51,6 +52,7 @@ struct Order {
 struct RunParts {
   const SweptSegments swept;  // of this node
   Placement place;
+  RunMeter meter;
   const Plan plan;
   Checkpoints checkpoints;
   RunData data;
@@ -65,6 +67,7 @@ struct RunParts {
   explicit RunParts(const Order& o)
       : swept(o.world.local_rank() == 0 ? sweep_dead_segments() : SweptSegments{}),
         place(o.config, o.world, o.progress),
+        meter(o.config, place),
         plan(plan_that_fits(o)),
         checkpoints(o.config.checkpoint, o.progress.directory, o.resume.from == "never" ? Resume::never : Resume::automatic,
                     noted_io(place.journal), place.mesh.all(), place.nodes),
@@ -126,6 +129,8 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
   RecordStart start(step > 0 ? step : -1, run_id, {});
   const auto metrics = restored.find("metrics");
   if (p.checkpoints.restored_run() == run_id && metrics != restored.end()) start.expected = metrics->second;
+  EnergyOrders energy = p.meter.orders(config);
+  energy.before = energy_totals_before(directory, energy.run = run_id);
   p.log.emplace(directory, config.train.name, schedule_of(config, p.data), start, config.train.log_every);
   const RunStart start_now{.time = program_start(),
                            .step = step,
@@ -144,6 +149,7 @@ void open_log(const Order& o, RunParts& p, int64_t step) {
                                  .on_disk = p.checkpoints.restored_from_disk() ? step : 0,
                                  .starts = starts,
                                  .patience = config.train.hang_after});
+  p.log->account(std::move(energy));
   announce({.config = config,
             .mesh = p.place.mesh,
             .device = p.place.device,
@@ -208,6 +214,7 @@ Session session_of(const Order& o, RunParts& p, SaveScheduler& saves, const RunW
           .watchdog = p.place.watchdog,
           .notice = watch.notice,
           .scrubber = watch.scrubber,
+          .meter = p.meter,
           .log = p.log,
           .flops = flops_of(p.plan, all),
           .peak = p.peak,

@@ -12,6 +12,7 @@ struct ReportConfig {
   std::string prometheus_file{};
   int64_t metrics_port = 0;
   std::string metrics_host = "127.0.0.1";
+  std::string powercap = "/sys/class/powercap";
 
   void visit(auto& keys) {
     keys("tensorboard", tensorboard, "write TensorBoard's event files into the run directory");
@@ -22,6 +23,7 @@ struct ReportConfig {
     keys("metrics_port", metrics_port, "TCP port on which rank 0 serves /metrics to Prometheus, and /healthz; 0: none",
          between(0, 65535));
     keys("metrics_host", metrics_host, "address of this machine on which the port is open, a number; 0.0.0.0: all of them");
+    keys("powercap", powercap, "directory of Linux's energy counters of processors (RAPL); empty: they are not read", paths());
   }
 };
 

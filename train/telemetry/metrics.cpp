@@ -1,8 +1,10 @@
 #include "train/telemetry/metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "base/json.h"
 #include "base/replace_file.h"
@@ -41,6 +43,7 @@ class Line {
     const bool fits = !(std::abs(value) > std::numeric_limits<float>::max()) || std::isinf(value);
     return fits ? exact(key, static_cast<float>(value)) : exact(key, value);
   }
+  Line& known(std::string_view key, std::optional<double> value) { return value ? exact(key, *value) : *this; }
   Line& measured(std::string_view key, double value, int decimals) {
     begin(key);
     line_ += std::isfinite(value) ? fixed(value, decimals) : "null";
@@ -152,6 +155,42 @@ std::string json_line(const SaveRecord& r) {
       .word("run", r.run)
       .integer("scrubbed_bytes", r.scrubbed)
       .end();
+}
+
+namespace {
+
+std::optional<double> as_kwh(std::optional<double> joules) {
+  return joules ? std::optional(*joules / kJoulesPerKwh) : std::nullopt;
+}
+
+// The GPUs of a record in three numbers.
+void add_gpus(Line& line, const EnergyRecord& r) {
+  std::optional<double> hottest;
+  int64_t throttled = 0, gpus = 0;
+  for (const MeteredRank& rank : r.ranks) {
+    const std::optional<GpuHealth>& gpu = rank.reading.gpu;
+    if (!gpu) continue;
+    ++gpus, throttled += gpu->throttled() ? 1 : 0;
+    if (gpu->celsius) hottest = std::max(hottest.value_or(*gpu->celsius), *gpu->celsius);
+  }
+  if (gpus > 0) line.integer("gpus", gpus).known("hottest_celsius", hottest).integer("throttled_gpus", throttled);
+}
+
+}  // namespace
+
+std::string json_line(const EnergyRecord& r) {
+  Line line;
+  line.integer("step", r.step).known("joules_per_token", r.joules_per_token).known("power_w", r.watts);
+  if (r.measured) line.exact("kwh", r.kwh()).known("projected_kwh", as_kwh(r.projected_joules));
+  line.known("co2_g", r.co2_grams).known("projected_co2_g", r.projected_co2_grams);
+  line.known("cost", r.cost).known("projected_cost", r.projected_cost);
+  line.known("cost_per_billion_tokens", r.cost_per_billion_tokens);
+  if (r.cost) line.word("currency", r.currency);
+  line.exact("rank_hours", r.totals.rank_hours);
+  if (r.measured) line.exact("metered_tokens", r.totals.metered_tokens);
+  add_gpus(line, r);
+  if (r.processor_nodes > 0) line.integer("processor_nodes", r.processor_nodes);
+  return line.word("run", r.run).end();
 }
 
 void write_exit(const std::string& directory, ExitCode code, const std::string& cause, int rank, int64_t step,

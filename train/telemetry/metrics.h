@@ -4,11 +4,11 @@
 // evaluation line step, val_loss, bits_per_byte, val_tokens, seconds; a file of train.eval_choices step, choices (its name), acc,
 // acc_stderr, acc_norm, acc_norm_stderr, chance, questions, seconds; an event step, event, since, and rank, host, text of a rank;
 // the ranks' work step, slowest_rank, slowest_ratio, busy_ms; a committed save step, saved_bytes, saved_seconds,
-// write_gb_per_second, save_stall_ms, tier, run, scrubbed_bytes. Of two runs with the same losses, lines of saves may stand
-// elsewhere or be missing: when a save ends, is measured, too. A line is written in one call: a kill leaves at most one torn line,
-// the last. Losses and norms are floats and print so that they read back as the same float; what is not finite prints as null. The
-// file of a run that was killed and resumed equals the undisturbed run's but for the measured times and rates, if the caller writes
-// the lines of step s before it saves step s.
+// write_gb_per_second, save_stall_ms, tier, run, scrubbed_bytes; energy and cost as EnergyRecord has them. Of two runs with the
+// same losses, lines of saves, of ranks and of energy may stand elsewhere or be missing: when they come is measured, too. A line is
+// written in one call: a kill leaves at most one torn line, the last. Losses and norms are floats and print so that they read back
+// as the same float; what is not finite prints as null. The file of a run that was killed and resumed equals the undisturbed run's
+// but for the measured times and rates, if the caller writes the lines of step s before it saves step s.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@
 
 #include "base/chained_digest.h"
 #include "base/error.h"
+#include "train/telemetry/energy_record.h"
 
 namespace trireme {
 
@@ -96,6 +97,7 @@ std::string json_line(const ChoicesRecord& record);
 std::string json_line(const EventRecord& record);
 std::string json_line(const BusyRecord& record);  // of at most 1,024 ranks
 std::string json_line(const SaveRecord& record);
+std::string json_line(const EnergyRecord& record);
 
 // Callbacks for the lines that a resume keeps, in their order.
 struct MetricsReader {

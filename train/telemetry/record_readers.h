@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-using RunRecord = std::variant<StepRecord, EvalRecord, ChoicesRecord, EventRecord, BusyRecord, SaveRecord>;
+using RunRecord = std::variant<StepRecord, EvalRecord, ChoicesRecord, EventRecord, BusyRecord, SaveRecord, EnergyRecord>;
 
 // Called by one thread; what it uses is its own. It may take its time, and its first error becomes a warning.
 class RecordReader {

@@ -9,10 +9,12 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/printable.h"
 #include "base/replace_file.h"
+#include "train/telemetry/gpu_watch.h"
 #include "train/telemetry/record_sinks.h"
 #include "train/telemetry/report.h"
 
@@ -36,6 +38,7 @@ struct RunLog::State {
   void record(const RunRecord& record, const std::string& line);
   std::string parts_line() const;
   std::string goodput_line() const;
+  std::string energy_line() const { return ledger ? ledger->words(now.step >= total) : ""; }
   StepRecord usual() const;  // the last step, at the speed of a usual one
   double eta() const;
   void redraw();
@@ -57,6 +60,8 @@ struct RunLog::State {
   std::mutex mutex;             // of what follows
   StepRecord now;               // step 0: none in this process
   std::vector<PartTime> parts;  // sums over the steps of this process
+  std::optional<EnergyLedger> ledger;
+  GpuWatch gpus;
   struct Busy {
     std::string what{};
     int64_t done = 0, total = 0;
@@ -244,6 +249,27 @@ std::string RunLog::State::goodput_line() const {
          " were steps";
 }
 
+void RunLog::account(EnergyOrders orders) {
+  const std::lock_guard lock(state_->mutex);
+  state_->ledger.emplace(std::move(orders));
+}
+
+void RunLog::energy(const std::vector<MachineReading>& ranks) {
+  State& s = *state_;
+  std::vector<GpuNews> news;
+  {
+    const std::lock_guard lock(s.mutex);
+    if (!s.ledger || s.now.step == 0) return;
+    const EnergyRecord record = s.ledger->account(ranks, {.step = s.now.step,
+                                                          .tokens = static_cast<double>(s.now.tokens),
+                                                          .seconds = unix_seconds() - program_start(),
+                                                          .seconds_left = s.eta()});
+    s.record(record, json_line(record));
+    news = s.gpus.look(record);
+  }
+  for (const GpuNews& one : news) event({.step = s.now.step, .event = one.event, .since = s.now.step}, one.line);
+}
+
 void RunLog::facts(std::vector<std::pair<std::string, std::string>> rows) { state_->report.facts(std::move(rows)); }
 
 void RunLog::step(const StepRecord& record) {
@@ -254,6 +280,7 @@ void RunLog::step(const StepRecord& record) {
   s.now = record;
   add_parts(s.parts, record.parts);
   s.step_seconds += record.step_ms / 1000;
+  if (s.ledger) s.ledger->computed(static_cast<double>(record.tokens) / static_cast<double>(record.step));
   s.progress.done = record.step;
   s.left.step(record.step_ms / 1000);
   s.record(record, json_line(record));
@@ -368,7 +395,7 @@ void RunLog::last_words() {
   State& s = *state_;
   if (s.sinks) s.sinks->busy(true), s.sinks->finish();
   note_warnings();
-  for (const std::string& line : {s.parts_line(), s.goodput_line()})
+  for (const std::string& line : {s.parts_line(), s.goodput_line(), s.energy_line()})
     if (!line.empty()) note(line);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "train/telemetry/config.h"
+#include "train/telemetry/energy_ledger.h"
 #include "train/telemetry/log.h"
 #include "train/telemetry/metrics.h"
 #include "train/telemetry/run_metrics.h"
@@ -30,6 +31,11 @@ class RunLog {
 
   // Sends the records that follow to the readers of `config` as well. A reader that cannot be opened causes a warning.
   void also_to(const ReportConfig& config, const RunFacts& facts);
+
+  // Accounts for energy and cost from here on.
+  void account(EnergyOrders orders);
+  // The newest readings of all ranks: a record of them, events and warnings. Nothing before the first step of this process.
+  void energy(const std::vector<MachineReading>& ranks);
 
   // Rows of the report's table: {"parameters", "6.1M"}, {"device", "..."}, ... The report also shows directory/config.yaml.
   void facts(std::vector<std::pair<std::string, std::string>> rows);

@@ -1,65 +1,20 @@
 #include "train/telemetry/run_metrics.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/replace_file.h"
-#include "base/utf8.h"
+#include "train/telemetry/exposition.h"
+#include "train/telemetry/machine_metrics.h"
 
 namespace trireme {
 namespace {
 
 constexpr size_t kMostRankSeries = 64;
 constexpr double kUsualSilence = 60;  // seconds without a record that are usual at least
-
-// Well-formed UTF-8 in quotes.
-std::string label_value(std::string_view text) {
-  std::string escaped;
-  while (!text.empty()) {
-    const size_t length = utf8_character(text);
-    const char c = text.front();
-    if (c == '\\' || c == '"') escaped += '\\';
-    escaped += length == 0 ? "?" : c == '\n' ? " " : text.substr(0, length);
-    text.remove_prefix(std::max<size_t>(length, 1));
-  }
-  return escaped;
-}
-
-std::string number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  std::array<char, 40> digits;
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
-}
-
-// Text of the format, metric by metric.
-class Exposition {
- public:
-  explicit Exposition(const std::string& run) : run_("run=\"" + label_value(run) + "\"") {}
-
-  Exposition& metric(std::string_view name, std::string_view type, std::string_view help) {
-    name_ = "trireme_" + std::string(name);
-    text_ += "# HELP " + name_ + " " + std::string(help) + "\n# TYPE " + name_ + " " + std::string(type) + "\n";
-    return *this;
-  }
-  Exposition& sample(double value, const std::string& labels = "", std::string_view suffix = "") {
-    text_ += name_ + std::string(suffix) + "{" + run_ + (labels.empty() ? "" : ",") + labels + "} " + number(value) + "\n";
-    return *this;
-  }
-  void gauge(std::string_view name, std::string_view help, double value) { metric(name, "gauge", help).sample(value); }
-  void counter(std::string_view name, std::string_view help, double value) { metric(name, "counter", help).sample(value); }
-  const std::string& text() const { return text_; }
-
- private:
-  const std::string run_;
-  std::string name_{}, text_{};
-};
-
-std::string label(std::string_view name, const std::string& value) { return std::string(name) + "=\"" + label_value(value) + "\""; }
 
 void write_facts(Exposition& out, const RunFacts& facts) {
   out.metric("build_info", "gauge", "The program that trains; always 1.")
@@ -95,7 +50,7 @@ void write_steps(Exposition& out, const RunNumbers& n) {
   }
   out.metric("step_seconds", "histogram", "Seconds of the steps of this process.");
   for (size_t i = 0; i < n.kSeconds.size(); ++i)
-    out.sample(static_cast<double>(n.steps_within[i]), label("le", number(n.kSeconds[i])), "_bucket");
+    out.sample(static_cast<double>(n.steps_within[i]), label("le", prometheus_number(n.kSeconds[i])), "_bucket");
   out.sample(static_cast<double>(n.steps), label("le", "+Inf"), "_bucket");
   out.sample(n.step_seconds, "", "_sum").sample(static_cast<double>(n.steps), "", "_count");
   if (!n.part_seconds.empty()) {
@@ -191,6 +146,7 @@ std::string RunMetrics::text() const {
   write_ranks(out, numbers_);
   write_saves(out, numbers_, facts_.on_disk);
   write_evaluations(out, numbers_);
+  if (numbers_.energy) write_energy(out, *numbers_.energy);
   return out.text();
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -34,6 +35,7 @@ struct RunNumbers {
   EvalRecord eval{};
   BusyRecord busy{};
   SaveRecord save{};  // the last one to disk
+  std::optional<EnergyRecord> energy{};
   std::map<std::string, ChoicesRecord> choices{};
   std::map<std::string, int64_t> skipped{{"not_finite", 0}, {"spike", 0}};
   int64_t stragglers = 0;
@@ -51,6 +53,7 @@ struct RunNumbers {
   void add(const EventRecord& record);
   void add(const BusyRecord& record) { busy = record; }
   void add(const SaveRecord& record);
+  void add(const EnergyRecord& record) { energy = record; }
 };
 
 // Thread-safe.

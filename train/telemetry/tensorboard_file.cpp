@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -68,6 +69,17 @@ class Scalars {
     step_ = r.step;
     const std::string of = r.in_memory ? "save/memory_" : "save/";
     add(of + "seconds", r.seconds), add(of + "stall_ms", r.stall_ms), add(of + "bytes", static_cast<double>(r.bytes));
+  }
+  void operator()(const EnergyRecord& r) {
+    step_ = r.step;
+    const auto add_figure = [this](const char* tag, const std::optional<double>& value) {
+      if (value) add(tag, *value);
+    };
+    add_figure("energy/joules_per_token", r.joules_per_token), add_figure("energy/power_w", r.watts);
+    if (r.measured) add("energy/kwh", r.kwh());
+    add_figure("energy/co2_g", r.co2_grams);
+    add_figure("cost/so_far", r.cost), add_figure("cost/projected", r.projected_cost);
+    add_figure("cost/per_billion_tokens", r.cost_per_billion_tokens);
   }
 
  private:

@@ -107,6 +107,14 @@ TEST_CASE("alerts and dashboard ask for metrics that a run has") {
   metrics.add(EvalRecord{.step = 21, .val_loss = 3.25, .bits_per_byte = 1.5});
   metrics.add(ChoicesRecord{.step = 21, .name = "quiz"});
   metrics.add(SaveRecord{.step = 20, .bytes = 1000});
+  GpuHealth gpu{.joules = 1, .watts = 300, .celsius = 60, .memory_celsius = 70, .throttle = 0, .rows_failed = 0, .xids = {{79, 1}}};
+  gpu.ecc_uncorrected = 0;
+  metrics.add(EnergyRecord{.totals = {.joules = 1},
+                           .measured = true,
+                           .watts = 300,
+                           .cost = 1,
+                           .projected_cost = 2,
+                           .ranks = {{.reading = {.gpu = gpu}}}});
   const std::string text = metrics.text();
   for (const std::string file : {"alerts.yaml", "grafana.json"}) {
     const std::string page = read_text(std::string(TRIREME_SOURCE) + "/docs/operate/" + file);
