@@ -126,6 +126,8 @@ TEST_CASE("an event file has the version, the start and each known number of a r
     file.read(EvalRecord{.step = 41, .val_loss = 3.25, .bits_per_byte = NAN});
     file.read(ChoicesRecord{.step = 41, .name = "quiz", .accuracy = 0.5, .normalised = 0.625});
     file.caught_up();
+    file.read(EnergyRecord{
+        .step = 42, .totals = {.joules = 7.2e6}, .measured = true, .joules_per_token = 0.25, .watts = 300, .cost = 12.5});
     file.read(SaveRecord{.step = 300, .bytes = 1 << 20, .seconds = 1.5});
     file.caught_up();
   }
@@ -133,7 +135,7 @@ TEST_CASE("an event file has the version, the start and each known number of a r
   REQUIRE(files.size() == 1);
   CHECK_THAT(files[0], ContainsSubstring("/events.out.tfevents."));
   const std::vector<FileEvent> events = events_of(files[0]);
-  REQUIRE(events.size() == 2 + 7 + 2 + 2 + 3);
+  REQUIRE(events.size() == 2 + 7 + 2 + 2 + 4 + 3);
   CHECK(events[0].version == "brain.Event:2");
   CHECK((events[1].start && events[1].step == 41));
   const auto value = [&](int64_t step, const std::string& tag) {
@@ -146,6 +148,10 @@ TEST_CASE("an event file has the version, the start and each known number of a r
   CHECK(std::isnan(value(41, "train/mfu")));
   CHECK(value(41, "eval/loss") == 3.25f);
   CHECK(value(41, "eval/quiz/acc_norm") == 0.625f);
+  CHECK(value(42, "energy/joules_per_token") == 0.25f);
+  CHECK(value(42, "energy/power_w") == 300.f);
+  CHECK(value(42, "energy/kwh") == 2.f);
+  CHECK(value(42, "cost/so_far") == 12.5f);
   CHECK(value(300, "save/bytes") == 1 << 20);
   for (const FileEvent& event : events) CHECK(event.time > 1.7e9);
 }
