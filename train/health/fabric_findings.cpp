@@ -52,8 +52,9 @@ void judge_rates(const FabricFacts& facts, FabricFindings& findings) {
   for (const RankRate& of : kRankRates)
     each_slow_rank(facts, of, [&](int64_t rank, double usual) {
       FabricFinding f = finding_about(facts, of.check, {rank});
-      const double rate = facts.ranks[static_cast<size_t>(rank)].*of.rate;
-      f.condemns = true;
+      const MachineFacts& m = facts.ranks[static_cast<size_t>(rank)];
+      const double rate = m.*of.rate;
+      f.condemns = m.gpu || !m.shares_cores;  // else its neighbours may be the cause
       f.problem = rank_on_host(facts, rank) + ": " + of.check + " at " + human_si(rate) + of.unit + ", " +
                   fixed(100 * rate / usual, 0) + " % of the median of its kind, " + human_si(usual) + of.unit;
       f.remedy = std::string("look for throttled clocks and other programs there, or ") + kLeaveHostOut;

@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kLargestBucket = 256 << 20;
+constexpr int64_t kSmallestBucket = 64 << 10, kLargestBucket = 256 << 20;
 constexpr double kLargeRound = 1;  // seconds of a round of the large messages
 constexpr size_t kMostTriedAgain = 16;
 constexpr int kTriesAgain = 2;
@@ -42,12 +42,12 @@ MachineFacts try_machine(const FabricPlace& place, const FabricOrders& orders, c
 std::vector<GroupFacts> try_sums(const FabricPlace& place, const FabricOrders& orders, const Tally& traffic) {
   std::vector<GroupFacts> mine;
   for (const Comm& axis : place.mesh.axes()) {
-    const int64_t bucket = std::min(kLargestBucket, bucket_bytes(traffic, axis.axis(), axis.size()));
-    const std::vector<int64_t> sizes = bucket > 0 ? std::vector{bucket} : orders.sums;
-    const int64_t shared = largest(place.all, bucket > 0 ? bucket : *std::ranges::max_element(sizes));  // the same on every rank
+    // Stages have buckets of their own: the largest one is measured on all ranks.
+    const int64_t bucket = std::min(kLargestBucket, largest(place.all, bucket_bytes(traffic, axis.axis(), axis.size())));
+    const std::vector<int64_t> sizes = bucket >= kSmallestBucket ? std::vector{bucket} : orders.sums;
     if (axis.size() == 1) continue;
-    BusTrial trial(place.all, place.device, shared);
-    for (const int64_t bytes : bucket > 0 ? std::vector{shared} : sizes) {
+    BusTrial trial(place.all, place.device, *std::ranges::max_element(sizes));
+    for (const int64_t bytes : sizes) {
       const double rate = trial.own_rate(axis, BusOp::all_reduce, bytes, orders.for_sums);
       if (axis.rank() == 0)
         mine.push_back({.axis = axis.axis(), .first = axis.ranks().first, .size = axis.size(), .bytes = bytes, .rate = rate});

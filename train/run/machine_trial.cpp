@@ -9,8 +9,8 @@
 #include "base/text_stream.h"
 #include "kernels/copy.h"
 #include "kernels/cuda_machine.h"
+#include "kernels/ops/fill.h"
 #include "kernels/tune/product_trial.h"
-#include "kernels/tune/rates.h"
 
 namespace trireme {
 namespace {
@@ -18,7 +18,8 @@ namespace {
 constexpr int64_t kSideOnGpu = 4096, kSideOnCpu = 512;  // of the matrices
 constexpr double kTrialWindow = 1e-3;                   // seconds, shorter than a scheduler's turn
 constexpr size_t kLeastWindows = 8;
-constexpr int kCopyTrials = 3;
+constexpr int kCopySweeps = 4;
+constexpr int64_t kCopyPiece = 1 << 20;  // on CPUs: a copy that is shorter than a scheduler's turn
 constexpr int64_t kPatternPiece = 16 << 20;
 constexpr int64_t kPartOfFree = 8;  // of free memory, so much less is used
 constexpr double kForMemory = 2;    // seconds
@@ -86,9 +87,20 @@ void try_products(Device& device, double seconds, MachineFacts& facts) {
 }
 
 void try_copies(Device& device, int64_t bytes, MachineFacts& facts) {
+  const Buffer from(device, bytes, "copies to measure"), to(device, bytes, "copies to measure");
+  const int64_t piece = device.place() == Place::cuda ? bytes : std::min(bytes, kCopyPiece);
+  const auto part = [&](const Buffer& of, int64_t at) { return Tensor(of.data() + at, Dtype::f32, device.place(), {piece / 4}); };
+  Stream& stream = device.compute();
+  run(stream, Fill{.x = Tensor(from.data(), Dtype::f32, device.place(), {bytes / 4}), .value = 1});
   std::vector<double> seconds;
-  for (int i = 0; i < kCopyTrials; ++i) seconds.push_back(1 / copy_bandwidth(device, bytes));
-  note_best(seconds, 1e9, facts.copies, facts.copies_spread);
+  for (int sweep = 0; sweep <= kCopySweeps; ++sweep)  // the first maps the memory
+    for (int64_t at = 0; at + piece <= bytes; at += piece) {
+      stream.finish();
+      const auto begin = Clock::now();
+      copy(stream, part(to, at), part(from, at)), stream.finish();
+      if (sweep > 0) seconds.push_back(seconds_since(begin));
+    }
+  note_best(seconds, 2 * static_cast<double>(piece), facts.copies, facts.copies_spread);
 }
 
 void try_memory(Device& device, int64_t bytes, MachineFacts& facts, const std::function<void(std::byte* memory)>& between) {

@@ -11,7 +11,7 @@ namespace trireme {
 
 // Products of fixed numbers through the door for about `seconds`: their rate, and the bits of their results.
 void try_products(Device& device, double seconds, MachineFacts& facts);
-// Copies of `bytes`, some times.
+// Copies of `bytes` by the compute lane, on CPUs in small pieces by one thread.
 void try_copies(Device& device, int64_t bytes, MachineFacts& facts);
 // Writes patterns to at most `bytes` of free memory of the device and reads them again. `between` is called in between with that
 // memory: tests change it there.

@@ -174,6 +174,7 @@ TEST_CASE("rates of ranks that share cores, or whose windows disagree, have a wi
   facts.ranks[2].products *= 0.4;  // 28 % is slow on any machine
   facts.ranks[2].products_spread = 0.9;
   CHECK(only_finding(facts).ranks == std::vector<int64_t>{2});
+  CHECK_FALSE(only_finding(facts).condemns);  // its neighbours may be the cause
 }
 
 TEST_CASE("a shared disk that is full condemns no host, and a full disk of the only host does") {
