@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kToLines = "`scripts/parquet_to_jsonl.py FILES --column NAME | trireme data build - ...` reads its rows";
 constexpr const char* kOffice = "convert it to text first, for instance by `pandoc -t plain FILE`";
 constexpr const char* kShard = "name it in data.train if it is a token shard";
-constexpr const char* kPacked = "unpack it first, and name the directory that it was unpacked to";
+constexpr const char* kUnpackFirst = "unpack it first, and name the directory that it was unpacked to";
 constexpr const char* kNoText = "leave it out of the inputs";
 
 struct FileKind {
@@ -35,15 +35,15 @@ const std::vector<FileKind>& kinds() {
       {{".arrow", ".feather"}, "ARROW1\0\0"sv, 0, "Arrow", kToLines},
       {{}, "\xff\xff\xff\xff"sv, 0, "an Arrow stream", kToLines},
       {{".csv", ".tsv"}, ""sv, 0, "a table", kToLines},
-      {{".tar", ".tgz", ".tbz2", ".txz", ".tzst"}, "ustar"sv, 257, "a tar archive", kPacked},
+      {{".tar", ".tgz", ".tbz2", ".txz", ".tzst"}, "ustar"sv, 257, "a tar archive", kUnpackFirst},
       {{".docx", ".odt", ".epub", ".rtf"}, "{\\rtf"sv, 0, "a document of a word processor", kOffice},
       {{".xlsx", ".ods", ".pptx"}, ""sv, 0, "an office document", "export it as text first"},
       {{".doc", ".xls", ".ppt"}, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, 0, "an office document", "export it as text first"},
       {{".npz", ".pkl", ".pickle"}, ""sv, 0, "an array or object of Python", "write its texts as JSON lines first"},
       {{".pt", ".pth", ".ckpt", ".safetensors", ".gguf"}, "GGUF"sv, 0, "a file of weights", kNoText},
-      {{".zip"}, "PK\3\4"sv, 0, "a zip archive", kPacked},
-      {{".7z"}, "7z\xbc\xaf\x27\x1c"sv, 0, "a 7z archive", kPacked},
-      {{".rar"}, "Rar!\x1a\7"sv, 0, "a rar archive", kPacked},
+      {{".zip"}, "PK\3\4"sv, 0, "a zip archive", kUnpackFirst},
+      {{".7z"}, "7z\xbc\xaf\x27\x1c"sv, 0, "a 7z archive", kUnpackFirst},
+      {{".rar"}, "Rar!\x1a\7"sv, 0, "a rar archive", kUnpackFirst},
       {{".pdf"}, "%PDF-"sv, 0, "PDF", "convert it to text first, for instance by `pdftotext FILE`"},
       {{".npy"}, "\x93NUMPY"sv, 0, "an array of NumPy", kTokensRemedy},
       {{".h5", ".hdf5"}, "\x89HDF\r\n\x1a\n"sv, 0, "HDF5", kShard},

@@ -15,7 +15,7 @@ namespace trireme {
 
 namespace {
 
-constexpr ptrdiff_t kAtOnce = 128 << 10;  // bytes unpacked by one call
+constexpr ptrdiff_t kUnpackedAtOnce = 128 << 10;  // bytes unpacked by one call
 
 class Gzip final : public Unpacker {
  public:
@@ -62,7 +62,7 @@ class Zstd final : public Unpacker {
   bool unpack(const char*& in, const char* in_end, char*& out, char* out_end, const char*& problem) override {
     ZSTD_inBuffer from{in, static_cast<size_t>(in_end - in), 0};
     // Not too much at once: text before damage is lost with the rest of the same call.
-    ZSTD_outBuffer to{out, static_cast<size_t>(std::min<ptrdiff_t>(out_end - out, kAtOnce)), 0};
+    ZSTD_outBuffer to{out, static_cast<size_t>(std::min<ptrdiff_t>(out_end - out, kUnpackedAtOnce)), 0};
     const size_t left = ZSTD_decompressStream(context_.get(), &to, &from);
     in += from.pos;
     out += to.pos;
@@ -94,7 +94,7 @@ class Xz final : public Unpacker {
     stream_.next_in = reinterpret_cast<const uint8_t*>(in);
     stream_.avail_in = static_cast<size_t>(in_end - in);
     stream_.next_out = reinterpret_cast<uint8_t*>(out);
-    stream_.avail_out = static_cast<size_t>(std::min<ptrdiff_t>(out_end - out, kAtOnce));
+    stream_.avail_out = static_cast<size_t>(std::min<ptrdiff_t>(out_end - out, kUnpackedAtOnce));
     // Several streams may follow one another, so that only the end of the file ends the last.
     const lzma_ret status = lzma_code(&stream_, in == in_end ? LZMA_FINISH : LZMA_RUN);
     in = reinterpret_cast<const char*>(stream_.next_in);
@@ -138,7 +138,7 @@ class Bzip2 final : public Unpacker {
     stream_.next_in = const_cast<char*>(in);
     stream_.avail_in = static_cast<unsigned>(in_end - in);
     stream_.next_out = out;
-    stream_.avail_out = static_cast<unsigned>(std::min<ptrdiff_t>(out_end - out, kAtOnce));
+    stream_.avail_out = static_cast<unsigned>(std::min<ptrdiff_t>(out_end - out, kUnpackedAtOnce));
     const int status = BZ2_bzDecompress(&stream_);
     in = stream_.next_in;
     out = stream_.next_out;

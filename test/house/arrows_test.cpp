@@ -184,6 +184,18 @@ TEST_CASE("names of tests are sentences, each given once") {
   CHECK(joined(check_names({{"test/data/a_test.cpp", test}, {"test/model/b_test.cpp", test}})) == "");
 }
 
+TEST_CASE("two constants of one name in the sources of a room are found") {
+  const auto twice = [](const std::string& a, const std::string& b) {
+    return joined(check_names({{"train/run/a.cpp", "constexpr int kMost = 3;\nconst int kBlocks = 2, kLeast[] = {1};\n"}, {a, b}}));
+  };
+  CHECK_THAT(twice("train/cli/b.cpp", "\nconstexpr double kLeast = 1;\n"),
+             ContainsSubstring("train/cli/b.cpp:2: a second constant kLeast in this room; the first is in train/run/a.cpp"));
+  CHECK_THAT(twice("train/cli/b.cpp", "constexpr double kFirst = 1, kMost = kFirst;\n"),
+             ContainsSubstring("a second constant kMost"));
+  CHECK(twice("train/cli/b.cpp", "constexpr int kBlock = kMost;\n  constexpr int kMost = 1;\n") == "");
+  CHECK(twice("model/b.cpp", "constexpr int kMost = 1;\n") == "");
+}
+
 TEST_CASE("two types of one name in one namespace are found") {
   const auto twice = [](const std::string& a, const std::string& b) {
     return joined(check_names({{"kernels/a.h", kHeader + a}, {"train/b.h", kHeader + b}}));

@@ -98,12 +98,39 @@ void check_types(const Source& source, std::map<string, string>& types, Problems
   });
 }
 
+// Names of constants that a line defines if it is not indented: "constexpr int kA = 1, kB = 2;" -> kA, kB.
+std::vector<string> constants_defined_in(string_view line) {
+  std::vector<string> names;
+  if (!line.starts_with("constexpr ") && !line.starts_with("const ") && !line.starts_with("inline const")) return names;
+  const auto in_name = [](char c) { return isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (size_t begin = line.find('k'); begin != string_view::npos; begin = line.find('k', begin + 1)) {
+    const auto last = std::find_if_not(line.begin() + static_cast<std::ptrdiff_t>(begin), line.end(), in_name);
+    const string_view name = line.substr(begin, static_cast<size_t>(last - line.begin()) - begin);
+    const string_view rest = line.substr(begin + name.size());
+    const bool named = name.size() > 1 && isupper(static_cast<unsigned char>(name[1])) != 0 && !in_name(line[begin - 1]);
+    if (named && (rest.starts_with(" =") || rest.starts_with("{") || rest.starts_with("["))) names.emplace_back(name);
+  }
+  return names;
+}
+
+// Refuses two constants of one name in the sources of a room: the compiler may be given both files as one.
+void check_constants(const Source& source, std::map<string, string>& constants, Problems& problems) {
+  if (is_header(source.path) || !is_room(room_of(source.path)) || !source.path.ends_with(".cpp")) return;
+  each_line(code_of(source.text), [&](int line, string_view code) {
+    for (const string& name : constants_defined_in(code)) {
+      const auto [first, fresh] = constants.try_emplace(string(room_of(source.path)) + "/" + name, source.path);
+      if (!fresh && first->second != source.path)
+        problems.push_back(at(source, line) + "a second constant " + name + " in this room; the first is in " + first->second);
+    }
+  });
+}
+
 }  // namespace
 
 Problems check_names(const std::vector<Source>& sources) {
   Problems problems;
   std::set<string> tests;
-  std::map<string, string> types;
+  std::map<string, string> types, constants;
   for (const Source& source : sources) {
     const bool snake = std::all_of(source.path.begin(), source.path.end(), [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '/' || c == '.';
@@ -120,6 +147,7 @@ Problems check_names(const std::vector<Source>& sources) {
     check_width(source, problems);
     check_test_names(source, tests, problems);
     check_types(source, types, problems);
+    check_constants(source, constants, problems);
   }
   return problems;
 }

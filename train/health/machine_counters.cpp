@@ -26,7 +26,7 @@ std::string core_directory(const std::string& root) {
 
 }  // namespace
 
-MachineMeter::Seen MachineMeter::look() const {
+CounterReader::Seen CounterReader::look() const {
   Seen seen;
   rusage own{};
   if (getrusage(RUSAGE_SELF, &own) == 0) seen.disk_faults = static_cast<double>(own.ru_majflt);
@@ -42,7 +42,7 @@ MachineMeter::Seen MachineMeter::look() const {
   return seen;
 }
 
-MachineCounters MachineMeter::take() {
+MachineCounters CounterReader::take() {
   const Seen now = look(), before = std::exchange(seen_, now);
   MachineCounters counters;
   counters.disk_faults = static_cast<float>(now.disk_faults - before.disk_faults);

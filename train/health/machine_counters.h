@@ -1,4 +1,4 @@
-// MachineMeter: counters of this process and its machine that explain why a rank is slow.
+// CounterReader: counters of this process and its machine that explain why a rank is slow.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 namespace trireme {
 
 // Reads /proc and /sys. What a machine does not show stays 0.
-class MachineMeter {
+class CounterReader {
  public:
-  explicit MachineMeter(std::string root = "") : root_(std::move(root)) { take(); }
+  explicit CounterReader(std::string root = "") : root_(std::move(root)) { take(); }
 
   MachineCounters take();  // since the last call
 

@@ -39,7 +39,7 @@ class StragglerWatch {
   int64_t steps_ = 0;  // since the start of this process
   size_t filled_ = 0;
   RankWork window_{};
-  MachineMeter machine_;
+  CounterReader machine_;
   // Rank 0's:
   int64_t named_ = -1;                  // the rank that the last windows named
   int64_t times_ = 0;                   // windows in a row that named it

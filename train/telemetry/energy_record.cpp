@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kWindow = 4 << 20, kLongestLine = 1 << 16;  // bytes that are searched at once; a longer line is passed over
+constexpr int64_t kWindow = 4 << 20, kLongestRecord = 1 << 16;  // bytes that are searched at once; a longer line is passed over
 
 double number_or_zero(const Json& line, const char* name) {
   const Json* const found = line.find(name);
@@ -34,7 +34,7 @@ Json last_totals(const std::string& text, const std::string& run) {
 EnergyTotals energy_totals_before(const std::string& directory, const std::string& run) try {
   const File file = File::open_to_read(directory + "/metrics.jsonl");
   const int64_t size = file.size();
-  for (int64_t begin = size, end = size; begin > 0; end = std::min(size, begin + kLongestLine)) {
+  for (int64_t begin = size, end = size; begin > 0; end = std::min(size, begin + kLongestRecord)) {
     begin = std::max<int64_t>(0, begin - kWindow);
     std::string text(static_cast<size_t>(end - begin), '\0');
     file.read_at(text.data(), end - begin, begin);
