@@ -49,6 +49,7 @@ std::atomic<int64_t> failed_at = 0;  // time of the last failed allocation that 
 std::atomic<int> speaker = 0;        // thread that ends the process
 std::array<char, 2048> run_now{};
 std::array<char, 256> host_now{};
+std::atomic<int> passed_on = 0;
 int rank_now = 0, ranks_now = 1;
 alignas(16) std::array<std::byte, 64 << 10> handler_stack;
 
@@ -242,7 +243,7 @@ void watch_fatal_ends() {
 
 // A library that finds no memory or no thread may call exit() with a code of its own, after a line of its own.
 void judge_exit(int code) {
-  if (is_ours(code)) return;
+  if (is_ours(code) || code == passed_on) return;
   const int error = errno;
   become_speaker();
   free_reserve();
@@ -254,6 +255,7 @@ void judge_exit(int code) {
   _exit(static_cast<int>(ExitCode::internal));
 }
 
+void note_passed_on(int code) { passed_on = code; }
 void note_failed_allocation() { failed_at = Clock::now().time_since_epoch().count(); }
 void note_doing(const char* what) { doing_now = what; }
 void note_step(int64_t step) { step_now = step; }

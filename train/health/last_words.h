@@ -16,6 +16,8 @@ void watch_fatal_ends();
 
 // For a library that ends the process with a code of its own: returns only if the code is one of ours.
 void judge_exit(int code);
+// A code of another program, with which this process is about to end as if it were its own.
+void note_passed_on(int code);
 // For allocators that report failure without errno: the next seconds' crash counts as one of memory.
 void note_failed_allocation();
 // Record facts for the last words. `what` is a literal: "saving". exit.json is written only into a noted run directory.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "parallel/world.h"
+#include "train/health/last_words.h"
 #include "train/health/signals.h"
 #include "train/run/fetch_checkpoints.h"
 #include "train/run/host_choice.h"
@@ -80,7 +81,9 @@ ExitCode run_supervise(const SuperviseOptions& options) {
   std::list<OutputRelay> relays;
   SuperviseIo io(relays);
   if (options.exclude_bad) io.hosts = [&] { return find_hosts(training, options.hostfile); };
-  return supervise(io, options, training, read_config(training.config, training.set));
+  const ExitCode end = supervise(io, options, training, read_config(training.config, training.set));
+  note_passed_on(static_cast<int>(end));
+  return end;
 }
 
 }  // namespace trireme

@@ -147,6 +147,17 @@ TEST_CASE("a launcher that stays when its ranks have gone is ended, and the run 
                             ContainsSubstring("attempt 1 ended with 137"));
 }
 
+TEST_CASE("a run that is given up ends with the code of its last attempt, and with no words on memory", "[unsanitized]") {
+  const Workplace place;
+  write_text(place.scratch / "mpirun", "#!/bin/sh\nkill -KILL $$\n");
+  std::filesystem::permissions(place.scratch / "mpirun", std::filesystem::perms::owner_all);
+  const Ended ended =
+      run_trireme(place.scratch.path(), {"supervise", "--", "./mpirun", "-n", "1", "trireme", "train", "config.yaml"});
+  INFO(ended.err);
+  CHECK(ended.code == 137);
+  CHECK_THAT(ended.err, ContainsSubstring("gave up: 3 attempts in a row") && !ContainsSubstring("memory"));
+}
+
 TEST_CASE("a supervised run that is asked to stop saves and ends with 75, and a supervisor that is killed takes all along",
           "[unsanitized]") {
   const Workplace place;
