@@ -53,7 +53,7 @@ Attempt judge_attempt(Attempt attempt, const AttemptEnd& end, const RunFiles& be
     attempt.rank = after.exit.rank, attempt.step = after.exit.step;
     // A launcher has codes of its own for a run that was asked to stop and has saved.
     if (after.exit.code == number_of(ExitCode::stopped)) attempt.code = number_of(ExitCode::stopped);
-    if (after.exit.code == kMachineCode) attempt.code = kMachineCode;
+    if (after.exit.code == number_of(ExitCode::machine)) attempt.code = number_of(ExitCode::machine);
     return attempt;
   }
   if (after.metrics != before.metrics) attempt.step = after.last_step;

@@ -7,8 +7,6 @@
 
 namespace trireme {
 
-constexpr int kMachineCode = 76;  // a host is at fault, which exit.json names
-
 // RUN/exit.json at one moment.
 struct ExitRecord {
   std::pair<uint64_t, int64_t> identity{};  // differs after each write; {} if there is no file
