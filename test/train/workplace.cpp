@@ -64,10 +64,15 @@ std::string Workplace::run(const std::string& name, const std::string& file) con
   return read_text(scratch / ("runs/" + name + "/" + file));
 }
 
+bool comes_when_measured(std::string_view line) {
+  const auto has = [&](std::string_view key) { return line.find(key) != std::string_view::npos; };
+  return has("\"saved_bytes\"") || has("\"slowest_rank\"") || has("\"straggler\"") || has("\"slow_link\"");
+}
+
 int64_t Workplace::lines(const std::string& name) const {
   std::istringstream in(run(name, "metrics.jsonl"));
   int64_t count = 0;
-  for (std::string line; std::getline(in, line);) count += line.find("saved_bytes") == std::string::npos;
+  for (std::string line; std::getline(in, line);) count += comes_when_measured(line) ? 0 : 1;
   return count;
 }
 
@@ -75,8 +80,8 @@ std::vector<Json> Workplace::metrics(const std::string& name) const {
   std::vector<Json> objects;
   std::istringstream in(run(name, "metrics.jsonl"));
   for (std::string line; std::getline(in, line);) {
+    if (comes_when_measured(line)) continue;
     Json object = Json::parse(line);
-    if (object.contains("saved_bytes")) continue;
     for (const char* key : {"step_ms", "data_ms", "tokens_per_second", "mfu", "seconds", "mfu_full", "hfu", "parts_ms"})
       object.erase(key);
     objects.push_back(object);

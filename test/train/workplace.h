@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -13,6 +14,9 @@ namespace trireme {
 // The corpus is text of a Markov chain over 16 letters: from each letter to four others with probabilities 1/2, 1/4, 1/8, 1/8.
 // Its entropy rate is 1.75 bits = 1.21301 nats a letter whatever the letters' own frequencies.
 inline constexpr double kEntropy = 1.75 * 0.69314718055994531;
+
+// Lines of metrics.jsonl whose place, and whether they come, depend on the clock: saves, and the work of ranks.
+bool comes_when_measured(std::string_view line);
 
 // config.yaml: one llama layer of width 32, f32, 20 steps of 4 sequences in microbatches of 2, a checkpoint every 5, one thread.
 struct Workplace {

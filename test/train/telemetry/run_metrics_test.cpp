@@ -106,6 +106,7 @@ TEST_CASE("alerts and dashboard ask for metrics that a run has") {
   metrics.add(page_record(21));
   metrics.add(EvalRecord{.step = 21, .val_loss = 3.25, .bits_per_byte = 1.5});
   metrics.add(ChoicesRecord{.step = 21, .name = "quiz"});
+  metrics.add(BusyRecord{.step = 20, .slowest = 1, .ratio = 1.2, .ms = {10, 12}});
   metrics.add(SaveRecord{.step = 20, .bytes = 1000});
   GpuHealth gpu{.joules = 1, .watts = 300, .celsius = 60, .memory_celsius = 70, .throttle = 0, .rows_failed = 0, .xids = {{79, 1}}};
   gpu.ecc_uncorrected = 0;
