@@ -105,18 +105,20 @@ TEST_CASE("with train.on_straggler = stop, a rank that stays slow ends the run a
   CHECK(std::filesystem::exists(place.scratch / "runs/slow/checkpoints"));
 }
 
-// Each seed slows another rank. A slowed rank is the only one that may be named.
+// Each seed slows another rank. A slowed rank is the only one that may be named. TRIREME_SEEDS: so many seeds, not 100.
 TEST_CASE("one of eight ranks that is slower by 20 or 10 % is named within 64 steps of a run", "[.][soak]") {
+  const std::string wanted = environment("TRIREME_SEEDS");
+  const int64_t seeds = wanted.empty() ? 100 : std::stoll(wanted);
   for (const std::string fraction : {"0.2", "0.1", "0"}) {
-    for (int64_t seed = 0; seed < 100; ++seed) {
+    for (int64_t seed = 0; seed < seeds; ++seed) {
       CAPTURE(fraction, seed);
       const Workplace place;
       const int64_t rank = seed % 8;
       const std::string slow = std::to_string(rank) + " " + fraction;
       succeed(train_slowed(place, 8, slow, long_steps({"train.steps=67", "train.batch=8", "train.seed=" + std::to_string(seed)})));
       const std::vector<Json> events = lines_with(place, "event");
-      REQUIRE(events.empty() == (fraction == "0"));
-      for (const Json& event : events) REQUIRE(event.at("rank") == rank);
+      CHECK(events.empty() == (fraction == "0"));
+      for (const Json& event : events) CHECK(event.at("rank") == rank);
     }
   }
 }
