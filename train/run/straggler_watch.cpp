@@ -12,6 +12,7 @@
 namespace trireme {
 namespace {
 
+constexpr double kWiderLimit = 2;     // where ranks share cores, so much of the usual excess is noise of caches
 constexpr int64_t kFirstSteps = 2;    // of a process: they take memory and make the kernels' caches warm
 constexpr int64_t kWindowsToEnd = 3;  // in a row that name the same rank, before it ends the run
 constexpr double kSecondsToEnd = 10;  // at least, since the first of them
@@ -82,7 +83,8 @@ void StragglerWatch::say(int64_t step, std::span<const RankWork> ranks) {
   BusyRecord record{.step = step, .slowest = slowest - ratios.begin(), .ratio = *slowest};
   for (const double seconds : median_work(ranks)) record.ms.push_back(seconds * 1e3);
   session_.log->busy_ranks(record);
-  follow(find_straggler(ranks, session_.config.train.straggler_ratio), step);
+  const double excess = (session_.config.train.straggler_ratio - 1) * (session_.shares_cores ? kWiderLimit : 1);
+  follow(find_straggler(ranks, 1 + excess), step);
   for (const std::string& line : slow_links(ranks))
     if (slow_links_.insert(line.substr(0, line.find(':'))).second)
       session_.log->event({.step = step, .event = "slow_link", .since = step}, "warning: " + line);
