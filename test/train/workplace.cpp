@@ -1,10 +1,15 @@
 #include "test/train/workplace.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "base/json.h"
 #include "base/philox.h"
+#include "parallel/mesh.h"
 #include "test/catch.h"
 
 namespace trireme {
@@ -91,6 +96,26 @@ std::vector<Json> Workplace::metrics(const std::string& name) const {
 
 int Workplace::differ(const std::string& a, const std::string& b) const {
   return run_trireme(scratch.path(), {"checkpoint", "diff", "runs/" + a, "runs/" + b}).code;
+}
+
+Ended train_inside(const Workplace& place, const std::string& hidden_test, int ranks, const std::string& change,
+                   const std::vector<std::string>& settings) {
+  std::string all;
+  for (const std::string& setting : settings) all += setting + "\n";
+  setenv("INSIDE_CHANGE", change.c_str(), 1);
+  setenv("INSIDE_RUN", place.scratch.path().c_str(), 1);
+  setenv("INSIDE_SETTINGS", all.c_str(), 1);
+  return run_launched({std::filesystem::read_symlink("/proc/self/exe").string(), hidden_test}, ranks);
+}
+
+InsideRun inside_run(const World& world) {
+  REQUIRE(chdir(environment("INSIDE_RUN").c_str()) == 0);
+  std::istringstream lines(environment("INSIDE_SETTINGS"));
+  std::vector<std::string> settings;
+  for (std::string line; std::getline(lines, line);) settings.push_back(line);
+  InsideRun run{.config = read_config("config.yaml", settings), .change = environment("INSIDE_CHANGE")};
+  run.config.parallel.dp = mesh_sizes(world.size(), run.config.parallel).dp;
+  return run;
 }
 
 void succeed(const Ended& ended) {

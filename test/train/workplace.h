@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "base/json.h"
+#include "parallel/world.h"
 #include "test/data/scratch.h"
 #include "test/train/process.h"
+#include "train/config/config.h"
 
 namespace trireme {
 
@@ -34,6 +36,16 @@ struct Workplace {
   // moment has the same bits.
   int differ(const std::string& a, const std::string& b) const;
 };
+
+// A run whose ranks are this test program, so that a hidden test changes what steps do. `change` is for that test to read.
+Ended train_inside(const Workplace& place, const std::string& hidden_test, int ranks, const std::string& change,
+                   const std::vector<std::string>& settings);
+// In the hidden test, which then works in the run's place.
+struct InsideRun {
+  RunConfig config;
+  std::string change;
+};
+InsideRun inside_run(const World& world);
 
 void succeed(const Ended& ended);
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/median.h"
 #include "base/number_format.h"
 #include "data/loader/loader.h"
 #include "data/loader/shuffle.h"
@@ -146,7 +147,7 @@ ExitCode run_bench_data(const BenchDataOptions& options) {
       if (cold) forget(paths);
       seconds.push_back(read());
     }
-    return median(seconds);
+    return upper_median(seconds);
   };
   const int readers = LoaderOptions{}.readers;
   const int64_t piece = options.context * (first.vocab() <= 65536 ? 2 : 4);

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/philox.h"
 #include "kernels/copy.h"
 #include "kernels/memory.h"
@@ -88,7 +89,7 @@ class KernelBench {
       times.push_back(count.seconds);
     }
     device_.measure(false);
-    const double time = median(times), bytes = count.bytes / time / 1e9, flops = count.flops / time / 1e9;
+    const double time = upper_median(times), bytes = count.bytes / time / 1e9, flops = count.flops / time / 1e9;
     const std::string share =
         flops > 0 ? row("%.0f %% of products", 100 * flops / best_.products) : row("%.0f %% of copy", 100 * bytes / best_.copy);
     say(row("%-24s %10.3f %10.1f %10.0f  %s", Op::name, time * 1e3, bytes, flops, share.c_str()));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/number_format.h"
 #include "kernels/memory.h"
 #include "train/cli/bench_table.h"
@@ -210,7 +211,7 @@ std::vector<double> column(const std::vector<Round>& rounds, Value value) {
 }
 
 SaveCosts summarise(const RunConfig& config, const std::vector<Round>& rounds, const Bench& bench) {
-  const auto middle = [&](auto value) { return median(column(rounds, value)); };
+  const auto middle = [&](auto value) { return upper_median(column(rounds, value)); };
   const auto bytes = static_cast<double>(rounds.front().alone.result.bytes), direct_bytes = static_cast<double>(bench.bytes());
   SaveCosts c{.bytes = bytes,
               .memcpy = middle([](const Round& r) { return r.memcpy; }),

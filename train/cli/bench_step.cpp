@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/number_format.h"
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/gradient_norm.h"
@@ -42,7 +43,7 @@ struct Measured {
   std::vector<double> times;             // of steps, seconds
   Tally ops;                             // of one step, on average
   std::vector<PartClock::Part> parts{};  // of one step, on average; none on a GPU
-  double step() const { return median(times); }
+  double step() const { return upper_median(times); }
   // Least time of an op: its FLOPs at the rate of products, or its bytes at the rate of a copy.
   double floor(const std::string& name, const OpCount& op) const {
     if (op.flops == 0) return op.bytes / best.copy / 1e9;

@@ -12,11 +12,6 @@
 
 namespace trireme {
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 Estimate estimate(const std::vector<double>& values) {
   constexpr double kQuantiles[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201,
                                    2.179,  2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};  // 0.975, from 1 degree on

@@ -12,8 +12,6 @@
 
 namespace trireme {
 
-double median(std::vector<double> values);
-
 // A mean and its margin: the true one is within it 19 times in 20. Student's interval (Student, "The probable error of a mean",
 // 1908) of two values or more.
 struct Estimate {

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/number_format.h"
 #include "checkpoint/digest.h"
 #include "data/documents/documents.h"
@@ -52,7 +53,7 @@ Seconds timed(int64_t rounds, const std::function<void()>& work) {
     work();
     seconds.push_back(seconds_since(begin));
   }
-  return {.first = seconds.front(), .usual = median({seconds.begin() + 1, seconds.end()})};
+  return {.first = seconds.front(), .usual = upper_median({seconds.begin() + 1, seconds.end()})};
 }
 
 ExitCode run_bench_tokenizer(const BenchTokenizerOptions& options) {

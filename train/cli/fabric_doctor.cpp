@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "base/median.h"
 #include "base/number_format.h"
 #include "train/cli/bench_table.h"
 #include "train/cli/fabric_ranks.h"

@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "base/median.h"
 #include "base/number_format.h"
 #include "train/health/fabric_judges.h"
 
@@ -138,11 +139,6 @@ FabricFinding finding_about(const FabricFacts& facts, const char* check, std::ve
     if (std::ranges::find(finding.hosts, host_of(facts, rank)) == finding.hosts.end())
       finding.hosts.push_back(host_of(facts, rank));
   return finding;
-}
-
-double upper_median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.empty() ? 0 : values[values.size() / 2];
 }
 
 std::vector<int64_t> slow_ranks(const FabricFacts& facts) {

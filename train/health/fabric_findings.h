@@ -20,6 +20,4 @@ std::vector<std::string> condemned_hosts(const std::vector<FabricFinding>& findi
 // The finding in one line, with its remedy.
 std::string describe(const FabricFinding& finding);
 
-double upper_median(std::vector<double> values);  // 0 without values
-
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/median.h"
 #include "base/number_format.h"
 #include "train/health/fabric_findings.h"
 #include "train/health/fabric_judges.h"

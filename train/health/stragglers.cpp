@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/number_format.h"
 
 namespace trireme {
@@ -19,13 +20,6 @@ constexpr double kLinkExcess = 0.5e-3;  // seconds of an exchange; less is noise
 constexpr size_t kLinksToCompare = 3;
 constexpr size_t kMostSuspects = 8;  // whose steps are compared one by one
 constexpr std::array<const char*, kWorkParts> kPartNames{"forward", "backward", "optimizer", "data", "other work"};
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 // A value of each peer of a rank.
 template <class Value>
@@ -40,7 +34,7 @@ std::vector<double> of_peers(std::span<const RankWork> ranks, size_t rank, Value
 std::array<double, RankWork::kSteps> usual_steps(std::span<const RankWork> ranks, size_t rank) {
   std::array<double, RankWork::kSteps> usual{};
   for (size_t s = 0; s < RankWork::kSteps; ++s)
-    usual[s] = median_of(of_peers(ranks, rank, [s](const RankWork& r, size_t) { return static_cast<double>(r.busy[s]); }));
+    usual[s] = median(of_peers(ranks, rank, [s](const RankWork& r, size_t) { return static_cast<double>(r.busy[s]); }));
   return usual;
 }
 
@@ -61,7 +55,7 @@ WorkPart slowest_part(std::span<const RankWork> ranks, size_t rank) {
   std::array<double, kWorkParts> excess{};
   for (size_t p = 0; p < kWorkParts; ++p) {
     const auto seconds = [p](const RankWork& r, size_t) { return static_cast<double>(r.parts[p]); };
-    excess[p] = seconds(ranks[rank], rank) - median_of(of_peers(ranks, rank, seconds));
+    excess[p] = seconds(ranks[rank], rank) - median(of_peers(ranks, rank, seconds));
   }
   return static_cast<WorkPart>(std::ranges::max_element(excess) - excess.begin());
 }
@@ -70,7 +64,7 @@ WorkPart slowest_part(std::span<const RankWork> ranks, size_t rank) {
 std::string reasons(std::span<const RankWork> ranks, size_t rank, double excess) {
   const RankWork& slow = ranks[rank];
   const auto usual = [&](auto value) {
-    return median_of(of_peers(ranks, rank, [&](const RankWork& r, size_t) { return static_cast<double>(value(r)); }));
+    return median(of_peers(ranks, rank, [&](const RankWork& r, size_t) { return static_cast<double>(value(r)); }));
   };
   std::vector<std::string> found;
   const double waiting = without_core(slow), others = usual(without_core);
@@ -133,7 +127,7 @@ std::vector<LinkTime> fastest_of(std::span<const RankWork> ranks) {
 
 std::vector<double> median_work(std::span<const RankWork> ranks) {
   std::vector<double> medians;
-  for (const RankWork& r : ranks) medians.push_back(median_of({r.busy.begin(), r.busy.end()}));
+  for (const RankWork& r : ranks) medians.push_back(median({r.busy.begin(), r.busy.end()}));
   return medians;
 }
 
@@ -181,7 +175,7 @@ std::vector<std::string> slow_links(std::span<const RankWork> ranks) {
   for (const LinkTime& link : links) {
     const std::vector<double>& of_kind = times[{link.along, link.message}];
     if (of_kind.size() < kLinksToCompare) continue;
-    const double usual = median_of(of_kind), excess = (link.per_byte() - usual) * static_cast<double>(link.bytes);
+    const double usual = median(of_kind), excess = (link.per_byte() - usual) * static_cast<double>(link.bytes);
     if (link.per_byte() > kSlowLink * usual && excess > kLinkExcess) lines.push_back(slow_link_words(ranks, link, usual));
   }
   return lines;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "parallel/collectives.h"
 #include "parallel/host_collectives.h"
 #include "train/health/fabric_findings.h"

@@ -92,10 +92,6 @@ Nodes with_tp_inside(Nodes nodes, const RunConfig& config) {
   return nodes;
 }
 
-int64_t threads_of_rank(const RunConfig& config, const Device& device, const World& world) {
-  return config.kernels.threads > 0 ? config.kernels.threads : std::max(1, device.cpu().cores / world.core_sharers());
-}
-
 }  // namespace
 
 std::string split_tp_group(const std::vector<std::vector<int64_t>>& nodes, int64_t tp) {
@@ -119,7 +115,7 @@ Placement::Placement(const RunConfig& config, World& world, const RunProgress& p
       journal(world.rank()),
       mesh(connected(journal, world, config), config.parallel),
       nodes(with_tp_inside(Nodes(world, node_ranks(config)), config)),
-      shares_cores(world.core_sharers() * threads_of_rank(config, device, world) > device.cpu().cores),
+      shares_cores(world.core_sharers() * threads_here() > device.cpu().cores),
       board(board_of(journal, mesh, progress.directory)),
       watchdog(journal, world.rank(), watch_orders(config, progress, board)) {
   mesh.keep(journal);

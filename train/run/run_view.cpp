@@ -8,14 +8,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/number_format.h"
 #include "checkpoint/reader.h"
 #include "train/config/config.h"
 #include "train/run/data_record.h"
 #include "train/run/mesh_suggestion.h"
 #include "train/step/plan.h"
-#include "train/telemetry/json_members.h"
+#include "train/telemetry/run_starts.h"
 
 namespace trireme {
 namespace {
@@ -56,16 +55,6 @@ std::string first_bytes_of(const std::string& path, int64_t most) try {
   return text;
 } catch (const DataError&) {
   return "";
-}
-
-std::string text_member(const Json& json, const char* name) {
-  const Json* const value = json.find(name);
-  return value != nullptr && value->is_string() ? value->string() : "";
-}
-
-std::string word_of(std::string_view value) {
-  const Json word = Json::parse_or_null(value);
-  return word.is_string() ? word.string() : "";
 }
 
 // The arenas of the rank that needs most memory.
@@ -161,7 +150,7 @@ void RunView::read_metrics(Clock::duration most) {
   const size_t known = picture_.starts.size();
   if (picture_.more) return;
   for (; starts_shown_ < known; ++starts_shown_) {
-    const StartLine& start = picture_.starts[starts_shown_];
+    const RunStart& start = picture_.starts[starts_shown_];
     const std::string ranks = std::to_string(start.ranks) + (start.ranks == 1 ? " rank" : " ranks");
     if (starts_shown_ == 0) continue;
     picture_.history.add(
@@ -175,21 +164,7 @@ void RunView::read_starts() {
   const double time = changed("starts.jsonl");
   if (time == starts_time_) return;
   starts_time_ = time;
-  std::string text = text_of_file(picture_.directory + "/starts.jsonl");
-  std::vector<StartLine> starts;
-  for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1)) {
-    StartLine start;
-    JsonMembers members(std::string_view(text).substr(0, end));
-    while (members.next()) {
-      const double value = number_of(members.value());
-      if (members.name() == "time" && value > 0) start.time = value;
-      if (members.name() == "step" && value > 0) start.step = static_cast<int64_t>(value);
-      if (members.name() == "ranks" && value > 0) start.ranks = static_cast<int64_t>(value);
-      if (members.name() == "version") start.version = word_of(members.value());
-      if (members.name() == "host") start.host = word_of(members.value());
-    }
-    if (members.whole()) starts.push_back(start);
-  }
+  std::vector<RunStart> starts = recorded_starts(picture_.directory);
   if (starts.size() < starts_shown_) starts_shown_ = 0;
   if (!starts.empty() && (picture_.starts.empty() || starts.back().ranks != picture_.starts.back().ranks))
     config_time_ = -1;  // the plan depends on the ranks
@@ -200,16 +175,9 @@ void RunView::read_exit() {
   const double time = changed("exit.json");
   if (time != exit_time_) {
     exit_time_ = time;
-    const Json json = Json::parse_or_null(text_of_file(picture_.directory + "/exit.json"));
-    picture_.exit = {};
-    if (json.is_object())
-      picture_.exit = {.code = json.integer_or("code", -1),
-                       .rank = json.integer_or("rank", -1),
-                       .step = json.integer_or("step", -1),
-                       .cause = text_member(json, "cause"),
-                       .host = text_member(json, "host"),
-                       .message = text_member(json, "message"),
-                       .time = time};
+    const std::optional<ExitFacts> found = recorded_exit(picture_.directory + "/exit.json");
+    picture_.exit = found.value_or(ExitFacts{});
+    if (found) picture_.exit.time = time;
   }
   const ExitFacts& exit = picture_.exit;
   if (picture_.more || exit.time == 0 || exit_shown_ == exit.time) return;
@@ -271,7 +239,7 @@ void RunView::read_log() {
   if (!picture_.environment.empty() && picture_.starts.size() == starts_listed_) return;
   constexpr int kMostLines = 8;
   FactRows rows;
-  for (const StartLine& start : picture_.starts)
+  for (const RunStart& start : picture_.starts)
     if (!start.version.empty()) rows = {{"version", start.version}, {"host", start.host}};
   std::string text = first_bytes_of(picture_.directory + "/log.txt", 8 << 10);
   for (int i = 0; i < kMostLines && text.find('\n') != std::string::npos; ++i) {
@@ -291,7 +259,9 @@ void RunView::judge() {
   if (p.last_written == 0) p.last_written = std::max(config_time_, starts_time_);
   const double started = p.starts.empty() ? 0 : p.starts.back().time;
   if (p.exit.time > 0 && p.exit.time >= started) {
-    p.state = p.exit.code == 0 ? RunState::finished : p.exit.code == 75 ? RunState::stopped : RunState::failed;
+    p.state = p.exit.code == 0                                     ? RunState::finished
+              : p.exit.code == static_cast<int>(ExitCode::stopped) ? RunState::stopped
+                                                                   : RunState::failed;
     return;
   }
   const double usual = std::max(kLeastSilence, 3 * p.history.left.usual_step());

@@ -25,6 +25,7 @@
 #include "checkpoint/reader.h"
 #include "train/health/signals.h"
 #include "train/run/output_relay.h"
+#include "train/telemetry/exit_facts.h"
 #include "train/telemetry/log.h"
 
 namespace trireme {
@@ -130,17 +131,14 @@ RunProcesses processes_of(pid_t launcher) {
 }
 
 ExitRecord exit_record(const std::string& path) {
-  ExitRecord record;
-  record.identity = identity_of(path);
-  const Json exit = Json::parse_or_null(text_of_file(path, 1 << 20));
-  if (!exit.is_object()) return record;
-  record.code = exit.value("code", int64_t{-1});
-  record.cause = exit.value("cause", "");
-  record.message = exit.value("message", "");
-  record.host = exit.value("host", "");
-  record.rank = exit.value("rank", int64_t{-1});
-  record.step = exit.value("step", int64_t{-1});
-  return record;
+  const ExitFacts exit = recorded_exit(path).value_or(ExitFacts{});
+  return {.identity = identity_of(path),
+          .code = exit.code,
+          .rank = exit.rank,
+          .step = exit.step,
+          .cause = exit.cause,
+          .host = exit.host,
+          .message = exit.message};
 }
 
 // The last step of the complete lines at the end of metrics.jsonl; -1 if there is none.

@@ -1,10 +1,9 @@
 #include "train/telemetry/machine_meter.h"
 
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include "parallel/world.h"
+#include "train/telemetry/loose_thread.h"
 #include "train/telemetry/rapl.h"
 
 namespace trireme {
@@ -28,17 +27,13 @@ MachineReading reading_of_text(const std::string& text) try {
   return {};
 }
 
-struct MachineMeter::State {
+struct MachineMeter::State : LooseState {
   explicit State(const MeterSources& sources) : sources(sources) {}
 
   const MeterSources sources;
   Clock::duration period{};
-  std::mutex mutex;  // of what follows
-  std::condition_variable changed;
   MachineReading reading;
   int64_t taken = 0, wanted = 1;  // readings; one more is taken when more are wanted
-  bool ended = false, done = false;
-  bool left = false;  // the thread owns this
 };
 
 MachineMeter::MachineMeter(const MeterSources& sources, Clock::duration period) {
@@ -52,18 +47,7 @@ MachineMeter::MachineMeter(const MeterSources& sources, Clock::duration period) 
 
 MachineMeter::~MachineMeter() {
   if (!thread_.joinable()) return;
-  std::unique_lock lock(state_->mutex);
-  state_->ended = true;
-  state_->changed.notify_all();
-  if (state_->changed.wait_for(lock, kPatience, [&] { return state_->done; })) {
-    lock.unlock();
-    thread_.join();
-    return;
-  }
-  state_->left = true;
-  thread_.detach();
-  lock.unlock();
-  (void)state_.release();
+  end_or_leave(state_, thread_, kPatience, [] {});
 }
 
 MachineReading MachineMeter::latest() const {
@@ -99,11 +83,8 @@ void MachineMeter::watch(State& state) {
     if (!rapl.any() && !gpu) break;
     state.changed.wait_for(lock, state.period, [&] { return state.ended || state.taken < state.wanted; });
   }
-  state.done = true;
-  state.changed.notify_all();
-  if (!state.left) return;
   lock.unlock();
-  const std::unique_ptr<State> own(&state);
+  end_loose_thread(state);
 }
 
 }  // namespace trireme

@@ -3,24 +3,21 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
 #include <utility>
 
+#include "train/telemetry/loose_thread.h"
+
 namespace trireme {
 
-struct RecordQueue::State {
+struct RecordQueue::State : LooseState {
   explicit State(std::unique_ptr<RecordReader> reader) : reader(std::move(reader)) {}
 
   const std::unique_ptr<RecordReader> reader;
-  std::mutex mutex;  // of what follows
-  std::condition_variable changed;
   std::deque<RunRecord> waiting;
   std::vector<std::string> warnings;
-  bool ended = false, done = false;
-  bool left = false;                     // the thread owns this
   bool dropped = false, failed = false;  // and reported
 
   // Called under the mutex.
@@ -52,19 +49,10 @@ RecordQueue::~RecordQueue() { finish(); }
 
 void RecordQueue::finish() {
   if (!thread_.joinable()) return;
-  std::unique_lock lock(state_->mutex);
-  state_->ended = true;
-  state_->changed.notify_all();
-  if (state_->changed.wait_for(lock, patience_, [&] { return state_->done; })) {
-    lock.unlock();
-    return thread_.join();
-  }
-  state_->warn(state_->failed, " has not ended in time and is left to itself");
-  last_warnings_ = std::exchange(state_->warnings, {});
-  state_->left = true;
-  thread_.detach();
-  lock.unlock();
-  (void)state_.release();
+  end_or_leave(state_, thread_, patience_, [this] {
+    state_->warn(state_->failed, " has not ended in time and is left to itself");
+    last_warnings_ = std::exchange(state_->warnings, {});
+  });
 }
 
 void RecordQueue::send(const RunRecord& record) {
@@ -92,12 +80,7 @@ void RecordQueue::feed(State& state) {
     state.guarded([&] { state.reader->caught_up(); });
   }
   state.guarded([&] { state.reader->finish(); });
-  std::unique_lock lock(state.mutex);
-  state.done = true;
-  state.changed.notify_all();
-  if (!state.left) return;
-  lock.unlock();
-  const std::unique_ptr<State> own(&state);
+  end_loose_thread(state);
 }
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 #include "train/telemetry/run_picture.h"
 
-#include <algorithm>
+#include <iterator>
 
 namespace trireme {
 
@@ -23,7 +23,7 @@ std::string_view name_of(RunState state) {
 double RunPicture::goodput() const {
   const double end = exit.time > 0 && state != RunState::running && state != RunState::silent ? exit.time : now;
   if (starts.empty() || starts.front().time <= 0 || end <= starts.front().time) return StepRecord::kUnknown;
-  return std::min(1.0, history.step_seconds / (end - starts.front().time));
+  return RunStarts{.first = starts.front().time, .count = std::ssize(starts)}.goodput(history.step_seconds, end);
 }
 
 }  // namespace trireme

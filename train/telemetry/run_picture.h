@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "train/telemetry/exit_facts.h"
 #include "train/telemetry/run_history.h"
+#include "train/telemetry/run_starts.h"
 
 namespace trireme {
 
@@ -20,19 +22,6 @@ struct SavedState {  // a checkpoint on disk
   std::string problem;  // why it cannot be used; "": all files are there
 };
 
-struct StartLine {  // of starts.jsonl
-  double time = 0;
-  int64_t step = 0, ranks = 1;
-  std::string version{}, host{};  // "": an older program wrote the line
-};
-
-// exit.json, as far as it is known.
-struct ExitFacts {
-  int64_t code = -1, rank = -1, step = -1;
-  std::string cause, host, message;
-  double time = 0;  // when it was written
-};
-
 using FactRows = std::vector<std::pair<std::string, std::string>>;
 
 struct RunPicture {
@@ -43,7 +32,7 @@ struct RunPicture {
   double now = 0;           // seconds since 1970
   double last_written = 0;  // when the run's files last changed
   std::vector<SavedState> checkpoints{};
-  std::vector<StartLine> starts{};
+  std::vector<RunStart> starts{};
   FactRows memory{};           // arenas of the rank that needs most: name, bytes
   FactRows facts{};            // model, device, mesh
   FactRows data{};             // from data.jsonl

@@ -17,27 +17,45 @@ namespace {
 constexpr double kPlausible = 1.6e9;  // 2020: a clock that was not set is earlier
 const double kProgramStart = unix_seconds();
 
-// Calls line(text) for each whole line.
-template <class Line>
-void for_lines(std::string_view text, const Line& line) {
-  for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) line(text.substr(0, end));
+std::string starts_file(const std::string& directory) { return directory + "/starts.jsonl"; }
+
+std::vector<RunStart> starts_in(std::string_view text) {
+  std::vector<RunStart> starts;
+  for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
+    const Json line = Json::parse_or_null(text.substr(0, end));
+    if (!line.is_object()) continue;
+    const auto number = [&](const char* name) {
+      const Json* const found = line.find(name);
+      return found != nullptr && found->is_number() ? found->get<double>() : 0;
+    };
+    const auto words = [&](const char* name) {
+      const Json* const found = line.find(name);
+      return found != nullptr && found->is_string() ? found->string() : std::string();
+    };
+    starts.push_back({.time = number("time"),
+                      .step = static_cast<int64_t>(number("step")),
+                      .ranks = std::max<int64_t>(1, static_cast<int64_t>(number("ranks"))),
+                      .run = words("run"),
+                      .version = words("version"),
+                      .host = words("host")});
+  }
+  return starts;
 }
 
 }  // namespace
 
 double program_start() { return kProgramStart; }
 
+std::vector<RunStart> recorded_starts(const std::string& directory) { return starts_in(text_of_file(starts_file(directory))); }
+
 RunStarts note_start(const std::string& directory, const RunStart& start) {
-  const std::string path = directory + "/starts.jsonl";
+  const std::string path = starts_file(directory), before = text_of_file(path);
   RunStarts starts{.first = start.time, .count = 1};
-  const std::string before = text_of_file(path);
-  for_lines(before, [&](std::string_view line) {
-    const Json object = Json::parse_or_null(line);
-    const Json *time = object.find("time"), *run = object.find("run");
-    if (time == nullptr || !time->is_number() || run == nullptr || *run != start.run) return;
+  for (const RunStart& earlier : starts_in(before)) {
+    if (earlier.time <= 0 || earlier.run != start.run) continue;
     ++starts.count;
-    if (time->get<double>() > kPlausible) starts.first = std::min(starts.first, time->get<double>());
-  });
+    if (earlier.time > kPlausible) starts.first = std::min(starts.first, earlier.time);
+  }
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return starts;
   const Json line{{"time", start.time}, {"step", start.step},       {"ranks", start.ranks},

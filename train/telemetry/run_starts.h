@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trireme {
 
@@ -26,6 +27,9 @@ struct RunStarts {
   // evaluations, time between starts, and steps that were done again.
   double goodput(double step_seconds, double now) const { return now > first ? std::min(1.0, step_seconds / (now - first)) : 0; }
 };
+
+// The whole lines of directory/starts.jsonl. Lines of older programs lack the version and the host.
+std::vector<RunStart> recorded_starts(const std::string& directory);
 
 // Adds a line to directory/starts.jsonl and counts those with the same token. What the disk refuses is left out.
 RunStarts note_start(const std::string& directory, const RunStart& start);

@@ -149,7 +149,7 @@ Json parts_json(const std::vector<PartTime>& parts) {
 
 Json facts_json(const RunPicture& run) {
   Json starts = Json::array();
-  for (const StartLine& start : run.starts) starts.push_back({{"time", start.time}, {"step", start.step}, {"ranks", start.ranks}});
+  for (const RunStart& start : run.starts) starts.push_back({{"time", start.time}, {"step", start.step}, {"ranks", start.ranks}});
   return {{"facts", rows_json(run.facts)},
           {"environment", rows_json(run.environment)},
           {"memory", rows_json(run.memory)},

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/median.h"
 #include "base/number_format.h"
 #include "base/printable.h"
 #include "train/telemetry/log.h"
@@ -106,13 +107,11 @@ class WatchText {
   void ranks() {
     const std::vector<double>& times = run_.history.busy.last();
     if (times.size() < 2) return;
-    std::vector<double> sorted = times;
-    std::ranges::sort(sorted);
-    const double median = 0.5 * (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]);
+    const double usual = median(times);
     const auto slowest = std::ranges::max_element(times);
-    std::string words = std::to_string(times.size()) + " busy " + human_seconds(median / 1000) + ", slowest " +
+    std::string words = std::to_string(times.size()) + " busy " + human_seconds(usual / 1000) + ", slowest " +
                         std::to_string(slowest - times.begin());
-    if (median > 0) words += ", +" + fixed(100 * (*slowest / median - 1), 0) + "%";
+    if (usual > 0) words += ", +" + fixed(100 * (*slowest / usual - 1), 0) + "%";
     row("ranks", words);
   }
   void machine() {

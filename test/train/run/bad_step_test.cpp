@@ -1,10 +1,7 @@
 // Steps whose loss or gradients are not finite, or stand out: skipped, rolled back, or the end of the run; named, and never saved.
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <sstream>
@@ -66,14 +63,8 @@ struct Poison {
   }
 };
 
-// A run from the inside, poisoned as the environment says.
 Ended train_poisoned(const Workplace& place, int ranks, const std::string& poison, const std::vector<std::string>& settings) {
-  std::string all;
-  for (const std::string& setting : settings) all += setting + "\n";
-  setenv("POISON", poison.c_str(), 1);
-  setenv("POISON_RUN", place.scratch.path().c_str(), 1);
-  setenv("POISON_SETTINGS", all.c_str(), 1);
-  return run_launched({std::filesystem::read_symlink("/proc/self/exe").string(), "a run with a bad step"}, ranks);
+  return train_inside(place, "a run with a bad step", ranks, poison, settings);
 }
 
 std::vector<std::string> with(std::vector<std::string> settings, const std::vector<std::string>& more) {
@@ -97,16 +88,12 @@ const std::vector<std::string> kSettings{"model.layers=2", "train.microbatch=1",
 
 TEST_CASE("a run with a bad step", "[.launched]") {
   World world;
-  REQUIRE(chdir(environment("POISON_RUN").c_str()) == 0);
-  std::istringstream lines(environment("POISON_SETTINGS")), words(environment("POISON"));
-  std::vector<std::string> settings;
-  for (std::string line; std::getline(lines, line);) settings.push_back(line);
+  const auto [config, change] = inside_run(world);
+  std::istringstream words(change);
   Poison poison{};
   std::string number;
   words >> poison.where >> number >> poison.rank >> poison.microbatch >> poison.once;
   poison.number = std::stof(number);
-  RunConfig config = read_config("config.yaml", settings);
-  config.parallel.dp = mesh_sizes(world.size(), config.parallel).dp;
   // A new run, that finds no checkpoints at its start.
   CHECK(train(config, world, {.from = "never"}, [&](TrainState& run) { poison.into(run); }) == ExitCode::done);
 }

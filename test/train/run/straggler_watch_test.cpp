@@ -1,6 +1,4 @@
 // Ranks that are made slow in a run are named in its log and records, and may end it.
-#include <unistd.h>
-
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -27,14 +25,8 @@ void slow_down(TrainState& run, double fraction) {
   };
 }
 
-// A run from the inside, with one slow rank as the environment says.
 Ended train_slowed(const Workplace& place, int ranks, const std::string& slow, const std::vector<std::string>& settings) {
-  std::string all;
-  for (const std::string& setting : settings) all += setting + "\n";
-  setenv("SLOW", slow.c_str(), 1);
-  setenv("SLOW_RUN", place.scratch.path().c_str(), 1);
-  setenv("SLOW_SETTINGS", all.c_str(), 1);
-  return run_launched({std::filesystem::read_symlink("/proc/self/exe").string(), "a run with a slow rank"}, ranks);
+  return train_inside(place, "a run with a slow rank", ranks, slow, settings);
 }
 
 // Work per step that is long beside the noise of a busy machine.
@@ -60,15 +52,11 @@ std::vector<Json> lines_with(const Workplace& place, const std::string& key) {
 
 TEST_CASE("a run with a slow rank", "[.launched]") {
   World world;
-  REQUIRE(chdir(environment("SLOW_RUN").c_str()) == 0);
-  std::istringstream lines(environment("SLOW_SETTINGS")), words(environment("SLOW"));
-  std::vector<std::string> settings;
-  for (std::string line; std::getline(lines, line);) settings.push_back(line);
+  const auto [config, change] = inside_run(world);
+  std::istringstream words(change);
   int64_t rank = 0;
   double fraction = 0;
   words >> rank >> fraction;
-  RunConfig config = read_config("config.yaml", settings);
-  config.parallel.dp = mesh_sizes(world.size(), config.parallel).dp;
   const auto slow = [&](TrainState& run) {
     if (run.mesh.all().rank() == rank) slow_down(run, fraction);
   };
