@@ -75,6 +75,7 @@ class Judge {
     if (!alone && nobody_is_behind()) return unknown();
     Verdict verdict = about(i, "");
     verdict.shared = !alone;
+    if (verdict.shared) verdict.host.clear();
     return verdict;
   }
 
@@ -141,10 +142,10 @@ class Judge {
 
   Verdict about(size_t i, const std::string& others_do) const {
     const RankReport& r = ranks_[i];
-    Verdict verdict{.rank = r.rank, .line = {}, .awaited = std::ranges::any_of(ranks_, [&](const RankReport& other) {
-                                                  return other.rank != r.rank &&
-                                                         (newest(other, true) != nullptr || other.waits_for_gpu);
-                                                })};
+    const auto waits = [&](const RankReport& other) {
+      return other.rank != r.rank && (newest(other, true) != nullptr || other.waits_for_gpu);
+    };
+    Verdict verdict{.rank = r.rank, .host = r.host, .line = {}, .awaited = std::ranges::any_of(ranks_, waits)};
     const JournalEntry *in = newest(r, true), *left = newest(r, false);
     std::string& line = verdict.line;
     line = "rank " + std::to_string(r.rank) + " on " + r.host + " (process " + std::to_string(r.process) + ") ";

@@ -11,6 +11,7 @@ namespace trireme {
 
 struct Verdict {
   int64_t rank = -1;     // the culprit; -1: unknown
+  std::string host{};    // of the culprit alone; "" if it is unknown, or all wait for one another
   int32_t thread = 0;    // its thread that waits for others; 0: none
   std::string line;      // description for the user
   bool awaited = false;  // another rank waits

@@ -52,6 +52,7 @@ TEST_CASE("a rank that has not entered what the others wait in is the culprit, w
   leaves(ranks[2], 4);
   const Verdict verdict = judge(ranks);
   CHECK(verdict.rank == 2);
+  CHECK(verdict.host == "n1");
   CHECK(verdict.thread == 0);
   CHECK(verdict.line ==
         "rank 2 on n1 (process 102) waits for no other rank, silent for 6.0 s, training, step 9 part 2, last in all_reduce dp #4 "
@@ -112,6 +113,7 @@ TEST_CASE("two ends that meet wait for nobody else, and two that only receive wa
   ranks[1].entries = {message("receive", 0)};
   ranks[1].part = 3;  // it is ahead: it has skipped its send
   CHECK(judge(ranks).rank == 1);
+  CHECK(judge(ranks).host.empty());
   CHECK(judge({}).rank == -1);
 }
 
@@ -203,6 +205,7 @@ TEST_CASE("a verdict names no rank if all wait for their GPUs, and none has ente
   const auto ranks = waiting_for_gpus({12, 12, 12, 12});
   const Verdict verdict = judge(ranks);
   CHECK(verdict.rank == -1);
+  CHECK(verdict.host.empty());
   CHECK(verdict.thread == 0);
   CHECK_THAT(verdict.line, ContainsSubstring("no rank is known to be at fault") && ContainsSubstring("(12 along dp on rank 0)") &&
                                ContainsSubstring("nvidia-smi"));

@@ -47,11 +47,11 @@ class Rank {
       restore();
       const ExitCode code = loop();
       made->finish();
-      if (all_.rank() == 0) write_exit(kRun, code, code == ExitCode::done ? "done" : "signal", 0, step_, "");
+      if (all_.rank() == 0) write_exit(kRun, code, code == ExitCode::done ? "done" : "signal", 0, step_, "", host_name());
       return code;
     } catch (const std::exception& error) {
       note(error.what());
-      if (made) write_exit(kRun, code_of(error), "error", static_cast<int>(all_.rank()), step_, error.what());
+      if (made) write_exit(kRun, code_of(error), "error", static_cast<int>(all_.rank()), step_, error.what(), host_name());
       world_.abort(code_of(error));
     }
   }

@@ -16,7 +16,7 @@ namespace trireme {
 namespace {
 
 constexpr auto kFormat = "trireme hang 3";
-constexpr auto kRuling = "ruling", kRulingFormat = "trireme ruling 1";
+constexpr auto kRuling = "ruling", kRulingFormat = "trireme ruling 2";
 constexpr size_t kMost = 4096;  // limit for the counts in a text
 
 template <size_t kSize>
@@ -71,7 +71,7 @@ HangBoard::Sign HangBoard::first_report(int64_t node) const {
 void HangBoard::rule(const BoardRuling& ruling) const {
   const Verdict& v = ruling.verdict;
   const std::string words = text(kRulingFormat, ' ', ruling.speaker, ' ', v.rank, ' ', v.thread, ' ', v.awaited ? 1 : 0, ' ',
-                                 v.shared ? 1 : 0, '\n', v.line, '\n');
+                                 v.shared ? 1 : 0, '\n', v.host, '\n', v.line, '\n');
   replace_file(directory_ + "/" + kRuling, words);
 }
 
@@ -81,7 +81,8 @@ std::optional<BoardRuling> HangBoard::ruling() const {
   BoardRuling ruling;
   Verdict& v = ruling.verdict;
   if (!in.read(format.data(), static_cast<std::streamsize>(format.size())) || format != kRulingFormat ||
-      !(in >> ruling.speaker >> v.rank >> v.thread >> v.awaited >> v.shared) || in.get() != '\n' || !std::getline(in, v.line))
+      !(in >> ruling.speaker >> v.rank >> v.thread >> v.awaited >> v.shared) || in.get() != '\n' || !std::getline(in, v.host) ||
+      !std::getline(in, v.line))
     return std::nullopt;
   return ruling;
 }

@@ -56,8 +56,11 @@ std::optional<Verdict> NodeReports::ruled() const { return ruling_ ? std::option
 
 void NodeReports::rule(Verdict& verdict) {
   if (board_ == nullptr) return;
-  for (size_t node = 0; node < nodes_.size(); ++node)
-    if (nodes_[node].empty()) verdict.line += text("; node ", node, " has reported nothing");
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    if (!nodes_[node].empty()) continue;
+    verdict.line += text("; node ", node, " has reported nothing");
+    verdict.host.clear();  // the fault may be there
+  }
   ruling_ = BoardRuling{.verdict = verdict, .speaker = speaker_for(verdict.rank)};
   board_->rule(*ruling_);
 }

@@ -71,7 +71,8 @@ Watchdog::Orders watch_orders(const RunConfig& config, const RunProgress& progre
             const std::string line = hang_line(found, patience);
             complain(line);
             if (progress.owned)
-              write_exit(progress.directory, ExitCode::hang, "hang", static_cast<int>(found.verdict.rank), progress.step, line);
+              write_exit(progress.directory, ExitCode::hang, "hang", static_cast<int>(found.verdict.rank), progress.step, line,
+                         found.verdict.host);
           }};
 }
 

@@ -307,7 +307,7 @@ ExitCode train(const RunConfig& config, World& world, const ResumeChoice& resume
   RunProgress progress{.directory = config.train.directory()};
   const FreshRun fresh(progress.directory);
   const auto leave = [&](ExitCode code, const char* cause, const std::string& message) {
-    if (progress.owned) write_exit(progress.directory, code, cause, world.rank(), progress.step, message);
+    if (progress.owned) write_exit(progress.directory, code, cause, world.rank(), progress.step, message, host_name());
   };
   bool told = false;
   const auto failed = [&](const std::exception& error) {

@@ -198,7 +198,7 @@ void write_exit(const std::string& directory, ExitCode code, const std::string& 
   const Json exit{{"code", static_cast<int>(code)},
                   {"cause", cause},
                   {"rank", rank},
-                  {"host", host.empty() ? host_name() : host},
+                  {"host", host},
                   {"step", step},
                   {"message", message},
                   {"run", id_of(directory)}};

@@ -152,8 +152,8 @@ class MetricsFile {
 
 // Writes directory/exit.json: {"code", "cause", "rank", "host", "step", "message", "run"}, whole or not at all. Never throws: it is
 // the last act of a program that is ending for another reason; a failure is reported on stderr. `step` -1: before the first.
-// `host` "": this one.
+// `host`: where the fault is; "": unknown.
 void write_exit(const std::string& directory, ExitCode code, const std::string& cause, int rank, int64_t step,
-                const std::string& message, const std::string& host = "") noexcept;
+                const std::string& message, const std::string& host) noexcept;
 
 }  // namespace trireme

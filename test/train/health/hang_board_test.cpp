@@ -22,17 +22,18 @@ TEST_CASE("a ruling on the board is read as it was written, and a damaged one is
   CHECK(third.first_report(0).node == 0);
   CHECK(third.first_report(1).node == 2);
   CHECK(third.first_report(0) == third.first_report(0));
-  first.rule({.verdict = {.rank = 5, .thread = 77, .line = "rank 5 is at fault; node 1 has reported nothing", .awaited = true},
+  first.rule({.verdict = {.rank = 5, .host = "n", .thread = 77, .line = "rank 5 is at fault; node 1 has reported nothing", .awaited = true},
               .speaker = 2});
   const std::optional<BoardRuling> read = third.ruling();
   REQUIRE(read);
   CHECK(read->speaker == 2);
   CHECK(read->verdict.rank == 5);
+  CHECK(read->verdict.host == "n");
   CHECK(read->verdict.thread == 77);
   CHECK(read->verdict.awaited);
   CHECK_FALSE(read->verdict.shared);
   CHECK(read->verdict.line == "rank 5 is at fault; node 1 has reported nothing");
-  write_text(scratch / "hang-1/ruling", "trireme ruling 1 2 5 77");
+  write_text(scratch / "hang-1/ruling", "trireme ruling 2 2 5 77");
   CHECK_FALSE(third.ruling());
 }
 

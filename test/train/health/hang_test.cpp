@@ -207,6 +207,7 @@ TEST_CASE("nodes exchange reports on their ranks, and one verdict names the rank
     CHECK(ended.err.find("hang: ", ended.err.find("hang: ") + 1) == std::string::npos);  // reported once
     const Json exit = Json::parse(place.run(name, "exit.json"));
     CHECK(exit.at("code") == 71);
+    CHECK(exit.at("host") == (stopped.size() == 1 ? host_name() : ""));
     if (stopped.size() == 1) CHECK(exit.at("rank") == stopped.front());
     // A rank may wait for a report from another node for six seconds, once mpirun has let it continue.
     for (int wait = 0; wait < 300 && any_alive(ranks); ++wait) usleep(100000);

@@ -144,7 +144,8 @@ TEST_CASE("a host is accused at once if the run names it or it is gone, otherwis
   CHECK(accused({failed(137, "n2", "lost"), failed(137, "n2", "lost", 3)}).empty());
   CHECK(accused({failed(137, "n2", "lost"), failed(137, "n3", "lost")}).empty());
   CHECK(accused({failed(255, "n2", kUnreachable, -1), failed(255, "n2", kUnreachable, -1)}) == "n2");
-  CHECK(accused({failed(71, "n2", "hang"), failed(71, "n2", "hang")}).empty());  // the host of the rank that wrote it
+  CHECK(accused({failed(71, "n2", "hang"), failed(71, "n2", "hang")}) == "n2");
+  CHECK(accused({failed(71, "", "hang"), failed(71, "", "hang")}).empty());  // all ranks waited for one another
   Attempt saved = failed(137, "n2", "lost");
   saved.last_checkpoint = 9;
   CHECK(accused({failed(137, "n2", "lost"), saved}).empty());

@@ -264,18 +264,18 @@ TEST_CASE("a fresh run begins metrics.jsonl anew, and a resume without the file 
 
 TEST_CASE("exit.json holds code, cause, rank, host, step and message, whatever the message holds") {
   const Scratch directory;
-  write_exit(directory.path(), ExitCode::data, "DataError", 3, 17, "a \"bad\"\nfile \xff \\");
+  write_exit(directory.path(), ExitCode::data, "DataError", 3, 17, "a \"bad\"\nfile \xff \\", "gpu-12");
   const Json exit = Json::parse(read_text(directory / "exit.json"));
   CHECK(exit["code"] == 3);
   CHECK(exit["cause"] == "DataError");
   CHECK(exit["rank"] == 3);
   CHECK(exit["step"] == 17);
-  CHECK(exit["host"].is_string());
+  CHECK(exit["host"] == "gpu-12");
   CHECK_THAT(exit["message"].get<std::string>(), ContainsSubstring("a \"bad\"\nfile "));
   CHECK_FALSE(std::filesystem::exists(directory / "exit.json.tmp"));
-  write_exit(directory.path(), ExitCode::machine, "machine", 3, 0, "unfit", "gpu-12");
-  CHECK(Json::parse(read_text(directory / "exit.json"))["host"] == "gpu-12");
-  const std::string said = written_by(STDERR_FILENO, [&] { write_exit(directory / "absent", ExitCode::done, "", 0, -1, ""); });
+  write_exit(directory.path(), ExitCode::machine, "machine", 3, 0, "unfit", "");
+  CHECK(Json::parse(read_text(directory / "exit.json"))["host"] == "");
+  const std::string said = written_by(STDERR_FILENO, [&] { write_exit(directory / "absent", ExitCode::done, "", 0, -1, "", "n1"); });
   CHECK_THAT(said, ContainsSubstring("cannot write"));
 }
 
