@@ -1,5 +1,7 @@
 // Fuzzes the records of a run, line by line: its commits if the bytes begin with an 'l', its data if
-// they begin with a 'd', else its metrics. Metrics that a resume has kept are kept again as they are.
+// they begin with a 'd', else its metrics. Metrics that a resume has kept are kept again as they are, and are shown in bounds.
+#include <algorithm>
+
 #include "base/error.h"
 #include "checkpoint/lineage.h"
 #include "test/fuzz/fuzz.h"
@@ -7,6 +9,7 @@
 #include "train/run/data_record.h"
 #include "train/run/known_progress.h"
 #include "train/telemetry/metrics.h"
+#include "train/telemetry/run_history.h"
 
 using namespace trireme;
 
@@ -20,7 +23,23 @@ std::string kept_steps(const std::string& directory) {
   return steps;
 }
 
+// Reads them as `watch` and `report` do; what those keep is bounded.
+void show(std::string_view text) {
+  RunHistory history;
+  int64_t lines = 0;
+  for (size_t begin = 0; begin <= text.size(); ++lines) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    history.add(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  fuzz::must_hold(history.all_events <= lines && history.events.size() <= RunHistory::kMostEvents, "a line is one event");
+  for (const auto& [name, curve] : history.curves)
+    fuzz::must_hold(std::ssize(curve.bins()) <= RunHistory::kFineBins, "a curve is short");
+  fuzz::must_hold(std::ssize(history.busy.columns()) <= BusyMap::kMostColumns, "a map is short");
+}
+
 void read_metrics(const std::string& directory, std::string_view text) {
+  show(text);
   fuzz::write(directory + "/metrics.jsonl", text);
   known_progress(directory);
   const std::string steps = kept_steps(directory);

@@ -94,7 +94,7 @@ void RunHistory::add(std::string_view line) {
   const auto has = [&](std::string_view name) { return !value_in(members_, name).empty(); };
   if (has("loss")) return add_step(step, members_);
   if (has("val_loss")) return add_eval(step, members_);
-  for (const std::string_view name : {"choices", "event", "saved_bytes", "busy_ms", "kwh", "cost", "power_w"})
+  for (const std::string_view name : {"choices", "event", "saved_bytes", "slowest_rank", "kwh", "cost", "power_w"})
     if (has(name)) return add_rare(step, line);
 }
 
@@ -153,6 +153,16 @@ void RunHistory::add_eval(int64_t step, const Members& members) {
   if (std::isfinite(eval.bits_per_byte)) curve_to_fill("bits_per_byte").add(step, eval.bits_per_byte);
 }
 
+void RunHistory::add_ranks(int64_t step, const Json& json) {
+  const double rank = json_number_in(json, "slowest_rank");
+  if (rank >= 0 && rank < kLargestStep)
+    slowest = {.step = step, .rank = static_cast<int64_t>(rank), .ratio = json_number_in(json, "slowest_ratio")};
+  std::vector<double> times;
+  if (const Json* const busy_ms = json.find("busy_ms"); busy_ms != nullptr && busy_ms->is_array())
+    for (const Json& time : *busy_ms) times.push_back(time.is_number() ? time.get<double>() : 0);
+  busy.add(step, times);
+}
+
 // Lines of which there are few, read as JSON.
 void RunHistory::add_rare(int64_t step, std::string_view line) {
   const Json json = Json::parse_or_null(line);
@@ -173,11 +183,8 @@ void RunHistory::add_rare(int64_t step, std::string_view line) {
     left.save(stall);
     ++saves;
     add(save_event(step, json));
-  } else if (const Json* const busy_ms = json.find("busy_ms"); busy_ms != nullptr) {
-    std::vector<double> times;
-    if (busy_ms->is_array())
-      for (const Json& time : *busy_ms) times.push_back(time.is_number() ? time.get<double>() : 0);
-    busy.add(step, times);
+  } else if (json.contains("slowest_rank")) {
+    add_ranks(step, json);
   } else {
     machine = {.kwh = json_number_in(json, "kwh"),
                .joules_per_token = json_number_in(json, "joules_per_token"),

@@ -30,6 +30,12 @@ struct MachineUse {
   bool any() const { return kwh == kwh || cost == cost || power_w == power_w; }
 };
 
+// The rank whose work takes longest relative to its peers, the other ranks of its pipeline stage; -1: unknown.
+struct SlowestRank {
+  int64_t step = 0, rank = -1;
+  double ratio = 1;  // to the median of its peers
+};
+
 class RunHistory {
  public:
   static constexpr size_t kMostEvents = 2000;  // the newest are kept
@@ -55,6 +61,7 @@ class RunHistory {
   std::map<std::string, DownsampledCurve, std::less<>> curves{};
   std::vector<PartTime> parts{};  // sums, in the order of their first steps
   BusyMap busy{};
+  SlowestRank slowest{};
   MachineUse machine{};
   std::deque<RunEvent> events{};
   int64_t all_events = 0;
@@ -66,6 +73,7 @@ class RunHistory {
   void add_parts(int64_t step, std::string_view parts);
   void add_eval(int64_t step, const Members& members);
   void add_rare(int64_t step, std::string_view line);
+  void add_ranks(int64_t step, const Json& json);
   DownsampledCurve& curve_to_fill(std::string_view name, int64_t bins = kBins);
 
   std::map<std::string, int64_t, std::less<>> counts_;

@@ -78,6 +78,11 @@ std::string busy_json(const BusyMap& busy, int64_t step) {
   return json + "]}";
 }
 
+Json slowest_json(const SlowestRank& slowest) {
+  if (slowest.rank < 0) return {};
+  return {{"step", slowest.step}, {"rank", slowest.rank}, {"ratio", std::isfinite(slowest.ratio) ? Json(slowest.ratio) : Json()}};
+}
+
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 Json rows_json(const FactRows& rows) {
@@ -202,6 +207,7 @@ std::string watch_json(const RunPicture& run, const SeenRun& seen) {
               {"last", last_json(history)},
               {"exit", exit_json(run)},
               {"machine", machine_json(history.machine)},
+              {"slowest", slowest_json(history.slowest)},
               {"checkpoints", checkpoints_json(run.checkpoints)},
               {"events", waits ? Json::array() : events_json(history, events)}};
   if (!waits) answer.update(facts_json(run));

@@ -106,12 +106,12 @@ class WatchText {
   }
   void ranks() {
     const std::vector<double>& times = run_.history.busy.last();
-    if (times.size() < 2) return;
-    const double usual = median(times);
-    const auto slowest = std::ranges::max_element(times);
-    std::string words = std::to_string(times.size()) + " busy " + human_seconds(usual / 1000) + ", slowest " +
-                        std::to_string(slowest - times.begin());
-    if (usual > 0) words += ", +" + fixed(100 * (*slowest / usual - 1), 0) + "%";
+    const SlowestRank& slowest = run_.history.slowest;
+    std::string words;
+    if (times.size() > 1) words = std::to_string(times.size()) + " busy " + human_seconds(median(times) / 1000) + ", ";
+    if (slowest.rank < 0) return;
+    words += "slowest " + std::to_string(slowest.rank);
+    if (slowest.ratio > 1) words += ", +" + fixed(100 * (slowest.ratio - 1), 0) + "% over its peers";
     row("ranks", words);
   }
   void machine() {

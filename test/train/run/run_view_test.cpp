@@ -39,7 +39,8 @@ struct MadeRun {
       text += step_line(step, 4 - 0.05 * static_cast<double>(step));
       if (step == 20) text += Json{{"step", step}, {"val_loss", 3.125}, {"bits_per_byte", 1.5}, {"seconds", 1}}.dump() + "\n";
       if (step == 30) text += "{\"step\": 30, \"event\": \"spike\", \"since\": 30}\n";
-      if (step == 32) text += "{\"step\": 32, \"busy_ms\": [9.5, 9.5, 14.25, 9.5]}\n";
+      if (step == 32) text += R"({"step": 32, "slowest_rank": 2, "slowest_ratio": 1.5, "busy_ms": [9.5, 9.5, 14.25, 9.5]})"
+                                "\n";
       if (step == 33)
         text +=
             "{\"step\": 33, \"event\": \"straggler\", \"since\": 1, \"rank\": 2, \"host\": \"node-<b>\", \"text\": \"is slow\"}\n";
@@ -112,6 +113,8 @@ TEST_CASE("answers hold what is newer than the page has seen, and all after the 
   CHECK(first["curves"]["loss"]["bins"].size() == 40);
   CHECK(first["curves"]["part/forward"]["bins"][0][1] == 4);
   CHECK(first["busy"]["columns"][0][2][2] == 14.25);
+  CHECK(first["slowest"]["rank"] == 2);
+  CHECK(first["slowest"]["ratio"] == 1.5);
   CHECK(first["events"].size() == 4);
   CHECK(first["parts_ms"]["backward"] == 240);
 
@@ -177,7 +180,7 @@ TEST_CASE("the text of a run fits its terminal, in blocks or in ASCII, and shows
   const std::string text = joined_lines(watch_lines(run, {.width = 90, .height = 40, .unicode = true}));
   CHECK_THAT(text, ContainsSubstring("failed") && ContainsSubstring("loss        2.0000") && ContainsSubstring("█"));
   CHECK_THAT(text, ContainsSubstring("10ms a step: 60% backward, 40% forward"));
-  CHECK_THAT(text, ContainsSubstring("4 busy 9.50ms, slowest 2, +50%"));
+  CHECK_THAT(text, ContainsSubstring("4 busy 9.50ms, slowest 2, +50% over its peers"));
   CHECK_THAT(text, ContainsSubstring("step 30  spike") && ContainsSubstring("rank 2 (node-<b>): is slow"));
   CHECK_THAT(text, ContainsSubstring("step 10  restart  started again after step 10, 4 ranks"));
   CHECK(text.find('\x1b') == std::string::npos);

@@ -113,7 +113,7 @@ TEST_CASE("a history takes the records it knows and leaves all other lines alone
   history.add(std::string_view(R"({"step": 1, "saved_bytes": 1024, "saved_seconds": 2, "save_stall_ms": 5, "tier": "disk"})"));
   history.add(std::string_view(R"({"step": 2, "event": "spike", "since": 2})"));
   history.add(std::string_view(R"({"step": 2, "event": "straggler", "since": 1, "rank": 3, "host": "n7", "text": "is slow"})"));
-  history.add(std::string_view(R"({"step": 2, "busy_ms": [1.5, 2.5, null]})"));
+  history.add(std::string_view(R"({"step": 2, "slowest_rank": 1, "slowest_ratio": 1.25, "busy_ms": [1.5, 2.5, null]})"));
   history.add(std::string_view(R"({"step": 2, "kwh": 1.5, "cost": 2, "currency": "EUR", "power_w": 300})"));
   CHECK(history.last.loss == 2.5);
   CHECK(std::isnan(history.last.grad_norm));
@@ -130,10 +130,16 @@ TEST_CASE("a history takes the records it knows and leaves all other lines alone
   CHECK(history.events[2].words == "rank 3 (n7): is slow");
   CHECK(history.count("spike") == 1);
   CHECK(history.busy.last() == std::vector<double>{1.5, 2.5, 0});
+  CHECK(history.slowest.rank == 1);
+  CHECK(history.slowest.ratio == 1.25);
   CHECK(history.machine.cost == 2);
   CHECK(history.machine.currency == "EUR");
   CHECK(std::isnan(history.machine.projected_cost));
   CHECK(history.left.after(1) > 0.9);  // 99 steps of 10 ms
+  history.add(std::string_view(R"({"step": 3, "slowest_rank": 9000, "slowest_ratio": 1.5})"));  // of many ranks
+  CHECK(history.slowest.step == 3);
+  CHECK(history.slowest.rank == 9000);
+  CHECK(history.busy.last().size() == 3);
 }
 
 TEST_CASE("a history of many steps and events stays small") {
