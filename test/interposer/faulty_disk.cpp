@@ -4,7 +4,8 @@
 //   FAULTY_AT     the number of the call, from 1
 //   FAULTY_KIND   before, after: the process dies; short: half is written; eio, enospc, eintr: the
 //                 call fails; lose: unsynced data is lost, and the process dies; count: nothing;
-//                 slow: every read, of all ranks, takes a quarter of a second
+//                 slow: every read takes FAULTY_MS more, or else a quarter of a second; of all
+//                 ranks without FAULTY_RANK
 //   FAULTY_BELOW  the part of a path that counts, in place of "/checkpoints/"
 //   FAULTY_COUNT  a file for the number of calls
 #include <dlfcn.h>
@@ -148,6 +149,13 @@ ssize_t sized(int fd, size_t count, Call call) {
   return result;
 }
 
+void wait_if_slow(int fd) {
+  static const std::string rank = variable("FAULTY_RANK"), ms = variable("FAULTY_MS");
+  static const bool slow = variable("FAULTY_KIND") == "slow" && (rank.empty() || rank == variable("OMPI_COMM_WORLD_RANK"));
+  static const auto micros = static_cast<useconds_t>(ms.empty() ? 250000 : 1000 * atol(ms.c_str()));
+  if (slow && below_checkpoints(path_of(fd))) usleep(micros);
+}
+
 int sync_file(int fd, const char* name) {
   const std::string path = path_of(fd);
   if (!below_checkpoints(path + "/")) return next<int(int)>(name)(fd);
@@ -163,9 +171,16 @@ extern "C" {
 
 ssize_t read(int fd, void* bytes, size_t count) {
   static auto* const read_now = next<ssize_t(int, void*, size_t)>("read");
-  static const bool slow = variable("FAULTY_KIND") == "slow";
-  if (slow && below_checkpoints(path_of(fd))) usleep(250000);
+  wait_if_slow(fd);
   return read_now(fd, bytes, count);
+}
+ssize_t pread(int fd, void* bytes, size_t count, off_t at) {
+  static auto* const read_now = next<ssize_t(int, void*, size_t, off_t)>("pread");
+  wait_if_slow(fd);
+  return read_now(fd, bytes, count, at);
+}
+ssize_t pread64(int fd, void* bytes, size_t count, off_t at) {
+  return pread(fd, bytes, count, at);
 }
 ssize_t write(int fd, const void* bytes, size_t count) {
   return sized(fd, count, [&](size_t n) { return next<ssize_t(int, const void*, size_t)>("write")(fd, bytes, n); });

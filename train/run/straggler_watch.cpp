@@ -46,15 +46,21 @@ StragglerWatch::StragglerWatch(Session& session)
 void StragglerWatch::step_ended(bool comparable) {
   if (!active_ || ++steps_ <= kFirstSteps || !comparable || due()) return;
   PartClock& clock = session_.run.device.clock();
-  double seconds = 0;
+  double seconds = 0, data = 0;
   for (const PartClock::Part& part : clock.parts()) {
     if (part.waits) continue;
+    const WorkPart work = work_part(part.name.data());
     seconds += part.seconds;
-    window_.parts[static_cast<size_t>(work_part(part.name.data()))] += static_cast<float>(part.seconds);
+    if (work == WorkPart::data) data += part.seconds;
+    window_.parts[static_cast<size_t>(work)] += static_cast<float>(part.seconds);
   }
   const double on_core = std::min(clock.on_core(), seconds);
   window_.seconds += static_cast<float>(seconds), window_.on_core += static_cast<float>(on_core);
-  window_.busy[filled_++] = static_cast<float>(session_.shares_cores ? on_core : seconds);
+  // On shared cores, time without one says nothing of the rank, but a wait for data does. Two readers work side by side, so that a
+  // slow disk holds up every second step.
+  const double read = std::exchange(data_before_, data);
+  const double computed = seconds - data, work = session_.shares_cores ? std::min(on_core, computed) : computed;
+  window_.busy[filled_++] = static_cast<float>(work + (data + read) / 2);
 }
 
 RankWork StragglerWatch::take() {

@@ -38,6 +38,7 @@ class StragglerWatch {
   const bool active_;
   int64_t steps_ = 0;  // since the start of this process
   size_t filled_ = 0;
+  double data_before_ = 0;  // seconds that the step before waited for its data
   RankWork window_{};
   CounterReader machine_;
   // Rank 0's:

@@ -1,7 +1,10 @@
 // Ranks that are made slow in a run are named in its log and records, and may end it.
+#include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "test/catch.h"
@@ -82,6 +85,24 @@ TEST_CASE("a rank that is made slower by four fifths is named, and its work is r
   CHECK(events[0].at("rank") == 2);
   CHECK(events[0].at("host") == host_name());
   CHECK_THAT(place.run("slow", "log.txt"), ContainsSubstring("warning: rank 2 (" + host_name() + ") computes "));
+}
+
+TEST_CASE("a rank whose disk is slow is named, with its data", "[unsanitized]") {
+  const Workplace place;
+  const std::array<std::pair<const char*, const char*>, 5> faults{{{"LD_PRELOAD", TRIREME_BUILD "/test/libfaulty_disk.so"},
+                                                                   {"FAULTY_KIND", "slow"},
+                                                                   {"FAULTY_MS", "200"},
+                                                                   {"FAULTY_BELOW", "/shards/"},
+                                                                   {"FAULTY_RANK", "2"}}};
+  for (const auto& [name, value] : faults) setenv(name, value, 1);
+  const Ended ended = place.train(
+      {"train.name=slow", "train.steps=36", "train.microbatch=1", "train.eval_every=500", "checkpoint.every=500"}, 4);
+  for (const auto& [name, value] : faults) unsetenv(name);
+  succeed(ended);
+  const std::vector<Json> events = lines_with(place, "event");
+  REQUIRE(!events.empty());
+  CHECK(events[0].at("rank") == 2);
+  CHECK_THAT(events[0].at("text").string(), ContainsSubstring("waits for its data: look at the disk of its shards"));
 }
 
 TEST_CASE("with train.on_straggler = stop, a rank that stays slow ends the run after a save, with 76 and its host",
