@@ -85,6 +85,8 @@ void train_and_kill(const Workplace& place, const std::vector<std::string>& sett
   for (const auto& [rank, pid] : processes) kill(pid, SIGKILL);
   first.signal(SIGKILL);
   first.wait();
+  for (int wait = 0; wait < 3000 && any_alive(processes); ++wait) usleep(10000);  // a killed rank may still hold the run's lock
+  REQUIRE_FALSE(any_alive(processes));
 }
 
 // Each of so many nodes has a step that is not on disk, and the disk's next one, of every 20, is some way off.
