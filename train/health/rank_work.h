@@ -26,7 +26,7 @@ struct RankWork {
   static constexpr size_t kSteps = 32;
   int64_t stage = 0;  // pipeline stage: its ranks have equal work
   std::array<char, 32> host{};
-  std::array<float, kSteps> busy{};       // seconds of each step without waits: of processor time if ranks share cores
+  std::array<float, kSteps> busy{};       // seconds of each step: its work, or processor time if ranks share cores, and its data
   std::array<float, kWorkParts> parts{};  // seconds of the window
   float seconds = 0, on_core = 0;         // of the window's work: by the clock, and of them with a core
   int32_t shares_cores = 0;               // 1: with other ranks

@@ -40,7 +40,7 @@ std::string excluded_path(const std::string& run) { return run + "/excluded_host
 Accused accused_host(const std::vector<Attempt>& attempts) {
   const Attempt& last = attempts.back();
   if (last.code == static_cast<int>(ExitCode::machine) || last.cause == kNodeLost) return {.host = last.host, .sure = true};
-  if (attempts.size() < 2 || last.cause == "frozen") return {};
+  if (attempts.size() < 2) return {};
   const Attempt& before = attempts[attempts.size() - 2];
   const bool same = before.host == last.host && before.rank == last.rank;
   const bool in_vain = !before.made_progress() && !last.made_progress();

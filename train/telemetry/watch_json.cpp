@@ -78,12 +78,12 @@ std::string busy_json(const BusyMap& busy, int64_t step) {
   return json + "]}";
 }
 
+Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
 Json slowest_json(const SlowestRank& slowest) {
   if (slowest.rank < 0) return {};
-  return {{"step", slowest.step}, {"rank", slowest.rank}, {"ratio", std::isfinite(slowest.ratio) ? Json(slowest.ratio) : Json()}};
+  return {{"step", slowest.step}, {"rank", slowest.rank}, {"ratio", number_or_null(slowest.ratio)}};
 }
-
-Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 Json rows_json(const FactRows& rows) {
   Json all = Json::array();

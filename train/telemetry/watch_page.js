@@ -302,8 +302,8 @@ class BusyChart extends Chart {
     xs.forEach((x, i) => this.labels.append(make("span", { class: "x", style: `left:${this.across(x) / 10}%` }, (i ? "" : "step ") + steps[i])));
     const ranks = ticksOf(0, rows, Math.min(rows, 6)).filter(r => Number.isInteger(r) && r < rows);
     ranks.forEach(r => this.labels.append(make("span", { class: "y", style: `top:${100 * (r + 0.5) / rows}%` }, (r ? "" : "rank ") + r * busy.ranks_per_row)));
-    const last = busy.columns[busy.columns.length - 1], slowest = run.data.slowest, over = slowest && 100 * (slowest.ratio - 1);
-    const words = `median ${readable(last.median)} ms` + (slowest ? `; slowest now: rank ${slowest.rank}, ${over.toFixed(0)} % above its peers` : "");
+    const last = busy.columns[busy.columns.length - 1], slowest = run.data.slowest;
+    const words = `median ${readable(last.median)} ms` + (slowest && slowest.ratio ? `; slowest now: rank ${slowest.rank}, ${(100 * (slowest.ratio - 1)).toFixed(0)} % above its peers` : "");
     this.keys.textContent = this.rest = words;
     this.plot.setAttribute("aria-label", `${this.title}, ${busy.ranks} ranks; ${words}`);
   }

@@ -28,7 +28,8 @@ TEST_CASE("the windows of a product rate are ordered, and their spread is a shar
   Device device(Place::cpu, read_cpu_facts());
   const ProductShape small{.m = 64, .n = 64, .k = 64}, thin{.m = 1, .n = 512, .k = 512, .transpose_b = true, .count = 3};
   const std::vector<double> windows = ProductTrial(device, Dtype::f32, small).windows();
-  REQUIRE((windows.size() == ProductTrial::kWindows || windows.size() == 3));  // 3: a first product that was interrupted for long
+  const bool interrupted = windows.size() == 3 && windows.back() >= 0.5;  // the first product, on a busy machine
+  REQUIRE((windows.size() == ProductTrial::kWindows || interrupted));
   CHECK(std::ranges::is_sorted(windows));
   CHECK(windows.front() > 0);
   const SteadyRate rate = steady_product_rate(device, Dtype::f32, {small, thin});
