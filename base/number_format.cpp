@@ -57,7 +57,7 @@ std::string human_count(double count) {
 
 std::string human_si(double amount) {
   if (!std::isfinite(amount)) return fixed(amount, 0);
-  return scaled(amount, 1000, std::array{" ", " k", " M", " G", " T", " P", " E"});
+  return scaled(amount, 1000, std::array{" ", " k", " M", " G", " T", " P", " E", " Z", " Y"});
 }
 
 std::string human_bytes(double bytes) {

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,9 @@
 
 namespace trireme {
 namespace {
+
+// Nanoseconds that the kernel may add to a thread's sleep. Its usual 50 us would double those of waits for messages.
+constexpr unsigned long kTimerSlack = 1000;
 
 int64_t number_in(const char* variable, const std::string& value) {
   int64_t number = 0;
@@ -169,6 +173,7 @@ std::optional<int64_t> launched_ranks() {
 
 World::Session::Session(bool wanted, const StartPatience& patience) : up(wanted) {
   if (!up) return;
+  prctl(PR_SET_TIMERSLACK, kTimerSlack);  // of this thread and those that it starts
   watch = std::jthread(watch_launcher, getppid(), std::ref(orphans), std::cref(started), StartWatch(patience));
   // CUDA reads these when it starts, possibly inside MPI. A stream that waits for another rank must
   // not block others: neither by lazy loading of a kernel's code nor by sharing one of the GPU's

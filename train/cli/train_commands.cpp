@@ -13,6 +13,7 @@
 #include "train/run/stop_notice.h"
 #include "train/run/supervise.h"
 #include "train/run/trainer.h"
+#include "train/step/run_cost.h"
 #include "train/step/storage.h"
 #include "train/telemetry/log.h"
 
@@ -59,9 +60,10 @@ struct SuperviseCommandOptions : SuperviseOptions {
 struct PlanOptions {
   static constexpr auto name = "plan";
   static constexpr auto about = "Count memory, FLOPs, traffic and parameters of a config, without computing";
-  std::string config, memory, storage;
+  std::string config, memory, storage, speed;
   std::vector<std::string> set;
-  int64_t ranks = 1;
+  int64_t ranks = 1, ranks_per_node = 8;
+  double watts = 0;
   std::string json;
 
   void visit(Options& o) {
@@ -72,6 +74,11 @@ struct PlanOptions {
       "The file system that all ranks share, for the times of saves and restores: bytes written and read a second and files "
       "opened a second, such as 100GB,200GB,50000");
     o("--memory", memory, "Memory of each rank, such as 80GB, to suggest the nearest mesh that fits; default: no limit");
+    o("--speed", speed,
+      "What a rank computes a second over whole steps, such as 400TFLOPS (products and causal attention, as MFU counts them), for "
+      "the run's time, energy and cost by train.price; default: none of them");
+    o("--watts", watts, "Watts of a rank with its share of the machine, for the run's energy; 0: unknown", at_least(0)).needs("--speed");
+    o("--ranks-per-node", ranks_per_node, "Ranks of a machine, for prices per node-hour", at_least(1)).needs("--speed");
     o.json(json);
   }
 };
@@ -110,6 +117,9 @@ ExitCode run_plan(const PlanOptions& options) {
   const std::optional<int64_t> memory = options.memory.empty() ? 0 : parse_bytes(options.memory);
   if (!memory) throw ConfigError("--memory " + options.memory + ": must be a size such as 80GB or 75.5GiB");
   const std::optional<Storage> storage = options.storage.empty() ? std::nullopt : std::optional(parse_storage(options.storage));
+  const Speed speed{.flops_per_second = options.speed.empty() ? 0 : parse_speed(options.speed),
+                    .watts = options.watts,
+                    .ranks_per_node = options.ranks_per_node};
   require_mesh(config, options.ranks, *memory);
   const std::vector<Plan> stages = stage_plans(config, options.ranks);
   const CheckpointSize checkpoint = checkpoint_size(config, options.ranks);
@@ -119,6 +129,11 @@ ExitCode run_plan(const PlanOptions& options) {
     const StorageTimes times = storage_times(config, checkpoint, options.ranks, *storage);
     table += storage_lines(config, times);
     found["storage"] = storage_json(times);
+  }
+  if (speed.flops_per_second > 0) {
+    const RunCost cost = run_cost(config, stages, options.ranks, speed);
+    table += run_cost_lines(cost, speed);
+    found["run"] = run_cost_json(cost);
   }
   say(table);
   if (const std::string problem = checkpoint.problem(); !problem.empty()) complain("warning: " + problem);

@@ -6,6 +6,7 @@
 #include "train/run/mesh_suggestion.h"
 #include "train/step/host_state.h"
 #include "train/step/lr.h"
+#include "train/step/run_cost.h"
 #include "train/step/storage.h"
 
 namespace trireme {
@@ -158,6 +159,52 @@ TEST_CASE("a plan says how long saves and restores take on a file system") {
   RunConfig replicated = config;
   replicated.parallel.zero = 0;
   CHECK(storage_times(replicated, size, 16384, storage).restore > 100 * times.restore);
+}
+
+TEST_CASE("a plan says how long a run takes at a given speed, and what it costs") {
+  CHECK(parse_speed("400TFLOPS") == 400e12);
+  CHECK((parse_speed("1.5 PFLOPS") == 1.5e15 && parse_speed("2e9") == 2e9 && parse_speed("3GFLOPS") == 3e9));
+  for (const char* const bad : {"", "fast", "0", "-1TFLOPS", "400TFLOP/s", "1e999", "inf", "nan", "1e300PFLOPS", "400 TFLOPS x"})
+    CHECK_THROWS_WITH(parse_speed(bad), ContainsSubstring("such as 400TFLOPS"));
+  const auto cost_of = [](std::vector<std::string> set, int64_t ranks, const Speed& speed) {
+    const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-8b.yaml", set, Purpose::mesh);
+    return run_cost(config, stage_plans(config, ranks), ranks, speed);
+  };
+  // 1,000 steps of 64 samples of 8,192 tokens. A token takes 6 FLOPs per parameter, without the embedding's, and 6 for each
+  // element of a layer's width and each token before it, itself included.
+  const std::vector<std::string> set{"train.steps=1000",        "train.batch=64",   "train.microbatch=1", "train.price=3 EUR/gpu-hour",
+                                     "train.grid_gco2_per_kwh=400", "train.warmup=10"};
+  const double tokens = 1000.0 * 64 * 8192, matrices = 8030261248.0 - 128256 * 4096 - 65 * 4096;
+  const double flops = tokens * (6 * matrices + 6.0 * 32 * 4096 * 8193);
+  const RunCost alone = cost_of(set, 1, {.flops_per_second = 400e12, .watts = 1000});
+  CHECK(alone.tokens == tokens);
+  CHECK(alone.flops == Approx(flops).epsilon(1e-9));
+  CHECK(alone.seconds == Approx(flops / 400e12));
+  CHECK(alone.step == Approx(alone.seconds / 1000));
+  CHECK(alone.rank_hours == Approx(alone.seconds / 3600));
+  CHECK(*alone.kwh == Approx(alone.rank_hours));
+  CHECK(*alone.co2_grams == Approx(400 * alone.rank_hours));
+  CHECK((*alone.price == Approx(3 * alone.rank_hours) && alone.currency == "EUR"));
+  // On more ranks it takes less time and as many hours of all ranks.
+  for (const char* const mesh : {"parallel.dp=16", "parallel.tp=8", "parallel.pp=4"}) {
+    INFO(mesh);
+    std::vector<std::string> more = set;
+    more.emplace_back(mesh);
+    const RunCost cost = cost_of(more, 16, {.flops_per_second = 400e12});
+    CHECK(cost.flops == Approx(flops).epsilon(1e-9));
+    CHECK(cost.seconds == Approx(alone.seconds / 16));
+    CHECK(*cost.price == Approx(*alone.price));
+    CHECK((!cost.kwh && !cost.co2_grams));
+  }
+  // Nodes that are begun count whole.
+  std::vector<std::string> by_node = set;
+  by_node.emplace_back("train.price=20 USD/node-hour");
+  const RunCost nodes = cost_of(by_node, 16, {.flops_per_second = 400e12, .ranks_per_node = 6});
+  CHECK(*nodes.price == Approx(3 * 20 * nodes.seconds / 3600));
+  CHECK(!cost_of({"train.price="}, 1, {.flops_per_second = 1e12}).price);
+  const std::string lines = run_cost_lines(alone, {.flops_per_second = 400e12});
+  for (const char* const said : {"a rank computes 400 TFLOP a second", "524M tokens", "rank-hours", "g CO2", " EUR"})
+    CHECK_THAT(lines, ContainsSubstring(said));
 }
 
 TEST_CASE("the products that a plan lists are those that a step computes, with what they take along") {
