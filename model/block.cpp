@@ -51,12 +51,6 @@ Tensor take_gains(Arena& arena, const VisitAll& visit_all) {
 
 void BlockSaved::take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape,
                       const BlockSaved& scratch) {
-  if (shape.recompute == Recompute::full) {
-    *this = scratch;
-    recompute = shape.recompute;
-    attention_norm.sum = arena.take(shape.residual, {shape.rows * shape.context / tensor.row_parts(), config.width});
-    return;
-  }
   take_attention(arena, config, tensor, shape, scratch);
   take_mlp(arena, config, tensor, shape, scratch);
 }
@@ -77,7 +71,8 @@ void BlockSaved::take_mlp(Arena& arena, const ModelConfig& config, const TensorP
   recompute = shape.recompute;
   mlp.resize(static_cast<size_t>(tensor.mine));
   const int64_t size = shape.rows * shape.context;
-  mlp_norm.take(arena, config, {size / tensor.row_parts(), shape.dtype, shape.residual}, scratch.attention_norm.y);
+  const int64_t own = size / tensor.row_parts();
+  mlp_norm.take(arena, config, {own, shape.dtype, shape.residual, shape.keeps_stream}, scratch.attention_norm.y);
   for (size_t i = 0; i < mlp.size(); ++i)
     mlp[i].take(arena, config, size, shape.dtype, recompute == Recompute::selective ? scratch.mlp[i].active : Tensor{});
   if (shape.halves) mlp_gains = take_gains(arena, [&](const WeightVisitor& visit) { for_mlp_gains(*this, config, visit); });
@@ -106,8 +101,9 @@ void BlockSaved::take_again(Arena& arena, const ModelConfig& config, const Tenso
   Shape without = shape;
   without.keeps_stream = false;
   take_scratch(arena, config, tensor, without);
-  if (shape.recompute == Recompute::selective)
-    mlp_norm.y = arena.take(shape.dtype, {shape.rows * shape.context / tensor.row_parts(), config.width});
+  const int64_t own = shape.rows * shape.context / tensor.row_parts();
+  if (shape.recompute == Recompute::selective) mlp_norm.y = arena.take(shape.dtype, {own, config.width});
+  if (shape.recompute == Recompute::full) mlp_norm.sum = arena.take(shape.residual, {own, config.width});
 }
 
 // With recomputation of whole layers, a block keeps only the stream before it: its attention's, or its MLP's if it begins with

@@ -37,12 +37,12 @@ struct BlockSaved {
     Dtype dtype, residual;
     bool halves = false;
     Recompute recompute = Recompute::none;
-    bool keeps_stream = true;  // the stream before the block
+    bool keeps_stream = true;  // before each half
   };
   Recompute recompute = Recompute::none;
-  // `config` is one shard's. Recomputed activations go to `scratch`, which all blocks share.
+  // Memory of both halves, or of one. `config` is one shard's. Recomputed activations go to `scratch`, which all blocks share.
+  // Not with recomputation of whole layers, which keeps only the stream before a block.
   void take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape, const BlockSaved& scratch);
-  // The halves apart; not with recomputation of whole layers, which keeps only the stream before a block.
   void take_attention(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape,
                       const BlockSaved& scratch);
   void take_mlp(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const Shape& shape,

@@ -10,12 +10,6 @@
 
 namespace trireme {
 
-std::vector<int64_t> half_layers_of(const std::vector<ModelChunk>& chunks) {
-  std::vector<int64_t> counts;
-  for (const ModelChunk& chunk : chunks) counts.push_back(chunk.half_layers());
-  return counts;
-}
-
 namespace {
 
 // Deals whole layers to `count` places in a row, at least `least` to each; the last has the head as well.

@@ -24,8 +24,6 @@ struct ModelChunk {
 
 constexpr bool is_attention(int64_t half_layer) { return half_layer % 2 == 0; }
 
-std::vector<int64_t> half_layers_of(const std::vector<ModelChunk>& chunks);  // of each
-
 // Work of a model's parts, in that of a layer without recomputation. Looking up the embedding is none.
 struct ModelWork {
   int64_t layers = 1;

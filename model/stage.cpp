@@ -61,12 +61,7 @@ void tell_head(const std::vector<Unit>& units, const ModelConfig& config, const 
 
 }  // namespace
 
-Tensor Stage::incoming(const Seat& seat) const {
-  const ModelChunk& chunk = chunk_at(seat.chunk);
-  if (chunk.blocks() == 0) return saved_[static_cast<size_t>(seat.slot)].through;
-  const BlockSaved& first = blocks_of(seat).front();
-  return (is_attention(chunk.begin) ? first.attention_norm : first.mlp_norm).sum;
-}
+Tensor Stage::incoming(const Seat& seat) const { return activations_.received(seat.slot); }
 
 // The norm before the classifier. It reads the received stream itself if no block is in between.
 NormSaved Stage::last_norm(const Seat& seat) const {
@@ -81,7 +76,7 @@ std::vector<std::pair<std::string, Tensor>> Stage::streams(const Seat& seat) con
   std::vector<std::pair<std::string, Tensor>> streams;
   std::string maker = chunk.first ? "embedding" : "";
   for (int64_t half = chunk.begin; half < chunk.end; ++half) {
-    const BlockSaved& block = blocks_of(seat)[static_cast<size_t>(half / 2 - chunk.first_layer())];
+    const BlockSaved& block = activations_.blocks(seat.slot)[static_cast<size_t>(half / 2 - chunk.first_layer())];
     const bool attention = is_attention(half), second = !attention && half > chunk.begin;
     const std::string layer = "layers." + std::to_string(half / 2);
     if (!whole || !second) streams.emplace_back(maker, (attention ? block.attention_norm : block.mlp_norm).sum);
@@ -96,7 +91,7 @@ void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& ho
   Pass pass = this->pass(stream, batch);
   pass.new_weights = batch.number == 0;
   const ModelChunk& chunk = chunk_at(seat.chunk);
-  const std::vector<BlockSaved>& saved = blocks_of(seat);
+  const std::vector<BlockSaved>& saved = activations_.begin(seat.slot, chunk);
   const size_t first = first_block_[static_cast<size_t>(seat.chunk)];
   const Frame frame(temporaries_);
   Tensor delta = pass.own_temporary(config_.width);
@@ -131,7 +126,8 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
   const auto write = [&](size_t unit) { hooks.write ? hooks.write(unit, batch) : void(); };
   Pass pass = this->pass(stream, batch);
   const ModelChunk& chunk = chunk_at(seat.chunk);
-  const std::vector<BlockSaved>& saved = blocks_of(seat);
+  const std::vector<BlockSaved>& saved = activations_.blocks(seat.slot);
+  if (which != Backward::input) activations_.end(seat.slot);  // what others do with the places comes later on the stream
   const size_t first = first_block_[static_cast<size_t>(seat.chunk)];
   Tensor d = chunk.last ? last_norm(seat).sum : outgoing(seat);
   // 3.

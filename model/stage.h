@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "model/activations.h"
 #include "model/block.h"
 #include "model/embedding.h"
 #include "model/head.h"
@@ -94,9 +95,7 @@ struct StageShape {
   bool rounds_once = false;  // the first forward of a step rounds their weights and keeps them: 2 more bytes each
   Holding holding{};
   std::vector<ModelChunk> chunks{};  // of the model, by chunk; none: the whole model
-  // Room of each slot, in half-layers: for a pass of a chunk that has no more, whose activations are kept. None: one for the
-  // largest.
-  std::vector<int64_t> slots{};
+  ActivationRoom room{};             // for passes under way at once; none: for one of any chunk
   int64_t loss_slots = 1;  // the number of these that may be passes of the last piece
   bool halves = false;     // backward runs in halves
   bool turns = false;      // the last stage's two chunks follow each other: see PipelineShape
@@ -158,7 +157,7 @@ class Stage {
   // halves one a slot.
   static constexpr int64_t kTurns = 2;
   int64_t outgoing_streams() const { return shape_.turns ? 2 * kTurns : kTurns; }
-  int64_t results() const { return outgoing_streams() + (shape_.halves ? std::ssize(shape_.slots) : kTurns); }
+  int64_t results() const { return outgoing_streams() + (shape_.halves ? shape_.room.slots : kTurns); }
 
   // The residual stream [own, C] at each point of a seat's forward, valid until its backward (the
   // last, if it is sent, until the next but one forward), with
@@ -173,25 +172,18 @@ class Stage {
   // Backward::input, since they need the logits.
   void backward(Stream& stream, const Microbatch& batch, const StageBackward& of, const UnitHooks& hooks = {},
                 const Seat& seat = {});
+  // Gives up what a forward keeps for backward, where none follows.
+  void forget(const Seat& seat) { activations_.end(seat.slot); }
   // Computes the loss of the last piece's forward, without gradients.
   void evaluate(Stream& stream, const Microbatch& batch, const LossSum& loss, const Seat& seat = {});
   // Computes logits [N, V] f32 of the last piece's forward; needs a whole vocabulary.
   void logits(Stream& stream, const Microbatch& batch, Tensor logits);
 
  private:
-  struct Saved {
-    std::vector<std::vector<BlockSaved>> chunks;  // blocks of a pass of each chunk, in the same memory; none if it has no room
-    Tensor through;                               // received by a last piece without blocks
-  };
-
   void take_units(Arenas& arenas);
   Unit take_unit(const UnitId& id, Arenas& arenas, std::vector<std::array<Tensor, 2>>& shared);
   void take_rounded(Arena& arena);
   void take_activations(Arena& arena);
-  void take_slot(Arena& arena, const BlockSaved::Shape& each, const BlockSaved& scratch, int64_t room);
-  const std::vector<BlockSaved>& blocks_of(const Seat& seat) const {
-    return saved_[static_cast<size_t>(seat.slot)].chunks[static_cast<size_t>(seat.chunk)];
-  }
   NormSaved last_norm(const Seat& seat) const;
   Pass pass(Stream& stream, const Microbatch& batch);
   void sum_shared(Stream& stream, size_t unit);
@@ -205,7 +197,7 @@ class Stage {
   std::vector<Unit> units_;
   std::vector<size_t> first_block_;             // by chunk: index of its first block
   Tensor rope_;                                 // [context, D/2, 2] f32, llama only
-  std::vector<Saved> saved_;                    // by slot
+  Activations activations_;
   std::vector<std::vector<BlockSaved>> again_;  // by place, the blocks of the largest chunk; none without recomputation in halves
   std::vector<Tensor> outgoing_;
   std::vector<NormSaved> head_norm_;

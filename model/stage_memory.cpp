@@ -151,58 +151,26 @@ void Stage::take_rounded(Arena& arena) {
   }
 }
 
-// Memory for a pass of any chunk of at most `room` half-layers: its blocks share that of the largest.
-void Stage::take_slot(Arena& arena, const BlockSaved::Shape& each, const BlockSaved& scratch, int64_t room) {
-  const bool whole = shape_.recompute == Recompute::full;
-  const auto attentions_of = [](const ModelChunk& c) { return static_cast<size_t>((c.end + 1) / 2 - (c.begin + 1) / 2); };
-  const auto mlps_of = [](const ModelChunk& c) { return static_cast<size_t>(c.end / 2 - c.begin / 2); };
-  std::vector<BlockSaved> attentions, mlps;  // with recomputation of whole layers: blocks, none
-  for (const ModelChunk& chunk : shape_.chunks) {
-    if (chunk.half_layers() > room) continue;
-    attentions.resize(std::max(attentions.size(), whole ? static_cast<size_t>(chunk.blocks()) : attentions_of(chunk)));
-    if (!whole) mlps.resize(std::max(mlps.size(), mlps_of(chunk)));
-  }
-  for (size_t i = 0; i < std::max(attentions.size(), mlps.size()); ++i) {
-    if (whole) attentions[i].take(arena, shard_, shape_.tensor, each, scratch);
-    if (!whole && i < attentions.size()) attentions[i].take_attention(arena, shard_, shape_.tensor, each, scratch);
-    if (i < mlps.size()) mlps[i].take_mlp(arena, shard_, shape_.tensor, each, scratch);
-  }
-  Saved& saved = saved_.emplace_back();
-  for (const ModelChunk& chunk : shape_.chunks) {
-    std::vector<BlockSaved>& blocks = saved.chunks.emplace_back();
-    if (chunk.half_layers() > room) continue;
-    size_t attention = 0, mlp = 0;
-    for (int64_t layer = chunk.first_layer(); std::ssize(blocks) < chunk.blocks(); ++layer) {
-      const bool begins_with_mlp = 2 * layer < chunk.begin;
-      BlockSaved& block = blocks.emplace_back(whole || !begins_with_mlp ? attentions[attention++] : BlockSaved{});
-      if (whole && begins_with_mlp) block.mlp_norm.sum = block.attention_norm.sum;
-      if (!whole && 2 * layer + 1 < chunk.end) block.join_mlp(mlps[mlp++]);
-    }
-  }
-  saved.through = !attentions.empty() ? attentions.front().attention_norm.sum : mlps.empty() ? Tensor{} : mlps.front().mlp_norm.sum;
-}
-
 void Stage::take_activations(Arena& arena) {
-  int64_t most = 0, next = 0;
+  int64_t next = 0;
+  std::vector<Action> alone;  // a pass of each chunk, one after the other
   for (const ModelChunk& chunk : shape_.chunks) {
+    const int64_t number = std::ssize(first_block_);
     first_block_.push_back(static_cast<size_t>(next));
     next += chunk.blocks();
-    most = std::max(most, chunk.half_layers());
+    for (const ActionKind kind : {ActionKind::forward, ActionKind::backward})
+      alone.push_back({.kind = kind, .microbatch = 0, .chunk = number, .slot = 0});
   }
   const int64_t own = shape_.rows * shape_.context / shape_.tensor.row_parts();
   const BlockSaved::Shape each{shape_.rows, shape_.context, shape_.dtype, shape_.residual, shape_.halves, shape_.recompute};
-  BlockSaved scratch;
-  scratch.take_scratch(arena, shard_, shape_.tensor, each);
-  if (shape_.slots.empty()) shape_.slots = {most};
-  for (const int64_t room : shape_.slots) take_slot(arena, each, scratch, room);
+  if (shape_.room.slots == 0) shape_.room = room_for(alone, shape_.chunks, shape_.recompute);
+  activations_.take(arena, shard_, shape_.tensor, each, shape_.room, shape_.chunks);
   int64_t blocks = 0;
   for (const ModelChunk& chunk : shape_.chunks) blocks = std::max(blocks, chunk.blocks());
   if (shape_.halves && shape_.recompute != Recompute::none)
     again_.assign(static_cast<size_t>(shape_.agains), std::vector<BlockSaved>(static_cast<size_t>(blocks)));
   for (std::vector<BlockSaved>& place : again_)
     for (BlockSaved& block : place) block.take_again(arena, shard_, shape_.tensor, each);
-  for (Saved& saved : saved_)
-    if (has_last() && !saved.through) saved.through = arena.take(shape_.residual, {own, config_.width});
   if (!shape_.chunks.front().last)
     for (int64_t i = 0; i < results(); ++i) outgoing_.push_back(arena.take(shape_.residual, {own, config_.width}));
   if (!has_last()) return;

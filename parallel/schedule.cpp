@@ -126,7 +126,22 @@ void take_places_for_again(Actions& actions) {
   }
 }
 
-bool ends_pass(const Action& a) { return a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight; }
+void take_slots(Actions& actions) {
+  std::set<int64_t> free;
+  std::map<std::pair<int64_t, int64_t>, int64_t> held;  // (microbatch, chunk) -> slot
+  for (Action& a : actions) {
+    const auto key = std::pair(a.microbatch, a.chunk);
+    if (a.kind == ActionKind::forward) {
+      if (free.empty()) free.insert(std::ssize(held));
+      held[key] = *free.begin();
+      free.erase(free.begin());
+    }
+    a.slot = held.at(key);
+    if (!ends_pass(a.kind)) continue;
+    free.insert(a.slot);
+    held.erase(key);
+  }
+}
 
 }  // namespace
 
@@ -167,14 +182,12 @@ std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape,
   }
   take_turns(actions, shape.turns);
   take_places_for_again(actions);
-  take_seats(actions, std::vector<int64_t>(static_cast<size_t>(shape.chunks), 1));
+  take_slots(actions);
   return actions;
 }
 
-std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, const std::vector<int64_t>& sizes,
-                                          const std::vector<int64_t>& slots) {
-  require(0 <= stage && stage < shape.stages && !slots.empty(),
-          text("stage ", stage, " of ", shape.stages, ", ", slots.size(), " slots"));
+std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, int64_t slots) {
+  require(0 <= stage && stage < shape.stages && slots > 0, text("stage ", stage, " of ", shape.stages, ", ", slots, " slots"));
   Actions actions;
   if (shape.turns) {
     // A stage is as far ahead of the next as a microbatch needs to come back.
@@ -192,66 +205,8 @@ std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t st
       for (int64_t i = group; i < std::min(group + shape.stages, shape.microbatches); ++i)
         add(actions, ActionKind::forward, i, chunk);
   take_turns(actions, shape.turns);
-  take_seats_in_turn(actions, sizes, slots);
+  for (size_t i = 0; i < actions.size(); ++i) actions[i].slot = static_cast<int64_t>(i) % std::min<int64_t>(slots, 2);
   return actions;
-}
-
-namespace {
-
-// Slots of which each grows to what it has to hold.
-struct Seats {
-  std::vector<int64_t> rooms{}, taken{};  // by slot; by action
-  int64_t all() const { return std::accumulate(rooms.begin(), rooms.end(), int64_t{0}); }
-};
-
-// `apart`: a slot is for chunks of one size only. Otherwise a chunk takes the smallest free slot that has room, else
-// the largest free one, which then grows; so there are no more slots than passes at once.
-Seats seats_of(const std::vector<Action>& actions, const std::vector<int64_t>& sizes, bool apart) {
-  Seats seats;
-  std::set<std::pair<int64_t, int64_t>> free;           // (room, slot)
-  std::map<std::pair<int64_t, int64_t>, int64_t> held;  // (microbatch, chunk) -> slot
-  for (const Action& a : actions) {
-    const auto key = std::pair(a.microbatch, a.chunk);
-    if (a.kind == ActionKind::forward) {
-      const int64_t mine = sizes[static_cast<size_t>(a.chunk)];
-      auto found = free.lower_bound({mine, 0});
-      if (found == free.end() && !apart && !free.empty()) found = std::prev(found);
-      if (found == free.end() || (apart && found->first != mine)) {
-        held[key] = std::ssize(seats.rooms);
-        seats.rooms.push_back(mine);
-      } else {
-        held[key] = found->second;
-        int64_t& room = seats.rooms[static_cast<size_t>(found->second)];
-        room = std::max(room, mine);
-        free.erase(found);
-      }
-    }
-    const int64_t slot = seats.taken.emplace_back(held.at(key));
-    if (ends_pass(a)) free.emplace(seats.rooms[static_cast<size_t>(slot)], slot);
-  }
-  return seats;
-}
-
-}  // namespace
-
-std::vector<int64_t> take_seats(std::vector<Action>& actions, const std::vector<int64_t>& sizes) {
-  const Seats grown = seats_of(actions, sizes, false), apart = seats_of(actions, sizes, true);
-  const Seats& best = apart.all() < grown.all() ? apart : grown;
-  std::vector<size_t> order(best.rooms.size()), number(best.rooms.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, std::greater<>(), [&](size_t slot) { return best.rooms[slot]; });
-  std::vector<int64_t> rooms;
-  for (size_t i = 0; i < order.size(); ++i) number[order[i]] = i, rooms.push_back(best.rooms[order[i]]);
-  for (size_t i = 0; i < actions.size(); ++i) actions[i].slot = static_cast<int64_t>(number[static_cast<size_t>(best.taken[i])]);
-  return rooms;
-}
-
-void take_seats_in_turn(std::vector<Action>& actions, const std::vector<int64_t>& sizes, const std::vector<int64_t>& slots) {
-  for (size_t i = 0; i < actions.size(); ++i) {
-    const size_t wanted = i % std::min<size_t>(slots.size(), 2);
-    const bool fits = slots[wanted] >= sizes[static_cast<size_t>(actions[i].chunk)];
-    actions[i].slot = fits ? static_cast<int64_t>(wanted) : 0;
-  }
 }
 
 int64_t slots_of(const std::vector<Action>& actions) {

@@ -31,11 +31,14 @@ constexpr const char* name_of(ActionKind kind) {
   return names[static_cast<int>(kind)];
 }
 
+// Whether a pass's activations are needed no more after an action of this kind.
+constexpr bool ends_pass(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::backward_weight; }
+
 struct Action {
   ActionKind kind;
   int64_t microbatch;  // of the replica, from 0
   int64_t chunk;       // of the stage, from 0
-  int64_t slot;        // holds the chunk's activations from its forward to its last backward; the lowest free one
+  int64_t slot;        // number of the pass, from its forward to its last backward: the lowest free one
   int64_t turn = 0;    // 0 and 1 in turn: of the stage's forwards, and of the backwards that pass a gradient on. Chunks that
                        // turn have their own: 2 and 3 for the second
   int64_t again = 0;   // place for what backward computes again, from its first half to its second; the lowest free one
@@ -57,23 +60,16 @@ struct PipelineShape {
 // schedule_problem.
 std::vector<Action> make_schedule(Schedule schedule, const PipelineShape& shape, int64_t stage);
 
-// The same for forward passes alone, for an evaluation, on slots that take_seats() has made; `sizes` of the stage's chunks.
-std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, const std::vector<int64_t>& sizes,
-                                          const std::vector<int64_t>& slots);
+// The same for forward passes alone, for an evaluation, on the first two of `slots` in turn, or one.
+std::vector<Action> make_forward_schedule(const PipelineShape& shape, int64_t stage, int64_t slots);
 
 // Why a schedule cannot run in this shape; "" if it can. Interleaved needs microbatches in groups
 // of `stages`.
 std::string schedule_problem(Schedule schedule, const PipelineShape& shape);
 
-// The maximum number of activation slots in use at once; a slot holds one chunk.
+// The maximum number of slots in use at once.
 int64_t slots_of(const std::vector<Action>& actions);
 // The maximum number of passes between the halves of their backward at once.
 int64_t agains_of(const std::vector<Action>& actions);
-
-// Gives each pass a slot that has room for its chunk, and returns the room of each slot, largest first. `sizes`: of each of the
-// stage's chunks, as of its layers. All slots together are never larger than as many as slots_of() of the largest chunk.
-std::vector<int64_t> take_seats(std::vector<Action>& actions, const std::vector<int64_t>& sizes);
-// Gives passes of an evaluation the first two slots in turn, or the first where the second has no room.
-void take_seats_in_turn(std::vector<Action>& actions, const std::vector<int64_t>& sizes, const std::vector<int64_t>& slots);
 
 }  // namespace trireme

@@ -131,7 +131,6 @@ TEST_CASE("the chunks of all stages are the model, each half-layer once") {
       for (int64_t stage = 0; stage < stages; ++stage) {
         const std::vector<ModelChunk> mine = chunks_of_stage(counts, shape, stage);
         REQUIRE(std::ssize(mine) == chunks);
-        CHECK(half_layers_of(mine).front() == mine.front().half_layers());
         for (int64_t chunk = 0; chunk < chunks; ++chunk)
           all[static_cast<size_t>(shape.piece_of(stage, chunk))] = mine[static_cast<size_t>(chunk)];
       }

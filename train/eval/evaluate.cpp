@@ -59,9 +59,8 @@ class Passes {
   void run(int64_t first, int64_t count) {
     PipelineShape pipeline = pipeline_shape(run_.config, run_.mesh.replicas());
     pipeline.microbatches = count;
-    const StageShape& shape = run_.stage.shape();
     const std::vector<Action> actions =
-        make_forward_schedule(pipeline, run_.mesh.pp().rank(), half_layers_of(shape.chunks), shape.slots);
+        make_forward_schedule(pipeline, run_.mesh.pp().rank(), run_.stage.shape().room.slots);
     run_.pipeline.begin(actions);
     for (size_t i = 0; i < actions.size(); ++i) {
       const Action& a = actions[i];
@@ -73,6 +72,7 @@ class Passes {
       run_.stage.forward(run_.device.compute(), batch, run_.hooks, seat);
       run_.pipeline.after(i);
       if (run_.stage.chunk_at(a.chunk).last) losses_of(pass, batch, seat);
+      run_.stage.forget(seat);
     }
   }
 

@@ -17,7 +17,7 @@ Pipeline::Pipeline(const Comm& pp, Device& device, const Stage& stage)
       device_(device),
       stage_(stage),
       shape_{.stages = pp.size(), .chunks = std::ssize(stage.shape().chunks), .turns = stage.shape().turns},
-      sent_back_(stage.shape().slots.size()) {}
+      sent_back_(static_cast<size_t>(stage.shape().room.slots)) {}
 
 Seat Pipeline::seat(const Action& action) const {
   const bool halves = stage_.shape().halves;

@@ -45,8 +45,9 @@ namespace {
 StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sharing, Device& device) {
   const ParallelConfig& p = config.parallel;
   const PipelineShape pipeline = pipeline_shape(config, mesh.replicas());
-  std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
+  const std::vector<Action> actions = make_schedule(p.stage_schedule(), pipeline, mesh.pp().rank());
   const std::vector<ModelChunk> chunks = chunks_of_stage(half_layers_of_chunks(config, pipeline), pipeline, mesh.pp().rank());
+  const Recompute recompute = mesh.pp().rank() < config.recomputing_stages() ? config.train.recompute : Recompute::none;
   const int64_t mine = p.shards() / mesh.tp().size();
   const Comm& owners = mesh.owner_group();
   const bool divided = owners.size() > 1, fp8 = config.kernels.matmul == MatmulDtype::fp8;
@@ -65,12 +66,12 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
                       .gradients = !p.exact() && (p.zero < 2 || !divided || p.reduce_when == ReduceWhen::step),
                       .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
           .chunks = chunks,
-          .slots = take_seats(actions, half_layers_of(chunks)),
+          .room = room_for(actions, chunks, recompute),
           .loss_slots = loss_slots_in(actions, pipeline.chunks - 1),
           .halves = p.backward_in_halves(),
           .turns = p.turns(),
           .agains = agains_of(actions),
-          .recompute = mesh.pp().rank() < config.recomputing_stages() ? config.train.recompute : Recompute::none,
+          .recompute = recompute,
           .unit_size = std::llround(p.unit_size * 1e6),
           .tensor = {.count = p.shards(),
                      .first = mesh.tp().rank() * mine,
@@ -133,12 +134,8 @@ const std::vector<Action>& TrainState::actions(int64_t microbatches) {
   PipelineShape shape = pipeline_shape(config, mesh.replicas());
   shape.microbatches = microbatches;
   list = make_schedule(config.parallel.stage_schedule(), shape, mesh.pp().rank());
-  const std::vector<int64_t> sizes = half_layers_of(stage.shape().chunks), &have = stage.shape().slots;
-  const std::vector<int64_t> needed = take_seats(list, sizes);
-  if (needed.size() <= have.size() && std::equal(needed.begin(), needed.end(), have.begin(), std::less_equal<>())) return list;
-  // The plan, which has no memory, counts the ops of fewer microbatches than the stage is made for.
-  require(device.place() == Place::none, text("no room for the activations of ", microbatches, " microbatches"));
-  take_seats_in_turn(list, sizes, have);
+  const ActivationRoom needed = room_for(list, stage.shape().chunks, stage.shape().recompute);
+  require(stage.shape().room.has_room_for(needed), text("no room for the activations of ", microbatches, " microbatches"));
   return list;
 }
 

@@ -125,6 +125,19 @@ TEST_CASE("a plan says how large a checkpoint's manifest is, and warns of one th
   CHECK_THAT((CheckpointSize{.files = 1, .most_pieces = 1'000'000}.problem()), ContainsSubstring("1000000 pieces"));
 }
 
+TEST_CASE("activations of unequal pieces take the memory of the layers that are kept at once") {
+  const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-405b.yaml",
+                                       {"parallel.tp=8", "parallel.pp=16", "parallel.chunks=7", "parallel.schedule=interleaved"},
+                                       Purpose::plan);
+  const std::vector<Plan> stages = stage_plans(config, 2048);
+  // Stage 1 keeps 125 passes at once, of which 16 have two layers. A layer keeps, in bf16 and divided by 8: streams before its
+  // halves and their norms' results, queries and mixed values, keys and values, the MLP's two inputs and its activation.
+  const double layer = 2.0 * 8192 * (6 * 16384 + 2 * 1024 + 3 * 53248) / 8, places = 125 + 16;
+  const auto bytes = static_cast<double>(stages[1].sizes.activations);
+  CHECK(bytes == Approx(places * layer).epsilon(0.01));
+  CHECK(bytes < 75 * 1073741824.0);
+}
+
 TEST_CASE("a plan counts the ranks that one exchanges messages with") {
   const auto peers = [](const ParallelConfig& parallel, bool on_gpus) { return Mesh(5, 256, parallel).most_peers(on_gpus); };
   const ParallelConfig mesh{.pp = 4, .tp = 4};
