@@ -1,7 +1,6 @@
 #include "model/activations.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/error.h"

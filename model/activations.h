@@ -26,7 +26,7 @@ ActivationRoom room_for(const std::vector<Action>& actions, const std::vector<Mo
 
 class Activations {
  public:
-  // Takes the memory of a stage with these chunks. `config` is one shard's. Recomputed activations go to `scratch`.
+  // Takes the memory of a stage with these chunks. `config` is one shard's.
   void take(Arena& arena, const ModelConfig& config, const TensorParallel& tensor, const BlockSaved::Shape& shape,
             const ActivationRoom& room, const std::vector<ModelChunk>& chunks);
 
@@ -37,7 +37,6 @@ class Activations {
 
   const std::vector<BlockSaved>& blocks(int64_t slot) const { return slots_[static_cast<size_t>(slot)].blocks; }
   const Tensor& received(int64_t slot) const { return slots_[static_cast<size_t>(slot)].received; }
-  int64_t slots() const { return std::ssize(slots_); }
 
  private:
   template <class Memory>

@@ -1,9 +1,7 @@
 #include "parallel/schedule.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "base/error.h"
