@@ -54,7 +54,7 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
       retention_(io_, directory_, config),
       run_directory_(run_directory) {
   if (ranks.rank() == 0) {
-    run_lock_.emplace(run_directory);
+    run_lock_.emplace(run_directory, kLockPatience);
     std::error_code error;
     std::filesystem::create_directories(directory_, error);
     if (error) throw unwritable(directory_, error.value());

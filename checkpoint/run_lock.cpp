@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "base/replace_file.h"
@@ -41,16 +43,16 @@ std::string describe_self() {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& run_directory) : path_(run_directory + "/lock"), holder_(describe_self()) {
-  std::error_code error;
-  std::filesystem::create_directories(run_directory, error);
-  if (error) throw unwritable(run_directory, error.value());
-  // A file that its last holder removed meanwhile locks nothing.
+RunLock::RunLock(const std::string& run_directory, double patience) : path_(run_directory + "/lock"), holder_(describe_self()) {
+  // A file that its last holder removed meanwhile, maybe with the directory, locks nothing.
   do {
     release();
+    std::error_code error;
+    std::filesystem::create_directories(run_directory, error);
+    if (error) throw unwritable(run_directory, error.value());
     fd_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd_ < 0) throw unwritable(path_);
-    lock(run_directory);
+    lock(run_directory, patience);
   } while (!is_at(path_, fd_));
   // While the file names a former holder, one that lost its lock would take it for its own.
   if (retried([&] { return ftruncate(fd_, 0); }) != 0) {
@@ -62,12 +64,17 @@ RunLock::RunLock(const std::string& run_directory) : path_(run_directory + "/loc
     holder_.clear();  // disk full: the lock itself still holds, by a file without words
     [[maybe_unused]] const int again = ftruncate(fd_, 0);
   }
-  lock(run_directory);  // again: if it was lost meanwhile, another process may have named itself
+  lock(run_directory, 0);  // again: if it was lost meanwhile, another process may have named itself
 }
 
-void RunLock::lock(const std::string& run_directory) {
-  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  const int reason = errno;
+void RunLock::lock(const std::string& run_directory, double patience) {
+  constexpr double kLook = 0.1;
+  int reason = 0;
+  for (double waited = 0; (reason = flock(fd_, LOCK_EX | LOCK_NB) == 0 ? 0 : errno) != 0; waited += kLook) {
+    if (reason != EWOULDBLOCK || waited >= patience) break;
+    std::this_thread::sleep_for(std::chrono::duration<double>(kLook));
+  }
+  if (reason == 0) return;
   std::string holder = read_holder(fd_);
   holder.resize(std::min(holder.size(), holder.find('\n')));
   release();

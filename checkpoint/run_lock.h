@@ -6,10 +6,13 @@
 
 namespace trireme {
 
+// Seconds in which a run that has just ended lets go of its lock: its launcher may return while a killed rank still lives.
+inline constexpr double kLockPatience = 10;
+
 class RunLock {
  public:
-  // Throws ConfigError, naming the holder, if another process has it.
-  explicit RunLock(const std::string& run_directory);
+  // Throws ConfigError, naming the holder, if another process still has it after so many seconds.
+  explicit RunLock(const std::string& run_directory, double patience = 0);
   ~RunLock() { release(); }
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
@@ -22,7 +25,7 @@ class RunLock {
   void release() noexcept;
 
  private:
-  void lock(const std::string& run_directory);
+  void lock(const std::string& run_directory, double patience);
   std::string path_, holder_;
   int fd_ = -1;
 };

@@ -2,13 +2,18 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <set>
+#include <thread>
 
 #include "checkpoint/reader.h"
+#include "checkpoint/run_lock.h"
 #include "test/catch.h"
 #include "test/checkpoint/state.h"
 
@@ -300,6 +305,22 @@ TEST_CASE("restore_from refuses what a later automatic resume would undo") {
              ContainsSubstring("already holds step 2"));
   CHECK(checkpoints.restore_from(step_path(scratch / "run", 2), owned.state) == 2);
   CHECK(checkpoints.restore_from(scratch / "run", owned.state) == 2);
+}
+
+TEST_CASE("a lock is waited for until its holder ends, also one whose directory is removed meanwhile") {
+  for (const bool removed : {false, true}) {
+    const Scratch scratch;
+    auto first = std::make_optional<RunLock>(scratch / "run");
+    CHECK_THROWS_AS(RunLock(scratch / "run"), ConfigError);
+    std::thread ends([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      if (removed) std::filesystem::remove_all(scratch / "run");
+      first.reset();
+    });
+    const RunLock second(scratch / "run", 60);
+    ends.join();
+    CHECK(second.held());
+  }
 }
 
 TEST_CASE("a second process in the same run directory is refused, with the name of the holder") {
