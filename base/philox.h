@@ -10,13 +10,11 @@
 
 namespace trireme {
 
-constexpr std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low, uint64_t counter_high = 0) {
+// The four words of a counter become those of its random number. Scalars, unlike arrays, can be lanes of a vector; a loop could not
+// be one.
+constexpr void philox_rounds(uint64_t key, uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  // Four scalars instead of std::array, which costs a call for each access in unoptimised builds
-  // such as tests.
-  uint32_t c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32),
-           c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
-  for (int round = 0; round < 10; ++round) {
+  const auto round = [&] {
     const uint64_t a = 0xD2511F53ull * c0, b = 0xCD9E8D57ull * c2;
     c0 = static_cast<uint32_t>(b >> 32) ^ c1 ^ k0;
     c1 = static_cast<uint32_t>(b);
@@ -24,7 +22,15 @@ constexpr std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low, uin
     c3 = static_cast<uint32_t>(a);
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
-  }
+  };
+  round(), round(), round(), round(), round();
+  round(), round(), round(), round(), round();
+}
+
+constexpr std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low, uint64_t counter_high = 0) {
+  uint32_t c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32),
+           c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
+  philox_rounds(key, c0, c1, c2, c3);
   return {c0, c1, c2, c3};
 }
 

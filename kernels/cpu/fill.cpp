@@ -1,6 +1,6 @@
 #include "kernels/ops/fill.h"
 
-#include "base/philox.h"
+#include "kernels/cpu/normal.h"
 #include "kernels/cpu/simd.h"
 
 namespace trireme {
@@ -167,8 +167,14 @@ void launch(const Cpu&, const BiasBackward& op) {
 void launch(const Cpu&, const FillNormal& op) {
   float* x = op.x.as<float>();
   for_blocks(op.x.size(), kBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      x[i] = static_cast<float>(op.stddev * normal(op.key, static_cast<uint64_t>(op.index(op.first + i))));
+    uint64_t index[kNormals] = {};
+    double normals[kNormals];
+    for (int64_t at = begin; at < end; at += kNormals) {
+      const int64_t count = std::min(kNormals, end - at);
+      for (int64_t i = 0; i < count; ++i) index[i] = static_cast<uint64_t>(op.index(op.first + at + i));
+      fast_normals(op.key, index, normals);
+      for (int64_t i = 0; i < count; ++i) x[at + i] = static_cast<float>(op.stddev * normals[i]);
+    }
   });
 }
 

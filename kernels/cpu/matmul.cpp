@@ -1,5 +1,5 @@
 // Matrix products by oneDNN, versions 2 and 3; no other file includes it. Primitives are cached by
-// shape, since creating one costs more than a small product.
+// shape, since creating one costs more than a small product. Those of a few rows are our own.
 //
 // All layouts are plain row-major; a transpose is a pair of strides. On AVX512-BF16 this runs at
 // the instructions' rate, except for the weight gradient (transpose_a). There b is the small
@@ -14,6 +14,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "kernels/cpu/few_rows.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/device.h"
 #include "kernels/ops/fill.h"
@@ -225,6 +226,7 @@ void multiply_plainly(const Cpu& cpu, const Matmul& op) {
   require(op.k() > 0, text("matmul over no elements: ", op.a, " and ", op.b));
   try {
     if (op.of_8_bits()) return multiply_8_bits(cpu, op);
+    if (has_few_rows(op)) return multiply_few_rows(cpu, op);
     if (op.a.dtype() == Dtype::bf16 && !cpu.bf16_products) return multiply_as_f32(cpu, op);
     const Product product = product_of(op);
     multiply(op, product, cpu.workspace->reserve(room(product)));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "kernels/cpu/normal.h"
 #include "test/catch.h"
 #include "test/reference/compare.h"
 
@@ -97,4 +98,24 @@ TEST_CASE("blocks and columns cover everything once, whatever the number of thre
 
 TEST_CASE("a kernel of integers is refused") {
   CHECK_THROWS_AS(with_dtype(Dtype::i32, [](auto) {}), Error);
+}
+
+TEST_CASE("fast normal numbers are those of the C library's functions, also at the ends of their range") {
+  for (const uint32_t high : {0u, 1u, 0x3fffffffu, 0x40000000u, 0x7fffffffu, 0x80000000u, 0xc0000000u, 0xffffffffu})
+    for (const uint32_t low : {0u, 0x7ffu, 0x800u, 0x12345678u, 0xffffffffu}) {
+      CAPTURE(high, low);
+      const double u = unit(static_cast<uint64_t>(high) << 32 | low);
+      CHECK(unit_of_words(high, low) == u);
+      CHECK(log_of_unit(u) == Approx(std::log(u)).epsilon(1e-15).margin(0));
+      CHECK(cos_of_turn(u) == Approx(std::cos(2 * 3.14159265358979323846 * u)).epsilon(1e-15).margin(1e-15));
+    }
+  uint64_t index[kNormals];
+  double y[kNormals];
+  double worst = 0;
+  for (uint64_t key = 0; key < 1000; ++key) {
+    for (uint64_t i = 0; i < kNormals; ++i) index[i] = philox64(key, i);
+    fast_normals(key, index, y);
+    for (size_t i = 0; i < kNormals; ++i) worst = std::max(worst, std::abs(y[i] - normal(key, index[i])));
+  }
+  CHECK(worst < 1e-14);
 }

@@ -8,33 +8,81 @@
 
 namespace trireme {
 
-int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index) {
-  const auto vocab = std::min(logits.size(), static_cast<size_t>(sampling.vocab));
-  require(vocab > 0, text("no token to choose from"));
-  std::vector<int32_t> order(vocab);
-  std::iota(order.begin(), order.end(), 0);
-  const auto more_likely = [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] != logits[static_cast<size_t>(b)]
-               ? logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]
-               : a < b;
-  };
-  if (sampling.temperature <= 0) return *std::min_element(order.begin(), order.end(), more_likely);
+namespace {
 
-  std::sort(order.begin(), order.end(), more_likely);
-  if (sampling.top_k > 0) order.resize(std::min(order.size(), static_cast<size_t>(sampling.top_k)));
-  std::vector<double> weight(order.size());
-  const double best = logits[static_cast<size_t>(order[0])];
-  for (size_t i = 0; i < order.size(); ++i)
-    weight[i] = std::exp((logits[static_cast<size_t>(order[i])] - best) / sampling.temperature);
-  double total = std::accumulate(weight.begin(), weight.end(), 0.0);
-  size_t kept = 0;
-  for (double sum = 0; kept < order.size() && sum < sampling.top_p * total;) sum += weight[kept++];
-  kept = std::max<size_t>(1, kept);
-  total = std::accumulate(weight.begin(), weight.begin() + static_cast<std::ptrdiff_t>(kept), 0.0);
+struct LessLikely {
+  std::span<const float> logits;
+  bool operator()(int32_t a, int32_t b) const {
+    const float of_a = logits[static_cast<size_t>(a)], of_b = logits[static_cast<size_t>(b)];
+    return of_a != of_b ? of_a < of_b : a > b;
+  }
+};
+
+// Tokens from the most likely down, each with exp((its logit - the highest) / temperature). They come off a heap as they are asked
+// for: a choice looks at few, and sorting all can take longer than computing their logits.
+class MostLikely {
+ public:
+  MostLikely(std::span<const float> logits, double temperature) : logits_(logits), temperature_(temperature), heap_(logits.size()) {
+    std::iota(heap_.begin(), heap_.end(), 0);
+    std::ranges::make_heap(heap_, LessLikely{logits_});
+    best_ = logits[static_cast<size_t>(heap_.front())];
+  }
+
+  size_t count() const { return logits_.size(); }
+  int32_t token(size_t i) { return reach(i), tokens_[i]; }
+  double weight(size_t i) { return reach(i), weights_[i]; }
+  double total(size_t count) {  // of the first so many
+    double sum = 0;
+    if (count == logits_.size())
+      for (const float logit : logits_) sum += weight_of(logit);
+    else
+      for (size_t i = 0; i < count; ++i) sum += weight(i);
+    return sum;
+  }
+
+ private:
+  double weight_of(float logit) const { return std::exp((logit - best_) / temperature_); }
+  void reach(size_t i) {
+    while (tokens_.size() <= i) {
+      std::ranges::pop_heap(heap_, LessLikely{logits_});
+      tokens_.push_back(heap_.back());
+      heap_.pop_back();
+      weights_.push_back(weight_of(logits_[static_cast<size_t>(tokens_.back())]));
+    }
+  }
+
+  std::span<const float> logits_;
+  double temperature_, best_ = 0;
+  std::vector<int32_t> heap_, tokens_;  // those not yet taken, those taken
+  std::vector<double> weights_;
+};
+
+// How many of the first `count` tokens reach so much weight together, at least one.
+size_t count_that_reach(MostLikely& tokens, size_t count, double wanted) {
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i)
+    if ((sum += tokens.weight(i)) >= wanted) return i + 1;
+  return count;
+}
+
+}  // namespace
+
+int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index) {
+  logits = logits.first(std::min(logits.size(), static_cast<size_t>(sampling.vocab)));
+  require(!logits.empty(), text("no token to choose from"));
+  if (sampling.temperature <= 0) return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+
+  MostLikely tokens(logits, sampling.temperature);
+  size_t kept = sampling.top_k > 0 ? std::min(tokens.count(), static_cast<size_t>(sampling.top_k)) : tokens.count();
+  double total = tokens.total(kept);
+  if (sampling.top_p < 1) {
+    kept = count_that_reach(tokens, kept, sampling.top_p * total);
+    total = tokens.total(kept);
+  }
   double left = unit(philox64(stream_key(sampling.seed, "sample"), static_cast<uint64_t>(index))) * total;
   for (size_t i = 0; i + 1 < kept; ++i)
-    if ((left -= weight[i]) < 0) return order[i];
-  return order[kept - 1];
+    if ((left -= tokens.weight(i)) < 0) return tokens.token(i);
+  return tokens.token(kept - 1);
 }
 
 bool cut_to_context(std::vector<int32_t>& tokens, int64_t context, int64_t output) {
