@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 #include "base/json.h"
 #include "test/catch.h"
@@ -164,10 +165,13 @@ TEST_CASE("every axis of a mesh on emulated GPUs has the losses of one rank on t
     cpu.push_back("train.name=cpu-" + family);
     succeed(place.train(cpu));
     const auto wanted = place.metrics("cpu-" + family);
-    for (const auto& [mesh, ranks] :
-         {std::pair("parallel.tp=1", 2), std::pair("parallel.tp=2", 2), std::pair("parallel.tp_overlap=true", 2),
-          std::pair("parallel.pp=2", 2), std::pair("parallel.schedule=zero_bubble_v", 2), std::pair("parallel.zero=3", 2),
-          std::pair("parallel.shard=2", 4)}) {
+    // Biases and learned positions, of gpt2 alone, are divided by some of them.
+    for (const auto& [mesh, ranks, divides_biases] :
+         {std::tuple("parallel.tp=1", 2, false), std::tuple("parallel.tp=2", 2, true),
+          std::tuple("parallel.tp_overlap=true", 2, true), std::tuple("parallel.pp=2", 2, true),
+          std::tuple("parallel.schedule=zero_bubble_v", 2, false), std::tuple("parallel.zero=3", 2, true),
+          std::tuple("parallel.shard=2", 4, false)}) {
+      if (family == "gpt2" && !divides_biases) continue;
       const std::string name = family + "-" + mesh;
       std::vector<std::string> settings = model;
       settings.push_back(mesh);

@@ -151,7 +151,7 @@ int run_meshes(const World& world, size_t first, size_t stride) {
 
 TEST_CASE("some meshes of these ranks", "[.launched]") {
   const World world;
-  const size_t one_of = (world.size() < 4 ? 11 : world.size() < 8 ? 47 : 127) * (kSanitized ? 15 : 1);
+  const size_t one_of = (world.size() < 4 ? 11 : world.size() < 8 ? 59 : 251) * (kSanitized ? 15 : 1);
   WARN(run_meshes(world, static_cast<size_t>(world.size()), one_of) << " meshes of " << world.size());
 }
 
