@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// The four words of a counter become those of its random number. Scalars, unlike arrays, can be lanes of a vector; a loop could not
-// be one.
+// Turns the four words of a counter into those of its random number. Without arrays and loops, so
+// that the loop around it can be vectorised.
 constexpr void philox_rounds(uint64_t key, uint32_t& c0, uint32_t& c1, uint32_t& c2, uint32_t& c3) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   const auto round = [&] {

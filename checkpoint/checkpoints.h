@@ -78,8 +78,8 @@ enum class Resume { automatic, never };
 class Checkpoints {
  public:
   // Takes the run directory's lock, creates missing directories and sweeps what a killed save left.
-  // ConfigError if another process holds the lock for longer than kLockPatience, or if `resume` is never and the
-  // directory holds checkpoints.
+  // ConfigError if another process holds the lock for longer than kLockPatience, or if `resume` is
+  // never and the directory holds checkpoints.
   // `ranks` and `nodes` must outlive this.
   Checkpoints(const CheckpointConfig& config, std::string run_directory, Resume resume = Resume::automatic, Io io = {},
               const Comm& ranks = kAlone, const Nodes& nodes = kOneNode);

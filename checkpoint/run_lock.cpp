@@ -69,12 +69,13 @@ RunLock::RunLock(const std::string& run_directory, double patience) : path_(run_
 
 void RunLock::lock(const std::string& run_directory, double patience) {
   constexpr double kLook = 0.1;
-  int reason = 0;
-  for (double waited = 0; (reason = flock(fd_, LOCK_EX | LOCK_NB) == 0 ? 0 : errno) != 0; waited += kLook) {
-    if (reason != EWOULDBLOCK || waited >= patience) break;
+  for (double waited = 0; flock(fd_, LOCK_EX | LOCK_NB) != 0; waited += kLook) {
+    if (errno != EWOULDBLOCK || waited >= patience) refuse(run_directory, errno);
     std::this_thread::sleep_for(std::chrono::duration<double>(kLook));
   }
-  if (reason == 0) return;
+}
+
+void RunLock::refuse(const std::string& run_directory, int reason) {
   std::string holder = read_holder(fd_);
   holder.resize(std::min(holder.size(), holder.find('\n')));
   release();

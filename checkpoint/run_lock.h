@@ -26,6 +26,7 @@ class RunLock {
 
  private:
   void lock(const std::string& run_directory, double patience);
+  [[noreturn]] void refuse(const std::string& run_directory, int reason);
   std::string path_, holder_;
   int fd_ = -1;
 };

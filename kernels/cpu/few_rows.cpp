@@ -86,9 +86,7 @@ void multiply_all(const Matmul& op, const float* x) {
 
 }  // namespace
 
-bool has_few_rows(const Matmul& op) {
-  return op.m() <= kFewRows && !op.transpose_a && op.transpose_b && !op.of_8_bits();
-}
+bool has_few_rows(const Matmul& op) { return op.m() <= kFewRows && !op.transpose_a && op.transpose_b && !op.of_8_bits(); }
 
 void multiply_few_rows(const Cpu& cpu, const Matmul& op) {
   static_assert(kFewRows == 4);

@@ -13,7 +13,7 @@ using namespace trireme;
 
 namespace {
 
-const std::vector<reference::Product> kMatmulShapes{{1, 1, 1},   {1, 257, 63},  {2, 66, 96},    {3, 17, 100}, {4, 129, 40},
+const std::vector<reference::Product> kMatmulShapes{{1, 1, 1},  {1, 257, 63},  {2, 66, 96},    {3, 17, 100}, {4, 129, 40},
                                                     {17, 3, 1}, {63, 100, 17}, {100, 63, 257}, {257, 129, 3}};
 
 // A device that either uses bf16 instructions or is treated as one without them. Without AVX-512,

@@ -38,11 +38,11 @@ std::vector<double> wanted(const std::vector<float>& logits, const Sampling& sam
 TEST_CASE("tokens are drawn as often as their probabilities say, of the most likely ones alone where that is asked for") {
   const std::vector<float> logits = some_logits(40);
   constexpr int64_t kDraws = 20000;
-  for (const Sampling& sampling : {Sampling{.temperature = 1, .vocab = 40}, Sampling{.temperature = 0.5, .vocab = 38},
-                                   Sampling{.temperature = 1, .top_k = 3, .vocab = 40}, Sampling{.top_k = 100, .vocab = 40},
-                                   Sampling{.temperature = 2, .top_p = 0.6, .seed = 7, .vocab = 40},
-                                   Sampling{.temperature = 1, .top_k = 8, .top_p = 0.5, .vocab = 40},
-                                   Sampling{.temperature = 1, .top_p = 0, .vocab = 40}}) {
+  for (const Sampling& sampling :
+       {Sampling{.temperature = 1, .vocab = 40}, Sampling{.temperature = 0.5, .vocab = 38},
+        Sampling{.temperature = 1, .top_k = 3, .vocab = 40}, Sampling{.top_k = 100, .vocab = 40},
+        Sampling{.temperature = 2, .top_p = 0.6, .seed = 7, .vocab = 40},
+        Sampling{.temperature = 1, .top_k = 8, .top_p = 0.5, .vocab = 40}, Sampling{.temperature = 1, .top_p = 0, .vocab = 40}}) {
     CAPTURE(sampling.temperature, sampling.top_k, sampling.top_p);
     std::vector<int64_t> counts(logits.size());
     for (int64_t i = 0; i < kDraws; ++i) ++counts[static_cast<size_t>(choose_token(logits, sampling, i))];
