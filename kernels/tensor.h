@@ -18,13 +18,13 @@
 
 namespace trireme {
 
-enum class Dtype : uint8_t { f32, bf16, i32, e4m3, e5m2 };
+enum class Dtype : uint8_t { f32, bf16, i32, e4m3, e5m2, i8 };
 enum class Place : uint8_t { none, cpu, cuda };
 
-constexpr bool has_8_bits(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2; }
-constexpr int64_t bytes_of(Dtype dtype) { return has_8_bits(dtype) ? 1 : dtype == Dtype::bf16 ? 2 : 4; }
+constexpr bool is_float8(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2; }
+constexpr int64_t bytes_of(Dtype dtype) { return is_float8(dtype) || dtype == Dtype::i8 ? 1 : dtype == Dtype::bf16 ? 2 : 4; }
 constexpr const char* name_of(Dtype dtype) {
-  constexpr const char* kNames[] = {"f32", "bf16", "i32", "e4m3", "e5m2"};
+  constexpr const char* kNames[] = {"f32", "bf16", "i32", "e4m3", "e5m2", "i8"};
   return kNames[static_cast<size_t>(dtype)];
 }
 constexpr const char* name_of(Place place) { return place == Place::none ? "none" : place == Place::cpu ? "cpu" : "cuda"; }
@@ -52,6 +52,8 @@ template <>
 inline constexpr Dtype kDtype<E4m3> = Dtype::e4m3;
 template <>
 inline constexpr Dtype kDtype<E5m2> = Dtype::e5m2;
+template <>
+inline constexpr Dtype kDtype<int8_t> = Dtype::i8;
 
 class Tensor {
  public:

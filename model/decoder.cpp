@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/int8_weight.h"
+
 namespace trireme {
 namespace {
 
@@ -11,7 +13,7 @@ constexpr size_t kChunk = 128;  // tokens of one pass over a prompt; bounds the 
 
 Decoder::Decoder(const ModelConfig& config, const DecoderDtypes& dtypes, Arenas& arenas, Stream& stream)
     : config_(config), dtypes_(dtypes), temporaries_(arenas.temporaries) {
-  parameters_ = take_weights(weights_, config, dtypes.step, arenas.weights);
+  take_weights(arenas.weights);
   rope_ = take_rope(config, arenas.activations, stream);
   tokens_ = arenas.activations.take(Dtype::i32, {config.context});
   positions_ = arenas.activations.take(Dtype::i32, {config.context});
@@ -22,6 +24,26 @@ Decoder::Decoder(const ModelConfig& config, const DecoderDtypes& dtypes, Arenas&
   logits_ = arenas.activations.take(Dtype::f32, {1, shard_vocab(config, 1)});
   if (positions_.data() == nullptr) return;
   for (int64_t i = 0; i < config.context; ++i) positions_.as<int32_t>()[i] = static_cast<int32_t>(i);
+}
+
+void Decoder::take_weights(Arena& arena) {
+  const auto list = [&](const WeightSpec& spec, const Tensor& weight) {
+    parameters_.push_back({.spec = spec, .weight = weight, .gradient = {}, .unit = 0, .begin = 0});
+  };
+  declare_whole(weights_, config_, [&](UnitKind kind, Tensor& t, const WeightSpec& spec) {
+    const bool looked_up = kind == UnitKind::table || kind == UnitKind::positions;
+    if (spec.is_vector())
+      t = arena.take(Dtype::f32, {spec.shape[0]});
+    else if (dtypes_.int8 && !looked_up)
+      t = take_int8(arena, spec.shape[0], spec.shape[1]);
+    else
+      t = arena.take(dtypes_.step, {spec.shape[0], spec.shape[1]});
+    list(spec, t);
+  });
+  if (!dtypes_.int8 || !config_.tied) return;
+  const WeightSpec table = parameters_.front().spec;
+  weights_.head.classifiers = {take_int8(arena, table.shape[0], table.shape[1])};
+  list(table, weights_.head.classifiers.front());
 }
 
 void Decoder::feed(Stream& stream, std::span<const int32_t> tokens) {

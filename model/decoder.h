@@ -10,8 +10,9 @@
 namespace trireme {
 
 struct DecoderDtypes {
-  Dtype step;             // of matrices and activations
+  Dtype step;             // of activations and, unless they are in 8 bits, of matrices
   Dtype residual = step;  // of the residual stream
+  bool int8 = false;      // products' weights in 8 bits; the embedding's rows stay in the step's dtype
 };
 
 class Decoder {
@@ -20,7 +21,8 @@ class Decoder {
   // tokens) measures the sizes.
   Decoder(const ModelConfig& config, const DecoderDtypes& dtypes, Arenas& arenas, Stream& stream);
 
-  // Fill these from a checkpoint before the first feed.
+  // Fill these from a checkpoint before the first feed. One of i8 has its scales in scales_of(). A tied table whose products are in
+  // 8 bits is listed twice, once for each.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   int64_t length() const { return length_; }  // tokens in the cache
   int64_t capacity() const { return config_.context; }
@@ -33,6 +35,7 @@ class Decoder {
   Tensor logits() const { return logits_.view({logits_.size()}).slice(0, config_.vocab).view({1, config_.vocab}); }  // [1, V] f32
 
  private:
+  void take_weights(Arena& arena);
   void feed_chunk(Stream& stream, std::span<const int32_t> tokens);
 
   ModelConfig config_;

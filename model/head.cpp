@@ -6,6 +6,7 @@
 #include "kernels/ops/fill.h"
 #include "kernels/ops/matmul.h"
 #include "model/embedding.h"
+#include "model/linear.h"
 #include "model/shard_sum.h"
 #include "parallel/collectives.h"
 
@@ -142,7 +143,7 @@ void HeadWeights::declare(const WeightVisitor& visit, const std::string& name, c
 }
 
 void head_logits(Pass& pass, const HeadWeights& weights, int64_t shard, Tensor x, Tensor logits) {
-  run(pass.stream, Matmul{.c = logits, .a = x, .b = weights.classifiers[static_cast<size_t>(shard)], .transpose_b = true});
+  multiply(pass, logits, x, weights.classifiers[static_cast<size_t>(shard)]);
 }
 
 void head_loss(Pass& pass, const HeadWeights& weights, Tensor x, const LossSum& loss) {

@@ -1,8 +1,10 @@
 #include "model/linear.h"
 
 #include "kernels/ops/fill.h"
+#include "kernels/ops/int8_weights.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/quantize.h"
+#include "model/int8_weight.h"
 
 namespace trireme {
 namespace {
@@ -56,7 +58,15 @@ KeptGradient keep_gradient(Pass& pass, int64_t out) {
   return {.transposed = pass.temporaries.take(Dtype::e5m2, {out, pass.size()}), .scale = take_scale(pass)};
 }
 
+void multiply(Pass& pass, Tensor y, Tensor x, Tensor w, Tensor bias) {
+  if (w.dtype() == Dtype::i8)
+    run(pass.stream, Int8Product{.y = y, .x = x, .w = w, .scales = scales_of(w), .bias = bias});
+  else
+    run(pass.stream, Matmul{.c = y, .a = x, .b = w, .bias = bias, .transpose_b = true});
+}
+
 void linear_forward(Pass& pass, const LinearWeight& weight, const PartForward& rows, Tensor pre_activation) {
+  if (!pass.fp8 && !pre_activation) return multiply(pass, rows.y, rows.x, weight.w, weight.bias);
   const Frame frame(pass.temporaries);
   Matmul op{.c = rows.y, .a = rows.x, .b = weight.w, .bias = weight.bias, .pre_activation = pre_activation, .transpose_b = true};
   if (pass.fp8) {

@@ -23,6 +23,9 @@ struct LinearWeight {
   RoundedWeight rounded{};  // memory for w in 8 bits: the first forward of a step fills it, others read it
 };
 
+// y [N, O] = x [N, I] w^T + bias, with w [O, I] in the step's dtype or, for generation, in 8 bits.
+void multiply(Pass& pass, Tensor y, Tensor x, Tensor w, Tensor bias = {});
+
 // y [N, O] = x [N, I] w^T + bias. If given, pre_activation [N, O] gets this value, and y = gelu of
 // it.
 void linear_forward(Pass& pass, const LinearWeight& weight, const PartForward& rows, Tensor pre_activation = {});

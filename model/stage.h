@@ -69,9 +69,9 @@ struct Parameter {
   int64_t begin;  // index of its first element in its unit
 };
 
-// Takes the weights of the whole model, each unit one flat tensor of `arena`, and lists them.
-// Gradients are absent. `dtype`: of the step.
-std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena);
+// Lists the weights of the whole model to `visit`, with the kind of their unit.
+void declare_whole(StageWeights& weights, const ModelConfig& config,
+                   const std::function<void(UnitKind, Tensor&, const WeightSpec&)>& visit);
 // Table of cosines and sines, [context, D/2, 2] f32, computed by `stream`; absent for gpt2.
 Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream);
 
@@ -96,11 +96,11 @@ struct StageShape {
   Holding holding{};
   std::vector<ModelChunk> chunks{};  // of the model, by chunk; none: the whole model
   ActivationRoom room{};             // for passes under way at once; none: for one of any chunk
-  int64_t loss_slots = 1;  // the number of these that may be passes of the last piece
-  bool halves = false;     // backward runs in halves
-  bool turns = false;      // the last stage's two chunks follow each other: see PipelineShape
-  int64_t agains = 0;      // with halves: passes that are between them at once, for which what was
-                           // computed again is kept
+  int64_t loss_slots = 1;            // the number of these that may be passes of the last piece
+  bool halves = false;               // backward runs in halves
+  bool turns = false;                // the last stage's two chunks follow each other: see PipelineShape
+  int64_t agains = 0;                // with halves: passes that are between them at once, for which what was
+                                     // computed again is kept
   Recompute recompute = Recompute::none;
   int64_t unit_size = 0;  // if parts are gathered: units of blocks grow to so many bytes of weights
   TensorParallel tensor{};
@@ -195,8 +195,8 @@ class Stage {
   StageWeights weights_, gradients_;
   std::vector<Parameter> parameters_;
   std::vector<Unit> units_;
-  std::vector<size_t> first_block_;             // by chunk: index of its first block
-  Tensor rope_;                                 // [context, D/2, 2] f32, llama only
+  std::vector<size_t> first_block_;  // by chunk: index of its first block
+  Tensor rope_;                      // [context, D/2, 2] f32, llama only
   Activations activations_;
   std::vector<std::vector<BlockSaved>> again_;  // by place, the blocks of the largest chunk; none without recomputation in halves
   std::vector<Tensor> outgoing_;

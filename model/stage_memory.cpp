@@ -41,22 +41,6 @@ constexpr size_t kMemories = 8;
 
 }  // namespace
 
-std::vector<Parameter> take_weights(StageWeights& weights, const ModelConfig& config, Dtype dtype, Arena& arena) {
-  const StageShape whole{
-      .rows = 1, .context = config.context, .dtype = dtype, .chunks = chunks_of_stage({2 * config.layers}, {}, 0)};
-  std::vector<Parameter> parameters;
-  size_t number = 0;
-  for (const UnitId& unit : units_of(config, whole, false)) {
-    const Tensor all = arena.take(unit.dtype(dtype), {size_of(unit, config, whole)});
-    const EachWeight list = [&](const Tensor& t, const WeightSpec& spec, int64_t begin) {
-      parameters.push_back({.spec = spec, .weight = t, .gradient = {}, .unit = number, .begin = begin});
-    };
-    weights.declare(unit, placing(all, list), config, whole.tensor);
-    ++number;
-  }
-  return parameters;
-}
-
 Tensor take_rope(const ModelConfig& config, Arena& arena, Stream& stream) {
   if (config.family != Family::llama) return {};
   const bool scaled = config.rope_scaling == RopeScaling::llama3;

@@ -112,6 +112,15 @@ std::vector<UnitId> units_of(const ModelConfig& config, const StageShape& shape,
   return units;
 }
 
+void declare_whole(StageWeights& weights, const ModelConfig& config,
+                   const std::function<void(UnitKind, Tensor&, const WeightSpec&)>& visit) {
+  const StageShape whole{
+      .rows = 1, .context = config.context, .dtype = Dtype::f32, .chunks = chunks_of_stage({2 * config.layers}, {}, 0)};
+  for (const UnitId& unit : units_of(config, whole, false))
+    weights.declare(
+        unit, [&](Tensor& t, const WeightSpec& spec) { visit(unit.kind, t, spec); }, config, whole.tensor);
+}
+
 int64_t size_of(const UnitId& unit, const ModelConfig& config, const StageShape& shape) {
   return round_up_unit(elements_of(unit, config, shape.tensor), kUnitAlign * shape.holding.parts);
 }

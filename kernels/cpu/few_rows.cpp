@@ -12,17 +12,47 @@ namespace {
 
 using Halves [[gnu::vector_size(__BIGGEST_ALIGNMENT__ / 2)]] = uint16_t;
 using Words [[gnu::vector_size(__BIGGEST_ALIGNMENT__)]] = uint32_t;
+using Integers [[gnu::vector_size(__BIGGEST_ALIGNMENT__)]] = int32_t;
 
-// kLanes numbers from anywhere, as f32.
-inline Vec widened(const float* p) {
+// Weights of one step along a row, from anywhere, in vectors of f32. 8-bit ones are the bytes of words: vector number j has
+// byte j of each, so x has the same order (see in_order_of_bytes).
+template <class T>
+struct Step {
+  static constexpr int64_t kVectors = 1;
+  Vec vector;
+  explicit Step(const float* p) { std::memcpy(&vector, p, sizeof vector); }
+  explicit Step(const Bf16* p) {
+    Halves bits;
+    std::memcpy(&bits, p, sizeof bits);
+    vector = std::bit_cast<Vec>(__builtin_convertvector(bits, Words) << 16);
+  }
+  Vec operator[](int64_t) const { return vector; }
+};
+template <>
+struct Step<int8_t> {
+  static constexpr int64_t kVectors = 4;
+  Words words;
+  explicit Step(const int8_t* p) { std::memcpy(&words, p, sizeof words); }
+  Vec operator[](int64_t j) const { return __builtin_convertvector(std::bit_cast<Integers>(words << (24 - 8 * j)) >> 24, Vec); }
+};
+template <class T>
+constexpr int64_t kStep = Step<T>::kVectors* kLanes;
+
+// Element k of a step of bytes is byte k % 4 of word k / 4.
+void in_order_of_bytes(float* to, const float* from, int64_t k) {
+  int64_t at = 0;
+  for (; at + kStep<int8_t> <= k; at += kStep<int8_t>)
+    for (int64_t i = 0; i < kStep<int8_t>; ++i) to[at + i % 4 * kLanes + i / 4] = from[at + i];
+  std::copy(from + at, from + k, to + at);
+}
+
+inline float widened(int8_t x) { return x; }
+inline float widened(auto x) { return to_float(x); }
+
+inline Vec load_anywhere(const float* p) {
   Vec v;
   std::memcpy(&v, p, sizeof v);
   return v;
-}
-inline Vec widened(const Bf16* p) {
-  Halves bits;
-  std::memcpy(&bits, p, sizeof bits);
-  return std::bit_cast<Vec>(__builtin_convertvector(bits, Words) << 16);
 }
 
 inline float total(Vec v) {
@@ -35,53 +65,97 @@ inline float total(Vec v) {
 template <class T, int columns, int rows>
 [[gnu::noinline]] void dots(const T* w, const float* x, int64_t k, float (*sums)[kFewRows]) {
   Vec part[columns][rows] = {};
-  const int64_t whole = k / kLanes * kLanes;
-  for (int64_t at = 0; at < whole; at += kLanes)
+  const int64_t whole = k / kStep<T> * kStep<T>;
+  for (int64_t at = 0; at < whole; at += kStep<T>)
 #pragma GCC unroll 4
     for (int j = 0; j < columns; ++j) {
-      const Vec weights = widened(w + j * k + at);
+      const Step<T> step(w + j * k + at);
+      __builtin_prefetch(w + (columns + j) * k + at);  // the next columns: rows are too short for the processor to foresee
 #pragma GCC unroll 4
-      for (int i = 0; i < rows; ++i) part[j][i] += weights * widened(x + i * k + at);
+      for (int64_t v = 0; v < Step<T>::kVectors; ++v) {
+        const Vec weights = step[v];
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; ++i) part[j][i] += weights * load_anywhere(x + i * k + at + v * kLanes);
+      }
     }
   for (int j = 0; j < columns; ++j)
     for (int i = 0; i < rows; ++i) {
       sums[j][i] = total(part[j][i]);
-      for (int64_t at = whole; at < k; ++at) sums[j][i] += to_float(w[j * k + at]) * x[i * k + at];
+      for (int64_t at = whole; at < k; ++at) sums[j][i] += widened(w[j * k + at]) * x[i * k + at];
     }
 }
 
-// Rows [begin, end) of w, several at a time: their sums do not wait for each other.
+template <class T, class C>
+struct Rows {
+  C* c;
+  const float* x;
+  const T* w;
+  const float *scales, *bias;  // each may be nullptr
+  int64_t n, k;
+  bool accumulate;
+};
+
+// Columns [begin, end) of c, several at a time: their sums do not wait for each other.
 template <class T, class C, int rows>
-void multiply_rows(const Matmul& op, const float* x, int64_t begin, int64_t end) {
+void multiply_columns(const Rows<T, C>& p, int64_t begin, int64_t end) {
   constexpr int kAtOnce = rows > 2 ? 2 : 4;
-  const int64_t k = op.k(), n = op.n();
-  const T* w = op.b.as<T>();
-  C* c = op.c.as<C>();
-  const float* bias = op.bias ? op.bias.as<float>() : nullptr;
   float sums[kAtOnce][kFewRows];
   for (int64_t column = begin; column < end; column += kAtOnce) {
     const int64_t count = std::min<int64_t>(kAtOnce, end - column);
     if (count == kAtOnce)
-      dots<T, kAtOnce, rows>(w + column * k, x, k, sums);
+      dots<T, kAtOnce, rows>(p.w + column * p.k, p.x, p.k, sums);
     else
-      for (int64_t j = 0; j < count; ++j) dots<T, 1, rows>(w + (column + j) * k, x, k, sums + j);
-    for (int64_t j = 0; j < count; ++j)
+      for (int64_t j = 0; j < count; ++j) dots<T, 1, rows>(p.w + (column + j) * p.k, p.x, p.k, sums + j);
+    for (int64_t j = 0; j < count; ++j) {
+      const float scale = p.scales != nullptr ? p.scales[column + j] : 1, bias = p.bias != nullptr ? p.bias[column + j] : 0;
       for (int64_t i = 0; i < rows; ++i) {
-        C& to_add = c[i * n + column + j];
-        const float sum = sums[j][i] + (bias != nullptr ? bias[column + j] : 0);
-        to_add = to<C>(op.accumulate ? to_float(to_add) + sum : sum);
+        C& to_add = p.c[i * p.n + column + j];
+        const float sum = sums[j][i] * scale + bias;
+        to_add = to<C>(p.accumulate ? to_float(to_add) + sum : sum);
       }
+    }
   }
 }
 
 template <class T, class C>
-void multiply_all(const Matmul& op, const float* x) {
-  constexpr int64_t kWeightRows = 32;
-  const std::array multiply{multiply_rows<T, C, 1>, multiply_rows<T, C, 2>, multiply_rows<T, C, 3>, multiply_rows<T, C, 4>};
-  const auto some = multiply[static_cast<size_t>(op.m() - 1)];
-  const int64_t n = op.n(), blocks = (n + kWeightRows - 1) / kWeightRows;
-#pragma omp parallel for schedule(static) if (n * op.k() > 32768)
-  for (int64_t i = 0; i < blocks; ++i) some(op, x, i * kWeightRows, std::min(n, (i + 1) * kWeightRows));
+void multiply_all(const Rows<T, C>& all, int64_t m) {
+  constexpr int64_t kWeightRows = 32;  // they stay in the cache while rows of x pass
+  const std::array multiply{multiply_columns<T, C, 1>, multiply_columns<T, C, 2>, multiply_columns<T, C, 3>,
+                            multiply_columns<T, C, 4>};
+  const int64_t n = all.n, blocks = (n + kWeightRows - 1) / kWeightRows;
+#pragma omp parallel for schedule(static) if (n * all.k > 32768)
+  for (int64_t b = 0; b < blocks; ++b)
+    for (int64_t row = 0; row < m; row += kFewRows) {
+      Rows<T, C> some = all;
+      some.c += row * n, some.x += row * all.k;
+      multiply[static_cast<size_t>(std::min(kFewRows, m - row) - 1)](some, b * kWeightRows, std::min(n, (b + 1) * kWeightRows));
+    }
+}
+
+// x as f32, in the order that weights of T need: itself, or a copy.
+template <class T>
+const float* prepared(const Cpu& cpu, const Tensor& x) {
+  constexpr bool reorders = kDtype<T> == Dtype::i8;
+  const bool widens = x.dtype() == Dtype::bf16;
+  if (!reorders && !widens) return x.as<float>();
+  const int64_t n = x.size(), k = x.cols();
+  auto* const copies = reinterpret_cast<float*>(cpu.workspace->reserve((reorders && widens ? 2 : 1) * 4 * n));
+  const float* from = copies;
+  if (widens)
+    for_blocks(n, kBlock, [&, bits = x.as<Bf16>()](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) copies[i] = to_float(bits[i]);
+    });
+  else
+    from = x.as<float>();
+  if constexpr (!reorders) return from;
+  float* const to = widens ? copies + n : copies;
+  for (int64_t row = 0; row < n; row += k) in_order_of_bytes(to + row, from + row, k);
+  return to;
+}
+
+void with_weight_dtype(Dtype dtype, const auto& f) {
+  if (dtype == Dtype::i8) return f(int8_t{});
+  with_dtype(dtype, f);
 }
 
 }  // namespace
@@ -89,19 +163,26 @@ void multiply_all(const Matmul& op, const float* x) {
 bool has_few_rows(const Matmul& op) { return op.m() <= kFewRows && !op.transpose_a && op.transpose_b && !op.of_8_bits(); }
 
 void multiply_few_rows(const Cpu& cpu, const Matmul& op) {
+  multiply_rows(cpu, {.c = op.c, .x = op.a, .w = op.b, .scales = {}, .bias = op.bias, .accumulate = op.accumulate});
+}
+
+void multiply_rows(const Cpu& cpu, const RowsProduct& op) {
   static_assert(kFewRows == 4);
-  with_dtype(op.b.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* x = op.a.as<T>();
-    const float* wide = nullptr;
-    if constexpr (kDtype<T> == Dtype::f32) {
-      wide = x;
-    } else {
-      auto* copy = reinterpret_cast<float*>(cpu.workspace->reserve(4 * op.a.size()));
-      for (int64_t i = 0; i < op.a.size(); ++i) copy[i] = to_float(x[i]);
-      wide = copy;
-    }
-    with_dtype(op.c.dtype(), [&](auto out) { multiply_all<T, decltype(out)>(op, wide); });
+  const auto floats = [](const Tensor& t) { return t ? t.as<float>() : nullptr; };
+  with_weight_dtype(op.w.dtype(), [&](auto weight) {
+    with_dtype(op.c.dtype(), [&](auto out) {
+      using T = decltype(weight);
+      using C = decltype(out);
+      multiply_all<T, C>({.c = op.c.as<C>(),
+                          .x = prepared<T>(cpu, op.x),
+                          .w = op.w.as<T>(),
+                          .scales = floats(op.scales),
+                          .bias = floats(op.bias),
+                          .n = op.w.dim(0),
+                          .k = op.w.dim(1),
+                          .accumulate = op.accumulate},
+                         op.x.dim(0));
+    });
   });
 }
 

@@ -56,14 +56,14 @@ struct Matmul {
     t.out(pre_activation), t.add(sums);
     t.in(a, b, bias, gelu_input, a_scale, b_scale);
   }
-  bool of_8_bits() const { return has_8_bits(a.dtype()); }
+  bool of_8_bits() const { return is_float8(a.dtype()); }
   // a and b have one dtype, f32 or bf16; c has it too or is f32. 8-bit a and b are summed along their
   // rows, and at most one is e5m2; c is then as for bf16.
   void check() const {
     require(a.dims() == 2 && b.dims() == 2, text("matmul of ", a, " and ", b));
     const Dtype dtype = of_8_bits() ? Dtype::bf16 : a.dtype();
     if (of_8_bits()) {
-      require(has_8_bits(b.dtype()) && (a.dtype() == Dtype::e4m3 || b.dtype() == Dtype::e4m3), text("matmul of ", a, " and ", b));
+      require(is_float8(b.dtype()) && (a.dtype() == Dtype::e4m3 || b.dtype() == Dtype::e4m3), text("matmul of ", a, " and ", b));
       require(!transpose_a && transpose_b, text("matmul of ", a, " and ", b, " that does not sum along their rows"));
       expect(a_scale, "a_scale", Dtype::f32, {1}), expect(b_scale, "b_scale", Dtype::f32, {1});
     } else {

@@ -23,7 +23,7 @@ struct Quantize {
     expect(x, "x", {x.rows(), x.cols()});
     expect(scale, "scale", Dtype::f32, {1});
     require(y || transposed, text("quantize of ", x, " needs y or transposed"));
-    require(has_8_bits(dtype()), text("quantize into ", name_of(dtype()), ", expected e4m3 or e5m2"));
+    require(is_float8(dtype()), text("quantize into ", name_of(dtype()), ", expected e4m3 or e5m2"));
     if (y) expect(y, "y", {x.rows(), x.cols()});
     if (transposed) expect(transposed, "transposed", dtype(), {x.cols(), x.rows()});
   }

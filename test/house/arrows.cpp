@@ -78,6 +78,7 @@ const std::map<string_view, int, std::less<>> kFloors{
     {"model/config.h", 0},
     {"model/model_chunk.h", 1},
     {"model/shards.h", 1},
+    {"model/int8_weight.h", 1},
     {"model/part.h", 2},
     {"model/norm.h", 3},
     {"model/shard_sum.h", 3},

@@ -4,7 +4,9 @@
 #include <memory>
 
 #include "kernels/ops/fill.h"
+#include "kernels/ops/int8_weights.h"
 #include "model/decoder.h"
+#include "model/int8_weight.h"
 #include "model/stage.h"
 #include "test/catch.h"
 
@@ -157,6 +159,71 @@ TEST_CASE("the decoder, token by token and in chunks, gives the logits of the wh
       CHECK(relative_error(to_floats(decoder.logits()), row(tiny.context - 1)) < 1e-5);
       const std::vector<int32_t> more(static_cast<size_t>(decoder.capacity()), 1);
       CHECK_THROWS_AS(decoder.feed(tiny.device.compute(), more), Error);
+    }
+  }
+}
+
+namespace {
+
+// Fills a decoder's weights; 8-bit ones rounded.
+void fill(const Decoder& decoder, Tiny& tiny) {
+  for (const Parameter& p : decoder.parameters()) {
+    std::vector<float> values;
+    for (const auto& [piece, tensor] : pieces_of(p.spec, p.weight)) {
+      const std::vector<float>& part = tiny.golden["weight/" + piece].values;
+      values.insert(values.end(), part.begin(), part.end());
+    }
+    values.resize(static_cast<size_t>(p.weight.size()));  // zeros after the vocabulary
+    if (p.weight.dtype() != Dtype::i8) {
+      set(p.weight, values);
+      continue;
+    }
+    const Tensor wide(values.data(), Dtype::f32, Place::cpu, {p.weight.dim(0), p.weight.dim(1)});
+    run(tiny.device.compute(), RoundToInt8{.y = p.weight, .scales = scales_of(p.weight), .x = wide});
+  }
+}
+
+// Gives `to` the numbers that the weights of `from` stand for. A tied table keeps its own.
+void copy_rounded(const Decoder& to, const Decoder& from) {
+  for (size_t i = 0; i < to.parameters().size(); ++i) {
+    const Tensor rounded = from.parameters()[i].weight;
+    if (rounded.dtype() != Dtype::i8) continue;
+    std::vector<float> values(static_cast<size_t>(rounded.size()));
+    const int8_t* y = rounded.as<int8_t>();
+    const float* scales = scales_of(rounded).as<float>();
+    for (size_t k = 0; k < values.size(); ++k)
+      values[k] = scales[static_cast<int64_t>(k) / rounded.dim(1)] * static_cast<float>(y[k]);
+    set(to.parameters()[i].weight, values);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a decoder with 8-bit weights gives the logits of the numbers that they stand for") {
+  for (const char* name : {"gpt2", "llama", "qwen3"}) {
+    SECTION(name) {
+      Tiny tiny(name, Dtype::f32);
+      Stream& compute = tiny.device.compute();
+      const int64_t room = 8 << 20;
+      Arenas exact_arenas(tiny.device, {room, 0, 0, room, room}), arenas(tiny.device, {room, 0, 0, room, room}),
+          wide_arenas(tiny.device, {room, 0, 0, room, room});
+      Decoder exact(tiny.golden.model, {Dtype::f32}, exact_arenas, compute);
+      Decoder int8(tiny.golden.model, {.step = Dtype::f32, .int8 = true}, arenas, compute);
+      Decoder wide(tiny.golden.model, {Dtype::f32}, wide_arenas, compute);
+      for (Decoder* decoder : {&exact, &int8, &wide}) fill(*decoder, tiny);
+      copy_rounded(wide, int8);
+      const std::vector<int32_t>& tokens = tiny.golden["tokens"].ids;
+      for (const int64_t first : {int64_t{1}, int64_t{5}, tiny.context}) {
+        for (Decoder* decoder : {&exact, &int8, &wide}) {
+          decoder->clear();
+          decoder->feed(compute, {tokens.data(), static_cast<size_t>(first)});
+          for (int64_t t = first; t < tiny.context; ++t) decoder->feed(compute, {tokens.data() + t, 1});
+        }
+        const std::vector<float> got = to_floats(int8.logits());
+        CHECK(relative_error(got, to_floats(exact.logits())) < 0.03);
+        CHECK(relative_error(got, to_floats(exact.logits())) > 1e-4);
+        if (!tiny.golden.model.tied) CHECK(relative_error(got, to_floats(wide.logits())) < 1e-5);
+      }
     }
   }
 }

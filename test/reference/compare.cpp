@@ -73,6 +73,7 @@ double HostTensor::operator[](int64_t i) const {
   settle();
   const Tensor t = *this;
   if (dtype_ == Dtype::i32) return t.as<int32_t>()[i];
+  if (dtype_ == Dtype::i8) return t.as<int8_t>()[i];
   if (dtype_ == Dtype::e4m3) return static_cast<float>(t.as<E4m3>()[i]);
   if (dtype_ == Dtype::e5m2) return static_cast<float>(t.as<E5m2>()[i]);
   return dtype_ == Dtype::bf16 ? static_cast<float>(t.as<Bf16>()[i]) : t.as<float>()[i];
@@ -82,6 +83,7 @@ void HostTensor::set(int64_t i, double value) {
   settle();
   const Tensor t = *this;
   if (dtype_ == Dtype::i32) t.as<int32_t>()[i] = static_cast<int32_t>(value);
+  if (dtype_ == Dtype::i8) t.as<int8_t>()[i] = static_cast<int8_t>(value);
   if (dtype_ == Dtype::e4m3) t.as<E4m3>()[i] = E4m3(static_cast<float>(value));
   if (dtype_ == Dtype::e5m2) t.as<E5m2>()[i] = E5m2(static_cast<float>(value));
   if (dtype_ == Dtype::f32) t.as<float>()[i] = static_cast<float>(value);

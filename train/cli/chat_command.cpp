@@ -69,7 +69,7 @@ std::vector<int32_t> begin_tokens(const ChatTemplate& form, const WeightSource& 
 class Chat {
  public:
   Chat(const ChatOptions& options, const WeightSource& source, const std::string& form)
-      : model_(source),
+      : model_(source, options.sampling.int8()),
         form_(form, &model_.tokenizer()),
         ends_(end_tokens(form_, source, model_.tokenizer())),
         sampling_(options.sampling.sampling(model_.tokenizer())),
@@ -140,7 +140,7 @@ class Chat {
 
 ExitCode run_chat(const ChatOptions& options) {
   if (!is_only_process("chat")) return ExitCode::usage;  // rank 0 has said why
-  const WeightSource source = find_weights(options.weights);
+  const WeightSource source = find_weights(options.sampling.words(options.weights));
   Chat chat(options, source, options.form.empty() ? find_chat_form(source) : options.form);
   LineReader lines;
   const bool typed = LineReader::from_terminal();

@@ -5,6 +5,8 @@
 #include "base/json.h"
 #include "checkpoint/reader.h"
 #include "kernels/ops/fill.h"
+#include "kernels/ops/int8_weights.h"
+#include "model/int8_weight.h"
 #include "parallel/tensor_slice.h"
 #include "parallel/world.h"
 #include "train/hub/init_from.h"
@@ -56,54 +58,68 @@ class WeightLoader {
   }
 
   void load(const Decoder& decoder) {
-    for (const Parameter& parameter : decoder.parameters())
-      for (const auto& [name, piece] : pieces_of(parameter.spec, parameter.weight)) {
-        if (values_ > 0 && values_ + piece.size() > kMostMasters) load_group();
-        values_ += piece.size();
-        names_.push_back(name);
-        pieces_.push_back(piece);
+    for (const Parameter& parameter : decoder.parameters()) {
+      const bool int8 = parameter.weight.dtype() == Dtype::i8;
+      const auto pieces = pieces_of(parameter.spec, parameter.weight);
+      const auto scales = int8 ? pieces_of(parameter.spec, scales_of(parameter.weight)) : decltype(pieces){};
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        const auto& [name, weight] = pieces[i];
+        if (values_ > 0 && values_ + weight.size() > kMostMasters) load_group();
+        values_ += weight.size();
+        pieces_.push_back({.name = name, .weight = weight, .scales = int8 ? scales[i].second : Tensor{}});
       }
+    }
     load_group();
   }
 
  private:
+  struct Piece {
+    std::string name;
+    Tensor weight;
+    Tensor scales{};  // of an 8-bit weight
+  };
+
   void load_group() {
     std::vector<float> masters(static_cast<size_t>(values_));  // zero where the published vocabulary is smaller
     std::vector<TensorSlice> slices;
     float* next = masters.data();
     for (size_t i = 0; i < pieces_.size(); ++i) {
-      const Tensor& piece = pieces_[i];
+      const Tensor& piece = pieces_[i].weight;
       std::vector<int64_t> shape{piece.dim(0)};
       if (piece.dims() == 2) shape.push_back(piece.dim(1));
       const Tensor f32 = piece.dims() == 1 ? Tensor(next, Dtype::f32, Place::cpu, {shape[0]})
                                            : Tensor(next, Dtype::f32, Place::cpu, {shape[0], shape[1]});
-      slices.push_back({.name = names_[i], .global_shape = shape, .offset = std::vector<int64_t>(shape.size(), 0), .local = f32});
+      slices.push_back(
+          {.name = pieces_[i].name, .global_shape = shape, .offset = std::vector<int64_t>(shape.size(), 0), .local = f32});
       next += piece.size();
     }
     if (checkpoint_)
       for (const TensorSlice& slice : slices) checkpoint_->read(slice.name, slice.local);
     else
       init_from(source_.config, slices, kAlone);
-    for (size_t i = 0; i < pieces_.size(); ++i) run(stream_, Cast{.y = pieces_[i], .x = slices[i].local});
-    names_.clear(), pieces_.clear(), values_ = 0;
+    for (size_t i = 0; i < pieces_.size(); ++i)
+      if (pieces_[i].scales)
+        run(stream_, RoundToInt8{.y = pieces_[i].weight, .scales = pieces_[i].scales, .x = slices[i].local});
+      else
+        run(stream_, Cast{.y = pieces_[i].weight, .x = slices[i].local});
+    pieces_.clear(), values_ = 0;
   }
 
   const WeightSource& source_;
   Stream& stream_;
   std::unique_ptr<CheckpointReader> checkpoint_;
-  std::vector<std::string> names_;
-  std::vector<Tensor> pieces_;
+  std::vector<Piece> pieces_;
   int64_t values_ = 0;
 };
 
 }  // namespace
 
-LoadedModel::LoadedModel(const WeightSource& source)
+LoadedModel::LoadedModel(const WeightSource& source, bool int8)
     : config_(on_cpu(source.config)),
       tokenizer_(tokenizer_of(source)),
       begin_token_(begin_of(source, *tokenizer_)),
       device_(open_device(config_.kernels, 1)),
-      dtypes_{.step = dtype_of(config_.kernels.dtype), .residual = config_.kernels.residual_dtype()},
+      dtypes_{.step = dtype_of(config_.kernels.dtype), .residual = config_.kernels.residual_dtype(), .int8 = int8},
       arenas_(device_, decoder_sizes(config_.model, dtypes_)),
       decoder_(config_.model, dtypes_, arenas_, device_.compute()) {
   WeightLoader(source, device_.compute()).load(decoder_);
@@ -127,7 +143,13 @@ void SamplingOptions::visit(Options& o) {
   o("--temperature", temperature, "Temperature; 0 always takes the most likely token", between(0, 100));
   o("--top-k", top_k, "Sample from the K most likely tokens; 0: all", at_least(0));
   o("--top-p", top_p, "Sample from the most likely tokens that together reach this probability", between(0, 1));
+  o("--weights", weights, "Precision of the weights; default: kernels.dtype").one_of({"f32", "bf16", "int8"});
   o("--seed", seed, "Seed of the random choices", at_least(0));
+}
+
+WeightWords SamplingOptions::words(WeightWords from) const {
+  if (!weights.empty() && !int8()) from.set.push_back("kernels.dtype=" + weights);
+  return from;
 }
 
 Sampling SamplingOptions::sampling(const Tokenizer& tokenizer) const {

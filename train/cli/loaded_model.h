@@ -16,10 +16,10 @@ namespace trireme {
 
 class LoadedModel {
  public:
-  // Reads all weights: 2 or 4 bytes each, and a cache of keys and values for model.context tokens. ConfigError without
-  // data.tokenizer; DataError when the tokenizer has more entries than the model, or a published file is damaged; CheckpointError
-  // for a damaged checkpoint.
-  explicit LoadedModel(const WeightSource& source);
+  // Reads all weights: 2 or 4 bytes each, or 1 for int8 (see DecoderDtypes), and a cache of keys and values for model.context
+  // tokens. ConfigError without data.tokenizer; DataError when the tokenizer has more entries than the model, or a published file
+  // is damaged; CheckpointError for a damaged checkpoint.
+  explicit LoadedModel(const WeightSource& source, bool int8 = false);
 
   const RunConfig& config() const { return config_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -49,8 +49,11 @@ bool is_only_process(const std::string& command);
 struct SamplingOptions {
   int64_t tokens = 200, top_k = 0, seed = 1;
   double temperature = 0.8, top_p = 1;
+  std::string weights{};  // their precision; "": the config's
 
   void visit(Options& o);
+  bool int8() const { return weights == "int8"; }
+  WeightWords words(WeightWords from) const;  // with the precision, unless that is int8
   Sampling sampling(const Tokenizer& tokenizer) const;
 };
 

@@ -83,8 +83,8 @@ Json continue_text(LoadedModel& model, const SampleOptions& options, const std::
 ExitCode run_sample(const SampleOptions& options) {
   if (!is_only_process("sample")) return ExitCode::usage;  // rank 0 has said why
   JsonOutput json(options.json);
-  const WeightSource source = find_weights(options.weights);
-  LoadedModel model(source);
+  const WeightSource source = find_weights(options.sampling.words(options.weights));
+  LoadedModel model(source, options.sampling.int8());
   Json found{{"weights", source.directory()}};
   found.update(continue_text(model, options, options.prompt == "-" ? standard_input() : options.prompt));
   json.write(found);

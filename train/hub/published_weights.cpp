@@ -99,16 +99,17 @@ PublishedPlace place_of(const ModelConfig& model, const std::string& ours, const
 
 std::vector<WholeWeight> published_weights(const ModelConfig& model) {
   layout_of(model);
-  Device device(Place::none);
-  Arenas arenas(device, {});
   StageWeights listed;
   std::vector<WholeWeight> weights;
-  for (const Parameter& parameter : take_weights(listed, model, Dtype::f32, arenas.weights))
-    for (const auto& [name, piece] : pieces_of(parameter.spec, parameter.weight)) {
+  declare_whole(listed, model, [&](UnitKind, Tensor&, const WeightSpec& spec) {
+    const Tensor weight = spec.is_vector() ? Tensor(nullptr, Dtype::f32, Place::none, {spec.shape[0]})
+                                           : Tensor(nullptr, Dtype::f32, Place::none, {spec.shape[0], spec.shape[1]});
+    for (const auto& [name, piece] : pieces_of(spec, weight)) {
       std::vector<int64_t> shape;
       for (int d = 0; d < piece.dims(); ++d) shape.push_back(piece.dim(d));
       weights.push_back({.name = name, .shape = shape, .place = place_of(model, name, shape)});
     }
+  });
   return weights;
 }
 

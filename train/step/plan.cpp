@@ -22,17 +22,16 @@ std::string group_of(const std::string& weight) {
 }
 
 // Groups the parameters of the whole model, whichever part a rank holds.
-std::vector<ParameterGroup> group(ModelConfig config, Device& device) {
+std::vector<ParameterGroup> group(ModelConfig config) {
   config.vocab_multiple = 1;  // padding does not count
   std::vector<ParameterGroup> groups;
-  Arena arena(device, Arena::kUnlimited, "parameters");
   StageWeights weights;
-  for (const Parameter& parameter : take_weights(weights, config, Dtype::f32, arena)) {
-    const std::string name = group_of(parameter.spec.name);
+  declare_whole(weights, config, [&](UnitKind, Tensor&, const WeightSpec& spec) {
+    const std::string name = group_of(spec.name);
     auto at = std::find_if(groups.begin(), groups.end(), [&](const ParameterGroup& g) { return g.name == name; });
     if (at == groups.end()) at = groups.insert(groups.end(), {.name = name});
-    at->count += parameter.spec.size();
-  }
+    at->count += spec.size();
+  });
   return groups;
 }
 
@@ -244,7 +243,7 @@ Plan make_plan(const RunConfig& config, const Mesh& mesh) {
   if (plan.stages > 1) plan.bubble = bubble_of(config.parallel.schedule, pipeline, times_of(config));
   count_step(plan, run);
   count_memory(plan, run);
-  plan.groups = group(config.model, device);
+  plan.groups = group(config.model);
   for (const ParameterGroup& g : plan.groups) plan.parameters += g.count;
   if (config.train.recompute == Recompute::none) return plan;
   // Recomputation does not count as work of the model.

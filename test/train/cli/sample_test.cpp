@@ -61,6 +61,22 @@ TEST_CASE("a sample is the same from a run's name, its directory, its checkpoint
   CHECK(text_of(place, "begins.yaml") == run);
 }
 
+TEST_CASE("8-bit weights continue a text as those of training do, and another precision is refused by its name") {
+  const Workplace place;
+  succeed(place.train({"train.steps=200", "kernels.dtype=f32"}));
+  const auto likely = [&](const std::string& weights) {
+    return text_of(place, "tiny", {"--temperature", "0", "--weights", weights});
+  };
+  const std::string f32 = likely("f32"), int8 = likely("int8");
+  CHECK(f32 == text_of(place, "tiny", {"--temperature", "0"}));
+  CHECK(int8.size() == f32.size());
+  CHECK(int8.substr(0, 5) == f32.substr(0, 5));
+  const Ended ended = sample(place, "tiny", {"--weights", "int4"});
+  CHECK(ended.code == 2);
+  CHECK(ended.err.find("--weights") != std::string::npos);
+  CHECK(ended.err.find("int8") != std::string::npos);
+}
+
 TEST_CASE("a prompt comes from standard input, too, and one that exceeds the context is cut with a word") {
   const Workplace place;
   succeed(place.train({"train.steps=40"}));

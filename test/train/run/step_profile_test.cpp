@@ -33,12 +33,6 @@ double middle(std::vector<double> values) {
   return values.at(values.size() / 2);
 }
 
-// A quarter of the values are above it.
-double upper_quartile(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.at(values.size() * 3 / 4);
-}
-
 struct RankEvents {
   std::map<int64_t, Span> steps{};  // by number
   std::vector<Span> ops{}, all{};   // of the compute lane; `all`: also parts of a step
@@ -92,25 +86,26 @@ std::vector<std::string> with(std::vector<std::string> settings, const std::vect
 
 TEST_CASE("a trace has the ops of all ranks and lanes in their steps, and joins sends with receives", "[unsanitized]") {
   const Workplace place;
-  succeed(place.train(with(kLarger, {"train.name=mesh", "parallel.dp=2", "parallel.pp=2", "train.profile=[10-12]"}), 4));
-  const Json trace = Json::parse(place.run("mesh", "trace-10-12.json"));
+  succeed(place.train(with(kLarger, {"train.name=mesh", "parallel.dp=2", "parallel.pp=2", "train.profile=[10-19]"}), 4));
+  const Json trace = Json::parse(place.run("mesh", "trace-10-19.json"));
   Arrows arrows;
   const std::map<int64_t, RankEvents> ranks = events_of(trace, arrows);
   REQUIRE(ranks.size() == 4);
   const std::map<int64_t, double> times = step_times(place, "mesh");
-  // Fractions of each rank's steps. Four ranks on few cores lose them between two ops, in many steps: the quarter that did least
-  // counts. An op that leaves no event is missing in each step.
-  std::vector<double> ops, all, whole;
+  // Fractions of each rank's best step. Ranks on few cores lose them between two ops, on a busy machine in most steps; an op that
+  // leaves no event is missing in each.
+  std::vector<double> whole;
   for (const auto& [rank, events] : ranks) {
-    REQUIRE(events.steps.size() == 3);
+    REQUIRE(events.steps.size() == 10);
+    double ops = 0, all = 0;
     for (const auto& [step, span] : events.steps) {
       const double time = span.end - span.begin;
-      ops.push_back(covered(events.ops, span) / time), all.push_back(covered(events.all, span) / time);
+      ops = std::max(ops, covered(events.ops, span) / time), all = std::max(all, covered(events.all, span) / time);
       if (rank == 0) whole.push_back(time / (1000 * times.at(step)));
     }
+    CHECK(all > 0.98);
+    CHECK(ops > 0.9);
   }
-  CHECK(upper_quartile(all) > 0.98);
-  CHECK(upper_quartile(ops) > 0.9);
   CHECK(middle(whole) > 0.98);
   CHECK(middle(whole) < 1.02);
   CHECK(arrows.starts.size() > 20);
@@ -121,7 +116,7 @@ TEST_CASE("a trace has the ops of all ranks and lanes in their steps, and joins 
     REQUIRE(arrows.ends[id].size() == 1);
     CHECK(starts[0] <= arrows.ends[id][0]);
   }
-  CHECK_THAT(place.run("mesh", "log.txt"), ContainsSubstring("trace-10-12.json: open it in https://ui.perfetto.dev"));
+  CHECK_THAT(place.run("mesh", "log.txt"), ContainsSubstring("trace-10-19.json: open it in https://ui.perfetto.dev"));
 }
 
 TEST_CASE("a trace changes no bit, and a file named control asks a running run for one") {
