@@ -19,7 +19,7 @@ uint32_t largest_magnitude(const Values& v) {
 
 // Writes a block's codes, and turns v into what they leave out.
 void encode_int8(int32_t* words, Values& v) {
-  const Codes::Scale s = Codes::scale(largest_magnitude(v));
+  const Int8Scale s = int8_scale(largest_magnitude(v));
   int8_t codes[Codes::kBlock] = {};
   if (s.finite)
     for (int64_t i = 0; i < Codes::kBlock; ++i) {

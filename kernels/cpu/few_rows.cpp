@@ -36,14 +36,15 @@ struct Step<int8_t> {
   Vec operator[](int64_t j) const { return __builtin_convertvector(std::bit_cast<Integers>(words << (24 - 8 * j)) >> 24, Vec); }
 };
 template <class T>
-constexpr int64_t kStep = Step<T>::kVectors* kLanes;
+constexpr int64_t kStep = kLanes* Step<T>::kVectors;
 
 // Element k of a step of bytes is byte k % 4 of word k / 4.
-void in_order_of_bytes(float* to, const float* from, int64_t k) {
+template <class X>
+void in_order_of_bytes(float* to, const X* from, int64_t k) {
   int64_t at = 0;
   for (; at + kStep<int8_t> <= k; at += kStep<int8_t>)
-    for (int64_t i = 0; i < kStep<int8_t>; ++i) to[at + i % 4 * kLanes + i / 4] = from[at + i];
-  std::copy(from + at, from + k, to + at);
+    for (int64_t i = 0; i < kStep<int8_t>; ++i) to[at + i % 4 * kLanes + i / 4] = to_float(from[at + i]);
+  for (; at < k; ++at) to[at] = to_float(from[at]);
 }
 
 inline float widened(int8_t x) { return x; }
@@ -136,21 +137,18 @@ void multiply_all(const Rows<T, C>& all, int64_t m) {
 template <class T>
 const float* prepared(const Cpu& cpu, const Tensor& x) {
   constexpr bool reorders = kDtype<T> == Dtype::i8;
-  const bool widens = x.dtype() == Dtype::bf16;
-  if (!reorders && !widens) return x.as<float>();
-  const int64_t n = x.size(), k = x.cols();
-  auto* const copies = reinterpret_cast<float*>(cpu.workspace->reserve((reorders && widens ? 2 : 1) * 4 * n));
-  const float* from = copies;
-  if (widens)
-    for_blocks(n, kBlock, [&, bits = x.as<Bf16>()](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) copies[i] = to_float(bits[i]);
+  if (!reorders && x.dtype() == Dtype::f32) return x.as<float>();
+  auto* const copy = reinterpret_cast<float*>(cpu.workspace->reserve(4 * x.size()));
+  with_dtype(x.dtype(), [&](auto zero) {
+    const auto* from = x.as<decltype(zero)>();
+    for_blocks(x.size(), std::max<int64_t>(x.cols(), 1), [&](int64_t begin, int64_t end) {
+      if constexpr (reorders)
+        in_order_of_bytes(copy + begin, from + begin, end - begin);
+      else
+        for (int64_t i = begin; i < end; ++i) copy[i] = to_float(from[i]);
     });
-  else
-    from = x.as<float>();
-  if constexpr (!reorders) return from;
-  float* const to = widens ? copies + n : copies;
-  for (int64_t row = 0; row < n; row += k) in_order_of_bytes(to + row, from + row, k);
-  return to;
+  });
+  return copy;
 }
 
 void with_weight_dtype(Dtype dtype, const auto& f) {

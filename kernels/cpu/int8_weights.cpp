@@ -15,7 +15,7 @@ void round_row(int8_t* y, float& scale, const X* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) most = std::max(most, std::bit_cast<uint32_t>(to_float(x[i])) & 0x7fffffffu);
   const Int8Scale s = int8_scale(most);
   scale = s.scale;
-  if (s.inverse == 0) {
+  if (!s.finite) {
     std::fill_n(y, n, int8_t{0});
     return;
   }

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads) encode(int32_t* codes, Bf16* next, c
       most = max(most, __float_as_uint(v[k]) & 0x7fffffffu);
     }
     int32_t* const words = codes + b * kWidth;
-    const Codes::Scale s = Codes::scale(warp_max(most));
+    const Int8Scale s = int8_scale(warp_max(most));
     if (kInt8 && lane == 0) words[0] = std::bit_cast<int32_t>(s.scale);
 #pragma unroll
     for (int k = 0; k < kLaneCodes; ++k) {

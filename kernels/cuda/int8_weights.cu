@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) round_rows(int8_t* y, float* scales,
     const Int8Scale s = int8_scale(warp_max(most));
     if (lane == 0) scales[o] = s.scale;
     for (int64_t i = lane; i < cols; i += 32)
-      y[o * cols + i] = static_cast<int8_t>(s.inverse == 0 ? 0 : static_cast<int>(rintf(to_float(x[o * cols + i]) * s.inverse)));
+      y[o * cols + i] = static_cast<int8_t>(s.finite ? static_cast<int>(rintf(to_float(x[o * cols + i]) * s.inverse)) : 0);
   });
 }
 

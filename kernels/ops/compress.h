@@ -7,9 +7,8 @@
 // its first word. A block with an element that is not finite reads as NaN.
 #pragma once
 
-#include <bit>
-
 #include "kernels/gate.h"
+#include "kernels/int8_scale.h"
 #include "kernels/run.h"
 
 namespace trireme {
@@ -17,21 +16,7 @@ namespace trireme {
 struct Codes {
   static constexpr int64_t kBlock = 256;                                // elements
   static constexpr int64_t kInt8 = 1 + kBlock / 4, kBf16 = kBlock / 2;  // words of a block
-  static constexpr float kMost = 127;
   static constexpr int64_t blocks(int64_t n) { return (n + kBlock - 1) / kBlock; }
-
-  // Scale of a block and its inverse. `magnitude` is the bits of its largest |x|; those of a NaN are the
-  // largest. Elements are codes of 0 if it is not finite.
-  struct Scale {
-    float scale, inverse;
-    bool finite;
-  };
-  static constexpr Scale scale(uint32_t magnitude) {
-    constexpr uint32_t kLeast = 0x0d800000u, kInfinity = 0x7f800000u;  // 2^-100: smaller blocks lose digits
-    if (magnitude >= kInfinity) return {.scale = std::bit_cast<float>(0x7fc00000u), .inverse = 0, .finite = false};
-    const float most = std::bit_cast<float>(magnitude < kLeast ? kLeast : magnitude);
-    return {.scale = most / kMost, .inverse = kMost / most, .finite = true};
-  }
 };
 
 // For check(): codes of n elements, or more.

@@ -3,8 +3,7 @@
 // keep their dtype, and sums are f32.
 #pragma once
 
-#include <bit>
-
+#include "kernels/int8_scale.h"
 #include "kernels/run.h"
 
 namespace trireme {
@@ -25,18 +24,6 @@ struct RoundToInt8 {
 };
 void launch(const Cpu&, const RoundToInt8&);
 void launch(const Cuda&, const RoundToInt8&);
-
-// Scale of a row and the factor of its elements. `magnitude` is the bits of the largest |x|; those of a NaN are the largest.
-struct Int8Scale {
-  float scale, inverse;
-};
-constexpr Int8Scale int8_scale(uint32_t magnitude) {
-  constexpr uint32_t kLeast = 0x0d800000u, kInfinity = 0x7f800000u;  // 2^-100: smaller rows lose digits
-  constexpr float kMost = 127;
-  if (magnitude >= kInfinity) return {.scale = std::bit_cast<float>(0x7fc00000u), .inverse = 0};
-  const float most = std::bit_cast<float>(magnitude < kLeast ? kLeast : magnitude);
-  return {.scale = most / kMost, .inverse = kMost / most};
-}
 
 // y = x (scales w)^T + bias.
 struct Int8Product {

@@ -135,34 +135,6 @@ TEST_CASE("gradients of two backward passes add up") {
       CHECK(relative_error(to_floats(gradient), tiny.golden["gradient/" + piece].values) < 1e-5);
 }
 
-TEST_CASE("the decoder, token by token and in chunks, gives the logits of the whole pass") {
-  for (const char* name : {"gpt2", "qwen3", "mistral"}) {
-    SECTION(name) {
-      Tiny tiny(name, Dtype::f32);
-      const int64_t room = 8 << 20;
-      Arenas arenas(tiny.device, {room, 0, 0, room, room});
-      Decoder decoder(tiny.golden.model, {Dtype::f32}, arenas, tiny.device.compute());
-      for (const Parameter& p : decoder.parameters())
-        for (const auto& [piece, tensor] : pieces_of(p.spec, p.weight)) set(tensor, tiny.golden["weight/" + piece].values);
-      const int64_t vocab = tiny.golden.model.vocab;
-      const std::vector<int32_t>& tokens = tiny.golden["tokens"].ids;
-      const std::vector<float>& truth = tiny.golden["logits"].values;
-      const auto row = [&](int64_t t) { return std::vector<float>(truth.begin() + t * vocab, truth.begin() + (t + 1) * vocab); };
-      decoder.feed(tiny.device.compute(), {tokens.data(), 5});
-      CHECK(relative_error(to_floats(decoder.logits()), row(4)) < 1e-5);
-      for (int64_t t = 5; t < tiny.context; ++t) {
-        decoder.feed(tiny.device.compute(), {tokens.data() + t, 1});
-        CHECK(relative_error(to_floats(decoder.logits()), row(t)) < 1e-5);
-      }
-      decoder.clear();
-      decoder.feed(tiny.device.compute(), {tokens.data(), static_cast<size_t>(tiny.context)});
-      CHECK(relative_error(to_floats(decoder.logits()), row(tiny.context - 1)) < 1e-5);
-      const std::vector<int32_t> more(static_cast<size_t>(decoder.capacity()), 1);
-      CHECK_THROWS_AS(decoder.feed(tiny.device.compute(), more), Error);
-    }
-  }
-}
-
 namespace {
 
 // Fills a decoder's weights; 8-bit ones rounded.
@@ -198,6 +170,33 @@ void copy_rounded(const Decoder& to, const Decoder& from) {
 }
 
 }  // namespace
+
+TEST_CASE("the decoder, token by token and in chunks, gives the logits of the whole pass") {
+  for (const char* name : {"gpt2", "qwen3", "mistral"}) {
+    SECTION(name) {
+      Tiny tiny(name, Dtype::f32);
+      const int64_t room = 8 << 20;
+      Arenas arenas(tiny.device, {room, 0, 0, room, room});
+      Decoder decoder(tiny.golden.model, {Dtype::f32}, arenas, tiny.device.compute());
+      fill(decoder, tiny);
+      const int64_t vocab = tiny.golden.model.vocab;
+      const std::vector<int32_t>& tokens = tiny.golden["tokens"].ids;
+      const std::vector<float>& truth = tiny.golden["logits"].values;
+      const auto row = [&](int64_t t) { return std::vector<float>(truth.begin() + t * vocab, truth.begin() + (t + 1) * vocab); };
+      decoder.feed(tiny.device.compute(), {tokens.data(), 5});
+      CHECK(relative_error(to_floats(decoder.logits()), row(4)) < 1e-5);
+      for (int64_t t = 5; t < tiny.context; ++t) {
+        decoder.feed(tiny.device.compute(), {tokens.data() + t, 1});
+        CHECK(relative_error(to_floats(decoder.logits()), row(t)) < 1e-5);
+      }
+      decoder.clear();
+      decoder.feed(tiny.device.compute(), {tokens.data(), static_cast<size_t>(tiny.context)});
+      CHECK(relative_error(to_floats(decoder.logits()), row(tiny.context - 1)) < 1e-5);
+      const std::vector<int32_t> more(static_cast<size_t>(decoder.capacity()), 1);
+      CHECK_THROWS_AS(decoder.feed(tiny.device.compute(), more), Error);
+    }
+  }
+}
 
 TEST_CASE("a decoder with 8-bit weights gives the logits of the numbers that they stand for") {
   for (const char* name : {"gpt2", "llama", "qwen3"}) {

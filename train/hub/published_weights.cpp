@@ -4,7 +4,6 @@
 #include <span>
 
 #include "base/error.h"
-#include "kernels/device.h"
 #include "model/stage.h"
 #include "train/hub/published_layout.h"
 
