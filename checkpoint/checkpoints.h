@@ -154,6 +154,10 @@ class Checkpoints {
   // next save, as a warning.
   void doubt(int64_t step, const std::string& problem);
 
+  // False on rank 0 if the lineage knows another manifest of this step than the one with this digest of its text. From any
+  // thread; true on other ranks.
+  bool expects(int64_t step, uint64_t manifest) const { return retention_.expects(step, manifest); }
+
   // True if the last restore read this run's directory on disk.
   bool restored_from_disk() const { return last_on_disk_ >= 0; }
 

@@ -12,6 +12,8 @@ namespace trireme {
 
 namespace {
 
+constexpr int64_t kLeastKept = 2;
+
 void require_whole(const Manifest& manifest) {
   try {
     check(manifest);
@@ -30,7 +32,7 @@ std::optional<int64_t> updates_of(const Manifest& manifest) {
 Retention::Retention(const Io& io, std::string directory, const CheckpointConfig& config, Holds holds)
     : io_(io),
       directory_(std::move(directory)),
-      keep_(std::max<int64_t>(2, config.keep)),
+      keep_(std::max(kLeastKept, config.keep)),
       keep_every_(config.keep_every),
       holds_(holds) {}
 
@@ -49,6 +51,7 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
     if (holds_ == Holds::all) verify_names(io_, staged, manifest);
     if (before_commit_) before_commit_();
     lock.check();
+    forget(manifest.step);
     commit_step(io_, directory_, staged, manifest.step);
     // Who took the lock since the check may have swept the staged files while they were renamed.
     if (!lock.held())
@@ -111,7 +114,8 @@ bool Retention::already_there(const Manifest& manifest) {
   if (holds_ == Holds::some || !path_exists(io_, directory_ + "/" + step_name(manifest.step))) return false;
   try {
     const Manifest there = load_step(io_, directory_, manifest.step);
-    return state_digest(there.tensors, there.counters) == state_digest(manifest.tensors, manifest.counters) && valid(manifest.step);
+    return state_digest(there.tensors, there.counters) == state_digest(manifest.tensors, manifest.counters) &&
+           valid(manifest.step, Unread::does_not_count);
   } catch (const CheckpointError&) {
     return false;  // damaged: replace it
   }
@@ -132,6 +136,18 @@ std::string damaged_since(int64_t step, const std::string& problem) {
   return text("the checkpoint of step ", step, " has been damaged since it was saved: ", problem, ". Another is kept in its place");
 }
 
+// Takes back what the lineage says of a step that this process replaces or deletes.
+void Retention::forget(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  trusted_.erase(step);
+}
+
+bool Retention::expects(int64_t step, uint64_t manifest) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = trusted_.find(step);
+  return known == trusted_.end() || known->second == manifest;
+}
+
 // Foreign checkpoints are neither counted nor deleted.
 bool Retention::of_another_run(int64_t step) const {
   if (valid_.contains(step) || run_.empty() || !path_exists(io_, directory_ + "/" + step_name(step))) return false;
@@ -142,16 +158,24 @@ bool Retention::of_another_run(int64_t step) const {
   }
 }
 
-bool Retention::valid(int64_t step) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (doubts_.erase(step) > 0) valid_.erase(step), trusted_.erase(step);
-  }
+// The digest that the manifest of a step should have, if the lineage knows it and nobody doubts the step.
+std::optional<uint64_t> Retention::known(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  if (doubts_.erase(step) > 0) valid_.erase(step), trusted_.erase(step);
+  const auto found = trusted_.find(step);
+  return found == trusted_.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool Retention::valid(int64_t step, Unread unread) {
+  const std::optional<uint64_t> expected = known(step);
   if (valid_.contains(step)) return true;
   const std::string path = directory_ + "/" + step_name(step);
+  if (expected && unread == Unread::counts && path_exists(io_, path + "/" + kManifestName)) return true;
   try {
-    const Manifest manifest = load_step(io_, directory_, step);
-    if (trusts(step))
+    const std::string content = manifest_text(io_, path);
+    const Manifest manifest = require_step(parse_manifest_of(path, content), path, step);
+    if (!run_.empty() && manifest.run != run_) return false;
+    if (expected == digest(content))
       verify_sizes(io_, path, manifest);
     else if (holds_ == Holds::all)
       verify_files(io_, path, manifest);
@@ -162,11 +186,6 @@ bool Retention::valid(int64_t step) {
   }
   valid_.insert(step);
   return true;
-}
-
-bool Retention::trusts(int64_t step) const {
-  const auto known = trusted_.find(step);
-  return known != trusted_.end() && digest(manifest_text(io_, directory_ + "/" + step_name(step))) == known->second;
 }
 
 void Retention::discard(const std::string& staged) {
@@ -182,13 +201,13 @@ void Retention::retain(int64_t just_saved, const RunLock& lock) {
     const std::vector<int64_t> steps = steps_in(io_, directory_);
     int64_t kept = 0;
     for (size_t i = steps.size(); i-- > 0;) {
-      if (of_another_run(steps[i])) continue;
       const bool forever = keep_every_ > 0 && steps[i] % keep_every_ == 0;
       if (kept < keep_) {
-        kept += valid(steps[i]);
-      } else if (steps[i] != just_saved && !forever && !(command_ && command_->needs(steps[i]))) {
+        kept += valid(steps[i], kept < kLeastKept ? Unread::does_not_count : Unread::counts);
+      } else if (steps[i] != just_saved && !forever && !(command_ && command_->needs(steps[i])) && !of_another_run(steps[i])) {
         lock.check();
         valid_.erase(steps[i]);
+        forget(steps[i]);
         delete_step(io_, directory_, steps[i]);
       }
     }

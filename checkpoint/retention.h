@@ -54,9 +54,12 @@ class Retention {
   // Registers a call after each commit, before anything is deleted, with the digest of the manifest's text. What it
   // throws is a warning.
   void committed(std::function<void(const Manifest&, uint64_t digest)> call) { committed_ = std::move(call); }
-  // Names commits of earlier starts by step, and the digests of their manifests' texts: they count as valid if that
-  // and the sizes of the files are right. Others are read to the last byte.
+  // Names commits of earlier starts by step, and the digests of their manifests' texts. If in no
+  // doubt, one of the two newest that are kept counts as valid if that and the sizes of its files are right; those before
+  // it count unread: who reads them beside the steps asks expects(). Others are read to the last byte.
   void trust(std::map<int64_t, uint64_t> commits) { trusted_ = std::move(commits); }
+  // True unless the manifest of this step should have another digest. From any thread.
+  bool expects(int64_t step, uint64_t manifest) const;
   // Names a step that another thread found damaged: it is read again before it counts as valid.
   void doubt(int64_t step);
   void doubt(int64_t step, const std::string& problem);  // the same, with a warning
@@ -66,9 +69,11 @@ class Retention {
  private:
   bool already_there(const Manifest& manifest);
   bool may_not_be_equal(const Manifest& manifest) const;
-  bool valid(int64_t step);
-  bool trusts(int64_t step) const;
+  enum class Unread { counts, does_not_count };
+  bool valid(int64_t step, Unread unread);
+  std::optional<uint64_t> known(int64_t step);
   bool of_another_run(int64_t step) const;
+  void forget(int64_t step);
   void retain(int64_t just_saved, const RunLock& lock);
 
   const Io& io_;
@@ -78,12 +83,12 @@ class Retention {
   std::function<void()> before_commit_;
   std::function<void(const Manifest&, uint64_t digest)> committed_;
   std::string run_;           // id of the run whose checkpoints are kept and deleted
-  std::mutex mutex_;          // of the next
+  mutable std::mutex mutex_;  // of the next
   std::set<int64_t> doubts_;  // steps found damaged
   std::vector<std::string> found_elsewhere_;
-  std::set<int64_t> valid_;  // steps whose every byte this process has re-read, or that are as trusted_ says
   std::map<int64_t, uint64_t> trusted_;
-  int64_t last_step_ = -1;  // of the last save or restore, and the digest of its tensors
+  std::set<int64_t> valid_;  // steps whose every byte this process has re-read, or that are as trusted_ says
+  int64_t last_step_ = -1;   // of the last save or restore, and the digest of its tensors
   uint64_t last_tensors_ = 0;
   std::optional<int64_t> last_updates_;
   std::vector<std::string> warnings_;

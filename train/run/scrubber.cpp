@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoint/digest.h"
 #include "checkpoint/directory_layout.h"
 #include "checkpoint/rank_file.h"
 #include "kernels/device.h"
@@ -90,10 +91,11 @@ void Scrubber::scrub_checkpoints() {
   std::map<int64_t, std::string> known;  // steps that are damaged, with their problems
   for (;;) {
     try {
-      for (const int64_t step : steps_in(Io(), orders_.checkpoints)) {
-        scrub_step(step, known[step]);
-        if (!pause(0)) return;
-      }
+      for (const Look look : {Look::sizes, Look::bytes})
+        for (const int64_t step : steps_in(Io(), orders_.checkpoints)) {
+          scrub_step(step, look, known[step]);
+          if (!pause(0)) return;
+        }
     } catch (const CheckpointError&) {
       // The directory cannot be listed: saves and restores report it.
     }
@@ -102,17 +104,31 @@ void Scrubber::scrub_checkpoints() {
 }
 
 // A step that fails is read once more: it may have been replaced or deleted meanwhile.
-void Scrubber::scrub_step(int64_t step, std::string& known) {
-  std::string problem = problem_in(step);
-  if (!problem.empty()) problem = problem_in(step);
-  if (problem.empty() || !pause(0)) return known.clear();
+void Scrubber::scrub_step(int64_t step, Look look, std::string& known) {
+  std::string problem = problem_in(step, look);
+  if (!problem.empty()) problem = problem_in(step, look);
+  if (problem.empty() && look == Look::bytes) known.clear();
+  if (problem.empty() || !pause(0)) return;
   if (std::exchange(known, problem) == problem) return;
   ++damaged_;
   if (orders_.damaged) orders_.damaged(step, problem);
 }
 
+// The manifest of a step, with the files that are this node's to read.
+Manifest Scrubber::part_of(const Io& io, int64_t step) const {
+  const std::string path = orders_.checkpoints + "/" + step_name(step), content = manifest_text(io, path);
+  if (orders_.expected && !orders_.expected(step, digest(content)))
+    throw DamagedCheckpoint(path + "/" + kManifestName + " is not the one that was committed, says the run's lineage.jsonl");
+  Manifest manifest = require_step(parse_manifest_of(path, content), path, step);
+  std::vector<FileEntry> mine;
+  for (int64_t i = orders_.part; i < std::ssize(manifest.files); i += orders_.parts)
+    mine.push_back(std::move(manifest.files[static_cast<size_t>(i)]));
+  manifest.files = std::move(mine);
+  return manifest;
+}
+
 // Why a step is damaged; "" if it is whole or gone.
-std::string Scrubber::problem_in(int64_t step) {
+std::string Scrubber::problem_in(int64_t step, Look look) {
   Io io;
   io.pread = [this, real = io.pread](int fd, void* bytes, size_t count, off_t offset) -> ssize_t {
     const double seconds = static_cast<double>(std::max(static_cast<int64_t>(count), kLeastPart)) / orders_.checkpoint_rate;
@@ -122,17 +138,17 @@ std::string Scrubber::problem_in(int64_t step) {
     return n;
   };
   const std::string path = orders_.checkpoints + "/" + step_name(step);
-  std::optional<Manifest> manifest;
+  std::optional<Manifest> part;
   try {
-    manifest = load_step(io, orders_.checkpoints, step);
-    if (orders_.parts == 1) return verify_files(io, path, *manifest), "";
-    std::vector<FileEntry> mine;
-    for (int64_t i = orders_.part; i < std::ssize(manifest->files); i += orders_.parts)
-      mine.push_back(std::move(manifest->files[static_cast<size_t>(i)]));
-    manifest->files = std::move(mine);
-    verify_part(io, path, *manifest);
+    part = part_of(io, step);
+    if (look == Look::sizes)
+      verify_sizes(io, path, *part);
+    else if (orders_.parts == 1)
+      verify_files(io, path, *part);
+    else
+      verify_part(io, path, *part);
   } catch (const CheckpointError& damage) {
-    const bool mine = manifest || orders_.part == 0;  // all read the manifest, and one reports it
+    const bool mine = part || orders_.part == 0;  // all read the manifest, and one reports it
     if (mine && path_exists(Io(), path)) return damage.what();
   }
   return "";

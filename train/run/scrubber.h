@@ -1,6 +1,6 @@
 // Scrubber: threads of the lowest priority that read again what is at rest, page after page, round and round.
 // They read token shards and the files of checkpoints. So damage is found before tokens are used again, or within one round, and a
-// damaged checkpoint is not counted as kept.
+// damaged checkpoint is not counted as kept. A round begins with the manifests and the sizes of all files.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "checkpoint/io.h"
+#include "checkpoint/manifest.h"
 #include "data/shard/shard.h"
 
 namespace trireme {
@@ -23,6 +25,8 @@ class Scrubber {
     std::string checkpoints{};                 // directory of the steps
     double checkpoint_rate = 0;                // likewise
     int64_t part = 0, parts = 1;               // of the files of each step: every `parts`-th
+    // False if a step's manifest should have another digest than its text has. Called from a thread.
+    std::function<bool(int64_t step, uint64_t manifest)> expected{};
     // Called from a thread, once for each damaged checkpoint.
     std::function<void(int64_t step, const std::string& problem)> damaged{};
   };
@@ -41,8 +45,10 @@ class Scrubber {
   void stop();
   void scrub_shards();
   void scrub_checkpoints();
-  void scrub_step(int64_t step, std::string& known);
-  std::string problem_in(int64_t step);
+  enum class Look { sizes, bytes };
+  void scrub_step(int64_t step, Look look, std::string& known);
+  std::string problem_in(int64_t step, Look look);
+  Manifest part_of(const Io& io, int64_t step) const;
   bool pause(double seconds);  // false: the scrubber ends
 
   const Orders orders_;

@@ -179,6 +179,7 @@ Scrubber::Orders scrubs_of(const Order& o, RunParts& p) {
   orders.shards = p.data.shards();
   orders.checkpoints = o.progress.directory + "/checkpoints";
   orders.part = nodes.here(), orders.parts = nodes.count();
+  orders.expected = [&p](int64_t step, uint64_t manifest) { return p.checkpoints.expects(step, manifest); };
   orders.damaged = [&p](int64_t step, const std::string& problem) {
     p.checkpoints.doubt(step, problem);
     if (p.log) p.log->note("warning: " + damaged_since(step, problem));

@@ -271,6 +271,28 @@ TEST_CASE("a checkpoint that is damaged during a run is reported, and an older o
   CHECK(fs::exists(path + "/step-00000005"));
 }
 
+TEST_CASE("a run looks first for checkpoints that miss a file or have another manifest, however slowly it reads them") {
+  const Workplace place;
+  succeed(place.train({"train.steps=15", "checkpoint.keep=3"}));
+  const std::string path = place.scratch / "runs/tiny/checkpoints";
+  Manifest other = load_manifest(Io(), path + "/step-00000005");
+  ++other.counters["tokens"];
+  write_text(path + "/step-00000005/manifest.json", write_manifest(other));
+  fs::remove(path + "/step-00000010/shard-00000.h5");
+  Process training(place.scratch.path(),
+                   Workplace::arguments({"train.steps=100000000", "train.eval_every=0", "checkpoint.every=0"}));
+  const auto found = [&](const char* line) { return place.run("tiny", "log.txt").find(line) != std::string::npos; };
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (training.running() && std::chrono::steady_clock::now() < until &&
+         !(found("step 5 has been damaged") && found("step 10 has been damaged")))
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  training.signal(SIGTERM);
+  (void)training.wait();
+  const std::string log = place.run("tiny", "log.txt");
+  CHECK_THAT(log, ContainsSubstring("step-00000005/manifest.json is not the one that was committed"));
+  CHECK_THAT(log, ContainsSubstring("step-00000010/shard-00000.h5"));
+}
+
 TEST_CASE("damage that another node finds in its part of a checkpoint is reported with the next save") {
   const Workplace place;
   succeed(place.train({"train.steps=15", "checkpoint.keep=3"}, 2));
