@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <regex>
 #include <thread>
 
 #include "parallel/mesh.h"
@@ -127,11 +128,11 @@ TEST_CASE("a rank that is done waits outside MPI_Finalize, where another's death
 
 TEST_CASE("started by a launcher as two ranks, one does not start MPI", "[.launched]") {
   if (environment("OMPI_COMM_WORLD_RANK") == "1") std::this_thread::sleep_for(std::chrono::minutes(5));
-  const World world({.say = [](const std::string& line) { std::cerr << line << '\n'; }, .warn = 0.3, .end = 1.2});
+  const World world({.say = [](const std::string& line) { std::cerr << line << '\n'; }, .warn = 0.3, .end = 3.2});
 }
 
 TEST_CASE("started by a launcher as two ranks, one stays before the end of the start", "[.launched]") {
-  World world({.say = [](const std::string& line) { std::cerr << line << '\n'; }, .warn = 0.3, .end = 1.2, .until_watched = true});
+  World world({.say = [](const std::string& line) { std::cerr << line << '\n'; }, .warn = 0.3, .end = 3.2, .until_watched = true});
   if (world.rank() == 1) world.watched();
   std::this_thread::sleep_for(std::chrono::minutes(5));
 }
@@ -144,8 +145,9 @@ TEST_CASE("a start that another rank does not get through ends with a line") {
     const std::string begin = "rank 0 on " + host_name() + " (process ";
     CHECK_THAT(output, ContainsSubstring(begin) &&
                            ContainsSubstring(" has waited 0 s for the start of all ranks. They must all have begun") &&
-                           ContainsSubstring(" has waited 1 s for the start of all ranks: it ends. ") &&
-                           !ContainsSubstring("rank 1 on "));
+                           ContainsSubstring(" has waited 3 s for the start of all ranks: it ends. "));
+    // A busy machine may have rank 1 wait for rank 0, too, but not to the end.
+    CHECK_FALSE(std::regex_search(output, std::regex("rank 1 on .*: it ends")));
   }
 }
 

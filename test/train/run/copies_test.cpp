@@ -145,7 +145,7 @@ namespace {
 const std::vector<std::vector<std::string>> kSettingsApart{
     {"parallel.compress=int8"},
     {"parallel.compress=powersgd", "parallel.compress_rank=2"},
-    {"parallel.local_steps=5"},
+    {"parallel.local_steps=5", "parallel.outer_momentum=0.5"},  // 0.9 overshoots in the first hundred steps
     {"parallel.local_steps=10", "parallel.compress=bf16", "parallel.local_moments=mean"},
     {"parallel.local_steps=5", "parallel.apart_after=15"},
     {"parallel.local_steps=5", "parallel.local_moments=mean"},
@@ -201,7 +201,7 @@ TEST_CASE("a run whose copies are apart continues with other numbers of them and
       if (line.contains("val_loss")) held_out.push_back(line.at("val_loss"));
     CAPTURE(held_out);
     REQUIRE(held_out.size() == 7);
-    CHECK(held_out.back() < held_out.front() - 0.2);  // the first 40 steps stay near the frequencies of the letters, 2.6 nats
+    CHECK(held_out.back() < held_out.front() - 0.5);  // of which 2.6 nats are the frequencies of the letters
   }
 }
 
