@@ -12,9 +12,11 @@
 namespace trireme {
 namespace {
 
-constexpr double kWiderLimit = 2;     // where ranks share cores, so much of the usual excess is noise of caches
-constexpr int64_t kFirstSteps = 2;    // of a process: they take memory and make the kernels' caches warm
-constexpr int64_t kWindowsToEnd = 3;  // in a row that name the same rank, before it ends the run
+constexpr double kWiderLimit = 2;      // where ranks share cores, so much of the usual excess is noise of caches
+constexpr int64_t kFirstSteps = 2;     // of a process: they take memory and make the kernels' caches warm
+constexpr int64_t kSharedWindows = 2;  // in a row that name the same rank, before it is reported, where ranks share cores
+constexpr int64_t kWindowsToEnd = 3;   // in a row that name the same rank, before it ends the run
+constexpr auto kWindowSteps = static_cast<int64_t>(RankWork::kSteps);
 constexpr double kSecondsToEnd = 10;  // at least, since the first of them
 
 WorkPart work_part(std::string_view name) {
@@ -98,18 +100,18 @@ void StragglerWatch::say(int64_t step, std::span<const RankWork> ranks) {
 
 void StragglerWatch::follow(const std::optional<Straggler>& found, int64_t step) {
   const int64_t rank = found ? found->rank : -1;
-  if (rank != named_) {
-    if (named_ >= 0 && !found) session_.note("rank " + std::to_string(named_) + " is no longer slower than its peers");
-    named_ = rank, times_ = 0, since_ = Clock::now();
-    if (found) {
-      const auto first = step - static_cast<int64_t>(RankWork::kSteps) + 1;
-      EventRecord event{.step = step, .event = "straggler", .since = first};
-      event.rank = rank, event.host = found->host, event.text = found->words;
-      session_.log->event(event, "warning: " + found->words);
-    }
+  if (rank != suspect_) suspect_ = rank, times_ = 0, since_ = Clock::now(), first_step_ = step - kWindowSteps + 1;
+  ++times_;
+  const int64_t named = times_ < (session_.shares_cores ? kSharedWindows : 1) ? -1 : rank;
+  if (named_ >= 0 && !found) session_.note("rank " + std::to_string(named_) + " is no longer slower than its peers");
+  const bool is_news = named != std::exchange(named_, named);
+  if (named < 0) return;
+  words_ = found->words, host_ = found->host;
+  if (is_news) {
+    EventRecord event{.step = step, .event = "straggler", .since = first_step_};
+    event.rank = rank, event.host = host_, event.text = words_;
+    session_.log->event(event, "warning: " + words_);
   }
-  if (!found) return;
-  ++times_, words_ = found->words, host_ = found->host;
   const bool stops = session_.config.train.on_straggler == OnStraggler::stop;
   if (stops && times_ >= kWindowsToEnd && seconds_since(since_) >= kSecondsToEnd) end_for_ = rank + 1;
 }

@@ -42,9 +42,11 @@ class StragglerWatch {
   RankWork window_{};
   CounterReader machine_;
   // Rank 0's:
-  int64_t named_ = -1;                  // the rank that the last windows named
-  int64_t times_ = 0;                   // windows in a row that named it
-  Clock::time_point since_{};           // the first of them
+  int64_t suspect_ = -1;                // the rank that the last windows found slow
+  int64_t times_ = 0;                   // so many in a row
+  int64_t first_step_ = 0;              // of the first of them
+  Clock::time_point since_{};           // its end
+  int64_t named_ = -1;                  // suspect_, once reported
   std::set<std::string> slow_links_{};  // already reported
   std::string words_;                   // on the last rank named
   std::string host_;

@@ -95,8 +95,8 @@ TEST_CASE("a rank whose disk is slow is named, with its data", "[unsanitized]") 
                                                                    {"FAULTY_BELOW", "/shards/"},
                                                                    {"FAULTY_RANK", "2"}}};
   for (const auto& [name, value] : faults) setenv(name, value, 1);
-  const Ended ended = place.train(
-      {"train.name=slow", "train.steps=36", "train.microbatch=1", "train.eval_every=500", "checkpoint.every=500"}, 4);
+  const Ended ended =
+      place.train({"train.name=slow", "train.steps=70", "train.microbatch=1", "train.eval_every=500", "checkpoint.every=500"}, 4);
   for (const auto& [name, value] : faults) unsetenv(name);
   succeed(ended);
   const std::vector<Json> events = lines_with(place, "event");
@@ -118,11 +118,13 @@ TEST_CASE("with train.on_straggler = stop, a rank that stays slow ends the run a
 }
 
 // Each seed slows another rank. A slowed rank is the only one that may be named. TRIREME_SEEDS: so many seeds, not 100.
-// With fewer cores than ranks the limit is 14 %.
+// With fewer cores than ranks the limit is 14 %, in both windows.
 TEST_CASE("one of eight ranks that is slower by 20 or 10 % is named within 64 steps of a run", "[.][soak]") {
   const std::string wanted = environment("TRIREME_SEEDS");
   const int64_t seeds = wanted.empty() ? 100 : std::stoll(wanted);
   for (const std::string fraction : {"0.2", "0.1", "0"}) {
+    int64_t slowest_once = 0, slowest_twice = 0, named = 0;  // of the slowed rank: in how many runs it is the slowest of a window
+    double most_of_others = 0;
     for (int64_t seed = 0; seed < seeds; ++seed) {
       CAPTURE(fraction, seed);
       const Workplace place;
@@ -130,10 +132,22 @@ TEST_CASE("one of eight ranks that is slower by 20 or 10 % is named within 64 st
       const std::string slow = std::to_string(rank) + " " + fraction;
       succeed(train_slowed(place, 8, slow, long_steps({"train.steps=67", "train.batch=8", "train.seed=" + std::to_string(seed)})));
       const std::vector<Json> events = lines_with(place, "event");
+      for (const Json& event : events) UNSCOPED_INFO(event.dump());
       const bool may_be_missed = fraction != "0" && std::thread::hardware_concurrency() < 8;
       CHECK((may_be_missed || events.empty() == (fraction == "0")));
       for (const Json& event : events) CHECK(event.at("rank") == rank);
+      named += events.empty() ? 0 : 1;
+      int64_t times = 0;
+      for (const Json& window : lines_with(place, "busy_ms")) {
+        if (window.at("slowest_rank") == rank)
+          ++times;
+        else
+          most_of_others = std::max<double>(most_of_others, window.at("slowest_ratio"));
+      }
+      slowest_once += times > 0 ? 1 : 0, slowest_twice += times > 1 ? 1 : 0;
     }
+    WARN("a rank slower by " << fraction << ": named in " << named << " of " << seeds << " runs, the slowest of one window in "
+                             << slowest_once << ", of two in " << slowest_twice << "; other ranks reached " << most_of_others);
   }
 }
 
