@@ -114,7 +114,7 @@ struct TrainConfig {
     keys("leave_out", leave_out, "steps whose batches are skipped, without an update");
     keys("profile", profile, "steps whose work is traced op by op, on CPUs, into trace-FIRST-LAST.json of the run directory");
     keys("rounding", rounding, "rounding of the f32 masters to bf16 weights; stochastic: up or down, without bias", identity());
-    keys("eval_every", eval_every, "steps between evaluations; 0: only at the end", at_least(0));
+    keys("eval_every", eval_every, "steps between evaluations, also at the end; 0: when RUN/control asks", at_least(0));
     keys("eval_sequences", eval_sequences, "validation sequences of one evaluation; 0: all", at_least(0));
     keys("eval_overlap", eval_overlap,
          "fraction of a validation sequence that repeats the previous one, as context for its predictions", between(0, 1));

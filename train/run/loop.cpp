@@ -8,6 +8,7 @@
 
 #include "parallel/host_collectives.h"
 #include "train/health/signals.h"
+#include "train/run/control_file.h"
 #include "train/run/evaluations.h"
 #include "train/run/replica_check.h"
 #include "train/run/step_repeat.h"
@@ -31,19 +32,19 @@ void compare_now(Session& s, int64_t step) {
 struct Agreed {
   int signal = 0;       // of a rank that was asked to stop; 0: none
   bool saving = false;  // a rank is still at work on a save
-  int64_t profile = 0;  // steps to trace from the next one on
-  int64_t slow = 0;     // a rank for which the run ends, plus one; 0: none
+  Requests asked{};
+  int64_t slow = 0;  // a rank for which the run ends, plus one; 0: none
   BadSteps bad_steps{};
 };
 
-Agreed agree(Session& s, int64_t bad, int64_t profile = 0, int64_t slow = 0) {
+Agreed agree(Session& s, int64_t bad, const Requests& asked = {}, int64_t slow = 0) {
   const std::vector<int64_t> most =
-      largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), bad, -bad, profile, slow, s.meter.due()});
+      largest(s.run.mesh.all(), {stop_signal(), s.saves.busy(), bad, -bad, asked.profile, slow, s.meter.due(), asked.evaluate});
   s.notice.acknowledge(static_cast<int>(most[0]));
   if (most[6] != 0) s.meter.record(s.log);
   return {.signal = static_cast<int>(most[0]),
           .saving = most[1] != 0,
-          .profile = most[4],
+          .asked = {.profile = most[4], .evaluate = most[7] != 0},
           .slow = most[5],
           .bad_steps = {.most = most[2], .fewest = -most[3]}};
 }
@@ -57,12 +58,14 @@ struct Due {
 // A save by one replica alone is preceded by a comparison of all.
 bool checks_saves(const Session& s) { return s.config.train.compare_every > 0 && s.run.mesh.copies() > 1; }
 
-Due due_after(const Session& s, int64_t step) {
+// `asked`: for an evaluation, which comes when no copies are apart.
+Due due_after(const Session& s, int64_t step, bool asked = false) {
   const TrainConfig& t = s.config.train;
   Due due{};
   due.last = step == t.steps;
   due.save = due.last || s.checkpoints.due(step);
-  due.evaluate = due.last || (t.eval_every > 0 && step % t.eval_every == 0);
+  due.evaluate = (t.eval_every > 0 && (due.last || step % t.eval_every == 0)) ||
+                 (asked && (step % s.config.parallel.local_steps == 0 || !s.config.parallel.local()));
   due.to_memory = !due.save && s.checkpoints.due_in_memory(step) && !s.checkpoints.saving();
   due.compare = s.run.mesh.replicas() > 1 && t.compare_every > 0 &&
                 (step % t.compare_every == 0 || (checks_saves(s) && due.save && !due.last));
@@ -114,11 +117,13 @@ ExitCode loop(Session& s, int64_t& step) {
     s.note("already finished: train.steps = " + std::to_string(steps_wanted) +
            "; a larger train.steps continues, another train.name begins anew");
   Agreed agreed;
+  ControlFile control(s);
+  bool asked = false;  // for an evaluation
   Steps steps(s, step);
   const auto continues = [&] {
-    agreed = agree(s, steps.bad(), steps.profile().asked(), steps.stragglers().wanted_end());
-    s.saving = agreed.saving;
-    if (agreed.profile > 0) steps.profile().trace(steps.begun() + 1, agreed.profile);
+    agreed = agree(s, steps.bad(), control.take(), steps.stragglers().wanted_end());
+    s.saving = agreed.saving, asked |= agreed.asked.evaluate;
+    if (agreed.asked.profile > 0) steps.profile().trace(steps.begun() + 1, agreed.asked.profile);
     return agreed.signal == 0 && agreed.slow == 0;
   };
   while (steps.begun() < steps_wanted && continues()) {
@@ -127,10 +132,10 @@ ExitCode loop(Session& s, int64_t& step) {
     steps.judge(agreed.bad_steps);
     steps.begin();
     if (steps.stragglers().due()) steps.stragglers().judge(step);
-    const Due due = due_after(s, steps.begun());
+    const Due due = due_after(s, steps.begun(), asked);
     if (due.anything()) steps.settle();
     if (due.compare) compare_now(s, step);
-    if (due.evaluate) evaluated = evaluate_now(s, step);
+    if (due.evaluate) evaluated = evaluate_now(s, step), asked = false;
     if (due.save && !due.last) s.saves.begin(step);
     if (due.to_memory) s.saves.begin(step, Tier::memory);
     s.notice.saved(std::max(restored, s.saves.saved()));

@@ -1,12 +1,8 @@
 #include "train/run/step_profile.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
-#include "base/file.h"
 #include "base/replace_file.h"
-#include "base/text_stream.h"
 #include "parallel/host_collectives.h"
 #include "train/telemetry/trace_text.h"
 
@@ -14,7 +10,6 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kMostRanks = 64;  // whose traces are in a file
-constexpr int64_t kMostSteps = 1000;
 
 }  // namespace
 
@@ -38,20 +33,6 @@ void StepProfile::end(int64_t step) {
 }
 
 void StepProfile::trace(int64_t step, int64_t steps) { next_ = step, last_ = step + steps - 1; }
-
-int64_t StepProfile::asked() {
-  if (!session_.log || seconds_since(looked_) < 1) return 0;
-  looked_ = Clock::now();
-  const std::string path = session_.config.train.directory() + "/control", words = text_of_file(path, 4096);
-  if (words.empty()) return 0;
-  unlink(path.c_str());
-  TextReader in(words);
-  std::string verb;
-  int64_t steps = 0;
-  if (in >> verb && verb == "profile" && in >> steps && steps >= 1 && steps <= kMostSteps) return steps;
-  session_.note("warning: " + path + " must be 'profile N', N from 1 to " + std::to_string(kMostSteps));
-  return 0;
-}
 
 void StepProfile::write() {
   TrainState& run = session_.run;

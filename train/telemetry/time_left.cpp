@@ -33,7 +33,7 @@ double TimeLeft::after(int64_t done, double begun) const {
   const auto multiples = [&](int64_t every) { return every > 0 ? (schedule_.steps - 1) / every - done / every : 0; };
   const bool open = schedule_.evaluates_at(done) && evaluated_ < done;  // after the last step, too
   const double steps = static_cast<double>(std::max<int64_t>(schedule_.steps - done, 0));
-  const double last = done < schedule_.steps ? 1 : 0;
+  const double last = schedule_.eval_every > 0 && done < schedule_.steps ? 1 : 0;
   const double evaluations =
       static_cast<double>(std::max<int64_t>(multiples(schedule_.eval_every), 0)) + last + (open ? 1 - begun : 0);
   const double saves = static_cast<double>(std::max<int64_t>(multiples(schedule_.save_every), 0)) + 1;

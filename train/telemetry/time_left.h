@@ -14,10 +14,10 @@ namespace trireme {
 // The evaluations and saves of a run.
 struct RunSchedule {
   int64_t steps = 1;               // in all
-  int64_t eval_every = 0;          // 0: at the end alone
-  int64_t save_every = 0;          // likewise
+  int64_t eval_every = 0;          // 0: no evaluations
+  int64_t save_every = 0;          // 0: at the end alone
   double evaluation_in_steps = 0;  // guess of what an evaluation costs until one was measured; 0: the run has none
-  bool evaluates_at(int64_t step) const { return step == steps || (eval_every > 0 && step > 0 && step % eval_every == 0); }
+  bool evaluates_at(int64_t step) const { return eval_every > 0 && (step == steps || (step > 0 && step % eval_every == 0)); }
 };
 
 class TimeLeft {

@@ -18,7 +18,7 @@ namespace trireme {
 
 TEST_CASE("a small model learns a Markov source to within 2 % of its entropy", "[unsanitized]") {
   const Workplace place;
-  succeed(place.train({"train.steps=300", "train.batch=16", "train.microbatch=16", "train.eval_sequences=0", "train.eval_every=0",
+  succeed(place.train({"train.steps=300", "train.batch=16", "train.microbatch=16", "train.eval_sequences=0", "train.eval_every=300",
                        "checkpoint.every=0"}));
   const double loss = place.metrics("tiny").back().at("val_loss").get<double>();
   CHECK(loss == Approx(kEntropy).epsilon(0.02));

@@ -36,6 +36,7 @@ TEST_CASE("the time left is that of the steps, evaluations and saves that are st
 
 TEST_CASE("a run that evaluates nothing waits for no evaluation") {
   CHECK(of_steps({.steps = 10, .eval_every = 2}, 5, 1).after(5) == Approx(5));
+  CHECK(of_steps({.steps = 10, .evaluation_in_steps = 10}, 5, 1).after(5) == Approx(5));
   CHECK(TimeLeft({.steps = 10}).after(0) == 0);
 }
 
