@@ -7,11 +7,12 @@
 #   make soak     long tests, best on a quiet machine: every mesh of up to eight ranks, every place where a disk can fail
 #   make fuzz     our parsers under libFuzzer, each for FUZZ_SECONDS
 #   make bench    speed of the kernels and of a training step on this machine
+#   make peers    steps against compiled PyTorch's and llm.c's, in turns; needs torch, an hour or more
 #   make install  compile and install; PREFIX=/usr/local, DESTDIR= for packages
 #   make bundle   the program with its libraries in one archive for machines without them; checked in a bare root if run as root
 #   make index    each source file with its purpose
 #   make check    format, include arrows, warnings as errors      make format   rewrites the sources
-.PHONY: build train test sanitize check-cuda soak fuzz bench install bundle index check format clean
+.PHONY: build train test sanitize check-cuda soak fuzz bench peers install bundle index check format clean
 .DEFAULT_GOAL := build
 
 jobs    := $(shell nproc)
@@ -83,6 +84,9 @@ fuzz:
 bench: build
 	build/trireme bench kernels
 	build/trireme bench step configs/gpt2-124m.yaml --set train.batch=8 --set train.microbatch=8 --set model.context=256
+
+peers: build
+	scripts/peers.py $(ARGS)
 
 PREFIX ?= /usr/local
 install: build/build.ninja

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Times the same training step in PyTorch, on the same GPU: compiled, fused attention, fused AdamW, bf16 products over f32 weights.
+"""Times the same training step in PyTorch, on the same machine: compiled, fused attention, fused AdamW. Products are in bf16 over f32
+weights, or in f32 where ours are.
 
   scripts/peer_torch.py STEP.json...     what `trireme bench step --json` wrote: the same model, tokens a step and microbatch
 
-Prints a line for each: tokens/s of both and their ratio; with --json FILE also writes them. --device cpu tries it without a GPU.
-Needs torch.
+Prints a line for each: tokens/s of both and their ratio; with --json FILE also writes them. --device cpu: on the processor, with
+OMP_NUM_THREADS threads. Needs torch.
 """
 import argparse
 import json
@@ -108,15 +109,15 @@ def measure(ours, device, steps, micro):
     torch.set_float32_matmul_precision("high")
     model = Model(m).to(device)
     parameters = sum(p.numel() for p in model.parameters())
-    run = torch.compile(model) if device == "cuda" else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=device == "cuda")
+    run = torch.compile(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     rows = ours["batch"]
     ids = torch.randint(m["vocab"], (rows, m["context"] + 1), device=device)
 
     def step():
         for at in range(0, rows, micro):
             part = ids[at : at + micro]
-            with torch.autocast(device, dtype=torch.bfloat16):
+            with torch.autocast(device, dtype=torch.bfloat16, enabled=ours["dtype"] != "f32"):
                 loss = run(part[:, :-1], part[:, 1:]) * (micro / rows)
             loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
