@@ -82,7 +82,7 @@ TEST_CASE("a request to stop in an evaluation is acknowledged within a second, a
 TEST_CASE("an evaluation after the last step is abandoned, too, and the next start finishes the run with it") {
   const Workplace place;
   std::vector<std::string> settings = kLongEvaluations;
-  settings.insert(settings.end(), {"train.eval_every=0", "train.name=last"});
+  settings.insert(settings.end(), {"train.eval_every=6", "train.name=last"});
   Process first(place.scratch.path(), Workplace::arguments(settings));
   REQUIRE(appears(first, place.scratch / "runs/last/log.txt", "step 6/6"));
   usleep(100000);

@@ -546,7 +546,7 @@ TEST_CASE("notes may come from another thread than the steps") {
 TEST_CASE("a run in a terminal shows what its steps wait for, and the time left counts it") {
   const Scratch directory;
   const std::string shown = shown_by(120, [&] {
-    RunLog log(directory.path(), "test", {.steps = 10, .evaluation_in_steps = 80}, -1, 1);
+    RunLog log(directory.path(), "test", {.steps = 10, .eval_every = 10, .evaluation_in_steps = 80}, -1, 1);
     log.step(step_record(1));
     log.busy("evaluating", 0, 5047);
     std::this_thread::sleep_for(150ms);
