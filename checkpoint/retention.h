@@ -54,9 +54,10 @@ class Retention {
   // Registers a call after each commit, before anything is deleted, with the digest of the manifest's text. What it
   // throws is a warning.
   void committed(std::function<void(const Manifest&, uint64_t digest)> call) { committed_ = std::move(call); }
-  // Names commits of earlier starts by step, and the digests of their manifests' texts. If in no
-  // doubt, one of the two newest that are kept counts as valid if that and the sizes of its files are right; those before
-  // it count unread: who reads them beside the steps asks expects(). Others are read to the last byte.
+  // Names commits of earlier starts by step, and the digests of their manifests' texts. Unless a step is in doubt:
+  // of the two newest that are kept, one counts as valid if its manifest has that digest and its files their sizes.
+  // Older ones count unread; a thread that reads them beside the steps asks expects(). A step without a commit is read
+  // to the last byte.
   void trust(std::map<int64_t, uint64_t> commits) { trusted_ = std::move(commits); }
   // True unless the manifest of this step should have another digest. From any thread.
   bool expects(int64_t step, uint64_t manifest) const;
