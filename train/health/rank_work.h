@@ -19,6 +19,7 @@ struct MachineCounters {
   float stolen = 0;       // fraction of the machine's processor time that its host gave to others
   float clock_ghz = 0;    // of the rank's core at the window's end; 0: unknown
   float throttles = 0;    // times that the processor was too hot
+  float core_rate = 0;    // of an empty loop, in turns per second: the mean of a sample each step; 0: unknown
 };
 
 // Trivially copyable: ranks of one program send it as bytes.

@@ -48,6 +48,13 @@ bool slow_in_most_steps(std::span<const RankWork> ranks, size_t rank, double rat
 
 double without_core(const RankWork& r) { return r.seconds > 0 ? std::max(0.0, 1 - static_cast<double>(r.on_core / r.seconds)) : 0; }
 
+// How much longer an empty loop took on the rank's cores than on those of its peers.
+double core_excess(std::span<const RankWork> ranks, size_t rank) {
+  const auto rate = [](const RankWork& r, size_t) { return static_cast<double>(r.machine.core_rate); };
+  const double own = rate(ranks[rank], rank), usual = median(of_peers(ranks, rank, rate));
+  return own > 0 && usual > 0 ? usual / own - 1 : 0;
+}
+
 std::string whole_percent(double fraction) { return std::to_string(std::llround(100 * fraction)) + " %"; }
 
 // The part whose time exceeds the peers' most.
@@ -74,8 +81,12 @@ std::string reasons(std::span<const RankWork> ranks, size_t rank, double excess)
   if (static_cast<double>(m.stolen) - usual([](const RankWork& r) { return r.machine.stolen; }) > excess / 4)
     found.push_back("its virtual machine's host took " + whole_percent(static_cast<double>(m.stolen)) + " of its processor time");
   const double clock = usual([](const RankWork& r) { return r.machine.clock_ghz; });
+  const double core = core_excess(ranks, rank);
   if (m.clock_ghz > 0 && static_cast<double>(m.clock_ghz) < clock * (1 - excess / 4))
     found.push_back("its cores run at " + fixed(static_cast<double>(m.clock_ghz), 2) + " GHz, others at " + fixed(clock, 2));
+  else if (core > excess / 2)
+    found.push_back("an empty loop takes " + whole_percent(core) +
+                    " longer on its cores: others use them too, such as another virtual machine");
   if (static_cast<double>(m.throttles) > usual([](const RankWork& r) { return r.machine.throttles; }))
     found.push_back("its processor was slowed " + std::to_string(std::llround(m.throttles)) + " times because it was too hot");
   if (static_cast<double>(m.disk_faults) > 32 + 2 * usual([](const RankWork& r) { return r.machine.disk_faults; }))
@@ -157,6 +168,7 @@ std::optional<Straggler> find_straggler(std::span<const RankWork> ranks, double 
   if (slow.size() > kMostSuspects) slow.resize(kMostSuspects);
   for (const size_t rank : slow) {
     if (!slow_in_most_steps(ranks, rank, ratio)) continue;
+    if (ranks[rank].shares_cores == 1 && core_excess(ranks, rank) > ratios[rank] - 1) continue;  // it had the slow core by chance
     const auto peers = std::ranges::count_if(ranks, [&](const RankWork& r) { return r.stage == ranks[rank].stage; }) - 1;
     return Straggler{.rank = static_cast<int64_t>(rank),
                      .host = ranks[rank].host_name(),

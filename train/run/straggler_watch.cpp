@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/host_collectives.h"
+#include "train/health/core_rate.h"
 
 namespace trireme {
 namespace {
@@ -63,15 +64,16 @@ void StragglerWatch::step_ended(bool comparable) {
   const double read = std::exchange(data_before_, data);
   const double computed = seconds - data, work = session_.shares_cores ? std::min(on_core, computed) : computed;
   window_.busy[filled_++] = static_cast<float>(work + (data + read) / 2);
+  core_rates_ += core_rate();
 }
 
 RankWork StragglerWatch::take() {
   RankWork work = std::exchange(window_, {});
-  filled_ = 0;
   work.stage = session_.run.mesh.pp().rank();
   host_name().copy(work.host.data(), work.host.size() - 1);
   work.shares_cores = session_.shares_cores ? 1 : 0;
   work.machine = machine_.take();
+  work.machine.core_rate = static_cast<float>(std::exchange(core_rates_, 0) / static_cast<double>(std::exchange(filled_, 0)));
   const std::vector<LinkTime> links = session_.journal.links().take();
   work.links = static_cast<int32_t>(links.size());
   std::ranges::copy(links, work.link.begin());

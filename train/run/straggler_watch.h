@@ -39,6 +39,7 @@ class StragglerWatch {
   int64_t steps_ = 0;  // since the start of this process
   size_t filled_ = 0;
   double data_before_ = 0;  // seconds that the step before waited for its data
+  double core_rates_ = 0;   // sum of the samples of this window
   RankWork window_{};
   CounterReader machine_;
   // Rank 0's:

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "test/catch.h"
+#include "train/health/core_rate.h"
 
 namespace trireme {
 namespace {
@@ -139,7 +140,7 @@ TEST_CASE("the words on a straggler name the part of its work and what its machi
     std::vector<RankWork> ranks = quiet_ranks(4);
     lengthen(ranks[3], 1.2);
     ranks[3].parts[static_cast<size_t>(WorkPart::backward)] *= 1.3F;
-    for (RankWork& work : ranks) work.machine.clock_ghz = 3;
+    for (RankWork& work : ranks) work.machine.clock_ghz = 3, work.machine.core_rate = 3e9F;
     change(ranks[3]);
     const std::optional<Straggler> found = find_straggler(ranks, kDefaultRatio);
     REQUIRE(found);
@@ -157,8 +158,32 @@ TEST_CASE("the words on a straggler name the part of its work and what its machi
   CHECK_THAT(words([](RankWork& w) { w.machine.clock_ghz = 1.2F, w.machine.throttles = 4; }),
              Catch::Matchers::EndsWith(
                  ": its cores run at 1.20 GHz, others at 3.00, its processor was slowed 4 times because it was too hot"));
+  CHECK_THAT(words([](RankWork& w) { w.machine.core_rate = 2e9F; }),
+             Catch::Matchers::EndsWith(
+                 ": an empty loop takes 50 % longer on its cores: others use them too, such as another virtual machine"));
   CHECK_THAT(words([](RankWork& w) { w.machine.disk_faults = 500; }),
              Catch::Matchers::EndsWith(": 500 page faults read its disk: memory is short"));
+}
+
+TEST_CASE("a rank that had a slower core is not a straggler where ranks share cores, and is where they do not") {
+  std::vector<RankWork> ranks = quiet_ranks(8);
+  for (RankWork& work : ranks) work.machine.core_rate = 3e9F;
+  lengthen(ranks[5], 1.2);
+  for (const bool shared : {false, true}) {
+    for (RankWork& work : ranks) work.shares_cores = shared ? 1 : 0;
+    CAPTURE(shared);
+    ranks[5].machine.core_rate = 2.9e9F;
+    CHECK(find_straggler(ranks, kDefaultRatio));
+    ranks[5].machine.core_rate = 2.2e9F;
+    CHECK(find_straggler(ranks, kDefaultRatio).has_value() == !shared);
+  }
+}
+
+TEST_CASE("a core's rate is one turn of an empty loop in a cycle or a few") {
+  double best = 0;
+  for (int i = 0; i < 100; ++i) best = std::max(best, core_rate());
+  CHECK(best > 1e8);
+  CHECK(best < 2e10);
 }
 
 TEST_CASE("a link that is slower than others of its kind is named by both ends") {
