@@ -34,6 +34,13 @@ struct Names<AttentionKernels> {
   static constexpr std::array<std::string_view, 3> words{"auto", "ours", "cudnn"};
 };
 
+enum class ProductKernels { automatic, onednn, ours };
+
+template <>
+struct Names<ProductKernels> {
+  static constexpr std::array<std::string_view, 3> words{"auto", "onednn", "ours"};
+};
+
 enum class ResidualDtype { f32, bf16 };
 
 template <>
@@ -69,6 +76,7 @@ struct KernelsConfig {
   bool graph = true;
   bool autotune = true;
   AttentionKernels attention = AttentionKernels::automatic;
+  ProductKernels products = ProductKernels::automatic;
 
   void visit(auto& keys) {
     keys("device", device, "device of a step; cuda: a GPU for each rank; auto: cuda if a GPU runs our kernels, else cpu");
@@ -89,6 +97,8 @@ struct KernelsConfig {
     keys("graph", graph,
          "on a GPU: record a step once and replay it as one CUDA graph, unless parallel.zero > 0 or parallel.pp > 1");
     keys("attention", attention, "on a GPU in bf16: cudnn, ours, or auto for the faster, timed at the start");
+    keys("products", products,
+         "on a CPU in bf16: onednn, ours, or auto for oneDNN where the processor has bf16 instructions, and ours elsewhere");
   }
 
   // Reports keys that contradict each other, as (key, message).

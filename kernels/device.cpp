@@ -16,7 +16,8 @@
 namespace trireme {
 
 std::string CpuFacts::bf16_path() const {
-  return amx_bf16 ? "AMX" : avx512_bf16 ? "AVX512-BF16" : "none (products convert to f32)";
+  if (!bf16_products()) return avx512_bf16 ? "AVX512-BF16, ours" : "f32, ours";
+  return amx_bf16 ? "AMX" : "AVX512-BF16";
 }
 
 CpuFacts read_cpu_facts() {
@@ -218,6 +219,10 @@ Device open_device(const KernelsConfig& config, int core_sharers, int gpu) {
                            cuda_facts().capability / 10, ".", cuda_facts().capability % 10,
                            ", needed 9.0); set kernels.matmul to auto"));
   CpuFacts facts = read_cpu_facts();
+  if (!cuda && config.products == ProductKernels::onednn && config.dtype == StepDtype::bf16 && !facts.bf16_products())
+    throw ConfigError("kernels.products = onednn: " + facts.name +
+                      " has no bf16 instructions, and without them it is slow; set kernels.products to auto or ours");
+  facts.own_products = config.products == ProductKernels::ours;
   const int64_t threads = config.threads > 0 ? config.threads : std::max(1, facts.cores / std::max(1, core_sharers));
   use_threads_here(static_cast<int>(threads));
   if (cuda) facts.cores = keep_to_cores(cores_near(gpu_bus()));

@@ -20,11 +20,11 @@ struct CpuFacts {
   std::string name{};  // as reported by the processor
   int cores = 1;       // cores that this process may use, by its affinity
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
-  int64_t memory_bytes = 0;  // physical memory, or the cgroup's limit if it is lower
-  // Instructions for bf16 products, as text: "AMX", "AVX512-BF16" or "none (products convert to
-  // f32)".
+  int64_t memory_bytes = 0;   // physical memory, or the cgroup's limit if it is lower
+  bool own_products = false;  // kernels.products = ours
+  // Instructions for bf16 products, as text: "AMX", "AVX512-BF16", "AVX512-BF16, ours" or "f32, ours".
   std::string bf16_path() const;
-  bool bf16_products() const { return avx512_bf16 || amx_bf16; }
+  bool bf16_products() const { return !own_products && (avx512_bf16 || amx_bf16); }  // by oneDNN
 };
 CpuFacts read_cpu_facts();
 

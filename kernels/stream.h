@@ -38,7 +38,7 @@ class Workspace;
 // Machine facts for CPU kernels. OpenMP already knows the number of threads.
 struct Cpu {
   Workspace* workspace = nullptr;
-  bool bf16_products = false;  // the CPU has bf16 instructions; else products convert to f32 first
+  bool bf16_products = false;  // oneDNN multiplies bf16 matrices; else our own products do
 };
 
 // Context of a CUDA kernel launch.

@@ -1,5 +1,6 @@
 // Matrix products by oneDNN, versions 2 and 3; no other file includes it. Primitives are cached by
-// shape, since creating one costs more than a small product. Those of a few rows are our own.
+// shape, since creating one costs more than a small product. Those of a few rows are our own, and
+// those of bf16 where oneDNN has no instructions for them and would be ten times slower.
 //
 // All layouts are plain row-major; a transpose is a pair of strides. On AVX512-BF16 this runs at
 // the instructions' rate, except for the weight gradient (transpose_a). There b is the small
@@ -15,6 +16,7 @@
 #include <unordered_map>
 
 #include "kernels/cpu/few_rows.h"
+#include "kernels/cpu/packed_product.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/device.h"
 #include "kernels/ops/fill.h"
@@ -141,27 +143,6 @@ Product product_of(const Matmul& op) {
                         .threads = omp_get_max_threads()});
 }
 
-// For CPUs without bf16 instructions, on which oneDNN would be about ten times slower: multiplies
-// f32 copies.
-void multiply_as_f32(const Cpu& cpu, const Matmul& op) {
-  const auto as_f32 = [](const Tensor& t, std::byte* at) { return Tensor(at, Dtype::f32, t.place(), {t.dim(0), t.dim(1)}); };
-  Matmul wide = op;
-  const std::array<Tensor Matmul::*, 3> operands{&Matmul::a, &Matmul::b, &Matmul::c};
-  int64_t bytes = 0;
-  for (const auto t : operands)
-    if ((op.*t).dtype() == Dtype::bf16) wide.*t = as_f32(op.*t, nullptr), bytes += aligned(4 * static_cast<size_t>((op.*t).size()));
-  const Product product = product_of(wide);
-  std::byte* memory = cpu.workspace->reserve(bytes + room(product));
-  for (const auto t : operands) {
-    if ((op.*t).dtype() == Dtype::f32) continue;
-    wide.*t = as_f32(op.*t, memory);
-    memory += aligned(static_cast<size_t>((wide.*t).bytes()));
-    if (t != &Matmul::c || op.accumulate) launch(cpu, Cast{.y = wide.*t, .x = op.*t});
-  }
-  multiply(wide, product, memory);
-  if (op.c.dtype() == Dtype::bf16) launch(cpu, Cast{.y = op.c, .x = wide.c});
-}
-
 // y = x in bf16 or f32, which represent all 8-bit numbers exactly.
 template <class Y, class X>
 void widen(const Tensor& y, const Tensor& x) {
@@ -196,10 +177,24 @@ void scale_sums(const Matmul& op, const float* sums) {
   });
 }
 
+// Whether there are bf16 instructions that may be used: DNNL_MAX_CPU_ISA can forbid them.
+bool has_bf16() {
+  constexpr auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  static const bool has = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+  return has;
+}
+
+void multiply_wide(const Cpu& cpu, const Matmul& op) {
+  if (op.a.dtype() == Dtype::bf16 && !(cpu.bf16_products && has_bf16()))
+    return multiply_packed(cpu, op, has_bf16() ? packed_tile() : plain_tile());
+  const Product product = product_of(op);
+  multiply(op, product, cpu.workspace->reserve(room(product)));
+}
+
 // 8-bit operands, no faster here, but with the same results as on a GPU: multiplies wider copies,
 // then scales.
 void multiply_8_bits(const Cpu& cpu, const Matmul& op) {
-  const Dtype dtype = cpu.bf16_products ? Dtype::bf16 : Dtype::f32;
+  const Dtype dtype = cpu.bf16_products && has_bf16() ? Dtype::bf16 : Dtype::f32;
   const auto wide_as = [](const Tensor& t, Dtype dtype, std::byte* at) {
     return Tensor(at, dtype, t.place(), {t.dim(0), t.dim(1)});
   };
@@ -227,9 +222,7 @@ void multiply_plainly(const Cpu& cpu, const Matmul& op) {
   try {
     if (op.of_8_bits()) return multiply_8_bits(cpu, op);
     if (has_few_rows(op)) return multiply_few_rows(cpu, op);
-    if (op.a.dtype() == Dtype::bf16 && !cpu.bf16_products) return multiply_as_f32(cpu, op);
-    const Product product = product_of(op);
-    multiply(op, product, cpu.workspace->reserve(room(product)));
+    multiply_wide(cpu, op);
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_out_of_memory) throw std::bad_alloc();
     throw Error(text("oneDNN: ", error.message, " in the product of ", op.a, " and ", op.b));

@@ -262,6 +262,7 @@ TEST_CASE("every mistake is one line that names the place, the value and the rem
        {},
        "x.yaml:2: kernels.attention = cudnn: is for GPUs: set kernels.device to cuda, or kernels.attention to auto"},
       {"kernels: {attention: cudnn, device: cuda}\n", {}, ""},
+      {"kernels:\n  products: mkl\n", {}, "x.yaml:2: kernels.products = mkl: must be auto, onednn or ours"},
       {"train:\n  name: [a, b]\n", {}, "x.yaml:2: train.name = [a, b]: must be a text"},
       {"train:\n  name: a/b\n",
        {},

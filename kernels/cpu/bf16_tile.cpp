@@ -1,0 +1,54 @@
+// The tile of AVX512-BF16: each instruction multiplies 16 pairs and adds both products to 16 sums.
+#include <immintrin.h>
+
+#include "kernels/cpu/packed_product.h"
+#include "kernels/cpu/packing.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr int kTileRows = 12, kTileColumns = 32;  // 24 of 32 registers
+
+[[gnu::target("avx512f,avx512bf16"), gnu::noinline]] void multiply_bf16(const std::byte* a, const std::byte* b, int64_t pairs,
+                                                                        float* sums) {
+  __m512 sum[kTileRows][2];
+#pragma GCC unroll 12
+  for (int r = 0; r < kTileRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) sum[r][v] = _mm512_loadu_ps(sums + r * kTileColumns + v * 16);
+  for (int64_t p = 0; p < pairs; ++p, a += 4 * kTileRows, b += 4 * kTileColumns) {
+    __m512i row[2];
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) row[v] = _mm512_loadu_si512(b + 64 * v);
+#pragma GCC unroll 12
+    for (int r = 0; r < kTileRows; ++r) {
+      int both;
+      __builtin_memcpy(&both, a + 4 * r, sizeof both);
+      const __m512i pair = _mm512_set1_epi32(both);
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)pair, (__m512bh)row[v]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < kTileRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) _mm512_storeu_ps(sums + r * kTileColumns + v * 16, sum[r][v]);
+}
+
+}  // namespace
+
+const PackedTile& bf16_tile() {
+  static const PackedTile tile{.rows = kTileRows,
+                               .columns = kTileColumns,
+                               .pair_of_a = AsBf16::kBytes,
+                               .pair_of_b = AsBf16::kBytes,
+                               .pack_a = pack<AsBf16, kTileRows>,
+                               .pack_b = pack<AsBf16, kTileColumns>,
+                               .multiply = multiply_bf16};
+  return tile;
+}
+
+const PackedTile& packed_tile() { return __builtin_cpu_supports("avx512bf16") != 0 ? bf16_tile() : plain_tile(); }
+
+}  // namespace trireme

@@ -1,0 +1,130 @@
+#include "kernels/cpu/packed_product.h"
+
+#include <cmath>
+
+#include "kernels/device.h"
+#include "test/catch.h"
+#include "test/reference/compare.h"
+#include "test/reference/matmul.h"
+
+namespace trireme {
+namespace {
+
+// The tiles that this processor can compute.
+std::vector<const PackedTile*> tiles() {
+  if (tested_place() != Place::cpu) return {};
+  std::vector<const PackedTile*> all{&plain_tile()};
+  if (read_cpu_facts().avx512_bf16) all.push_back(&bf16_tile());
+  return all;
+}
+
+struct Operands {
+  reference::Product shape;
+  HostTensor a, b, bias;
+  explicit Operands(reference::Product s)
+      : shape(s),
+        a(s.transpose_a ? random_tensor(Dtype::bf16, {s.k, s.m}, 1) : random_tensor(Dtype::bf16, {s.m, s.k}, 1)),
+        b(s.transpose_b ? random_tensor(Dtype::bf16, {s.n, s.k}, 2, scale()) : random_tensor(Dtype::bf16, {s.k, s.n}, 2, scale())),
+        bias(random_tensor(Dtype::f32, {s.n}, 3)) {}
+  double scale() const { return 1 / std::sqrt(static_cast<double>(shape.k)); }
+};
+
+HostTensor multiply(const PackedTile& tile, const Operands& o, HostTensor c, bool accumulate = false) {
+  Device device(Place::cpu);
+  Workspace workspace(device.ledger());
+  multiply_packed(Cpu{.workspace = &workspace},
+                  {.c = c,
+                   .a = o.a,
+                   .b = o.b,
+                   .bias = o.bias,
+                   .transpose_a = o.shape.transpose_a,
+                   .transpose_b = o.shape.transpose_b,
+                   .accumulate = accumulate},
+                  tile);
+  return c;
+}
+
+Operands operands(int64_t m, int64_t n, int64_t k, bool transpose_a = false, bool transpose_b = false) {
+  return Operands({.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b});
+}
+
+}  // namespace
+
+// Edges of tiles, groups and slabs, and sums of one, two and three ranges of k.
+TEST_CASE("packed products match their double reference in every layout") {
+  const bool transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
+  for (const PackedTile* tile : tiles())
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                  {5, 15, 2},
+                                  {6, 16, 33},
+                                  {12, 32, 64},
+                                  {13, 33, 65},
+                                  {130, 70, 40},
+                                  {31, 257, 100},
+                                  {3, 40, 2047},
+                                  {9, 20, 2049},
+                                  {14, 5, 4099},
+                                  {1030, 3, 2050},
+                                  {2, 4103, 2050}}) {
+      const Operands o = operands(m, n, k, transpose_a, transpose_b);
+      CAPTURE(tile->rows, m, n, k);
+      const Doubles wanted = reference::matmul(o.shape, o.a.values(), o.b.values(), o.bias.values());
+      for (const Dtype out : {Dtype::f32, Dtype::bf16}) {
+        const double bound = 1.01 * rounding(out) + (4 + 2 * std::sqrt(static_cast<double>(k))) * rounding(Dtype::f32);
+        REQUIRE(close(multiply(*tile, o, HostTensor(out, {m, n})), wanted, bound));
+        const HostTensor before = random_tensor(out, {m, n}, 4);
+        Doubles sums = wanted;
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] += before[static_cast<int64_t>(i)];
+        REQUIRE(close(multiply(*tile, o, before, true), sums, bound));
+      }
+    }
+}
+
+TEST_CASE("a packed product has the same bits with any number of threads, and each row has them alone") {
+  for (const PackedTile* tile : tiles())
+    for (const bool transpose_b : {false, true}) {
+      constexpr int64_t m = 50, n = 300, k = 2100;
+      const Operands o = operands(m, n, k, false, transpose_b);
+      const HostTensor c(Dtype::f32, {m, n}), all = multiply(*tile, o, c);
+      for (const int count : {1, 2, 5}) {
+        const Threads threads(count);
+        CHECK(multiply(*tile, o, c) == all);
+      }
+      const Doubles values = o.a.values(), whole = all.values();
+      for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 1}, {7, 13}, {49, 1}}) {
+        Operands some = operands(rows, n, k, false, transpose_b);
+        some.a = HostTensor(Dtype::bf16, {rows, k}, Doubles(values.begin() + first * k, values.begin() + (first + rows) * k));
+        const Doubles part = multiply(*tile, some, HostTensor(Dtype::f32, {rows, n})).values();
+        CHECK(std::ranges::equal(part, std::span(whole).subspan(static_cast<size_t>(first * n), static_cast<size_t>(rows * n))));
+      }
+    }
+}
+
+TEST_CASE("kernels.products chooses oneDNN only where it has bf16 instructions") {
+  const CpuFacts facts = read_cpu_facts();
+  KernelsConfig config{.device = DeviceChoice::cpu, .threads = 1};
+  const auto path = [&](ProductKernels products) {
+    config.products = products;
+    return open_device(config, 1).cpu().bf16_path();
+  };
+  CHECK_THAT(path(ProductKernels::ours), Catch::Matchers::EndsWith(", ours"));
+  CHECK(path(ProductKernels::automatic).ends_with(", ours") != facts.bf16_products());
+  if (facts.bf16_products())
+    CHECK_FALSE(path(ProductKernels::onednn).ends_with(", ours"));
+  else
+    CHECK_THROWS_WITH(path(ProductKernels::onednn), ContainsSubstring("no bf16 instructions") && ContainsSubstring("auto or ours"));
+  config.dtype = StepDtype::f32;
+  CHECK_NOTHROW(path(ProductKernels::onednn));
+}
+
+TEST_CASE("a packed product keeps NaN and infinity in their rows") {
+  for (const PackedTile* tile : tiles()) {
+    Operands o = operands(20, 40, 9);
+    o.a.set(9 * 3 + 8, std::numeric_limits<double>::quiet_NaN()), o.a.set(9 * 5, std::numeric_limits<double>::infinity());
+    const HostTensor c = multiply(*tile, o, HostTensor(Dtype::bf16, {20, 40}));
+    for (int64_t i = 0; i < c.size(); ++i)
+      CHECK((i / 40 == 3 ? std::isnan(c[i]) : i / 40 == 5 ? std::isinf(c[i]) : std::isfinite(c[i])));
+  }
+}
+
+}  // namespace trireme
