@@ -1,6 +1,6 @@
 // Injects faults of a machine into one rank; load it before the C library.
 //   FAULTY_RANK     the rank whose calls are faulty (OMPI_COMM_WORLD_RANK)
-//   FAULTY_MACHINE  bits: one bit of each product's result is flipped
+//   FAULTY_MACHINE  bits: one bit of the result of each of oneDNN's products is flipped
 //                   late_bits: that of about every other product
 //                   link: messages of 0.5 to 2 MiB to rank FAULTY_PEER leave 200 ns late for each byte
 //                   disk: file systems have 1 MiB free
