@@ -39,13 +39,7 @@ constexpr int kTileRows = 12, kTileColumns = 32;  // 24 of 32 registers
 }  // namespace
 
 const PackedTile& bf16_tile() {
-  static const PackedTile tile{.rows = kTileRows,
-                               .columns = kTileColumns,
-                               .pair_of_a = AsBf16::kBytes,
-                               .pair_of_b = AsBf16::kBytes,
-                               .pack_a = pack<AsBf16, kTileRows>,
-                               .pack_b = pack<AsBf16, kTileColumns>,
-                               .multiply = multiply_bf16};
+  static constexpr PackedTile tile = tile_of<AsBf16, kTileRows, kTileColumns>(multiply_bf16);
   return tile;
 }
 

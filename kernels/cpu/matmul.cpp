@@ -184,6 +184,7 @@ bool has_bf16() {
   return has;
 }
 
+// Multiplies f32 or bf16.
 void multiply_wide(const Cpu& cpu, const Matmul& op) {
   if (op.a.dtype() == Dtype::bf16 && !(cpu.bf16_products && has_bf16()))
     return multiply_packed(cpu, op, has_bf16() ? packed_tile() : plain_tile());

@@ -195,13 +195,7 @@ class PackedProduct {
 }  // namespace
 
 const PackedTile& plain_tile() {
-  static const PackedTile tile{.rows = kPlainRows,
-                               .columns = kColumns,
-                               .pair_of_a = AsF32::kBytes,
-                               .pair_of_b = AsBf16::kBytes,
-                               .pack_a = pack<AsF32, kPlainRows>,
-                               .pack_b = pack<AsBf16, kColumns>,
-                               .multiply = multiply_plain};
+  static constexpr PackedTile tile = tile_of<AsF32, kPlainRows, kColumns>(multiply_plain);
   return tile;
 }
 

@@ -93,4 +93,16 @@ void pack(const Packing& p) {
   }
 }
 
+// The tile that multiplies b as pairs of bf16 and a as A says.
+template <class A, int rows, int columns>
+constexpr PackedTile tile_of(decltype(PackedTile::multiply) multiply) {
+  return {.rows = rows,
+          .columns = columns,
+          .pair_of_a = A::kBytes,
+          .pair_of_b = AsBf16::kBytes,
+          .pack_a = pack<A, rows>,
+          .pack_b = pack<AsBf16, columns>,
+          .multiply = multiply};
+}
+
 }  // namespace trireme

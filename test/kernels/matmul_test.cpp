@@ -5,9 +5,9 @@
 
 #include "kernels/device.h"
 #include "test/catch.h"
+#include "test/kernels/product_operands.h"
 #include "test/reference/compare.h"
 #include "test/reference/gelu.h"
-#include "test/reference/matmul.h"
 
 using namespace trireme;
 
@@ -24,38 +24,6 @@ struct OwnLane {
   explicit OwnLane(bool bf16_products) : device(tested_place(), {.avx512_bf16 = bf16_products && read_cpu_facts().avx512}) {}
 };
 
-// The bias that a product with results of this dtype adds. On a GPU the library's epilogue adds one
-// of c's dtype only, and rounds it.
-HostTensor added_bias(const HostTensor& bias, Dtype out) {
-  return tested_place() == Place::cuda ? HostTensor(out, {bias.size()}, bias.values()) : bias;
-}
-
-// Random operands of a product, scaled so that c is about 1.
-struct Operands {
-  reference::Product shape;
-  HostTensor a, b, bias;
-  Operands(reference::Product s, Dtype dtype, uint64_t key = 1)
-      : shape(s),
-        a(s.transpose_a ? random_tensor(dtype, {s.k, s.m}, key) : random_tensor(dtype, {s.m, s.k}, key)),
-        b(s.transpose_b ? random_tensor(dtype, {s.n, s.k}, key + 1, 1 / std::sqrt(s.k))
-                        : random_tensor(dtype, {s.k, s.n}, key + 1, 1 / std::sqrt(s.k))),
-        bias(random_tensor(Dtype::f32, {s.n}, key + 2)) {}
-
-  Matmul product(const HostTensor& c) const {
-    return {.c = c, .a = a, .b = b, .transpose_a = shape.transpose_a, .transpose_b = shape.transpose_b};
-  }
-  Doubles wanted() const { return reference::matmul(shape, a.values(), b.values()); }
-  Doubles wanted_with_bias(Dtype out) const {
-    return reference::matmul(shape, a.values(), b.values(), added_bias(bias, out).values());
-  }
-};
-
-// f32 sums of k products, whose rounding errors add up like a random walk, and one rounding of the
-// result.
-double bound(const reference::Product& s, Dtype out) {
-  return 1.01 * rounding(out) + (4 + 2 * std::sqrt(s.k)) * rounding(Dtype::f32);
-}
-
 // A GPU's library may add a bf16 bias to bf16 results, which rounds twice, if rows do not begin at multiples of 16 bytes.
 double bound_with_bias(const reference::Product& s, Dtype out) {
   const bool twice = tested_place() == Place::cuda && out == Dtype::bf16 && (s.n % 8 != 0 || s.k % 8 != 0);
@@ -71,7 +39,7 @@ TEST_CASE("a product matches its double reference in every layout, dtype and way
     s.transpose_a = transpose_a, s.transpose_b = transpose_b;
     for (const auto& [in, out] : {std::pair{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::bf16, Dtype::f32}}) {
       INFO(s.m << " " << s.n << " " << s.k << " " << name_of(in) << " " << name_of(out));
-      const Operands o(s, in);
+      const ProductOperands o(s, in);
       HostTensor c = random_tensor(out, {s.m, s.n}, 4), again(out, {s.m, s.n});
       const Doubles before = c.values(), wanted = o.wanted();
       run(lane.stream, o.product(c));
@@ -94,7 +62,7 @@ TEST_CASE("an accumulating product adds to what c holds") {
     s.transpose_a = transpose_a, s.transpose_b = transpose_b;
     for (const auto& [in, out] : {std::pair{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::f32}, {Dtype::bf16, Dtype::bf16}}) {
       INFO(s.m << " " << s.n << " " << s.k << " " << name_of(in) << " " << name_of(out));
-      const Operands o(s, in);
+      const ProductOperands o(s, in);
       HostTensor c = random_tensor(out, {s.m, s.n}, 5);
       Doubles wanted = o.wanted();
       for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += c[static_cast<int64_t>(i)];
@@ -116,7 +84,7 @@ TEST_CASE("a product takes gelu along, its gradient, or the sums of its operand'
     const double close_enough = bound(s, out) + rounding(out);
     s.transpose_b = true;
     {
-      const Operands o(s, in);
+      const ProductOperands o(s, in);
       HostTensor c(out, {s.m, s.n}), hidden(out, {s.m, s.n});
       Matmul op = o.product(c);
       op.bias = o.bias, op.pre_activation = hidden;
@@ -126,7 +94,7 @@ TEST_CASE("a product takes gelu along, its gradient, or the sums of its operand'
     }
     s.transpose_b = false;
     {
-      const Operands o(s, in);
+      const ProductOperands o(s, in);
       const HostTensor x = random_tensor(out, {s.m, s.n}, 9);
       HostTensor c(out, {s.m, s.n});
       Matmul op = o.product(c);
@@ -139,7 +107,7 @@ TEST_CASE("a product takes gelu along, its gradient, or the sums of its operand'
     }
     s.transpose_a = true;
     {
-      const Operands o(s, in);
+      const ProductOperands o(s, in);
       HostTensor c = random_tensor(Dtype::f32, {s.m, s.n}, 5), sums = random_tensor(Dtype::f32, {s.m}, 6);
       Doubles wanted = o.wanted(), rows = sums.values();
       for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += c[static_cast<int64_t>(i)];
@@ -216,7 +184,7 @@ TEST_CASE("the three products of a linear layer are the gradients of one another
 
 TEST_CASE("a product leaves the rows around its slice alone") {
   OwnLane lane(true);
-  const Operands o({5, 7, 9}, Dtype::bf16);
+  const ProductOperands o({5, 7, 9}, Dtype::bf16);
   HostTensor c = random_tensor(Dtype::bf16, {9, 7}, 6);
   const HostTensor before = c;
   Matmul op = o.product(c);
@@ -230,7 +198,7 @@ TEST_CASE("a product leaves the rows around its slice alone") {
 TEST_CASE("a repeated product allocates nothing and may follow a frozen ledger") {
   const bool bf16_products = GENERATE(true, false);
   OwnLane lane(bf16_products);
-  const Operands o({64, 96, 128, true, false}, Dtype::bf16);
+  const ProductOperands o({64, 96, 128, true, false}, Dtype::bf16);
   HostTensor c(Dtype::f32, {64, 96});
   run(lane.stream, o.product(c));
   lane.device.freeze();
@@ -239,7 +207,7 @@ TEST_CASE("a repeated product allocates nothing and may follow a frozen ledger")
 
 TEST_CASE("a product follows a change of the number of threads") {
   OwnLane lane(true);
-  const Operands o({100, 64, 63, false, true}, Dtype::bf16);
+  const ProductOperands o({100, 64, 63, false, true}, Dtype::bf16);
   for (const int count : {1, 3, 2}) {
     const Threads threads(count);
     HostTensor c(Dtype::bf16, {100, 64});
@@ -249,7 +217,7 @@ TEST_CASE("a product follows a change of the number of threads") {
 }
 
 TEST_CASE("lanes of several threads may multiply at once") {
-  const Operands o({33, 65, 31, false, true}, Dtype::bf16);
+  const ProductOperands o({33, 65, 31, false, true}, Dtype::bf16);
   const Doubles wanted = o.wanted();
   std::vector<double> errors(4);
   std::vector<std::thread> threads;

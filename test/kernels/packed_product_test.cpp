@@ -4,8 +4,7 @@
 
 #include "kernels/device.h"
 #include "test/catch.h"
-#include "test/reference/compare.h"
-#include "test/reference/matmul.h"
+#include "test/kernels/product_operands.h"
 
 namespace trireme {
 namespace {
@@ -18,34 +17,17 @@ std::vector<const PackedTile*> tiles() {
   return all;
 }
 
-struct Operands {
-  reference::Product shape;
-  HostTensor a, b, bias;
-  explicit Operands(reference::Product s)
-      : shape(s),
-        a(s.transpose_a ? random_tensor(Dtype::bf16, {s.k, s.m}, 1) : random_tensor(Dtype::bf16, {s.m, s.k}, 1)),
-        b(s.transpose_b ? random_tensor(Dtype::bf16, {s.n, s.k}, 2, scale()) : random_tensor(Dtype::bf16, {s.k, s.n}, 2, scale())),
-        bias(random_tensor(Dtype::f32, {s.n}, 3)) {}
-  double scale() const { return 1 / std::sqrt(static_cast<double>(shape.k)); }
-};
-
-HostTensor multiply(const PackedTile& tile, const Operands& o, HostTensor c, bool accumulate = false) {
+HostTensor multiply(const PackedTile& tile, const ProductOperands& o, HostTensor c, bool accumulate = false) {
   Device device(Place::cpu);
   Workspace workspace(device.ledger());
-  multiply_packed(Cpu{.workspace = &workspace},
-                  {.c = c,
-                   .a = o.a,
-                   .b = o.b,
-                   .bias = o.bias,
-                   .transpose_a = o.shape.transpose_a,
-                   .transpose_b = o.shape.transpose_b,
-                   .accumulate = accumulate},
-                  tile);
+  Matmul op = o.product(c);
+  op.bias = o.bias, op.accumulate = accumulate;
+  multiply_packed(Cpu{.workspace = &workspace}, op, tile);
   return c;
 }
 
-Operands operands(int64_t m, int64_t n, int64_t k, bool transpose_a = false, bool transpose_b = false) {
-  return Operands({.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b});
+ProductOperands operands(int64_t m, int64_t n, int64_t k, bool transpose_a = false, bool transpose_b = false) {
+  return {{.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b}, Dtype::bf16};
 }
 
 }  // namespace
@@ -66,16 +48,15 @@ TEST_CASE("packed products match their double reference in every layout") {
                                   {14, 5, 4099},
                                   {1030, 3, 2050},
                                   {2, 4103, 2050}}) {
-      const Operands o = operands(m, n, k, transpose_a, transpose_b);
+      const ProductOperands o = operands(m, n, k, transpose_a, transpose_b);
       CAPTURE(tile->rows, m, n, k);
-      const Doubles wanted = reference::matmul(o.shape, o.a.values(), o.b.values(), o.bias.values());
+      const Doubles wanted = o.wanted_with_bias(Dtype::f32);
       for (const Dtype out : {Dtype::f32, Dtype::bf16}) {
-        const double bound = 1.01 * rounding(out) + (4 + 2 * std::sqrt(static_cast<double>(k))) * rounding(Dtype::f32);
-        REQUIRE(close(multiply(*tile, o, HostTensor(out, {m, n})), wanted, bound));
+        REQUIRE(close(multiply(*tile, o, HostTensor(out, {m, n})), wanted, bound(o.shape, out)));
         const HostTensor before = random_tensor(out, {m, n}, 4);
         Doubles sums = wanted;
         for (size_t i = 0; i < sums.size(); ++i) sums[i] += before[static_cast<int64_t>(i)];
-        REQUIRE(close(multiply(*tile, o, before, true), sums, bound));
+        REQUIRE(close(multiply(*tile, o, before, true), sums, bound(o.shape, out)));
       }
     }
 }
@@ -84,7 +65,7 @@ TEST_CASE("a packed product has the same bits with any number of threads, and ea
   for (const PackedTile* tile : tiles())
     for (const bool transpose_b : {false, true}) {
       constexpr int64_t m = 50, n = 300, k = 2100;
-      const Operands o = operands(m, n, k, false, transpose_b);
+      const ProductOperands o = operands(m, n, k, false, transpose_b);
       const HostTensor c(Dtype::f32, {m, n}), all = multiply(*tile, o, c);
       for (const int count : {1, 2, 5}) {
         const Threads threads(count);
@@ -92,7 +73,7 @@ TEST_CASE("a packed product has the same bits with any number of threads, and ea
       }
       const Doubles values = o.a.values(), whole = all.values();
       for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 1}, {7, 13}, {49, 1}}) {
-        Operands some = operands(rows, n, k, false, transpose_b);
+        ProductOperands some = operands(rows, n, k, false, transpose_b);
         some.a = HostTensor(Dtype::bf16, {rows, k}, Doubles(values.begin() + first * k, values.begin() + (first + rows) * k));
         const Doubles part = multiply(*tile, some, HostTensor(Dtype::f32, {rows, n})).values();
         CHECK(std::ranges::equal(part, std::span(whole).subspan(static_cast<size_t>(first * n), static_cast<size_t>(rows * n))));
@@ -119,7 +100,7 @@ TEST_CASE("kernels.products chooses oneDNN only where it has bf16 instructions")
 
 TEST_CASE("a packed product keeps NaN and infinity in their rows") {
   for (const PackedTile* tile : tiles()) {
-    Operands o = operands(20, 40, 9);
+    ProductOperands o = operands(20, 40, 9);
     o.a.set(9 * 3 + 8, std::numeric_limits<double>::quiet_NaN()), o.a.set(9 * 5, std::numeric_limits<double>::infinity());
     const HostTensor c = multiply(*tile, o, HostTensor(Dtype::bf16, {20, 40}));
     for (int64_t i = 0; i < c.size(); ++i)

@@ -8,7 +8,8 @@ double core_rate() {
   constexpr int kTurns = 16384;
   const double begin = thread_seconds();
   for (int turn = 0; turn < kTurns; ++turn) asm volatile("" : "+r"(turn));  // keeps the loop as it stands
-  return kTurns / (thread_seconds() - begin);
+  const double seconds = thread_seconds() - begin;
+  return seconds > 0 ? kTurns / seconds : 0;
 }
 
 }  // namespace trireme

@@ -4,7 +4,8 @@
 
 namespace trireme {
 
-// Turns per second of processor time of the calling thread. Takes about 6 us. The loop's branch is the limit: one a cycle.
+// Turns per second of processor time of the calling thread; 0 if its clock did not move. Takes about 6 us. The loop's branch is
+// the limit: one a cycle.
 double core_rate();
 
 }  // namespace trireme

@@ -30,8 +30,8 @@ std::vector<double> median_work(std::span<const RankWork> ranks);
 std::vector<double> relative_work(std::span<const RankWork> ranks);
 
 // The slowest rank whose work takes more than `ratio` times that of its peers, and in three of four steps at least half that
-// excess more. Of ranks that share cores, one whose cores were slower is left out: it may run on others next. nullopt: none, or no
-// rank has a peer.
+// excess more. Of ranks that share cores, one whose cores were as much slower is left out: it may run on others next. nullopt:
+// none, or no rank has a peer.
 std::optional<Straggler> find_straggler(std::span<const RankWork> ranks, double ratio);
 
 // Links whose fastest exchange took more than twice the usual time per byte of their kind, a line each. It needs three links of a
