@@ -2,6 +2,7 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,6 +58,8 @@ void Ledger::release(const void* memory, int64_t bytes) noexcept {
   if (order_ != nullptr) order_->forget(memory, bytes);
 }
 
+constexpr int64_t kHugePage = 2 << 20;
+
 Workspace::~Workspace() { std::free(data_); }
 
 std::byte* Workspace::reserve(int64_t bytes) {
@@ -64,9 +67,11 @@ std::byte* Workspace::reserve(int64_t bytes) {
   const int64_t rounded = (bytes + 4095) / 4096 * 4096;
   ledger_.allocate(rounded - bytes_, "workspace");
   std::free(data_);
-  data_ = static_cast<std::byte*>(std::aligned_alloc(4096, static_cast<size_t>(rounded)));
-  bytes_ = data_ == nullptr ? 0 : rounded;
-  require(data_ != nullptr, text("out of memory: workspace of ", rounded, " bytes"));
+  void* memory = nullptr;
+  const bool failed = posix_memalign(&memory, rounded < kHugePage ? 4096 : kHugePage, static_cast<size_t>(rounded)) != 0;
+  data_ = static_cast<std::byte*>(memory), bytes_ = failed ? 0 : rounded;
+  if (rounded >= kHugePage && !failed) madvise(memory, static_cast<size_t>(rounded), MADV_HUGEPAGE);
+  require(!failed, text("out of memory: workspace of ", rounded, " bytes"));
   return data_;
 }
 
@@ -80,10 +85,18 @@ Device::Device(Place place, CpuFacts facts)
     for (size_t number = 0; number < side_lanes_.size(); ++number) side_lane(number);
 }
 
+namespace {
+
+Cpu cpu_of(const CpuFacts& facts, Workspace* workspace) {
+  return {.workspace = workspace, .bf16_products = facts.bf16_products(), .own_f32 = facts.own_products};
+}
+
+}  // namespace
+
 Stream Device::make_compute() {
   if (place_ == Place::none) return Stream(tally_);
   if (place_ == Place::cuda) return Stream(Cuda{.lane = cuda_lane_.get(), .attention = &attention_}, nullptr);
-  Stream compute(Cpu{.workspace = &workspace_, .bf16_products = facts_.bf16_products()}, nullptr);
+  Stream compute(cpu_of(facts_, &workspace_), nullptr);
   compute.time_by(&clock_);
   return compute;
 }
@@ -100,7 +113,7 @@ Stream& Device::side_lane(size_t number) {
   }
   Workspace* const workspace = number == 0 ? &comm_workspace_ : number == kBeside ? &beside_workspace_ : nullptr;
   Tally* const tally = measures_ ? &side.tally : nullptr;
-  side.stream.emplace(Cpu{.workspace = workspace, .bf16_products = facts_.bf16_products()}, tally, &side.lane.emplace());
+  side.stream.emplace(cpu_of(facts_, workspace), tally, &side.lane.emplace());
   if (traces_) side.trace.restart(), side.stream->trace_into(&side.trace);
   watch_lanes();
   return *side.stream;

@@ -11,13 +11,14 @@ namespace {
 constexpr int kTileRows = 12, kTileColumns = 32;  // 24 of 32 registers
 
 [[gnu::target("avx512f,avx512bf16"), gnu::noinline]] void multiply_bf16(const std::byte* a, const std::byte* b, int64_t pairs,
-                                                                        float* sums) {
+                                                                        float* sums, Ahead ahead) {
   __m512 sum[kTileRows][2];
 #pragma GCC unroll 12
   for (int r = 0; r < kTileRows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) sum[r][v] = _mm512_loadu_ps(sums + r * kTileColumns + v * 16);
-  for (int64_t p = 0; p < pairs; ++p, a += 4 * kTileRows, b += 4 * kTileColumns) {
+  for (int64_t p = 0; p < pairs; ++p, a += 4 * kTileRows, b += 4 * kTileColumns, ahead.at += ahead.bytes) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead.at), _MM_HINT_T1);
     __m512i row[2];
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) row[v] = _mm512_loadu_si512(b + 64 * v);
@@ -39,10 +40,12 @@ constexpr int kTileRows = 12, kTileColumns = 32;  // 24 of 32 registers
 }  // namespace
 
 const PackedTile& bf16_tile() {
-  static constexpr PackedTile tile = tile_of<AsBf16, kTileRows, kTileColumns>(multiply_bf16);
+  static constexpr PackedTile tile = tile_of<PairedBf16, PairedBf16, kTileRows, kTileColumns>(multiply_bf16);
   return tile;
 }
 
-const PackedTile& packed_tile() { return __builtin_cpu_supports("avx512bf16") != 0 ? bf16_tile() : plain_tile(); }
+const PackedTile& fastest_tile(Dtype operands) {
+  return operands == Dtype::bf16 && __builtin_cpu_supports("avx512bf16") != 0 ? bf16_tile() : plain_tile(operands);
+}
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 // Matrix products by oneDNN, versions 2 and 3; no other file includes it. Primitives are cached by
 // shape, since creating one costs more than a small product. Those of a few rows are our own, and
-// those of bf16 where oneDNN has no instructions for them and would be ten times slower.
+// those of bf16 where oneDNN has no instructions for them and would be ten times slower. All are
+// where kernels.products says so.
 //
 // All layouts are plain row-major; a transpose is a pair of strides. On AVX512-BF16 this runs at
 // the instructions' rate, except for the weight gradient (transpose_a). There b is the small
@@ -186,8 +187,9 @@ bool has_bf16() {
 
 // Multiplies f32 or bf16.
 void multiply_wide(const Cpu& cpu, const Matmul& op) {
-  if (op.a.dtype() == Dtype::bf16 && !(cpu.bf16_products && has_bf16()))
-    return multiply_packed(cpu, op, has_bf16() ? packed_tile() : plain_tile());
+  const Dtype dtype = op.a.dtype();
+  const bool ours = dtype == Dtype::bf16 ? !(cpu.bf16_products && has_bf16()) : cpu.own_f32;
+  if (ours) return multiply_packed(cpu, op, has_bf16() ? fastest_tile(dtype) : plain_tile(dtype));
   const Product product = product_of(op);
   multiply(op, product, cpu.workspace->reserve(room(product)));
 }

@@ -1,107 +1,150 @@
-// Packs lines of bf16 for packed products: pairs along k side by side, as bf16 or widened to f32.
+// Packs lines for packed products: f32 as it is, or bf16 widened to f32 or in pairs along k. Panels of lines that are adjacent for
+// one k are packed several at a time, row by row, as memory lies.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <type_traits>
 
 #include "kernels/cpu/packed_product.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/cpu/tiles.h"
 
 namespace trireme {
 
-// A pair of one line: both elements, the first in the low half.
-struct AsBf16 {
-  static constexpr int64_t kBytes = 4;
+// Formats of a panel. A word is 4 bytes along a line: one element of f32, two of bf16.
+//   put_words   word `word` of `lanes` lines from `line` on
+//   put_across  the word whose first elements are at `row`, of all lines; those of the next k are `step` further
+//   put_one     an element
+
+// [k][width] f32.
+struct PlainF32 {
+  using Element = float;
+  static constexpr int64_t kPairBytes = 8;
+  template <int width, int lanes>
+  static void put_words(float* panel, int64_t word, int64_t line, Vec words) {
+    std::memcpy(panel + word * width + line, &words, lanes * sizeof(float));
+  }
   template <int width>
-  static void put(std::byte* to, int64_t pair, int64_t line, uint32_t both) {
-    reinterpret_cast<uint32_t*>(to)[pair * width + line] = both;
+  static void put_across(float* panel, int64_t word, const float* row, int64_t) {
+    std::memcpy(panel + word * width, row, width * sizeof(float));
+  }
+  template <int width>
+  static void put_one(float* panel, int64_t k, int64_t line, float element) {
+    panel[k * width + line] = element;
   }
 };
-// Two elements of one line in f32, `width` apart.
-struct AsF32 {
-  static constexpr int64_t kBytes = 8;
-  template <int width>
-  static void put(std::byte* to, int64_t pair, int64_t line, uint32_t both) {
-    float* const at = reinterpret_cast<float*>(to) + 2 * pair * width + line;
-    at[0] = std::bit_cast<float>(both << 16), at[width] = std::bit_cast<float>(both & 0xffff0000u);
+
+// [k][width] f32, from bf16.
+struct WidenedBf16 {
+  using Element = Bf16;
+  static constexpr int64_t kPairBytes = 8;
+  template <int width, int lanes>
+  static void put_words(float* panel, int64_t word, int64_t line, Vec words) {
+    using Words [[gnu::vector_size(sizeof(Vec))]] = uint32_t;
+    const auto both = std::bit_cast<Words>(words);
+    PlainF32::put_words<width, lanes>(panel, 2 * word, line, std::bit_cast<Vec>(both << 16));
+    PlainF32::put_words<width, lanes>(panel, 2 * word + 1, line, std::bit_cast<Vec>(both & 0xffff0000u));
   }
-};
-
-inline uint32_t paired(Bf16 low, Bf16 high) { return static_cast<uint32_t>(low.bits) | static_cast<uint32_t>(high.bits) << 16; }
-
-// All lines of a panel, in squares of as many pairs as a vector has. Returns how many pairs of each.
-template <int width>
-int64_t pack_squares(const Packing& p) {
-  const int64_t pairs = (p.end - p.begin) / 2 / kLanes * kLanes;
-  auto* const to = reinterpret_cast<float*>(p.to);  // pairs of bits: they are only moved
-  for (int64_t i = 0; i < pairs; i += kLanes)
-    for (int64_t line = 0; line < width; line += kLanes) {
-      Vec rows[kLanes];
-#pragma GCC unroll 16
-      for (int64_t r = 0; r < kLanes; ++r)
-        std::memcpy(&rows[r], p.lines.data + (p.first + line + r) * p.lines.k + p.begin + 2 * i, sizeof rows[r]);
-      transpose_block<1>(rows);
-#pragma GCC unroll 16
-      for (int64_t r = 0; r < kLanes; ++r) store(to + (i + r) * width + line, rows[r]);
-    }
-  return pairs;
-}
-
-// `lines` of the panel's width exist.
-template <class As, int width>
-void pack_lines(const Packing& p, int64_t lines) {
-  constexpr int64_t kStrip = 16;  // pairs: a cache line of each line
-  constexpr bool squares = std::is_same_v<As, AsBf16> && width % kLanes == 0;
-  const int64_t pairs = (p.end - p.begin) / 2;
-  int64_t done = 0;
-  if constexpr (squares) done = lines == width ? pack_squares<width>(p) : 0;
-  for (int64_t strip = done; strip < pairs; strip += kStrip)
-    for (int64_t line = 0; line < lines; ++line) {
-      const Bf16* const from = p.lines.data + (p.first + line) * p.lines.k + p.begin;
-      for (int64_t i = strip; i < std::min(pairs, strip + kStrip); ++i) {
-        uint32_t both;
-        std::memcpy(&both, from + 2 * i, sizeof both);
-        As::template put<width>(p.to, i, line, both);
-      }
-    }
-}
-
-template <class As, int width>
-void pack_across(const Packing& p, int64_t lines) {
-  const int64_t pairs = (p.end - p.begin) / 2, step = p.lines.count;
-  for (int64_t i = 0; i < pairs; ++i) {
-    const Bf16 *const low = p.lines.data + (p.begin + 2 * i) * step + p.first, *const high = low + step;
-    const int64_t count = lines == width ? width : lines;  // a constant, mostly
+  template <int width>
+  static void put_across(float* panel, int64_t word, const Bf16* row, int64_t step) {
+    float* const to = panel + 2 * word * width;
 #pragma omp simd
-    for (int64_t line = 0; line < count; ++line) As::template put<width>(p.to, i, line, paired(low[line], high[line]));
+    for (int line = 0; line < width; ++line) to[line] = to_float(row[line]);
+#pragma omp simd
+    for (int line = 0; line < width; ++line) to[width + line] = to_float(row[step + line]);
   }
+  template <int width>
+  static void put_one(float* panel, int64_t k, int64_t line, Bf16 element) {
+    panel[k * width + line] = to_float(element);
+  }
+};
+
+// [k / 2][width] pairs of bf16, the first of each in the low half.
+struct PairedBf16 {
+  using Element = Bf16;
+  static constexpr int64_t kPairBytes = 4;
+  template <int width, int lanes>
+  static void put_words(float* panel, int64_t word, int64_t line, Vec words) {
+    PlainF32::put_words<width, lanes>(panel, word, line, words);
+  }
+  template <int width>
+  static void put_across(float* panel, int64_t word, const Bf16* row, int64_t step) {
+    auto* const to = reinterpret_cast<uint32_t*>(panel) + word * width;
+#pragma omp simd
+    for (int line = 0; line < width; ++line)
+      to[line] = static_cast<uint32_t>(row[line].bits) | static_cast<uint32_t>(row[step + line].bits) << 16;
+  }
+  template <int width>
+  static void put_one(float* panel, int64_t k, int64_t line, Bf16 element) {
+    reinterpret_cast<Bf16*>(panel)[(k / 2 * width + line) * 2 + k % 2] = element;
+  }
+};
+
+// Lines of a panel from `line` on, in squares of as many words as a vector has, over `words`.
+template <class Format, int width, int line = 0>
+void pack_squares(const typename Format::Element* from, int64_t k, int64_t words, float* panel) {
+  constexpr int lanes = std::min<int>(kLanes, width - line);
+  for (int64_t word = 0; word < words; word += kLanes) {
+    Vec rows[kLanes];
+#pragma GCC unroll 16
+    for (int r = 0; r < static_cast<int>(kLanes); ++r) {
+      rows[r] = Vec{};
+      if (r < lanes) std::memcpy(&rows[r], from + (line + r) * k + word * 4 / static_cast<int>(sizeof *from), sizeof rows[r]);
+    }
+    transpose_block<1>(rows);
+#pragma GCC unroll 16
+    for (int r = 0; r < static_cast<int>(kLanes); ++r) Format::template put_words<width, lanes>(panel, word + r, line, rows[r]);
+  }
+  if constexpr (line + lanes < width) pack_squares<Format, width, line + lanes>(from, k, words, panel);
 }
 
-template <class As, int width>
+// Packs panels of `width` lines one after the other. Returns how many elements of each line it has packed: the others are few.
+template <class Format, int width>
+int64_t pack_whole(const Packing& p, int64_t panels) {
+  constexpr int64_t kOfWord = 4 / sizeof(typename Format::Element);
+  const auto* const data = static_cast<const typename Format::Element*>(p.lines.data);
+  const int64_t k = p.end - p.begin, step = p.lines.along ? p.lines.k : p.lines.count;
+  const auto panel_at = [&](int64_t i) { return reinterpret_cast<float*>(p.to + i * p.bytes); };
+  if (p.lines.along) {
+    const int64_t words = k / kOfWord / kLanes * kLanes;
+    for (int64_t i = 0; i < panels; ++i)
+      pack_squares<Format, width>(data + (p.first + i * width) * step + p.begin, step, words, panel_at(i));
+    return words * kOfWord;
+  }
+  for (int64_t word = 0; word < k / kOfWord; ++word)
+    for (int64_t i = 0; i < panels; ++i)
+      Format::template put_across<width>(panel_at(i), word, data + (p.begin + word * kOfWord) * step + p.first + i * width, step);
+  return k / kOfWord * kOfWord;
+}
+
+template <class Format, int width>
 void pack(const Packing& p) {
-  const int64_t lines = std::min<int64_t>(width, p.lines.count - p.first), k = p.end - p.begin;
-  if (lines < width) std::memset(p.to, 0, static_cast<size_t>((k + 1) / 2 * width * As::kBytes));
-  p.lines.along ? pack_lines<As, width>(p, lines) : pack_across<As, width>(p, lines);
-  if (k % 2 == 0) return;
-  const int64_t last = p.end - 1;
-  for (int64_t line = 0; line < width; ++line) {
-    const Bf16* const at =
-        p.lines.data + (p.lines.along ? (p.first + line) * p.lines.k + last : last * p.lines.count + p.first + line);
-    As::template put<width>(p.to, k / 2, line, line < lines ? paired(*at, Bf16{}) : 0);
+  using Element = typename Format::Element;
+  const auto* const data = static_cast<const Element*>(p.lines.data);
+  const int64_t k = p.end - p.begin, whole = std::min(p.panels, (p.lines.count - p.first) / width);
+  const int64_t done = pack_whole<Format, width>(p, whole);
+  for (int64_t i = 0; i < p.panels; ++i) {
+    auto* const panel = reinterpret_cast<float*>(p.to + i * p.bytes);
+    const int64_t first = p.first + i * width;
+    const auto element = [&](int64_t line, int64_t at) {
+      if (first + line >= p.lines.count || at >= k) return Element{};
+      return data[p.lines.along ? (first + line) * p.lines.k + p.begin + at : (p.begin + at) * p.lines.count + first + line];
+    };
+    for (int64_t at = i < whole ? done : 0; at < (k + 1) / 2 * 2; ++at)
+      for (int64_t line = 0; line < width; ++line) Format::template put_one<width>(panel, at, line, element(line, at));
   }
 }
 
-// The tile that multiplies b as pairs of bf16 and a as A says.
-template <class A, int rows, int columns>
+// The tile that multiplies panels of these formats.
+template <class A, class B, int rows, int columns>
 constexpr PackedTile tile_of(decltype(PackedTile::multiply) multiply) {
   return {.rows = rows,
           .columns = columns,
-          .pair_of_a = A::kBytes,
-          .pair_of_b = AsBf16::kBytes,
+          .pair_of_a = A::kPairBytes,
+          .pair_of_b = B::kPairBytes,
           .pack_a = pack<A, rows>,
-          .pack_b = pack<AsBf16, columns>,
+          .pack_b = pack<B, columns>,
           .multiply = multiply};
 }
 

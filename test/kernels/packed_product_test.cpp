@@ -9,25 +9,26 @@
 namespace trireme {
 namespace {
 
+struct TestedTile {
+  const PackedTile* tile;
+  Dtype operands;
+};
+
 // The tiles that this processor can compute.
-std::vector<const PackedTile*> tiles() {
+std::vector<TestedTile> tiles() {
   if (tested_place() != Place::cpu) return {};
-  std::vector<const PackedTile*> all{&plain_tile()};
-  if (read_cpu_facts().avx512_bf16) all.push_back(&bf16_tile());
+  std::vector<TestedTile> all{{&plain_tile(Dtype::bf16), Dtype::bf16}, {&plain_tile(Dtype::f32), Dtype::f32}};
+  if (read_cpu_facts().avx512_bf16) all.push_back({&bf16_tile(), Dtype::bf16});
   return all;
 }
 
-HostTensor multiply(const PackedTile& tile, const ProductOperands& o, HostTensor c, bool accumulate = false) {
+HostTensor multiply(const TestedTile& tested, const ProductOperands& o, HostTensor c, bool accumulate = false) {
   Device device(Place::cpu);
   Workspace workspace(device.ledger());
   Matmul op = o.product(c);
   op.bias = o.bias, op.accumulate = accumulate;
-  multiply_packed(Cpu{.workspace = &workspace}, op, tile);
+  multiply_packed(Cpu{.workspace = &workspace}, op, *tested.tile);
   return c;
-}
-
-ProductOperands operands(int64_t m, int64_t n, int64_t k, bool transpose_a = false, bool transpose_b = false) {
-  return {{.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b}, Dtype::bf16};
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ ProductOperands operands(int64_t m, int64_t n, int64_t k, bool transpose_a = fal
 // Edges of tiles, groups and slabs, and sums of one, two and three ranges of k.
 TEST_CASE("packed products match their double reference in every layout") {
   const bool transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
-  for (const PackedTile* tile : tiles())
+  for (const TestedTile& tile : tiles())
     for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
                                   {5, 15, 2},
                                   {6, 16, 33},
@@ -48,34 +49,34 @@ TEST_CASE("packed products match their double reference in every layout") {
                                   {14, 5, 4099},
                                   {1030, 3, 2050},
                                   {2, 4103, 2050}}) {
-      const ProductOperands o = operands(m, n, k, transpose_a, transpose_b);
-      CAPTURE(tile->rows, m, n, k);
+      const ProductOperands o({.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b}, tile.operands);
+      CAPTURE(tile.tile->rows, name_of(tile.operands), m, n, k);
       const Doubles wanted = o.wanted_with_bias(Dtype::f32);
       for (const Dtype out : {Dtype::f32, Dtype::bf16}) {
-        REQUIRE(close(multiply(*tile, o, HostTensor(out, {m, n})), wanted, bound(o.shape, out)));
+        REQUIRE(close(multiply(tile, o, HostTensor(out, {m, n})), wanted, bound(o.shape, out)));
         const HostTensor before = random_tensor(out, {m, n}, 4);
         Doubles sums = wanted;
         for (size_t i = 0; i < sums.size(); ++i) sums[i] += before[static_cast<int64_t>(i)];
-        REQUIRE(close(multiply(*tile, o, before, true), sums, bound(o.shape, out)));
+        REQUIRE(close(multiply(tile, o, before, true), sums, bound(o.shape, out)));
       }
     }
 }
 
 TEST_CASE("a packed product has the same bits with any number of threads, and each row has them alone") {
-  for (const PackedTile* tile : tiles())
+  for (const TestedTile& tile : tiles())
     for (const bool transpose_b : {false, true}) {
       constexpr int64_t m = 50, n = 300, k = 2100;
-      const ProductOperands o = operands(m, n, k, false, transpose_b);
-      const HostTensor c(Dtype::f32, {m, n}), all = multiply(*tile, o, c);
+      const ProductOperands o({.m = m, .n = n, .k = k, .transpose_b = transpose_b}, tile.operands);
+      const HostTensor c(Dtype::f32, {m, n}), all = multiply(tile, o, c);
       for (const int count : {1, 2, 5}) {
         const Threads threads(count);
-        CHECK(multiply(*tile, o, c) == all);
+        CHECK(multiply(tile, o, c) == all);
       }
       const Doubles values = o.a.values(), whole = all.values();
       for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 1}, {7, 13}, {49, 1}}) {
-        ProductOperands some = operands(rows, n, k, false, transpose_b);
-        some.a = HostTensor(Dtype::bf16, {rows, k}, Doubles(values.begin() + first * k, values.begin() + (first + rows) * k));
-        const Doubles part = multiply(*tile, some, HostTensor(Dtype::f32, {rows, n})).values();
+        ProductOperands some({.m = rows, .n = n, .k = k, .transpose_b = transpose_b}, tile.operands);
+        some.a = HostTensor(tile.operands, {rows, k}, Doubles(values.begin() + first * k, values.begin() + (first + rows) * k));
+        const Doubles part = multiply(tile, some, HostTensor(Dtype::f32, {rows, n})).values();
         CHECK(std::ranges::equal(part, std::span(whole).subspan(static_cast<size_t>(first * n), static_cast<size_t>(rows * n))));
       }
     }
@@ -98,11 +99,23 @@ TEST_CASE("kernels.products chooses oneDNN only where it has bf16 instructions")
   CHECK_NOTHROW(path(ProductKernels::onednn));
 }
 
+TEST_CASE("kernels.products = ours multiplies f32, too") {
+  if (tested_place() != Place::cpu) return;
+  const TestedTile tile{&plain_tile(Dtype::f32), Dtype::f32};
+  const ProductOperands o({.m = 40, .n = 50, .k = 2500}, Dtype::f32);
+  Device device(Place::cpu, {.own_products = true});
+  HostTensor c(Dtype::f32, {40, 50}), packed = c;
+  Matmul op = o.product(c);
+  op.bias = o.bias;
+  run(device.compute(), op);
+  CHECK(c == multiply(tile, o, packed));
+}
+
 TEST_CASE("a packed product keeps NaN and infinity in their rows") {
-  for (const PackedTile* tile : tiles()) {
-    ProductOperands o = operands(20, 40, 9);
+  for (const TestedTile& tile : tiles()) {
+    ProductOperands o({.m = 20, .n = 40, .k = 9}, tile.operands);
     o.a.set(9 * 3 + 8, std::numeric_limits<double>::quiet_NaN()), o.a.set(9 * 5, std::numeric_limits<double>::infinity());
-    const HostTensor c = multiply(*tile, o, HostTensor(Dtype::bf16, {20, 40}));
+    const HostTensor c = multiply(tile, o, HostTensor(Dtype::bf16, {20, 40}));
     for (int64_t i = 0; i < c.size(); ++i)
       CHECK((i / 40 == 3 ? std::isnan(c[i]) : i / 40 == 5 ? std::isinf(c[i]) : std::isfinite(c[i])));
   }
