@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "kernels/tune/multiply_add.h"
 
 namespace trireme {
 
@@ -32,7 +33,22 @@ void on_parts(int64_t bytes, const F& f) {
 
 // Rounds enqueued ahead on a GPU, to hide the launch overhead; fewer if they would take longer than this.
 constexpr int kRoundsAhead = 20;
-constexpr double kCopying = 0.05;  // seconds
+constexpr double kCopying = 0.05, kRepeating = 0.2;  // seconds
+
+// GFLOP/s of instructions that all threads repeat, in the best run of many.
+double rate_of(double (*instructions)(int64_t times)) {
+  constexpr int64_t kTimes = 200'000;  // a millisecond
+  double best = 0;
+  for (const auto begin = Clock::now(); best == 0 || seconds_since(begin) < kRepeating;) {
+    double flops = 0;
+    const double time = seconds([&] {
+#pragma omp parallel reduction(+ : flops)
+      flops += instructions(kTimes);
+    });
+    best = std::max(best, flops / time * 1e-9);
+  }
+  return best;
+}
 
 }  // namespace
 
@@ -70,6 +86,13 @@ double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>
     time += count * ProductTrial(device, dtype, s).seconds(least_seconds);
   }
   return time > 0 ? flops / time * 1e-9 : 0;
+}
+
+double instruction_rate(const Device& device, Dtype dtype) {
+  const bool bf16 = dtype == Dtype::bf16;
+  if (device.place() != Place::cpu || (bf16 && device.cpu().amx_bf16)) return 0;
+  const double f32 = rate_of(multiply_and_add);
+  return bf16 && device.cpu().avx512_bf16 ? std::max(f32, rate_of(multiply_and_add_bf16)) : f32;
 }
 
 SteadyRate steady_product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes) {

@@ -1,7 +1,7 @@
 // Measures the best rates of this machine: the limits to which `trireme bench` compares the
 // kernels.
 //
-// Both functions use OpenMP's threads and memory of their own from `device` (not frozen). They
+// They use OpenMP's threads and memory of their own from `device` (not frozen). They
 // report the best of several runs after a warm-up: other processes can only slow a run down, so the
 // best is the closest to the hardware.
 #pragma once
@@ -20,6 +20,10 @@ double copy_bandwidth(Device& device, int64_t bytes = kCopiedBytes);
 // count * best time. Each shape runs at least three times and for `least_seconds`. Operands have
 // `dtype`; with accumulate the result is f32.
 double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, double least_seconds = 0.05);
+
+// GFLOP/s of the instructions that multiply and add, in registers, on all threads: those of f32, or if `dtype` is bf16 and the
+// processor has AVX512-BF16, the faster of both. 0 if unknown: on a GPU, and for bf16 by AMX.
+double instruction_rate(const Device& device, Dtype dtype);
 
 // A product rate, and how far its measuring windows agree.
 struct SteadyRate {

@@ -90,8 +90,9 @@ class KernelBench {
     }
     device_.measure(false);
     const double time = upper_median(times), bytes = count.bytes / time / 1e9, flops = count.flops / time / 1e9;
-    const std::string share =
+    std::string share =
         flops > 0 ? row("%.0f %% of products", 100 * flops / best_.products) : row("%.0f %% of copy", 100 * bytes / best_.copy);
+    if (flops > 0 && best_.instructions > 0) share += row(", %.0f %% of instructions", 100 * flops / best_.instructions);
     say(row("%-24s %10.3f %10.1f %10.0f  %s", Op::name, time * 1e3, bytes, flops, share.c_str()));
     found_.push_back({{"name", Op::name}, {"seconds", time}, {"bytes", count.bytes}, {"flops", count.flops}});
   }

@@ -173,6 +173,10 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
   say(row("floor         %10.1f ms: products %.1f + optimizer's bytes %.1f; every op at its best %.1f", floor * 1e3, products * 1e3,
           optimizer * 1e3, m.floor() * 1e3));
   say(row("time / floor  %10.2f", seconds / floor));
+  if (best.instructions > 0) {
+    const double least = plan.product_flops / best.instructions / 1e9 + optimizer;
+    say(row("instructions  %10.2f is time / floor with products at their rate, a floor of %.1f ms", seconds / least, least * 1e3));
+  }
   say(row("tokens/s      %10.0f", static_cast<double>(plan.tokens) / seconds));
   say(row("products      %10.1f %% of the rate of products alone (product FLOPs / step time)", 100 * products / seconds));
   say(row("MFU           %10.1f %% of that rate: %sFLOP/s (products and causal attention, forward and twice that backward)",

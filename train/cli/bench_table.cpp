@@ -25,7 +25,9 @@ Estimate estimate(const std::vector<double>& values) {
 }
 
 Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, int64_t copied) {
-  return {.copy = copy_bandwidth(device, copied), .products = product_rate(device, dtype, shapes)};
+  return {.copy = copy_bandwidth(device, copied),
+          .products = product_rate(device, dtype, shapes),
+          .instructions = instruction_rate(device, dtype)};
 }
 
 void introduce(const Device& device, const Ceilings& best, const char* of) {
@@ -33,14 +35,17 @@ void introduce(const Device& device, const Ceilings& best, const char* of) {
     say(cuda_facts().device);
   else
     say(row("%s, %d threads, bf16 products: %s", device.cpu().name.c_str(), device.threads(), device.cpu().bf16_path().c_str()));
-  say(row("copy %.1f GB/s (read and written), %s %.0f GFLOP/s, both measured now", best.copy, of, best.products));
+  say(row("measured now: copy %.1f GB/s (read and written), %s %.0f GFLOP/s", best.copy, of, best.products));
+  if (best.instructions > 0) say(row("and instructions that multiply and add, in registers, %.0f GFLOP/s", best.instructions));
   say("");
 }
 
 std::string device_name(const Device& device) { return device.place() == Place::cuda ? cuda_facts().device : device.cpu().name; }
 
 Json json_of(const Ceilings& best) {
-  return {{"copy_bytes_per_second", best.copy * 1e9}, {"product_flops_per_second", best.products * 1e9}};
+  Json out{{"copy_bytes_per_second", best.copy * 1e9}, {"product_flops_per_second", best.products * 1e9}};
+  if (best.instructions > 0) out["instruction_flops_per_second"] = best.instructions * 1e9;
+  return out;
 }
 
 RandomBatch::RandomBatch(const RunConfig& config) {

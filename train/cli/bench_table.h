@@ -27,9 +27,11 @@ std::string row(const char* format, Parts... parts) {
   return line.data();
 }
 
-// Limits of this machine, measured now: products of these shapes alone, and a large copy.
+// Limits of this machine, measured now: a large copy, products of these shapes alone, and instructions that multiply and add.
 struct Ceilings {
-  double copy, products;  // GB/s, read and written; GFLOP/s
+  double copy;          // GB/s, read and written
+  double products;      // GFLOP/s
+  double instructions;  // GFLOP/s; 0: unknown
 };
 Ceilings measure_ceilings(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, int64_t copied = kCopiedBytes);
 // Prints the machine and its limits.

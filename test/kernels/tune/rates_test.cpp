@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/tune/multiply_add.h"
 #include "test/catch.h"
 
 using namespace trireme;
@@ -22,6 +23,18 @@ TEST_CASE("the product rate of this machine is measured over all shapes together
   CHECK(both < 1e6);
   CHECK(product_rate(device, Dtype::bf16, {{.m = 64, .n = 33, .k = 17, .transpose_a = true, .accumulate = true}}) > 0);
   CHECK(product_rate(device, Dtype::f32, {}) == 0);
+}
+
+TEST_CASE("the rate of instructions is a core's, of all threads, and unknown where products have others") {
+  const Device device(Place::cpu, read_cpu_facts());
+  const Threads threads(1);
+  const double rate = instruction_rate(device, Dtype::f32);
+  CHECK(rate > 0.1);
+  CHECK(rate < 600);  // 2 instructions of 16 lanes at 5 GHz are 320
+  CHECK(instruction_rate(device, Dtype::bf16) >= (device.cpu().amx_bf16 ? 0 : 0.1));
+  CHECK(instruction_rate(Device(Place::cpu, {.amx_bf16 = true}), Dtype::bf16) == 0);
+  CHECK(instruction_rate(Device(Place::none), Dtype::f32) == 0);
+  CHECK(multiply_and_add(30) == 10 * multiply_and_add(3));
 }
 
 TEST_CASE("the windows of a product rate are ordered, and their spread is a share") {

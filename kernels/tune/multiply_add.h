@@ -1,0 +1,12 @@
+// Multiplications and additions in registers: no product is faster than these instructions.
+#pragma once
+
+#include <cstdint>
+
+namespace trireme {
+
+// Each does its instructions so many times, on the calling thread. Returns the FLOPs.
+double multiply_and_add(int64_t times);       // f32
+double multiply_and_add_bf16(int64_t times);  // AVX512-BF16
+
+}  // namespace trireme
