@@ -4,36 +4,53 @@ namespace trireme {
 
 namespace {
 
-using Register [[gnu::vector_size(__BIGGEST_ALIGNMENT__)]] = float;  // as wide as the target's
-
 // Independent sums: enough to fill two pipelines of latency 4, and fewer than the registers.
 constexpr int kSums = 12;
 
+using Quarter [[gnu::vector_size(16)]] = float;
+using Half [[gnu::vector_size(32)]] = float;
+using Whole [[gnu::vector_size(64)]] = float;
+
+// FLOPs of products in so many lanes.
+double flops(int64_t times, int products) { return 2.0 * products * static_cast<double>(times); }
+
 }  // namespace
 
-// The compiler may know neither sums nor factors: it would keep one of equal sums, and multiply equal factors once.
-[[gnu::noinline]] double multiply_and_add(int64_t times) {
-  Register sum[kSums]{}, factor{}, other{};
-#pragma GCC unroll 12
-  for (Register& s : sum) asm volatile("" : "+x"(s));
-  for (int64_t i = 0; i < times; ++i) {
-    asm volatile("" : "+x"(factor), "+x"(other));
-#pragma GCC unroll 12
-    for (Register& s : sum) s += factor * other;
-  }
-#pragma GCC unroll 12
-  for (Register& s : sum) asm volatile("" : "+x"(s));
-  return 2.0 * kSums * static_cast<double>(sizeof(Register) / sizeof(float)) * static_cast<double>(times);
+double multiply_and_add_sse(int64_t times) {
+  constexpr int kEach = kSums / 2;
+  Quarter product[kEach]{}, sum[kEach]{};
+  const Quarter factor{};
+  for (int64_t i = 0; i < times; ++i)
+#pragma GCC unroll 6
+    for (int s = 0; s < kEach; ++s) asm volatile("mulps %2, %0\n\taddps %2, %1" : "+x"(product[s]), "+x"(sum[s]) : "x"(factor));
+  return flops(times, kEach * 4);
 }
 
-[[gnu::target("avx512f,avx512bf16"), gnu::noinline]] double multiply_and_add_bf16(int64_t times) {
-  using Wide [[gnu::vector_size(64)]] = float;
-  Wide sum[kSums]{};
-  const Wide factors{};
+[[gnu::target("avx2,fma")]] double multiply_and_add_avx2(int64_t times) {
+  Half sum[kSums]{};
+  const Half factor{};
   for (int64_t i = 0; i < times; ++i)
 #pragma GCC unroll 12
-    for (Wide& s : sum) asm volatile("vdpbf16ps %1, %1, %0" : "+x"(s) : "x"(factors));
-  return 4.0 * kSums * 16 * static_cast<double>(times);
+    for (Half& s : sum) asm volatile("vfmadd231ps %1, %1, %0" : "+x"(s) : "x"(factor));
+  return flops(times, kSums * 8);
+}
+
+[[gnu::target("avx512f")]] double multiply_and_add_avx512(int64_t times) {
+  Whole sum[kSums]{};
+  const Whole factor{};
+  for (int64_t i = 0; i < times; ++i)
+#pragma GCC unroll 12
+    for (Whole& s : sum) asm volatile("vfmadd231ps %1, %1, %0" : "+x"(s) : "x"(factor));
+  return flops(times, kSums * 16);
+}
+
+[[gnu::target("avx512f")]] double multiply_and_add_bf16(int64_t times) {
+  Whole sum[kSums]{};
+  const Whole factors{};
+  for (int64_t i = 0; i < times; ++i)
+#pragma GCC unroll 12
+    for (Whole& s : sum) asm volatile("vdpbf16ps %1, %1, %0" : "+x"(s) : "x"(factors));
+  return flops(times, kSums * 32);
 }
 
 }  // namespace trireme

@@ -89,10 +89,11 @@ double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>
 }
 
 double instruction_rate(const Device& device, Dtype dtype) {
+  const CpuFacts& cpu = device.cpu();
   const bool bf16 = dtype == Dtype::bf16;
-  if (device.place() != Place::cpu || (bf16 && device.cpu().amx_bf16)) return 0;
-  const double f32 = rate_of(multiply_and_add);
-  return bf16 && device.cpu().avx512_bf16 ? std::max(f32, rate_of(multiply_and_add_bf16)) : f32;
+  if (device.place() != Place::cpu || (bf16 && cpu.amx_bf16)) return 0;
+  const double f32 = rate_of(cpu.avx512 ? multiply_and_add_avx512 : cpu.avx2 ? multiply_and_add_avx2 : multiply_and_add_sse);
+  return bf16 && cpu.avx512_bf16 ? std::max(f32, rate_of(multiply_and_add_bf16)) : f32;
 }
 
 SteadyRate steady_product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes) {
