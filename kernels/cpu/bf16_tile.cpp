@@ -9,32 +9,41 @@ namespace trireme {
 namespace {
 
 constexpr int kTileRows = 12, kTileColumns = 32;  // 24 of 32 registers
+constexpr int64_t kPairsOfFetch = 8;              // between two fetches
 
-[[gnu::target("avx512f,avx512bf16"), gnu::noinline]] void multiply_bf16(const std::byte* a, const std::byte* b, int64_t pairs,
-                                                                        float* sums, Ahead ahead) {
-  __m512 sum[kTileRows][2];
+// The first `rows` of a tile.
+template <int rows>
+[[gnu::target("avx512f,avx512bf16"), gnu::noinline]] void sum_bf16(const PackedSum& p) {
+  __m512 sum[rows][2];
 #pragma GCC unroll 12
-  for (int r = 0; r < kTileRows; ++r)
+  for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) sum[r][v] = _mm512_loadu_ps(sums + r * kTileColumns + v * 16);
-  for (int64_t p = 0; p < pairs; ++p, a += 4 * kTileRows, b += 4 * kTileColumns, ahead.at += ahead.bytes) {
-    _mm_prefetch(reinterpret_cast<const char*>(ahead.at), _MM_HINT_T1);
+    for (int v = 0; v < 2; ++v) sum[r][v] = p.first ? _mm512_setzero_ps() : _mm512_loadu_ps(p.sums + r * kTileColumns + v * 16);
+  const std::byte *a = p.a, *b = p.b, *next = p.ahead.panel;
+  for (int64_t pair = 0; pair < p.pairs; ++pair, a += 4 * kTileRows, b += 4 * kTileColumns, next += p.ahead.pair) {
+    _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T1);
+    if (pair % kPairsOfFetch == 0 && pair / kPairsOfFetch < p.ahead.rows) p.ahead.fetch_row(pair / kPairsOfFetch);
     __m512i row[2];
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) row[v] = _mm512_loadu_si512(b + 64 * v);
 #pragma GCC unroll 12
-    for (int r = 0; r < kTileRows; ++r) {
+    for (int r = 0; r < rows; ++r) {
       int both;
       __builtin_memcpy(&both, a + 4 * r, sizeof both);
-      const __m512i pair = _mm512_set1_epi32(both);
+      const __m512i factor = _mm512_set1_epi32(both);
 #pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)pair, (__m512bh)row[v]);
+      for (int v = 0; v < 2; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)factor, (__m512bh)row[v]);
     }
   }
 #pragma GCC unroll 12
-  for (int r = 0; r < kTileRows; ++r)
+  for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) _mm512_storeu_ps(sums + r * kTileColumns + v * 16, sum[r][v]);
+    for (int v = 0; v < 2; ++v) _mm512_storeu_ps(p.sums + r * kTileColumns + v * 16, sum[r][v]);
+}
+
+void multiply_bf16(const PackedSum& p) {
+  if (p.rows <= 4) return sum_bf16<4>(p);
+  p.rows <= 8 ? sum_bf16<8>(p) : sum_bf16<12>(p);
 }
 
 }  // namespace

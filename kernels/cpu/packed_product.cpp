@@ -11,10 +11,8 @@ namespace trireme {
 
 namespace {
 
-constexpr int64_t kPairs = 1024;                          // at most, that a tile sums at once: a panel stays in L2
-constexpr int64_t kPanels = 8;                            // that are packed at once, where rows of memory cross them
-constexpr int64_t kTasks = 6;                             // for each thread, where there are panels enough
-constexpr int64_t kSlabRows = 1020, kSlabColumns = 4096;  // of c that are summed at the same time, if k is longer than kPairs
+constexpr int64_t kPanels = 8;  // that are packed at once, where rows of memory cross them
+constexpr int64_t kTasks = 3;   // for each thread, where there are panels enough
 
 // Bytes of panels that a core packs at once, and multiplies by half as many of the other operand: both stay in its L2.
 int64_t kept_bytes() {
@@ -27,33 +25,58 @@ int64_t kept_bytes() {
 
 int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// The size of equal parts, of whole pairs.
+int64_t even_part(int64_t n, int64_t parts) { return quotient_up(quotient_up(n, 2), parts) * 2; }
+
+// Ranges of k, of which the inner operand is packed at once.
+int64_t ranges_of(const Matmul& op, const PackedBlocks& blocks) {
+  return quotient_up(op.k(), std::max(blocks.k, blocks.inside / std::min({op.m(), op.n(), blocks.columns})));
+}
+
 // 16 or 32 registers hold the sums, two vectors of b and a broadcast element of a.
 constexpr int kPlainRows = sizeof(Vec) == 64 ? 12 : 6;
+constexpr int kSteps = 8;  // between two fetches
 
-[[gnu::noinline]] void multiply_plain(const std::byte* a, const std::byte* b, int64_t pairs, float* sums, Ahead ahead) {
-  Vec sum[kPlainRows][2];
+// The first `rows` of a tile.
+template <int rows>
+[[gnu::noinline]] void sum_plain(const PackedSum& p) {
+  Vec sum[rows][2];
 #pragma GCC unroll 12
-  for (int r = 0; r < kPlainRows; ++r)
+  for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) sum[r][v] = load(sums + r * kColumns + v * kLanes);
-  const auto* left = reinterpret_cast<const float*>(a);
-  const auto* right = reinterpret_cast<const float*>(b);
-  const std::byte* next = ahead.at;
-#pragma GCC unroll 2
-  for (int64_t k = 0; k < 2 * pairs; ++k, left += kPlainRows, right += kColumns, next += ahead.bytes / 2) {
+    for (int v = 0; v < 2; ++v) sum[r][v] = p.first ? Vec{} : load(p.sums + r * kColumns + v * kLanes);
+  const auto* a = reinterpret_cast<const float*>(p.a);
+  const auto* b = reinterpret_cast<const float*>(p.b);
+  const std::byte* next = p.ahead.panel;
+  const auto multiply_add = [&] {
     __builtin_prefetch(next, 0, 2);
     Vec row[2];
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) row[v] = load(right + v * kLanes);
+    for (int v = 0; v < 2; ++v) row[v] = load(b + v * kLanes);
 #pragma GCC unroll 12
-    for (int r = 0; r < kPlainRows; ++r)
+    for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) sum[r][v] += left[r] * row[v];
+      for (int v = 0; v < 2; ++v) sum[r][v] += a[r] * row[v];
+    a += kPlainRows, b += kColumns, next += p.ahead.pair / 2;
+  };
+  int64_t k = 0;
+  for (int64_t row = 0; row < p.ahead.rows && k + kSteps <= 2 * p.pairs; ++row, k += kSteps) {
+    p.ahead.fetch_row(row);
+#pragma GCC unroll 2
+    for (int step = 0; step < kSteps; ++step) multiply_add();
   }
-#pragma GCC unroll 12
-  for (int r = 0; r < kPlainRows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) store(sums + r * kColumns + v * kLanes, sum[r][v]);
+  for (; k < 2 * p.pairs; ++k) multiply_add();
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) store(p.sums + r * kColumns + v * kLanes, sum[r][v]);
+}
+
+void multiply_plain(const PackedSum& p) {
+  constexpr int kThird = kPlainRows / 3;
+  if (p.rows <= kThird) return sum_plain<kThird>(p);
+  p.rows <= 2 * kThird ? sum_plain<2 * kThird>(p) : sum_plain<kPlainRows>(p);
 }
 
 // One of the two operands in panels of lines.
@@ -78,6 +101,11 @@ struct Range {
   int64_t first, panels;
 };
 
+// Panels [begin, end).
+struct Span {
+  int64_t begin, end;
+};
+
 // Those of a tile, and the one of the inner operand after its own.
 struct Panels {
   const std::byte *a, *b, *next;
@@ -85,23 +113,27 @@ struct Panels {
 
 class PackedProduct {
  public:
-  PackedProduct(const Cpu& cpu, const Matmul& op, const PackedTile& tile)
+  PackedProduct(const Cpu& cpu, const Matmul& op, const PackedTile& tile, const PackedBlocks& blocks)
       : op_(op),
         tile_(tile),
         a_{{op.a.data(), op.m(), op.k(), !op.transpose_a}, tile.rows, tile.pair_of_a, tile.pack_a},
         b_{{op.b.data(), op.n(), op.k(), op.transpose_b}, tile.columns, tile.pair_of_b, tile.pack_b},
-        ranges_(quotient_up(op.k(), 2 * kPairs)),
-        step_(quotient_up(quotient_up(op.k(), 2), ranges_) * 2),
-        rows_(ranges_ > 1 ? std::min(op.m(), kSlabRows) : op.m()),
-        columns_(ranges_ > 1 ? std::min(op.n(), kSlabColumns) : op.n()) {
+        ranges_(ranges_of(op, blocks)),
+        step_(even_part(op.k(), ranges_)),
+        piece_(even_part(step_, quotient_up(step_, blocks.k))),
+        columns_(ranges_ > 1 ? std::min(op.n(), round_up(blocks.columns, tile.columns)) : op.n()),
+        rows_(ranges_ > 1 ? std::min(op.m(), round_up(quotient_up(op.m(), quotient_up(op.m() * columns_, blocks.c)), tile.rows))
+                          : op.m()) {
     // Short sums spend their time on c, and its rows lie in memory one after the other.
     a_outside_ = rows_ > columns_ || (op.accumulate && op.k() <= 512);
-    const int64_t pairs = step_ / 2, threads = omp_get_max_threads();
+    const int64_t pairs = piece_ / 2, threads = omp_get_max_threads();
     group_ = std::clamp<int64_t>(kept_bytes() / outside().bytes(pairs), 1,
                                  std::max<int64_t>(1, outside().panels(a_outside_ ? rows_ : columns_) / (kTasks * threads)));
-    inside_bytes_ = inside().panels(a_outside_ ? columns_ : rows_) * inside().bytes(pairs);
+    const int64_t panels = inside().panels(a_outside_ ? columns_ : rows_);
+    inside_bytes_ = panels * inside().bytes(step_ / 2);
     group_bytes_ = round_up(group_ * outside().bytes(pairs), 64);
-    const int64_t sums = ranges_ > 1 ? a_.panels(rows_) * b_.panels(columns_) * tile_bytes() : threads * tile_bytes();
+    if (ranges_ == 1 && piece_ < step_) block_ = std::max(group_, std::min(group_ * panels, kept_bytes() / tile_bytes()));
+    const int64_t sums = (ranges_ > 1 ? a_.panels(rows_) * b_.panels(columns_) : threads * block_) * tile_bytes();
     std::byte* const memory = cpu.workspace->reserve(round_up(inside_bytes_, 64) + threads * group_bytes_ + sums);
     packed_ = memory, groups_ = packed_ + round_up(inside_bytes_, 64);
     sums_ = reinterpret_cast<float*>(groups_ + threads * group_bytes_);
@@ -129,8 +161,10 @@ class PackedProduct {
   void run(const Slab& s) {
     const Side& in = inside();
     const int64_t first = a_outside_ ? s.column : s.row, panels = in.panels(a_outside_ ? s.columns : s.rows);
-    const int64_t groups = quotient_up(outside().panels(a_outside_ ? s.rows : s.columns), group_);
-    const int64_t parts = std::clamp<int64_t>(omp_get_max_threads() * kTasks / 2 / groups, 1, panels);
+    const int64_t others = outside().panels(a_outside_ ? s.rows : s.columns);
+    const int64_t groups = std::min(others, round_up(quotient_up(others, group_), omp_get_max_threads()));
+    const int64_t fewest = block_ > 1 ? quotient_up(panels, block_ / group_) : 1;
+    const int64_t parts = std::clamp<int64_t>(omp_get_max_threads() * kTasks / 2 / groups, fewest, panels);
     const int64_t some = std::clamp<int64_t>(panels / (2 * omp_get_max_threads()), 1, kPanels);
 #pragma omp parallel if (s.rows * s.columns * s.pairs() > 32768)
     {
@@ -139,8 +173,9 @@ class PackedProduct {
         pack(s, in, {first + i * in.width, std::min(some, panels - i)}, packed_ + i * in.bytes(s.pairs()));
 #pragma omp for schedule(dynamic)
       for (int64_t task = 0; task < groups * parts; ++task) {
-        const int64_t part = task % parts;
-        sum_group(s, task / parts * group_, panels * part / parts, panels * (part + 1) / parts);
+        const int64_t group = task / parts, part = task % parts;
+        sum_group(s, {others * group / groups, others * (group + 1) / groups},
+                  {panels * part / parts, panels * (part + 1) / parts});
       }
     }
   }
@@ -149,42 +184,57 @@ class PackedProduct {
     side.pack({side.lines, r.first, r.panels, s.begin, s.end, to, side.bytes(s.pairs())});
   }
 
-  // Packs a group of the outer operand's panels, and multiplies it by panels [begin, end) of the other.
-  void sum_group(const Slab& s, int64_t group, int64_t begin, int64_t end) {
+  // Sums a group of the outer operand's panels and a part of the others.
+  void sum_group(const Slab& s, const Span& group, const Span& part) {
+    for (int64_t begin = s.begin; begin < s.end; begin += piece_) {
+      Slab piece = s;
+      piece.begin = begin, piece.end = std::min(s.end, begin + piece_);
+      piece.first = s.first && begin == s.begin, piece.last = s.last && piece.end == s.end;
+      sum_piece(piece, packed_ + inside().bytes((begin - s.begin) / 2), inside().bytes(s.pairs()), group, part);
+    }
+  }
+
+  // Packs the group. The others are packed, so many bytes apart.
+  void sum_piece(const Slab& s, const std::byte* packed, int64_t bytes, const Span& group, const Span& part) {
     const Side &out = outside(), &in = inside();
-    const int64_t first = a_outside_ ? s.row : s.column, panels = out.panels(a_outside_ ? s.rows : s.columns);
-    const int64_t last = std::min(panels, group + group_);
+    const int64_t first = a_outside_ ? s.row : s.column;
     std::byte* const memory = groups_ + omp_get_thread_num() * group_bytes_;
-    const auto mine = [&](int64_t o) { return memory + (o - group) * out.bytes(s.pairs()); };
-    const auto shared = [&](int64_t i) { return packed_ + i * in.bytes(s.pairs()); };
-    for (int64_t o = group; o < last; o += kPanels) pack(s, out, {first + o * out.width, std::min(kPanels, last - o)}, mine(o));
+    const auto mine = [&](int64_t o) { return memory + (o - group.begin) * out.bytes(s.pairs()); };
+    const auto shared = [&](int64_t i) { return packed + i * bytes; };
+    for (int64_t o = group.begin; o < group.end; o += kPanels)
+      pack(s, out, {first + o * out.width, std::min(kPanels, group.end - o)}, mine(o));
     // Neighbours in a row of c follow one another, so that the processor foresees its memory.
     const int64_t some = a_outside_ ? std::max<int64_t>(1, kept_bytes() / 2 / in.bytes(s.pairs())) : 1;
-    for (int64_t at = begin; at < end; at += some)
-      for (int64_t o = group; o < last; ++o)
-        for (int64_t i = at; i < std::min(end, at + some); ++i)
-          a_outside_ ? sum(s, o, i, {mine(o), shared(i), shared(i + 1)}) : sum(s, i, o, {shared(i), mine(o), shared(i + 1)});
+    for (int64_t at = part.begin; at < part.end; at += some)
+      for (int64_t o = group.begin; o < group.end; ++o)
+        for (int64_t i = at; i < std::min(part.end, at + some); ++i) {
+          const int64_t tile =
+              omp_get_thread_num() * block_ + (block_ > 1 ? (o - group.begin) * (part.end - part.begin) + i - part.begin : 0);
+          a_outside_ ? sum(s, o, i, {mine(o), shared(i), shared(i + 1)}, tile)
+                     : sum(s, i, o, {shared(i), mine(o), shared(i + 1)}, tile);
+        }
   }
 
   // The tile of panel i of a and panel j of b.
-  void sum(const Slab& s, int64_t i, int64_t j, const Panels& p) {
-    const int64_t tile = ranges_ > 1 ? i * b_.panels(columns_) + j : omp_get_thread_num();
-    float* const sums = sums_ + tile * tile_.rows * tile_.columns;
+  void sum(const Slab& s, int64_t i, int64_t j, const Panels& p, int64_t tile) {
+    float* const sums = sums_ + (ranges_ > 1 ? i * b_.panels(columns_) + j : tile) * tile_.rows * tile_.columns;
     const int64_t row = s.row + i * tile_.rows, column = s.column + j * tile_.columns;
-    if (s.first) std::fill_n(sums, tile_.rows * tile_.columns, 0.0f);
-    if (s.last) foresee(row, column);
-    tile_.multiply(p.a, p.b, s.pairs(), sums, {p.next, inside().width * inside().pair_bytes});
+    const int64_t size = bytes_of(op_.c.dtype()), rows = std::min(tile_.rows, op_.m() - row);
+    tile_.multiply({.a = p.a,
+                    .b = p.b,
+                    .pairs = s.pairs(),
+                    .rows = rows,
+                    .sums = sums,
+                    .first = s.first,
+                    .ahead = {.panel = p.next,
+                              .pair = inside().width * inside().pair_bytes,
+                              .c = static_cast<const std::byte*>(op_.c.data()) + (row * op_.n() + column) * size,
+                              .step = op_.n() * size,
+                              .bytes = std::min(tile_.columns, op_.n() - column) * size,
+                              .rows = s.last ? rows : 0}});
     if (!s.last) return;
     op_.c.dtype() == Dtype::bf16 ? finish(static_cast<Bf16*>(op_.c.data()), sums, row, column)
                                  : finish(static_cast<float*>(op_.c.data()), sums, row, column);
-  }
-
-  // Rows of c are far apart: the processor would not fetch the tile's by itself while it multiplies.
-  void foresee(int64_t row, int64_t column) const {
-    const int64_t size = bytes_of(op_.c.dtype()), end = std::min(column + tile_.columns, op_.n());
-    const auto* const c = static_cast<const std::byte*>(op_.c.data());
-    for (int64_t r = row; r < std::min(row + tile_.rows, op_.m()); ++r)
-      for (int64_t j = column; j < end; j += 64 / size) __builtin_prefetch(c + (r * op_.n() + j) * size, 1);
   }
 
   template <class T>
@@ -210,9 +260,11 @@ class PackedProduct {
   const PackedTile& tile_;
   Side a_, b_;
   int64_t ranges_, step_;   // of k
-  int64_t rows_, columns_;  // of a slab
+  int64_t piece_;           // of a range, that a tile sums at once
+  int64_t columns_, rows_;  // of a slab
   bool a_outside_ = false;  // its panels are packed by the tasks, each in a group; those of the other operand at first, for all
   int64_t group_ = 1, group_bytes_ = 0, inside_bytes_ = 0;
+  int64_t block_ = 1;  // tiles whose sums a thread keeps between pieces
   std::byte *packed_ = nullptr, *groups_ = nullptr;
   float* sums_ = nullptr;
 };
@@ -225,6 +277,8 @@ const PackedTile& plain_tile(Dtype operands) {
   return operands == Dtype::bf16 ? of_bf16 : of_f32;
 }
 
-void multiply_packed(const Cpu& cpu, const Matmul& op, const PackedTile& tile) { PackedProduct(cpu, op, tile).run(); }
+void multiply_packed(const Cpu& cpu, const Matmul& op, const PackedTile& tile, const PackedBlocks& blocks) {
+  PackedProduct(cpu, op, tile, blocks).run();
+}
 
 }  // namespace trireme

@@ -29,10 +29,27 @@ struct Packing {
   int64_t bytes;
 };
 
-// Memory that is used next, to be fetched meanwhile: so many bytes for each pair.
+// Memory that is used next, to be fetched meanwhile.
 struct Ahead {
-  const std::byte* at;
-  int64_t bytes;
+  const std::byte* panel;  // so many bytes for each pair
+  int64_t pair;
+  const std::byte* c;  // rows of the tile, `step` bytes apart
+  int64_t step, bytes, rows;
+
+  // One at a time: all at once would keep the panels of this tile waiting.
+  void fetch_row(int64_t row) const {
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(c + row * step + at, 1);
+  }
+};
+
+// A tile of c, or the part of its sums over a range of k.
+struct PackedSum {
+  const std::byte *a, *b;  // panels
+  int64_t pairs;           // of k
+  int64_t rows;            // of c: those beyond may be left out
+  float* sums;             // [rows, columns] of the tile
+  bool first;              // sums = a b; otherwise sums += a b
+  Ahead ahead;
 };
 
 // How a processor sums a tile of c in registers.
@@ -41,15 +58,22 @@ struct PackedTile {
   int64_t pair_of_a, pair_of_b;    // bytes of two elements of a packed line
   void (*pack_a)(const Packing&);  // panels of `rows` lines
   void (*pack_b)(const Packing&);  // of `columns` lines
-  // sums [rows, columns] += a b over so many pairs of k.
-  void (*multiply)(const std::byte* a, const std::byte* b, int64_t pairs, float* sums, Ahead ahead);
+  void (*multiply)(const PackedSum&);
 };
 
 const PackedTile& plain_tile(Dtype operands);    // f32 or bf16, multiplied as f32
 const PackedTile& bf16_tile();                   // bf16, by AVX512-BF16
 const PackedTile& fastest_tile(Dtype operands);  // of this processor
 
+// How much is done at once, at most. Results do not depend on it.
+struct PackedBlocks {
+  int64_t k = 1024;          // of a sum in registers: its panels stay in L2
+  int64_t inside = 4 << 20;  // elements that are packed of the operand with fewer lines, if k is long
+  int64_t c = 4 << 20;       // elements whose sums are kept in memory, if k is longer than that
+  int64_t columns = 4096;    // of them
+};
+
 // Without the ops that a product can fuse.
-void multiply_packed(const Cpu& cpu, const Matmul& op, const PackedTile& tile);
+void multiply_packed(const Cpu& cpu, const Matmul& op, const PackedTile& tile, const PackedBlocks& blocks = {});
 
 }  // namespace trireme

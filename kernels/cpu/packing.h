@@ -90,7 +90,10 @@ void pack_squares(const typename Format::Element* from, int64_t k, int64_t words
 #pragma GCC unroll 16
     for (int r = 0; r < static_cast<int>(kLanes); ++r) {
       rows[r] = Vec{};
-      if (r < lanes) std::memcpy(&rows[r], from + (line + r) * k + word * 4 / static_cast<int>(sizeof *from), sizeof rows[r]);
+      if (r >= lanes) continue;
+      const auto* const at = from + (line + r) * k + word * 4 / static_cast<int>(sizeof *from);
+      std::memcpy(&rows[r], at, sizeof rows[r]);
+      __builtin_prefetch(at + lanes * k, 0, 2);
     }
     transpose_block<1>(rows);
 #pragma GCC unroll 16
@@ -98,6 +101,8 @@ void pack_squares(const typename Format::Element* from, int64_t k, int64_t words
   }
   if constexpr (line + lanes < width) pack_squares<Format, width, line + lanes>(from, k, words, panel);
 }
+
+inline constexpr int64_t kRowsAhead = 16;  // of memory, that are fetched while panels are packed along them
 
 // Packs panels of `width` lines one after the other. Returns how many elements of each line it has packed: the others are few.
 template <class Format, int width>
@@ -113,8 +118,11 @@ int64_t pack_whole(const Packing& p, int64_t panels) {
     return words * kOfWord;
   }
   for (int64_t word = 0; word < k / kOfWord; ++word)
-    for (int64_t i = 0; i < panels; ++i)
-      Format::template put_across<width>(panel_at(i), word, data + (p.begin + word * kOfWord) * step + p.first + i * width, step);
+    for (int64_t i = 0; i < panels; ++i) {
+      const auto* const at = data + (p.begin + word * kOfWord) * step + p.first + i * width;
+      for (int64_t of = 0; of < kOfWord; ++of) __builtin_prefetch(at + (kRowsAhead + of) * step, 0, 2);
+      Format::template put_across<width>(panel_at(i), word, at, step);
+    }
   return k / kOfWord * kOfWord;
 }
 

@@ -22,18 +22,19 @@ std::vector<TestedTile> tiles() {
   return all;
 }
 
-HostTensor multiply(const TestedTile& tested, const ProductOperands& o, HostTensor c, bool accumulate = false) {
+HostTensor multiply(const TestedTile& tested, const ProductOperands& o, HostTensor c, bool accumulate = false,
+                    const PackedBlocks& blocks = {}) {
   Device device(Place::cpu);
   Workspace workspace(device.ledger());
   Matmul op = o.product(c);
   op.bias = o.bias, op.accumulate = accumulate;
-  multiply_packed(Cpu{.workspace = &workspace}, op, *tested.tile);
+  multiply_packed(Cpu{.workspace = &workspace}, op, *tested.tile, blocks);
   return c;
 }
 
 }  // namespace
 
-// Edges of tiles, groups and slabs, and sums of one, two and three ranges of k.
+// Edges of tiles and groups, and sums of one, two and several pieces of k.
 TEST_CASE("packed products match their double reference in every layout") {
   const bool transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
   for (const TestedTile& tile : tiles())
@@ -58,6 +59,23 @@ TEST_CASE("packed products match their double reference in every layout") {
         Doubles sums = wanted;
         for (size_t i = 0; i < sums.size(); ++i) sums[i] += before[static_cast<int64_t>(i)];
         REQUIRE(close(multiply(tile, o, before, true), sums, bound(o.shape, out)));
+      }
+    }
+}
+
+TEST_CASE("a packed product has the same bits in blocks of any size") {
+  const bool transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true), accumulate = GENERATE(false, true);
+  for (const TestedTile& tile : tiles())
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{70, 130, 301}, {200, 41, 300}}) {
+      const ProductOperands o({.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b}, tile.operands);
+      const HostTensor before = random_tensor(Dtype::f32, {m, n}, 4), whole = multiply(tile, o, before, accumulate);
+      for (const PackedBlocks& blocks : {PackedBlocks{.k = 2},
+                                         {.k = 64},
+                                         {.k = 64, .inside = 1 << 12},
+                                         {.k = 100, .inside = 1 << 13, .c = 2000},
+                                         {.k = 30, .inside = 1, .c = 1, .columns = 50}}) {
+        CAPTURE(tile.tile->rows, name_of(tile.operands), m, n, blocks.k, blocks.inside, blocks.c, blocks.columns);
+        CHECK(multiply(tile, o, before, accumulate, blocks) == whole);
       }
     }
 }
