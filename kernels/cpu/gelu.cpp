@@ -18,7 +18,7 @@ inline float gelu(float x) { return x * fast_sigmoid(kTwice * (x + kCubic * x * 
 // s + x s (1 - s) 2 u'. The product s (1 - s) is e / (1 + e)^2 with e = exp(-|2 u|), since 1 - s
 // would lose precision for large x.
 inline float slope(float x) {
-  const float twice = kTwice * (x + kCubic * x * x * x), e = fast_exp(-std::abs(twice)), r = 1 / (1 + e);
+  const float twice = kTwice * (x + kCubic * x * x * x), e = softmax_exp(-std::abs(twice)), r = fast_reciprocal(1 + e);
   return (twice < 0 ? e * r : r) + x * e * r * r * kTwice * (1 + 3 * kCubic * x * x);
 }
 

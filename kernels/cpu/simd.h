@@ -127,7 +127,18 @@ inline float softmax_exp(float x) {
   return x < -87.3365f ? 0.0f : p * power;
 }
 
-// 1 / (1 + exp(-x)); GELU's tanh form is x * sigmoid(2 u), since (1 + tanh(u)) / 2 = sigmoid(2 u).
-inline float fast_sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
+// 1 / x for x in [2^-125, 2^125], with a relative error of at most 2e-7: a quarter of a division's time. The bits
+// of x give 1 / x to 12 %, and each of three steps of Newton's method squares the error.
+inline float fast_reciprocal(float x) {
+  float r = std::bit_cast<float>(0x7ef311c7u - std::bit_cast<uint32_t>(x));
+  for (int i = 0; i < 3; ++i) r += r * (1 - x * r);
+  return r;
+}
+
+// 1 / (1 + exp(-x)), 0 below x = -80; GELU's tanh form is x * sigmoid(2 u), since (1 + tanh(u)) / 2 = sigmoid(2 u).
+inline float fast_sigmoid(float x) {
+  const float r = fast_reciprocal(1.0f + softmax_exp(x < -80.0f ? 80.0f : -x));
+  return x < -80.0f ? 0.0f : r;
+}
 
 }  // namespace trireme

@@ -51,6 +51,21 @@ TEST_CASE("fast_exp of the extremes: zero, infinity and NaN") {
   CHECK((fast_sigmoid(-kInfinity) == 0 && fast_sigmoid(kInfinity) == 1 && fast_sigmoid(0) == 0.5f));
 }
 
+TEST_CASE("fast_reciprocal is right to 2e-7, and fast_sigmoid to 4e-7 where it is not below 1e-34") {
+  double worst = 0, worst_sigmoid = 0;
+  for (uint64_t i = 0; i < 200000; ++i) {
+    const auto x = static_cast<float>(std::exp2(-125 + 250 * unit(philox64(5, i)))),
+               z = static_cast<float>(-79 + 179 * unit(philox64(6, i)));
+    worst = std::max(worst, std::abs(static_cast<double>(fast_reciprocal(x)) * static_cast<double>(x) - 1));
+    worst_sigmoid =
+        std::max(worst_sigmoid, std::abs(static_cast<double>(fast_sigmoid(z)) * (1 + std::exp(-static_cast<double>(z))) - 1));
+  }
+  CHECK(worst < 2e-7);
+  CHECK(worst_sigmoid < 4e-7);
+  CHECK((fast_reciprocal(1) == 1 && fast_sigmoid(-81) == 0));
+  CHECK(std::isnan(fast_sigmoid(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST_CASE("softmax_exp is right to 1e-7, zero where exp is subnormal, and lets a NaN through") {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> x{0, -0.0f, kNan, -kNan, -87.3366f, -88, -104, -1e4f, -1e30f, -kInfinity};
