@@ -165,7 +165,7 @@ void head_loss_backward(Pass& pass, const Trained<HeadWeights>& head, Tensor x, 
                               .a = dlogits,
                               .b = all.slice(chunk.begin, chunk.end),
                               .transpose_a = true,
-                              .accumulate = true});
+                              .accumulate = !pass.new_gradients || chunk.begin > 0});
       run(pass.stream,
           Matmul{
               .c = sum.part(i).slice(chunk.begin, chunk.end), .a = dlogits, .b = head.weights.classifiers[static_cast<size_t>(i)]});

@@ -91,7 +91,12 @@ void linear_backward_weight(Pass& pass, const LinearWeight& gradient, const Part
   const Tensor dbias = gradient.bias;
   const bool along = pass.fused_products && !pass.fp8;  // f32 sums of unrounded addends
   if (dbias && !along) run(pass.stream, BiasBackward{.dbias = dbias, .dy = rows.dy});
-  Matmul op{.c = gradient.w, .a = rows.dy, .b = rows.x, .sums = along ? dbias : Tensor{}, .transpose_a = true, .accumulate = true};
+  Matmul op{.c = gradient.w,
+            .a = rows.dy,
+            .b = rows.x,
+            .sums = along ? dbias : Tensor{},
+            .transpose_a = true,
+            .accumulate = !pass.new_gradients};
   if (pass.fp8) {
     const KeptGradient& kept = rows.kept;
     const Scaled left = kept.transposed ? Scaled{kept.transposed, kept.scale} : quantize_transposed(pass, Dtype::e5m2, rows.dy);

@@ -131,6 +131,7 @@ struct Pass {
   bool fused_gelu = false;      // and the activation function in forward
   bool fp8 = false;             // products with weights are 8-bit and fuse nothing: see model/linear.h
   bool new_weights = false;     // the first forward of a step: weights have changed since they were rounded
+  bool new_gradients = false;   // the first backward of a step that writes them: see StageShape
   const TensorParallel& tensor = kWhole;
   int64_t vocab = config.vocab;  // of the whole model
 

@@ -116,6 +116,13 @@ void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& ho
   norm_forward(pass, weights_.head.norm, last_norm(seat), residual);
 }
 
+bool Stage::written(const Parameter& p) const {
+  if (!shape_.writes_gradients || p.spec.is_vector()) return false;
+  const UnitKind kind = units_[p.unit].id.kind;
+  const bool classifies = config_.tied && has_last() && std::ranges::none_of(units_, &Unit::tied_copy);
+  return kind == UnitKind::block || kind == UnitKind::head || (kind == UnitKind::table && classifies);
+}
+
 void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackward& of, const UnitHooks& hooks, const Seat& seat) {
   const auto& [loss, which] = of;
   const auto done = [&](size_t unit) {
@@ -125,6 +132,7 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
   const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit, batch) : void(); };
   const auto write = [&](size_t unit) { hooks.write ? hooks.write(unit, batch) : void(); };
   Pass pass = this->pass(stream, batch);
+  pass.new_gradients = shape_.writes_gradients && batch.number == 0;
   const ModelChunk& chunk = chunk_at(seat.chunk);
   const std::vector<BlockSaved>& saved = activations_.blocks(seat.slot);
   if (which != Backward::input) activations_.end(seat.slot);  // what others do with the places comes later on the stream

@@ -92,6 +92,8 @@ struct StageShape {
   bool fused_products = false;  // see Pass
   int64_t fp8_begin = 0;        // layers [begin, end) of the model have 8-bit products
   int64_t fp8_end = 0;
+  // The first backward of a step writes the gradients of products' weights, instead of adding to them: see written().
+  bool writes_gradients = false;
   bool rounds_once = false;  // the first forward of a step rounds their weights and keeps them: 2 more bytes each
   Holding holding{};
   std::vector<ModelChunk> chunks{};  // of the model, by chunk; none: the whole model
@@ -145,6 +147,8 @@ class Stage {
   const ModelChunk& chunk_at(int64_t number) const { return shape_.chunks[static_cast<size_t>(number)]; }
   bool in_fp8(int64_t layer) const { return shape_.fp8_begin <= layer && layer < shape_.fp8_end; }
   bool has_last() const { return shape_.chunks.back().last; }
+  // Whether the first backward of a step writes this gradient, so that nobody need clear it. Microbatch 0 has to come first.
+  bool written(const Parameter& parameter) const;
 
   // Input of a piece that is not the first, [own, C]: the stream before forward; after backward its
   // gradient.

@@ -20,12 +20,13 @@ struct Factors {
 
 // A step without an update: only rounds the weights again.
 void pass_over(const AdamWPart& part, const Factors& f) {
-  launch(Cpu{}, Fill{.x = part.grad});
+  if (part.clears) launch(Cpu{}, Fill{.x = part.grad});
   if (!f.stochastic || !part.weight) return;
   const RoundedPart rounded{.weight = part.weight, .master = part.master, .whole = part.whole};
   launch(Cpu{}, RoundWeights{.parts = {&rounded, 1}, .step = f.gate.step});
 }
 
+template <bool clears>
 void update(const AdamWPart& part, const Factors& f) {
   const float beta1 = f.beta1, beta2 = f.beta2, eps = f.eps, lr = f.lr, decay = part.decay;
   const float mean = f.mean, spread = f.spread, rescale = f.gate.scale;
@@ -38,7 +39,7 @@ void update(const AdamWPart& part, const Factors& f) {
       m[i] = beta1 * m[i] + (1 - beta1) * g;
       v[i] = beta2 * v[i] + (1 - beta2) * g * g;
       master[i] -= lr * (m[i] * mean / (std::sqrt(v[i] * spread) + eps) + decay * master[i]);
-      grad[i] = 0;
+      if constexpr (clears) grad[i] = 0;
     }
     if (weight == nullptr) return;  // afterwards the block of master is still in the cache
     if (f.stochastic)
@@ -62,7 +63,12 @@ void launch(const Cpu&, const AdamW& op) {
                         .spread = schedule[2],
                         .gate = Gate::read(op.gate.as<float>()),
                         .stochastic = op.rounding == Rounding::stochastic};
-  for (const AdamWPart& part : op.parts) factors.gate.passes ? update(part, factors) : pass_over(part, factors);
+  for (const AdamWPart& part : op.parts) {
+    if (!factors.gate.passes)
+      pass_over(part, factors);
+    else
+      part.clears ? update<true>(part, factors) : update<false>(part, factors);
+  }
 }
 
 void launch(const Cpu&, const AdamWTable&) {}

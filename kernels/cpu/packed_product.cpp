@@ -125,7 +125,7 @@ class PackedProduct {
         rows_(ranges_ > 1 ? std::min(op.m(), round_up(quotient_up(op.m(), quotient_up(op.m() * columns_, blocks.c)), tile.rows))
                           : op.m()) {
     // Short sums spend their time on c, and its rows lie in memory one after the other.
-    a_outside_ = rows_ > columns_ || (op.accumulate && op.k() <= 512);
+    a_outside_ = rows_ > columns_ || (op.transpose_a && op.k() <= 512);
     const int64_t pairs = piece_ / 2, threads = omp_get_max_threads();
     group_ = std::clamp<int64_t>(kept_bytes() / outside().bytes(pairs), 1,
                                  std::max<int64_t>(1, outside().panels(a_outside_ ? rows_ : columns_) / (kTasks * threads)));

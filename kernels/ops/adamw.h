@@ -40,14 +40,15 @@ struct AdamWPart {
   Tensor weight{};            // out  [n] bf16, optional
   Tensor master, m, v, grad;  // add  [n] f32 each
   float decay;
+  bool clears = true;   // otherwise grad is left as it is; on the CPU only
   WholeTensor whole{};  // place in the whole tensor, for stochastic rounding
 };
 
 //   g = grad * scale;   m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
 //   master -= lr * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + decay * master)
-//   weight = master rounded;   grad = 0
-// Without `weight`, the master itself is the step's weight (f32). If the gate does not pass, only
-// grad = 0 happens. Stochastically rounded weights are drawn again even then: they follow from the
+//   weight = master rounded;   grad = 0 if it is to be cleared
+// Without `weight`, the master itself is the step's weight (f32). If the gate does not pass,
+// gradients are cleared all the same. Stochastically rounded weights are drawn again even then: they follow from the
 // masters and t.
 struct AdamW {
   static constexpr auto name = "adamw";
@@ -60,15 +61,19 @@ struct AdamW {
   Rounding rounding = Rounding::nearest;
   void visit(auto& t) const {
     t.in(table, gate, schedule);
-    for (const AdamWPart& part : parts) t.out(part.weight), t.add(part.master, part.m, part.v, part.grad);
+    for (const AdamWPart& part : parts) {
+      t.out(part.weight), t.add(part.master, part.m, part.v);
+      part.clears ? t.add(part.grad) : t.in(part.grad);
+    }
   }
   void check() const {
-    for (const auto& [weight, master, m, v, grad, decay, whole] : parts) {
+    for (const auto& [weight, master, m, v, grad, decay, clears, whole] : parts) {
       const int64_t n = master.size();
       expect(master, "master", Dtype::f32, {n});
       expect(m, "m", Dtype::f32, {n});
       expect(v, "v", Dtype::f32, {n});
       expect(grad, "grad", Dtype::f32, {n});
+      require(clears || grad.place() != Place::cuda, text("adamw on a GPU that does not clear ", grad));
       if (weight) expect(weight, "weight", Dtype::bf16, {n});
     }
     expect(gate, "gate", Dtype::f32, {Gate::kSize});

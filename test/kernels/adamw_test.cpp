@@ -108,6 +108,26 @@ TEST_CASE("ten steps of adamw match the double reference, with and without clipp
   }
 }
 
+TEST_CASE("a gradient that is not to be cleared stays as it is, with and without an update") {
+  if (tested_place() != Place::cpu) return;
+  Device device(Place::cpu);
+  for (const float gradient : {1.0f, std::numeric_limits<float>::infinity()}) {
+    State kept(100), cleared(100);
+    kept.grad.set(3, gradient), cleared.grad.set(3, gradient);
+    const HostTensor before = kept.grad;
+    AdamWPart part = kept.part();
+    part.clears = false;
+    for (const AdamWPart& one : {part, cleared.part()}) {
+      Lists lists(device, {one});
+      lists.norm(device);
+      lists.step(device, kOptions);
+    }
+    CHECK(kept.grad == before);
+    CHECK(cleared.grad == HostTensor(Dtype::f32, {100}));
+    CHECK((kept.master == cleared.master && kept.m == cleared.m && kept.v == cleared.v && kept.weight == cleared.weight));
+  }
+}
+
 TEST_CASE("tensors updated together have the bits of each alone, and their norm is that of all") {
   Device device(tested_place());
   std::vector<State> together, alone;

@@ -1,6 +1,9 @@
 #include "test/train/tiny_mesh.h"
 
+#include <cmath>
+
 #include "base/philox.h"
+#include "kernels/ops/fill.h"
 #include "test/catch.h"
 #include "train/step/plan.h"
 #include "train/telemetry/log.h"
@@ -85,6 +88,8 @@ Trajectory trajectory(const RunConfig& config, const Mesh& mesh) {
   Trajectory found;
   for (int64_t step = 0; step < config.train.steps; ++step) {
     TinyBatch batch(config, mesh, step);
+    for (const Parameter& p : run.stage.parameters())  // what is written is not read before
+      if (run.stage.written(p)) trireme::run(device.compute(), Fill{.x = p.gradient, .value = NAN});
     try {
       const StepResult result = train_step(run, batch.batch(config.model.context), step);
       found.losses.push_back(result.loss);

@@ -15,6 +15,7 @@ class AdamWRule final : public UpdateRule {
                         .v = part.states[1],
                         .grad = part.gradient,
                         .decay = part.decays ? static_cast<float>(config.decay) : 0.0f,
+                        .clears = part.clears,
                         .whole = part.whole});
     table_ = temporaries.take(Dtype::i32, {static_cast<int64_t>(parts_.size()), AdamW::kRow});
     schedule_ = temporaries.take(Dtype::f32, {AdamWSchedule::kSize});

@@ -80,6 +80,7 @@ RulePart Optimizer::part_of(const Segment& s, int64_t begin, int64_t end, const 
               .gradient = part(state.gradient),
               .states = {},
               .decays = s.parameter->spec.decays(),
+              .clears = !stage_.written(*s.parameter),
               .whole = whole};
   for (const Tensor& kept : state.kept) of.states.push_back(part(kept));
   return of;
@@ -233,7 +234,7 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
                          .clip = static_cast<float>(config_.clip)});
   rule_->update(stream, gate_);
   if (!sync_.local()) sync_.copies().keep(stream, gate_);
-  // The rule has already cleared the gradients that it read.
+  // The rule has already cleared those that it read, unless they are written.
   const Holding& holding = stage_.shape().holding;
   for (const Unit& unit : stage_.units()) {
     if (holding.gradients && (holding.parts > 1 || unit.tied_copy())) run(stream, Fill{.x = unit.gradients});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace trireme {
 
@@ -30,6 +31,14 @@ int64_t loss_slots_in(const std::vector<Action>& actions, int64_t chunk) {
   return most;
 }
 
+// Whether the gradients of each chunk are those of microbatch 0 at first.
+bool begins_with_first(const std::vector<Action>& actions) {
+  std::set<std::pair<int64_t, ActionKind>> begun;
+  return std::ranges::all_of(actions, [&](const Action& a) {
+    return a.kind == ActionKind::forward || !begun.emplace(a.chunk, a.kind).second || a.microbatch == 0;
+  });
+}
+
 }  // namespace
 
 std::vector<int64_t> half_layers_of_chunks(const RunConfig& config, const PipelineShape& pipeline) {
@@ -51,6 +60,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
   const int64_t mine = p.shards() / mesh.tp().size();
   const Comm& owners = mesh.owner_group();
   const bool divided = owners.size() > 1, fp8 = config.kernels.matmul == MatmulDtype::fp8;
+  const bool on_cpu = config.kernels.device != DeviceChoice::cuda && device.place() != Place::cuda;
   return {.rows = config.microbatch_rows(mesh.replicas()),
           .context = config.model.context,
           .dtype = dtype_of(config.kernels.dtype),
@@ -59,6 +69,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
           .fused_products = config.kernels.fused_products(),
           .fp8_begin = fp8 ? config.kernels.bf16_layers : 0,
           .fp8_end = fp8 ? config.model.layers - config.kernels.bf16_layers : 0,
+          .writes_gradients = on_cpu && mesh.replicas() == 1 && !p.exact() && begins_with_first(actions),
           .rounds_once = config.kernels.fp8_weights == Fp8Weights::step && pipeline.microbatches > 1,
           .holding = {.parts = owners.size(),
                       .part = owners.rank(),

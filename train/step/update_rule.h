@@ -20,6 +20,7 @@ struct RulePart {
   Tensor master, gradient;     // [n] f32
   std::vector<Tensor> states;  // [n] f32 each, in the order of the rule's names
   bool decays;                 // by train.decay
+  bool clears = true;          // the gradient, after the update; otherwise it is written, not added to, in the next step
   WholeTensor whole{};         // their position in the model's tensor
 };
 
@@ -30,8 +31,8 @@ class UpdateRule {
   virtual void write_tables(Stream& stream) = 0;
   // Writes the numbers that update `step`, counted from 1, needs. Call before that update.
   virtual void schedule(Stream& stream, double lr, int64_t step) = 0;
-  // Updates masters, states and weights from the gradients if the gate passes, then clears the
-  // gradients in any case. See kernels/ops/update_gate.h. Launches are the same in every call.
+  // Updates masters, states and weights from the gradients if the gate passes, then clears those
+  // gradients that are to be cleared in any case. See kernels/ops/update_gate.h. Launches are the same in every call.
   virtual void update(Stream& stream, const Tensor& gate) = 0;
 };
 

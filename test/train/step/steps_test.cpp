@@ -235,6 +235,9 @@ TEST_CASE("the plan counts the ops that a real step runs, whatever its microbatc
     RunConfig config = small(StepDtype::bf16);
     config.train.microbatch = rows;
     config.kernels.matmul = matmul;
+    config.model.tied = rows != 3;  // whose classifier is not the embedding's table
+    if (rows == 1) config.model.family = Family::gpt2;
+    config.resolve();
     const Plan plan = make_plan(config, kOneRank);
     Device device(tested_place(), read_cpu_facts());
     TrainState run(config, kOneRank, device, plan.sizes);
@@ -494,14 +497,15 @@ TEST_CASE("a gradient that is not finite leaves weights and moments alone") {
   RandomBatch random(config, 1);
   train_step(run, random.batch(), 0);
   const std::vector<std::vector<float>> before = state_of(run);
-  trireme::run(device.compute(), Fill{.x = run.stage.parameters()[3].gradient, .value = NAN});
+  const auto is_added_to = [&](const Parameter& p) { return !run.stage.written(p); };
+  trireme::run(device.compute(), Fill{.x = std::ranges::find_if(run.stage.parameters(), is_added_to)->gradient, .value = NAN});
   CHECK(std::isnan(train_step(run, random.batch(), 1).grad_norm));
-  CHECK(state_of(run) == before);
+  CHECK((state_of(run) == before));  // not printed: it is long
   CHECK(std::isfinite(train_step(run, random.batch(), 2).grad_norm));
   // The origin of such a number is found on this device by a step that changes nothing.
   const std::vector<std::vector<float>> after = state_of(run);
   CHECK(find_not_finite(run, random.batch(), 2).found.empty());
-  CHECK(state_of(run) == after);
+  CHECK((state_of(run) == after));
   trireme::run(device.compute(), Fill{.x = run.optimizer.slices().front().local, .value = INFINITY});
   CHECK(find_not_finite(run, random.batch(), 2).found == "rank 0 | dp 0 pp 0 tp 0: its own " + run.optimizer.slices().front().name);
 }
