@@ -11,8 +11,9 @@ namespace trireme {
 
 namespace {
 
-constexpr int64_t kPanels = 8;  // that are packed at once, where rows of memory cross them
-constexpr int64_t kTasks = 3;   // for each thread, where there are panels enough
+constexpr int64_t kPanels = 8;   // that are packed at once, where rows of memory cross them
+constexpr int64_t kTasks = 3;    // for each thread, where there are panels enough
+constexpr int64_t kWidest = 32;  // lines of a panel, which are packed if there are fewer, too
 
 // Bytes of panels that a core packs at once, and multiplies by half as many of the other operand: both stay in its L2.
 int64_t kept_bytes() {
@@ -30,7 +31,7 @@ int64_t even_part(int64_t n, int64_t parts) { return quotient_up(quotient_up(n, 
 
 // Ranges of k, of which the inner operand is packed at once.
 int64_t ranges_of(const Matmul& op, const PackedBlocks& blocks) {
-  return quotient_up(op.k(), std::max(blocks.k, blocks.inside / std::min({op.m(), op.n(), blocks.columns})));
+  return quotient_up(op.k(), std::max(blocks.k, blocks.inside / std::max(kWidest, std::min({op.m(), op.n(), blocks.columns}))));
 }
 
 // 16 or 32 registers hold the sums, two vectors of b and a broadcast element of a.
@@ -132,7 +133,8 @@ class PackedProduct {
     const int64_t panels = inside().panels(a_outside_ ? columns_ : rows_);
     inside_bytes_ = panels * inside().bytes(step_ / 2);
     group_bytes_ = round_up(group_ * outside().bytes(pairs), 64);
-    if (ranges_ == 1 && piece_ < step_) block_ = std::max(group_, std::min(group_ * panels, kept_bytes() / tile_bytes()));
+    keeps_ = ranges_ == 1 && piece_ < step_;
+    if (keeps_) block_ = std::max(group_, std::min(group_ * panels, kept_bytes() / tile_bytes()));
     const int64_t sums = (ranges_ > 1 ? a_.panels(rows_) * b_.panels(columns_) : threads * block_) * tile_bytes();
     std::byte* const memory = cpu.workspace->reserve(round_up(inside_bytes_, 64) + threads * group_bytes_ + sums);
     packed_ = memory, groups_ = packed_ + round_up(inside_bytes_, 64);
@@ -163,7 +165,7 @@ class PackedProduct {
     const int64_t first = a_outside_ ? s.column : s.row, panels = in.panels(a_outside_ ? s.columns : s.rows);
     const int64_t others = outside().panels(a_outside_ ? s.rows : s.columns);
     const int64_t groups = std::min(others, round_up(quotient_up(others, group_), omp_get_max_threads()));
-    const int64_t fewest = block_ > 1 ? quotient_up(panels, block_ / group_) : 1;
+    const int64_t fewest = keeps_ ? quotient_up(panels, block_ / group_) : 1;
     const int64_t parts = std::clamp<int64_t>(omp_get_max_threads() * kTasks / 2 / groups, fewest, panels);
     const int64_t some = std::clamp<int64_t>(panels / (2 * omp_get_max_threads()), 1, kPanels);
 #pragma omp parallel if (s.rows * s.columns * s.pairs() > 32768)
@@ -209,7 +211,7 @@ class PackedProduct {
       for (int64_t o = group.begin; o < group.end; ++o)
         for (int64_t i = at; i < std::min(part.end, at + some); ++i) {
           const int64_t tile =
-              omp_get_thread_num() * block_ + (block_ > 1 ? (o - group.begin) * (part.end - part.begin) + i - part.begin : 0);
+              omp_get_thread_num() * block_ + (keeps_ ? (o - group.begin) * (part.end - part.begin) + i - part.begin : 0);
           a_outside_ ? sum(s, o, i, {mine(o), shared(i), shared(i + 1)}, tile)
                      : sum(s, i, o, {shared(i), mine(o), shared(i + 1)}, tile);
         }
@@ -264,7 +266,8 @@ class PackedProduct {
   int64_t columns_, rows_;  // of a slab
   bool a_outside_ = false;  // its panels are packed by the tasks, each in a group; those of the other operand at first, for all
   int64_t group_ = 1, group_bytes_ = 0, inside_bytes_ = 0;
-  int64_t block_ = 1;  // tiles whose sums a thread keeps between pieces
+  bool keeps_ = false;  // a thread keeps sums between pieces: of so many tiles
+  int64_t block_ = 1;
   std::byte *packed_ = nullptr, *groups_ = nullptr;
   float* sums_ = nullptr;
 };
