@@ -98,7 +98,7 @@ struct KernelsConfig {
          "on a GPU: record a step once and replay it as one CUDA graph, unless parallel.zero > 0 or parallel.pp > 1");
     keys("attention", attention, "on a GPU in bf16: cudnn, ours, or auto for the faster, timed at the start");
     keys("products", products,
-         "on a CPU: onednn, ours, or auto for ours in bf16 where the processor has no bf16 instructions, and else oneDNN");
+         "on a CPU: onednn, ours, or auto for ours where the processor has no bf16 instructions, and else oneDNN");
   }
 
   // Reports keys that contradict each other, as (key, message).

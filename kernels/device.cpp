@@ -21,6 +21,13 @@ std::string CpuFacts::bf16_path() const {
   return amx_bf16 ? "AMX" : "AVX512-BF16";
 }
 
+// oneDNN is the faster one on a processor with bf16 instructions, or with wider vectors than this program was compiled for.
+bool CpuFacts::own_f32() const {
+  const int widest = avx512 ? 64 : avx2 ? 32 : 16;
+  return products == ProductKernels::ours ||
+         (products == ProductKernels::automatic && !has_bf16() && __BIGGEST_ALIGNMENT__ >= widest);
+}
+
 CpuFacts read_cpu_facts() {
   CpuFacts facts;
   std::ifstream in("/proc/cpuinfo");
@@ -88,7 +95,7 @@ Device::Device(Place place, CpuFacts facts)
 namespace {
 
 Cpu cpu_of(const CpuFacts& facts, Workspace* workspace) {
-  return {.workspace = workspace, .bf16_products = facts.bf16_products(), .own_f32 = facts.own_products};
+  return {.workspace = workspace, .bf16_products = facts.bf16_products(), .own_f32 = facts.own_f32()};
 }
 
 }  // namespace
@@ -235,7 +242,7 @@ Device open_device(const KernelsConfig& config, int core_sharers, int gpu) {
   if (!cuda && config.products == ProductKernels::onednn && config.dtype == StepDtype::bf16 && !facts.bf16_products())
     throw ConfigError("kernels.products = onednn: " + facts.name +
                       " has no bf16 instructions, and without them it is slow; set kernels.products to auto or ours");
-  facts.own_products = config.products == ProductKernels::ours;
+  facts.products = config.products;
   const int64_t threads = config.threads > 0 ? config.threads : std::max(1, facts.cores / std::max(1, core_sharers));
   use_threads_here(static_cast<int>(threads));
   if (cuda) facts.cores = keep_to_cores(cores_near(gpu_bus()));

@@ -20,11 +20,14 @@ struct CpuFacts {
   std::string name{};  // as reported by the processor
   int cores = 1;       // cores that this process may use, by its affinity
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
-  int64_t memory_bytes = 0;   // physical memory, or the cgroup's limit if it is lower
-  bool own_products = false;  // kernels.products = ours
+  int64_t memory_bytes = 0;                          // physical memory, or the cgroup's limit if it is lower
+  ProductKernels products = ProductKernels::onednn;  // kernels.products
   // Instructions for bf16 products, as text: "AMX", "AVX512-BF16", "AVX512-BF16, ours" or "f32, ours".
   std::string bf16_path() const;
-  bool bf16_products() const { return !own_products && (avx512_bf16 || amx_bf16); }  // by oneDNN
+  bool has_bf16() const { return avx512_bf16 || amx_bf16; }
+  bool bf16_products() const { return products != ProductKernels::ours && has_bf16(); }  // by oneDNN
+  // Whether products of f32 are our own: by choice, or where they are the faster ones.
+  bool own_f32() const;
 };
 CpuFacts read_cpu_facts();
 

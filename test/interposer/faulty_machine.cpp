@@ -1,7 +1,7 @@
 // Injects faults of a machine into one rank; load it before the C library.
 //   FAULTY_RANK     the rank whose calls are faulty (OMPI_COMM_WORLD_RANK)
-//   FAULTY_MACHINE  bits: one bit of the result of each of oneDNN's products is flipped
-//                   late_bits: that of about every other product
+//   FAULTY_MACHINE  bits: what threads compute together is rounded upwards
+//                   late_bits: that of about every other time
 //                   link: messages of 0.5 to 2 MiB to rank FAULTY_PEER leave 200 ns late for each byte
 //                   disk: file systems have 1 MiB free
 //                   clock: the time of day is 7 s ahead
@@ -10,6 +10,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cfenv>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -30,33 +32,32 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-// oneDNN's C interface, as far as it is needed: an argument of a primitive, and the number of its result.
-struct Argument {
-  int number;
-  void* memory;
+// Work of a team of threads.
+struct Team {
+  void (*work)(void*);
+  void* data;
 };
-constexpr int kResult = 17;
 
-void flip_a_bit(int count, const Argument* arguments) {
-  static auto* const handle_of = next<int(const void*, void**)>("dnnl_memory_get_data_handle");
-  for (int i = 0; i < count; ++i) {
-    void* data = nullptr;
-    if (arguments[i].number != kResult || handle_of == nullptr || handle_of(arguments[i].memory, &data) != 0) continue;
-    static_cast<unsigned char*>(data)[16] ^= 1;
-  }
+void round_upwards(void* data) {
+  const auto* team = static_cast<const Team*>(data);
+  const int before = fegetround();
+  fesetround(FE_UPWARD);
+  team->work(team->data);
+  fesetround(before);
 }
 
 }  // namespace
 
 extern "C" {
 
-int dnnl_primitive_execute(const void* primitive, void* stream, int count, const Argument* arguments) {
-  static auto* const execute = next<int(const void*, void*, int, const Argument*)>("dnnl_primitive_execute");
+// OpenMP's: products and other kernels of the processor, of whatever library.
+void GOMP_parallel(void (*work)(void*), void* data, unsigned threads, unsigned flags) {
+  static auto* const run = next<void(void (*)(void*), void*, unsigned, unsigned)>("GOMP_parallel");
   static const bool always = is_faulty("bits"), late = is_faulty("late_bits");
-  static int calls = 0;
-  const int result = execute(primitive, stream, count, arguments);
-  if (always || (late && (static_cast<uint32_t>(++calls) * 2654435761u >> 16) % 2 == 0)) flip_a_bit(count, arguments);
-  return result;
+  static std::atomic<uint32_t> calls = 0;
+  Team team{work, data};
+  if (always || (late && (++calls * 2654435761u >> 16) % 2 == 0)) return run(round_upwards, &team, threads, flags);
+  run(work, data, threads, flags);
 }
 
 int MPI_Isend(const void* bytes, int count, void* type, int peer, int tag, void* comm, void** request) {

@@ -117,11 +117,25 @@ TEST_CASE("kernels.products chooses oneDNN only where it has bf16 instructions")
   CHECK_NOTHROW(path(ProductKernels::onednn));
 }
 
+TEST_CASE("auto takes our own products of f32 where the processor has no bf16 instructions, and no wider vectors") {
+  const CpuFacts old{.products = ProductKernels::automatic}, wide{.avx2 = true, .avx512 = true, .products = old.products};
+  CHECK(old.own_f32());
+  CHECK(wide.own_f32() == (__BIGGEST_ALIGNMENT__ == 64));
+  for (CpuFacts with : {CpuFacts{.avx512_bf16 = true}, CpuFacts{.amx_bf16 = true}}) {
+    with.products = ProductKernels::automatic;
+    CHECK_FALSE(with.own_f32());
+    with.products = ProductKernels::ours;
+    CHECK(with.own_f32());
+  }
+  CHECK_FALSE(CpuFacts{.products = ProductKernels::onednn}.own_f32());
+  CHECK(open_device({.device = DeviceChoice::cpu, .threads = 1}, 1).cpu().own_f32() != read_cpu_facts().has_bf16());
+}
+
 TEST_CASE("kernels.products = ours multiplies f32, too") {
   if (tested_place() != Place::cpu) return;
   const TestedTile tile{&plain_tile(Dtype::f32), Dtype::f32};
   const ProductOperands o({.m = 40, .n = 50, .k = 2500}, Dtype::f32);
-  Device device(Place::cpu, {.own_products = true});
+  Device device(Place::cpu, {.products = ProductKernels::ours});
   HostTensor c(Dtype::f32, {40, 50}), packed = c;
   Matmul op = o.product(c);
   op.bias = o.bias;
