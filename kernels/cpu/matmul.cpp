@@ -1,7 +1,7 @@
 // Matrix products by oneDNN, versions 2 and 3; no other file includes it. Primitives are cached by
 // shape, since creating one costs more than a small product. Those of a few rows are our own, and
-// those of bf16 where oneDNN has no instructions for them and would be ten times slower. All are
-// where kernels.products says so.
+// those of bf16 where oneDNN has no instructions for them and would be ten times slower. So are those
+// of f32 where CpuFacts::own_f32() says so.
 //
 // All layouts are plain row-major; a transpose is a pair of strides. On AVX512-BF16 this runs at
 // the instructions' rate, except for the weight gradient (transpose_a). There b is the small

@@ -48,8 +48,8 @@ struct AdamWPart {
 //   master -= lr * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + decay * master)
 //   weight = master rounded;   grad = 0 if it is to be cleared
 // Without `weight`, the master itself is the step's weight (f32). If the gate does not pass,
-// gradients are cleared all the same. Stochastically rounded weights are drawn again even then: they follow from the
-// masters and t.
+// grad is cleared all the same. Stochastically rounded weights are drawn again even then: they
+// follow from the masters and t.
 struct AdamW {
   static constexpr auto name = "adamw";
   static constexpr int64_t kRow = 26;

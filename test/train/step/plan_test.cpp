@@ -126,9 +126,9 @@ TEST_CASE("a plan says how large a checkpoint's manifest is, and warns of one th
 }
 
 TEST_CASE("activations of unequal pieces take the memory of the layers that are kept at once") {
-  const RunConfig config =
-      read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-405b.yaml",
-                  {"parallel.tp=8", "parallel.pp=16", "parallel.chunks=7", "parallel.schedule=interleaved"}, Purpose::plan);
+  const RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/llama3-405b.yaml",
+                                       {"parallel.tp=8", "parallel.pp=16", "parallel.chunks=7", "parallel.schedule=interleaved"},
+                                       Purpose::plan);
   const std::vector<Plan> stages = stage_plans(config, 2048);
   // Stage 1 keeps 125 passes at once, of which 16 have two layers. A layer keeps, in bf16 and divided by 8: streams before its
   // halves and their norms' results, queries and mixed values, keys and values, the MLP's two inputs and its activation.
@@ -185,9 +185,8 @@ TEST_CASE("a plan says how long a run takes at a given speed, and what it costs"
   };
   // 1,000 steps of 64 samples of 8,192 tokens. A token takes 6 FLOPs per parameter, without the embedding's, and 6 for each
   // element of a layer's width and each token before it, itself included.
-  const std::vector<std::string> set{
-      "train.steps=1000", "train.batch=64", "train.microbatch=1", "train.price=3 EUR/gpu-hour", "train.grid_gco2_per_kwh=400",
-      "train.warmup=10"};
+  const std::vector<std::string> set{"train.steps=1000",        "train.batch=64",   "train.microbatch=1", "train.price=3 EUR/gpu-hour",
+                                     "train.grid_gco2_per_kwh=400", "train.warmup=10"};
   const double tokens = 1000.0 * 64 * 8192, matrices = 8030261248.0 - 128256 * 4096 - 65 * 4096;
   const double flops = tokens * (6 * matrices + 6.0 * 32 * 4096 * 8193);
   const RunCost alone = cost_of(set, 1, {.flops_per_second = 400e12, .watts = 1000});
