@@ -9,10 +9,9 @@ namespace trireme {
 namespace {
 
 constexpr int kTileRows = 12, kTileColumns = 32;  // 24 of 32 registers
-constexpr int64_t kPairsOfFetch = 8;              // between two fetches
 
-// The first `rows` of a tile.
-template <int rows>
+// The first `rows` of a tile. Lines of a lie in blocks, or its pairs of one k together.
+template <int rows, bool lines>
 [[gnu::target("avx512f,avx512bf16"), gnu::noinline]] void sum_bf16(const PackedSum& p) {
   __m512 sum[rows][2];
 #pragma GCC unroll 12
@@ -20,20 +19,22 @@ template <int rows>
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) sum[r][v] = p.first ? _mm512_setzero_ps() : _mm512_loadu_ps(p.sums + r * kTileColumns + v * 16);
   const std::byte *a = p.a, *b = p.b, *next = p.ahead.panel;
-  for (int64_t pair = 0; pair < p.pairs; ++pair, a += 4 * kTileRows, b += 4 * kTileColumns, next += p.ahead.pair) {
+  for (int64_t pair = 0; pair < p.pairs; ++pair, b += 4 * kTileColumns, next += p.ahead.pair) {
     _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T1);
-    if (pair % kPairsOfFetch == 0 && pair / kPairsOfFetch < p.ahead.rows) p.ahead.fetch_row(pair / kPairsOfFetch);
+    if (pair % kWords == 0 && pair / kWords < p.ahead.rows) p.ahead.fetch_row(pair / kWords);
     __m512i row[2];
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) row[v] = _mm512_loadu_si512(b + 64 * v);
 #pragma GCC unroll 12
     for (int r = 0; r < rows; ++r) {
       int both;
-      __builtin_memcpy(&both, a + 4 * r, sizeof both);
+      __builtin_memcpy(&both, a + 4 * r * (lines ? kWords : 1), sizeof both);
       const __m512i factor = _mm512_set1_epi32(both);
 #pragma GCC unroll 2
       for (int v = 0; v < 2; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)factor, (__m512bh)row[v]);
     }
+    a += lines ? 4 : 4 * kTileRows;
+    if (lines && pair % kWords == kWords - 1) a += 4 * kWords * (kTileRows - 1);
   }
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
@@ -41,15 +42,17 @@ template <int rows>
     for (int v = 0; v < 2; ++v) _mm512_storeu_ps(p.sums + r * kTileColumns + v * 16, sum[r][v]);
 }
 
+template <bool lines>
 void multiply_bf16(const PackedSum& p) {
-  if (p.rows <= 4) return sum_bf16<4>(p);
-  p.rows <= 8 ? sum_bf16<8>(p) : sum_bf16<12>(p);
+  if (p.rows <= 4) return sum_bf16<4, lines>(p);
+  p.rows <= 8 ? sum_bf16<8, lines>(p) : sum_bf16<12, lines>(p);
 }
 
 }  // namespace
 
 const PackedTile& bf16_tile() {
-  static constexpr PackedTile tile = tile_of<PairedBf16, PairedBf16, kTileRows, kTileColumns>(multiply_bf16);
+  static constexpr PackedTile tile =
+      tile_of<PairedBf16, PairedBf16, kTileRows, kTileColumns>(multiply_bf16<false>, multiply_bf16<true>);
   return tile;
 }
 

@@ -26,8 +26,8 @@ int64_t kept_bytes() {
 
 int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The size of equal parts, of whole pairs.
-int64_t even_part(int64_t n, int64_t parts) { return quotient_up(quotient_up(n, 2), parts) * 2; }
+// The size of equal parts, of whole blocks of pairs.
+int64_t even_part(int64_t n, int64_t parts) { return round_up(quotient_up(n, parts), 2 * kWords); }
 
 // Ranges of k, of which the inner operand is packed at once.
 int64_t ranges_of(const Matmul& op, const PackedBlocks& blocks) {
@@ -36,10 +36,9 @@ int64_t ranges_of(const Matmul& op, const PackedBlocks& blocks) {
 
 // 16 or 32 registers hold the sums, two vectors of b and a broadcast element of a.
 constexpr int kPlainRows = sizeof(Vec) == 64 ? 12 : 6;
-constexpr int kSteps = 8;  // between two fetches
 
-// The first `rows` of a tile.
-template <int rows>
+// The first `rows` of a tile. Lines of a lie in blocks, or its elements of one k together.
+template <int rows, bool lines>
 [[gnu::noinline]] void sum_plain(const PackedSum& p) {
   Vec sum[rows][2];
 #pragma GCC unroll 12
@@ -57,16 +56,16 @@ template <int rows>
 #pragma GCC unroll 12
     for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) sum[r][v] += a[r] * row[v];
-    a += kPlainRows, b += kColumns, next += p.ahead.pair / 2;
+      for (int v = 0; v < 2; ++v) sum[r][v] += a[lines ? r * kWords : r] * row[v];
+    a += lines ? 1 : kPlainRows, b += kColumns, next += p.ahead.pair / 2;
   };
   int64_t k = 0;
-  for (int64_t row = 0; row < p.ahead.rows && k + kSteps <= 2 * p.pairs; ++row, k += kSteps) {
-    p.ahead.fetch_row(row);
+  for (int64_t row = 0; k + kWords <= 2 * p.pairs; ++row, k += kWords) {
+    if (row < p.ahead.rows) p.ahead.fetch_row(row);
 #pragma GCC unroll 2
-    for (int step = 0; step < kSteps; ++step) multiply_add();
+    for (int step = 0; step < kWords; ++step) multiply_add();
+    if (lines) a += (kPlainRows - 1) * kWords;
   }
-#pragma GCC unroll 2
   for (; k < 2 * p.pairs; ++k) multiply_add();
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
@@ -74,10 +73,11 @@ template <int rows>
     for (int v = 0; v < 2; ++v) store(p.sums + r * kColumns + v * kLanes, sum[r][v]);
 }
 
+template <bool lines>
 void multiply_plain(const PackedSum& p) {
   constexpr int kThird = kPlainRows / 3;
-  if (p.rows <= kThird) return sum_plain<kThird>(p);
-  p.rows <= 2 * kThird ? sum_plain<2 * kThird>(p) : sum_plain<kPlainRows>(p);
+  if (p.rows <= kThird) return sum_plain<kThird, lines>(p);
+  p.rows <= 2 * kThird ? sum_plain<2 * kThird, lines>(p) : sum_plain<kPlainRows, lines>(p);
 }
 
 // One of the two operands in panels of lines.
@@ -87,7 +87,7 @@ struct Side {
   void (*pack)(const Packing&);
 
   int64_t panels(int64_t count) const { return quotient_up(count, width); }
-  int64_t bytes(int64_t pairs) const { return pairs * width * pair_bytes; }  // of a panel
+  int64_t bytes(int64_t pairs) const { return round_up(pairs, kWords) * width * pair_bytes; }  // of a panel, in whole blocks
 };
 
 // A rectangle of c, and a range of k.
@@ -117,7 +117,10 @@ class PackedProduct {
   PackedProduct(const Cpu& cpu, const Matmul& op, const PackedTile& tile, const PackedBlocks& blocks)
       : op_(op),
         tile_(tile),
-        a_{{op.a.data(), op.m(), op.k(), !op.transpose_a}, tile.rows, tile.pair_of_a, tile.pack_a},
+        a_{{op.a.data(), op.m(), op.k(), !op.transpose_a},
+           tile.rows,
+           tile.pair_of_a,
+           op.transpose_a ? tile.pack_a : tile.pack_lines_of_a},
         b_{{op.b.data(), op.n(), op.k(), op.transpose_b}, tile.columns, tile.pair_of_b, tile.pack_b},
         ranges_(ranges_of(op, blocks)),
         step_(even_part(op.k(), ranges_)),
@@ -167,12 +170,14 @@ class PackedProduct {
     const int64_t groups = std::min(others, round_up(quotient_up(others, group_), omp_get_max_threads()));
     const int64_t fewest = keeps_ ? quotient_up(panels, block_ / group_) : 1;
     const int64_t parts = std::clamp<int64_t>(omp_get_max_threads() * kTasks / 2 / groups, fewest, panels);
-    const int64_t some = std::clamp<int64_t>(panels / (2 * omp_get_max_threads()), 1, kPanels);
+    const int64_t packs = round_up(quotient_up(panels, kPanels), omp_get_max_threads());
 #pragma omp parallel if (s.rows * s.columns * s.pairs() > 32768)
     {
 #pragma omp for schedule(static)
-      for (int64_t i = 0; i < panels; i += some)
-        pack(s, in, {first + i * in.width, std::min(some, panels - i)}, packed_ + i * in.bytes(s.pairs()));
+      for (int64_t i = 0; i < packs; ++i) {
+        const int64_t begin = panels * i / packs, end = panels * (i + 1) / packs;
+        pack(s, in, {first + begin * in.width, end - begin}, packed_ + begin * in.bytes(s.pairs()));
+      }
 #pragma omp for schedule(dynamic)
       for (int64_t task = 0; task < groups * parts; ++task) {
         const int64_t group = task / parts, part = task % parts;
@@ -222,18 +227,19 @@ class PackedProduct {
     float* const sums = sums_ + (ranges_ > 1 ? i * b_.panels(columns_) + j : tile) * tile_.rows * tile_.columns;
     const int64_t row = s.row + i * tile_.rows, column = s.column + j * tile_.columns;
     const int64_t size = bytes_of(op_.c.dtype()), rows = std::min(tile_.rows, op_.m() - row);
-    tile_.multiply({.a = p.a,
-                    .b = p.b,
-                    .pairs = s.pairs(),
-                    .rows = rows,
-                    .sums = sums,
-                    .first = s.first,
-                    .ahead = {.panel = p.next,
-                              .pair = inside().width * inside().pair_bytes,
-                              .c = static_cast<const std::byte*>(op_.c.data()) + (row * op_.n() + column) * size,
-                              .step = op_.n() * size,
-                              .bytes = std::min(tile_.columns, op_.n() - column) * size,
-                              .rows = s.last ? rows : 0}});
+    (op_.transpose_a ? tile_.multiply : tile_.multiply_lines)(
+        {.a = p.a,
+         .b = p.b,
+         .pairs = s.pairs(),
+         .rows = rows,
+         .sums = sums,
+         .first = s.first,
+         .ahead = {.panel = p.next,
+                   .pair = inside().width * inside().pair_bytes,
+                   .c = static_cast<const std::byte*>(op_.c.data()) + (row * op_.n() + column) * size,
+                   .step = op_.n() * size,
+                   .bytes = std::min(tile_.columns, op_.n() - column) * size,
+                   .rows = s.last ? rows : 0}});
     if (!s.last) return;
     op_.c.dtype() == Dtype::bf16 ? finish(static_cast<Bf16*>(op_.c.data()), sums, row, column)
                                  : finish(static_cast<float*>(op_.c.data()), sums, row, column);
@@ -275,8 +281,10 @@ class PackedProduct {
 }  // namespace
 
 const PackedTile& plain_tile(Dtype operands) {
-  static constexpr PackedTile of_f32 = tile_of<PlainF32, PlainF32, kPlainRows, kColumns>(multiply_plain);
-  static constexpr PackedTile of_bf16 = tile_of<WidenedBf16, WidenedBf16, kPlainRows, kColumns>(multiply_plain);
+  static constexpr PackedTile of_f32 =
+      tile_of<PlainF32, PlainF32, kPlainRows, kColumns>(multiply_plain<false>, multiply_plain<true>);
+  static constexpr PackedTile of_bf16 =
+      tile_of<WidenedBf16, WidenedBf16, kPlainRows, kColumns>(multiply_plain<false>, multiply_plain<true>);
   return operands == Dtype::bf16 ? of_bf16 : of_f32;
 }
 

@@ -54,11 +54,13 @@ struct PackedSum {
 
 // How a processor sums a tile of c in registers.
 struct PackedTile {
-  int64_t rows, columns;           // of the tile
-  int64_t pair_of_a, pair_of_b;    // bytes of two elements of a packed line
-  void (*pack_a)(const Packing&);  // panels of `rows` lines
-  void (*pack_b)(const Packing&);  // of `columns` lines
+  int64_t rows, columns;                    // of the tile
+  int64_t pair_of_a, pair_of_b;             // bytes of two elements of a packed line
+  void (*pack_a)(const Packing&);           // panels of `rows` lines
+  void (*pack_lines_of_a)(const Packing&);  // the same, where the elements of a line are adjacent
+  void (*pack_b)(const Packing&);           // panels of `columns` lines
   void (*multiply)(const PackedSum&);
+  void (*multiply_lines)(const PackedSum&);  // panels of pack_lines_of_a
 };
 
 const PackedTile& plain_tile(Dtype operands);    // f32 or bf16, multiplied as f32

@@ -12,10 +12,13 @@
 
 namespace trireme {
 
+inline constexpr int64_t kWords = 8;  // words of a line of a, that lie together
+
 // Formats of a panel. A word is 4 bytes along a line: one element of f32, two of bf16.
 //   put_words   word `word` of `lanes` lines from `line` on
 //   put_across  the word whose first elements are at `row`, of all lines; those of the next k are `step` further
 //   put_one     an element
+//   put_block   kWords words of a line
 
 // [k][width] f32.
 struct PlainF32 {
@@ -33,6 +36,7 @@ struct PlainF32 {
   static void put_one(float* panel, int64_t k, int64_t line, float element) {
     panel[k * width + line] = element;
   }
+  static void put_block(float* to, const float* from) { std::memcpy(to, from, kWords * sizeof(float)); }
 };
 
 // [k][width] f32, from bf16.
@@ -58,6 +62,10 @@ struct WidenedBf16 {
   static void put_one(float* panel, int64_t k, int64_t line, Bf16 element) {
     panel[k * width + line] = to_float(element);
   }
+  static void put_block(float* to, const Bf16* from) {
+#pragma omp simd
+    for (int i = 0; i < kWords; ++i) to[i] = to_float(from[i]);
+  }
 };
 
 // [k / 2][width] pairs of bf16, the first of each in the low half.
@@ -79,6 +87,7 @@ struct PairedBf16 {
   static void put_one(float* panel, int64_t k, int64_t line, Bf16 element) {
     reinterpret_cast<Bf16*>(panel)[(k / 2 * width + line) * 2 + k % 2] = element;
   }
+  static void put_block(float* to, const Bf16* from) { std::memcpy(to, from, kWords * sizeof(float)); }
 };
 
 // Lines of a panel from `line` on, in squares of as many words as a vector has, over `words`.
@@ -103,11 +112,18 @@ void pack_squares(const typename Format::Element* from, int64_t k, int64_t words
 }
 
 inline constexpr int64_t kRowsAhead = 16;  // of memory, that are fetched while panels are packed along them
+inline constexpr int64_t kWordsAhead = 8;  // of a panel
+
+// Fetches `bytes` that are written next: another thread may have read them.
+inline void fetch_to_write(const float* to, int64_t bytes) {
+#pragma GCC unroll 32
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(to + at / 4, 1);
+}
 
 // Packs panels of `width` lines one after the other. Returns how many elements of each line it has packed: the others are few.
 template <class Format, int width>
 int64_t pack_whole(const Packing& p, int64_t panels) {
-  constexpr int64_t kOfWord = 4 / sizeof(typename Format::Element);
+  constexpr int64_t kOfWord = 4 / sizeof(typename Format::Element), kWord = kOfWord * width * Format::kPairBytes / 8;
   const auto* const data = static_cast<const typename Format::Element*>(p.lines.data);
   const int64_t k = p.end - p.begin, step = p.lines.along ? p.lines.k : p.lines.count;
   const auto panel_at = [&](int64_t i) { return reinterpret_cast<float*>(p.to + i * p.bytes); };
@@ -121,6 +137,7 @@ int64_t pack_whole(const Packing& p, int64_t panels) {
     for (int64_t i = 0; i < panels; ++i) {
       const auto* const at = data + (p.begin + word * kOfWord) * step + p.first + i * width;
       for (int64_t of = 0; of < kOfWord; ++of) __builtin_prefetch(at + (kRowsAhead + of) * step, 0, 2);
+      fetch_to_write(panel_at(i) + (word + kWordsAhead) * kWord, kWord * 4);
       Format::template put_across<width>(panel_at(i), word, at, step);
     }
   return k / kOfWord * kOfWord;
@@ -144,16 +161,55 @@ void pack(const Packing& p) {
   }
 }
 
+// Elements [0, k) of a line in blocks; those from `count` on are zeros.
+template <class Format, int width>
+void put_line(float* to, const typename Format::Element* from, int64_t count, int64_t k) {
+  constexpr int64_t kElements = kWords * 8 / Format::kPairBytes;
+  for (; k > 0; to += width * kWords, from += kElements, count -= kElements, k -= kElements) {
+    typename Format::Element block[kElements]{};
+    std::copy_n(from, std::clamp<int64_t>(count, 0, kElements), block);
+    Format::put_block(to, block);
+  }
+}
+
+// Packs lines as [words / kWords][width][kWords], for a tile that reads an element of each at a time. So nothing is transposed.
+template <class Format, int width>
+void pack_lines(const Packing& p) {
+  using Element = typename Format::Element;
+  constexpr int64_t kElements = kWords * 8 / Format::kPairBytes, kLine = 64 / sizeof(Element),
+                    kChunk = kLine / kElements * width * kWords;
+  const int64_t k = p.end - p.begin, whole = std::min(p.panels, (p.lines.count - p.first) / width), step = p.lines.k;
+  for (int64_t i = 0; i < p.panels; ++i) {
+    const Element* const from = static_cast<const Element*>(p.lines.data) + (p.first + i * width) * step + p.begin;
+    auto* to = reinterpret_cast<float*>(p.to + i * p.bytes);
+    int64_t at = 0;
+    if (i < whole)
+      for (; at + kLine <= k; at += kLine, to += kChunk) {
+        fetch_to_write(to + 2 * kChunk, kChunk * 4);
+#pragma GCC unroll 12
+        for (int row = 0; row < width; ++row)
+#pragma GCC unroll 4
+          for (int64_t block = 0; block < kLine / kElements; ++block)
+            Format::put_block(to + (block * width + row) * kWords, from + row * step + at + block * kElements);
+      }
+    for (int64_t row = 0; row < width; ++row)
+      put_line<Format, width>(to + row * kWords, from + row * step + at, p.first + i * width + row < p.lines.count ? k - at : 0,
+                              k - at);
+  }
+}
+
 // The tile that multiplies panels of these formats.
 template <class A, class B, int rows, int columns>
-constexpr PackedTile tile_of(decltype(PackedTile::multiply) multiply) {
+constexpr PackedTile tile_of(decltype(PackedTile::multiply) multiply, decltype(PackedTile::multiply) multiply_lines) {
   return {.rows = rows,
           .columns = columns,
           .pair_of_a = A::kPairBytes,
           .pair_of_b = B::kPairBytes,
           .pack_a = pack<A, rows>,
+          .pack_lines_of_a = pack_lines<A, rows>,
           .pack_b = pack<B, columns>,
-          .multiply = multiply};
+          .multiply = multiply,
+          .multiply_lines = multiply_lines};
 }
 
 }  // namespace trireme
