@@ -39,6 +39,20 @@ inline void in_lanes(const T* x, int64_t n, const F& f) {
   for (int64_t lane = 0; i + lane < n; ++lane) f(lane, to_float(x[i + lane]));
 }
 
+float largest_of(const float (&lane)[kLanes]) {
+  float high = lane[0];
+#pragma omp simd reduction(max : high)
+  for (int64_t i = 0; i < kLanes; ++i) high = lane[i] > high ? lane[i] : high;
+  return high;
+}
+
+float sum_of(const float (&lane)[kLanes]) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < kLanes; ++i) sum += lane[i];
+  return sum;
+}
+
 // Block by block: the running sum is of exp(x - top).
 template <class T>
 LogSumExp log_sum_exp(const T* x, int64_t n) {
@@ -48,11 +62,11 @@ LogSumExp log_sum_exp(const T* x, int64_t n) {
     float high[kLanes], part[kLanes] = {};
     std::fill_n(high, kLanes, top);
     in_lanes(x, count, [&](int64_t lane, float value) { high[lane] = value > high[lane] ? value : high[lane]; });
-    const float higher = *std::max_element(high, high + kLanes);
+    const float higher = largest_of(high);
     sum *= softmax_exp(top - higher);
     top = higher;
     in_lanes(x, count, [&](int64_t lane, float value) { part[lane] += softmax_exp(value - higher); });
-    sum += std::accumulate(part, part + kLanes, 0.0f);
+    sum += sum_of(part);
   }
   return {top, std::log(sum)};
 }
@@ -90,14 +104,14 @@ float largest(const T* x, int64_t n) {
   float high[kLanes];
   std::fill_n(high, kLanes, std::numeric_limits<float>::lowest());
   in_lanes(x, n, [&](int64_t lane, float value) { high[lane] = value > high[lane] ? value : high[lane]; });
-  return *std::max_element(high, high + kLanes);
+  return largest_of(high);
 }
 
 template <class T>
 float sum_exp(const T* x, int64_t n, float top) {
   float part[kLanes] = {};
   in_lanes(x, n, [&](int64_t lane, float value) { part[lane] += softmax_exp(value - top); });
-  return std::accumulate(part, part + kLanes, 0.0f);
+  return sum_of(part);
 }
 
 struct BackwardRow {

@@ -21,8 +21,9 @@ double copy_bandwidth(Device& device, int64_t bytes = kCopiedBytes);
 // `dtype`; with accumulate the result is f32.
 double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, double least_seconds = 0.05);
 
-// GFLOP/s of the instructions that multiply and add, in registers, on all threads: those of f32, or if `dtype` is bf16 and the
-// processor has AVX512-BF16, the faster of both. 0 if unknown: on a GPU, and for bf16 by AMX.
+// GFLOP/s of the instructions that multiply and add, in registers, on all threads, as the processor holds them for half a second:
+// those of f32, or if `dtype` is bf16 and the processor has AVX512-BF16, the faster of both. 0 if unknown: on a GPU, and for bf16
+// by AMX.
 double instruction_rate(const Device& device, Dtype dtype);
 
 // A product rate, and how far its measuring windows agree.
