@@ -18,14 +18,24 @@ struct LessLikely {
   }
 };
 
-// Tokens from the most likely down, each with exp((its logit - the highest) / temperature). They come off a heap as they are asked
-// for: a choice looks at few, and sorting all can take longer than computing their logits.
+// exp((a logit - the highest) / temperature). In f32, like the logits: double takes three times as long.
+class Weights {
+ public:
+  Weights(std::span<const float> logits, double temperature) : best_(std::ranges::max(logits)), temperature_(temperature) {}
+  double operator()(float logit) const { return std::exp(static_cast<float>((logit - best_) / temperature_)); }
+
+ private:
+  double best_, temperature_;
+};
+
+// Tokens from the most likely down, each with its weight. They come off a heap as they are asked for: a choice looks at few, and
+// sorting all can take longer than computing their logits.
 class MostLikely {
  public:
-  MostLikely(std::span<const float> logits, double temperature) : logits_(logits), temperature_(temperature), heap_(logits.size()) {
+  MostLikely(std::span<const float> logits, double temperature)
+      : logits_(logits), weight_(logits, temperature), heap_(logits.size()) {
     std::iota(heap_.begin(), heap_.end(), 0);
     std::ranges::make_heap(heap_, LessLikely{logits_});
-    best_ = logits[static_cast<size_t>(heap_.front())];
   }
 
   size_t count() const { return logits_.size(); }
@@ -34,25 +44,24 @@ class MostLikely {
   double total(size_t count) {  // of the first so many
     double sum = 0;
     if (count == logits_.size())
-      for (const float logit : logits_) sum += weight_of(logit);
+      for (const float logit : logits_) sum += weight_(logit);
     else
       for (size_t i = 0; i < count; ++i) sum += weight(i);
     return sum;
   }
 
  private:
-  double weight_of(float logit) const { return std::exp((logit - best_) / temperature_); }
   void reach(size_t i) {
     while (tokens_.size() <= i) {
       std::ranges::pop_heap(heap_, LessLikely{logits_});
       tokens_.push_back(heap_.back());
       heap_.pop_back();
-      weights_.push_back(weight_of(logits_[static_cast<size_t>(tokens_.back())]));
+      weights_.push_back(weight_(logits_[static_cast<size_t>(tokens_.back())]));
     }
   }
 
   std::span<const float> logits_;
-  double temperature_, best_ = 0;
+  Weights weight_;
   std::vector<int32_t> heap_, tokens_;  // those not yet taken, those taken
   std::vector<double> weights_;
 };
@@ -65,6 +74,14 @@ size_t count_that_reach(MostLikely& tokens, size_t count, double wanted) {
   return count;
 }
 
+// Token i with the probability of its weight, for `drawn` in [0, 1). What rounding leaves over goes to the most likely.
+int32_t draw(const std::vector<double>& weights, double drawn) {
+  double left = drawn * std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (size_t i = 0; i < weights.size(); ++i)
+    if ((left -= weights[i]) < 0) return static_cast<int32_t>(i);
+  return static_cast<int32_t>(std::ranges::max_element(weights) - weights.begin());
+}
+
 }  // namespace
 
 int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index) {
@@ -72,17 +89,18 @@ int32_t choose_token(std::span<const float> logits, const Sampling& sampling, in
   require(!logits.empty(), text("no token to choose from"));
   if (sampling.temperature <= 0) return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
 
+  const double drawn = unit(philox64(stream_key(sampling.seed, "sample"), static_cast<uint64_t>(index)));
+  if (sampling.top_k == 0 && sampling.top_p == 1) {
+    std::vector<double> weights(logits.size());
+    std::ranges::transform(logits, weights.begin(), Weights(logits, sampling.temperature));
+    return draw(weights, drawn);
+  }
   MostLikely tokens(logits, sampling.temperature);
   size_t kept = sampling.top_k > 0 ? std::min(tokens.count(), static_cast<size_t>(sampling.top_k)) : tokens.count();
-  double total = tokens.total(kept);
-  if (sampling.top_p < 1) {
-    kept = count_that_reach(tokens, kept, sampling.top_p * total);
-    total = tokens.total(kept);
-  }
-  double left = unit(philox64(stream_key(sampling.seed, "sample"), static_cast<uint64_t>(index))) * total;
-  for (size_t i = 0; i + 1 < kept; ++i)
-    if ((left -= tokens.weight(i)) < 0) return tokens.token(i);
-  return tokens.token(kept - 1);
+  if (sampling.top_p < 1) kept = count_that_reach(tokens, kept, sampling.top_p * tokens.total(kept));
+  std::vector<double> weights(kept);
+  for (size_t i = 0; i < kept; ++i) weights[i] = tokens.weight(i);
+  return tokens.token(static_cast<size_t>(draw(weights, drawn)));
 }
 
 bool cut_to_context(std::vector<int32_t>& tokens, int64_t context, int64_t output) {

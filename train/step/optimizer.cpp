@@ -35,6 +35,7 @@ Optimizer::Optimizer(const RunConfig& config, const Mesh& mesh, const Stage& sta
       segments_.push_back({.parameter = &parameter, .first = first - parameter.begin, .at = first - begin, .count = last - first});
   }
   list_counted();
+  list_cleared();
   const std::vector<RulePart> parts = list_parts();
   const auto rows = [](const auto& list) { return static_cast<int64_t>(list.size()); };
   norm_table_ = arenas.temporaries.take(Dtype::i32, {rows(counted_), SquaredNorm::kRow});
@@ -70,6 +71,23 @@ void Optimizer::list_counted() {
     open = !piece.copy;
   });
   for (const Counted& range : ranges) counted_.push_back(states_[range.unit].gradient.slice(range.begin, range.end));
+}
+
+// Lists the gradients that the rule does not clear since it does not read them: those of other replicas' parts and of tied
+// copies. Neighbours are merged, since the gaps between weights are zero.
+void Optimizer::list_cleared() {
+  const Holding& holding = stage_.shape().holding;
+  for (const Unit& unit : stage_.units())
+    if (unit.tied_copy()) cleared_.push_back(holding.gradients ? unit.gradients : unit.gradients_part);
+  if (!holding.gradients || holding.parts == 1) return;
+  const Parameter* before = nullptr;  // in the last range
+  int64_t begin = 0;
+  for (const Parameter& p : stage_.parameters()) {
+    const bool cleared = !stage_.written(p), grows = cleared && before != nullptr && before->unit == p.unit;
+    if (cleared && !grows) begin = p.begin, cleared_.emplace_back();
+    if (cleared) cleared_.back() = stage_.units()[p.unit].gradients.slice(begin, p.begin + p.spec.size());
+    before = cleared ? &p : nullptr;
+  }
 }
 
 RulePart Optimizer::part_of(const Segment& s, int64_t begin, int64_t end, const WholeTensor& whole) const {
@@ -234,12 +252,7 @@ void Optimizer::update(Stream& stream, const Tensor& loss) {
                          .clip = static_cast<float>(config_.clip)});
   rule_->update(stream, gate_);
   if (!sync_.local()) sync_.copies().keep(stream, gate_);
-  // The rule has already cleared those that it read, unless they are written.
-  const Holding& holding = stage_.shape().holding;
-  for (const Unit& unit : stage_.units()) {
-    if (holding.gradients && (holding.parts > 1 || unit.tied_copy())) run(stream, Fill{.x = unit.gradients});
-    if (!holding.gradients && unit.tied_copy()) run(stream, Fill{.x = unit.gradients_part});
-  }
+  for (const Tensor& gradients : cleared_) run(stream, Fill{.x = gradients});
   sync_.spread();
 }
 

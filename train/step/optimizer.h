@@ -94,6 +94,7 @@ class Optimizer {
   void clear_gradients(Stream& stream);
   WholeTensor whole_of(const PieceRange& piece, const std::string& stream) const;
   void list_counted();
+  void list_cleared();
   std::vector<RulePart> list_parts() const;
   RulePart part_of(const Segment& s, int64_t begin, int64_t end, const WholeTensor& whole) const;
   void sum_squares(Stream& stream);
@@ -107,6 +108,7 @@ class Optimizer {
   std::vector<State> states_;  // by unit; empty for a tied copy
   std::vector<Segment> segments_;
   std::vector<Tensor> counted_;    // gradients that this rank adds to the norm
+  std::vector<Tensor> cleared_;    // gradients that are cleared after an update, besides those of the rule's parts
   std::vector<std::string> kept_;  // names of the rule's states
   std::unique_ptr<UpdateRule> rule_;
   std::vector<RoundedPart> rounded_;  // all parts with stochastic rounding, else none
