@@ -25,11 +25,14 @@ class Attention(nn.Module):
         bias = m["family"] == "gpt2"
         self.qkv = nn.Linear(m["width"], (self.heads + 2 * self.kv) * self.size, bias=bias)
         self.out = nn.Linear(self.heads * self.size, m["width"], bias=bias)
+        normed = nn.RMSNorm if m["qk_norm"] else nn.Identity
+        self.q_norm, self.k_norm = normed(self.size), normed(self.size)
 
     def forward(self, x, rope):
         b, t, _ = x.shape
         q, k, v = self.qkv(x).split([self.heads * self.size, self.kv * self.size, self.kv * self.size], dim=-1)
         q, k, v = (y.view(b, t, -1, self.size).transpose(1, 2) for y in (q, k, v))
+        q, k = self.q_norm(q), self.k_norm(k)
         if rope is not None:
             q, k = turn(q, rope), turn(k, rope)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.kv != self.heads)

@@ -53,6 +53,7 @@ const std::map<string_view, int, std::less<>> kFloors{
     {"kernels/run.h", 4},
     {"kernels/device.h", 4},
     {"kernels/near_cores.h", 0},
+    {"kernels/machine_memory.h", 0},
     {"kernels/tune/rates.h", 8},
     {"kernels/memory.h", 5},
     {"kernels/staging_buffer.h", 6},

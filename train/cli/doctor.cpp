@@ -5,6 +5,7 @@
 #include "base/confined.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/device.h"
+#include "kernels/machine_memory.h"
 #include "kernels/tune/rates.h"
 #include "parallel/world.h"
 #include "train/cli/commands.h"
@@ -35,6 +36,8 @@ struct DoctorOptions {
 struct Findings {
   CpuFacts cpu;
   int threads;                         // of a rank
+  int64_t nodes;                       // NUMA nodes of the cores that this rank may use; 0: unknown
+  std::string huge_pages;              // empty: unknown
   double copy;                         // bytes/s, read and written
   double products_f32, products_bf16;  // FLOP/s
   CudaFacts cuda;
@@ -48,6 +51,8 @@ Findings examine() {
   const std::vector<ProductShape> square{{.m = 1024, .n = 1024, .k = 1024, .transpose_b = true}};
   return {.cpu = device.cpu(),
           .threads = device.threads(),
+          .nodes = std::ssize(cores_by_node()),
+          .huge_pages = huge_pages(),
           .copy = 1e9 * copy_bandwidth(device),
           .products_f32 = 1e9 * product_rate(device, Dtype::f32, square),
           .products_bf16 = 1e9 * product_rate(device, Dtype::bf16, square),
@@ -63,12 +68,28 @@ void line(const char* what, const std::string& found) {
   say(std::string(what) + std::string(16 - std::min<size_t>(15, std::string_view(what).size()), ' ') + found);
 }
 
+// Each NUMA node's cores read its own memory fastest, so that a rank should not have cores of several.
+std::string words_of_nodes(int64_t nodes) {
+  if (nodes == 0) return "unknown";
+  if (nodes == 1) return "1, whose memory this rank's cores share";
+  const std::string many = std::to_string(nodes);
+  return many + ": start a rank on each, mpirun -n " + many + " --map-by numa --bind-to numa";
+}
+
+std::string words_of_huge_pages(const std::string& chosen) {
+  if (chosen.empty()) return "unknown";
+  if (chosen == "never") return "never: with madvise in /sys/kernel/mm/transparent_hugepage/enabled, steps are faster";
+  return chosen + ": large tensors have them";
+}
+
 void say_findings(const Findings& f) {
   line("version", version_line());
   line("compiler", build_facts().compiler);
   line("processor", f.cpu.name);
   line("cores", std::to_string(f.cpu.cores) + " (" + std::to_string(f.threads) + " threads a rank)");
   line("memory", human_bytes(static_cast<double>(f.cpu.memory_bytes)));
+  line("NUMA nodes", words_of_nodes(f.nodes));
+  line("huge pages", words_of_huge_pages(f.huge_pages));
   line("vectors", vectors_of(f.cpu) + std::string(f.cpu.avx2 ? "" : ": the CPU kernels will be slow"));
   line("bf16 products", f.cpu.bf16_path());
   line("copy", human_si(f.copy) + "B/s, read and written");
@@ -89,6 +110,8 @@ Json json_of(const Findings& f) {
           {"cores", f.cpu.cores},
           {"threads_per_rank", f.threads},
           {"memory_bytes", f.cpu.memory_bytes},
+          {"numa_nodes", f.nodes > 0 ? Json(f.nodes) : Json()},
+          {"huge_pages", f.huge_pages.empty() ? Json() : Json(f.huge_pages)},
           {"vectors", vectors_of(f.cpu)},
           {"bf16_products", f.cpu.bf16_products()},
           {"copy_bytes_per_second", f.copy},

@@ -115,7 +115,7 @@ std::string plan_table(const RunConfig& config, const std::vector<Plan>& stages,
 Json model_json(const ModelConfig& model) {
   return {{"family", name_of(model.family)}, {"layers", model.layers},       {"width", model.width}, {"heads", model.heads},
           {"kv_heads", model.kv_heads},      {"head_size", model.head_size}, {"ffn", model.ffn},     {"vocab", model.vocab},
-          {"context", model.context},        {"tied", model.tied},           {"theta", model.theta}};
+          {"context", model.context},        {"tied", model.tied},           {"theta", model.theta}, {"qk_norm", model.qk_norm}};
 }
 
 Json plan_json(const RunConfig& config, const std::vector<Plan>& stages, const CheckpointSize& checkpoint) {
