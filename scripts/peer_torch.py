@@ -25,7 +25,7 @@ class Attention(nn.Module):
         bias = m["family"] == "gpt2"
         self.qkv = nn.Linear(m["width"], (self.heads + 2 * self.kv) * self.size, bias=bias)
         self.out = nn.Linear(self.heads * self.size, m["width"], bias=bias)
-        normed = nn.RMSNorm if m["qk_norm"] else nn.Identity
+        normed = nn.RMSNorm if m.get("qk_norm") else nn.Identity
         self.q_norm, self.k_norm = normed(self.size), normed(self.size)
 
     def forward(self, x, rope):

@@ -146,8 +146,6 @@ void launch(const Cpu&, const SumInto& op) {
   op.total.as<float>()[0] += static_cast<float>(scale * total);
 }
 
-// Each thread walks all rows for its own columns, so a column is summed in the order of n with any
-// number of threads.
 namespace {
 
 constexpr int64_t kRowsAtOnce = 4;
@@ -175,6 +173,8 @@ void add_rows(const T* rows, int64_t cols, int64_t begin, int64_t end, float* su
 
 }  // namespace
 
+// Each thread walks all rows for its own columns, so a column is summed in the order of n with any
+// number of threads.
 void launch(const Cpu&, const BiasBackward& op) {
   with_dtype(op.dy.dtype(), [&](auto zero) {
     using T = decltype(zero);

@@ -69,7 +69,7 @@ const PackedTile& fastest_tile(Dtype operands);  // of this processor
 
 // How much is done at once, at most. Results do not depend on it.
 struct PackedBlocks {
-  int64_t k = 1024;          // of a sum in registers: its panels stay in L2
+  int64_t k = 1024;          // of a sum in registers, rounded up to 16: its panels stay in L2
   int64_t inside = 4 << 20;  // elements that are packed of the operand with fewer lines, if k is long
   int64_t c = 4 << 20;       // elements whose sums are kept in memory, if k is longer than that
   int64_t columns = 4096;    // of them

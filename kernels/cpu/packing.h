@@ -12,13 +12,13 @@
 
 namespace trireme {
 
-inline constexpr int64_t kWords = 8;  // words of a line of a, that lie together
+inline constexpr int64_t kWords = 8;  // numbers of 4 bytes of a packed line of a, that lie together
 
 // Formats of a panel. A word is 4 bytes along a line: one element of f32, two of bf16.
 //   put_words   word `word` of `lanes` lines from `line` on
 //   put_across  the word whose first elements are at `row`, of all lines; those of the next k are `step` further
 //   put_one     an element
-//   put_block   kWords words of a line
+//   put_block   what fills kWords numbers of a packed line
 
 // [k][width] f32.
 struct PlainF32 {

@@ -87,6 +87,8 @@ int32_t draw(const std::vector<double>& weights, double drawn) {
 int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index) {
   logits = logits.first(std::min(logits.size(), static_cast<size_t>(sampling.vocab)));
   require(!logits.empty(), text("no token to choose from"));
+  require(std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); }),
+          text("the model's logits are not finite, so no token can be chosen: it has diverged; try an earlier --step"));
   if (sampling.temperature <= 0) return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
 
   const double drawn = unit(philox64(stream_key(sampling.seed, "sample"), static_cast<uint64_t>(index)));

@@ -73,8 +73,8 @@ void Optimizer::list_counted() {
   for (const Counted& range : ranges) counted_.push_back(states_[range.unit].gradient.slice(range.begin, range.end));
 }
 
-// Lists the gradients that the rule does not clear since it does not read them: those of other replicas' parts and of tied
-// copies. Neighbours are merged, since the gaps between weights are zero.
+// Lists the gradients that are cleared although the rule does not read them: whole ones, of which it reads this replica's part,
+// and those of tied copies. Neighbours are merged, since the gaps between weights are zero.
 void Optimizer::list_cleared() {
   const Holding& holding = stage_.shape().holding;
   for (const Unit& unit : stage_.units())

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -62,6 +63,18 @@ TEST_CASE("at temperature 0 the most likely token is taken, of equals the first,
   CHECK(choose_token(logits, {.temperature = 0, .vocab = 50000}, 0) == 49000);
   CHECK(choose_token(logits, {.temperature = 0, .vocab = 49000}, 0) == 70);
   CHECK(choose_token(logits, {.temperature = 1e-9, .vocab = 49000}, 0) <= 4000);
+}
+
+TEST_CASE("no token is chosen from logits that are not finite") {
+  for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    for (const Sampling& sampling :
+         {Sampling{.temperature = 0, .vocab = 8}, Sampling{.vocab = 8}, Sampling{.top_k = 2, .vocab = 8}}) {
+      std::vector<float> logits = some_logits(9);
+      logits[8] = wrong;
+      CHECK(choose_token(logits, sampling, 0) < 8);
+      logits[5] = wrong;
+      CHECK_THROWS_WITH(choose_token(logits, sampling, 0), ContainsSubstring("not finite"));
+    }
 }
 
 }  // namespace trireme

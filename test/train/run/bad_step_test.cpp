@@ -44,7 +44,7 @@ struct Poison {
     run.hooks.write = [this, &run, write = run.hooks.write](size_t unit, const Microbatch& batch) {
       write(unit, batch);
       for (const Parameter& parameter : run.stage.parameters())
-        if (parameter.unit == unit && parameter.spec.name == "layers.1.mlp.down" && now(run, batch, "gradient"))
+        if (parameter.unit == unit && parameter.spec.name == "layers.1.mlp_norm.gain" && now(run, batch, "gradient"))
           put(parameter.gradient, where == "flaky" && times++ > 0 ? static_cast<float>(times) : number), done = true;
     };
     run.hooks.read = [this, &run, read = run.hooks.read](size_t unit, const Microbatch& batch) {
@@ -105,14 +105,14 @@ TEST_CASE("a step that is not finite on one rank and microbatch is skipped by al
     int ranks;
   };
   for (const Case& c :
-       {Case{"parallel.dp=1", "gradient nan 0 2 0", "microbatch 2: the gradient of layers.1.mlp.down", 1},
+       {Case{"parallel.dp=1", "gradient nan 0 2 0", "microbatch 2: the gradient of layers.1.mlp_norm.gain", 1},
         Case{"parallel.dp=2", "stream inf 1 1 0", "rank 1 | dp 1 pp 0 tp 0: microbatch 1: what embedding added", 2},
-        Case{"parallel.zero=2", "gradient nan 1 0 0", "rank 1 | dp 1 pp 0 tp 0: microbatch 0: the gradient of layers.1.mlp.down",
+        Case{"parallel.zero=2", "gradient nan 1 0 0", "rank 1 | dp 1 pp 0 tp 0: microbatch 0: the gradient of layers.1.mlp_norm.gain",
              2},
-        Case{"parallel.zero=3", "gradient -inf 1 1 0", "microbatch 1: the gradient of layers.1.mlp.down", 2},
+        Case{"parallel.zero=3", "gradient -inf 1 1 0", "microbatch 1: the gradient of layers.1.mlp_norm.gain", 2},
         Case{"parallel.numerics=invariant", "gradient nan 1 1 0", "rank 1 | dp 1 pp 0 tp 0: microbatch 1: the gradient", 2},
-        Case{"parallel.tp=2", "gradient nan 1 3 0", "rank 1 | dp 0 pp 0 tp 1: microbatch 3: the gradient of layers.1.mlp.down", 2},
-        Case{"parallel.pp=2", "gradient nan 1 1 0", "rank 1 | dp 0 pp 1 tp 0: microbatch 1: the gradient of layers.1.mlp.down",
+        Case{"parallel.tp=2", "gradient nan 1 3 0", "rank 1 | dp 0 pp 0 tp 1: microbatch 3: the gradient of layers.1.mlp_norm.gain", 2},
+        Case{"parallel.pp=2", "gradient nan 1 1 0", "rank 1 | dp 0 pp 1 tp 0: microbatch 1: the gradient of layers.1.mlp_norm.gain",
              2}}) {
     INFO(c.mesh << ": " << c.poison);
     const Workplace place;

@@ -72,22 +72,25 @@ std::vector<MeshCase> meshes_of(int64_t ranks, Numerics numerics) {
   return cases;
 }
 
-// Cuts a pipeline within layers, with an empty first or last piece, and units of several half-layers, and exchanges beside
-// products, by the number of a case.
+// Cuts a pipeline within layers, with an empty first or last piece, and units of several half-layers, exchanges beside products,
+// and sums once a step, by the number of a case.
 std::string cut_by_hand(RunConfig& config, size_t number) {
   ParallelConfig& p = config.parallel;
   if (p.schedule == Schedule::zero_bubble) p.deferred = static_cast<int64_t>(number) % 3;
   p.tp_overlap = p.tp > 1 && number % 3 > 0;
   if (p.zero > 1 && number % 4 > 1) p.unit_size = number % 8 > 3 ? 0.02 : 0.1;
+  if (p.zero > 1 && number % 3 == 0 && p.numerics == Numerics::fast) p.reduce_when = ReduceWhen::step;
   const int64_t pieces = p.pp * p.stage_chunks();
-  if (pieces == 1 || number % 2 == 0) return text(" unit_size ", p.unit_size, p.tp_overlap ? " tp_overlap" : "");
+  std::string told = text(" unit_size ", p.unit_size, p.tp_overlap ? " tp_overlap" : "",
+                          p.reduce_when == ReduceWhen::step ? " reduce_when step" : "");
+  if (pieces == 1 || number % 2 == 0) return told;
   p.layers.assign(static_cast<size_t>(pieces), 0.5);
   if (pieces > 2 && number % 3 > 0) p.layers.front() = 0;
   if (number % 3 < 2) p.layers.back() = 0;
   double left = static_cast<double>(config.model.layers) - std::accumulate(p.layers.begin(), p.layers.end(), 0.0);
   for (size_t at = number; left > 0; ++at)
     if (double& layers = p.layers[at % p.layers.size()]; layers > 0) layers += 0.5, left -= 0.5;
-  std::string told = text(" unit_size ", p.unit_size, p.tp_overlap ? " tp_overlap" : "", " layers");
+  told += " layers";
   for (const double layers : p.layers) told += text(" ", layers);
   return told;
 }
