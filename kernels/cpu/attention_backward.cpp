@@ -136,7 +136,8 @@ void go_back(const AttentionBackward& op, const KeyHead& head, const Panel& pane
   const Rows<T> rows(op, head, panel);
   const PanelTiles tiles{.sizes = sizes, .panel = panel, .at = at, .memory = memory};
   for (int64_t c = 0; c < panel.count; ++c)
-    prefetch_to_write(op.dq.as<T>() + head.pair_at(panel.first + c, sizes.query_row), sizes.head_size);
+    fetch_to_write(op.dq.as<T>() + head.pair_at(panel.first + c, sizes.query_row),
+                   sizes.head_size * static_cast<int64_t>(sizeof(T)));
   float* const dq = memory + at.dq;
   std::fill_n(dq, kColumns * sizes.padded, 0.0f);
   for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
@@ -161,8 +162,8 @@ void go_back(const AttentionBackward& op, const KeyHead& head, float* memory) {
   for (int64_t first = 0; first < sizes.pairs(); first += kColumns) go_back<T>(op, head, Panel(op, sizes, head.row, first), memory);
   for (int64_t key = 0; key < sizes.keys; ++key) {  // the packed q already contains the scale of dk
     T *const dk = op.dk.as<T>() + head.key_at(key), *const dv = op.dv.as<T>() + head.key_at(key);
-    prefetch_to_write(dk + kAhead * sizes.key_row, sizes.head_size);
-    prefetch_to_write(dv + kAhead * sizes.key_row, sizes.head_size);
+    fetch_to_write(dk + kAhead * sizes.key_row, sizes.head_size * static_cast<int64_t>(sizeof(T)));
+    fetch_to_write(dv + kAhead * sizes.key_row, sizes.head_size * static_cast<int64_t>(sizeof(T)));
     unpack_row(memory + at.dk + key * sizes.padded, dk, sizes);
     unpack_row(memory + at.dv + key * sizes.padded, dv, sizes);
   }

@@ -104,7 +104,7 @@ void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
     pack_pairs(op.q.as<T>(), sizes.query_row, {.rows = memory + at.rows, .columns = memory + at.columns, .scale = op.scale}, head,
                panel);
     for (int64_t c = 0; c < panel.count; ++c)
-      prefetch_to_write(op.out.as<T>() + head.pair_at(first + c, sizes.out_row), sizes.head_size);
+      fetch_to_write(op.out.as<T>() + head.pair_at(first + c, sizes.out_row), sizes.head_size * static_cast<int64_t>(sizeof(T)));
     std::fill_n(out, kColumns * d, 0.0f);
     Running softmax;
     for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {

@@ -129,12 +129,6 @@ inline void prefetch_row(const T* row, int64_t size) {
   for (int64_t d = 0; d < size; d += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + d);
 }
 
-// The same, of a row that is written later.
-template <class T>
-inline void prefetch_to_write(T* row, int64_t size) {
-  for (int64_t d = 0; d < size; d += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + d, 1);
-}
-
 // Packs keys (or values) [begin, end) of a head, then kRows rows of zeros.
 template <class T>
 inline void pack_keys(const T* from, float* to, const KeyHead& head, int64_t begin, int64_t end) {

@@ -114,12 +114,6 @@ void pack_squares(const typename Format::Element* from, int64_t k, int64_t words
 inline constexpr int64_t kRowsAhead = 16;  // of memory, that are fetched while panels are packed along them
 inline constexpr int64_t kWordsAhead = 8;  // of a panel
 
-// Fetches `bytes` that are written next: another thread may have read them.
-inline void fetch_to_write(const float* to, int64_t bytes) {
-#pragma GCC unroll 32
-  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(to + at / 4, 1);
-}
-
 // Packs panels of `width` lines one after the other. Returns how many elements of each line it has packed: the others are few.
 template <class Format, int width>
 int64_t pack_whole(const Packing& p, int64_t panels) {

@@ -68,6 +68,11 @@ void for_columns(int64_t rows, int64_t cols, const F& f) {
   for (int64_t i = 0; i < ranges; ++i) f(blocks * i / ranges * kWidth, std::min(cols, blocks * (i + 1) / ranges * kWidth));
 }
 
+// Fetches memory that is written next: it may be far, or in another core's cache.
+inline void fetch_to_write(const void* to, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(to) + at, 1);
+}
+
 inline float to_float(float value) { return value; }
 inline float to_float(Bf16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
 

@@ -61,7 +61,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
   const Comm& owners = mesh.owner_group();
   const bool divided = owners.size() > 1, fp8 = config.kernels.matmul == MatmulDtype::fp8;
   const bool on_cpu = config.kernels.device != DeviceChoice::cuda && device.place() != Place::cuda;
-  const bool whole = !p.exact() && (p.zero < 2 || !divided || p.reduce_when == ReduceWhen::step);  // gradients
+  const bool whole_gradients = !p.exact() && (p.zero < 2 || !divided || p.reduce_when == ReduceWhen::step);
   return {.rows = config.microbatch_rows(mesh.replicas()),
           .context = config.model.context,
           .dtype = dtype_of(config.kernels.dtype),
@@ -70,12 +70,12 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
           .fused_products = config.kernels.fused_products(),
           .fp8_begin = fp8 ? config.kernels.bf16_layers : 0,
           .fp8_end = fp8 ? config.model.layers - config.kernels.bf16_layers : 0,
-          .writes_gradients = on_cpu && whole && !p.local() && !p.compresses() && begins_with_first(actions),
+          .writes_gradients = on_cpu && whole_gradients && !p.local() && !p.compresses() && begins_with_first(actions),
           .rounds_once = config.kernels.fp8_weights == Fp8Weights::step && pipeline.microbatches > 1,
           .holding = {.parts = owners.size(),
                       .part = owners.rank(),
                       .weights = p.zero < 3 || !divided,
-                      .gradients = whole,
+                      .gradients = whole_gradients,
                       .tree_levels = p.exact() ? levels_of(pipeline.microbatches * mesh.replicas()) : 0},
           .chunks = chunks,
           .room = room_for(actions, chunks, recompute),

@@ -107,11 +107,12 @@ TEST_CASE("a step that is not finite on one rank and microbatch is skipped by al
   for (const Case& c :
        {Case{"parallel.dp=1", "gradient nan 0 2 0", "microbatch 2: the gradient of layers.1.mlp_norm.gain", 1},
         Case{"parallel.dp=2", "stream inf 1 1 0", "rank 1 | dp 1 pp 0 tp 0: microbatch 1: what embedding added", 2},
-        Case{"parallel.zero=2", "gradient nan 1 0 0", "rank 1 | dp 1 pp 0 tp 0: microbatch 0: the gradient of layers.1.mlp_norm.gain",
-             2},
+        Case{"parallel.zero=2", "gradient nan 1 0 0",
+             "rank 1 | dp 1 pp 0 tp 0: microbatch 0: the gradient of layers.1.mlp_norm.gain", 2},
         Case{"parallel.zero=3", "gradient -inf 1 1 0", "microbatch 1: the gradient of layers.1.mlp_norm.gain", 2},
         Case{"parallel.numerics=invariant", "gradient nan 1 1 0", "rank 1 | dp 1 pp 0 tp 0: microbatch 1: the gradient", 2},
-        Case{"parallel.tp=2", "gradient nan 1 3 0", "rank 1 | dp 0 pp 0 tp 1: microbatch 3: the gradient of layers.1.mlp_norm.gain", 2},
+        Case{"parallel.tp=2", "gradient nan 1 3 0", "rank 1 | dp 0 pp 0 tp 1: microbatch 3: the gradient of layers.1.mlp_norm.gain",
+             2},
         Case{"parallel.pp=2", "gradient nan 1 1 0", "rank 1 | dp 0 pp 1 tp 0: microbatch 1: the gradient of layers.1.mlp_norm.gain",
              2}}) {
     INFO(c.mesh << ": " << c.poison);
