@@ -17,7 +17,7 @@ Tensor heads(const Tensor& t) { return t.view({t.dim(0) * t.dim(1), t.dim(2)}); 
 float scale(const ModelConfig& config) { return static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_size))); }
 
 // True if attention reads the heads where the projection writes them, or wrote them for a backward.
-bool reads_together(const ModelConfig& config, const AttentionSaved& saved) { return !config.qk_norm && !saved.cached_k; }
+bool reads_together(const ModelConfig& config, const AttentionSaved& saved) { return !config.qk_norm && saved.cached.empty(); }
 
 struct Views {
   Tensor q, k, v, mixed, document_start;  // [B, T, H, D], [B, S, K, D], [B, S, K, D], [B, T, H, D], [B, T]
@@ -40,8 +40,8 @@ Views attention_views(const Pass& pass, const AttentionSaved& saved) {
     return {.q = heads.q, .k = heads.k, .v = heads.v, .mixed = mixed, .document_start = start, .qkv = by_row(pass, saved.qkv)};
   }
   return {.q = split(saved.q, pass.config.heads),
-          .k = saved.cached_k ? saved.cached_k : split(saved.k, pass.config.kv_heads),
-          .v = saved.cached_v ? saved.cached_v : split(saved.v, pass.config.kv_heads),
+          .k = split(saved.k, pass.config.kv_heads),
+          .v = split(saved.v, pass.config.kv_heads),
           .mixed = mixed,
           .document_start = start};
 }
@@ -168,6 +168,37 @@ void project_apart(Pass& pass, const LinearWeight& weight, GatheredRows& x, cons
   if (qk_norm) head_norms_forward(pass, norm, saved);
 }
 
+// Each row attends to the keys and values of its sequence, to which this pass adds its own.
+void attend_to_cached(Pass& pass, const AttentionSaved& saved) {
+  const int64_t t = pass.batch.context, d = pass.config.head_size;
+  for (int64_t row = 0; row < pass.batch.rows; ++row) {
+    const CachedHeads& cached = saved.cached[static_cast<size_t>(row)];
+    const int64_t begin = row * t, end = begin + t, s = cached.k.dim(0);
+    run(pass.stream, Cast{.y = cached.k.slice(s - t, s), .x = saved.k.slice(begin, end)});
+    run(pass.stream, Cast{.y = cached.v.slice(s - t, s), .x = saved.v.slice(begin, end)});
+    run(pass.stream, AttentionForward{.out = saved.mixed.slice(begin, end).view({1, t, pass.config.heads, d}),
+                                      .lse = saved.lse.slice(row, row + 1),
+                                      .q = saved.q.slice(begin, end).view({1, t, pass.config.heads, d}),
+                                      .k = cached.k.view({1, s, pass.config.kv_heads, d}),
+                                      .v = cached.v.view({1, s, pass.config.kv_heads, d}),
+                                      .window = pass.config.window,
+                                      .scale = scale(pass.config)});
+  }
+}
+
+void attend(Pass& pass, const AttentionSaved& saved) {
+  const Views view = attention_views(pass, saved);
+  run(pass.stream, AttentionForward{.out = view.mixed,
+                                    .lse = saved.lse,
+                                    .q = view.q,
+                                    .k = view.k,
+                                    .v = view.v,
+                                    .document_start = view.document_start,
+                                    .qkv = view.qkv,
+                                    .window = pass.config.window,
+                                    .scale = scale(pass.config)});
+}
+
 }  // namespace
 
 void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNormWeights& norm, const AttentionSaved& saved,
@@ -180,16 +211,7 @@ void attention_forward(Pass& pass, const AttentionWeights& weights, const HeadNo
   else
     project_apart(pass, qkv, rows.x, norm, saved);
   // 2. attention
-  const Views view = attention_views(pass, saved);
-  run(pass.stream, AttentionForward{.out = view.mixed,
-                                    .lse = saved.lse,
-                                    .q = view.q,
-                                    .k = view.k,
-                                    .v = view.v,
-                                    .document_start = view.document_start,
-                                    .qkv = view.qkv,
-                                    .window = pass.config.window,
-                                    .scale = scale(pass.config)});
+  saved.cached.empty() ? attend(pass, saved) : attend_to_cached(pass, saved);
   // 3. projection back to the stream
   const LinearWeight out{.w = weights.out, .bias = weights.out_bias, .rounded = weights.rounded_out};
   rows.y.each(rows.shard,

@@ -4,6 +4,8 @@
 // summed.
 #pragma once
 
+#include <span>
+
 #include "model/linear.h"
 #include "model/shard_sum.h"
 
@@ -26,6 +28,11 @@ struct HeadNormWeights {
   void declare(const WeightVisitor& visit, const std::string& name, const ModelConfig& config);
 };
 
+// Memory for the keys and values of a sequence, those of this pass last: [S, K, D] each.
+struct CachedHeads {
+  Tensor k, v;
+};
+
 struct AttentionSaved {
   // Memory that attention reads: the projection's result with rotated heads or, with QK-norm or cached keys, separate heads. They
   // are the same memory. The projection's gradient replaces it in backward, unless that keeps it elsewhere.
@@ -35,8 +42,8 @@ struct AttentionSaved {
   Tensor q_inverse, k_inverse;  // [N H], [N K] f32, qk_norm only
   Tensor mixed;                 // [N, H D] attention's result
   Tensor lse;                   // [B, H, T] f32
-  // Cached keys and values to attend to [1, S, K, D] each, if they are more than this pass's own.
-  Tensor cached_k, cached_v;
+  // In generation: for each row of the batch, what it attends to.
+  std::span<const CachedHeads> cached;
   void take(Arena& arena, const ModelConfig& config, int64_t rows, int64_t context, Dtype dtype);
 };
 

@@ -7,8 +7,6 @@
 
 namespace trireme {
 
-inline constexpr int64_t kFewRows = 4;  // more rows share what a library packs
-
 bool has_few_rows(const Matmul& op);
 
 // Without the ops that a product can fuse.

@@ -16,6 +16,10 @@
 
 namespace trireme {
 
+// So many rows times a weight, c = a b^T, take about as long on a CPU as reading the weight, and each has the bits that it has
+// alone.
+inline constexpr int64_t kFewRows = 16;
+
 struct Matmul {
   static constexpr auto name = "matmul";
   Tensor c;                 // out  [M, N]; with `accumulate` updated in place

@@ -49,7 +49,7 @@ TEST_CASE("each row of a weight is rounded to whole numbers of its own scale") {
 TEST_CASE("products with 8-bit weights are the sums of the numbers that these stand for") {
   Device device(tested_place());
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
-    for (const int64_t n : {1, 2, 3, 4, 5, 9})
+    for (const int64_t n : {1, 2, 3, 4, 5, 9, 13, 23})
       for (const auto& [outputs, inputs] : {std::pair<int64_t, int64_t>{1, 1}, {5, 31}, {33, 64}, {70, 200}, {130, 517}})
         for (const bool with_bias : {false, true}) {
           CAPTURE(dtype, n, outputs, inputs, with_bias);
@@ -73,7 +73,7 @@ TEST_CASE("products with 8-bit weights are the sums of the numbers that these st
 }
 
 TEST_CASE("a row of a product has the same bits beside any others, for any number of threads") {
-  const int64_t outputs = 300, inputs = 333, n = 7;
+  const int64_t outputs = 300, inputs = 333, n = 19;
   const HostTensor x = random_tensor(Dtype::f32, {n, inputs}, 5);
   const Rounded w = round_to_int8(random_tensor(Dtype::f32, {outputs, inputs}, 6), outputs, inputs);
   Device device(tested_place());

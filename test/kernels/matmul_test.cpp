@@ -13,8 +13,9 @@ using namespace trireme;
 
 namespace {
 
-const std::vector<reference::Product> kMatmulShapes{{1, 1, 1},  {1, 257, 63},  {2, 66, 96},    {3, 17, 100}, {4, 129, 40},
-                                                    {17, 3, 1}, {63, 100, 17}, {100, 63, 257}, {257, 129, 3}};
+const std::vector<reference::Product> kMatmulShapes{{1, 1, 1},     {1, 257, 63},   {2, 66, 96},   {3, 17, 100},
+                                                    {4, 129, 40},  {11, 66, 96},   {13, 129, 40}, {17, 3, 1},
+                                                    {63, 100, 17}, {100, 63, 257}, {257, 129, 3}};
 
 // A device that either uses bf16 instructions or is treated as one without them. Without AVX-512,
 // oneDNN has no bf16 products at all.
@@ -294,4 +295,22 @@ TEST_CASE("a product on place none counts its multiplications and bytes") {
   CHECK(count.calls == 2);
   CHECK(count.flops == 2 * 2.0 * 30 * 20 * 10);
   CHECK(count.bytes == 2 * (1200 + 400) + 1200 + 2400);
+}
+
+TEST_CASE("on a CPU each of a few rows times a weight has the bits that it has alone") {
+  if (tested_place() != Place::cpu) return;
+  Device device(Place::cpu);
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+    for (const int64_t k : {1, 15, 31, 32, 100, 333})
+      for (const int64_t m : {int64_t{2}, kFewRows - 3, kFewRows}) {
+        CAPTURE(dtype, k, m);
+        constexpr int64_t kOut = 70;
+        const HostTensor x = random_tensor(dtype, {m, k}, 1), w = random_tensor(dtype, {kOut, k}, 2);
+        const HostTensor all(Dtype::f32, {m, kOut}), one(Dtype::f32, {1, kOut});
+        run(device.compute(), Matmul{.c = all, .a = x, .b = w, .transpose_b = true});
+        for (int64_t row = 0; row < m; ++row) {
+          run(device.compute(), Matmul{.c = one, .a = x.tensor().slice(row, row + 1), .b = w, .transpose_b = true});
+          for (int64_t i = 0; i < kOut; ++i) REQUIRE(one[i] == all[row * kOut + i]);
+        }
+      }
 }

@@ -227,4 +227,47 @@ TEST_CASE("a decoder with 8-bit weights gives the logits of the numbers that the
   }
 }
 
+TEST_CASE("sequences that are decoded together get the bits that each gets alone") {
+  for (const char* name : {"gpt2", "qwen3", "mistral"})
+    for (const DecoderDtypes& dtypes :
+         {DecoderDtypes{Dtype::f32}, DecoderDtypes{Dtype::bf16}, DecoderDtypes{.step = Dtype::bf16, .int8 = true}}) {
+      CAPTURE(name, dtypes.step, dtypes.int8);
+      Tiny tiny(name, Dtype::f32);
+      Stream& compute = tiny.device.compute();
+      const std::vector<int32_t>& tokens = tiny.golden["tokens"].ids;
+      constexpr int64_t kSequences = 19, kRoom = 16;  // more than one pass takes
+      const int64_t room = 32 << 20;
+      Arenas arenas(tiny.device, {room, 0, 0, room, room}), alone_arenas(tiny.device, {room, 0, 0, room, room});
+      Decoder together(tiny.golden.model, dtypes, arenas, compute, {.sequences = kSequences, .tokens = kRoom});
+      Decoder alone(tiny.golden.model, dtypes, alone_arenas, compute);
+      for (Decoder* decoder : {&together, &alone}) fill(*decoder, tiny);
+      const auto prompt_of = [&](int64_t i) {
+        return std::span(tokens).subspan(static_cast<size_t>(i % 3), static_cast<size_t>(1 + i * 5 % 7));
+      };
+      for (int64_t i = 0; i < kSequences; ++i) together.feed(compute, prompt_of(i), i);
+      for (int64_t step = 0; step < 6; ++step) {
+        // All but one, and they change places.
+        std::vector<Decoder::Next> next;
+        for (int64_t k = 0; k < kSequences; ++k)
+          if (const int64_t i = (k + 7 * step) % kSequences; i != 3 * step)
+            next.push_back({.sequence = i, .token = tokens[static_cast<size_t>(i + step)]});
+        together.step(compute, next);
+        if (step < 5) continue;
+        for (size_t row = 0; row < next.size(); ++row) {
+          const int64_t i = next[row].sequence;
+          CAPTURE(i);
+          alone.clear();
+          alone.feed(compute, prompt_of(i));
+          for (int64_t s = 0; s <= step; ++s)
+            if (i != 3 * s) alone.feed(compute, {tokens.data() + i + s, 1});
+          CHECK(together.length(i) == alone.length());
+          CHECK((to_floats(together.logits(static_cast<int64_t>(row))) == to_floats(alone.logits())));
+        }
+      }
+      const Decoder::Next one{.sequence = 4, .token = 1};
+      while (together.length(4) < kRoom) together.step(compute, {&one, 1});
+      CHECK_THROWS_AS(together.step(compute, {&one, 1}), Error);
+    }
+}
+
 }  // namespace trireme

@@ -61,7 +61,7 @@ std::string end_text(const ChatTemplate& form) {
 }
 
 // Documents follow the end of another in training; the published forms of these names begin by themselves.
-std::vector<int32_t> begin_tokens(const ChatTemplate& form, const WeightSource& source, const LoadedModel& model) {
+std::vector<int32_t> begin_tokens(const ChatTemplate& form, const WeightSource& source, const ModelTokenizer& model) {
   const bool alone = source.checkpoint.empty() && (form.name() == "chatml" || form.name() == "llama3");
   return alone ? std::vector<int32_t>{} : std::vector<int32_t>{model.begin_token()};
 }
@@ -69,11 +69,12 @@ std::vector<int32_t> begin_tokens(const ChatTemplate& form, const WeightSource& 
 class Chat {
  public:
   Chat(const ChatOptions& options, const WeightSource& source, const std::string& form)
-      : model_(source, options.sampling.int8()),
-        form_(form, &model_.tokenizer()),
-        ends_(end_tokens(form_, source, model_.tokenizer())),
-        sampling_(options.sampling.sampling(model_.tokenizer())),
-        conversation_(form_, model_.tokenizer(), begin_tokens(form_, source, model_), options.system) {
+      : tokenizer_(source),
+        model_(source, options.sampling.int8()),
+        form_(form, &tokenizer_.tokenizer()),
+        ends_(end_tokens(form_, source, tokenizer_.tokenizer())),
+        sampling_(options.sampling.sampling(tokenizer_.tokenizer())),
+        conversation_(form_, tokenizer_.tokenizer(), begin_tokens(form_, source, tokenizer_), options.system) {
     complain(std::string(text(source.directory(), ", chat template ", form_.name(), ", context of ", context(), " tokens")));
   }
 
@@ -107,7 +108,7 @@ class Chat {
   }
 
   std::string generate_answer() {
-    AnswerText words(model_.tokenizer(), ends_, end_text(form_));
+    AnswerText words(tokenizer_.tokenizer(), ends_, end_text(form_));
     ReadableText shown(Controls::show), kept(Controls::keep);
     std::string whole;
     const auto show = [&](const std::string& fresh) {
@@ -128,6 +129,7 @@ class Chat {
     return whole + kept.finish();
   }
 
+  ModelTokenizer tokenizer_;
   LoadedModel model_;
   ChatTemplate form_;
   std::vector<int32_t> ends_;

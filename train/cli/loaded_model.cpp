@@ -11,17 +11,18 @@
 #include "parallel/world.h"
 #include "train/hub/init_from.h"
 #include "train/hub/published_config.h"
+#include "train/telemetry/log.h"
 
 namespace trireme {
 namespace {
 
 constexpr int64_t kMostMasters = 64 << 20;  // f32 values read at a time; a larger tensor is read alone
 
-ArenaSizes decoder_sizes(const ModelConfig& model, const DecoderDtypes& dtypes) {
+ArenaSizes decoder_sizes(const ModelConfig& model, const DecoderDtypes& dtypes, const DecoderRoom& room) {
   Device device(Place::none);
   Arenas arenas(device, {});
-  Decoder decoder(model, dtypes, arenas, device.compute());
-  decoder.feed(device.compute(), std::vector<int32_t>(static_cast<size_t>(model.context), 0));
+  Decoder decoder(model, dtypes, arenas, device.compute(), room);
+  decoder.measure(device.compute());
   return arenas.peaks();
 }
 
@@ -114,21 +115,22 @@ class WeightLoader {
 
 }  // namespace
 
-LoadedModel::LoadedModel(const WeightSource& source, bool int8)
-    : config_(on_cpu(source.config)),
-      tokenizer_(tokenizer_of(source)),
-      begin_token_(begin_of(source, *tokenizer_)),
-      device_(open_device(config_.kernels, 1)),
-      dtypes_{.step = dtype_of(config_.kernels.dtype), .residual = config_.kernels.residual_dtype(), .int8 = int8},
-      arenas_(device_, decoder_sizes(config_.model, dtypes_)),
-      decoder_(config_.model, dtypes_, arenas_, device_.compute()) {
-  WeightLoader(source, device_.compute()).load(decoder_);
-}
+ModelTokenizer::ModelTokenizer(const WeightSource& source)
+    : tokenizer_(tokenizer_of(source)), begin_token_(begin_of(source, *tokenizer_)) {}
 
-std::vector<int32_t> LoadedModel::document(std::string_view text) const {
+std::vector<int32_t> ModelTokenizer::document(std::string_view text) const {
   std::vector<int32_t> tokens{begin_token_};
   tokenizer_->encode(text, tokens);
   return tokens;
+}
+
+LoadedModel::LoadedModel(const WeightSource& source, bool int8, const DecoderRoom& room)
+    : config_(on_cpu(source.config)),
+      device_(open_device(config_.kernels, 1)),
+      dtypes_{.step = dtype_of(config_.kernels.dtype), .residual = config_.kernels.residual_dtype(), .int8 = int8},
+      arenas_(device_, decoder_sizes(config_.model, dtypes_, room)),
+      decoder_(config_.model, dtypes_, arenas_, device_.compute(), room) {
+  WeightLoader(source, device_.compute()).load(decoder_);
 }
 
 bool is_only_process(const std::string& command) {

@@ -1,4 +1,4 @@
-// LoadedModel: a model's weights and its tokenizer in memory, ready to generate text on the CPU.
+// LoadedModel: a model's weights in memory, ready to generate text on the CPU; and its tokenizer.
 #pragma once
 
 #include <memory>
@@ -14,27 +14,34 @@
 
 namespace trireme {
 
-class LoadedModel {
+// The tokenizer of a model.
+class ModelTokenizer {
  public:
-  // Reads all weights: 2 or 4 bytes each, or 1 for int8 (see DecoderDtypes), and a cache of keys and values for model.context
-  // tokens. ConfigError without data.tokenizer; DataError when the tokenizer has more entries than the model, or a published file
-  // is damaged; CheckpointError for a damaged checkpoint.
-  explicit LoadedModel(const WeightSource& source, bool int8 = false);
+  // ConfigError without data.tokenizer; DataError when it has more entries than the model.
+  explicit ModelTokenizer(const WeightSource& source);
 
-  const RunConfig& config() const { return config_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  Decoder& decoder() { return decoder_; }
-  Stream& stream() { return device_.compute(); }
-
   // The token in front of a document's first: a published model's bos_token_id, else the end of the document before.
   int32_t begin_token() const { return begin_token_; }
   // The begin token and the tokens of `text`.
   std::vector<int32_t> document(std::string_view text) const;
 
  private:
-  RunConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;
   int32_t begin_token_;
+};
+
+class LoadedModel {
+ public:
+  // Reads all weights: 2 or 4 bytes each, or 1 for int8 (see DecoderDtypes). DataError when a published file is damaged;
+  // CheckpointError for a damaged checkpoint.
+  explicit LoadedModel(const WeightSource& source, bool int8 = false, const DecoderRoom& room = {});
+
+  Decoder& decoder() { return decoder_; }
+  Stream& stream() { return device_.compute(); }
+
+ private:
+  RunConfig config_;
   Device device_;
   DecoderDtypes dtypes_;
   Arenas arenas_;

@@ -124,21 +124,89 @@ GenerationEnd draw_tokens(Decoder& decoder, Stream& stream, const Sampling& samp
   }
 }
 
-void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> tokens, const Sampling& sampling,
-              const std::function<bool(int32_t)>& emit) {
-  require(!tokens.empty(), text("an empty prompt"));
-  Sampling left = sampling;
-  cut_to_context(tokens, decoder.capacity(), sampling.tokens);
-  for (int64_t drawn = 0; left.tokens > 0; left.tokens = sampling.tokens - drawn) {
-    decoder.clear();
-    if (drawn > 0) tokens.erase(tokens.begin(), tokens.end() - std::max<int64_t>(1, decoder.capacity() / 2));
-    decoder.feed(stream, tokens);
-    const auto keep = [&](int32_t token) {
-      tokens.push_back(token);
-      return emit(token);
-    };
-    if (draw_tokens(decoder, stream, left, drawn, keep) != GenerationEnd::context) return;
+namespace {
+
+class Generation {
+ public:
+  Generation(Decoder& decoder, Stream& stream, std::span<const GenerationRequest> requests, const GenerationSink& sink)
+      : decoder_(decoder), stream_(stream), requests_(requests), sink_(sink), texts_(static_cast<size_t>(decoder.sequences())) {}
+
+  void run() {
+    do {
+      for (int64_t i = 0; i < std::ssize(texts_); ++i)
+        while (!text_of(i).running && next_ < requests_.size()) begin(i);
+    } while (advance());
   }
+
+ private:
+  // Content of a sequence of the decoder, and the last token drawn, which it does not hold yet.
+  struct Text {
+    size_t request = 0;
+    std::vector<int32_t> tokens{};
+    int64_t drawn = 0;
+    bool running = false;
+  };
+
+  Text& text_of(int64_t sequence) { return texts_[static_cast<size_t>(sequence)]; }
+
+  void begin(int64_t sequence) {
+    const GenerationRequest& request = requests_[next_];
+    require(!request.prompt.empty(), text("an empty prompt"));
+    Text& started = text_of(sequence) = {.request = next_++, .tokens = request.prompt, .running = true};
+    cut_to_context(started.tokens, decoder_.capacity(), request.sampling.tokens);
+    read_again(sequence);
+  }
+
+  void read_again(int64_t sequence) {
+    decoder_.clear(sequence);
+    decoder_.feed(stream_, text_of(sequence).tokens, sequence);
+    draw(sequence, 0);
+  }
+
+  // Draws from logits(row).
+  void draw(int64_t sequence, int64_t row) {
+    Text& t = text_of(sequence);
+    const Sampling& sampling = requests_[t.request].sampling;
+    const Tensor logits = decoder_.logits(row);
+    const int32_t token = choose_token({logits.as<float>(), static_cast<size_t>(logits.cols())}, sampling, t.drawn++);
+    t.tokens.push_back(token);
+    t.running = sink_.token(t.request, token) && t.drawn < sampling.tokens;
+    if (!t.running) sink_.done(t.request);
+  }
+
+  // One more token for each text; false: all have ended.
+  bool advance() {
+    std::vector<Decoder::Next> next;
+    std::vector<int64_t> full;
+    for (int64_t i = 0; i < std::ssize(texts_); ++i) {
+      if (!text_of(i).running) continue;
+      if (decoder_.length(i) == decoder_.capacity())
+        full.push_back(i);
+      else
+        next.push_back({.sequence = i, .token = text_of(i).tokens.back()});
+    }
+    if (!next.empty()) decoder_.step(stream_, next);
+    for (size_t row = 0; row < next.size(); ++row) draw(next[row].sequence, static_cast<int64_t>(row));
+    for (const int64_t sequence : full) {
+      std::vector<int32_t>& tokens = text_of(sequence).tokens;
+      tokens.erase(tokens.begin(), tokens.end() - std::max<int64_t>(1, decoder_.capacity() / 2));
+      read_again(sequence);
+    }
+    return !next.empty() || !full.empty();
+  }
+
+  Decoder& decoder_;
+  Stream& stream_;
+  std::span<const GenerationRequest> requests_;
+  const GenerationSink& sink_;
+  std::vector<Text> texts_;  // by sequence
+  size_t next_ = 0;          // request
+};
+
+}  // namespace
+
+void generate(Decoder& decoder, Stream& stream, std::span<const GenerationRequest> requests, const GenerationSink& sink) {
+  Generation(decoder, stream, requests, sink).run();
 }
 
 }  // namespace trireme

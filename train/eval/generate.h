@@ -33,9 +33,20 @@ enum class GenerationEnd { stopped, tokens, context };  // by `emit`, by samplin
 GenerationEnd draw_tokens(Decoder& decoder, Stream& stream, const Sampling& sampling, int64_t& drawn,
                           const std::function<bool(int32_t)>& emit);
 
-// Feeds the prompt (at least one token) and hands each new token to `emit`, until that returns false or sampling.tokens are made.
-// The prompt is cut as by cut_to_context(). A text that fills the context continues from its newer half.
-void generate(Decoder& decoder, Stream& stream, std::vector<int32_t> prompt, const Sampling& sampling,
-              const std::function<bool(int32_t)>& emit);
+// A text to continue: its tokens (at least one), cut as by cut_to_context(), and how.
+struct GenerationRequest {
+  std::vector<int32_t> prompt;
+  Sampling sampling;
+};
+
+// Takes what is generated; requests by their place in the list.
+struct GenerationSink {
+  std::function<bool(size_t request, int32_t token)> token;  // false stops the request
+  std::function<void(size_t request)> done;                  // no more tokens come
+};
+
+// Continues all requests, as many at a time as the decoder has sequences; they begin in the order of the list. Each gets the tokens
+// that it gets alone. A text that fills the context continues from its newer half.
+void generate(Decoder& decoder, Stream& stream, std::span<const GenerationRequest> requests, const GenerationSink& sink);
 
 }  // namespace trireme

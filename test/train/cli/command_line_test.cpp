@@ -76,7 +76,6 @@ TEST_CASE("a command line that cannot be understood is one line and exit code 2"
       {"plan a.yaml --ranks 0", "trireme plan: --ranks: must be a whole number, at least 1, not '0'"},
       {"plan a.yaml --ranks 1e3", "trireme plan: --ranks: must be a whole number, at least 1, not '1e3'"},
       {"plan a.yaml --ranks 99999999999999999999", "must be a whole number, at least 1, not '99999999999999999999'"},
-      {"sample run", "trireme sample: --prompt is required"},
       {"sample run --prompt x --temperature nan", "trireme sample: --temperature: must be a number, 0 to 100, not 'nan'"},
       {"sample run --prompt x --temperature -1", "trireme sample: --temperature: must be a number, 0 to 100, not '-1'"},
       {"sample run --prompt x --top-p 1.5", "trireme sample: --top-p: must be a number, 0 to 1, not '1.5'"},

@@ -1,6 +1,7 @@
 // trireme sample: text from runs, checkpoints, configs and published models, and what it says of a place without a model.
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "test/catch.h"
 #include "test/train/workplace.h"
@@ -162,6 +163,91 @@ TEST_CASE("a sample from a place without a model names what is there instead") {
         "data.tokenizer=PATH\n");
   CHECK(refusal("config.yaml", {"--set", "train.name=none"}) ==
         "2 config.yaml: runs/none holds no checkpoints, and there is no train.init_from\n");
+}
+
+TEST_CASE("several texts are those that each prompt and seed have alone, at any --batch") {
+  const Workplace place;
+  succeed(place.train({"train.steps=40"}));
+  const std::vector<std::string> prompts{"abc", "", "the longest of them all, by far, and more", "p"};
+  std::vector<std::string> alone;
+  std::vector<Json> facts;
+  for (const std::string& prompt : prompts)
+    for (const char* seed : {"5", "6"}) {
+      const Ended ended = run_trireme(
+          place.scratch.path(), {"sample", "tiny", "--prompt", prompt, "--tokens", "50", "--seed", seed, "--json", "one.json"});
+      succeed(ended);
+      alone.push_back(ended.out);
+      facts.push_back(Json::parse(read_text(place.scratch / "one.json")));
+    }
+  for (const char* batch : {"1", "3", "16"}) {
+    CAPTURE(batch);
+    std::vector<std::string> words{"sample",    "tiny", "--tokens", "50",  "--seed", "5",
+                                   "--samples", "2",    "--batch",  batch, "--json", "all.jsonl"};
+    for (const std::string& prompt : prompts) words.insert(words.end(), {"--prompt", prompt});
+    const Ended ended = run_trireme(place.scratch.path(), words);
+    succeed(ended);
+    std::string wanted;
+    for (size_t i = 0; i < alone.size(); ++i)
+      wanted += (i > 0 ? "\n" : "") + std::string("--- ") + std::to_string(i + 1) + " of 8, seed " + (i % 2 == 0 ? "5" : "6") +
+                "\n" + alone[i];
+    CHECK(ended.out == wanted);
+    CHECK_THAT(ended.err, ContainsSubstring("8 texts, 400 tokens in "));
+    std::istringstream lines(read_text(place.scratch / "all.jsonl"));
+    size_t count = 0;
+    for (std::string line; std::getline(lines, line); ++count) {
+      const Json found = Json::parse(line);
+      for (const char* name : {"weights", "prompt", "prompt_tokens", "text", "tokens", "end_of_document", "seed"}) {
+        CAPTURE(count, name);
+        CHECK(found.at(name) == facts[count].at(name));
+      }
+    }
+    CHECK(count == 8);
+  }
+}
+
+TEST_CASE("prompts come from the lines of a file, from JSON lines and from standard input") {
+  const Workplace place;
+  succeed(place.train({"train.steps=2", "train.warmup=1"}));
+  write_text(place.scratch / "lines.txt", "abc\r\n\n  \nbcd\n");
+  write_text(place.scratch / "lines.jsonl", "{\"prompt\": \"abc\"}\n{\"prompt\": \"b\\ncd\", \"more\": 1}\n");
+  write_text(place.scratch / "blank.txt", "\n\n");
+  write_text(place.scratch / "bad.jsonl", "{\"prompt\": \"abc\"}\n{\"promt\": \"abc\"}\n");
+  const auto prompts_of = [&](const std::string& words) {
+    const std::string command = TRIREME_BUILD "/trireme sample tiny --tokens 1 --json - " + words;
+    const Ended ended = Process(place.scratch.path(), {"-c", command}, 1, "/bin/sh").wait();
+    if (ended.code != 0) return std::to_string(ended.code) + " " + ended.err;
+    std::string all;
+    std::istringstream lines(ended.out);
+    for (std::string line; std::getline(lines, line);) all += Json::parse(line).at("prompt").get<std::string>() + "|";
+    return all;
+  };
+  CHECK(prompts_of("--prompts lines.txt") == "abc|bcd|");
+  CHECK(prompts_of("--prompts - < lines.txt") == "abc|bcd|");
+  CHECK(prompts_of("--prompts lines.jsonl --prompt x") == "x|abc|b\ncd|");
+  CHECK(prompts_of("--prompts lines.jsonl --prompt - < lines.txt") == "abc\r\n\n  \nbcd|abc|b\ncd|");
+  CHECK(prompts_of("--prompts - --prompt - < lines.txt") == "2 --prompt -, --prompts -: standard input can be read once\n");
+  CHECK(prompts_of("--prompts blank.txt") == "2 --prompts blank.txt: holds no text\n");
+  CHECK(prompts_of("") == "2 trireme sample: needs --prompt or --prompts\n");
+  CHECK(prompts_of("--prompts none.txt").starts_with("3 none.txt: "));
+  CHECK(prompts_of("--prompts bad.jsonl").starts_with("3 bad.jsonl:2: "));
+}
+
+TEST_CASE("each text that fills the context continues from its newer half, as alone") {
+  const Workplace place;
+  succeed(place.train({"train.steps=40"}));
+  const auto texts = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"sample", "tiny", "--tokens", "150", "--json", "-"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Ended ended = run_trireme(place.scratch.path(), words);
+    succeed(ended);
+    return ended.out;
+  };
+  const std::string first = Json::parse(texts({"--prompt", "abc"})).at("text"),
+                    second = Json::parse(texts({"--prompt", "nop"})).at("text");
+  const std::string both = texts({"--prompt", "abc", "--prompt", "nop"});
+  CHECK(Json::parse(both.substr(0, both.find('\n'))).at("text") == first);
+  CHECK(Json::parse(both.substr(both.find('\n') + 1)).at("text") == second);
+  CHECK(first.size() >= 150);
 }
 
 }  // namespace trireme
