@@ -8,25 +8,49 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 
+#include "base/clock.h"
 #include "base/text_stream.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/near_cores.h"
+#include "kernels/tune/multiply_add.h"
 
 namespace trireme {
 
 std::string CpuFacts::bf16_path() const {
-  if (!bf16_products()) return avx512_bf16 ? "AVX512-BF16, ours" : "f32, ours";
+  if (!bf16_products()) return own_bf16() ? "AVX512-BF16, ours" : "f32, ours";
   return amx_bf16 ? "AMX" : "AVX512-BF16";
 }
 
-// oneDNN is the faster one on a processor with bf16 instructions, or with wider vectors than this program was compiled for.
+bool CpuFacts::bf16_products() const {
+  return products == ProductKernels::onednn ? has_bf16() : products == ProductKernels::automatic && gains_by_bf16();
+}
+
+// oneDNN is the faster one on a processor with fast bf16 instructions, or with wider vectors than this program was compiled for.
 bool CpuFacts::own_f32() const {
   const int widest = avx512 ? 64 : avx2 ? 32 : 16;
   return products == ProductKernels::ours ||
-         (products == ProductKernels::automatic && !has_bf16() && __BIGGEST_ALIGNMENT__ >= widest);
+         (products == ProductKernels::automatic && !gains_by_bf16() && __BIGGEST_ALIGNMENT__ >= widest);
 }
+
+namespace {
+
+// Intel's processors with AMX do AVX512-BF16 at half the rate of f32, AMD's at twice. A virtual machine may hide AMX alone.
+bool measure_slow_bf16() {
+  constexpr int64_t kTimes = 4000;  // a few hundredths of a millisecond
+  double f32 = 0, bf16 = 0;         // FLOP/s, the best of several
+  for (int i = 0; i < 8; ++i)
+    for (const auto& [best, multiply] : {std::pair(&f32, &multiply_and_add_avx512), {&bf16, &multiply_and_add_bf16}}) {
+      const auto begin = Clock::now();
+      const double flops = multiply(kTimes);
+      *best = std::max(*best, flops / seconds_since(begin));
+    }
+  return bf16 < 0.75 * f32;
+}
+
+}  // namespace
 
 CpuFacts read_cpu_facts() {
   CpuFacts facts;
@@ -46,6 +70,8 @@ CpuFacts read_cpu_facts() {
     break;
   }
   if (facts.name.empty()) facts.name = "unknown processor";
+  static const bool slow = facts.avx512_bf16 && measure_slow_bf16();
+  facts.slow_bf16 = slow;
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) facts.cores = std::max(1, CPU_COUNT(&set));
   facts.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
@@ -95,7 +121,7 @@ Device::Device(Place place, CpuFacts facts)
 namespace {
 
 Cpu cpu_of(const CpuFacts& facts, Workspace* workspace) {
-  return {.workspace = workspace, .bf16_products = facts.bf16_products(), .own_f32 = facts.own_f32()};
+  return {.workspace = workspace, .bf16_products = facts.bf16_products(), .own_bf16 = facts.own_bf16(), .own_f32 = facts.own_f32()};
 }
 
 }  // namespace

@@ -22,12 +22,19 @@ struct CpuFacts {
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
   int64_t memory_bytes = 0;                          // physical memory, or the cgroup's limit if it is lower
   ProductKernels products = ProductKernels::onednn;  // kernels.products
+  bool slow_bf16 = false;  // AVX512-BF16 multiplies slower than f32 does, as on processors that have AMX for it
+
   // Instructions for bf16 products, as text: "AMX", "AVX512-BF16", "AVX512-BF16, ours" or "f32, ours".
   std::string bf16_path() const;
   bool has_bf16() const { return avx512_bf16 || amx_bf16; }
-  bool bf16_products() const { return products != ProductKernels::ours && has_bf16(); }  // by oneDNN
-  // Whether products of f32 are our own: by choice, or where they are the faster ones.
+  bool own_bf16() const { return avx512_bf16 && !slow_bf16; }  // our own products use AVX512-BF16
+  // Whether oneDNN multiplies bf16 by its instructions, and whether products of f32 are our own: by choice, or where that is the
+  // faster one.
+  bool bf16_products() const;
   bool own_f32() const;
+
+ private:
+  bool gains_by_bf16() const { return amx_bf16 || own_bf16(); }
 };
 CpuFacts read_cpu_facts();
 

@@ -56,8 +56,4 @@ const PackedTile& bf16_tile() {
   return tile;
 }
 
-const PackedTile& fastest_tile(Dtype operands) {
-  return operands == Dtype::bf16 && __builtin_cpu_supports("avx512bf16") != 0 ? bf16_tile() : plain_tile(operands);
-}
-
 }  // namespace trireme

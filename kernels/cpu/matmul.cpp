@@ -189,7 +189,7 @@ bool has_bf16() {
 void multiply_wide(const Cpu& cpu, const Matmul& op) {
   const Dtype dtype = op.a.dtype();
   const bool ours = dtype == Dtype::bf16 ? !(cpu.bf16_products && has_bf16()) : cpu.own_f32;
-  if (ours) return multiply_packed(cpu, op, has_bf16() ? fastest_tile(dtype) : plain_tile(dtype));
+  if (ours) return multiply_packed(cpu, op, cpu.own_bf16 && has_bf16() && dtype == Dtype::bf16 ? bf16_tile() : plain_tile(dtype));
   const Product product = product_of(op);
   multiply(op, product, cpu.workspace->reserve(room(product)));
 }

@@ -63,9 +63,8 @@ struct PackedTile {
   void (*multiply_lines)(const PackedSum&);  // panels of pack_lines_of_a
 };
 
-const PackedTile& plain_tile(Dtype operands);    // f32 or bf16, multiplied as f32
-const PackedTile& bf16_tile();                   // bf16, by AVX512-BF16
-const PackedTile& fastest_tile(Dtype operands);  // of this processor
+const PackedTile& plain_tile(Dtype operands);  // f32 or bf16, multiplied as f32
+const PackedTile& bf16_tile();                 // bf16, by AVX512-BF16
 
 // How much is done at once, at most. Results do not depend on it.
 struct PackedBlocks {

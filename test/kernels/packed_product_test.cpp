@@ -108,13 +108,33 @@ TEST_CASE("kernels.products chooses oneDNN only where it has bf16 instructions")
     return open_device(config, 1).cpu().bf16_path();
   };
   CHECK_THAT(path(ProductKernels::ours), Catch::Matchers::EndsWith(", ours"));
-  CHECK(path(ProductKernels::automatic).ends_with(", ours") != facts.bf16_products());
-  if (facts.bf16_products())
+  CpuFacts automatic = facts;
+  automatic.products = ProductKernels::automatic;
+  CHECK(path(ProductKernels::automatic) == automatic.bf16_path());
+  if (facts.has_bf16())
     CHECK_FALSE(path(ProductKernels::onednn).ends_with(", ours"));
   else
     CHECK_THROWS_WITH(path(ProductKernels::onednn), ContainsSubstring("no bf16 instructions") && ContainsSubstring("auto or ours"));
   config.dtype = StepDtype::f32;
   CHECK_NOTHROW(path(ProductKernels::onednn));
+}
+
+TEST_CASE("bf16 instructions that are slower than those of f32 are used by choice alone") {
+  for (const bool amx : {false, true}) {
+    CpuFacts facts{.avx512_bf16 = true, .amx_bf16 = amx, .slow_bf16 = true};
+    CHECK(facts.bf16_path() == (amx ? "AMX" : "AVX512-BF16"));
+    facts.products = ProductKernels::ours;
+    CHECK(facts.bf16_path() == "f32, ours");
+    CHECK_FALSE(facts.own_bf16());
+    facts.products = ProductKernels::automatic;
+    CHECK(facts.bf16_path() == (amx ? "AMX" : "f32, ours"));
+    CHECK(facts.own_f32() == !amx);
+    facts.slow_bf16 = false;
+    CHECK(facts.bf16_path() == (amx ? "AMX" : "AVX512-BF16"));
+    CHECK_FALSE(facts.own_f32());
+    CHECK(facts.own_bf16());
+  }
+  CHECK_FALSE((read_cpu_facts().slow_bf16 && !read_cpu_facts().avx512_bf16));
 }
 
 TEST_CASE("auto takes our own products of f32 where the processor has no bf16 instructions, and no wider vectors") {
@@ -128,7 +148,9 @@ TEST_CASE("auto takes our own products of f32 where the processor has no bf16 in
     CHECK(with.own_f32());
   }
   CHECK_FALSE(CpuFacts{.products = ProductKernels::onednn}.own_f32());
-  CHECK(open_device({.device = DeviceChoice::cpu, .threads = 1}, 1).cpu().own_f32() != read_cpu_facts().has_bf16());
+  CpuFacts here = read_cpu_facts();
+  here.products = ProductKernels::automatic;
+  CHECK(open_device({.device = DeviceChoice::cpu, .threads = 1}, 1).cpu().own_f32() == here.own_f32());
 }
 
 TEST_CASE("kernels.products = ours multiplies f32, too") {
