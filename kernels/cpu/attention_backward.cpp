@@ -39,26 +39,35 @@ struct Rows {
 
   Rows(const AttentionBackward& op, const KeyHead& head, const Panel& panel) {
     const PanelSizes& sizes = head.sizes;
+    const T *const all_dout = op.dout.as<T>(), *const all_out = op.out.as<T>();
+    const float* const all_lse = op.lse.as<float>();
     for (int64_t c = 0; c < panel.count; ++c) {
-      const int64_t at = head.pair_at(panel.first + c, sizes.out_row);
-      const T *dout = op.dout.as<T>() + at, *out = op.out.as<T>() + at;
+      const int64_t at = head.pair_at(panel.pairs[c], sizes.out_row);
+      const T *dout = all_dout + at, *out = all_out + at;
       float sum = 0;
 #pragma omp simd reduction(+ : sum)
       for (int64_t d = 0; d < sizes.head_size; ++d) sum += to_float(dout[d]) * to_float(out[d]);
       delta[c] = sum;
-      lse[c] = op.lse.as<float>()[head.lse_at(panel.first + c)];
+      lse[c] = all_lse[head.lse_at(panel.pairs[c])];
     }
   }
 
-  // Turns scores into p and dp into ds.
-  void differentiate(float* scores, float* dp, int64_t keys) const {
-    for (int64_t j = 0; j < keys; ++j, scores += kColumns, dp += kColumns)
+  // Turns scores into p and dp into ds: `keys` rows, of the first vector only `of_first`.
+  void differentiate(float* scores, float* dp, int64_t keys, int64_t of_first) const {
+    for (int64_t j = 0; j < of_first; ++j) differentiate_row<0>(scores + j * kColumns, dp + j * kColumns);
+    for (int64_t j = of_first; j < keys; ++j) differentiate_row<kLanes>(scores + j * kColumns, dp + j * kColumns);
+  }
+
+ private:
+  // Columns from `first` on.
+  template <int64_t first>
+  void differentiate_row(float* scores, float* dp) const {
 #pragma omp simd
-      for (int64_t c = 0; c < kColumns; ++c) {
-        const float p = softmax_exp(scores[c] - lse[c]);
-        scores[c] = p;
-        dp[c] = p * (dp[c] - delta[c]);
-      }
+    for (int64_t c = first; c < kColumns; ++c) {
+      const float p = softmax_exp(scores[c] - lse[c]);
+      scores[c] = p;
+      dp[c] = p * (dp[c] - delta[c]);
+    }
   }
 };
 
@@ -72,6 +81,7 @@ struct PanelTiles {
   // Computes p = scores and dp of `keys` keys from `key` on; `keys` is a multiple of kRows.
   void multiply_keys(int64_t key, int64_t keys) const {
     const int64_t d = sizes.padded;
+    const auto part_of = [&](int64_t j) { return panel.scores_of(key + j, sizes); };
     multiply<Walk::rows, Start::zero>({.c = memory + at.p,
                                        .ldc = kColumns,
                                        .a = memory + at.k + key * d,
@@ -79,8 +89,8 @@ struct PanelTiles {
                                        .b = memory + at.q_columns,
                                        .ldb = kColumns,
                                        .m = keys,
-                                       .n = kColumns,
-                                       .k = sizes.head_size});
+                                       .n = kColumns},
+                                      part_of);
     multiply<Walk::rows, Start::zero>({.c = memory + at.dp,
                                        .ldc = kColumns,
                                        .a = memory + at.v + key * d,
@@ -88,13 +98,14 @@ struct PanelTiles {
                                        .b = memory + at.dout_columns,
                                        .ldb = kColumns,
                                        .m = keys,
-                                       .n = kColumns,
-                                       .k = sizes.head_size});
+                                       .n = kColumns},
+                                      part_of);
   }
 
   // dv += p^T dout, dk += ds^T q, dq += ds k, with ds in place of dp.
   void add_gradients(int64_t key, int64_t keys) const {
     const int64_t d = sizes.padded;
+    const auto part_of = [&](int64_t j) { return panel.gradients_of(key + j); };
     multiply<Walk::rows, Start::sum>({.c = memory + at.dv + key * d,
                                       .ldc = d,
                                       .a = memory + at.p,
@@ -102,8 +113,8 @@ struct PanelTiles {
                                       .b = memory + at.dout,
                                       .ldb = d,
                                       .m = round_up(keys, kRows),
-                                      .n = d,
-                                      .k = panel.count});
+                                      .n = d},
+                                     part_of);
     multiply<Walk::rows, Start::sum>({.c = memory + at.dk + key * d,
                                       .ldc = d,
                                       .a = memory + at.dp,
@@ -111,8 +122,8 @@ struct PanelTiles {
                                       .b = memory + at.q,
                                       .ldb = d,
                                       .m = round_up(keys, kRows),
-                                      .n = d,
-                                      .k = panel.count});
+                                      .n = d},
+                                     part_of);
     multiply<Walk::columns, Start::sum>({.c = memory + at.dq,
                                          .ldc = d,
                                          .a = memory + at.dp,
@@ -120,8 +131,8 @@ struct PanelTiles {
                                          .b = memory + at.k + key * d,
                                          .ldb = d,
                                          .m = round_up(panel.count, kRows),
-                                         .n = d,
-                                         .k = keys});
+                                         .n = d},
+                                        [&](int64_t c) { return panel.sums_of(c, key, keys); });
   }
 };
 
@@ -135,20 +146,18 @@ void go_back(const AttentionBackward& op, const KeyHead& head, const Panel& pane
   pack_pairs(op.dout.as<T>(), sizes.out_row, {.rows = memory + at.dout, .columns = memory + at.dout_columns}, head, panel);
   const Rows<T> rows(op, head, panel);
   const PanelTiles tiles{.sizes = sizes, .panel = panel, .at = at, .memory = memory};
-  for (int64_t c = 0; c < panel.count; ++c)
-    fetch_to_write(op.dq.as<T>() + head.pair_at(panel.first + c, sizes.query_row),
-                   sizes.head_size * static_cast<int64_t>(sizeof(T)));
+  const auto dq_of = [&, all = op.dq.as<T>()](int64_t c) { return all + head.pair_at(panel.pairs[c], sizes.query_row); };
+  for (int64_t c = 0; c < panel.count; ++c) fetch_to_write(dq_of(c), sizes.head_size * static_cast<int64_t>(sizeof(T)));
   float* const dq = memory + at.dq;
   std::fill_n(dq, kColumns * sizes.padded, 0.0f);
   for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
     const int64_t keys = std::min(kTileKeys, panel.end - key), packed = round_up(keys, kRows);
     tiles.multiply_keys(key, packed);
     panel.mask(memory + at.p, key, packed);
-    rows.differentiate(memory + at.p, memory + at.dp, packed);
+    rows.differentiate(memory + at.p, memory + at.dp, packed, panel.seen_by_first(key, packed));
     tiles.add_gradients(key, keys);
   }
-  for (int64_t c = 0; c < panel.count; ++c)
-    unpack_row(dq + c * sizes.padded, op.dq.as<T>() + head.pair_at(panel.first + c, sizes.query_row), sizes, op.scale);
+  for (int64_t c = 0; c < panel.count; ++c) unpack_row(dq + c * sizes.padded, dq_of(c), sizes, op.scale);
 }
 
 template <class T>

@@ -36,15 +36,16 @@ struct Running {
     std::fill_n(sum, kColumns, 0.0f);
   }
 
-  // Adds `keys` rows of scores and turns them into exp(score - top); earlier sums are multiplied by
-  // `factor`.
-  void add(float* scores, int64_t keys) {
+  // Adds `keys` rows of scores, of the first vector only `of_first`, and turns them into exp(score - top); earlier sums are
+  // multiplied by `factor`.
+  void add(float* scores, int64_t keys, int64_t of_first) {
     Vec high[2] = {load(top), load(top + kLanes)};
-    for (int64_t j = 0; j < keys; ++j)
-      for (int i = 0; i < 2; ++i) {
-        const Vec score = load(scores + j * kColumns + i * kLanes);
-        high[i] = score > high[i] ? score : high[i];
-      }
+    const auto raise = [&](int i, int64_t j) {
+      const Vec score = load(scores + j * kColumns + i * kLanes);
+      high[i] = score > high[i] ? score : high[i];
+    };
+    for (int64_t j = 0; j < of_first; ++j) raise(0, j), raise(1, j);
+    for (int64_t j = of_first; j < keys; ++j) raise(1, j);
     alignas(64) float total[kColumns] = {};
     store(total, high[0]), store(total + kLanes, high[1]);
 #pragma omp simd
@@ -53,14 +54,21 @@ struct Running {
       top[c] = total[c];
       total[c] = sum[c] * factor[c];
     }
-    for (int64_t j = 0; j < keys; ++j)
-#pragma omp simd
-      for (int64_t c = 0; c < kColumns; ++c) {
-        const float p = softmax_exp(scores[j * kColumns + c] - top[c]);
-        scores[j * kColumns + c] = p;
-        total[c] += p;
-      }
+    for (int64_t j = 0; j < of_first; ++j) add_row<0>(scores + j * kColumns, total);
+    for (int64_t j = of_first; j < keys; ++j) add_row<kLanes>(scores + j * kColumns, total);
     std::copy_n(total, kColumns, sum);
+  }
+
+ private:
+  // Columns from `first` on.
+  template <int64_t first>
+  void add_row(float* scores, float* total) const {
+#pragma omp simd
+    for (int64_t c = first; c < kColumns; ++c) {
+      const float p = softmax_exp(scores[c] - top[c]);
+      scores[c] = p;
+      total[c] += p;
+    }
   }
 };
 
@@ -76,11 +84,36 @@ struct PairSums {
   float top, sum;
 };
 
-// Writes the pair's row of out, and its lse.
+// Writes rows of out, and their lse.
 template <class T>
-void write_pair(const AttentionForward& op, const KeyHead& head, int64_t pair, const PairSums& sums) {
-  unpack_row(sums.out, op.out.as<T>() + head.pair_at(pair, head.sizes.out_row), head.sizes, 1 / sums.sum);
-  op.lse.as<float>()[head.lse_at(pair)] = sums.top + std::log(sums.sum);
+struct PairWriter {
+  T* out;
+  float* lse;
+  const KeyHead& head;
+
+  PairWriter(const AttentionForward& op, const KeyHead& head) : out(op.out.as<T>()), lse(op.lse.as<float>()), head(head) {}
+
+  void fetch(const Pair& pair) const {
+    fetch_to_write(out + head.pair_at(pair, head.sizes.out_row), head.sizes.head_size * static_cast<int64_t>(sizeof(T)));
+  }
+  void write(const Pair& pair, const PairSums& sums) const {
+    unpack_row(sums.out, out + head.pair_at(pair, head.sizes.out_row), head.sizes, 1 / sums.sum);
+    lse[head.lse_at(pair)] = sums.top + std::log(sums.sum);
+  }
+};
+
+// The keys that pairs [first, last) see.
+struct KeyRange {
+  int64_t begin, end;
+};
+KeyRange keys_seen(const AttentionForward& op, const Chunk& chunk) {
+  const PanelSizes& sizes = chunk.head.sizes;
+  KeyRange seen{.begin = 0, .end = sizes.keys - sizes.queries + (chunk.last - 1) / sizes.group + 1};
+  if (!op.document_start && op.window == 0) return seen;
+  seen.begin = seen.end;
+  for (int64_t first = chunk.first; first < chunk.last; first += kColumns)
+    seen.begin = std::min(seen.begin, Panel(op, sizes, chunk.head.row, first).begin);
+  return seen;
 }
 
 template <class T>
@@ -91,11 +124,8 @@ void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
   const int64_t d = sizes.padded;
   float *const k = memory + at.k, *const v = memory + at.v, *const scores = memory + at.scores, *const out = memory + at.out;
 
-  int64_t begin = sizes.keys, end = 0;
-  for (int64_t first = chunk.first; first < chunk.last; first += kColumns) {
-    const Panel panel(op, sizes, head.row, first);
-    begin = std::min(begin, panel.begin), end = std::max(end, panel.end);
-  }
+  const PairWriter<T> writer(op, head);
+  const auto [begin, end] = keys_seen(op, chunk);
   pack_keys(op.k.as<T>(), k, head, begin, end);
   pack_keys(op.v.as<T>(), v, head, begin, end);
 
@@ -103,8 +133,7 @@ void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
     const Panel panel(op, sizes, head.row, first);
     pack_pairs(op.q.as<T>(), sizes.query_row, {.rows = memory + at.rows, .columns = memory + at.columns, .scale = op.scale}, head,
                panel);
-    for (int64_t c = 0; c < panel.count; ++c)
-      fetch_to_write(op.out.as<T>() + head.pair_at(first + c, sizes.out_row), sizes.head_size * static_cast<int64_t>(sizeof(T)));
+    for (int64_t c = 0; c < panel.count; ++c) writer.fetch(panel.pairs[c]);
     std::fill_n(out, kColumns * d, 0.0f);
     Running softmax;
     for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
@@ -116,10 +145,10 @@ void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
                                          .b = memory + at.columns,
                                          .ldb = kColumns,
                                          .m = round_up(keys, kRows),
-                                         .n = kColumns,
-                                         .k = sizes.head_size});
+                                         .n = kColumns},
+                                        [&, key = key](int64_t j) { return panel.scores_of(key + j, sizes); });
       panel.mask(scores, key, keys);
-      softmax.add(scores, keys);
+      softmax.add(scores, keys, panel.seen_by_first(key, keys));
       multiply<Walk::columns, Start::scaled>({.c = out,
                                               .ldc = d,
                                               .a = scores,
@@ -128,11 +157,11 @@ void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
                                               .ldb = d,
                                               .m = round_up(panel.count, kRows),
                                               .n = d,
-                                              .k = keys,
-                                              .scale = softmax.factor});
+                                              .scale = softmax.factor},
+                                             [&, key = key](int64_t c) { return panel.sums_of(c, key, keys); });
     }
     for (int64_t c = 0; c < panel.count; ++c)
-      write_pair<T>(op, head, first + c, {.out = out + c * d, .top = softmax.top[c], .sum = softmax.sum[c]});
+      writer.write(panel.pairs[c], {.out = out + c * d, .top = softmax.top[c], .sum = softmax.sum[c]});
   }
 }
 
@@ -216,7 +245,8 @@ void attend_last(const AttentionForward& op, const PanelSizes& sizes, const Head
     }
   for (int64_t head = first; head < last; ++head) {
     const LastQuery done = query(head);
-    write_pair<T>(op, shared(head), head % sizes.group, {.out = done.out, .top = done.top, .sum = done.sum});
+    PairWriter<T>(op, shared(head))
+        .write({.query = 0, .member = head % sizes.group}, {.out = done.out, .top = done.top, .sum = done.sum});
   }
 }
 

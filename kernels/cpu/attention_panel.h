@@ -34,6 +34,11 @@ struct PanelSizes {
   int64_t pairs() const { return queries * group; }
 };
 
+// A query and a head of its group.
+struct Pair {
+  int64_t query, member;
+};
+
 // A key-value head of a row, and the offsets of its keys and pairs.
 struct KeyHead {
   const PanelSizes& sizes;
@@ -41,14 +46,14 @@ struct KeyHead {
 
   // Offset of row `key` in k, and of a pair's row in a tensor whose tokens are `row_size` elements apart.
   int64_t key_at(int64_t key) const { return (row * sizes.keys + key) * sizes.key_row + kv * sizes.head_size; }
-  int64_t pair_at(int64_t pair, int64_t row_size) const {
-    return (row * sizes.queries + pair / sizes.group) * row_size + head_of(pair) * sizes.head_size;
+  int64_t pair_at(const Pair& pair, int64_t row_size) const {
+    return (row * sizes.queries + pair.query) * row_size + head_of(pair) * sizes.head_size;
   }
   // Offset of the pair's lse in [B, H, T].
-  int64_t lse_at(int64_t pair) const { return (row * sizes.heads + head_of(pair)) * sizes.queries + pair / sizes.group; }
+  int64_t lse_at(const Pair& pair) const { return (row * sizes.heads + head_of(pair)) * sizes.queries + pair.query; }
 
  private:
-  int64_t head_of(int64_t pair) const { return kv * sizes.group + pair % sizes.group; }
+  int64_t head_of(const Pair& pair) const { return kv * sizes.group + pair.member; }
 };
 
 // Throws Error if a document begins after its query, or before the row.
@@ -63,23 +68,20 @@ inline void check_documents(const auto& op) {
 }
 
 struct Panel {
-  int64_t first, count;        // its pairs
+  int64_t count;               // of its pairs
   int64_t begin, end;          // keys seen by any of them
   int64_t all_begin, all_end;  // keys seen by all of them
+  Pair pairs[kColumns];        // columns without a pair repeat the last one
   int32_t from[kColumns], to[kColumns];
 
-  Panel(const auto& op, const PanelSizes& sizes, int64_t row, int64_t first_pair)
-      : first(first_pair),
-        count(std::min(kColumns, sizes.pairs() - first_pair)),
-        begin(sizes.keys),
-        end(0),
-        all_begin(0),
-        all_end(sizes.keys) {
+  Panel(const auto& op, const PanelSizes& sizes, int64_t row, int64_t first)
+      : count(std::min(kColumns, sizes.pairs() - first)), begin(sizes.keys), end(0), all_begin(0), all_end(sizes.keys) {
     const int32_t* start = op.document_start ? op.document_start.template as<int32_t>() + row * sizes.queries : nullptr;
+    Pair pair{.query = first / sizes.group, .member = first % sizes.group};
     for (int64_t c = 0; c < kColumns; ++c) {
-      const int64_t query = (first + std::min(c, count - 1)) / sizes.group;  // columns without a pair repeat the last pair
-      const int64_t place = sizes.keys - sizes.queries + query;
-      int64_t lowest = start == nullptr ? 0 : start[query];
+      pairs[c] = pair;
+      const int64_t place = sizes.keys - sizes.queries + pair.query;
+      int64_t lowest = start == nullptr ? 0 : start[pair.query];
       if (op.window > 0) lowest = std::max(lowest, place - op.window + 1);
       from[c] = static_cast<int32_t>(lowest);
       to[c] = static_cast<int32_t>(place + 1);
@@ -87,7 +89,25 @@ struct Panel {
       end = std::max(end, place + 1);
       all_begin = std::max(all_begin, lowest);
       all_end = std::min(all_end, place + 1);
+      if (c + 1 < count && ++pair.member == sizes.group) pair.member = 0, ++pair.query;
     }
+  }
+
+  // Keys, of so many from `key` on and in whole blocks, that columns of the first vector see. Later columns see more.
+  int64_t seen_by_first(int64_t key, int64_t keys) const {
+    return std::min(round_up(std::max<int64_t>(to[kLanes - 1] - key, 0), kRows), keys);
+  }
+  // Scores of a block of keys from `key` on: of the columns that see any of them.
+  BlockPart scores_of(int64_t key, const PanelSizes& sizes) const {
+    return {.column = key < to[kLanes - 1] ? 0 : kLanes, .begin = 0, .end = sizes.head_size};
+  }
+  // Sums of kRows columns from c on over `keys` keys from `key` on, as far as they see them.
+  BlockPart sums_of(int64_t c, int64_t key, int64_t keys) const {
+    return {.column = 0, .begin = 0, .end = std::clamp<int64_t>(to[std::min(c + kRows, kColumns) - 1] - key, 0, keys)};
+  }
+  // Sums of keys from `key` on over the columns that see any of them.
+  BlockPart gradients_of(int64_t key) const {
+    return {.column = 0, .begin = std::min<int64_t>(std::upper_bound(to, to + count, key) - to, count), .end = count};
   }
 
   // Sets scores of `keys` keys from `key` on to -inf for pairs that do not see the key.
@@ -152,7 +172,7 @@ template <class T>
 inline void pack_pairs(const T* from, int64_t row_size, const PackedPairs& to, const KeyHead& head, const Panel& panel) {
   const PanelSizes& sizes = head.sizes;
   for (int64_t c = 0; c < panel.count; ++c)
-    pack_row(from + head.pair_at(panel.first + c, row_size), to.rows + c * sizes.padded, sizes, to.scale);
+    pack_row(from + head.pair_at(panel.pairs[c], row_size), to.rows + c * sizes.padded, sizes, to.scale);
   std::fill(to.rows + panel.count * sizes.padded, to.rows + kColumns * sizes.padded, 0.0f);
   transpose(to.rows, to.columns, sizes.padded);
 }

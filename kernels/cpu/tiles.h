@@ -34,7 +34,7 @@ struct TileProduct {
   int64_t lda;
   const float* b;  // [k, n]
   int64_t ldb;
-  int64_t m, n, k;  // m a multiple of kRows, n of kLanes
+  int64_t m, n, k = 0;  // m a multiple of kRows, n of kLanes; multiply() sets k by the parts of blocks
   const float* scale = nullptr;
 };
 
@@ -70,12 +70,24 @@ template <Walk walk, Start start, int vectors>
     for (int v = 0; v < vectors; ++v) store(c + r * p.ldc + v * kLanes, sum[r][v]);
 }
 
-// c = start + a b.
+// Part of a row of blocks: columns from `column` on, a multiple of kLanes, and elements [begin, end) of their sums.
+struct BlockPart {
+  int64_t column, begin, end;
+};
+
+// c = start + a b. part_of(i) is what is needed of rows i to i + kRows.
 template <Walk walk, Start start>
-inline void multiply(const TileProduct& p) {
-  for (int64_t j = 0; j < p.n; j += kColumns)
-    for (int64_t i = 0; i < p.m; i += kRows)
-      p.n - j >= kColumns ? multiply_block<walk, start, 2>(p, i, j) : multiply_block<walk, start, 1>(p, i, j);
+inline void multiply(const TileProduct& p, const auto& part_of) {
+  for (int64_t i = 0; i < p.m; i += kRows) {
+    const BlockPart part = part_of(i);
+    TileProduct some = p;
+    some.a += walk == Walk::rows ? part.begin : part.begin * p.lda;
+    some.b += part.begin * p.ldb;
+    some.k = part.end - part.begin;
+    int64_t j = part.column;
+    for (; p.n - j >= kColumns; j += kColumns) multiply_block<walk, start, 2>(some, i, j);
+    if (j < p.n) multiply_block<walk, start, 1>(some, i, j);
+  }
 }
 
 // Swaps the off-diagonal quarters in every block of 2 half x 2 half elements, of which a and b hold
