@@ -22,7 +22,7 @@ struct CpuFacts {
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
   int64_t memory_bytes = 0;                          // physical memory, or the cgroup's limit if it is lower
   ProductKernels products = ProductKernels::onednn;  // kernels.products
-  bool slow_bf16 = false;  // AVX512-BF16 multiplies slower than f32 does, as on processors that have AMX for it
+  bool slow_bf16 = false;  // AVX512-BF16 multiplies slower than this program's f32 does, as on processors that have AMX for it
 
   // Instructions for bf16 products, as text: "AMX", "AVX512-BF16", "AVX512-BF16, ours" or "f32, ours".
   std::string bf16_path() const;

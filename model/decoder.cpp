@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/ops/fill.h"
 #include "kernels/ops/matmul.h"
 #include "model/int8_weight.h"
 
@@ -63,14 +64,22 @@ void Decoder::feed(Stream& stream, std::span<const int32_t> tokens, int64_t sequ
   }
 }
 
+void Decoder::copy(Stream& stream, int64_t from, int64_t to) {
+  lengths_[at(to)] = length(from);
+  for (size_t i = 0; i < k_.size(); ++i) {
+    const CachedHeads target = cached_of(i, to), source = cached_of(i, from);
+    run(stream, Cast{.y = target.k, .x = source.k});
+    run(stream, Cast{.y = target.v, .x = source.v});
+  }
+}
+
 void Decoder::step(Stream& stream, std::span<const Next> next) {
+  for (const Next& one : next) check_room(one.sequence, 1);
   for (size_t first = 0; first < next.size(); first += kFewRows) {
     std::vector<int64_t> sequences;
     std::vector<int32_t> tokens;
-    for (const Next& one : next.subspan(first, std::min(static_cast<size_t>(kFewRows), next.size() - first))) {
-      check_room(one.sequence, 1);
+    for (const Next& one : next.subspan(first, std::min(static_cast<size_t>(kFewRows), next.size() - first)))
       sequences.push_back(one.sequence), tokens.push_back(one.token);
-    }
     const auto row = static_cast<int64_t>(first);
     advance(stream, sequences, tokens, logits_.slice(row, row + std::ssize(sequences)));
   }

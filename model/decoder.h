@@ -42,7 +42,10 @@ class Decoder {
 
   // Appends tokens (each in [0, vocab); at most capacity() - length() of them, else Error) and computes logits() after the last.
   void feed(Stream& stream, std::span<const int32_t> tokens, int64_t sequence = 0);
-  // Appends a token to each of some sequences and computes logits(i) of the i-th. They have the bits that feed() gives one alone.
+  // Gives a sequence the tokens of another. logits() stay.
+  void copy(Stream& stream, int64_t from, int64_t to);
+  // Appends a token to each of some sequences, no two the same, and computes logits(i) of the i-th. They have the bits that feed()
+  // gives one alone.
   void step(Stream& stream, std::span<const Next> next);
   Tensor logits(int64_t i = 0) const;  // [1, V] f32, of the last call
   // Passes of all sizes that occur, for Place::none.

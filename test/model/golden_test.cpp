@@ -235,16 +235,18 @@ TEST_CASE("sequences that are decoded together get the bits that each gets alone
       Tiny tiny(name, Dtype::f32);
       Stream& compute = tiny.device.compute();
       const std::vector<int32_t>& tokens = tiny.golden["tokens"].ids;
-      constexpr int64_t kSequences = 19, kRoom = 16;  // more than one pass takes
+      constexpr int64_t kSequences = 19, kPrompts = 10, kRoom = 16;  // more sequences than one pass takes
       const int64_t room = 32 << 20;
       Arenas arenas(tiny.device, {room, 0, 0, room, room}), alone_arenas(tiny.device, {room, 0, 0, room, room});
       Decoder together(tiny.golden.model, dtypes, arenas, compute, {.sequences = kSequences, .tokens = kRoom});
       Decoder alone(tiny.golden.model, dtypes, alone_arenas, compute);
       for (Decoder* decoder : {&together, &alone}) fill(*decoder, tiny);
       const auto prompt_of = [&](int64_t i) {
+        i %= kPrompts;
         return std::span(tokens).subspan(static_cast<size_t>(i % 3), static_cast<size_t>(1 + i * 5 % 7));
       };
-      for (int64_t i = 0; i < kSequences; ++i) together.feed(compute, prompt_of(i), i);
+      for (int64_t i = 0; i < kSequences; ++i)
+        i < kPrompts ? together.feed(compute, prompt_of(i), i) : together.copy(compute, i - kPrompts, i);
       for (int64_t step = 0; step < 6; ++step) {
         // All but one, and they change places.
         std::vector<Decoder::Next> next;

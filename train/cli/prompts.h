@@ -6,9 +6,14 @@
 
 namespace trireme {
 
-// `words` as they are, "-" being standard input, and then the texts of `file` (if it is not ""): of JSON lines their field prompt,
-// else each line that is not blank. ConfigError when there are none, or standard input is named twice; DataError for a file that
-// cannot be read.
-std::vector<std::string> read_prompts(const std::vector<std::string>& words, const std::string& file);
+struct Prompt {
+  std::string text;
+  std::string name;  // for messages: "--prompt", or FILE:LINE
+};
+
+// `words` as they are, "-" being standard input, and then the texts of `file` (if it is not ""), unpacked by its name: of JSON
+// lines their field prompt, else each line that is not blank. ConfigError when there are none, or standard input is named twice;
+// DataError for a file that cannot be read, or is not of text.
+std::vector<Prompt> read_prompts(const std::vector<std::string>& words, const std::string& file);
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 // trireme sample: continues texts.
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -37,7 +38,7 @@ struct SampleOptions {
     o("--prompts", prompts,
       "File of texts to continue: its lines, or the field prompt of JSON lines if its name ends in .jsonl; '-': lines of standard "
       "input");
-    o("--samples", samples, "Texts for each prompt; the second one is that of the next seed", at_least(1));
+    o("--samples", samples, "Texts for each prompt; the second one is that of the next seed", between(1, 10000));
     o("--batch", batch, "Texts to generate at the same time, at most; each needs memory for its keys and values", at_least(1));
     sampling.visit(o);
     o("--step", weights.step, "Step of the run's checkpoint; default: the newest", at_least(0));
@@ -95,14 +96,16 @@ class Texts {
  public:
   Texts(const WeightSource& source, const SampleOptions& options)
       : options_(options), source_(source), tokenizer_(source), prompts_(read_prompts(options.prompt, options.prompts)) {
-    for (size_t i = 0; i < prompts_.size(); ++i) add(i);
+    if (options.sampling.seed > std::numeric_limits<int64_t>::max() - options.samples)
+      throw ConfigError(text("--seed ", options.sampling.seed, ": too large for --samples ", options.samples));
+    for (const Prompt& prompt : prompts_) add(prompt);
   }
 
   // One alone has an object of JSON, several have lines.
   void make(JsonOutput& json) {
-    LoadedModel model(
-        source_, options_.sampling.int8(),
-        {.sequences = std::min(options_.batch, std::ssize(requests_)), .tokens = longest_ + options_.sampling.tokens});
+    LoadedModel model(source_, options_.sampling.int8(),
+                      {.sequences = std::min(options_.batch, std::ssize(requests_)),
+                       .tokens = longest_ + std::min(options_.sampling.tokens, source_.config.model.context)});
     const auto begin = Clock::now();
     generate(model.decoder(), model.stream(), requests_,
              {.token =
@@ -120,24 +123,25 @@ class Texts {
   }
 
  private:
-  void add(size_t prompt) {
+  void add(const Prompt& prompt) {
     const SamplingOptions& wanted = options_.sampling;
-    std::vector<int32_t> tokens = tokenizer_.document(prompts_[prompt]);
+    const std::vector<int32_t> tokens = tokenizer_.document(prompt.text);
     const int64_t all = std::ssize(tokens), context = source_.config.model.context;
-    const std::string name = prompts_.size() == 1 ? "--prompt" : std::string(text("prompt ", prompt + 1));
     std::vector<int32_t> fed = tokens;
     if (cut_to_context(fed, context, wanted.tokens))
-      complain(std::string(text(name, ": its ", all, " tokens and --tokens ", wanted.tokens, " exceed the context of ", context,
-                                "; the last ", fed.size(), " are used")));
+      complain(std::string(text(prompt.name, ": its ", all, " tokens and --tokens ", wanted.tokens, " exceed the context of ",
+                                context, "; the last ", fed.size(), " are used")));
     longest_ = std::max(longest_, std::ssize(fed));
     for (int64_t i = 0; i < options_.samples; ++i) {
       Sampling sampling = wanted.sampling(tokenizer_.tokenizer());
       sampling.seed += static_cast<uint64_t>(i);
       requests_.push_back({.prompt = fed, .sampling = sampling});
-      made_.emplace_back(tokenizer_.tokenizer(), prompts_[prompt], tokens);
+      made_.emplace_back(tokenizer_.tokenizer(), prompt.text, tokens);
     }
   }
 
+  // Whether JSON is a line for each text.
+  bool in_lines() const { return several() || !options_.prompts.empty(); }
   bool several() const { return made_.size() > 1; }
 
   Json facts_of(size_t i) const {
@@ -156,7 +160,7 @@ class Texts {
             text(shown_ > 0 ? "\n" : "", "--- ", shown_ + 1, " of ", made_.size(), ", seed ", requests_[shown_].sampling.seed)));
       say_part(made_[shown_].fresh());
       if (!made_[shown_].finished()) return;
-      if (several()) json.write_line(facts_of(shown_));
+      if (in_lines()) json.write_line(facts_of(shown_));
     }
   }
 
@@ -164,7 +168,7 @@ class Texts {
     const int64_t tokens =
         std::accumulate(made_.begin(), made_.end(), int64_t{0}, [](int64_t sum, const MadeText& t) { return sum + t.tokens(); });
     const double rate = static_cast<double>(tokens) / seconds;
-    if (several())
+    if (in_lines())
       return complain(std::string(
           text(made_.size(), " texts, ", tokens, " tokens in ", human_seconds(seconds), ": ", fixed(rate, 0), " tokens/s")));
     Json facts = facts_of(0);
@@ -175,7 +179,7 @@ class Texts {
   const SampleOptions& options_;
   const WeightSource& source_;
   ModelTokenizer tokenizer_;
-  std::vector<std::string> prompts_;
+  std::vector<Prompt> prompts_;
   std::vector<GenerationRequest> requests_;
   std::deque<MadeText> made_;  // by request
   size_t shown_ = 0;           // the first that has not been shown whole

@@ -149,17 +149,38 @@ class Generation {
 
   Text& text_of(int64_t sequence) { return texts_[static_cast<size_t>(sequence)]; }
 
-  void begin(int64_t sequence) {
+  // Takes the next request, and reads nothing yet.
+  void take(int64_t sequence) {
     const GenerationRequest& request = requests_[next_];
     require(!request.prompt.empty(), text("an empty prompt"));
-    Text& started = text_of(sequence) = {.request = next_++, .tokens = request.prompt, .running = true};
-    cut_to_context(started.tokens, decoder_.capacity(), request.sampling.tokens);
-    read_again(sequence);
+    Text& taken = text_of(sequence) = {.request = next_++, .tokens = request.prompt, .running = true};
+    cut_to_context(taken.tokens, decoder_.capacity(), request.sampling.tokens);
   }
 
-  void read_again(int64_t sequence) {
+  // Begins the next request, and those after it that have the same prompt, which is read once.
+  void begin(int64_t sequence) {
+    take(sequence);
     decoder_.clear(sequence);
     decoder_.feed(stream_, text_of(sequence).tokens, sequence);
+    draw(sequence, 0);
+    for (int64_t other = sequence + 1; other < std::ssize(texts_) && next_ < requests_.size(); ++other) {
+      if (text_of(other).running || !same_prompt(requests_[next_], requests_[text_of(sequence).request])) continue;
+      take(other);
+      decoder_.copy(stream_, sequence, other);
+      draw(other, 0);
+    }
+  }
+
+  static bool same_prompt(const GenerationRequest& a, const GenerationRequest& b) {
+    return a.prompt == b.prompt && a.sampling.tokens == b.sampling.tokens;
+  }
+
+  // Begins a full sequence again with its newer half.
+  void read_again(int64_t sequence) {
+    std::vector<int32_t>& tokens = text_of(sequence).tokens;
+    tokens.erase(tokens.begin(), tokens.end() - std::max<int64_t>(1, decoder_.capacity() / 2));
+    decoder_.clear(sequence);
+    decoder_.feed(stream_, tokens, sequence);
     draw(sequence, 0);
   }
 
@@ -187,11 +208,7 @@ class Generation {
     }
     if (!next.empty()) decoder_.step(stream_, next);
     for (size_t row = 0; row < next.size(); ++row) draw(next[row].sequence, static_cast<int64_t>(row));
-    for (const int64_t sequence : full) {
-      std::vector<int32_t>& tokens = text_of(sequence).tokens;
-      tokens.erase(tokens.begin(), tokens.end() - std::max<int64_t>(1, decoder_.capacity() / 2));
-      read_again(sequence);
-    }
+    for (const int64_t sequence : full) read_again(sequence);
     return !next.empty() || !full.empty();
   }
 

@@ -211,6 +211,10 @@ TEST_CASE("prompts come from the lines of a file, from JSON lines and from stand
   write_text(place.scratch / "lines.txt", "abc\r\n\n  \nbcd\n");
   write_text(place.scratch / "lines.jsonl", "{\"prompt\": \"abc\"}\n{\"prompt\": \"b\\ncd\", \"more\": 1}\n");
   write_text(place.scratch / "blank.txt", "\n\n");
+  write_text(place.scratch / "empty.jsonl", "{\"prompt\": \"abc\"}\n\n{\"prompt\": \"\"}\n{\"prompt\": \"d\"}\n");
+  write_text(place.scratch / "one.jsonl", "{\"prompt\": \"abc\"}\n");
+  write_text(place.scratch / "binary.bin", std::string("a\0b\n", 4));
+  succeed(Process(place.scratch.path(), {"-c", "gzip -k lines.jsonl lines.txt"}, 1, "/bin/sh").wait());
   write_text(place.scratch / "bad.jsonl", "{\"prompt\": \"abc\"}\n{\"promt\": \"abc\"}\n");
   const auto prompts_of = [&](const std::string& words) {
     const std::string command = TRIREME_BUILD "/trireme sample tiny --tokens 1 --json - " + words;
@@ -226,6 +230,13 @@ TEST_CASE("prompts come from the lines of a file, from JSON lines and from stand
   CHECK(prompts_of("--prompts lines.jsonl --prompt x") == "x|abc|b\ncd|");
   CHECK(prompts_of("--prompts lines.jsonl --prompt - < lines.txt") == "abc\r\n\n  \nbcd|abc|b\ncd|");
   CHECK(prompts_of("--prompts - --prompt - < lines.txt") == "2 --prompt -, --prompts -: standard input can be read once\n");
+  CHECK(prompts_of("--prompts empty.jsonl") == "abc||d|");
+  CHECK(prompts_of("--prompts one.jsonl") == "abc|");
+  CHECK(prompts_of("--prompts lines.jsonl.gz") == "abc|b\ncd|");
+  CHECK(prompts_of("--prompts lines.txt.gz") == "abc|bcd|");
+  CHECK_THAT(prompts_of("--prompts binary.bin"), ContainsSubstring("3 binary.bin: has zero bytes"));
+  CHECK_THAT(prompts_of("--prompt x --prompts blank.txt"), ContainsSubstring("holds no text"));
+  CHECK_THAT(prompts_of("--prompt x --samples 2 --seed 9223372036854775807"), ContainsSubstring("2 --seed 9223372036854775807"));
   CHECK(prompts_of("--prompts blank.txt") == "2 --prompts blank.txt: holds no text\n");
   CHECK(prompts_of("") == "2 trireme sample: needs --prompt or --prompts\n");
   CHECK(prompts_of("--prompts none.txt").starts_with("3 none.txt: "));
