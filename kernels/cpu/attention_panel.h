@@ -93,7 +93,7 @@ struct Panel {
     }
   }
 
-  // Keys, of so many from `key` on and in whole blocks, that columns of the first vector see. Later columns see more.
+  // Number of keys, among `keys` from `key` on, that columns of the first vector see, in whole blocks. Later columns see more.
   int64_t seen_by_first(int64_t key, int64_t keys) const {
     return std::min(round_up(std::max<int64_t>(to[kLanes - 1] - key, 0), kRows), keys);
   }

@@ -59,7 +59,7 @@ inline float total(typename Floats<count>::Type v) {
 constexpr int64_t kRowGroup = kLanes >= 16 ? 8 : 4;  // of x: as many sums as registers hold
 
 // Packs rows of x: their first vectors, in the order of a step's, then their second ones; what is left after whole steps as it is,
-// row after row. Alone in a register's stride, rows would share few sets of a cache.
+// row after row. Rows that lie apart in memory would share few sets of a cache.
 template <class T, class X>
 void pack_rows(float* to, const X* from, int64_t rows, int64_t k) {
   constexpr int64_t parts = Step<T>::kParts;
