@@ -250,7 +250,7 @@ ExitCode run_eval(const EvalOptions& options) {
   World world({.say = complain});
   const Comm all("all", 0, world.rank(), world.launched());
   std::string checkpoint;
-  const std::optional<RunConfig> config = agree_on_config(all, [&] {
+  const auto [config, refusal] = agree_on_config(all, [&] {
     WeightSource source = find_weights({.from = options.from, .set = options.set, .step = options.step});
     checkpoint = source.checkpoint;
     RunConfig meant = for_evaluation(std::move(source.config), world.size(), options.set);
@@ -258,7 +258,7 @@ ExitCode run_eval(const EvalOptions& options) {
     choose_device(meant);
     return meant;
   });
-  if (!config) return ExitCode::usage;  // rank 0 has said why
+  if (!config) return refusal;
   const WeightSource source{*config, broadcast(all, checkpoint)};
   try {
     evaluate_on(options, source, world);

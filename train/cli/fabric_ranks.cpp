@@ -1,7 +1,5 @@
 #include "train/cli/fabric_ranks.h"
 
-#include <optional>
-
 #include "train/run/device_choice.h"
 #include "train/run/launch_agreement.h"
 #include "train/telemetry/log.h"
@@ -14,15 +12,16 @@ ExitCode on_fabric_ranks(const std::string& config, const std::vector<std::strin
   try {
     const Comm all = world.size() > 1 ? Comm("all", 0, world.rank(), true) : Comm("all", 0, 1);
     const bool given = !config.empty();
-    std::optional<RunConfig> read = RunConfig{};
+    AgreedConfig agreed{.config = RunConfig{}};
     if (given)
-      read = agree_on_config(all, [&] {
+      agreed = agree_on_config(all, [&] {
         RunConfig found = read_config(config, set, Purpose::plan);
         choose_device(found);
         require_mesh(found, world.size(), 0);
         return found;
       });
-    if (!read) return ExitCode::usage;  // rank 0 has said why
+    auto& [read, refusal] = agreed;
+    if (!read) return refusal;
     if (!given) choose_device(*read);
     Device device = open_device(read->kernels, world.core_sharers(), world.local_rank());
     Mesh mesh(world, read->parallel);

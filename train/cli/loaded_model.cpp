@@ -7,6 +7,8 @@
 #include "kernels/ops/fill.h"
 #include "kernels/ops/int8_weights.h"
 #include "model/int8_weight.h"
+#include "parallel/comm.h"
+#include "parallel/host_collectives.h"
 #include "parallel/tensor_slice.h"
 #include "parallel/world.h"
 #include "train/hub/init_from.h"
@@ -135,9 +137,12 @@ LoadedModel::LoadedModel(const WeightSource& source, bool int8, const DecoderRoo
 
 bool is_only_process(const std::string& command) {
   const World world({.say = complain});
-  if (world.size() > 1 && world.rank() == 0)
-    throw ConfigError(text(command, ": runs in one process, but ", world.size(), " were started; start it without mpirun or srun"));
-  return world.size() == 1;
+  if (world.size() == 1) return true;
+  if (world.rank() == 0)
+    complain(
+        std::string(text(command, ": runs in one process, but ", world.size(), " were started; start it without mpirun or srun")));
+  broadcast(Comm("all", 0, world.rank(), true), "");  // before another rank ends, since launchers then end all
+  return false;
 }
 
 void SamplingOptions::visit(Options& o) {

@@ -89,7 +89,7 @@ ExitCode run_train(const TrainOptions& options) {
   note_rank(world.rank(), world.size());
   try {
     const Comm all("all", 0, world.rank(), world.launched());
-    const std::optional<RunConfig> config = agree_on_config(all, [&] {
+    const auto [config, refusal] = agree_on_config(all, [&] {
       std::vector<std::string> set = options.set;
       if (!options.profile.empty()) set.push_back("train.profile=[" + options.profile + "]");
       RunConfig read = read_config(options.config, set, Purpose::start);
@@ -97,7 +97,7 @@ ExitCode run_train(const TrainOptions& options) {
       require_mesh(read, world.size(), 0);
       return read;
     });
-    if (!config) return ExitCode::usage;  // rank 0 has said why
+    if (!config) return refusal;
     if (const int64_t signal = largest(all, stop_signal()); signal != 0) {
       if (world.rank() == 0) complain(stopped_line(static_cast<int>(signal), 0));
       return ExitCode::stopped;

@@ -23,24 +23,24 @@ void require_mesh(const RunConfig& config, int64_t ranks, int64_t memory) {
   throw ConfigError(none + ", but --ranks " + std::to_string(larger->ranks) + " fits" + larger->with_settings());
 }
 
-std::optional<RunConfig> agree_on_config(const Comm& all, const std::function<RunConfig()>& read) {
-  if (all.size() == 1) return read();
+AgreedConfig agree_on_config(const Comm& all, const std::function<RunConfig()>& read) {
+  if (all.size() == 1) return {.config = read()};
   if (all.rank() > 0) {
     const std::string yaml = broadcast(all, "");
-    return yaml.empty() ? std::nullopt : std::optional(parse_config("rank 0's config", yaml));
+    if (!yaml.empty()) return {.config = parse_config("rank 0's config", yaml)};
+    return {.config = {}, .refusal = static_cast<ExitCode>(std::stoi(broadcast(all, "")))};
   }
+  std::optional<RunConfig> config;
   try {
-    const RunConfig config = read();
-    broadcast(all, to_yaml(config));
-    return config;
-  } catch (const ConfigError& error) {
-    complain(error.what());  // before another rank ends, since launchers then end all
+    config = read();
+  } catch (const std::exception& error) {
+    complain(describe_failure(error));  // before another rank ends, since launchers then end all
     broadcast(all, "");
-    return std::nullopt;
-  } catch (...) {
-    broadcast(all, "");
-    throw;
+    broadcast(all, std::to_string(static_cast<int>(code_of(error))));
+    return {.config = {}, .refusal = code_of(error)};
   }
+  broadcast(all, to_yaml(*config));
+  return {.config = std::move(config)};
 }
 
 void end_all_ranks(const World& world, const RunConfig* config, const std::exception& error, const std::function<void()>& leave) {

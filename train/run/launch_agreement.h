@@ -15,8 +15,13 @@ namespace trireme {
 // bytes of a rank; 0 disables that check.
 void require_mesh(const RunConfig& config, int64_t ranks, int64_t memory);
 
-// The config that rank 0 reads and sends to the others. nullopt if it is wrong; rank 0 has printed why.
-std::optional<RunConfig> agree_on_config(const Comm& all, const std::function<RunConfig()>& read);
+struct AgreedConfig {
+  std::optional<RunConfig> config;     // nullopt if rank 0 found no valid one, and has printed why
+  ExitCode refusal = ExitCode::usage;  // the end of every rank then
+};
+
+// The config that rank 0 reads and sends to the others. A process alone throws what `read` throws.
+AgreedConfig agree_on_config(const Comm& all, const std::function<RunConfig()>& read);
 
 // Prints the error, calls `leave` and ends all ranks. The first caller ends them; rank 0 is first if
 // every rank calls. `config` is nullptr while the mesh is not known.

@@ -286,6 +286,13 @@ TEST_CASE("an evaluation is the same to the bit on any number of replicas, and o
   CHECK(shard_loss(place, {"--set", "train.microbatch=4"}) == Approx(alone).epsilon(2e-6));
 }
 
+TEST_CASE("weights that an evaluation on several ranks does not find are named once, with their exit code on every rank") {
+  const Workplace place;
+  const Ended ended = Process(place.scratch.path(), {"eval", "missing", "--shards", "data/valid-00000.h5"}, 2).wait();
+  CHECK(ended.code == 4);
+  CHECK(count_of(ended.err, "missing: no such file or directory; name a run") == 1);
+}
+
 TEST_CASE("a model that knows the text finds its continuation, on any number of ranks, and permuted answers are wrong") {
   const Workplace place;
   write_questions(place, "right.jsonl");
