@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/text_stream.h"
+#include "kernels/amx.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/near_cores.h"
@@ -20,7 +21,7 @@
 namespace trireme {
 
 std::string CpuFacts::bf16_path() const {
-  if (!bf16_products()) return own_bf16() ? "AVX512-BF16, ours" : "f32, ours";
+  if (!bf16_products()) return own_amx() ? "AMX, ours" : own_bf16() ? "AVX512-BF16, ours" : "f32, ours";
   return amx_bf16 ? "AMX" : "AVX512-BF16";
 }
 
@@ -77,6 +78,7 @@ CpuFacts read_cpu_facts() {
   if (facts.name.empty()) facts.name = "unknown processor";
   static const bool slow = facts.avx512_bf16 && measure_slow_bf16();
   facts.slow_bf16 = slow;
+  facts.amx_tiles = facts.amx_bf16 && may_use_amx();
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) facts.cores = std::max(1, CPU_COUNT(&set));
   facts.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
@@ -126,7 +128,11 @@ Device::Device(Place place, CpuFacts facts)
 namespace {
 
 Cpu cpu_of(const CpuFacts& facts, Workspace* workspace) {
-  return {.workspace = workspace, .bf16_products = facts.bf16_products(), .own_bf16 = facts.own_bf16(), .own_f32 = facts.own_f32()};
+  return {.workspace = workspace,
+          .bf16_products = facts.bf16_products(),
+          .own_bf16 = facts.own_bf16(),
+          .own_amx = facts.own_amx(),
+          .own_f32 = facts.own_f32()};
 }
 
 }  // namespace

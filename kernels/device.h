@@ -24,10 +24,13 @@ struct CpuFacts {
   ProductKernels products = ProductKernels::onednn;  // kernels.products
   bool slow_bf16 = false;  // AVX512-BF16 multiplies slower than this program's f32 does, as on processors that have AMX for it
 
-  // Instructions for bf16 products, as text: "AMX", "AVX512-BF16", "AVX512-BF16, ours" or "f32, ours".
+  bool amx_tiles = false;  // this process may use AMX's tiles
+
+  // Instructions for bf16 products, as text: "AMX", "AVX512-BF16", or "f32"; and ", ours" where the products are our own.
   std::string bf16_path() const;
   bool has_bf16() const { return avx512_bf16 || amx_bf16; }
-  bool own_bf16() const { return avx512_bf16 && !slow_bf16; }  // our own products use AVX512-BF16
+  bool own_bf16() const { return avx512_bf16 && !slow_bf16; }  // our own products use AVX512-BF16, if not AMX
+  bool own_amx() const { return amx_bf16 && amx_tiles; }
   // Whether oneDNN multiplies bf16 by its instructions, and whether products of f32 are our own: by choice, or where that is the
   // faster one.
   bool bf16_products() const;

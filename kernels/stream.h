@@ -40,6 +40,7 @@ struct Cpu {
   Workspace* workspace = nullptr;
   bool bf16_products = false;  // oneDNN multiplies bf16 matrices; else our own products do
   bool own_bf16 = false;       // by AVX512-BF16
+  bool own_amx = false;        // by AMX, before that
   bool own_f32 = false;        // our own products multiply f32 matrices
 };
 

@@ -178,18 +178,25 @@ void scale_sums(const Matmul& op, const float* sums) {
   });
 }
 
-// Whether there are bf16 instructions that may be used: DNNL_MAX_CPU_ISA can forbid them.
-bool has_bf16() {
-  constexpr auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  static const bool has = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-  return has;
+// Whether there are such instructions that may be used: DNNL_MAX_CPU_ISA can forbid them.
+bool allows(dnnl::cpu_isa isa) {
+  static const auto allowed = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto wanted = static_cast<unsigned>(isa);
+  return (allowed & wanted) == wanted;
+}
+bool has_bf16() { return allows(dnnl::cpu_isa::avx512_core_bf16); }
+
+const PackedTile& tile_for(const Cpu& cpu, Dtype operands) {
+  if (operands != Dtype::bf16) return plain_tile(operands);
+  if (cpu.own_amx && allows(dnnl::cpu_isa::avx512_core_amx)) return amx_tile();
+  return cpu.own_bf16 && has_bf16() ? bf16_tile() : plain_tile(operands);
 }
 
 // Multiplies f32 or bf16.
 void multiply_wide(const Cpu& cpu, const Matmul& op) {
   const Dtype dtype = op.a.dtype();
   const bool ours = dtype == Dtype::bf16 ? !(cpu.bf16_products && has_bf16()) : cpu.own_f32;
-  if (ours) return multiply_packed(cpu, op, cpu.own_bf16 && has_bf16() && dtype == Dtype::bf16 ? bf16_tile() : plain_tile(dtype));
+  if (ours) return multiply_packed(cpu, op, tile_for(cpu, dtype));
   const Product product = product_of(op);
   multiply(op, product, cpu.workspace->reserve(room(product)));
 }

@@ -26,12 +26,9 @@ int64_t kept_bytes() {
 
 int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The size of equal parts, of whole blocks of pairs.
-int64_t even_part(int64_t n, int64_t parts) { return round_up(quotient_up(n, parts), 2 * kWords); }
-
 // Ranges of k, of which the inner operand is packed at once.
-int64_t ranges_of(const Matmul& op, const PackedBlocks& blocks) {
-  return quotient_up(op.k(), std::max(blocks.k, blocks.inside / std::max(kWidest, std::min({op.m(), op.n(), blocks.columns}))));
+int64_t ranges_of(const Matmul& op, const PackedBlocks& blocks, int64_t piece) {
+  return quotient_up(op.k(), std::max(piece, blocks.inside / std::max(kWidest, std::min({op.m(), op.n(), blocks.columns}))));
 }
 
 // 16 or 32 registers hold the sums, two vectors of b and a broadcast element of a.
@@ -83,11 +80,11 @@ void multiply_plain(const PackedSum& p) {
 // One of the two operands in panels of lines.
 struct Side {
   Lines lines;
-  int64_t width, pair_bytes;
+  int64_t width, pair_bytes, words;
   void (*pack)(const Packing&);
 
   int64_t panels(int64_t count) const { return quotient_up(count, width); }
-  int64_t bytes(int64_t pairs) const { return round_up(pairs, kWords) * width * pair_bytes; }  // of a panel, in whole blocks
+  int64_t bytes(int64_t pairs) const { return round_up(pairs, words) * width * pair_bytes; }  // of a panel, in whole blocks
 };
 
 // A rectangle of c, and a range of k.
@@ -120,11 +117,12 @@ class PackedProduct {
         a_{{op.a.data(), op.m(), op.k(), !op.transpose_a},
            tile.rows,
            tile.pair_of_a,
+           tile.words,
            op.transpose_a ? tile.pack_a : tile.pack_lines_of_a},
-        b_{{op.b.data(), op.n(), op.k(), op.transpose_b}, tile.columns, tile.pair_of_b, tile.pack_b},
-        ranges_(ranges_of(op, blocks)),
+        b_{{op.b.data(), op.n(), op.k(), op.transpose_b}, tile.columns, tile.pair_of_b, tile.words, tile.pack_b},
+        ranges_(ranges_of(op, blocks, blocks.k > 0 ? blocks.k : tile.k)),
         step_(even_part(op.k(), ranges_)),
-        piece_(even_part(step_, quotient_up(step_, blocks.k))),
+        piece_(even_part(step_, quotient_up(step_, blocks.k > 0 ? blocks.k : tile.k))),
         columns_(ranges_ > 1 ? std::min(op.n(), round_up(blocks.columns, tile.columns)) : op.n()),
         rows_(ranges_ > 1 ? std::min(op.m(), round_up(quotient_up(op.m(), quotient_up(op.m() * columns_, blocks.c)), tile.rows))
                           : op.m()) {
@@ -159,6 +157,8 @@ class PackedProduct {
   }
 
  private:
+  // The size of equal parts, of whole blocks.
+  int64_t even_part(int64_t n, int64_t parts) const { return round_up(quotient_up(n, parts), 2 * tile_.words); }
   const Side& outside() const { return a_outside_ ? a_ : b_; }
   const Side& inside() const { return a_outside_ ? b_ : a_; }
   int64_t tile_bytes() const { return tile_.rows * tile_.columns * 4; }

@@ -55,6 +55,8 @@ struct PackedSum {
 // How a processor sums a tile of c in registers.
 struct PackedTile {
   int64_t rows, columns;                    // of the tile
+  int64_t words;                            // numbers of 4 bytes of a packed line of a, that lie together
+  int64_t k;                                // elements of a sum that are added at once, at most
   int64_t pair_of_a, pair_of_b;             // bytes of two elements of a packed line
   void (*pack_a)(const Packing&);           // panels of `rows` lines
   void (*pack_lines_of_a)(const Packing&);  // the same, where the elements of a line are adjacent
@@ -65,10 +67,11 @@ struct PackedTile {
 
 const PackedTile& plain_tile(Dtype operands);  // f32 or bf16, multiplied as f32
 const PackedTile& bf16_tile();                 // bf16, by AVX512-BF16
+const PackedTile& amx_tile();                  // bf16, by AMX
 
 // How much is done at once, at most. Results do not depend on it.
 struct PackedBlocks {
-  int64_t k = 1024;          // of a sum in registers, rounded up to 16: its panels stay in L2
+  int64_t k = 0;             // of a sum in registers, in whole blocks of words; 0: the tile's
   int64_t inside = 4 << 20;  // elements that are packed of the operand with fewer lines, if k is long
   int64_t c = 4 << 20;       // elements whose sums are kept in memory, if k is longer than that
   int64_t columns = 4096;    // of them

@@ -12,13 +12,11 @@
 
 namespace trireme {
 
-inline constexpr int64_t kWords = 8;  // numbers of 4 bytes of a packed line of a, that lie together
-
 // Formats of a panel. A word is 4 bytes along a line: one element of f32, two of bf16.
 //   put_words   word `word` of `lanes` lines from `line` on
 //   put_across  the word whose first elements are at `row`, of all lines; those of the next k are `step` further
 //   put_one     an element
-//   put_block   what fills kWords numbers of a packed line
+//   put_block   what fills `words` numbers of a packed line
 
 // [k][width] f32.
 struct PlainF32 {
@@ -36,7 +34,10 @@ struct PlainF32 {
   static void put_one(float* panel, int64_t k, int64_t line, float element) {
     panel[k * width + line] = element;
   }
-  static void put_block(float* to, const float* from) { std::memcpy(to, from, kWords * sizeof(float)); }
+  template <int words>
+  static void put_block(float* to, const float* from) {
+    std::memcpy(to, from, words * sizeof(float));
+  }
 };
 
 // [k][width] f32, from bf16.
@@ -62,9 +63,10 @@ struct WidenedBf16 {
   static void put_one(float* panel, int64_t k, int64_t line, Bf16 element) {
     panel[k * width + line] = to_float(element);
   }
+  template <int words>
   static void put_block(float* to, const Bf16* from) {
 #pragma omp simd
-    for (int i = 0; i < kWords; ++i) to[i] = to_float(from[i]);
+    for (int i = 0; i < words; ++i) to[i] = to_float(from[i]);
   }
 };
 
@@ -87,7 +89,10 @@ struct PairedBf16 {
   static void put_one(float* panel, int64_t k, int64_t line, Bf16 element) {
     reinterpret_cast<Bf16*>(panel)[(k / 2 * width + line) * 2 + k % 2] = element;
   }
-  static void put_block(float* to, const Bf16* from) { std::memcpy(to, from, kWords * sizeof(float)); }
+  template <int words>
+  static void put_block(float* to, const Bf16* from) {
+    std::memcpy(to, from, words * sizeof(float));
+  }
 };
 
 // Lines of a panel from `line` on, in squares of as many words as a vector has, over `words`.
@@ -137,7 +142,8 @@ int64_t pack_whole(const Packing& p, int64_t panels) {
   return k / kOfWord * kOfWord;
 }
 
-template <class Format, int width>
+// Zeros make the number of elements a multiple.
+template <class Format, int width, int multiple>
 void pack(const Packing& p) {
   using Element = typename Format::Element;
   const auto* const data = static_cast<const Element*>(p.lines.data);
@@ -150,28 +156,28 @@ void pack(const Packing& p) {
       if (first + line >= p.lines.count || at >= k) return Element{};
       return data[p.lines.along ? (first + line) * p.lines.k + p.begin + at : (p.begin + at) * p.lines.count + first + line];
     };
-    for (int64_t at = i < whole ? done : 0; at < (k + 1) / 2 * 2; ++at)
+    for (int64_t at = i < whole ? done : 0; at < round_up(k, multiple); ++at)
       for (int64_t line = 0; line < width; ++line) Format::template put_one<width>(panel, at, line, element(line, at));
   }
 }
 
 // Elements [0, k) of a line in blocks; those from `count` on are zeros.
-template <class Format, int width>
+template <class Format, int width, int words>
 void put_line(float* to, const typename Format::Element* from, int64_t count, int64_t k) {
-  constexpr int64_t kElements = kWords * 8 / Format::kPairBytes;
-  for (; k > 0; to += width * kWords, from += kElements, count -= kElements, k -= kElements) {
+  constexpr int64_t kElements = words * 8 / Format::kPairBytes;
+  for (; k > 0; to += width * words, from += kElements, count -= kElements, k -= kElements) {
     typename Format::Element block[kElements]{};
     std::copy_n(from, std::clamp<int64_t>(count, 0, kElements), block);
-    Format::put_block(to, block);
+    Format::template put_block<words>(to, block);
   }
 }
 
-// Packs lines as [words / kWords][width][kWords], for a tile that reads an element of each at a time. So nothing is transposed.
-template <class Format, int width>
+// Packs lines in blocks [width][words], for a tile that reads a word of each at a time, or whole rows. So nothing is transposed.
+template <class Format, int width, int words>
 void pack_lines(const Packing& p) {
   using Element = typename Format::Element;
-  constexpr int64_t kElements = kWords * 8 / Format::kPairBytes, kLine = 64 / sizeof(Element),
-                    kChunk = kLine / kElements * width * kWords;
+  constexpr int64_t kElements = words * 8 / Format::kPairBytes, kLine = 64 / sizeof(Element),
+                    kChunk = kLine / kElements * width * words;
   const int64_t k = p.end - p.begin, whole = std::min(p.panels, (p.lines.count - p.first) / width), step = p.lines.k;
   for (int64_t i = 0; i < p.panels; ++i) {
     const Element* const from = static_cast<const Element*>(p.lines.data) + (p.first + i * width) * step + p.begin;
@@ -184,24 +190,62 @@ void pack_lines(const Packing& p) {
         for (int row = 0; row < width; ++row)
 #pragma GCC unroll 4
           for (int64_t block = 0; block < kLine / kElements; ++block)
-            Format::put_block(to + (block * width + row) * kWords, from + row * step + at + block * kElements);
+            Format::template put_block<words>(to + (block * width + row) * words, from + row * step + at + block * kElements);
       }
     for (int64_t row = 0; row < width; ++row)
-      put_line<Format, width>(to + row * kWords, from + row * step + at, p.first + i * width + row < p.lines.count ? k - at : 0,
-                              k - at);
+      put_line<Format, width, words>(to + row * words, from + row * step + at,
+                                     p.first + i * width + row < p.lines.count ? k - at : 0, k - at);
   }
 }
 
-// The tile that multiplies panels of these formats.
+// Packs lines of bf16, of which the elements of one k are adjacent, as pack_lines() does others.
+template <int width, int words>
+void pack_lines_across(const Packing& p) {
+  constexpr int64_t kElements = 2 * words;
+  const auto* const data = static_cast<const Bf16*>(p.lines.data);
+  const int64_t k = p.end - p.begin, step = p.lines.count;
+  for (int64_t at = 0; at < k; at += kElements)
+    for (int64_t i = 0; i < p.panels; ++i) {
+      const int64_t first = p.first + i * width, lines = std::min<int64_t>(width, p.lines.count - first);
+      const Bf16* const from = data + (p.begin + at) * step + first;
+      alignas(64) float numbers[words * width];
+      if (lines == width && k - at >= kElements) {
+        for (int word = 0; word < words; ++word) {
+          for (int of = 0; of < 2; ++of) __builtin_prefetch(from + (kElements + 2 * word + of) * step, 0, 2);
+          PairedBf16::put_across<width>(numbers, word, from + 2 * word * step, step);
+        }
+      } else {
+        for (int64_t e = 0; e < kElements; ++e)
+          for (int64_t line = 0; line < width; ++line)
+            PairedBf16::put_one<width>(numbers, e, line, line < lines && at + e < k ? from[e * step + line] : Bf16{});
+      }
+      auto* const to = reinterpret_cast<float*>(p.to + i * p.bytes) + at / 2 * width;
+      for (int64_t line = 0; line < width; line += kLanes)
+        for (int64_t word = 0; word < words; word += kLanes) {
+          Vec rows[kLanes];
+#pragma GCC unroll 16
+          for (int64_t r = 0; r < kLanes; ++r) rows[r] = load(numbers + (word + r) * width + line);
+          transpose_block<1>(rows);
+#pragma GCC unroll 16
+          for (int64_t r = 0; r < kLanes; ++r) store(to + (line + r) * words + word, rows[r]);
+        }
+    }
+}
+
+inline constexpr int kWords = 8;  // of a line, in tiles of vectors
+
+// The tile of vectors that multiplies panels of these formats.
 template <class A, class B, int rows, int columns>
 constexpr PackedTile tile_of(decltype(PackedTile::multiply) multiply, decltype(PackedTile::multiply) multiply_lines) {
   return {.rows = rows,
           .columns = columns,
+          .words = kWords,
+          .k = 1024,  // its panels stay in L2
           .pair_of_a = A::kPairBytes,
           .pair_of_b = B::kPairBytes,
-          .pack_a = pack<A, rows>,
-          .pack_lines_of_a = pack_lines<A, rows>,
-          .pack_b = pack<B, columns>,
+          .pack_a = pack<A, rows, 2>,
+          .pack_lines_of_a = pack_lines<A, rows, kWords>,
+          .pack_b = pack<B, columns, 2>,
           .multiply = multiply,
           .multiply_lines = multiply_lines};
 }

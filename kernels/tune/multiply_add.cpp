@@ -1,5 +1,7 @@
 #include "kernels/tune/multiply_add.h"
 
+#include "kernels/amx.h"
+
 namespace trireme {
 
 namespace {
@@ -51,6 +53,17 @@ double multiply_and_add_sse(int64_t times) {
 #pragma GCC unroll 12
     for (Whole& s : sum) asm volatile("vdpbf16ps %1, %1, %0" : "+x"(s) : "x"(factors));
   return flops(times, kSums * 32);
+}
+
+double multiply_and_add_amx(int64_t times) {
+  static constexpr AmxShapes kShapes = AmxShapes::whole();
+  AmxTiles tiles(kShapes);
+  tiles.clear<0>(), tiles.clear<1>(), tiles.clear<2>(), tiles.clear<3>(), tiles.clear<4>(), tiles.clear<5>();
+  for (int64_t i = 0; i < times; ++i) {
+    tiles.multiply<0, 4, 5>(), tiles.multiply<1, 4, 5>();
+    tiles.multiply<2, 4, 5>(), tiles.multiply<3, 4, 5>();
+  }
+  return flops(times, 4 * 16 * 16 * 32);
 }
 
 }  // namespace trireme

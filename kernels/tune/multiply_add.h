@@ -10,5 +10,6 @@ double multiply_and_add_sse(int64_t times);     // f32, as two instructions
 double multiply_and_add_avx2(int64_t times);    // f32
 double multiply_and_add_avx512(int64_t times);  // f32
 double multiply_and_add_bf16(int64_t times);    // AVX512-BF16
+double multiply_and_add_amx(int64_t times);     // AMX, if may_use_amx()
 
 }  // namespace trireme

@@ -96,7 +96,8 @@ double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>
 double instruction_rate(const Device& device, Dtype dtype) {
   const CpuFacts& cpu = device.cpu();
   const bool bf16 = dtype == Dtype::bf16;
-  if (device.place() != Place::cpu || (bf16 && cpu.amx_bf16)) return 0;
+  if (device.place() != Place::cpu || (bf16 && cpu.amx_bf16 && !cpu.amx_tiles)) return 0;
+  if (bf16 && cpu.amx_bf16) return rate_of(multiply_and_add_amx);
   const double f32 = rate_of(cpu.avx512 ? multiply_and_add_avx512 : cpu.avx2 ? multiply_and_add_avx2 : multiply_and_add_sse);
   return bf16 && cpu.avx512_bf16 ? std::max(f32, rate_of(multiply_and_add_bf16)) : f32;
 }

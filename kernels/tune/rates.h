@@ -22,8 +22,8 @@ double copy_bandwidth(Device& device, int64_t bytes = kCopiedBytes);
 double product_rate(Device& device, Dtype dtype, const std::vector<ProductShape>& shapes, double least_seconds = 0.05);
 
 // GFLOP/s of the instructions that multiply and add, in registers, on all threads, as the processor holds them for half a second:
-// those of f32, or if `dtype` is bf16 and the processor has AVX512-BF16, the faster of both. 0 if unknown: on a GPU, and for bf16
-// by AMX.
+// those of f32, or if `dtype` is bf16, of AMX, or else the faster ones of f32 and AVX512-BF16. 0 if unknown: on a GPU, and for
+// AMX that this process may not use.
 double instruction_rate(const Device& device, Dtype dtype);
 
 // A product rate, and how far its measuring windows agree.

@@ -2,8 +2,10 @@
 
 #include <cmath>
 
+#include "kernels/cpu/amx_tile.h"
 #include "kernels/device.h"
 #include "test/catch.h"
+#include "test/kernels/emulated_amx.h"
 #include "test/kernels/product_operands.h"
 
 namespace trireme {
@@ -14,11 +16,18 @@ struct TestedTile {
   Dtype operands;
 };
 
-// The tiles that this processor can compute.
+const PackedTile& emulated_amx_tile() {
+  static constexpr PackedTile tile = amx_tile_on<EmulatedAmx>();
+  return tile;
+}
+
+// The tiles that this processor can compute, and AMX's on any.
 std::vector<TestedTile> tiles() {
   if (tested_place() != Place::cpu) return {};
-  std::vector<TestedTile> all{{&plain_tile(Dtype::bf16), Dtype::bf16}, {&plain_tile(Dtype::f32), Dtype::f32}};
+  std::vector<TestedTile> all{
+      {&plain_tile(Dtype::bf16), Dtype::bf16}, {&plain_tile(Dtype::f32), Dtype::f32}, {&emulated_amx_tile(), Dtype::bf16}};
   if (read_cpu_facts().avx512_bf16) all.push_back({&bf16_tile(), Dtype::bf16});
+  if (read_cpu_facts().amx_tiles) all.push_back({&amx_tile(), Dtype::bf16});
   return all;
 }
 
@@ -135,6 +144,16 @@ TEST_CASE("bf16 instructions that are slower than those of f32 are used by choic
     CHECK(facts.own_bf16());
   }
   CHECK_FALSE((read_cpu_facts().slow_bf16 && !read_cpu_facts().avx512_bf16));
+}
+
+TEST_CASE("our own products use AMX by choice, where the process may use its tiles") {
+  CpuFacts facts{.avx512_bf16 = true, .amx_bf16 = true, .products = ProductKernels::ours, .amx_tiles = true};
+  CHECK(facts.bf16_path() == "AMX, ours");
+  facts.products = ProductKernels::automatic;
+  CHECK(facts.bf16_path() == "AMX");
+  facts.products = ProductKernels::ours, facts.amx_tiles = false;
+  CHECK(facts.bf16_path() == "AVX512-BF16, ours");
+  CHECK_FALSE((read_cpu_facts().amx_tiles && !read_cpu_facts().amx_bf16));
 }
 
 TEST_CASE("auto takes our own products of f32 where the processor has no bf16 instructions, and no wider vectors") {
