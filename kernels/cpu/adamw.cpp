@@ -26,6 +26,9 @@ void pass_over(const AdamWPart& part, const Factors& f) {
   launch(Cpu{}, RoundWeights{.parts = {&rounded, 1}, .step = f.gate.step});
 }
 
+// Floats of a cache line, and of the memory that is fetched before it is needed: a processor foresees no further than a page.
+constexpr int64_t kLine = 16, kFloatsAhead = 256;
+
 template <bool clears>
 void update(const AdamWPart& part, const Factors& f) {
   const float beta1 = f.beta1, beta2 = f.beta2, eps = f.eps, lr = f.lr, decay = part.decay;
@@ -33,13 +36,18 @@ void update(const AdamWPart& part, const Factors& f) {
   float *master = part.master.as<float>(), *m = part.m.as<float>(), *v = part.v.as<float>(), *grad = part.grad.as<float>();
   Bf16* weight = part.weight ? part.weight.as<Bf16>() : nullptr;
   for_blocks(part.master.size(), kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t line = begin; line < end; line += kLine) {
+      __builtin_prefetch(grad + line + kFloatsAhead, clears);
+      for (const float* changed : {m, v, master}) __builtin_prefetch(changed + line + kFloatsAhead, 1);
+      const int64_t last = std::min(end, line + kLine);
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) {
-      const float g = grad[i] * rescale;
-      m[i] = beta1 * m[i] + (1 - beta1) * g;
-      v[i] = beta2 * v[i] + (1 - beta2) * g * g;
-      master[i] -= lr * (m[i] * mean / (std::sqrt(v[i] * spread) + eps) + decay * master[i]);
-      if constexpr (clears) grad[i] = 0;
+      for (int64_t i = line; i < last; ++i) {
+        const float g = grad[i] * rescale;
+        m[i] = beta1 * m[i] + (1 - beta1) * g;
+        v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+        master[i] -= lr * (m[i] * mean / (std::sqrt(v[i] * spread) + eps) + decay * master[i]);
+        if constexpr (clears) grad[i] = 0;
+      }
     }
     if (weight == nullptr) return;  // afterwards the block of master is still in the cache
     if (f.stochastic)
