@@ -47,9 +47,9 @@ class AmxTiles {
   void clear() {
     asm volatile("tilezero %%tmm%c0" ::"i"(tile));
   }
-  // sums [rows of a, columns] += a [rows, pairs] b [pairs, columns]: pairs of bf16, sums of f32.
+  // sums [rows of a, columns] += a [rows, pairs] b [pairs, columns]: pairs of bf16, sums of f32. Three different tiles.
   template <int sums, int a, int b>
-  void multiply() {
+  requires(sums != a && sums != b && a != b) void multiply() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sums), "i"(a), "i"(b));
   }
 };

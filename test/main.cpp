@@ -1,7 +1,7 @@
-#include "base/openmp_waits.h"
+#include "base/openmp_start.h"
 #include "test/runner.h"
 
 int main(int argc, char** argv) {
-  trireme::bound_openmp_waits(argv);  // as the program does
+  trireme::settle_openmp(argv);  // as the program does
   return run_tests(argc, argv);
 }

@@ -32,7 +32,7 @@ void sum_amx(const PackedSum& p) {
       tiles.template multiply<3, 5, 7>();
     }
     for (int64_t pair = 0; pair < kPairs; ++pair, next += p.ahead.pair) __builtin_prefetch(next, 0, 2);
-    if (block < p.ahead.rows) p.ahead.fetch_row(block);
+    for (int64_t row = 2 * block; row < std::min(2 * block + 2, p.ahead.rows); ++row) p.ahead.fetch_row(row);
   }
   tiles.template store<0>(sums, kRow), tiles.template store<1>(sums + kLine, kRow);
   if constexpr (both) tiles.template store<2>(sums + 16 * kRow, kRow), tiles.template store<3>(sums + 16 * kRow + kLine, kRow);

@@ -109,7 +109,7 @@ const std::vector<Library> kLibraries{
     {"cudnn", {"kernels/cuda/cudnn", "test/emulation/standins/"}},
     {"nccl.h", {"parallel/nccl", "test/emulation/"}},
     {"oneapi/", {"kernels/cpu/matmul.cpp"}},
-    {"omp.h", {"base/openmp_cores.cpp", "kernels/", "data/build/tokenizer_train.cpp", "test/"}},
+    {"omp.h", {"base/openmp_start.cpp", "kernels/", "data/build/tokenizer_train.cpp", "test/"}},
     {"immintrin.h", {"kernels/cpu/"}},
     {"mpi.h", {"parallel/mpi_comm.h"}},
     {"hdf5.h", {"data/shard/hdf5_file.cpp"}},

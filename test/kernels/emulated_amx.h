@@ -38,7 +38,7 @@ class EmulatedAmx {
 
   // TDPBF16PS: chains of the even and of the odd elements, rounded to nearest; numbers below the normal ones are zeros.
   template <int sums, int a, int b>
-  void multiply() {
+  requires(sums != a && sums != b && a != b) void multiply() {
     const int pairs = shapes_.row_bytes[a] / 4, columns = shapes_.row_bytes[sums] / 4;
     require(shapes_.rows[a] == shapes_.rows[sums] && shapes_.rows[b] == pairs && shapes_.row_bytes[b] == shapes_.row_bytes[sums],
             text("AMX: tiles ", sums, ", ", a, " and ", b, " do not fit"));

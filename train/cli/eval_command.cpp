@@ -250,20 +250,20 @@ ExitCode run_eval(const EvalOptions& options) {
   World world({.say = complain});
   const Comm all("all", 0, world.rank(), world.launched());
   std::string checkpoint;
-  const auto [config, refusal] = agree_on_config(all, [&] {
-    WeightSource source = find_weights({.from = options.from, .set = options.set, .step = options.step});
-    checkpoint = source.checkpoint;
-    RunConfig meant = for_evaluation(std::move(source.config), world.size(), options.set);
-    require_mesh(meant, world.size(), 0);
-    choose_device(meant);
-    return meant;
-  });
-  if (!config) return refusal;
-  const WeightSource source{*config, broadcast(all, checkpoint)};
+  AgreedConfig agreed;
   try {
-    evaluate_on(options, source, world);
+    agreed = agree_on_config(all, [&] {
+      WeightSource source = find_weights({.from = options.from, .set = options.set, .step = options.step});
+      checkpoint = source.checkpoint;
+      RunConfig meant = for_evaluation(std::move(source.config), world.size(), options.set);
+      require_mesh(meant, world.size(), 0);
+      choose_device(meant);
+      return meant;
+    });
+    if (!agreed.config) return agreed.refusal;
+    evaluate_on(options, {*agreed.config, broadcast(all, checkpoint)}, world);
   } catch (const std::exception& error) {
-    if (world.size() > 1) end_all_ranks(world, &*config, error);
+    if (world.size() > 1) end_all_ranks(world, agreed.config ? &*agreed.config : nullptr, error);
     throw;
   }
   return ExitCode::done;

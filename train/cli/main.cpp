@@ -8,8 +8,7 @@
 #include <exception>
 #include <string_view>
 
-#include "base/openmp_cores.h"
-#include "base/openmp_waits.h"
+#include "base/openmp_start.h"
 #include "train/cli/command_line.h"
 #include "train/health/last_words.h"
 #include "train/health/launcher_shield.h"
@@ -112,8 +111,7 @@ int main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   const bool saves = saves_when_asked_to_stop(command);
   if (saves) hold_signals();
-  unbind_first_thread();  // before the restart, which inherits the cores of this thread
-  bound_openmp_waits(argv);
+  settle_openmp(argv);
   if (command == "train") shield_from_launcher();
   if (saves) watch_signals();
   try {

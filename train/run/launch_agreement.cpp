@@ -30,17 +30,19 @@ AgreedConfig agree_on_config(const Comm& all, const std::function<RunConfig()>& 
     if (!yaml.empty()) return {.config = parse_config("rank 0's config", yaml)};
     return {.config = {}, .refusal = static_cast<ExitCode>(std::stoi(broadcast(all, "")))};
   }
-  std::optional<RunConfig> config;
+  AgreedConfig agreed;
+  std::string yaml;
   try {
-    config = read();
+    agreed.config = read();
+    yaml = to_yaml(*agreed.config);
   } catch (const std::exception& error) {
     complain(describe_failure(error));  // before another rank ends, since launchers then end all
     broadcast(all, "");
     broadcast(all, std::to_string(static_cast<int>(code_of(error))));
     return {.config = {}, .refusal = code_of(error)};
   }
-  broadcast(all, to_yaml(*config));
-  return {.config = std::move(config)};
+  broadcast(all, yaml);
+  return agreed;
 }
 
 void end_all_ranks(const World& world, const RunConfig* config, const std::exception& error, const std::function<void()>& leave) {
