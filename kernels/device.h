@@ -23,7 +23,6 @@ struct CpuFacts {
   int64_t memory_bytes = 0;                          // physical memory, or the cgroup's limit if it is lower
   ProductKernels products = ProductKernels::onednn;  // kernels.products
   bool slow_bf16 = false;  // AVX512-BF16 multiplies slower than this program's f32 does, as on processors that have AMX for it
-
   bool amx_tiles = false;  // this process may use AMX's tiles
 
   // Instructions for bf16 products, as text: "AMX", "AVX512-BF16", or "f32"; and ", ours" where the products are our own.

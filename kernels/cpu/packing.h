@@ -219,16 +219,7 @@ void pack_lines_across(const Packing& p) {
           for (int64_t line = 0; line < width; ++line)
             PairedBf16::put_one<width>(numbers, e, line, line < lines && at + e < k ? from[e * step + line] : Bf16{});
       }
-      auto* const to = reinterpret_cast<float*>(p.to + i * p.bytes) + at / 2 * width;
-      for (int64_t line = 0; line < width; line += kLanes)
-        for (int64_t word = 0; word < words; word += kLanes) {
-          Vec rows[kLanes];
-#pragma GCC unroll 16
-          for (int64_t r = 0; r < kLanes; ++r) rows[r] = load(numbers + (word + r) * width + line);
-          transpose_block<1>(rows);
-#pragma GCC unroll 16
-          for (int64_t r = 0; r < kLanes; ++r) store(to + (line + r) * words + word, rows[r]);
-        }
+      transpose<words>(numbers, reinterpret_cast<float*>(p.to + i * p.bytes) + at / 2 * width, width);
     }
 }
 

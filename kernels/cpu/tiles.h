@@ -107,16 +107,17 @@ inline void transpose_block(Vec* rows) {
   if constexpr (2 * half < kLanes) transpose_block<2 * half>(rows);
 }
 
-// to [n, kColumns] = the transpose of from [kColumns, n]; n a multiple of kLanes.
+// to [n, lines] = the transpose of from [lines, n]; both multiples of kLanes.
+template <int64_t lines = kColumns>
 inline void transpose(const float* from, float* to, int64_t n) {
   for (int64_t j = 0; j < n; j += kLanes)
-    for (int64_t i = 0; i < kColumns; i += kLanes) {
+    for (int64_t i = 0; i < lines; i += kLanes) {
       Vec rows[kLanes];
 #pragma GCC unroll 16
       for (int64_t r = 0; r < kLanes; ++r) rows[r] = load(from + (i + r) * n + j);
       transpose_block<1>(rows);
 #pragma GCC unroll 16
-      for (int64_t r = 0; r < kLanes; ++r) store(to + (j + r) * kColumns + i, rows[r]);
+      for (int64_t r = 0; r < kLanes; ++r) store(to + (j + r) * lines + i, rows[r]);
     }
 }
 
