@@ -99,21 +99,21 @@ auto ahead_of_disk(const Workplace& place, const std::string& name, int nodes) {
   };
 }
 
-auto after_lines(const Workplace& place, const std::string& name, int64_t lines) {
-  return [&place, name, lines] { return place.lines(name) >= lines; };
+// The run has so many lines, and each of so many nodes `least` steps: on a busy machine a save may outlast 40 steps.
+auto each_remembers(const Workplace& place, const std::string& name, int nodes, int64_t lines, size_t least = 1) {
+  return [&place, name, nodes, lines, least] {
+    if (place.lines(name) < lines) return false;
+    for (int node = 0; node < nodes; ++node)
+      if (steps_of_node(memory_of(place, name, node)).size() < least) return false;
+    return true;
+  };
 }
 
 // Trains on so many nodes of two ranks and kills all when each node has `least` steps. Returns the newest step in memory, the same
 // on each node: where the kill came between their commits, so that one has a newer step whole, all is done again.
 std::string kill_with_one_step(const Workplace& place, const std::string& name, int nodes, size_t least = 1) {
-  const auto remembered = [&] {
-    for (int node = 0; node < nodes; ++node)
-      if (steps_of_node(memory_of(place, name, node)).size() < least) return false;
-    return true;
-  };
   for (int attempt = 0; attempt < 10; ++attempt) {
-    train_and_kill(place, nodes_of_two(name), 2 * nodes,
-                   [&] { return place.lines(name) >= (kSanitized ? 20 : 50) && remembered(); });
+    train_and_kill(place, nodes_of_two(name), 2 * nodes, each_remembers(place, name, nodes, kSanitized ? 20 : 50, least));
     const std::string step = newest_of_all(place, name, nodes);
     bool alike = true;
     for (int node = 0; node < nodes; ++node) alike = alike && newest(memory_of(place, name, node)) == step;
@@ -155,7 +155,7 @@ TEST_CASE("a run of several nodes continues from their memory when any one is lo
     for (const int lost : losses) {
       const std::string name = "lost" + std::to_string(nodes) + "-" + std::to_string(lost);
       INFO(name);
-      train_and_kill(place, nodes_of_two(name), ranks, after_lines(place, name, 40));
+      train_and_kill(place, nodes_of_two(name), ranks, each_remembers(place, name, nodes, 40));
       for (int node = 0; node < nodes; ++node) {
         const std::string memory = memory_of(place, name, node), step = memory + "/" + newest(memory);
         CHECK(names_in(step).size() == 5);  // two files of its own, two of the node before, and the manifest
@@ -206,7 +206,7 @@ TEST_CASE("a run whose nodes are lost before its first checkpoint on disk begins
   if (no_shared_memory()) return;
   const Workplace place;
   succeed(place.train(nodes_of_two("whole"), 6));
-  train_and_kill(place, nodes_of_two("two"), 6, after_lines(place, "two", 40));
+  train_and_kill(place, nodes_of_two("two"), 6, each_remembers(place, "two", 3, 40));
   for (const int node : {1, 2}) lose(memory_of(place, "two", node));
   const Ended second = place.train(nodes_of_two("two"), 6);
   succeed(second);
