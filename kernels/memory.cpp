@@ -1,23 +1,45 @@
 #include "kernels/memory.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "kernels/cuda_machine.h"
 
 namespace trireme {
 
-std::byte* map_memory(int64_t bytes, const char* what) {
-  void* mapped = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+namespace {
+
+// Maps a file, or if it is -1 memory of this process alone.
+std::byte* map_memory_of(int file, int64_t bytes, const char* what) {
+  const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* mapped = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, kind, file, 0);
   if (mapped == MAP_FAILED) throw Error(text("out of memory: ", bytes, " bytes for ", what));
   madvise(mapped, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // fewer TLB misses; harmless if refused
   return static_cast<std::byte*>(mapped);
 }
 
+// A file in memory; -1 if the system refuses.
+int file_in_memory(int64_t bytes, const char* what) {
+  struct rlimit most {};
+  if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < static_cast<rlim_t>(bytes))
+    return -1;  // a signal would end the process
+  const int file = memfd_create(what, MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, bytes) == 0) return file;
+  close(file);
+  return -1;
+}
+
+}  // namespace
+
+std::byte* map_memory(int64_t bytes, const char* what) { return map_memory_of(-1, bytes, what); }
+
 void unmap_memory(std::byte* memory, int64_t bytes) { munmap(memory, static_cast<size_t>(bytes)); }
 
 Buffer::Buffer(Device& device, int64_t bytes, const char* what, Memory memory)
     : ledger_(device.ledger()), place_(device.place()), memory_(memory), on_gpu_(device.gpu_allocator()), bytes_(bytes) {
-  require(memory == Memory::own || place_ != Place::cpu, text("pinned memory on place cpu for ", what));
+  require(memory != Memory::pinned || place_ != Place::cpu, text("pinned memory on place cpu for ", what));
+  require(memory != Memory::shared || place_ != Place::cuda, text("shared memory on place cuda for ", what));
   require(bytes >= 0, text("a buffer of ", bytes, " bytes for ", what));
   if (place_ == Place::none || bytes == 0) return;
   ledger_.allocate(bytes, what);
@@ -25,7 +47,8 @@ Buffer::Buffer(Device& device, int64_t bytes, const char* what, Memory memory)
     data_ = memory == Memory::pinned ? allocate_pinned(bytes) : on_gpu_.allocate(bytes);
     return;
   }
-  data_ = map_memory(bytes, what);
+  if (memory == Memory::shared) file_ = file_in_memory(bytes, what);
+  data_ = map_memory_of(file_, bytes, what);
 }
 
 Buffer::~Buffer() {
@@ -34,6 +57,7 @@ Buffer::~Buffer() {
     memory_ == Memory::pinned ? free_pinned(data_) : on_gpu_.free(data_);
   else
     unmap_memory(data_, bytes_);
+  if (file_ >= 0) close(file_);
   ledger_.release(data_, bytes_);
 }
 

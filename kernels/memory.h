@@ -12,9 +12,9 @@
 
 namespace trireme {
 
-// Kind of memory that ops of a place work on: the place's own, or for Place::cuda pinned memory of
-// the host.
-enum class Memory { own, pinned };
+// Kind of memory that ops of a place work on: the place's own; for Place::cuda pinned memory of the
+// host; for Place::cpu memory that other processes of this user can open: see Buffer::file().
+enum class Memory { own, pinned, shared };
 
 // Host memory, zeroed, in pages as large as the system offers. Throws Error if there is not enough.
 std::byte* map_memory(int64_t bytes, const char* what);
@@ -30,11 +30,14 @@ class Buffer {
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   Place place() const { return place_; }
+  // The file of shared memory, which lies in memory alone; -1 for other kinds, or if the system refuses to share.
+  int file() const { return file_; }
 
  private:
   Ledger& ledger_;
   Place place_;
   Memory memory_;
+  int file_ = -1;
   GpuAllocator on_gpu_;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
@@ -57,6 +60,7 @@ class Arena {
   int64_t used() const { return used_; }
   int64_t peak() const { return peak_; }
   int64_t capacity() const { return buffer_.bytes(); }
+  const Buffer& buffer() const { return buffer_; }
   const char* name() const { return name_; }
 
  private:
@@ -90,9 +94,9 @@ struct ArenaSizes {
 // what lasts from step to step: masters, moments, and what copies of the state have of their own.
 struct Arenas {
   Arena weights, gradients, optimizer, activations, temporaries;
-  Arenas(Device& device, const ArenaSizes& sizes, Memory of_optimizer = Memory::own)
+  Arenas(Device& device, const ArenaSizes& sizes, Memory of_optimizer = Memory::own, Memory of_gradients = Memory::own)
       : weights(device, sizes.weights, "weights"),
-        gradients(device, sizes.gradients, "gradients"),
+        gradients(device, sizes.gradients, "gradients", of_gradients),
         optimizer(device, sizes.optimizer, "optimizer", of_optimizer),
         activations(device, sizes.activations, "activations"),
         temporaries(device, sizes.temporaries, "temporaries") {}

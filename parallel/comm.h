@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "parallel/journal.h"
 
 namespace trireme {
 
 class GpuGroup;
+class SharedMemory;
 
 // Channel of a message between two ranks. Messages of one channel arrive in order; those of
 // different channels do not wait for each other. Where a model's pieces turn (see schedule.h), those of
@@ -68,6 +70,10 @@ class Comm {
   void connect_gpus(const GpuUse& use);
   GpuGroup& gpus() const;  // Error before connect_gpus()
   bool ordered() const { return ordered_; }
+  // Memory that ranks on this machine read in place: see shared_memory.h.
+  void share(const SharedMemory& memory) const { shared_->push_back(&memory); }
+  void unshare(const SharedMemory& memory) const { std::erase(*shared_, &memory); }
+  const std::vector<const SharedMemory*>& shared() const { return *shared_; }
   // Number of neighbouring ranks that form a node: sums and gathers cross between nodes once. 1:
   // not divided into nodes.
   int64_t locals() const { return locals_; }
@@ -86,6 +92,7 @@ class Comm {
     void operator()(GpuGroup* group) const;
   };
   std::unique_ptr<GpuGroup, Closer> gpus_;
+  std::unique_ptr<std::vector<const SharedMemory*>> shared_ = std::make_unique<std::vector<const SharedMemory*>>();
 };
 
 inline const Comm kAlone;  // a group of one rank

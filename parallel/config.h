@@ -73,7 +73,7 @@ struct ParallelConfig {
   LocalMoments local_moments = LocalMoments::own;
   double local_lr = 1, outer_lr = 0.7, outer_momentum = 0.9;
   double unit_size = 0;
-  bool two_level = false;
+  bool two_level = false, shared_memory = true;
   int64_t node_ranks = 0;
   double timeout = 600;
 
@@ -121,6 +121,8 @@ struct ParallelConfig {
          between(0, 1e12).identity());
     keys("two_level", two_level,
          "on CPUs: sum within each node first, then between nodes: less traffic between nodes, more within");
+    keys("shared_memory", shared_memory,
+         "on CPUs: ranks of a machine sum gradients where these are, in each other's memory; false: by messages");
     keys("node_ranks", node_ranks, "two_level: ranks of a node; 0: as launched, in a plan 8", between(0, 1e6));
     keys("timeout", timeout, "abort after a rank has waited this many seconds for its GPU; 0: never", between(0, 1e9));
   }

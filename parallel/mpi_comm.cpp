@@ -113,7 +113,8 @@ Comm::~Comm() {
 Comm& Comm::operator=(Comm&& other) noexcept {
   std::swap(axis_, other.axis_), std::swap(rank_, other.rank_), std::swap(size_, other.size_), std::swap(group_, other.group_);
   std::swap(locals_, other.locals_), std::swap(ordered_, other.ordered_), std::swap(gpus_, other.gpus_);
-  std::swap(ranks_, other.ranks_), std::swap(journal_, other.journal_), std::swap(gpu_counter_, other.gpu_counter_);
+  std::swap(shared_, other.shared_), std::swap(ranks_, other.ranks_), std::swap(journal_, other.journal_),
+      std::swap(gpu_counter_, other.gpu_counter_);
   return *this;
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/device.h"
 #include "parallel/collectives.h"
 #include "parallel/mpi_comm.h"
+#include "parallel/shared_memory.h"
 
 namespace trireme {
 namespace {
@@ -34,12 +35,39 @@ void exchange(const Comm& comm, Way way, const PeerMessage& message) {
   }
 }
 
+// Copies shares from the memory of the ranks [first, first + others.size()) on this machine: all that each has gathered so far.
+template <class Begin>
+void copy_shares(const Comm& comm, std::byte* all, const std::vector<const std::byte*>& others, Begin begin) {
+  const int64_t count = std::ssize(others), first = comm.rank() / count * count;
+  meet(comm, first, count);
+  for (int64_t i = 1; i < count; ++i) {
+    const int64_t source = (comm.rank() + i) % count;
+    for (int64_t r = source; r < comm.size(); r += count)
+      std::memcpy(all + begin(r), others[static_cast<size_t>(source)] + begin(r), static_cast<size_t>(begin(r + 1) - begin(r)));
+  }
+  meet(comm, first, count);
+}
+
 }  // namespace
+
+void meet(const Comm& comm, int64_t first, int64_t count) {
+  std::vector<MPI_Request> requests;
+  for (int64_t r = first; r < first + count; ++r) {
+    if (r == comm.rank()) continue;
+    ok(MPI_Irecv(nullptr, 0, MPI_BYTE, static_cast<int>(r), kTag, handle(comm), &requests.emplace_back()));
+    ok(MPI_Isend(nullptr, 0, MPI_BYTE, static_cast<int>(r), kTag, handle(comm), &requests.emplace_back()));
+  }
+  wait_all(requests);
+}
 
 // Gathers shares in a group divided into nodes: first from the ranks of the same local number on
 // other nodes, then from the ranks of the own node, with all that these have gathered.
 void gather_shares(const Comm& comm, std::byte* all, int64_t n, int64_t element) {
-  const int64_t size = comm.size(), rank = comm.rank(), locals = comm.locals(), nodes = size / locals;
+  const int64_t size = comm.size(), rank = comm.rank();
+  const bool flat = comm.locals() == 1;
+  const std::vector<const std::byte*> near =
+      flat ? shared_by(comm, all, 0, size) : shared_by(comm, all, rank / comm.locals() * comm.locals(), comm.locals());
+  const int64_t locals = flat && !near.empty() ? size : comm.locals(), nodes = size / locals;
   const int64_t node = rank / locals, local = rank % locals;
   const auto begin = [&](int64_t r) { return share_begin(n, r, size) * element; };
   const auto bytes = [&](int64_t r) { return begin(r + 1) - begin(r); };
@@ -60,6 +88,7 @@ void gather_shares(const Comm& comm, std::byte* all, int64_t n, int64_t element)
       swap(at, source, source, target, rank);
     }
     wait_all(requests);
+    if (!near.empty()) continue;
     requests.clear();
     for (int64_t i = 1; i < locals; ++i)
       for (int64_t j = 0; j < nodes; ++j) {
@@ -68,6 +97,7 @@ void gather_shares(const Comm& comm, std::byte* all, int64_t n, int64_t element)
       }
     wait_all(requests);
   }
+  if (!near.empty()) copy_shares(comm, all, near, begin);
 }
 
 void launch(const Comm& comm, const Cpu&, const AllGather& op) {

@@ -1,6 +1,7 @@
 // Collectives on Place::cpu that sum, over MPI. The sums are our own, to fix their order: see
 // collectives.h. Scratch memory is a lane's workspace.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "parallel/collectives.h"
 #include "parallel/mpi_comm.h"
 #include "parallel/mpi_messages.h"
+#include "parallel/shared_memory.h"
 
 namespace trireme {
 namespace {
@@ -17,11 +19,37 @@ namespace {
 float read(const float& x) { return x; }
 float read(const Bf16& x) { return static_cast<float>(x); }
 
+// An addend as it is sent.
+template <class Wire, class T>
+float sent(const T& x) {
+  return read(static_cast<Wire>(x));
+}
+
 template <class T, class Combine>
 float combine(const T* const* from, int64_t begin, int64_t end, int64_t i, Combine both) {
   if (end - begin == 1) return read(from[begin][i]);
   const int64_t middle = begin + (end - begin) / 2;
   return both(combine(from, begin, middle, i, both), combine(from, middle, end, i, both));
+}
+
+// Elements that are summed over the ranks at once.
+constexpr int64_t kBlock = 1024;
+
+// sum[i] = from[begin][at + i] + ... in the order of the tree, for n <= kBlock elements.
+template <class Wire, class T>
+void sum_block(const T* const* from, int64_t begin, int64_t end, int64_t at, int64_t n, float* sum) {
+  const T *const a = from[begin] + at, *const b = from[end - 1] + at;
+  if (end - begin <= 2) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) sum[i] = end - begin == 1 ? sent<Wire>(a[i]) : sent<Wire>(a[i]) + sent<Wire>(b[i]);
+    return;
+  }
+  std::array<float, kBlock> others;
+  const int64_t middle = begin + (end - begin) / 2;
+  sum_block<Wire>(from, begin, middle, at, n, sum);
+  sum_block<Wire>(from, middle, end, at, n, others.data());
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) sum[i] += others[static_cast<size_t>(i)];
 }
 
 // Destination of addends: their sum, with `accumulate` added to the present value, or their
@@ -34,22 +62,27 @@ struct Combined {
   Combined from_element(int64_t i) const { return {.to = to + i, .kind = kind, .accumulate = accumulate}; }
 };
 
-// into.to[i] = from[0][i] + ... in the order of the tree; into.to may be one of the addends.
-template <class From, class To>
+// into.to[i] = from[0][i] + ... in the order of the tree; into.to may be one of the addends, each of which counts as it is sent.
+template <class Wire, class From, class To>
 void combine(const std::vector<const From*>& from, const Combined<To>& into, int64_t n) {
   To* const to = into.to;
-  const auto sum = [](float a, float b) { return a + b; };
-  const auto max = [](float a, float b) { return a > b || a != a ? a : b; };  // NaN wins
   const auto size = static_cast<int64_t>(from.size());
   if (into.kind == AllReduce::Kind::max) {
+    const auto max = [](float a, float b) { return a > b || a != a ? a : b; };  // NaN wins
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(combine(from.data(), 0, size, i, max));
-  } else if (into.accumulate) {
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(read(to[i]) + combine(from.data(), 0, size, i, sum));
-  } else if (size == 2) {
+    return;
+  }
+  for (int64_t at = 0; at < n; at += kBlock) {
+    std::array<float, kBlock> sum;
+    const int64_t count = std::min(kBlock, n - at);
+    sum_block<Wire>(from.data(), 0, size, at, count, sum.data());
+    if (into.accumulate) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(read(from[0][i]) + read(from[1][i]));
-  } else {
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(combine(from.data(), 0, size, i, sum));
+      for (int64_t i = 0; i < count; ++i) to[at + i] = static_cast<To>(read(to[at + i]) + sum[static_cast<size_t>(i)]);
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < count; ++i) to[at + i] = static_cast<To>(sum[static_cast<size_t>(i)]);
+    }
   }
 }
 
@@ -114,12 +147,37 @@ template <class T>
 struct Shares {
   const T* all;
   int64_t n, size, step;
-  int64_t longest() const { return share_begin(n, 1, size); }
+  int64_t begin(int64_t r) const { return share_begin(n, r, size); }
+  int64_t longest() const { return begin(1); }
   std::pair<const T*, int64_t> piece(int64_t r, int64_t at) const {
-    const int64_t begin = share_begin(n, r, size) + at;
-    return {all + begin, std::clamp<int64_t>(share_begin(n, r + 1, size) - begin, 0, step)};
+    const int64_t first = begin(r) + at;
+    return {all + first, std::clamp<int64_t>(begin(r + 1) - first, 0, step)};
   }
 };
+
+// The same elements of several ranks, from number `i` on.
+template <class T>
+std::vector<const T*> from_element(std::vector<const T*> all, int64_t i) {
+  for (const T*& one : all) one += i;
+  return all;
+}
+
+// Addends of ranks [first, first + count) of the group where this one has `here`; empty if they share no memory.
+template <class T>
+std::vector<const T*> addends_of(const Comm& comm, const T* here, int64_t first, int64_t count) {
+  std::vector<const T*> all;
+  for (const std::byte* one : shared_by(comm, here, first, count)) all.push_back(reinterpret_cast<const T*>(one));
+  return all;
+}
+
+// Combines this rank's share over the ranks `others`, all of the group, in their own memory.
+template <class Wire, class T>
+void reduce_in_place(const Comm& comm, const std::vector<const T*>& others, const Shares<T>& shares, const Combined<T>& into) {
+  const int64_t begin = shares.begin(comm.rank());
+  meet(comm, 0, comm.size());
+  combine<Wire>(from_element(others, begin), into, shares.begin(comm.rank() + 1) - begin);
+  meet(comm, 0, comm.size());
+}
 
 // Combines this rank's share over the ranks, piece by piece to save scratch memory.
 template <class Wire, class T>
@@ -132,7 +190,7 @@ void reduce_flat(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, cons
     requests.clear();
     others.post([&](int64_t r) { return shares.piece(r, at); }, [](int64_t r) { return r; }, requests);
     wait_all(requests);
-    combine(others.all(), into.from_element(at), shares.piece(comm.rank(), at).second);
+    combine<Wire>(others.all(), into.from_element(at), shares.piece(comm.rank(), at).second);
   }
 }
 
@@ -145,28 +203,35 @@ void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, 
   const int64_t locals = comm.locals(), nodes = comm.size() / locals, step = shares.step;
   const int64_t node = comm.rank() / locals, local = comm.rank() % locals, column = Neighbours::bytes(locals, step);
   const int64_t sums = nodes * step * static_cast<int64_t>(sizeof(float));
+  const std::vector<const T*> near = addends_of(comm, shares.all, node * locals, locals);
   std::byte* const memory = cpu.workspace->reserve(nodes * column + sums + Others::bytes(nodes, step));
   auto* const sum = reinterpret_cast<float*>(memory + nodes * column);
   const auto like = [&](int64_t j) { return j * locals + local; };  // this rank's counterpart on node j
   std::vector<MPI_Request> requests;
+  if (!near.empty()) meet(comm, node * locals, locals);
   for (int64_t at = 0; at < shares.longest(); at += step) {
     const auto length = [&](int64_t j) { return shares.piece(like(j), at).second; };
+    const auto sum_node = [&](int64_t j, const auto& from) {
+      combine<Wire>(from, Combined<float>{.to = sum + j * step, .kind = into.kind}, length(j));
+    };
     std::vector<Neighbours> columns;
     requests.clear();
-    for (int64_t j = 0; j < nodes; ++j) {
+    for (int64_t j = 0; j < nodes && near.empty(); ++j) {
       columns.emplace_back(comm, locals, local, memory + j * column, step);
       columns.back().post([&](int64_t k) { return shares.piece(j * locals + k, at); }, [&](int64_t k) { return node * locals + k; },
                           requests);
     }
     wait_all(requests);
     for (int64_t j = 0; j < nodes; ++j)
-      combine(columns[static_cast<size_t>(j)].all(), Combined<float>{.to = sum + j * step, .kind = into.kind}, length(j));
+      near.empty() ? sum_node(j, columns[static_cast<size_t>(j)].all())
+                   : sum_node(j, from_element(near, shares.begin(like(j)) + at));
     Others others(comm, nodes, node, memory + nodes * column + sums, step);
     requests.clear();
     others.post([&](int64_t j) { return std::pair<const float*, int64_t>(sum + j * step, length(j)); }, like, requests);
     wait_all(requests);
-    combine(others.all(), into.from_element(at), length(node));
+    combine<Wire>(others.all(), into.from_element(at), length(node));
   }
+  if (!near.empty()) meet(comm, node * locals, locals);
 }
 
 // Combines this rank's share of the n elements at `all` over the ranks.
@@ -174,8 +239,9 @@ template <class Wire, class T>
 void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, const Combined<T>& into) {
   const int64_t size = comm.size(), most = std::max<int64_t>(kScratch / size / static_cast<int64_t>(sizeof(Wire)), 1024);
   const Shares<T> shares{.all = all, .n = n, .size = size, .step = std::min(most, share_begin(n, 1, size))};
-  if (comm.locals() > 1)
-    reduce_in_nodes<Wire>(comm, cpu, shares, into);
+  if (comm.locals() > 1) return reduce_in_nodes<Wire>(comm, cpu, shares, into);
+  if (const auto others = addends_of(comm, all, 0, size); !others.empty())
+    reduce_in_place<Wire>(comm, others, shares, into);
   else
     reduce_flat<Wire>(comm, cpu, shares, into);
 }
@@ -244,7 +310,7 @@ void launch(const Comm& comm, const Cpu& cpu, const Reduce& op) {
       using T = decltype(value);
       std::vector<const T*> from;
       for (int64_t r = 0; r < size; ++r) from.push_back(reinterpret_cast<T*>(r == op.root ? own : scratch + r * step * element));
-      combine(from, Combined<T>{.to = op.sum.as<T>() + at}, length);
+      combine<T>(from, Combined<T>{.to = op.sum.as<T>() + at}, length);
     });
   }
 }

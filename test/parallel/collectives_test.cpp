@@ -1,6 +1,8 @@
 // Every collective on real ranks, of sizes that divide and that do not, in both dtypes; sums to the bit as the tree says.
 #include "parallel/collectives.h"
 
+#include <sys/resource.h>
+
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "kernels/ops/fill.h"
 #include "parallel/host_collectives.h"
 #include "parallel/mesh.h"
+#include "parallel/shared_memory.h"
 #include "test/catch.h"
 #include "test/parallel/launch.h"
 #include "test/sanitized.h"
@@ -140,7 +143,115 @@ void check_all(const Comm& comm, Stream& stream, int64_t n) {
   CHECK(same_bits(x, values<T>(std::max<int64_t>(rank - 1, 0), n)));
 }
 
+// Takes a tensor of shared memory with these values.
+template <class T>
+Tensor take(Arena& arena, const std::vector<T>& x) {
+  const Tensor taken = arena.take(kDtype<T>, {static_cast<int64_t>(x.size())});
+  std::memcpy(taken.data(), x.data(), x.size() * sizeof(T));
+  return taken;
+}
+
+template <class T>
+std::vector<T> contents(const Tensor& x) {
+  return std::vector<T>(x.as<T>(), x.as<T>() + x.size());
+}
+
+// Sums and gathers in an arena's memory, shared or not, twice: nobody changes what another has still to read.
+template <class T, class Wire>
+void check_in(Arena& arena, const Comm& comm, Stream& stream, int64_t n) {
+  CAPTURE(n, comm.size(), comm.locals(), name_of(kDtype<T>), name_of(kDtype<Wire>));
+  const bool bf16_on_wire = bytes_of(kDtype<Wire>) < bytes_of(kDtype<T>);
+  const int64_t rank = comm.rank(), size = comm.size();
+  const Frame frame(arena);
+  const std::vector<T> mine = values<T>(rank, n), more = values<T>(rank, n * size);
+  const Tensor x = take(arena, mine), most = take(arena, mine), all = take(arena, more), in_place = take(arena, more);
+  const Tensor whole = take(arena, std::vector<T>(more.size())), part = take(arena, mine);
+  for (int round = 0; round < 2; ++round) {
+    std::memcpy(x.data(), mine.data(), mine.size() * sizeof(T));
+    run(comm, stream, AllReduce{.x = x, .bf16_on_wire = bf16_on_wire});
+    run(comm, stream, AllReduce{.x = most, .kind = AllReduce::Kind::max});
+    run(comm, stream, ReduceScatter{.part = part, .all = all, .bf16_on_wire = bf16_on_wire});
+    std::memcpy(in_place.data(), more.data(), more.size() * sizeof(T));
+    const Tensor share = in_place.slice(rank * n, rank * n + n);
+    run(comm, stream, ReduceScatter{.part = share, .all = in_place, .bf16_on_wire = bf16_on_wire});
+    run(comm, stream, AllGather{.all = whole, .part = part});
+    run(comm, stream, AllGather{.all = in_place, .part = share});
+    const std::vector<T> summed = sums<T, Wire>(comm, n * size);
+    CHECK(same_bits(contents<T>(x), sums<T, Wire>(comm, n)));
+    CHECK(same_bits(contents<T>(all), more));
+    CHECK(same_bits(contents<T>(whole), summed));
+    CHECK(same_bits(contents<T>(in_place), summed));
+    for (int64_t i = 0; i < n; ++i) {
+      float largest = value(0, i);
+      for (int64_t r = 1; r < size; ++r) largest = std::max(largest, value(r, i));
+      if (static_cast<float>(most.as<T>()[i]) != rounded<T>(largest)) FAIL("maximum of element " << i);
+    }
+  }
+  run(comm, stream, ReduceScatter{.part = part, .all = all, .accumulate = true, .bf16_on_wire = bf16_on_wire});
+  const std::vector<T> once = sums<T, Wire>(comm, n * size);
+  for (int64_t i = 0; i < n; ++i) {
+    const auto sum = static_cast<float>(once[static_cast<size_t>(rank * n + i)]);
+    if (kDtype<T> == Dtype::f32 && static_cast<float>(part.as<T>()[i]) != sum + sum) FAIL("accumulated element " << i);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("ranks of a launcher share memory", "[.launched]") {
+  const World world;
+  const Mesh mesh(world, ParallelConfig{}), pairs(world, {.two_level = true, .node_ranks = 2});
+  Device device(Place::cpu);
+  for (const bool all_able : {true, false}) {
+    // The last rank's memory may not be of the kind that others can open: then no rank shares any.
+    const bool able = all_able || world.rank() + 1 < world.size();
+    Arena arena(device, 16 << 20, "a test", able ? Memory::shared : Memory::own);
+    CHECK((arena.buffer().file() >= 0) == able);
+    for (const Mesh* in : {&mesh, &pairs}) {
+      const Comm& comm = in->dp();
+      CHECK(has_neighbours(comm) == (world.size() > 1));
+      {
+        const SharedMemory shared(comm, arena);
+        const std::byte* const begin = arena.buffer().data();
+        CHECK(*begin == std::byte{});
+        const std::vector<const std::byte*> everyones = shared_by(comm, begin + 5, 0, comm.size());
+        REQUIRE(std::ssize(everyones) == (all_able ? comm.size() : 0));
+        if (all_able) CHECK(everyones[static_cast<size_t>(comm.rank())] == begin + 5);
+        CHECK(shared_by(comm, begin + arena.capacity(), 0, 1).empty());
+        for (const int64_t n : {1, 2, 17, 1000, 70001}) {
+          check_in<float, float>(arena, comm, device.compute(), n);
+          check_in<Bf16, Bf16>(arena, comm, device.compute(), n);
+          if (world.size() > 1) check_in<float, Bf16>(arena, comm, device.compute(), n);
+        }
+        std::memset(arena.buffer().data(), 0, static_cast<size_t>(arena.capacity()));
+      }
+      CHECK(shared_by(comm, arena.buffer().data(), 0, comm.size()).empty());
+    }
+  }
+}
+
+TEST_CASE("memory that the system does not let a process share is its own") {
+  struct rlimit before {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  struct rlimit few = before;
+  few.rlim_cur = 4096;
+  setrlimit(RLIMIT_FSIZE, &few);
+  Device device(Place::cpu);
+  Arena arena(device, 1 << 20, "a test", Memory::shared);
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(arena.buffer().file() == -1);
+  const Tensor x = arena.take(Dtype::f32, {1 << 18});
+  x.as<float>()[x.size() - 1] = 1;
+  CHECK(x.as<float>()[0] == 0);
+}
+
+TEST_CASE("sums of memory that ranks share have the bits of those by messages") {
+  for (const int ranks : kSanitized ? std::vector{4} : std::vector{2, 3, 4, 6}) {
+    const auto [out, status] = output_of(mpirun(ranks, "ranks of a launcher share memory"));
+    INFO(out);
+    CHECK(status == 0);
+    CHECK_THAT(out, ContainsSubstring("All tests passed"));
+  }
+}
 
 TEST_CASE("ranks of a launcher enter the same collective", "[.launched]") {
   const World world;

@@ -18,6 +18,9 @@ ReplicaSync::ReplicaSync(const ParallelConfig& config, const Mesh& mesh, Device&
       bf16_to_owners_(config.reduce == ReduceDtype::bf16 && mesh.copies() == 1),
       copy_sum_(config, mesh, stage, arenas),
       arrived_(stage.units().size()) {
+  if (config.shared_memory && device.place() == Place::cpu)
+    for (const Comm* group : {&owners_, &mesh.copy_group()})
+      if (group->size() > 1 && group->group() != 0) shared_.push_back(std::make_unique<SharedMemory>(*group, arenas.gradients));
   if (device.place() != Place::cuda || replicas_.size() == 1) return;
   for (const Arena* arena : {&arenas.gradients, &arenas.weights}) {
     const Tensor all = arena->flat(Dtype::f32);

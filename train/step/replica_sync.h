@@ -17,6 +17,7 @@
 #include "model/stage.h"
 #include "parallel/gpu_group.h"
 #include "parallel/mesh.h"
+#include "parallel/shared_memory.h"
 #include "train/step/copy_sum.h"
 
 namespace trireme {
@@ -86,8 +87,9 @@ class ReplicaSync {
   const bool divided_;  // each replica owns a part of the state
   const bool bf16_to_owners_;
   CopySum copy_sum_;
-  std::vector<std::unique_ptr<KnownMemory>> known_;  // arenas registered with a GPU's collectives
-  std::vector<Event> arrived_;                       // by unit, if weights are held permanently
+  std::vector<std::unique_ptr<KnownMemory>> known_;    // arenas registered with a GPU's collectives
+  std::vector<std::unique_ptr<SharedMemory>> shared_;  // gradients of ranks on this machine
+  std::vector<Event> arrived_;                         // by unit, if weights are held permanently
   std::array<Memory, 8> memories_;
   size_t last_read_ = 0;
 };

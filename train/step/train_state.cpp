@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "parallel/shared_memory.h"
+
 namespace trireme {
 
 namespace {
@@ -105,11 +107,21 @@ PipelineShape pipeline_shape(const RunConfig& config, int64_t replicas) {
           .deferred = config.parallel.deferred};
 }
 
+namespace {
+
+Memory memory_of_gradients(const RunConfig& config, const Mesh& mesh, const Device& device) {
+  const bool shared = config.parallel.shared_memory && device.place() == Place::cpu && has_neighbours(mesh.gradient_group());
+  return shared ? Memory::shared : Memory::own;
+}
+
+}  // namespace
+
 TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device, const ArenaSizes& sizes)
     : config(config),
       mesh(mesh),
       device(device),
-      arenas(device, sizes, config.train.offload == Offload::optimizer ? Memory::pinned : Memory::own),
+      arenas(device, sizes, config.train.offload == Offload::optimizer ? Memory::pinned : Memory::own,
+             memory_of_gradients(config, mesh, device)),
       sharing(mesh.neighbours(sharing_ranks(config, mesh))),
       stage(config.model, stage_shape(config, mesh, sharing, device), arenas, device.compute()),
       sync(config.parallel, mesh, device, stage, arenas),

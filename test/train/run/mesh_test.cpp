@@ -7,7 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <sstream>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/philox.h"
 #include "test/catch.h"
@@ -78,6 +81,7 @@ TEST_CASE("gradients travel as bf16, and first within nodes, where that is asked
     CAPTURE(zero);
     const auto flat = train("flat" + zero, {"parallel.zero=" + zero});
     CHECK(train("nodes" + zero, {"parallel.zero=" + zero, "parallel.two_level=true", "parallel.node_ranks=2"}) == flat);
+    CHECK(train("messages" + zero, {"parallel.zero=" + zero, "parallel.shared_memory=false"}) == flat);
     // One machine is one node.
     if (!kSanitized) CHECK(train("node" + zero, {"parallel.zero=" + zero, "parallel.two_level=true"}) == flat);
   }
@@ -90,6 +94,28 @@ TEST_CASE("gradients travel as bf16, and first within nodes, where that is asked
   CHECK(difference(place, "flat3", "narrow3") < 1e-2);
   CHECK(train("large", {"parallel.two_level=true", "parallel.node_ranks=7", "parallel.zero=0"}) == place.metrics("flat0"));
   CHECK_THAT(place.run("large", "log.txt"), ContainsSubstring("warning: parallel.node_ranks = 7 is more than the 4 ranks"));
+}
+
+TEST_CASE("ranks of a machine read each other's gradients where they are, if they may") {
+  const Workplace place;
+  for (const std::string shared : {"true", "false"}) {
+    CAPTURE(shared);
+    Process run(place.scratch.path(),
+                Workplace::arguments({"train.name=" + shared, "parallel.shared_memory=" + shared, "train.steps=100000"}), 2);
+    while (run.running() && place.lines(shared) < 2) usleep(10000);
+    REQUIRE(run.running());
+    for (const auto& [rank, pid] : launched_ranks(place.scratch.path())) {
+      std::map<std::string, int> seen;  // mappings of gradients by their protection
+      std::istringstream maps(text_of_file("/proc/" + std::to_string(pid) + "/maps"));
+      for (std::string line, range, protection; std::getline(maps, line);)
+        if (line.find("/memfd:gradients") != std::string::npos && std::istringstream(line) >> range >> protection)
+          ++seen[protection];
+      if (shared == "true") CHECK(seen == std::map<std::string, int>{{"r--s", 1}, {"rw-s", 1}});
+      if (shared == "false") CHECK(seen.empty());
+    }
+    run.signal(SIGKILL);
+    run.wait();
+  }
 }
 
 TEST_CASE("groups of replicas divide a copy of the state each, and train the model of one copy") {
