@@ -39,6 +39,8 @@ namespace trireme {
 namespace {
 
 constexpr char kResult = 'r', kError = 'e';
+// Launchers and terminals send these to all processes of a group. They ask the program to stop: a file is not refused for it.
+constexpr std::array kForProgram{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 constexpr auto kLongest = std::chrono::minutes(5);  // a child that waits takes no processor time
 
 bool watched() { return __asan_init != nullptr || __tsan_init != nullptr; }
@@ -98,6 +100,7 @@ void confine(int pipe, pid_t parent, int64_t space, const ConfinedLimits& limits
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   for (int signal = 1; signal < 32; ++signal) std::signal(signal, SIG_DFL);
+  for (const int signal : kForProgram) std::signal(signal, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -33,6 +33,17 @@ TEST_CASE("confined work returns its bytes, and its errors keep their words") {
   CHECK(outcome([]() -> std::string { throw DataError("x.json: is damaged"); }) == "x.json: is damaged");
 }
 
+TEST_CASE("signals that ask the program to stop, and reach its whole group, do not end confined work") {
+  if (!is_confined()) {
+    WARN("skipped: not confined under a sanitizer");
+    return;
+  }
+  CHECK(outcome([] {
+          for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) raise(signal);
+          return std::string("whole");
+        }) == "result: whole");
+}
+
 TEST_CASE("work that crashes, does not end or takes all memory ends its own process alone") {
   if (!is_confined()) {
     WARN("skipped: not confined under a sanitizer");
