@@ -31,6 +31,8 @@ TEST_CASE("the parts of a step add up to it, and waits are along the axes of the
     CHECK(parts > 0.98 * whole);
     CHECK(parts < 1.02 * whole);
     CHECK(waits > 0);
-    CHECK_THAT(place.run(axis, "log.txt"), ContainsSubstring("time of steps: ") && ContainsSubstring(" % backward"));
+    const std::string log = place.run(axis, "log.txt");
+    const auto backward = log.find(" % backward"), waiting = log.find(" % waiting for " + axis);  // on a busy machine, this alone
+    CHECK(log.find("time of steps: ") < std::min(backward, waiting));
   }
 }
