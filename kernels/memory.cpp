@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "kernels/cuda_machine.h"
 
 namespace trireme {
@@ -19,11 +20,17 @@ std::byte* map_memory_of(int file, int64_t bytes, const char* what) {
   return static_cast<std::byte*>(mapped);
 }
 
+// Whether a file of this size can lie in memory. A signal would end the process where it exceeds the limit of files, and where
+// the kernel counts strictly and then has no page.
+bool may_lie_in_memory(int64_t bytes) {
+  struct rlimit most {};
+  if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < static_cast<rlim_t>(bytes)) return false;
+  return !text_of_file("/proc/sys/vm/overcommit_memory", 16).starts_with('2');
+}
+
 // A file in memory; -1 if the system refuses.
 int file_in_memory(int64_t bytes, const char* what) {
-  struct rlimit most {};
-  if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < static_cast<rlim_t>(bytes))
-    return -1;  // a signal would end the process
+  if (!may_lie_in_memory(bytes)) return -1;
   const int file = memfd_create(what, MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, bytes) == 0) return file;
   close(file);
