@@ -20,17 +20,27 @@ std::byte* map_memory_of(int file, int64_t bytes, const char* what) {
   return static_cast<std::byte*>(mapped);
 }
 
+}  // namespace
+
+std::byte* map_memory(int64_t bytes, const char* what) { return map_memory_of(-1, bytes, what); }
+
+void unmap_memory(std::byte* memory, int64_t bytes) { munmap(memory, static_cast<size_t>(bytes)); }
+
+namespace {
+
 // Whether a file of this size can lie in memory. A signal would end the process where it exceeds the limit of files, and where
-// the kernel counts strictly and then has no page.
+// the kernel counts strictly and then has no page. Where address space is limited, others' files would take it.
 bool may_lie_in_memory(int64_t bytes) {
   struct rlimit most {};
   if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < static_cast<rlim_t>(bytes)) return false;
+  if (getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur != RLIM_INFINITY) return false;
   return !text_of_file("/proc/sys/vm/overcommit_memory", 16).starts_with('2');
 }
 
 // A file in memory; -1 if the system refuses.
 int file_in_memory(int64_t bytes, const char* what) {
   if (!may_lie_in_memory(bytes)) return -1;
+  unmap_memory(map_memory(bytes, what), bytes);  // throws if there is not as much: of files, any size can be mapped
   const int file = memfd_create(what, MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, bytes) == 0) return file;
   close(file);
@@ -38,10 +48,6 @@ int file_in_memory(int64_t bytes, const char* what) {
 }
 
 }  // namespace
-
-std::byte* map_memory(int64_t bytes, const char* what) { return map_memory_of(-1, bytes, what); }
-
-void unmap_memory(std::byte* memory, int64_t bytes) { munmap(memory, static_cast<size_t>(bytes)); }
 
 Buffer::Buffer(Device& device, int64_t bytes, const char* what, Memory memory)
     : ledger_(device.ledger()), place_(device.place()), memory_(memory), on_gpu_(device.gpu_allocator()), bytes_(bytes) {

@@ -122,7 +122,7 @@ struct ParallelConfig {
     keys("two_level", two_level,
          "on CPUs: sum within each node first, then between nodes: less traffic between nodes, more within");
     keys("shared_memory", shared_memory,
-         "on CPUs: ranks of a machine sum gradients where these are, in each other's memory; false: by messages");
+         "on CPUs: replicas on one machine sum whole gradients where these are, in each other's memory; false: by messages");
     keys("node_ranks", node_ranks, "two_level: ranks of a node; 0: as launched, in a plan 8", between(0, 1e6));
     keys("timeout", timeout, "abort after a rank has waited this many seconds for its GPU; 0: never", between(0, 1e9));
   }

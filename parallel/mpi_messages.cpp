@@ -35,22 +35,23 @@ void exchange(const Comm& comm, Way way, const PeerMessage& message) {
   }
 }
 
-// Copies shares from the memory of the ranks [first, first + others.size()) on this machine: all that each has gathered so far.
+// Copies shares from the memory `others` of all near ranks: all that each has gathered so far.
 template <class Begin>
 void copy_shares(const Comm& comm, std::byte* all, const std::vector<const std::byte*>& others, Begin begin) {
-  const int64_t count = std::ssize(others), first = comm.rank() / count * count;
-  meet(comm, first, count);
+  const int64_t count = std::ssize(others);
+  meet_near(comm);
   for (int64_t i = 1; i < count; ++i) {
     const int64_t source = (comm.rank() + i) % count;
     for (int64_t r = source; r < comm.size(); r += count)
       std::memcpy(all + begin(r), others[static_cast<size_t>(source)] + begin(r), static_cast<size_t>(begin(r + 1) - begin(r)));
   }
-  meet(comm, first, count);
+  meet_near(comm);
 }
 
 }  // namespace
 
-void meet(const Comm& comm, int64_t first, int64_t count) {
+void meet_near(const Comm& comm) {
+  const auto [first, count] = near_ranks(comm);
   std::vector<MPI_Request> requests;
   for (int64_t r = first; r < first + count; ++r) {
     if (r == comm.rank()) continue;
@@ -64,10 +65,8 @@ void meet(const Comm& comm, int64_t first, int64_t count) {
 // other nodes, then from the ranks of the own node, with all that these have gathered.
 void gather_shares(const Comm& comm, std::byte* all, int64_t n, int64_t element) {
   const int64_t size = comm.size(), rank = comm.rank();
-  const bool flat = comm.locals() == 1;
-  const std::vector<const std::byte*> near =
-      flat ? shared_by(comm, all, 0, size) : shared_by(comm, all, rank / comm.locals() * comm.locals(), comm.locals());
-  const int64_t locals = flat && !near.empty() ? size : comm.locals(), nodes = size / locals;
+  const std::vector<const std::byte*> near = shared_by_near(comm, all, n * element);
+  const int64_t locals = near.empty() ? comm.locals() : std::ssize(near), nodes = size / locals;
   const int64_t node = rank / locals, local = rank % locals;
   const auto begin = [&](int64_t r) { return share_begin(n, r, size) * element; };
   const auto bytes = [&](int64_t r) { return begin(r + 1) - begin(r); };

@@ -17,8 +17,8 @@ constexpr int64_t kScratch = 16 << 20;
 // First element of rank r's share of n elements. The first share is one of the longest.
 inline int64_t share_begin(int64_t n, int64_t r, int64_t size) { return n / size * r + std::min(r, n % size); }
 
-// Waits until ranks [first, first + count) of the group, this one among them, have called it, too.
-void meet(const Comm& comm, int64_t first, int64_t count);
+// Waits until all of near_ranks() have called it, too.
+void meet_near(const Comm& comm);
 
 // all = the shares of all ranks, n elements of so many bytes. This rank's own share is already in
 // place.

@@ -25,11 +25,15 @@ float sent(const T& x) {
   return read(static_cast<Wire>(x));
 }
 
-template <class T, class Combine>
-float combine(const T* const* from, int64_t begin, int64_t end, int64_t i, Combine both) {
-  if (end - begin == 1) return read(from[begin][i]);
-  const int64_t middle = begin + (end - begin) / 2;
-  return both(combine(from, begin, middle, i, both), combine(from, middle, end, i, both));
+// The largest of from[begin][i] to from[end - 1][i]; a NaN wins.
+template <class Wire, class T>
+float largest(const T* const* from, int64_t begin, int64_t end, int64_t i) {
+  float most = sent<Wire>(from[begin][i]);
+  for (int64_t rank = begin + 1; rank < end; ++rank) {
+    const float other = sent<Wire>(from[rank][i]);
+    most = most > other || most != most ? most : other;
+  }
+  return most;
 }
 
 // Elements that are summed over the ranks at once.
@@ -68,8 +72,7 @@ void combine(const std::vector<const From*>& from, const Combined<To>& into, int
   To* const to = into.to;
   const auto size = static_cast<int64_t>(from.size());
   if (into.kind == AllReduce::Kind::max) {
-    const auto max = [](float a, float b) { return a > b || a != a ? a : b; };  // NaN wins
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(combine(from.data(), 0, size, i, max));
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(largest<Wire>(from.data(), 0, size, i));
     return;
   }
   for (int64_t at = 0; at < n; at += kBlock) {
@@ -162,21 +165,13 @@ std::vector<const T*> from_element(std::vector<const T*> all, int64_t i) {
   return all;
 }
 
-// Addends of ranks [first, first + count) of the group where this one has `here`; empty if they share no memory.
+// Memory of all near ranks where this one has n elements at `here`; empty if they do not share it.
 template <class T>
-std::vector<const T*> addends_of(const Comm& comm, const T* here, int64_t first, int64_t count) {
+std::vector<const T*> addends_of(const Comm& comm, const T* here, int64_t n) {
   std::vector<const T*> all;
-  for (const std::byte* one : shared_by(comm, here, first, count)) all.push_back(reinterpret_cast<const T*>(one));
+  for (const std::byte* one : shared_by_near(comm, here, n * static_cast<int64_t>(sizeof(T))))
+    all.push_back(reinterpret_cast<const T*>(one));
   return all;
-}
-
-// Combines this rank's share over the ranks `others`, all of the group, in their own memory.
-template <class Wire, class T>
-void reduce_in_place(const Comm& comm, const std::vector<const T*>& others, const Shares<T>& shares, const Combined<T>& into) {
-  const int64_t begin = shares.begin(comm.rank());
-  meet(comm, 0, comm.size());
-  combine<Wire>(from_element(others, begin), into, shares.begin(comm.rank() + 1) - begin);
-  meet(comm, 0, comm.size());
 }
 
 // Combines this rank's share over the ranks, piece by piece to save scratch memory.
@@ -195,20 +190,20 @@ void reduce_flat(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, cons
 }
 
 // The same for a group divided into nodes: a node's ranks first sum among themselves, then each
-// exchanges with its counterparts on other nodes.
+// exchanges with its counterparts on other nodes. `near`: where the former have their addends, or empty.
 template <class Wire, class T>
-void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, const Combined<T>& into) {
+void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, const std::vector<const T*>& near,
+                     const Combined<T>& into) {
   using Neighbours = Addends<Wire, T>;
   using Others = Addends<Wire, float>;
   const int64_t locals = comm.locals(), nodes = comm.size() / locals, step = shares.step;
-  const int64_t node = comm.rank() / locals, local = comm.rank() % locals, column = Neighbours::bytes(locals, step);
+  const int64_t node = comm.rank() / locals, local = comm.rank() % locals;
+  const int64_t column = near.empty() ? Neighbours::bytes(locals, step) : 0;
   const int64_t sums = nodes * step * static_cast<int64_t>(sizeof(float));
-  const std::vector<const T*> near = addends_of(comm, shares.all, node * locals, locals);
   std::byte* const memory = cpu.workspace->reserve(nodes * column + sums + Others::bytes(nodes, step));
   auto* const sum = reinterpret_cast<float*>(memory + nodes * column);
   const auto like = [&](int64_t j) { return j * locals + local; };  // this rank's counterpart on node j
   std::vector<MPI_Request> requests;
-  if (!near.empty()) meet(comm, node * locals, locals);
   for (int64_t at = 0; at < shares.longest(); at += step) {
     const auto length = [&](int64_t j) { return shares.piece(like(j), at).second; };
     const auto sum_node = [&](int64_t j, const auto& from) {
@@ -231,19 +226,24 @@ void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, 
     wait_all(requests);
     combine<Wire>(others.all(), into.from_element(at), length(node));
   }
-  if (!near.empty()) meet(comm, node * locals, locals);
 }
 
-// Combines this rank's share of the n elements at `all` over the ranks.
+// Combines this rank's share of the n elements at `all` over the ranks. True if near ranks may still read `all`, until it meets
+// them.
 template <class Wire, class T>
-void reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, const Combined<T>& into) {
+bool reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, const Combined<T>& into) {
   const int64_t size = comm.size(), most = std::max<int64_t>(kScratch / size / static_cast<int64_t>(sizeof(Wire)), 1024);
   const Shares<T> shares{.all = all, .n = n, .size = size, .step = std::min(most, share_begin(n, 1, size))};
-  if (comm.locals() > 1) return reduce_in_nodes<Wire>(comm, cpu, shares, into);
-  if (const auto others = addends_of(comm, all, 0, size); !others.empty())
-    reduce_in_place<Wire>(comm, others, shares, into);
-  else
+  const std::vector<const T*> near = addends_of(comm, all, n);
+  const int64_t begin = shares.begin(comm.rank()), end = shares.begin(comm.rank() + 1);
+  if (!near.empty()) meet_near(comm);
+  if (comm.locals() > 1)
+    reduce_in_nodes<Wire>(comm, cpu, shares, near, into);
+  else if (near.empty())
     reduce_flat<Wire>(comm, cpu, shares, into);
+  else
+    combine<Wire>(from_element(near, begin), into, end - begin);
+  return !near.empty();
 }
 
 // Calls work(value of the element type, value of the type that is sent).
@@ -267,7 +267,7 @@ void launch(const Comm& comm, const Cpu& cpu, const AllReduce& op) {
     T* x = op.x.as<T>();
     T* const own = x + share_begin(n, comm.rank(), comm.size());
     reduce_share<decltype(wire)>(comm, cpu, x, n, Combined<T>{.to = own, .kind = op.kind});
-    gather_shares(comm, reinterpret_cast<std::byte*>(x), n, sizeof(T));
+    gather_shares(comm, reinterpret_cast<std::byte*>(x), n, sizeof(T));  // meets the near ranks
   });
 }
 
@@ -279,8 +279,8 @@ void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
   }
   with_wire(op.all.dtype(), op.bf16_on_wire, [&](auto element, auto wire) {
     using T = decltype(element);
-    reduce_share<decltype(wire)>(comm, cpu, op.all.as<T>(), op.all.size(),
-                                 Combined<T>{.to = op.part.as<T>(), .accumulate = op.accumulate});
+    const Combined<T> part{.to = op.part.as<T>(), .accumulate = op.accumulate};
+    if (reduce_share<decltype(wire)>(comm, cpu, op.all.as<T>(), op.all.size(), part)) meet_near(comm);
   });
 }
 

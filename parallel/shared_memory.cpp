@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <span>
 
 #include "base/file.h"
 #include "base/text_stream.h"
@@ -48,13 +49,14 @@ std::vector<Offer> offers_of_all(const Comm& comm, const Offer& mine) {
 // The memory of another process, to read; nullptr if the system refuses.
 const std::byte* view_of(const Offer& offer) {
   const std::string path = text("/proc/", offer.process, "/fd/", offer.file);
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // it may be anything, until the mark is seen
   if (file < 0) return nullptr;
   struct stat facts {};
   const bool whole = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size == offer.bytes;
   void* const mapped = whole ? mmap(nullptr, static_cast<size_t>(offer.bytes), PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
   ::close(file);
   if (mapped == MAP_FAILED) return nullptr;
+  madvise(mapped, static_cast<size_t>(offer.bytes), MADV_DONTDUMP);  // a core file has this process's own
   const auto* const view = static_cast<const std::byte*>(mapped);
   if (std::memcmp(view, &offer.mark, sizeof offer.mark) == 0) return view;
   munmap(mapped, static_cast<size_t>(offer.bytes));
@@ -63,10 +65,15 @@ const std::byte* view_of(const Offer& offer) {
 
 }  // namespace
 
-bool has_neighbours(const Comm& comm) {
+bool lie_together(const Comm& comm) {
   if (comm.size() == 1 || comm.group() == 0) return false;
   const Offer mine{.machine = machine()};
-  return std::ranges::count(offers_of_all(comm, mine), mine.machine, &Offer::machine) > 1;
+  const std::vector<Offer> all = offers_of_all(comm, mine);
+  const auto here = [&](const Offer& offer) { return offer.machine == mine.machine; };
+  const auto [first, count] = near_ranks(comm);
+  return largest(comm, std::ranges::all_of(std::span(all).subspan(static_cast<size_t>(first), static_cast<size_t>(count)), here)
+                           ? 0
+                           : 1) == 0;
 }
 
 SharedMemory::SharedMemory(const Comm& comm, const Arena& arena)
@@ -84,8 +91,10 @@ SharedMemory::SharedMemory(const Comm& comm, const Arena& arena)
   bool able = true;
   const std::vector<Offer> offers = offers_of_all(comm, mine);
   for (size_t r = 0; r < offers.size(); ++r) {
-    if (r == me || offers[r].machine != mine.machine) continue;
-    if (offers_some && offers[r].bytes == bytes_) views_[r] = view_of(offers[r]);
+    const auto [first, count] = near_ranks(comm);
+    const int64_t place = static_cast<int64_t>(r) - first;
+    if (r == me || place < 0 || place >= count) continue;
+    if (offers_some && offers[r].machine == mine.machine && offers[r].bytes == bytes_) views_[r] = view_of(offers[r]);
     able = able && views_[r] != nullptr;
   }
   const bool all_able = largest(comm, able ? 0 : 1) == 0;  // all have looked at the marks
@@ -110,7 +119,14 @@ void SharedMemory::close() {
   }
 }
 
-std::vector<const std::byte*> shared_by(const Comm& comm, const void* here, int64_t first, int64_t count) {
+std::pair<int64_t, int64_t> near_ranks(const Comm& comm) {
+  if (comm.locals() == 1) return {0, comm.size()};
+  return {comm.rank() / comm.locals() * comm.locals(), comm.locals()};
+}
+
+std::vector<const std::byte*> shared_by_near(const Comm& comm, const void* here, int64_t bytes) {
+  if (bytes < kFewestShared) return {};
+  const auto [first, count] = near_ranks(comm);
   std::vector<const std::byte*> all;
   for (const SharedMemory* memory : comm.shared()) {
     if (!memory->holds(here)) continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kernels/memory.h"
@@ -10,13 +11,15 @@
 
 namespace trireme {
 
-// True if another rank of the group is on this machine. All ranks of the group call it.
-bool has_neighbours(const Comm& comm);
+// True if the group's ranks, or those of each of its nodes, are on one machine: then they gain by
+// SharedMemory. All ranks of the group call it.
+bool lie_together(const Comm& comm);
 
 class SharedMemory {
  public:
   // Opens an arena of shared memory to the group's ranks on this machine, for the object's lifetime.
-  // All ranks of the group call it, with arenas of one size. If one of them cannot, none shares any.
+  // All ranks of the group call it, with arenas of one size. None shares any unless they lie together
+  // and the system lets all of them.
   // The group must not move.
   SharedMemory(const Comm& comm, const Arena& arena);
   ~SharedMemory();
@@ -39,8 +42,13 @@ class SharedMemory {
   std::vector<const std::byte*> views_;  // by rank of the group
 };
 
-// Memory of ranks [first, first + count) of the group where this one has `here`. Empty unless all of
-// them share it with this one.
-std::vector<const std::byte*> shared_by(const Comm& comm, const void* here, int64_t first, int64_t count);
+// The first of the ranks of this one's node, and their number. A group that is not divided into nodes
+// counts as one.
+std::pair<int64_t, int64_t> near_ranks(const Comm& comm);
+
+// Memory of these ranks where this one has so many bytes at `here`. Empty unless all of them share it,
+// and for few bytes, which arrive before the ranks would have met.
+std::vector<const std::byte*> shared_by_near(const Comm& comm, const void* here, int64_t bytes);
+inline constexpr int64_t kFewestShared = 16 << 10;
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -19,6 +20,19 @@
 using namespace trireme;
 using test::mpirun;
 using test::output_of;
+
+namespace {
+
+std::atomic<int64_t> bytes_sent = 0;
+
+}  // namespace
+
+// Counts the bytes that MPI sends. Its handles are passed on as they are.
+extern "C" int PMPI_Isend(const void* data, int count, void* type, int to, int tag, void* comm, void* request);
+extern "C" int MPI_Isend(const void* data, int count, void* type, int to, int tag, void* comm, void* request) {
+  bytes_sent += count;
+  return PMPI_Isend(data, count, type, to, tag, comm, request);
+}
 
 namespace {
 
@@ -195,6 +209,34 @@ void check_in(Arena& arena, const Comm& comm, Stream& stream, int64_t n) {
   }
 }
 
+// Changes tensors at once after each collective: others must have read them by then.
+void check_order(Arena& arena, const Comm& comm, Stream& stream, bool shared) {
+  constexpr int64_t n = 70001;
+  const int64_t rank = comm.rank(), size = comm.size(), before = bytes_sent;
+  const Frame frame(arena);
+  const Tensor x = arena.take(Dtype::f32, {n}), whole = arena.take(Dtype::f32, {n * size}), part = arena.take(Dtype::f32, {n});
+  const auto same = [](const Tensor& t, float value) {
+    const float* all = t.as<float>();
+    return std::all_of(all, all + t.size(), [&](float y) { return y == value; });
+  };
+  for (int round = 0; round < (kSanitized ? 10 : 100); ++round) {
+    const auto mine = static_cast<float>(round + rank), total = static_cast<float>(size * round + size * (size - 1) / 2);
+    run(stream, Fill{.x = x, .value = mine});
+    run(comm, stream, AllReduce{.x = x});
+    if (!same(x, total)) FAIL("sum of round " << round);
+    run(stream, Fill{.x = x, .value = -1});
+    run(stream, Fill{.x = part, .value = mine});
+    run(comm, stream, AllGather{.all = whole, .part = part});
+    for (int64_t r = 0; r < size; ++r)
+      if (!same(whole.slice(r * n, r * n + n), static_cast<float>(round + r))) FAIL("share of rank " << r << " in round " << round);
+    run(stream, Fill{.x = whole, .value = mine});
+    run(comm, stream, ReduceScatter{.part = part, .all = whole});
+    if (!same(part, total)) FAIL("part of round " << round);
+    run(stream, Fill{.x = whole, .value = -1});
+  }
+  CHECK((bytes_sent == before) == (shared && comm.locals() == 1));
+}
+
 }  // namespace
 
 TEST_CASE("ranks of a launcher share memory", "[.launched]") {
@@ -208,23 +250,27 @@ TEST_CASE("ranks of a launcher share memory", "[.launched]") {
     CHECK((arena.buffer().file() >= 0) == able);
     for (const Mesh* in : {&mesh, &pairs}) {
       const Comm& comm = in->dp();
-      CHECK(has_neighbours(comm) == (world.size() > 1));
+      CHECK(lie_together(comm));
       {
         const SharedMemory shared(comm, arena);
         const std::byte* const begin = arena.buffer().data();
         CHECK(*begin == std::byte{});
-        const std::vector<const std::byte*> everyones = shared_by(comm, begin + 5, 0, comm.size());
-        REQUIRE(std::ssize(everyones) == (all_able ? comm.size() : 0));
-        if (all_able) CHECK(everyones[static_cast<size_t>(comm.rank())] == begin + 5);
-        CHECK(shared_by(comm, begin + arena.capacity(), 0, 1).empty());
-        for (const int64_t n : {1, 2, 17, 1000, 70001}) {
+        const auto [first, count] = near_ranks(comm);
+        CHECK(count == (comm.locals() > 1 ? comm.locals() : comm.size()));
+        const std::vector<const std::byte*> everyones = shared_by_near(comm, begin + 5, kFewestShared);
+        REQUIRE(std::ssize(everyones) == (all_able ? count : 0));
+        if (all_able) CHECK(everyones[static_cast<size_t>(comm.rank() - first)] == begin + 5);
+        CHECK(shared_by_near(comm, begin + 5, kFewestShared - 1).empty());
+        CHECK(shared_by_near(comm, begin + arena.capacity(), kFewestShared).empty());
+        check_order(arena, comm, device.compute(), all_able);
+        for (const int64_t n : {1, 17, 8191, 70001}) {
           check_in<float, float>(arena, comm, device.compute(), n);
           check_in<Bf16, Bf16>(arena, comm, device.compute(), n);
           if (world.size() > 1) check_in<float, Bf16>(arena, comm, device.compute(), n);
         }
         std::memset(arena.buffer().data(), 0, static_cast<size_t>(arena.capacity()));
       }
-      CHECK(shared_by(comm, arena.buffer().data(), 0, comm.size()).empty());
+      CHECK(shared_by_near(comm, arena.buffer().data(), kFewestShared).empty());
     }
   }
 }

@@ -18,9 +18,9 @@ ReplicaSync::ReplicaSync(const ParallelConfig& config, const Mesh& mesh, Device&
       bf16_to_owners_(config.reduce == ReduceDtype::bf16 && mesh.copies() == 1),
       copy_sum_(config, mesh, stage, arenas),
       arrived_(stage.units().size()) {
-  if (config.shared_memory && device.place() == Place::cpu)
-    for (const Comm* group : {&owners_, &mesh.copy_group()})
-      if (group->size() > 1 && group->group() != 0) shared_.push_back(std::make_unique<SharedMemory>(*group, arenas.gradients));
+  if (device.place() == Place::cpu)
+    for (const Comm* group : sharing_groups(config, mesh))
+      shared_.push_back(std::make_unique<SharedMemory>(*group, arenas.gradients));
   if (device.place() != Place::cuda || replicas_.size() == 1) return;
   for (const Arena* arena : {&arenas.gradients, &arenas.weights}) {
     const Tensor all = arena->flat(Dtype::f32);
@@ -28,6 +28,17 @@ ReplicaSync::ReplicaSync(const ParallelConfig& config, const Mesh& mesh, Device&
       if (group->size() > 1)
         known_.push_back(std::make_unique<KnownMemory>(group->gpus(), static_cast<std::byte*>(all.data()), all.bytes()));
   }
+}
+
+std::vector<const Comm*> ReplicaSync::sharing_groups(const ParallelConfig& config, const Mesh& mesh) {
+  std::vector<const Comm*> groups;
+  const bool whole = config.zero < 2 || config.reduce_when == ReduceWhen::step;
+  const auto add = [&](const Comm& group, bool in_place) {
+    if (in_place && group.size() > 1 && group.group() != 0 && config.shared_memory && !config.exact()) groups.push_back(&group);
+  };
+  add(mesh.owner_group(), whole);
+  add(mesh.copy_group(), !config.compresses());
+  return groups;
 }
 
 // Returns the lane for communication, ordered after the compute lane's work so far. A single replica

@@ -29,6 +29,9 @@ class ReplicaSync {
   // only between these. With parallel.local_steps, gradients stay within a copy.
   ReplicaSync(const ParallelConfig& config, const Mesh& mesh, Device& device, const Stage& stage, Arenas& arenas);
 
+  // Groups that sum what lies in the arena of gradients: on a CPU, their ranks may do so in place.
+  static std::vector<const Comm*> sharing_groups(const ParallelConfig& config, const Mesh& mesh);
+
   // Makes what follows part of step number `step`, counted from 1: see parallel.apart_after.
   void begin(int64_t step);
 

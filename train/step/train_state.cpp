@@ -110,7 +110,9 @@ PipelineShape pipeline_shape(const RunConfig& config, int64_t replicas) {
 namespace {
 
 Memory memory_of_gradients(const RunConfig& config, const Mesh& mesh, const Device& device) {
-  const bool shared = config.parallel.shared_memory && device.place() == Place::cpu && has_neighbours(mesh.gradient_group());
+  bool shared = false;
+  if (device.place() == Place::cpu)
+    for (const Comm* group : ReplicaSync::sharing_groups(config.parallel, mesh)) shared |= lie_together(*group);
   return shared ? Memory::shared : Memory::own;
 }
 
