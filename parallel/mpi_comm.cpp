@@ -10,6 +10,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "parallel/gpu_group.h"
 
@@ -19,6 +20,8 @@ namespace {
 // Grace period after a message of a collective fails. Usually ranks are out of step, and the
 // watchdogs need the time to name which.
 constexpr std::chrono::seconds kForVerdict{30};
+
+constexpr double kYielding = 20e-6;  // seconds
 
 // MPI's handles are pointers or ints, depending on the implementation.
 MPI_Comm handle(uint64_t group) {
@@ -62,16 +65,18 @@ MPI_Comm handle(const Comm& comm) {
 }
 
 void wait_all(std::vector<MPI_Request>& requests) {
-  for (int round = 0;; ++round) {
+  for (const auto begin = Clock::now();;) {
     int done = 0;
     const int status = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
     if (status != MPI_SUCCESS) std::this_thread::sleep_for(kForVerdict);
     ok(status);
     if (done != 0) return;
-    if (round < 20)
+    // Soon sleeps for a hundredth of the wait so far. Who yields on a busy core waits for the others' turns.
+    const double waited = seconds_since(begin);
+    if (waited < kYielding)
       sched_yield();
     else
-      usleep(round < 200 ? 50 : round < 2000 ? 200 : 1000);  // at most about a hundredth of the wait so far
+      usleep(static_cast<useconds_t>(std::clamp(waited * 1e4, 50.0, 1000.0)));
   }
 }
 
