@@ -71,9 +71,8 @@ bool lie_together(const Comm& comm) {
   const std::vector<Offer> all = offers_of_all(comm, mine);
   const auto here = [&](const Offer& offer) { return offer.machine == mine.machine; };
   const auto [first, count] = near_ranks(comm);
-  return largest(comm, std::ranges::all_of(std::span(all).subspan(static_cast<size_t>(first), static_cast<size_t>(count)), here)
-                           ? 0
-                           : 1) == 0;
+  const auto near = std::span(all).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+  return largest(comm, std::ranges::all_of(near, here) ? 0 : 1) == 0;
 }
 
 SharedMemory::SharedMemory(const Comm& comm, const Arena& arena)
@@ -90,10 +89,9 @@ SharedMemory::SharedMemory(const Comm& comm, const Arena& arena)
   }
   bool able = true;
   const std::vector<Offer> offers = offers_of_all(comm, mine);
-  for (size_t r = 0; r < offers.size(); ++r) {
-    const auto [first, count] = near_ranks(comm);
-    const int64_t place = static_cast<int64_t>(r) - first;
-    if (r == me || place < 0 || place >= count) continue;
+  const auto [first, count] = near_ranks(comm);
+  for (auto r = static_cast<size_t>(first); r < static_cast<size_t>(first + count); ++r) {
+    if (r == me) continue;
     if (offers_some && offers[r].machine == mine.machine && offers[r].bytes == bytes_) views_[r] = view_of(offers[r]);
     able = able && views_[r] != nullptr;
   }
