@@ -20,14 +20,6 @@ std::byte* map_memory_of(int file, int64_t bytes, const char* what) {
   return static_cast<std::byte*>(mapped);
 }
 
-}  // namespace
-
-std::byte* map_memory(int64_t bytes, const char* what) { return map_memory_of(-1, bytes, what); }
-
-void unmap_memory(std::byte* memory, int64_t bytes) { munmap(memory, static_cast<size_t>(bytes)); }
-
-namespace {
-
 // Whether a file of this size can lie in memory. A signal would end the process where it exceeds the limit of files, and where
 // the kernel counts strictly and then has no page. Where address space is limited, others' files would take it.
 bool may_lie_in_memory(int64_t bytes) {
@@ -48,6 +40,10 @@ int file_in_memory(int64_t bytes, const char* what) {
 }
 
 }  // namespace
+
+std::byte* map_memory(int64_t bytes, const char* what) { return map_memory_of(-1, bytes, what); }
+
+void unmap_memory(std::byte* memory, int64_t bytes) { munmap(memory, static_cast<size_t>(bytes)); }
 
 Buffer::Buffer(Device& device, int64_t bytes, const char* what, Memory memory)
     : ledger_(device.ledger()), place_(device.place()), memory_(memory), on_gpu_(device.gpu_allocator()), bytes_(bytes) {

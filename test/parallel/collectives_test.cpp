@@ -170,7 +170,7 @@ std::vector<T> contents(const Tensor& x) {
   return std::vector<T>(x.as<T>(), x.as<T>() + x.size());
 }
 
-// Sums and gathers in an arena's memory, shared or not, twice: nobody changes what another has still to read.
+// Sums and gathers twice in an arena's memory, shared or not.
 template <class T, class Wire>
 void check_in(Arena& arena, const Comm& comm, Stream& stream, int64_t n) {
   CAPTURE(n, comm.size(), comm.locals(), name_of(kDtype<T>), name_of(kDtype<Wire>));
