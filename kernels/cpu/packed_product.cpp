@@ -34,8 +34,11 @@ int64_t ranges_of(const Matmul& op, const PackedBlocks& blocks, int64_t piece) {
 // 16 or 32 registers hold the sums, two vectors of b and a broadcast element of a.
 constexpr int kPlainRows = sizeof(Vec) == 64 ? 12 : 6;
 
-// The first `rows` of a tile. Lines of a lie in blocks, or its elements of one k together.
-template <int rows, bool lines>
+// Elements of a: those of one k together, lines in blocks, or whole rows.
+enum class Layout { across, lines, rows };
+
+// The first `rows` of a tile.
+template <int rows, Layout layout>
 [[gnu::noinline]] void sum_plain(const PackedSum& p) {
   Vec sum[rows][2];
 #pragma GCC unroll 12
@@ -51,17 +54,19 @@ template <int rows, bool lines>
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) row[v] = load(b + v * kLanes);
 #pragma GCC unroll 12
-    for (int r = 0; r < rows; ++r)
+    for (int r = 0; r < rows; ++r) {
+      const float factor = a[layout == Layout::rows ? r * p.step : layout == Layout::lines ? r * kWords : r];
 #pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) sum[r][v] += a[lines ? r * kWords : r] * row[v];
-    a += lines ? 1 : kPlainRows, b += kColumns, next += p.ahead.pair / 2;
+      for (int v = 0; v < 2; ++v) sum[r][v] += factor * row[v];
+    }
+    a += layout == Layout::across ? kPlainRows : 1, b += kColumns, next += p.ahead.pair / 2;
   };
   int64_t k = 0;
   for (int64_t row = 0; k + kWords <= 2 * p.pairs; ++row, k += kWords) {
     if (row < p.ahead.rows) p.ahead.fetch_row(row);
 #pragma GCC unroll 2
     for (int step = 0; step < kWords; ++step) multiply_add();
-    if (lines) a += (kPlainRows - 1) * kWords;
+    if (layout == Layout::lines) a += (kPlainRows - 1) * kWords;
   }
   for (; k < 2 * p.pairs; ++k) multiply_add();
 #pragma GCC unroll 12
@@ -70,21 +75,25 @@ template <int rows, bool lines>
     for (int v = 0; v < 2; ++v) store(p.sums + r * kColumns + v * kLanes, sum[r][v]);
 }
 
-template <bool lines>
+template <Layout layout>
 void multiply_plain(const PackedSum& p) {
   constexpr int kThird = kPlainRows / 3;
-  if (p.rows <= kThird) return sum_plain<kThird, lines>(p);
-  p.rows <= 2 * kThird ? sum_plain<2 * kThird, lines>(p) : sum_plain<kPlainRows, lines>(p);
+  if (p.rows <= kThird) return sum_plain<kThird, layout>(p);
+  p.rows <= 2 * kThird ? sum_plain<2 * kThird, layout>(p) : sum_plain<kPlainRows, layout>(p);
 }
 
 // One of the two operands in panels of lines.
 struct Side {
   Lines lines;
   int64_t width, pair_bytes, words;
-  void (*pack)(const Packing&);
+  void (*pack)(const Packing&);  // nullptr: the panels are rows of f32 where they lie
 
   int64_t panels(int64_t count) const { return quotient_up(count, width); }
   int64_t bytes(int64_t pairs) const { return round_up(pairs, words) * width * pair_bytes; }  // of a panel, in whole blocks
+  int64_t packed_bytes(int64_t pairs) const { return pack == nullptr ? 0 : bytes(pairs); }
+  const std::byte* place(int64_t line, int64_t k) const {
+    return static_cast<const std::byte*>(lines.data) + (line * lines.k + k) * 4;
+  }
 };
 
 // A rectangle of c, and a range of k.
@@ -114,11 +123,10 @@ class PackedProduct {
   PackedProduct(const Cpu& cpu, const Matmul& op, const PackedTile& tile, const PackedBlocks& blocks)
       : op_(op),
         tile_(tile),
-        a_{{op.a.data(), op.m(), op.k(), !op.transpose_a},
-           tile.rows,
-           tile.pair_of_a,
-           tile.words,
-           op.transpose_a ? tile.pack_a : tile.pack_lines_of_a},
+        a_{{op.a.data(), op.m(), op.k(), !op.transpose_a}, tile.rows, tile.pair_of_a, tile.words, packing_of_a()},
+        multiply_(a_.pack == nullptr ? tile.multiply_rows
+                  : op.transpose_a   ? tile.multiply
+                                     : tile.multiply_lines),
         b_{{op.b.data(), op.n(), op.k(), op.transpose_b}, tile.columns, tile.pair_of_b, tile.words, tile.pack_b},
         ranges_(ranges_of(op, blocks, blocks.k > 0 ? blocks.k : tile.k)),
         step_(even_part(op.k(), ranges_)),
@@ -132,8 +140,8 @@ class PackedProduct {
     group_ = std::clamp<int64_t>(kept_bytes() / outside().bytes(pairs), 1,
                                  std::max<int64_t>(1, outside().panels(a_outside_ ? rows_ : columns_) / (kTasks * threads)));
     const int64_t panels = inside().panels(a_outside_ ? columns_ : rows_);
-    inside_bytes_ = panels * inside().bytes(step_ / 2);
-    group_bytes_ = round_up(group_ * outside().bytes(pairs), 64);
+    inside_bytes_ = panels * inside().packed_bytes(step_ / 2);
+    group_bytes_ = round_up(group_ * outside().packed_bytes(pairs), 64);
     keeps_ = ranges_ == 1 && piece_ < step_;
     if (keeps_) block_ = std::max(group_, std::min(group_ * panels, kept_bytes() / tile_bytes()));
     const int64_t sums = (ranges_ > 1 ? a_.panels(rows_) * b_.panels(columns_) : threads * block_) * tile_bytes();
@@ -157,6 +165,14 @@ class PackedProduct {
   }
 
  private:
+  bool reads_rows() const {
+    return tile_.multiply_rows != nullptr && !op_.transpose_a && op_.k() % 2 == 0 && op_.m() % (tile_.rows / 3) == 0;
+  }
+  auto packing_of_a() const -> decltype(Side::pack) {
+    if (reads_rows()) return nullptr;
+    return op_.transpose_a ? tile_.pack_a : tile_.pack_lines_of_a;
+  }
+
   // The size of equal parts, of whole blocks.
   int64_t even_part(int64_t n, int64_t parts) const { return round_up(quotient_up(n, parts), 2 * tile_.words); }
   const Side& outside() const { return a_outside_ ? a_ : b_; }
@@ -188,7 +204,7 @@ class PackedProduct {
   }
 
   static void pack(const Slab& s, const Side& side, const Range& r, std::byte* to) {
-    side.pack({side.lines, r.first, r.panels, s.begin, s.end, to, side.bytes(s.pairs())});
+    if (side.pack != nullptr) side.pack({side.lines, r.first, r.panels, s.begin, s.end, to, side.bytes(s.pairs())});
   }
 
   // Sums a group of the outer operand's panels and a part of the others.
@@ -204,12 +220,15 @@ class PackedProduct {
   // Packs the group. The others are packed, so many bytes apart.
   void sum_piece(const Slab& s, const std::byte* packed, int64_t bytes, const Span& group, const Span& part) {
     const Side &out = outside(), &in = inside();
-    const int64_t first = a_outside_ ? s.row : s.column;
+    const int64_t first = a_outside_ ? s.row : s.column, first_inside = a_outside_ ? s.column : s.row;
     std::byte* const memory = groups_ + omp_get_thread_num() * group_bytes_;
-    const auto mine = [&](int64_t o) { return memory + (o - group.begin) * out.bytes(s.pairs()); };
-    const auto shared = [&](int64_t i) { return packed + i * bytes; };
+    const auto to_pack = [&](int64_t o) { return memory + (o - group.begin) * out.bytes(s.pairs()); };
+    const auto mine = [&](int64_t o) { return out.pack == nullptr ? out.place(first + o * out.width, s.begin) : to_pack(o); };
+    const auto shared = [&](int64_t i) {
+      return in.pack == nullptr ? in.place(first_inside + i * in.width, s.begin) : packed + i * bytes;
+    };
     for (int64_t o = group.begin; o < group.end; o += kPanels)
-      pack(s, out, {first + o * out.width, std::min(kPanels, group.end - o)}, mine(o));
+      pack(s, out, {first + o * out.width, std::min(kPanels, group.end - o)}, to_pack(o));
     // Neighbours in a row of c follow one another, so that the processor foresees its memory.
     const int64_t some = a_outside_ ? std::max<int64_t>(1, kept_bytes() / 2 / in.bytes(s.pairs())) : 1;
     for (int64_t at = part.begin; at < part.end; at += some)
@@ -227,19 +246,19 @@ class PackedProduct {
     float* const sums = sums_ + (ranges_ > 1 ? i * b_.panels(columns_) + j : tile) * tile_.rows * tile_.columns;
     const int64_t row = s.row + i * tile_.rows, column = s.column + j * tile_.columns;
     const int64_t size = bytes_of(op_.c.dtype()), rows = std::min(tile_.rows, op_.m() - row);
-    (op_.transpose_a ? tile_.multiply : tile_.multiply_lines)(
-        {.a = p.a,
-         .b = p.b,
-         .pairs = s.pairs(),
-         .rows = rows,
-         .sums = sums,
-         .first = s.first,
-         .ahead = {.panel = p.next,
-                   .pair = inside().width * inside().pair_bytes,
-                   .c = static_cast<const std::byte*>(op_.c.data()) + (row * op_.n() + column) * size,
-                   .step = op_.n() * size,
-                   .bytes = std::min(tile_.columns, op_.n() - column) * size,
-                   .rows = s.last ? rows : 0}});
+    multiply_({.a = p.a,
+               .b = p.b,
+               .step = op_.k(),
+               .pairs = s.pairs(),
+               .rows = rows,
+               .sums = sums,
+               .first = s.first,
+               .ahead = {.panel = p.next,
+                         .pair = inside().width * inside().pair_bytes,
+                         .c = static_cast<const std::byte*>(op_.c.data()) + (row * op_.n() + column) * size,
+                         .step = op_.n() * size,
+                         .bytes = std::min(tile_.columns, op_.n() - column) * size,
+                         .rows = s.last ? rows : 0}});
     if (!s.last) return;
     op_.c.dtype() == Dtype::bf16 ? finish(static_cast<Bf16*>(op_.c.data()), sums, row, column)
                                  : finish(static_cast<float*>(op_.c.data()), sums, row, column);
@@ -266,7 +285,9 @@ class PackedProduct {
 
   const Matmul& op_;
   const PackedTile& tile_;
-  Side a_, b_;
+  Side a_;
+  decltype(PackedTile::multiply) multiply_;  // panels of a
+  Side b_;
   int64_t ranges_, step_;   // of k
   int64_t piece_;           // of a range, that a tile sums at once
   int64_t columns_, rows_;  // of a slab
@@ -281,10 +302,14 @@ class PackedProduct {
 }  // namespace
 
 const PackedTile& plain_tile(Dtype operands) {
-  static constexpr PackedTile of_f32 =
-      tile_of<PlainF32, PlainF32, kPlainRows, kColumns>(multiply_plain<false>, multiply_plain<true>);
+  static constexpr PackedTile of_f32 = [] {
+    PackedTile tile =
+        tile_of<PlainF32, PlainF32, kPlainRows, kColumns>(multiply_plain<Layout::across>, multiply_plain<Layout::lines>);
+    tile.multiply_rows = multiply_plain<Layout::rows>;
+    return tile;
+  }();
   static constexpr PackedTile of_bf16 =
-      tile_of<WidenedBf16, WidenedBf16, kPlainRows, kColumns>(multiply_plain<false>, multiply_plain<true>);
+      tile_of<WidenedBf16, WidenedBf16, kPlainRows, kColumns>(multiply_plain<Layout::across>, multiply_plain<Layout::lines>);
   return operands == Dtype::bf16 ? of_bf16 : of_f32;
 }
 

@@ -45,6 +45,7 @@ struct Ahead {
 // A tile of c, or the part of its sums over a range of k.
 struct PackedSum {
   const std::byte *a, *b;  // panels
+  int64_t step;            // elements from row to row of a, where it is not packed
   int64_t pairs;           // of k
   int64_t rows;            // of c: those beyond may be left out
   float* sums;             // [rows, columns] of the tile
@@ -63,6 +64,8 @@ struct PackedTile {
   void (*pack_b)(const Packing&);           // panels of `columns` lines
   void (*multiply)(const PackedSum&);
   void (*multiply_lines)(const PackedSum&);  // panels of pack_lines_of_a
+  // Rows of a where they lie: so many that a third of a tile divides them, of an even number of elements. nullptr if it cannot.
+  void (*multiply_rows)(const PackedSum&) = nullptr;
 };
 
 const PackedTile& plain_tile(Dtype operands);  // f32 or bf16, multiplied as f32

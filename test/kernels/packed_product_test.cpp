@@ -53,6 +53,9 @@ TEST_CASE("packed products match their double reference in every layout") {
                                   {12, 32, 64},
                                   {13, 33, 65},
                                   {130, 70, 40},
+                                  {132, 70, 40},
+                                  {8, 40, 2050},
+                                  {1028, 3, 30},
                                   {31, 257, 100},
                                   {3, 40, 2047},
                                   {9, 20, 2049},
@@ -92,7 +95,7 @@ TEST_CASE("a packed product has the same bits in blocks of any size") {
 TEST_CASE("a packed product has the same bits with any number of threads, and each row has them alone") {
   for (const TestedTile& tile : tiles())
     for (const bool transpose_b : {false, true}) {
-      constexpr int64_t m = 50, n = 300, k = 2100;
+      constexpr int64_t m = 52, n = 300, k = 2100;
       const ProductOperands o({.m = m, .n = n, .k = k, .transpose_b = transpose_b}, tile.operands);
       const HostTensor c(Dtype::f32, {m, n}), all = multiply(tile, o, c);
       for (const int count : {1, 2, 5}) {
@@ -100,7 +103,7 @@ TEST_CASE("a packed product has the same bits with any number of threads, and ea
         CHECK(multiply(tile, o, c) == all);
       }
       const Doubles values = o.a.values(), whole = all.values();
-      for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 1}, {7, 13}, {49, 1}}) {
+      for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 1}, {7, 13}, {51, 1}}) {
         ProductOperands some({.m = rows, .n = n, .k = k, .transpose_b = transpose_b}, tile.operands);
         some.a = HostTensor(tile.operands, {rows, k}, Doubles(values.begin() + first * k, values.begin() + (first + rows) * k));
         const Doubles part = multiply(tile, some, HostTensor(Dtype::f32, {rows, n})).values();
@@ -185,9 +188,10 @@ TEST_CASE("kernels.products = ours multiplies f32, too") {
 }
 
 TEST_CASE("a packed product keeps NaN and infinity in their rows") {
+  const int64_t k = GENERATE(9, 10);
   for (const TestedTile& tile : tiles()) {
-    ProductOperands o({.m = 20, .n = 40, .k = 9}, tile.operands);
-    o.a.set(9 * 3 + 8, std::numeric_limits<double>::quiet_NaN()), o.a.set(9 * 5, std::numeric_limits<double>::infinity());
+    ProductOperands o({.m = 20, .n = 40, .k = k}, tile.operands);
+    o.a.set(k * 3 + k - 1, std::numeric_limits<double>::quiet_NaN()), o.a.set(k * 5, std::numeric_limits<double>::infinity());
     const HostTensor c = multiply(tile, o, HostTensor(Dtype::bf16, {20, 40}));
     for (int64_t i = 0; i < c.size(); ++i)
       CHECK((i / 40 == 3 ? std::isnan(c[i]) : i / 40 == 5 ? std::isinf(c[i]) : std::isfinite(c[i])));
