@@ -1,7 +1,6 @@
 #include "base/openmp_start.h"
 
 #include <omp.h>
-#include <sched.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -10,6 +9,8 @@
 #include <cstdlib>
 #include <string>
 #include <vector>
+
+#include "base/core_set.h"
 
 namespace trireme {
 namespace {
@@ -35,15 +36,13 @@ bool started_by_loader() { return getauxval(AT_BASE) == 0; }
 
 // Gives the calling thread the cores of all of OpenMP's places.
 void unbind_this_thread() {
-  cpu_set_t all;
-  CPU_ZERO(&all);
+  std::vector<int> all;
   for (int place = 0; place < omp_get_num_places(); ++place) {
     std::vector<int> cores(static_cast<size_t>(omp_get_place_num_procs(place)));
     omp_get_place_proc_ids(place, cores.data());
-    for (const int core : cores)
-      if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &all);
+    all.insert(all.end(), cores.begin(), cores.end());
   }
-  if (CPU_COUNT(&all) > 0) sched_setaffinity(0, sizeof all, &all);
+  if (const CoreSet set(all); set.count() > 0) set.keep_this_thread();
 }
 
 // Makes the environment the user's.

@@ -1,7 +1,6 @@
 #include "kernels/device.h"
 
 #include <omp.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/core_set.h"
 #include "base/text_stream.h"
 #include "kernels/amx.h"
 #include "kernels/cuda_facts.h"
@@ -79,8 +79,7 @@ CpuFacts read_cpu_facts() {
   static const bool slow = facts.avx512_bf16 && measure_slow_bf16();
   facts.slow_bf16 = slow;
   facts.amx_tiles = facts.amx_bf16 && may_use_amx();
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) facts.cores = std::max(1, CPU_COUNT(&set));
+  facts.cores = std::max(1, CoreSet::of_this_thread().count());
   facts.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   int64_t limit = 0;
   if (std::ifstream cgroup("/sys/fs/cgroup/memory.max"); cgroup >> limit && limit > 0)

@@ -1,9 +1,8 @@
 #include "kernels/machine_memory.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
+#include "base/core_set.h"
 #include "base/file.h"
 #include "kernels/near_cores.h"
 
@@ -14,13 +13,11 @@ std::vector<std::vector<int>> cores_by_node(const std::string& directory) {
     const std::string words = text_of_file(directory + "/" + name);
     return words.substr(0, words.find('\n'));
   };
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  if (sched_getaffinity(0, sizeof mine, &mine) != 0) return {};
+  const CoreSet mine = CoreSet::of_this_thread();
   std::vector<std::vector<int>> nodes;
   for (const int node : cores_in(words_of("online"))) {  // a list of the same form
     std::vector<int> cores = cores_in(words_of("node" + std::to_string(node) + "/cpulist"));
-    std::erase_if(cores, [&](int core) { return CPU_ISSET(core, &mine) == 0; });
+    std::erase_if(cores, [&](int core) { return !mine.has(core); });
     if (!cores.empty()) nodes.push_back(std::move(cores));
   }
   return nodes;

@@ -1,11 +1,10 @@
 #include "kernels/near_cores.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 
+#include "base/core_set.h"
 #include "base/file.h"
 
 namespace trireme {
@@ -16,7 +15,7 @@ std::vector<int> cores_in(const std::string& list) {
   const auto number = [&](int& n) {
     const auto [stop, error] = std::from_chars(at, end, n);
     at = stop;
-    return error == std::errc() && n >= 0 && n < CPU_SETSIZE;
+    return error == std::errc() && n >= 0 && n < CoreSet::kMost;
   };
   while (at < end) {
     int first = 0, last = 0;
@@ -38,14 +37,9 @@ std::vector<int> cores_near(const std::string& bus, const std::string& devices) 
 }
 
 int keep_to_cores(const std::vector<int>& near) {
-  cpu_set_t mine, wanted;
-  CPU_ZERO(&mine);
-  CPU_ZERO(&wanted);
-  if (sched_getaffinity(0, sizeof mine, &mine) != 0) return 0;
-  for (const int core : near)
-    if (CPU_ISSET(core, &mine)) CPU_SET(core, &wanted);
-  const bool fewer = CPU_COUNT(&wanted) > 0 && CPU_COUNT(&wanted) < CPU_COUNT(&mine);
-  return CPU_COUNT(fewer && sched_setaffinity(0, sizeof wanted, &wanted) == 0 ? &wanted : &mine);
+  const CoreSet mine = CoreSet::of_this_thread(), wanted = CoreSet(near).common(mine);
+  const bool fewer = wanted.count() > 0 && wanted.count() < mine.count();
+  return (fewer && wanted.keep_this_thread() ? wanted : mine).count();
 }
 
 }  // namespace trireme

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/core_set.h"
 #include "kernels/cuda_machine.h"
 #include "parallel/mpi_comm.h"
 
@@ -39,18 +39,11 @@ int64_t number_in(const char* variable, const std::string& value) {
 
 // Ranks of the node whose sets of cores overlap with this one's.
 int sharers(MPI_Comm node, int size) {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  sched_getaffinity(0, sizeof mine, &mine);
-  std::vector<cpu_set_t> all(static_cast<size_t>(size));
+  const CoreSet mine = CoreSet::of_this_thread();
+  std::vector<CoreSet> all(static_cast<size_t>(size));
   ok(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, node));
-  int count = 0;
-  for (const cpu_set_t& theirs : all) {
-    cpu_set_t both;
-    CPU_AND(&both, &mine, &theirs);
-    count += CPU_COUNT(&both) > 0;
-  }
-  return std::max(1, count);
+  const auto shares = [&](const CoreSet& theirs) { return mine.common(theirs).count() > 0; };
+  return std::max(1, static_cast<int>(std::ranges::count_if(all, shares)));
 }
 
 // Open MPI ends a rank that has lost its launcher's connection, unless this parameter of its own is negative.

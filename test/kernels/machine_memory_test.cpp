@@ -1,10 +1,9 @@
 // NUMA nodes and huge pages, from files as Linux writes them.
 #include "kernels/machine_memory.h"
 
-#include <sched.h>
-
 #include <filesystem>
 
+#include "base/core_set.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
@@ -13,10 +12,10 @@ using namespace trireme;
 namespace {
 
 int first_core() {
-  cpu_set_t mine;
-  REQUIRE(sched_getaffinity(0, sizeof mine, &mine) == 0);
+  const CoreSet mine = CoreSet::of_this_thread();
+  REQUIRE(mine.count() > 0);
   int core = 0;
-  while (CPU_ISSET(core, &mine) == 0) ++core;
+  while (!mine.has(core)) ++core;
   return core;
 }
 
@@ -31,8 +30,8 @@ TEST_CASE("NUMA nodes are listed with the cores that this thread may use, and le
   const int mine = first_core();
   CHECK(cores_by_node(scratch.path()).empty());
   write("online", "0,2-3\n");
-  write("node0/cpulist", std::to_string(CPU_SETSIZE - 1) + "\n");  // of another machine
-  write("node2/cpulist", std::to_string(mine) + "," + std::to_string(CPU_SETSIZE - 1) + "\n");
+  write("node0/cpulist", std::to_string(CoreSet::kMost - 1) + "\n");  // of another machine
+  write("node2/cpulist", std::to_string(mine) + "," + std::to_string(CoreSet::kMost - 1) + "\n");
   write("node3/cpulist", "\n");  // memory alone
   CHECK(cores_by_node(scratch.path()) == std::vector<std::vector<int>>{{mine}});
   write("node0/cpulist", std::to_string(mine) + "\n");

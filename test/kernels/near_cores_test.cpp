@@ -1,12 +1,11 @@
 // Cores near a GPU, from lists as Linux writes them.
 #include "kernels/near_cores.h"
 
-#include <sched.h>
-
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "base/core_set.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
@@ -17,6 +16,7 @@ TEST_CASE("lists of cores are read, and nothing else") {
   CHECK(cores_in("0-2,8") == Cores{0, 1, 2, 8});
   CHECK(cores_in("5") == Cores{5});
   CHECK(cores_in("3-3,1-1") == Cores{3, 1});
+  CHECK(cores_in("1023-1025") == Cores{1023, 1024, 1025});
   for (const char* other : {"", "-", "1-", "-1", "a", "1;2", "1-2-3", "0-99999999999", "4294967296", "1,x"}) {
     INFO(other);
     CHECK(cores_in(other).empty());
@@ -35,18 +35,17 @@ TEST_CASE("the cores near a GPU are those that the system lists for its place on
 
 TEST_CASE("a rank keeps to the cores near its GPU, unless its launcher has bound it elsewhere") {
   std::thread([] {  // whose cores are its own
-    cpu_set_t before;
-    REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
-    const int all = CPU_COUNT(&before);
+    const CoreSet before = CoreSet::of_this_thread();
+    const int all = before.count();
+    REQUIRE(all > 0);
     int first = 0;
-    while (CPU_ISSET(first, &before) == 0) ++first;
+    while (!before.has(first)) ++first;
     CHECK(keep_to_cores({}) == all);
-    CHECK(keep_to_cores({CPU_SETSIZE - 1}) == all);
-    CHECK(keep_to_cores({first, CPU_SETSIZE - 1}) == 1);
-    cpu_set_t after;
-    REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
-    CHECK(CPU_COUNT(&after) == 1);
-    CHECK(CPU_ISSET(first, &after) != 0);
+    CHECK(keep_to_cores({CoreSet::kMost - 1}) == all);
+    CHECK(keep_to_cores({first, CoreSet::kMost - 1}) == 1);
+    const CoreSet after = CoreSet::of_this_thread();
+    CHECK(after.count() == 1);
+    CHECK(after.has(first));
   })
       .join();
 }

@@ -1,12 +1,12 @@
 #include "train/health/machine_load.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <vector>
 
+#include "base/core_set.h"
 #include "base/file.h"
 #include "base/number_format.h"
 #include "train/health/thread_times.h"
@@ -72,9 +72,7 @@ void MachineLoad::begin() {
 std::string MachineLoad::describe(const std::set<int32_t>& job) {
   const double seconds = seconds_since(at_);
   const std::string others = begun() && seconds > 0 ? "; " + busiest(before_, process_uses(), seconds, job) : "";
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  const int cores = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 0;
+  const int cores = CoreSet::of_this_thread().count();
   return "load average " + load_average() + " on " + std::to_string(cores) + (cores == 1 ? " core" : " cores") + others;
 }
 

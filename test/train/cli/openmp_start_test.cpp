@@ -1,10 +1,10 @@
 // How the program settles OpenMP: its bound on waits, as libgomp shows it, and its cores.
-#include <sched.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string>
 
+#include "base/core_set.h"
 #include "base/json.h"
 #include "test/catch.h"
 #include "test/train/process.h"
@@ -65,10 +65,10 @@ TEST_CASE("the program binds none of OpenMP's threads, and finds the cores of al
   CHECK_FALSE(all.bound);
   for (const char* kind : {"true", "master", "spread"}) CHECK(cores_with("OMP_PROC_BIND", kind) == all);
   CHECK(cores_with("OMP_PLACES", "cores") == all);
-  cpu_set_t mine;
-  REQUIRE(sched_getaffinity(0, sizeof mine, &mine) == 0);
+  const CoreSet mine = CoreSet::of_this_thread();
+  REQUIRE(mine.count() > 0);
   int first = 0;
-  while (!CPU_ISSET(first, &mine)) ++first;
+  while (!mine.has(first)) ++first;
   CHECK(cores_with("OMP_PLACES", ("{" + std::to_string(first) + "}").c_str()) == FoundCores{1, false});
 }
 
