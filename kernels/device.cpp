@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/core_set.h"
 #include "base/text_stream.h"
+#include "kernels/allowed_bf16.h"
 #include "kernels/amx.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/cuda_machine.h"
@@ -75,6 +76,7 @@ CpuFacts read_cpu_facts() {
     }
     break;
   }
+  facts.avx512_bf16 &= allowed_bf16().avx512, facts.amx_bf16 &= allowed_bf16().amx;
   if (facts.name.empty()) facts.name = "unknown processor";
   static const bool slow = facts.avx512_bf16 && measure_slow_bf16();
   facts.slow_bf16 = slow;

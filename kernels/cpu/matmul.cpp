@@ -16,6 +16,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "kernels/allowed_bf16.h"
 #include "kernels/cpu/few_rows.h"
 #include "kernels/cpu/packed_product.h"
 #include "kernels/cpu/simd.h"
@@ -178,17 +179,11 @@ void scale_sums(const Matmul& op, const float* sums) {
   });
 }
 
-// Whether there are such instructions that may be used: DNNL_MAX_CPU_ISA can forbid them.
-bool allows(dnnl::cpu_isa isa) {
-  static const auto allowed = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto wanted = static_cast<unsigned>(isa);
-  return (allowed & wanted) == wanted;
-}
-bool has_bf16() { return allows(dnnl::cpu_isa::avx512_core_bf16); }
+bool has_bf16() { return allowed_bf16().avx512; }
 
 const PackedTile& tile_for(const Cpu& cpu, Dtype operands) {
   if (operands != Dtype::bf16) return plain_tile(operands);
-  if (cpu.own_amx && allows(dnnl::cpu_isa::avx512_core_amx)) return amx_tile();
+  if (cpu.own_amx && allowed_bf16().amx) return amx_tile();
   return cpu.own_bf16 && has_bf16() ? bf16_tile() : plain_tile(operands);
 }
 
@@ -240,6 +235,12 @@ void multiply_plainly(const Cpu& cpu, const Matmul& op) {
 }
 
 }  // namespace
+
+AllowedBf16 allowed_bf16() {
+  static const auto all = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto has = [](dnnl::cpu_isa isa) { return (all & static_cast<unsigned>(isa)) == static_cast<unsigned>(isa); };
+  return {.avx512 = has(dnnl::cpu_isa::avx512_core_bf16), .amx = has(dnnl::cpu_isa::avx512_core_amx)};
+}
 
 // Fusion would gain nothing on a CPU: epilogues follow the product.
 void launch(const Cpu& cpu, const Matmul& op) {

@@ -1,4 +1,5 @@
 // Results as JSON: standard output holds them alone, and docs/json.md has every name.
+#include <cstdlib>
 #include <set>
 #include <sstream>
 #include <string>
@@ -85,6 +86,14 @@ TEST_CASE("version and doctor write JSON with documented names") {
   CHECK(fabric["ranks"][0]["product_flops_per_second"].get<double>() > 1e8);
   const int refused = run_trireme(scratch.path(), {"doctor", "config.yaml"}).code;
   CHECK(refused == 2);  // needs --fabric
+}
+
+TEST_CASE("doctor leaves out instructions that oneDNN may not use") {
+  const Scratch scratch;
+  setenv("DNNL_MAX_CPU_ISA", "AVX2", 1);
+  const Ended ended = run_trireme(scratch.path(), {"doctor"});
+  unsetenv("DNNL_MAX_CPU_ISA");
+  CHECK_THAT(ended.out, ContainsSubstring("bf16 products   f32, ours\n"));
 }
 
 TEST_CASE("plan writes JSON with documented names") {
