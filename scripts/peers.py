@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -43,8 +44,13 @@ def run(command, threads):
     """Runs it to its end: what it wrote, and its peak memory in MiB."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env=environment, stdout=out, stderr=err)
-        _, status, usage = os.wait4(process.pid, 0)
+        process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env=environment, stdout=out, stderr=err,
+                                   start_new_session=True)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:  # this script was stopped: what it started must not run on
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0), err.seek(0)
         if process.returncode != 0:
@@ -98,6 +104,7 @@ def main():
     arguments.add_argument("--without-llmc", dest="llmc", action="store_false")
     arguments.add_argument("--json")
     chosen = arguments.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     shapes = [Shape(*shape) for shape in SHAPES if chosen.shape in shape[0]]
     if not shapes:
         sys.exit(f"no shape has '{chosen.shape}' in its name: {', '.join(shape[0] for shape in SHAPES)}")

@@ -14,7 +14,7 @@ namespace trireme {
 class EmulatedAmx {
  public:
   explicit EmulatedAmx(const AmxShapes& shapes) : shapes_(shapes) {
-    require(shapes.palette == 1 && shapes.start_row == 0, text("AMX: palette ", shapes.palette));
+    require(shapes.palette == 1 && shapes.start_row == 0, text("AMX: palette ", int{shapes.palette}));
     for (size_t i = 0; i < shapes.rows.size(); ++i)
       require(i < AmxShapes::kTiles ? shapes.rows[i] <= 16 && shapes.row_bytes[i] <= 64 : shapes.rows[i] == 0,
               text("AMX: tile ", i, " is too large"));

@@ -210,6 +210,18 @@ TEST_CASE("a stage computes each action of each microbatch once, forward before 
   });
 }
 
+// A step's first gradients are written, and the others added to them.
+TEST_CASE("each kind of backward of a chunk begins with microbatch 0", "[unsanitized]") {
+  for_each_shape([](Schedule schedule, const PipelineShape& shape) {
+    for (const std::vector<Action>& stage : all_stages(schedule, shape)) {
+      std::set<std::pair<int64_t, ActionKind>> begun;
+      for (const Action& a : stage)
+        if (a.kind != ActionKind::forward && begun.emplace(a.chunk, a.kind).second && a.microbatch != 0)
+          FAIL(describe(schedule, shape) << ": " << name_of(a.kind) << " of microbatch " << a.microbatch << " is the first");
+    }
+  });
+}
+
 TEST_CASE("no schedule waits forever, and its bubble is the formula's", "[unsanitized]") {
   int64_t shapes = 0;
   for_each_shape([&](Schedule schedule, const PipelineShape& shape) {

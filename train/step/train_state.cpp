@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "parallel/shared_memory.h"
 
@@ -31,14 +30,6 @@ int64_t loss_slots_in(const std::vector<Action>& actions, int64_t chunk) {
     if (a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight) --now;
   }
   return most;
-}
-
-// Whether the gradients of each chunk are those of microbatch 0 at first.
-bool begins_with_first(const std::vector<Action>& actions) {
-  std::set<std::pair<int64_t, ActionKind>> begun;
-  return std::ranges::all_of(actions, [&](const Action& a) {
-    return a.kind == ActionKind::forward || !begun.emplace(a.chunk, a.kind).second || a.microbatch == 0;
-  });
 }
 
 }  // namespace
@@ -72,7 +63,7 @@ StageShape stage_shape(const RunConfig& config, const Mesh& mesh, const Comm& sh
           .fused_products = config.kernels.fused_products(),
           .fp8_begin = fp8 ? config.kernels.bf16_layers : 0,
           .fp8_end = fp8 ? config.model.layers - config.kernels.bf16_layers : 0,
-          .writes_gradients = on_cpu && whole_gradients && !p.local() && !p.compresses() && begins_with_first(actions),
+          .writes_gradients = on_cpu && whole_gradients && !p.local() && !p.compresses(),
           .rounds_once = config.kernels.fp8_weights == Fp8Weights::step && pipeline.microbatches > 1,
           .holding = {.parts = owners.size(),
                       .part = owners.rank(),
