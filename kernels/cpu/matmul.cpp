@@ -179,6 +179,7 @@ void scale_sums(const Matmul& op, const float* sums) {
   });
 }
 
+// Facts of a processor that a test has made up may promise more.
 bool has_bf16() { return allowed_bf16().avx512; }
 
 const PackedTile& tile_for(const Cpu& cpu, Dtype operands) {

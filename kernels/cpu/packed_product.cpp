@@ -55,6 +55,7 @@ template <int rows, Layout layout>
     for (int v = 0; v < 2; ++v) row[v] = load(b + v * kLanes);
 #pragma GCC unroll 12
     for (int r = 0; r < rows; ++r) {
+      // Not a local step: the compiler would keep a pointer for each row, more than there are registers.
       const float factor = a[layout == Layout::rows ? r * p.step : layout == Layout::lines ? r * kWords : r];
 #pragma GCC unroll 2
       for (int v = 0; v < 2; ++v) sum[r][v] += factor * row[v];

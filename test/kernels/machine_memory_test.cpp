@@ -3,23 +3,11 @@
 
 #include <filesystem>
 
-#include "base/core_set.h"
+#include "test/base/first_core.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
 using namespace trireme;
-
-namespace {
-
-int first_core() {
-  const CoreSet mine = CoreSet::of_this_thread();
-  REQUIRE(mine.count() > 0);
-  int core = 0;
-  while (!mine.has(core)) ++core;
-  return core;
-}
-
-}  // namespace
 
 TEST_CASE("NUMA nodes are listed with the cores that this thread may use, and left out without any") {
   const Scratch scratch;
