@@ -10,15 +10,16 @@ namespace trireme {
 template <class Tiles, bool both>
 void sum_amx(const PackedSum& p) {
   static constexpr AmxShapes kShapes = AmxShapes::whole();
-  constexpr int64_t kPairs = 16, kLine = 64, kRow = 2 * kLine;  // of a tile; bytes of its row; of a row of 32 columns
+  constexpr int64_t kPairs = 16, kLine = 64, kRow = 2 * kLine;  // of a tile; bytes of its row; of a row of b
   Tiles tiles(kShapes);
   std::byte* const sums = reinterpret_cast<std::byte*>(p.sums);
+  const int64_t step = p.sums_step * static_cast<int64_t>(sizeof(float));
   if (p.first) {
     tiles.template clear<0>(), tiles.template clear<1>();
     if constexpr (both) tiles.template clear<2>(), tiles.template clear<3>();
   } else {
-    tiles.template load<0>(sums, kRow), tiles.template load<1>(sums + kLine, kRow);
-    if constexpr (both) tiles.template load<2>(sums + 16 * kRow, kRow), tiles.template load<3>(sums + 16 * kRow + kLine, kRow);
+    tiles.template load<0>(sums, step), tiles.template load<1>(sums + kLine, step);
+    if constexpr (both) tiles.template load<2>(sums + 16 * step, step), tiles.template load<3>(sums + 16 * step + kLine, step);
   }
   const std::byte *a = p.a, *b = p.b, *next = p.ahead.panel;
   for (int64_t block = 0; block * kPairs < p.pairs; ++block, a += 32 * kLine, b += kPairs * kRow) {
@@ -34,8 +35,8 @@ void sum_amx(const PackedSum& p) {
     for (int64_t pair = 0; pair < kPairs; ++pair, next += p.ahead.pair) __builtin_prefetch(next, 0, 2);
     for (int64_t row = 2 * block; row < std::min(2 * block + 2, p.ahead.rows); ++row) p.ahead.fetch_row(row);
   }
-  tiles.template store<0>(sums, kRow), tiles.template store<1>(sums + kLine, kRow);
-  if constexpr (both) tiles.template store<2>(sums + 16 * kRow, kRow), tiles.template store<3>(sums + 16 * kRow + kLine, kRow);
+  tiles.template store<0>(sums, step), tiles.template store<1>(sums + kLine, step);
+  if constexpr (both) tiles.template store<2>(sums + 16 * step, step), tiles.template store<3>(sums + 16 * step + kLine, step);
 }
 
 template <class Tiles>

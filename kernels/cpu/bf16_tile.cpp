@@ -17,7 +17,7 @@ template <int rows, bool lines>
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) sum[r][v] = p.first ? _mm512_setzero_ps() : _mm512_loadu_ps(p.sums + r * kTileColumns + v * 16);
+    for (int v = 0; v < 2; ++v) sum[r][v] = p.first ? _mm512_setzero_ps() : _mm512_loadu_ps(p.sums + r * p.sums_step + v * 16);
   const std::byte *a = p.a, *b = p.b, *next = p.ahead.panel;
   for (int64_t pair = 0; pair < p.pairs; ++pair, b += 4 * kTileColumns, next += p.ahead.pair) {
     _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T1);
@@ -39,7 +39,7 @@ template <int rows, bool lines>
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) _mm512_storeu_ps(p.sums + r * kTileColumns + v * 16, sum[r][v]);
+    for (int v = 0; v < 2; ++v) _mm512_storeu_ps(p.sums + r * p.sums_step + v * 16, sum[r][v]);
 }
 
 template <bool lines>

@@ -33,6 +33,8 @@ int64_t ranges_of(const Matmul& op, const PackedBlocks& blocks, int64_t piece) {
 
 // 16 or 32 registers hold the sums, two vectors of b and a broadcast element of a.
 constexpr int kPlainRows = sizeof(Vec) == 64 ? 12 : 6;
+// Half as many products a step leave no room for it: a Zen 3 whose other thread is busy then takes 5 % longer.
+constexpr bool kFetchesPanels = sizeof(Vec) == 64;
 
 // Elements of a: those of one k together, lines in blocks, or whole rows.
 enum class Layout { across, lines, rows };
@@ -44,12 +46,12 @@ template <int rows, Layout layout>
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) sum[r][v] = p.first ? Vec{} : load(p.sums + r * kColumns + v * kLanes);
+    for (int v = 0; v < 2; ++v) sum[r][v] = p.first ? Vec{} : load_any(p.sums + r * p.sums_step + v * kLanes);
   const auto* a = reinterpret_cast<const float*>(p.a);
   const auto* b = reinterpret_cast<const float*>(p.b);
   const std::byte* next = p.ahead.panel;
   const auto multiply_add = [&] {
-    __builtin_prefetch(next, 0, 2);
+    if constexpr (kFetchesPanels) __builtin_prefetch(next, 0, 2);
     Vec row[2];
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) row[v] = load(b + v * kLanes);
@@ -73,7 +75,7 @@ template <int rows, Layout layout>
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) store(p.sums + r * kColumns + v * kLanes, sum[r][v]);
+    for (int v = 0; v < 2; ++v) store_any(p.sums + r * p.sums_step + v * kLanes, sum[r][v]);
 }
 
 template <Layout layout>
@@ -119,6 +121,42 @@ struct Panels {
   const std::byte *a, *b, *next;
 };
 
+// A tile of c, whose rows are `step` elements apart.
+struct TileOfC {
+  int64_t rows, columns, step;
+  bool adds;  // to what is there
+};
+
+// Sums that are written to c.
+struct Finish {
+  const float* sums;
+  int64_t step;       // from row to row
+  const float* bias;  // nullptr: none
+
+  template <class T>
+  void write(T* c, const TileOfC& tile) const {
+    if (tile.adds) return bias == nullptr ? write<true, false>(c, tile) : write<true, true>(c, tile);
+    bias == nullptr ? write<false, false>(c, tile) : write<false, true>(c, tile);
+  }
+
+ private:
+  template <bool adds, bool biased, class T>
+  void write(T* c, const TileOfC& tile) const {
+    const float* from = sums;
+    const auto finish = [&](int64_t j) {
+      const float sum = biased ? from[j] + bias[j] : from[j];
+      c[j] = to<T>(adds ? to_float(c[j]) + sum : sum);
+    };
+    for (int64_t row = 0; row < tile.rows; ++row, from += step, c += tile.step) {
+      int64_t first = 0;
+      for (; first + kLanes <= tile.columns; first += kLanes)
+#pragma omp simd
+        for (int64_t j = 0; j < kLanes; ++j) finish(first + j);
+      for (; first < tile.columns; ++first) finish(first);
+    }
+  }
+};
+
 class PackedProduct {
  public:
   PackedProduct(const Cpu& cpu, const Matmul& op, const PackedTile& tile, const PackedBlocks& blocks)
@@ -134,7 +172,8 @@ class PackedProduct {
         piece_(even_part(step_, quotient_up(step_, blocks.k > 0 ? blocks.k : tile.k))),
         columns_(ranges_ > 1 ? std::min(op.n(), round_up(blocks.columns, tile.columns)) : op.n()),
         rows_(ranges_ > 1 ? std::min(op.m(), round_up(quotient_up(op.m(), quotient_up(op.m() * columns_, blocks.c)), tile.rows))
-                          : op.m()) {
+                          : op.m()),
+        sums_in_c_(op.c.dtype() == Dtype::f32 && !op.accumulate && !op.bias) {
     // Short sums spend their time on c, and its rows lie in memory one after the other.
     a_outside_ = rows_ > columns_ || (op.transpose_a && op.k() <= 512);
     const int64_t pairs = piece_ / 2, threads = omp_get_max_threads();
@@ -222,8 +261,9 @@ class PackedProduct {
   void sum_piece(const Slab& s, const std::byte* packed, int64_t bytes, const Span& group, const Span& part) {
     const Side &out = outside(), &in = inside();
     const int64_t first = a_outside_ ? s.row : s.column, first_inside = a_outside_ ? s.column : s.row;
-    std::byte* const memory = groups_ + omp_get_thread_num() * group_bytes_;
-    const auto to_pack = [&](int64_t o) { return memory + (o - group.begin) * out.bytes(s.pairs()); };
+    const int64_t thread = omp_get_thread_num(), of_panel = out.bytes(s.pairs());
+    std::byte* const memory = groups_ + thread * group_bytes_;
+    const auto to_pack = [&](int64_t o) { return memory + (o - group.begin) * of_panel; };
     const auto mine = [&](int64_t o) { return out.pack == nullptr ? out.place(first + o * out.width, s.begin) : to_pack(o); };
     const auto shared = [&](int64_t i) {
       return in.pack == nullptr ? in.place(first_inside + i * in.width, s.begin) : packed + i * bytes;
@@ -235,8 +275,7 @@ class PackedProduct {
     for (int64_t at = part.begin; at < part.end; at += some)
       for (int64_t o = group.begin; o < group.end; ++o)
         for (int64_t i = at; i < std::min(part.end, at + some); ++i) {
-          const int64_t tile =
-              omp_get_thread_num() * block_ + (keeps_ ? (o - group.begin) * (part.end - part.begin) + i - part.begin : 0);
+          const int64_t tile = thread * block_ + (keeps_ ? (o - group.begin) * (part.end - part.begin) + i - part.begin : 0);
           a_outside_ ? sum(s, o, i, {mine(o), shared(i), shared(i + 1)}, tile)
                      : sum(s, i, o, {shared(i), mine(o), shared(i + 1)}, tile);
         }
@@ -244,44 +283,33 @@ class PackedProduct {
 
   // The tile of panel i of a and panel j of b.
   void sum(const Slab& s, int64_t i, int64_t j, const Panels& p, int64_t tile) {
-    float* const sums = sums_ + (ranges_ > 1 ? i * b_.panels(columns_) + j : tile) * tile_.rows * tile_.columns;
     const int64_t row = s.row + i * tile_.rows, column = s.column + j * tile_.columns;
-    const int64_t size = bytes_of(op_.c.dtype()), rows = std::min(tile_.rows, op_.m() - row);
+    const int64_t rows = std::min(tile_.rows, op_.m() - row), columns = std::min(tile_.columns, op_.n() - column);
+    const int64_t size = bytes_of(op_.c.dtype());
+    auto* const c = static_cast<std::byte*>(op_.c.data()) + (row * op_.n() + column) * size;
+    const bool in_place = sums_in_c_ && rows == tile_.rows && columns == tile_.columns;
+    const int64_t place = ranges_ > 1 ? i * b_.panels(columns_) + j : tile;
+    float* const sums = in_place ? reinterpret_cast<float*>(c) : sums_ + place * tile_.rows * tile_.columns;
     multiply_({.a = p.a,
                .b = p.b,
                .step = op_.k(),
                .pairs = s.pairs(),
                .rows = rows,
                .sums = sums,
+               .sums_step = in_place ? op_.n() : tile_.columns,
                .first = s.first,
                .ahead = {.panel = p.next,
                          .pair = inside().width * inside().pair_bytes,
-                         .c = static_cast<const std::byte*>(op_.c.data()) + (row * op_.n() + column) * size,
+                         .c = c,
                          .step = op_.n() * size,
-                         .bytes = std::min(tile_.columns, op_.n() - column) * size,
-                         .rows = s.last ? rows : 0}});
-    if (!s.last) return;
-    op_.c.dtype() == Dtype::bf16 ? finish(static_cast<Bf16*>(op_.c.data()), sums, row, column)
-                                 : finish(static_cast<float*>(op_.c.data()), sums, row, column);
-  }
-
-  template <class T>
-  void finish(T* all, const float* sums, int64_t row, int64_t column) {
-    const int64_t n = op_.n(), rows = std::min(tile_.rows, op_.m() - row), columns = std::min(tile_.columns, n - column);
-    const float* const bias = op_.bias ? static_cast<const float*>(op_.bias.data()) + column : nullptr;
-    for (int64_t r = 0; r < rows; ++r, sums += tile_.columns) {
-      T* const c = all + (row + r) * n + column;
-      if (op_.accumulate) {
-#pragma omp simd
-        for (int64_t j = 0; j < columns; ++j) c[j] = to<T>(to_float(c[j]) + (bias != nullptr ? sums[j] + bias[j] : sums[j]));
-      } else if (bias != nullptr) {
-#pragma omp simd
-        for (int64_t j = 0; j < columns; ++j) c[j] = to<T>(sums[j] + bias[j]);
-      } else {
-#pragma omp simd
-        for (int64_t j = 0; j < columns; ++j) c[j] = to<T>(sums[j]);
-      }
-    }
+                         .bytes = columns * size,
+                         .rows = s.last || in_place ? rows : 0}});
+    if (!s.last || in_place) return;
+    const Finish finish{.sums = sums, .step = tile_.columns, .bias = op_.bias ? op_.bias.as<float>() + column : nullptr};
+    with_dtype(op_.c.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      finish.write(reinterpret_cast<T*>(c), {.rows = rows, .columns = columns, .step = op_.n(), .adds = op_.accumulate});
+    });
   }
 
   const Matmul& op_;
@@ -292,6 +320,7 @@ class PackedProduct {
   int64_t ranges_, step_;   // of k
   int64_t piece_;           // of a range, that a tile sums at once
   int64_t columns_, rows_;  // of a slab
+  bool sums_in_c_;          // those of whole tiles lie in c at once
   bool a_outside_ = false;  // its panels are packed by the tasks, each in a group; those of the other operand at first, for all
   int64_t group_ = 1, group_bytes_ = 0, inside_bytes_ = 0;
   bool keeps_ = false;  // a thread keeps sums between pieces: of so many tiles

@@ -49,6 +49,7 @@ struct PackedSum {
   int64_t pairs;           // of k
   int64_t rows;            // of c: those beyond may be left out
   float* sums;             // [rows, columns] of the tile
+  int64_t sums_step;       // elements from row to row of them
   bool first;              // sums = a b; otherwise sums += a b
   Ahead ahead;
 };

@@ -19,6 +19,10 @@ inline constexpr int64_t kRows = kLanes == 16 ? 8 : 4;  // 16 of 32 registers, 8
 
 inline Vec load(const float* p) { return *reinterpret_cast<const Vec*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<Vec*>(p) = v; }
+// The same at any float.
+using LooseVec [[gnu::vector_size(sizeof(Vec)), gnu::may_alias, gnu::aligned(alignof(float))]] = float;
+inline Vec load_any(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
+inline void store_any(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
 
 constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 

@@ -31,13 +31,22 @@ std::vector<TestedTile> tiles() {
   return all;
 }
 
-HostTensor multiply(const TestedTile& tested, const ProductOperands& o, HostTensor c, bool accumulate = false,
-                    const PackedBlocks& blocks = {}) {
+void multiply(const TestedTile& tested, const Matmul& op, const PackedBlocks& blocks) {
   Device device(Place::cpu);
   Workspace workspace(device.ledger());
+  multiply_packed(Cpu{.workspace = &workspace}, op, *tested.tile, blocks);
+}
+
+HostTensor multiply(const TestedTile& tested, const ProductOperands& o, HostTensor c, bool accumulate = false,
+                    const PackedBlocks& blocks = {}) {
   Matmul op = o.product(c);
   op.bias = o.bias, op.accumulate = accumulate;
-  multiply_packed(Cpu{.workspace = &workspace}, op, *tested.tile, blocks);
+  multiply(tested, op, blocks);
+  return c;
+}
+
+HostTensor multiply_without_bias(const TestedTile& tested, const ProductOperands& o, HostTensor c, const PackedBlocks& blocks) {
+  multiply(tested, o.product(c), blocks);
   return c;
 }
 
@@ -88,6 +97,28 @@ TEST_CASE("a packed product has the same bits in blocks of any size") {
                                          {.k = 30, .inside = 1, .c = 1, .columns = 50}}) {
         CAPTURE(tile.tile->rows, name_of(tile.operands), m, n, blocks.k, blocks.inside, blocks.c, blocks.columns);
         CHECK(multiply(tile, o, before, accumulate, blocks) == whole);
+      }
+    }
+}
+
+// The sums of whole tiles are then written to c at once, whatever was there.
+TEST_CASE("a packed product without a bias has the bits of one whose bias is 0") {
+  const bool transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
+  for (const TestedTile& tile : tiles())
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{12, 32, 64}, {70, 131, 301}, {200, 41, 300}, {48, 64, 2050}}) {
+      ProductOperands o({.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b}, tile.operands);
+      o.bias = HostTensor(Dtype::f32, {n}, Doubles(static_cast<size_t>(n), 0.0));
+      const HostTensor before(Dtype::f32, {m, n}, Doubles(static_cast<size_t>(m * n), std::nan(""))),
+          whole = multiply(tile, o, before);
+      CAPTURE(tile.tile->rows, name_of(tile.operands), m, n, k);
+      REQUIRE(close(whole, o.wanted(), bound(o.shape, Dtype::f32)));
+      for (const PackedBlocks& blocks : {PackedBlocks{},
+                                         {.k = 64},
+                                         {.k = 64, .inside = 1 << 12},
+                                         {.k = 100, .inside = 1 << 13, .c = 2000},
+                                         {.k = 30, .inside = 1, .c = 1, .columns = 50}}) {
+        CAPTURE(blocks.k, blocks.inside, blocks.c, blocks.columns);
+        CHECK((multiply_without_bias(tile, o, before, blocks) == whole));
       }
     }
 }
