@@ -55,7 +55,10 @@ struct Rows {
   // Turns scores into p and dp into ds: `keys` rows, of the first vector only `of_first`.
   void differentiate(float* scores, float* dp, int64_t keys, int64_t of_first) const {
     for (int64_t j = 0; j < of_first; ++j) differentiate_row<0>(scores + j * kColumns, dp + j * kColumns);
-    for (int64_t j = of_first; j < keys; ++j) differentiate_row<kLanes>(scores + j * kColumns, dp + j * kColumns);
+    for (int64_t j = of_first; j < keys; ++j) {
+      if constexpr (Panel::kCrosses) store(dp + j * kColumns, Vec{});
+      differentiate_row<kLanes>(scores + j * kColumns, dp + j * kColumns);
+    }
   }
 
  private:
@@ -130,7 +133,7 @@ struct PanelTiles {
                                          .lda = kColumns,
                                          .b = memory + at.k + key * d,
                                          .ldb = d,
-                                         .m = round_up(panel.count, kRows),
+                                         .m = panel.in_blocks(),
                                          .n = d},
                                         [&](int64_t c) { return panel.sums_of(c, key, keys); });
   }

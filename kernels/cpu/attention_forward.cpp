@@ -55,7 +55,10 @@ struct Running {
       total[c] = sum[c] * factor[c];
     }
     for (int64_t j = 0; j < of_first; ++j) add_row<0>(scores + j * kColumns, total);
-    for (int64_t j = of_first; j < keys; ++j) add_row<kLanes>(scores + j * kColumns, total);
+    for (int64_t j = of_first; j < keys; ++j) {
+      if constexpr (Panel::kCrosses) store(scores + j * kColumns, Vec{});
+      add_row<kLanes>(scores + j * kColumns, total);
+    }
     std::copy_n(total, kColumns, sum);
   }
 
@@ -155,7 +158,7 @@ void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
                                               .lda = kColumns,
                                               .b = v + tile,
                                               .ldb = d,
-                                              .m = round_up(panel.count, kRows),
+                                              .m = panel.in_blocks(),
                                               .n = d,
                                               .scale = softmax.factor},
                                              [&, key = key](int64_t c) { return panel.sums_of(c, key, keys); });

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-inline constexpr int64_t kTileKeys = 64;  // keys whose scores are in L1 at the same time
+inline constexpr int64_t kTileKeys = round_up(64, kRows);  // keys whose scores are in L1 at the same time
 
 // The shape of an attention, forward or backward.
 struct PanelSizes {
@@ -93,6 +93,11 @@ struct Panel {
     }
   }
 
+  // A block of columns may cross from the first vector to the second, and so take keys that the first one does not see: their
+  // scores are zeros then.
+  static constexpr bool kCrosses = kLanes % kRows != 0;
+  // Columns of whole blocks that hold the pairs.
+  int64_t in_blocks() const { return std::min(round_up(count, kRows), kColumns); }
   // Number of keys, among `keys` from `key` on, that columns of the first vector see, in whole blocks. Later columns see more.
   int64_t seen_by_first(int64_t key, int64_t keys) const {
     return std::min(round_up(std::max<int64_t>(to[kLanes - 1] - key, 0), kRows), keys);

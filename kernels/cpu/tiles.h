@@ -15,7 +15,8 @@ namespace trireme {
 using Vec [[gnu::vector_size(__BIGGEST_ALIGNMENT__), gnu::may_alias]] = float;  // as wide as the target's registers
 inline constexpr int64_t kLanes = sizeof(Vec) / sizeof(float);
 inline constexpr int64_t kColumns = 2 * kLanes;
-inline constexpr int64_t kRows = kLanes == 16 ? 8 : 4;  // 16 of 32 registers, 8 of 16
+inline constexpr int64_t kRows = kLanes == 16 ? 8 : 6;  // 16 of 32 registers, 12 of 16
+inline constexpr int64_t kRest = kColumns % kRows;      // of kColumns rows, those of the last block
 
 inline Vec load(const float* p) { return *reinterpret_cast<const Vec*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<Vec*>(p) = v; }
@@ -38,17 +39,17 @@ struct TileProduct {
   int64_t lda;
   const float* b;  // [k, n]
   int64_t ldb;
-  int64_t m, n, k = 0;  // m a multiple of kRows, n of kLanes; multiply() sets k by the parts of blocks
+  int64_t m, n, k = 0;  // m a multiple of kRows, or kColumns; n of kLanes; multiply() sets k by the parts of blocks
   const float* scale = nullptr;
 };
 
 // Never inlined: among other loops the compiler would spill the sums.
-template <Walk walk, Start start, int vectors>
+template <Walk walk, Start start, int rows, int vectors>
 [[gnu::noinline]] void multiply_block(const TileProduct& p, int64_t i, int64_t j) {
-  Vec sum[kRows][vectors];
+  Vec sum[rows][vectors];
   float* c = p.c + i * p.ldc + j;
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
+  for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
       if constexpr (start == Start::zero) sum[r][v] = Vec{};
@@ -62,14 +63,14 @@ template <Walk walk, Start start, int vectors>
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) row[v] = load(b + v * kLanes);
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < rows; ++r) {
       const float factor = walk == Walk::rows ? a[r * p.lda] : a[r];
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) sum[r][v] += factor * row[v];
     }
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
+  for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) store(c + r * p.ldc + v * kLanes, sum[r][v]);
 }
@@ -78,6 +79,13 @@ template <Walk walk, Start start, int vectors>
 struct BlockPart {
   int64_t column, begin, end;
 };
+
+// A row of blocks of so many rows, from row i and column j on.
+template <Walk walk, Start start, int rows>
+inline void multiply_row(const TileProduct& p, int64_t i, int64_t j) {
+  for (; p.n - j >= kColumns; j += kColumns) multiply_block<walk, start, rows, 2>(p, i, j);
+  if (j < p.n) multiply_block<walk, start, rows, 1>(p, i, j);
+}
 
 // c = start + a b. part_of(i) is what is needed of rows i to i + kRows.
 template <Walk walk, Start start>
@@ -88,9 +96,10 @@ inline void multiply(const TileProduct& p, const auto& part_of) {
     some.a += walk == Walk::rows ? part.begin : part.begin * p.lda;
     some.b += part.begin * p.ldb;
     some.k = part.end - part.begin;
-    int64_t j = part.column;
-    for (; p.n - j >= kColumns; j += kColumns) multiply_block<walk, start, 2>(some, i, j);
-    if (j < p.n) multiply_block<walk, start, 1>(some, i, j);
+    if (p.m - i >= kRows)
+      multiply_row<walk, start, kRows>(some, i, part.column);
+    else if constexpr (kRest > 0)
+      multiply_row<walk, start, kRest>(some, i, part.column);
   }
 }
 
