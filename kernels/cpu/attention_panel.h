@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/cpu/tiles.h"
+#include "kernels/cpu/tile_product.h"
 
 namespace trireme {
 
