@@ -192,7 +192,7 @@ class PackedProduct {
         b_{{op.b.data(), op.n(), op.k(), op.transpose_b}, tile.columns, tile.pair_of_b, tile.words, tile.pack_b},
         ranges_(ranges_of(op, blocks, blocks.k > 0 ? blocks.k : tile.k)),
         step_(even_part(op.k(), ranges_)),
-        piece_(even_part(step_, quotient_up(step_, blocks.k > 0 ? blocks.k : tile.k))),
+        piece_(even_part(step_, quotient_up(step_, blocks.k > 0 ? blocks.k : longest_piece()))),
         columns_(ranges_ > 1 ? std::min(op.n(), round_up(blocks.columns, tile.columns)) : op.n()),
         rows_(ranges_ > 1 ? std::min(op.m(), round_up(quotient_up(op.m(), quotient_up(op.m() * columns_, blocks.c)), tile.rows))
                           : op.m()),
@@ -231,6 +231,7 @@ class PackedProduct {
   bool reads_rows() const {
     return tile_.multiply_rows != nullptr && !op_.transpose_a && op_.k() % 2 == 0 && op_.m() % (tile_.rows / 3) == 0;
   }
+  int64_t longest_piece() const { return reads_rows() && op_.m() > op_.n() && op_.k() > tile_.k ? tile_.k_of_rows : tile_.k; }
   auto packing_of_a() const -> decltype(Side::pack) {
     if (reads_rows()) return nullptr;
     return op_.transpose_a ? tile_.pack_a : tile_.pack_lines_of_a;
@@ -359,6 +360,7 @@ const PackedTile& plain_tile(Dtype operands) {
     PackedTile tile =
         tile_of<PlainF32, PlainF32, kPlainRows, kColumns>(multiply_plain<Layout::across>, multiply_plain<Layout::lines>);
     tile.multiply_rows = multiply_plain<Layout::rows>;
+    if (kLanes == 8) tile.k_of_rows = 512;  // on a Zen 3, 1.01 to 1.06 times as fast at 2,048 rows
     return tile;
   }();
   static constexpr PackedTile of_bf16 =
