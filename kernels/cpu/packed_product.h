@@ -67,7 +67,7 @@ struct PackedTile {
   void (*multiply_lines)(const PackedSum&);  // panels of pack_lines_of_a
   // Rows of a where they lie: so many that a third of a tile divides them, of an even number of elements. nullptr if it cannot.
   void (*multiply_rows)(const PackedSum&) = nullptr;
-  int64_t k_of_rows = k;  // as `k`, of sums that need several, where many such rows are multiplied: they crowd each other out of L1
+  int64_t k_of_rows = k;  // as `k`, where many longer rows are read in place: they crowd each other out of L1
 };
 
 const PackedTile& plain_tile(Dtype operands);  // f32 or bf16, multiplied as f32
