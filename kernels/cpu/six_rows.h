@@ -1,4 +1,4 @@
-// Six rows of two vectors of AVX2: sums += a b, in the fewest instructions. Compilers keep twelve sums in registers
+// Six rows of two vectors of AVX2, or four: sums += a b, in the fewest instructions. Compilers keep twelve sums in registers
 // only in short loops, whose counting takes a tenth of a core that two threads share.
 #pragma once
 
@@ -29,8 +29,8 @@ struct StepsOfA {
 };
 
 // In steps of eight k, then of one. `adjacent`: the vectors of b follow one another.
-template <Start start, StepsOfA of_a, bool adjacent>
-inline void multiply_six_rows(SixRows p) {
+template <Start start, StepsOfA of_a, bool adjacent, int rows = 6>
+requires(rows == 4 || rows == 6) inline void multiply_six_rows(SixRows p) {
   int64_t fourth;  // row of the sums, then of a
   asm volatile(R"(
     lea (%[sums], %[next_sums], 2), %[fourth]; add %[next_sums], %[fourth]
@@ -43,16 +43,20 @@ inline void multiply_six_rows(SixRows p) {
       vmovups (%[sums], %[next_sums]), %%ymm2; vmovups 32(%[sums], %[next_sums]), %%ymm3
       vmovups (%[sums], %[next_sums], 2), %%ymm4; vmovups 32(%[sums], %[next_sums], 2), %%ymm5
       vmovups (%[fourth]), %%ymm6; vmovups 32(%[fourth]), %%ymm7
-      vmovups (%[fourth], %[next_sums]), %%ymm8; vmovups 32(%[fourth], %[next_sums]), %%ymm9
-      vmovups (%[fourth], %[next_sums], 2), %%ymm10; vmovups 32(%[fourth], %[next_sums], 2), %%ymm11
+      .if %c[six]
+        vmovups (%[fourth], %[next_sums]), %%ymm8; vmovups 32(%[fourth], %[next_sums]), %%ymm9
+        vmovups (%[fourth], %[next_sums], 2), %%ymm10; vmovups 32(%[fourth], %[next_sums], 2), %%ymm11
+      .endif
     .endif
     .if %c[scaled]
       vbroadcastss (%[scale]), %%ymm12; vmulps %%ymm12, %%ymm0, %%ymm0; vmulps %%ymm12, %%ymm1, %%ymm1
       vbroadcastss 4(%[scale]), %%ymm13; vmulps %%ymm13, %%ymm2, %%ymm2; vmulps %%ymm13, %%ymm3, %%ymm3
       vbroadcastss 8(%[scale]), %%ymm14; vmulps %%ymm14, %%ymm4, %%ymm4; vmulps %%ymm14, %%ymm5, %%ymm5
       vbroadcastss 12(%[scale]), %%ymm15; vmulps %%ymm15, %%ymm6, %%ymm6; vmulps %%ymm15, %%ymm7, %%ymm7
-      vbroadcastss 16(%[scale]), %%ymm12; vmulps %%ymm12, %%ymm8, %%ymm8; vmulps %%ymm12, %%ymm9, %%ymm9
-      vbroadcastss 20(%[scale]), %%ymm13; vmulps %%ymm13, %%ymm10, %%ymm10; vmulps %%ymm13, %%ymm11, %%ymm11
+      .if %c[six]
+        vbroadcastss 16(%[scale]), %%ymm12; vmulps %%ymm12, %%ymm8, %%ymm8; vmulps %%ymm12, %%ymm9, %%ymm9
+        vbroadcastss 20(%[scale]), %%ymm13; vmulps %%ymm13, %%ymm10, %%ymm10; vmulps %%ymm13, %%ymm11, %%ymm11
+      .endif
     .endif
     lea (%[a], %[next_row], 2), %[fourth]; add %[next_row], %[fourth]
     .irp steps, 8, 1
@@ -76,10 +80,12 @@ inline void multiply_six_rows(SixRows p) {
           vfmadd231ps %%ymm12, %%ymm14, %%ymm4; vfmadd231ps %%ymm13, %%ymm14, %%ymm5
           vbroadcastss %c[next] * \i(%[fourth]), %%ymm15
           vfmadd231ps %%ymm12, %%ymm15, %%ymm6; vfmadd231ps %%ymm13, %%ymm15, %%ymm7
-          vbroadcastss %c[next] * \i(%[fourth], %[next_row]), %%ymm14
-          vfmadd231ps %%ymm12, %%ymm14, %%ymm8; vfmadd231ps %%ymm13, %%ymm14, %%ymm9
-          vbroadcastss %c[next] * \i(%[fourth], %[next_row], 2), %%ymm15
-          vfmadd231ps %%ymm12, %%ymm15, %%ymm10; vfmadd231ps %%ymm13, %%ymm15, %%ymm11
+          .if %c[six]
+            vbroadcastss %c[next] * \i(%[fourth], %[next_row]), %%ymm14
+            vfmadd231ps %%ymm12, %%ymm14, %%ymm8; vfmadd231ps %%ymm13, %%ymm14, %%ymm9
+            vbroadcastss %c[next] * \i(%[fourth], %[next_row], 2), %%ymm15
+            vfmadd231ps %%ymm12, %%ymm15, %%ymm10; vfmadd231ps %%ymm13, %%ymm15, %%ymm11
+          .endif
         .endif
       .endr
       .if \steps == 8
@@ -101,13 +107,15 @@ inline void multiply_six_rows(SixRows p) {
     vmovups %%ymm2, (%[sums], %[next_sums]); vmovups %%ymm3, 32(%[sums], %[next_sums])
     vmovups %%ymm4, (%[sums], %[next_sums], 2); vmovups %%ymm5, 32(%[sums], %[next_sums], 2)
     vmovups %%ymm6, (%[fourth]); vmovups %%ymm7, 32(%[fourth])
-    vmovups %%ymm8, (%[fourth], %[next_sums]); vmovups %%ymm9, 32(%[fourth], %[next_sums])
-    vmovups %%ymm10, (%[fourth], %[next_sums], 2); vmovups %%ymm11, 32(%[fourth], %[next_sums], 2)
+    .if %c[six]
+      vmovups %%ymm8, (%[fourth], %[next_sums]); vmovups %%ymm9, 32(%[fourth], %[next_sums])
+      vmovups %%ymm10, (%[fourth], %[next_sums], 2); vmovups %%ymm11, 32(%[fourth], %[next_sums], 2)
+    .endif
   )"
                : [a] "+r"(p.a), [b] "+r"(p.b), [k] "+r"(p.k), [fourth] "=&r"(fourth)
                : [next_row] "r"(p.row_of_a), [next_b] "r"(p.next_of_b), [sums] "r"(p.sums), [next_sums] "r"(p.row_of_sums),
                  [scale] "r"(p.scale), [next] "i"(of_a.next), [eight] "i"(of_a.eight), [adjacent] "i"(adjacent),
-                 [zero] "i"(start == Start::zero), [scaled] "i"(start == Start::scaled)
+                 [six] "i"(rows == 6), [zero] "i"(start == Start::zero), [scaled] "i"(start == Start::scaled)
                : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
                  "xmm12", "xmm13", "xmm14", "xmm15");
 }

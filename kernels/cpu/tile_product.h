@@ -32,9 +32,9 @@ template <Walk walk, Start start, int rows, int vectors>
   const float* a = walk == Walk::rows ? p.a + i * p.lda : p.a + i;
   const float* b = p.b + j;
   float* c = p.c + i * p.ldc + j;
-  if constexpr (kSixRows && rows == 6 && vectors == 2) {
+  if constexpr (kSixRows && rows >= 4 && vectors == 2) {
     constexpr int kNext = walk == Walk::rows ? 4 : 4 * kColumns;
-    return multiply_six_rows<start, StepsOfA{.next = kNext, .eight = 8 * kNext}, false>(
+    return multiply_six_rows<start, StepsOfA{.next = kNext, .eight = 8 * kNext}, false, rows>(
         {.a = a,
          .row_of_a = walk == Walk::rows ? 4 * p.lda : 4,
          .b = b,
