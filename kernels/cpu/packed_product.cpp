@@ -7,6 +7,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/six_rows.h"
 #include "kernels/cpu/tiles.h"
+#include "kernels/cpu/twelve_rows.h"
 
 namespace trireme {
 
@@ -79,22 +80,26 @@ template <int rows, Layout layout>
     for (int v = 0; v < 2; ++v) store_any(p.sums + r * p.sums_step + v * kLanes, sum[r][v]);
 }
 
-// A whole tile of AVX2.
+// A whole tile of AVX2 or AVX-512.
 template <Layout layout>
-[[gnu::noinline]] void sum_six_rows(const PackedSum& p) {
+[[gnu::noinline]] void sum_all_rows(const PackedSum& p) {
   constexpr int kNext = layout == Layout::across ? 4 * kPlainRows : 4;
   constexpr StepsOfA kSteps{.next = kNext, .eight = layout == Layout::lines ? 4 * kPlainRows * kWords : 8 * kNext};
-  for (int64_t row = 0; row < p.ahead.rows; ++row) p.ahead.fetch_row(row);
-  const SixRows rows{.a = reinterpret_cast<const float*>(p.a),
-                     .row_of_a = layout == Layout::rows    ? 4 * p.step
-                                 : layout == Layout::lines ? 4 * kWords
-                                                           : 4,
-                     .b = reinterpret_cast<const float*>(p.b),
-                     .next_of_b = 4 * kColumns,
-                     .k = 2 * p.pairs,
-                     .sums = p.sums,
-                     .row_of_sums = 4 * p.sums_step};
-  p.first ? multiply_six_rows<Start::zero, kSteps, true>(rows) : multiply_six_rows<Start::sum, kSteps, true>(rows);
+  const RegisterSums sums{.a = reinterpret_cast<const float*>(p.a),
+                          .row_of_a = layout == Layout::rows    ? 4 * p.step
+                                      : layout == Layout::lines ? 4 * kWords
+                                                                : 4,
+                          .b = reinterpret_cast<const float*>(p.b),
+                          .next_of_b = 4 * kColumns,
+                          .k = 2 * p.pairs,
+                          .sums = p.sums,
+                          .row_of_sums = 4 * p.sums_step};
+  if constexpr (kTwelveRows) {
+    p.first ? multiply_twelve_rows<true, kSteps>(sums, p.ahead) : multiply_twelve_rows<false, kSteps>(sums, p.ahead);
+  } else {
+    for (int64_t row = 0; row < p.ahead.rows; ++row) p.ahead.fetch_row(row);
+    p.first ? multiply_six_rows<Start::zero, kSteps, true>(sums) : multiply_six_rows<Start::sum, kSteps, true>(sums);
+  }
 }
 
 template <Layout layout>
@@ -102,8 +107,8 @@ void multiply_plain(const PackedSum& p) {
   constexpr int kThird = kPlainRows / 3;
   if (p.rows <= kThird) return sum_plain<kThird, layout>(p);
   if (p.rows <= 2 * kThird) return sum_plain<2 * kThird, layout>(p);
-  if constexpr (kSixRows)
-    sum_six_rows<layout>(p);
+  if constexpr (kSixRows || kTwelveRows)
+    sum_all_rows<layout>(p);
   else
     sum_plain<kPlainRows, layout>(p);
 }

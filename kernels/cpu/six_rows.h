@@ -11,8 +11,8 @@ inline constexpr bool kSixRows = TRIREME_FMA && kLanes == 8;  // the target has 
 // Sums at first: zero, those in memory, or row i of them times scale[i].
 enum class Start { zero, sum, scaled };
 
-// Distances are in bytes.
-struct SixRows {
+// Sums that stay in registers meanwhile. Distances are in bytes.
+struct RegisterSums {
   const float* a;
   int64_t row_of_a;
   const float* b;  // two vectors for each k, aligned
@@ -30,7 +30,7 @@ struct StepsOfA {
 
 // In steps of eight k, then of one. `adjacent`: the vectors of b follow one another.
 template <Start start, StepsOfA of_a, bool adjacent, int rows = 6>
-requires(rows == 4 || rows == 6) inline void multiply_six_rows(SixRows p) {
+requires(rows == 4 || rows == 6) inline void multiply_six_rows(RegisterSums p) {
   int64_t fourth;  // row of the sums, then of a
   asm volatile(R"(
     lea (%[sums], %[next_sums], 2), %[fourth]; add %[next_sums], %[fourth]
