@@ -86,8 +86,9 @@ std::vector<std::string> with(std::vector<std::string> settings, const std::vect
 
 TEST_CASE("a trace has the ops of all ranks and lanes in their steps, and joins sends with receives", "[unsanitized]") {
   const Workplace place;
-  succeed(place.train(with(kLarger, {"train.name=mesh", "parallel.dp=2", "parallel.pp=2", "train.profile=[10-19]"}), 4));
-  const Json trace = Json::parse(place.run("mesh", "trace-10-19.json"));
+  succeed(place.train(
+      with(kLarger, {"train.name=mesh", "parallel.dp=2", "parallel.pp=2", "train.steps=60", "train.profile=[10-59]"}), 4));
+  const Json trace = Json::parse(place.run("mesh", "trace-10-59.json"));
   Arrows arrows;
   const std::map<int64_t, RankEvents> ranks = events_of(trace, arrows);
   REQUIRE(ranks.size() == 4);
@@ -96,7 +97,7 @@ TEST_CASE("a trace has the ops of all ranks and lanes in their steps, and joins 
   // leaves no event is missing in each.
   std::vector<double> whole;
   for (const auto& [rank, events] : ranks) {
-    REQUIRE(events.steps.size() == 10);
+    REQUIRE(events.steps.size() == 50);
     double ops = 0, all = 0;
     for (const auto& [step, span] : events.steps) {
       const double time = span.end - span.begin;
@@ -116,7 +117,7 @@ TEST_CASE("a trace has the ops of all ranks and lanes in their steps, and joins 
     REQUIRE(arrows.ends[id].size() == 1);
     CHECK(starts[0] <= arrows.ends[id][0]);
   }
-  CHECK_THAT(place.run("mesh", "log.txt"), ContainsSubstring("trace-10-19.json: open it in https://ui.perfetto.dev"));
+  CHECK_THAT(place.run("mesh", "log.txt"), ContainsSubstring("trace-10-59.json: open it in https://ui.perfetto.dev"));
 }
 
 TEST_CASE("a trace changes no bit, and a file named control asks a running run for one") {
