@@ -2,8 +2,9 @@
 # Runs a program on an emulated processor, in Linux on Bochs: tests of AVX-512, AVX512-BF16 and AMX where no machine has them.
 #   scripts/emulate.sh build SOURCE                    compiles Bochs from a clone of github.com/bochs-emu/Bochs
 #   scripts/emulate.sh [--cpu MODEL] PROGRAM [ARG...]  default model: sapphire_rapids; prints what the program prints
-# Ends with the program's exit status. Emulation is 50 to 500 times slower than a processor: choose few tests. Bochs lies in
+# Ends with the program's exit status. Emulation is about a hundred times slower than a processor: choose few tests. Bochs lies in
 # $TRIREME_BOCHS (default /var/tmp/trireme-bochs). Linux is $TRIREME_VMLINUZ (default: the newest of /boot), from 5.16 on for AMX.
+# Compile the program with TRIREME_ARCH=x86-64-v4: an AMD's own instructions are missing there.
 # Needs the packages busybox-static, cpio, genisoimage, isolinux and, for a kernel, linux-image-cloud-amd64.
 set -euo pipefail
 
@@ -49,7 +50,7 @@ END
   (cd "$root" && find . | cpio --quiet -o -H newc)
 }
 
-# Fast strings that Bochs shows are off for Linux: without fsrm its copies are right.
+# Bochs reports fast strings, and disables them. Linux then copies wrongly, unless it does without fsrm.
 boot() {
   cat << END
 default linux
