@@ -6,10 +6,12 @@
 
 namespace trireme {
 
-CoreSet CoreSet::of_this_thread() {
-  CoreSet mine;
-  if (sched_getaffinity(0, sizeof mine.words_, reinterpret_cast<cpu_set_t*>(mine.words_.data())) != 0) return {};
-  return mine;
+CoreSet CoreSet::of_this_thread() { return of_process(0); }
+
+CoreSet CoreSet::of_process(int32_t process) {
+  CoreSet its;
+  if (sched_getaffinity(process, sizeof its.words_, reinterpret_cast<cpu_set_t*>(its.words_.data())) != 0) return {};
+  return its;
 }
 
 CoreSet::CoreSet(const std::vector<int>& cores) {

@@ -11,8 +11,9 @@ class CoreSet {
  public:
   static constexpr int kMost = 8192;  // numbers; a cpu_set_t has 1,024, which a large machine's exceed
 
-  // The calling thread's; empty if the system does not say.
+  // Empty if the system does not say.
   static CoreSet of_this_thread();
+  static CoreSet of_process(int32_t process);  // its first thread's
 
   CoreSet() = default;
   explicit CoreSet(const std::vector<int>& cores);  // without those that no machine has

@@ -79,7 +79,7 @@ class Shape:
         self.version = out.split("PyTorch ")[1].split()[0]
         self.torch.append(told["tokens"] / json.loads(peer.read_text())[0]["peer"])
         self.memory["torch"] = max(self.memory["torch"], memory)
-        if chosen.llmc and self.name.startswith("gpt2-124m f32"):
+        if chosen.llmc and self.name.startswith("gpt2-124m") and told["tokens"] <= 2048:  # more take llm.c minutes a step
             out, _ = run(["scripts/peer_llmc.sh", self.settings["train.batch"], self.settings["model.context"], 3], chosen.threads)
             self.llmc.append(statistics.median(float(line) for line in out.split()) / 1000)
 

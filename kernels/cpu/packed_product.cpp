@@ -95,7 +95,7 @@ template <Layout layout>
                           .sums = p.sums,
                           .row_of_sums = 4 * p.sums_step};
   if constexpr (kTwelveRows) {
-    p.first ? multiply_twelve_rows<true, kSteps>(sums, p.ahead) : multiply_twelve_rows<false, kSteps>(sums, p.ahead);
+    p.first ? multiply_twelve_rows<Start::zero, kSteps>(sums, p.ahead) : multiply_twelve_rows<Start::sum, kSteps>(sums, p.ahead);
   } else {
     for (int64_t row = 0; row < p.ahead.rows; ++row) p.ahead.fetch_row(row);
     p.first ? multiply_six_rows<Start::zero, kSteps, true>(sums) : multiply_six_rows<Start::sum, kSteps, true>(sums);

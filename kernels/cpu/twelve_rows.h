@@ -11,8 +11,9 @@ inline constexpr bool kTwelveRows = TRIREME_FMA && kLanes == 16;  // the target 
 
 // As multiply_six_rows(), but sums begin at zero or in memory, and the vectors of b follow one another. For each eight k it fetches
 // eight lines of the next panel, and a row of c.
-template <bool zero, StepsOfA of_a>
+template <Start start, StepsOfA of_a>
 inline void multiply_twelve_rows(RegisterSums p, Ahead ahead) {
+  static_assert(start != Start::scaled);
   int64_t third, sixth, ninth;  // rows of a
   asm volatile(R"(
     .if %c[zero]
@@ -99,7 +100,7 @@ inline void multiply_twelve_rows(RegisterSums p, Ahead ahead) {
                : [a] "+r"(p.a), [b] "+r"(p.b), [k] "+r"(p.k), [third] "=&r"(third), [sixth] "=&r"(sixth), [ninth] "=&r"(ninth),
                  [panel] "+r"(ahead.panel), [c] "+r"(ahead.c), [rows] "+r"(ahead.rows)
                : [next_row] "r"(p.row_of_a), [next_line] "r"(ahead.pair / 2), [next_c] "r"(ahead.step), [sums] "m"(p.sums),
-                 [next_sums] "m"(p.row_of_sums), [next] "i"(of_a.next), [eight] "i"(of_a.eight), [zero] "i"(zero)
+                 [next_sums] "m"(p.row_of_sums), [next] "i"(of_a.next), [eight] "i"(of_a.eight), [zero] "i"(start == Start::zero)
                : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
                  "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23",
                  "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31");

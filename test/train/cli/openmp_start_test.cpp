@@ -2,11 +2,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "test/base/first_core.h"
 #include "test/catch.h"
+#include "test/data/scratch.h"
 #include "test/train/process.h"
 #include "test/train/workplace.h"
 
@@ -58,7 +61,43 @@ FoundCores cores_with(const char* name, const char* value) {
           .bound = !ended.err.substr(last).starts_with("OMP_PROC_BIND = 'FALSE'")};
 }
 
+// Cores of each rank under mpirun with these options: by its binding, and those that the program takes.
+struct RankCores {
+  int64_t bound, taken;
+};
+std::vector<RankCores> cores_of_ranks(const std::string& options, const std::string& before = "") {
+  const Scratch scratch;
+  const std::string environment = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ";
+  const std::string rank =
+      "'unset OMP_NUM_THREADS; nproc > $OMPI_COMM_WORLD_RANK; " TRIREME_BUILD "/trireme doctor --json $OMPI_COMM_WORLD_RANK.json'";
+  const std::string line = environment + before + " mpirun --oversubscribe " + options + " sh -c " + rank;
+  const Ended ended = Process(scratch.path(), {"-c", line}, 1, "/bin/sh").wait();
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+  std::vector<RankCores> ranks;
+  for (std::string name = "0"; std::filesystem::exists(scratch / name); name = std::to_string(ranks.size()))
+    ranks.push_back({.bound = std::stoll(read_text(scratch / name)),
+                     .taken = Json::parse(read_text(scratch / (name + ".json"))).at("cores").get<int64_t>()});
+  return ranks;
+}
+
 }  // namespace
+
+TEST_CASE("of one or two ranks that mpirun has bound to a core unasked each has mpirun's cores", "[unsanitized]") {
+  const int64_t all = CoreSet::of_this_thread().count();
+  for (const char* unasked : {"-n 1", "-n 2", "-n 1 --map-by slot", "-n 1 --map-by ppr:1:node", "-n 1 -N 1"}) {
+    CAPTURE(unasked);
+    const std::vector<RankCores> ranks = cores_of_ranks(unasked);
+    REQUIRE(ranks.size() == static_cast<size_t>(unasked[3] - '0'));
+    for (const RankCores& rank : ranks) CHECK(rank.taken == all);
+  }
+  for (const char* asked : {"-n 1 --bind-to core", "-n 1 --map-by core", "-n 1 --map-by slot:PE=1", "-n 1 --cpus-per-proc 1"}) {
+    CAPTURE(asked);
+    const RankCores rank = cores_of_ranks(asked).at(0);
+    CHECK(rank.taken == rank.bound);
+  }
+  CHECK(cores_of_ranks("-n 1", "taskset -c " + std::to_string(first_core())).at(0).taken == 1);
+}
 
 TEST_CASE("the program binds none of OpenMP's threads, and finds the cores of all of them", "[unsanitized]") {
   const FoundCores all = cores_with("OMP_PROC_BIND", "false");
