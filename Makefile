@@ -2,7 +2,7 @@
 #   make          compile everything into build/
 #   make train    set up, compile, train the quickstart model     make train ARGS="--set train.steps=200"
 #   make test     set up, compile, all tests: 7 to 11 minutes on two cores
-#   make sanitize set up, the tests again with address, undefined-behaviour and thread sanitizers: 14 to 28 minutes
+#   make sanitize set up, the tests again with address, undefined-behaviour and thread sanitizers: 14 to 28 minutes; SLICE=1: a part of them
 #   make check-cuda   the CUDA code without a GPU: registers, machine code, plans of cuDNN; ten minutes
 #   make soak     long tests, best on a quiet machine: every mesh of up to eight ranks, every place where a disk can fail
 #   make fuzz     our parsers under libFuzzer, each for FUZZ_SECONDS
@@ -45,23 +45,27 @@ test:
 	@$(MAKE) --no-print-directory build
 	$(ctest) build
 
-# The two builds' tests run as one list, the longest test first, so that ctest's last line speaks for both. With SLICE=4, every
-# fourth test of one of the builds: the commit chooses which.
+# The two builds' tests run as one list, the longest test first, so that ctest's last line speaks for both. With SLICE=1, a part of
+# them alone, which the commit chooses: a build, a target of it, its tests, and every so many of these.
+slices  = asan/tests_train/train/8 asan/tests_kernels/(cuda.*|emulation|kernels)/12 asan/tests_rooms/(base|checkpoint|data|model|parallel)/2 tsan/tests/.*/4
 commit  = 0x$(shell git rev-parse --short=7 HEAD)
-kinds   = $(if $(SLICE),$(word $(shell echo $$((1 + $(commit) / $(SLICE) % 2))),asan tsan),tsan asan)
+part    = $(subst /, ,$(word $(shell echo $$((1 + $(commit) % $(words $(slices))))),$(slices)))
+every   = $(word 4,$(part))
+kinds   = $(if $(SLICE),$(word 1,$(part)),tsan asan)
 sanitize:
 	@scripts/setup.sh
 	@for kind in $(kinds); do $(MAKE) --no-print-directory build/$$kind/build.ninja || exit 1; done
-	@for kind in $(kinds); do cmake --build build/$$kind --target tests || exit 1; done
+	@for kind in $(kinds); do cmake --build build/$$kind --target $(if $(SLICE),$(word 2,$(part)),tests) || exit 1; done
 	@mkdir -p build/sanitized
 	@printf 'subdirs("$(CURDIR)/build/%s")\n' $(kinds) > build/sanitized/CTestTestfile.cmake
-	$(ctest) build/sanitized $(if $(SLICE),-I $$((1 + $(commit) % $(SLICE)))$(comma)$(comma)$(SLICE))
+	$(ctest) build/sanitized --no-tests=error $(if $(SLICE),-R '^$(kinds) $(word 3,$(part)):' \
+	  -I $$((1 + $(commit) / $(words $(slices)) % $(every)))$(comma)$(comma)$(every))
 
 # Checks of the CUDA code without a GPU: registers and spills, blocks that fit, machine code, cuDNN's plans.
 check-cuda: build
 	scripts/kernel_registers.sh
 	scripts/check_sass.py build/check_cuda
-	$(ctest) build -R "^(cuda|cublas|cudnn|gpu_check): "
+	$(ctest) build -R "^(cuda|cublas|cudnn|gpu_check):"
 	build/test/test_cuda_step "the first step of models as shipped*"
 	scripts/cudnn_plans.py build
 	git diff --exit-code --stat docs/gpu
