@@ -15,6 +15,8 @@ bochs=${TRIREME_BOCHS:-/var/tmp/trireme-bochs}
 build() {
   local source=$1/bochs built
   built=$(mktemp -d)
+  # shellcheck disable=SC2064  # the directory of now
+  trap "rm -rf '$built'" EXIT
   cp -r "$source" "$built/bochs"
   cd "$built/bochs"
   patch -p1 < "$scripts/emulate_xfd.patch"
@@ -23,7 +25,6 @@ build() {
   make -j"$(nproc)"
   mkdir -p "$bochs"
   cp bochs bios/BIOS-bochs-latest bios/VGABIOS-lgpl/VGABIOS-lgpl-latest.bin "$bochs/"
-  rm -rf "$built"
 }
 
 # The program and its libraries, as a file system in memory.
