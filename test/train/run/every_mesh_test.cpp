@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-constexpr auto kSteps = static_cast<size_t>(kTinySteps);
+constexpr int64_t kSoakSteps = kSanitized ? kTinySteps : 20;
 
 double difference(const std::vector<float>& a, const std::vector<float>& b) {
   double most = 0;
@@ -107,20 +107,22 @@ Trajectory one_rank(const RunConfig& config, const World& world, const std::stri
     write_text(file, bytes);
   }
   bytes = broadcast(all.all(), bytes);
-  Trajectory one{.losses = std::vector<float>(kSteps), .norms = std::vector<float>(kSteps)};
-  REQUIRE(bytes.size() == 2 * kSteps * sizeof(float));
+  const auto steps = static_cast<size_t>(config.train.steps);
+  Trajectory one{.losses = std::vector<float>(steps), .norms = std::vector<float>(steps)};
+  REQUIRE(bytes.size() == 2 * steps * sizeof(float));
   std::memcpy(one.losses.data(), bytes.data(), bytes.size() / 2);
   std::memcpy(one.norms.data(), bytes.data() + bytes.size() / 2, bytes.size() / 2);
   return one;
 }
 
 // Runs every `stride`-th mesh of the launcher's ranks, from number `first`. Returns how many.
-int run_meshes(const World& world, size_t first, size_t stride) {
+int run_meshes(const World& world, int64_t steps, size_t first, size_t stride) {
   int count = 0;
   for (const Numerics numerics : {Numerics::fast, Numerics::invariant})
     for (const std::string model : {"gpt2", "llama", "llama, untied"}) {
       if (kSanitized && (numerics == Numerics::invariant) != (model == "llama")) continue;
       RunConfig config = tiny(model);
+      config.train.steps = steps;
       config.parallel.numerics = numerics;
       if (numerics == Numerics::invariant) config.parallel.max_tp = 8;
       config.parallel.dp = 1;
@@ -155,7 +157,7 @@ int run_meshes(const World& world, size_t first, size_t stride) {
 TEST_CASE("some meshes of these ranks", "[.launched]") {
   const World world;
   const size_t one_of = (world.size() < 4 ? 11 : world.size() < 8 ? 59 : 251) * (kSanitized ? 15 : 1);
-  WARN(run_meshes(world, static_cast<size_t>(world.size()), one_of) << " meshes of " << world.size());
+  WARN(run_meshes(world, kTinySteps, static_cast<size_t>(world.size()), one_of) << " meshes of " << world.size());
 }
 
 // TRIREME_MESHES=2/5 runs the second of five parts, TRIREME_MESH="dp 4 pp 2" those whose description has these words. By hand, set
@@ -167,7 +169,7 @@ TEST_CASE("all meshes of these ranks", "[.launched]") {
   if (const char* const asked = std::getenv("TRIREME_MESHES"); asked != nullptr)
     std::istringstream(asked) >> part >> slash >> parts;
   REQUIRE((part >= 1 && part <= parts && slash == '/'));
-  WARN(run_meshes(world, part - 1, parts) << " meshes of " << world.size());
+  WARN(run_meshes(world, kSoakSteps, part - 1, parts) << " meshes of " << world.size());
 }
 
 // Its embedding and its head lie side by side, and so do the table and the head's copy of it.
