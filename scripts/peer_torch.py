@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times the same training step in PyTorch, on the same machine: compiled, fused attention, fused AdamW. Products are in bf16 over f32
-weights, or in f32 where ours are.
+weights, or in f32 where ours are or where --dtype f32 says so.
 
   scripts/peer_torch.py STEP.json...     what `trireme bench step --json` wrote: the same model, tokens a step and microbatch
 
@@ -106,7 +106,7 @@ class Model(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def measure(ours, device, steps, micro):
+def measure(ours, device, dtype, steps, micro):
     m = ours["model"]
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
@@ -120,7 +120,7 @@ def measure(ours, device, steps, micro):
     def step():
         for at in range(0, rows, micro):
             part = ids[at : at + micro]
-            with torch.autocast(device, dtype=torch.bfloat16, enabled=ours["dtype"] != "f32"):
+            with torch.autocast(device, dtype=torch.bfloat16, enabled=dtype != "f32"):
                 loss = run(part[:, :-1], part[:, 1:]) * (micro / rows)
             loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -139,12 +139,12 @@ def measure(ours, device, steps, micro):
     return parameters, rows * m["context"] / statistics.median(times)
 
 
-def measure_what_fits(ours, device, steps):
+def measure_what_fits(ours, device, dtype, steps):
     """With our microbatch, or the largest half, quarter, ... of it for which the GPU's memory suffices."""
     micro = ours["microbatch"]
     while True:
         try:
-            return (*measure(ours, device, steps, micro), micro)
+            return (*measure(ours, device, dtype, steps, micro), micro)
         except torch.OutOfMemoryError:
             if micro == 1:
                 raise
@@ -157,6 +157,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("steps", nargs="+", metavar="STEP.json")
     arguments.add_argument("--device", default="cuda")
+    arguments.add_argument("--dtype", choices=["f32", "bf16"], help="of PyTorch's products; ours by default")
     arguments.add_argument("--count", type=int, default=10, help="timed steps")
     arguments.add_argument("--json")
     chosen = arguments.parse_args()
@@ -164,7 +165,7 @@ def main():
     for path in chosen.steps:
         with open(path) as file:
             ours = json.load(file)
-        parameters, peer, micro = measure_what_fits(ours, chosen.device, chosen.count)
+        parameters, peer, micro = measure_what_fits(ours, chosen.device, chosen.dtype or ours["dtype"], chosen.count)
         if parameters != ours["parameters"]:
             print(f"{path}: the peer has {parameters} parameters, not {ours['parameters']}", file=sys.stderr)
             failed = True

@@ -5,7 +5,8 @@ ours, theirs. `make peers` runs it.
   scripts/peers.py [--pairs 5] [--seconds 20] [--shape TEXT] [--json FILE]
 
 Prints a table in Markdown: milliseconds of a step (medians), time of each peer over ours (median of the pairs, lowest and highest),
-and peak memory of the processes. --shape takes only shapes whose names have TEXT. Needs torch; llm.c needs git and a C compiler.
+and peak memory of the processes. --shape takes only shapes whose names have TEXT. Where the processor has no bf16 instructions, PyTorch
+computes bf16 shapes in f32: its bf16 takes minutes a step there. Needs torch; llm.c needs git and a C compiler.
 """
 import argparse
 import json
@@ -32,12 +33,21 @@ SHAPES = [gpt2(4, 64, "bf16"), gpt2(8, 256, "bf16"), gpt2(4, 1024, "bf16"),
           gpt2(4, 64, "f32"), gpt2(8, 256, "f32")]
 
 
-def machine():
+def processor():
+    """Its name, and its instructions as Linux calls them: flags on x86, Features on ARM."""
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    known = set(values.get("flags", "").split())
+    return values.get("model name", "unknown processor"), set((values.get("flags") or values.get("Features", "")).split())
+
+
+def machine():
+    name, known = processor()
     has = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in known]
-    return f"{values.get('model name', 'unknown processor')} ({', '.join(has) or 'no AVX2'})"
+    return f"{name} ({', '.join(has) or 'no AVX2'})"
+
+
+def multiplies_bf16():
+    return bool(processor()[1] & {"avx512_bf16", "amx_bf16", "bf16"})
 
 
 def run(command, threads):
@@ -63,7 +73,7 @@ class Shape:
         self.name, self.config, self.settings = name, config, settings
         self.ours, self.torch, self.llmc = [], [], []  # seconds of a step, of each pair
         self.memory = {"ours": 0.0, "torch": 0.0}
-        self.version = ""
+        self.version, self.peer_dtype = "", ""
 
     def pair(self, chosen, directory):
         step, peer = directory / "step.json", directory / "peer.json"
@@ -74,8 +84,9 @@ class Shape:
         self.ours.append(statistics.median(told["step_seconds"]))
         self.memory["ours"] = max(self.memory["ours"], memory)
         count = max(3, min(20, round(chosen.seconds / self.ours[-1])))
-        out, memory = run([sys.executable, "scripts/peer_torch.py", step, "--device", "cpu", "--count", count, "--json", peer],
-                          chosen.threads)
+        self.peer_dtype = "f32" if told["dtype"] == "f32" or not multiplies_bf16() else "bf16"
+        out, memory = run([sys.executable, "scripts/peer_torch.py", step, "--device", "cpu", "--dtype", self.peer_dtype,
+                           "--count", count, "--json", peer], chosen.threads)
         self.version = out.split("PyTorch ")[1].split()[0]
         self.torch.append(told["tokens"] / json.loads(peer.read_text())[0]["peer"])
         self.memory["torch"] = max(self.memory["torch"], memory)
@@ -90,7 +101,7 @@ class Shape:
             ratios = sorted(theirs / ours for ours, theirs in zip(self.ours, peer))
             return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
         ours, theirs = 1000 * statistics.median(self.ours), 1000 * statistics.median(self.torch)
-        return (f"| {self.name} | {ours:.0f} | {theirs:.0f} | {over(self.torch)} | {over(self.llmc)} | "
+        return (f"| {self.name} | {ours:.0f} | {theirs:.0f} {self.peer_dtype} | {over(self.torch)} | {over(self.llmc)} | "
                 f"{self.memory['ours']:.0f} | {self.memory['torch']:.0f} |")
 
 
@@ -118,7 +129,8 @@ def main():
                       "trireme, MiB | PyTorch, MiB |\n|---|---|---|---|---|---|---|")
             print(shape.row(), flush=True)
     if chosen.json:
-        results = [{"shape": s.name, "ours": s.ours, "torch": s.torch, "llmc": s.llmc, "mib": s.memory} for s in shapes]
+        results = [{"shape": s.name, "ours": s.ours, "torch": s.torch, "torch_dtype": s.peer_dtype, "llmc": s.llmc, "mib": s.memory}
+                   for s in shapes]
         pathlib.Path(chosen.json).write_text(json.dumps({"machine": machine(), "threads": chosen.threads, "shapes": results}, indent=2))
 
 

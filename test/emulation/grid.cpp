@@ -25,6 +25,7 @@ constexpr std::byte kUnset{0xff};           // of floats: NaN
 enum class Wait { nothing, barrier, warp, ended };
 struct Thread {
   Fiber fiber;
+  size_t number = 0;  // in its block
   Place3 place{};
   Wait wait = Wait::ended;
   Site site{};
@@ -46,6 +47,7 @@ struct Machine {
   size_t size = 0;          // threads of the block
   size_t current = 0;
   const std::function<void()>* work = nullptr;
+  bool failed = false;  // a thread has set the problem
   std::string problem;
   uint64_t launches = 0, blocks = 0, random = 88172645463325252u;
 };
@@ -87,7 +89,7 @@ void run_thread(void*) {
   try {
     (*m.work)();
   } catch (const GridError& error) {
-    m.problem = error.what();
+    m.problem = error.what(), m.failed = true;
   }
   m.threads[m.current]->wait = Wait::ended;
   m.at_work[m.current / kWarp] &= ~(1u << m.current % kWarp);
@@ -127,41 +129,53 @@ void describe_deadlock(Machine& m) {
   m.problem = "threads wait for others that never come: " + where(*stuck) + (other != nullptr ? ", " + where(*other) : "");
 }
 
-// Returns true if a thread ran. In half of the blocks, a warp runs alone as far as it can: ahead of
-// those that it should wait for.
-bool run_those_who_can(Machine& m, const std::vector<size_t>& order) {
+[[gnu::always_inline, gnu::target("general-regs-only")]] inline bool run_if_it_can(Machine& m, Thread& t) {
+  if (t.wait != Wait::nothing || m.failed) return false;
+  m.current = t.number, threadIdx = t.place;
+  t.fiber.resume();
+  return true;
+}
+
+// The block's threads by number, and in the order of their turns. With `ahead`, a warp runs alone as far as it can: ahead of those
+// that it should wait for.
+struct Turns {
+  Thread* const* all;
+  Thread* const* order;
+  bool ahead;
+};
+
+// Returns true if a thread ran.
+[[gnu::noinline, gnu::target("general-regs-only")]] bool run_those_who_can(Machine& m, const Turns& turns) {
   bool ran = false;
-  const auto run = [&](size_t i) {
-    Thread& t = *m.threads[i];
-    if (t.wait != Wait::nothing || !m.problem.empty()) return false;
-    m.current = i, threadIdx = t.place;
-    t.fiber.resume();
-    return ran = true;
-  };
-  for (const size_t i : order) {
-    if (!run(i) || !block_chance(0)) continue;
-    const size_t warp = i / kWarp * kWarp, end = std::min(warp + kWarp, m.size);
-    for (bool again = true; again;) {
+  for (size_t i = 0; i < m.size; ++i) {
+    Thread& t = *turns.order[i];
+    if (!run_if_it_can(m, t)) continue;
+    ran = true;
+    const size_t warp = t.number / kWarp * kWarp, end = warp + kWarp < m.size ? warp + kWarp : m.size;
+    for (bool again = turns.ahead; again;) {
       again = false;
-      for (size_t lane = warp; lane < end; ++lane) again = run(lane) || again;
+      for (size_t lane = warp; lane < end; ++lane) again = run_if_it_can(m, *turns.all[lane]) || again;
     }
   }
   return ran;
 }
 
 void run_block(Machine& m) {
-  const std::vector<size_t> order = in_order(m, m.size);
+  std::vector<Thread*> all, order;
+  for (size_t i = 0; i < m.size; ++i) all.push_back(m.threads[i].get());
+  for (const size_t i : in_order(m, m.size)) order.push_back(all[i]);
+  const Turns turns{.all = all.data(), .order = order.data(), .ahead = block_chance(0)};
   m.at_work.assign((m.size + kWarp - 1) / kWarp, ~0u);
   for (size_t i = 0; i < m.size; ++i) {
     Thread& t = *m.threads[i];
     const auto n = static_cast<unsigned>(i);
     t.place = {n % blockDim.x, n / blockDim.x % blockDim.y, n / blockDim.x / blockDim.y};
-    t.wait = Wait::nothing;
+    t.number = i, t.wait = Wait::nothing;
     t.fiber.begin(run_thread, nullptr);
   }
   for (;;) {
     bool alive = false;
-    const bool ran = run_those_who_can(m, order);
+    const bool ran = run_those_who_can(m, turns);
     if (!m.problem.empty()) return;
     for (size_t i = 0; i < m.size; ++i) alive |= m.threads[i]->wait != Wait::ended;
     if (!alive) return;
@@ -181,7 +195,7 @@ void run_grid(Dims grid, Dims block, size_t shared_bytes, const std::function<vo
   if (grid.count() < 1 || grid.y > 65535 || grid.z > 65535)
     throw GridError("a grid of " + std::to_string(grid.count()) + " blocks");
   ++m.launches;
-  m.size = block.count(), m.work = &thread, m.problem.clear();
+  m.size = block.count(), m.work = &thread, m.failed = false, m.problem.clear();
   while (m.threads.size() < m.size) m.threads.push_back(std::make_unique<Thread>());
   const size_t bytes = (shared_bytes + kGuard + 127) / 128 * 128;
   allow(m.shared.get(), m.shared_bytes);

@@ -49,7 +49,8 @@ bool HostTensor::operator==(const HostTensor& other) const {
 
 HostTensor::HostTensor(Dtype dtype, std::initializer_list<int64_t> shape, const Doubles& values) : HostTensor(dtype, shape) {
   require(static_cast<int64_t>(values.size()) == size(), text(values.size(), " values for ", tensor()));
-  for (int64_t i = 0; i < size(); ++i) set(i, values[static_cast<size_t>(i)]);
+  settle();
+  for (int64_t i = 0; i < size(); ++i) put(i, values[static_cast<size_t>(i)]);
 }
 
 HostTensor::operator Tensor() const {
@@ -69,37 +70,47 @@ HostTensor::operator Tensor() const {
 
 int64_t HostTensor::size() const { return bytes_ / bytes_of(dtype_); }
 
+template <class T>
+T& HostTensor::element(int64_t i) const {
+  return reinterpret_cast<T*>(data_)[i];
+}
+
+double HostTensor::get(int64_t i) const {
+  if (dtype_ == Dtype::i32) return element<int32_t>(i);
+  if (dtype_ == Dtype::i8) return element<int8_t>(i);
+  if (dtype_ == Dtype::e4m3) return static_cast<float>(element<E4m3>(i));
+  if (dtype_ == Dtype::e5m2) return static_cast<float>(element<E5m2>(i));
+  return dtype_ == Dtype::bf16 ? static_cast<float>(element<Bf16>(i)) : element<float>(i);
+}
+
+void HostTensor::put(int64_t i, double value) {
+  if (dtype_ == Dtype::i32) element<int32_t>(i) = static_cast<int32_t>(value);
+  if (dtype_ == Dtype::i8) element<int8_t>(i) = static_cast<int8_t>(value);
+  if (dtype_ == Dtype::e4m3) element<E4m3>(i) = E4m3(static_cast<float>(value));
+  if (dtype_ == Dtype::e5m2) element<E5m2>(i) = E5m2(static_cast<float>(value));
+  if (dtype_ == Dtype::f32) element<float>(i) = static_cast<float>(value);
+  if (dtype_ == Dtype::bf16) element<Bf16>(i) = Bf16(static_cast<float>(value));
+}
+
 double HostTensor::operator[](int64_t i) const {
   settle();
-  const Tensor t = *this;
-  if (dtype_ == Dtype::i32) return t.as<int32_t>()[i];
-  if (dtype_ == Dtype::i8) return t.as<int8_t>()[i];
-  if (dtype_ == Dtype::e4m3) return static_cast<float>(t.as<E4m3>()[i]);
-  if (dtype_ == Dtype::e5m2) return static_cast<float>(t.as<E5m2>()[i]);
-  return dtype_ == Dtype::bf16 ? static_cast<float>(t.as<Bf16>()[i]) : t.as<float>()[i];
+  return get(i);
 }
 
 void HostTensor::set(int64_t i, double value) {
   settle();
-  const Tensor t = *this;
-  if (dtype_ == Dtype::i32) t.as<int32_t>()[i] = static_cast<int32_t>(value);
-  if (dtype_ == Dtype::i8) t.as<int8_t>()[i] = static_cast<int8_t>(value);
-  if (dtype_ == Dtype::e4m3) t.as<E4m3>()[i] = E4m3(static_cast<float>(value));
-  if (dtype_ == Dtype::e5m2) t.as<E5m2>()[i] = E5m2(static_cast<float>(value));
-  if (dtype_ == Dtype::f32) t.as<float>()[i] = static_cast<float>(value);
-  if (dtype_ == Dtype::bf16) t.as<Bf16>()[i] = Bf16(static_cast<float>(value));
+  put(i, value);
 }
 
 Doubles HostTensor::values() const {
-  Doubles values;
-  for (int64_t i = 0; i < size(); ++i) values.push_back((*this)[i]);
+  settle();
+  Doubles values(static_cast<size_t>(size()));
+  for (int64_t i = 0; i < size(); ++i) values[static_cast<size_t>(i)] = get(i);
   return values;
 }
 
 HostTensor random_tensor(Dtype dtype, std::initializer_list<int64_t> shape, uint64_t key, double stddev) {
-  HostTensor t(dtype, shape);
-  for (int64_t i = 0; i < t.size(); ++i) t.set(i, stddev * normal(key, static_cast<uint64_t>(i)));
-  return t;
+  return HostTensor(dtype, shape, random_doubles(imagined(dtype, shape).size(), key, stddev));
 }
 
 HostTensor random_integers(std::initializer_list<int64_t> shape, uint64_t key, int64_t begin, int64_t end) {

@@ -35,6 +35,12 @@ class HostTensor {
   bool operator==(const HostTensor& other) const;  // the same shape, dtype and bits
 
  private:
+  // Elements, once what computes them has ended.
+  double get(int64_t i) const;
+  void put(int64_t i, double value);
+  template <class T>
+  T& element(int64_t i) const;
+
   Dtype dtype_;
   std::vector<int64_t> shape_;
   int64_t bytes_ = 0;

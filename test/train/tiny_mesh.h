@@ -10,7 +10,7 @@
 namespace trireme {
 
 inline constexpr int64_t kTinyBatch = 8;
-inline constexpr int64_t kTinySteps = kSanitized ? 5 : 12;  // all but the first touch the same memory
+inline constexpr int64_t kTinySteps = kSanitized ? 5 : 8;  // all but the first touch the same memory
 
 // "gpt2", "llama" or "llama, untied": their sizes divide by 8, except for the vocabulary. GPT-2,
 // tied; Llama with grouped heads, QK-norm or biases. kTinySteps of 8 microbatches of one row.

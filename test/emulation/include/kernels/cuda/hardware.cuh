@@ -113,21 +113,23 @@ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uin
       ~0u, "mma", &mine,
       [](emulation::Lanes lanes) {
         const auto of = [&](int lane) { return static_cast<Mine*>(lanes[lane]); };
-        float left[16][16], right[16][8];
+        using Row = float __attribute__((vector_size(32)));  // of 8 columns
+        float left[16][16];
+        Row right[16], sums[16];
         for (int lane = 0; lane < 32; ++lane)
           for (int i = 0; i < 2; ++i) {
             const int g = lane / 4, t = lane % 4 * 2 + i;
             for (int part = 0; part < 4; ++part)
               left[g + part % 2 * 8][t + part / 2 * 8] = emulation::element(of(lane)->a[part], i);
-            for (int part = 0; part < 2; ++part) right[t + part * 8][g] = emulation::element(of(lane)->b[part], i);
+            for (int part = 0; part < 2; ++part) {
+              right[t + part * 8][g] = emulation::element(of(lane)->b[part], i);
+              sums[g + part * 8][t] = of(lane)->c[2 * part + i];
+            }
           }
+        for (int row = 0; row < 16; ++row)
+          for (int k = 0; k < 16; ++k) sums[row] += left[row][k] * right[k];
         for (int lane = 0; lane < 32; ++lane)
-          for (int part = 0; part < 4; ++part) {
-            const int row = lane / 4 + part / 2 * 8, column = lane % 4 * 2 + part % 2;
-            float sum = of(lane)->c[part];
-            for (int k = 0; k < 16; ++k) sum += left[row][k] * right[k][column];
-            of(lane)->c[part] = sum;
-          }
+          for (int part = 0; part < 4; ++part) of(lane)->c[part] = sums[lane / 4 + part / 2 * 8][lane % 4 * 2 + part % 2];
       },
       at);
 }
