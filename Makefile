@@ -47,7 +47,8 @@ test:
 
 # The two builds' tests run as one list, the longest test first, so that ctest's last line speaks for both. With SLICE=1, a part of
 # them alone, which the commit chooses: a build, a target of it, its tests, and every so many of these.
-slices  = asan/tests_train/(cuda_parallel|cuda_step|train)/24 asan/tests_kernels/(cuda|emulation|kernels)/8 asan/tests_rooms/(base|checkpoint|data|model|parallel)/2 tsan/tests/.*/4
+slices  = asan/tests_train/train/24 asan/tests_steps/(cuda_parallel|cuda_step)/4 asan/tests_kernels/(cuda|emulation|kernels)/8 \
+          asan/tests_rooms/(base|checkpoint|data|model|parallel)/2 tsan/tests/.*/4
 commit  = 0x$(shell git rev-parse --short=7 HEAD)
 part    = $(subst /, ,$(word $(shell echo $$((1 + $(commit) % $(words $(slices))))),$(slices)))
 every   = $(word 4,$(part))

@@ -14,6 +14,7 @@
 
 #include "base/core_set.h"
 #include "base/file.h"
+#include "base/process_state.h"
 
 namespace trireme {
 namespace {
@@ -78,13 +79,6 @@ bool bound_by_default_of_mpirun() {
   return true;
 }
 
-// 0 if it has none, or is gone.
-pid_t parent_of(pid_t process) {
-  const std::string stat = text_of_file("/proc/" + std::to_string(process) + "/stat", 4096);
-  const size_t name_end = stat.rfind(") ");  // "PID (NAME) STATE PARENT"
-  return name_end == std::string::npos ? 0 : std::atoi(stat.c_str() + std::min(name_end + 4, stat.size()));
-}
-
 // True of a rank and of what a rank was started through, but not of mpirun, or its part on this node.
 bool knows_its_rank(pid_t process) {
   const std::string environment = '\0' + text_of_file("/proc/" + std::to_string(process) + "/environ");
@@ -93,7 +87,7 @@ bool knows_its_rank(pid_t process) {
 
 void take_cores_of_launcher() {
   pid_t process = getppid();
-  while (process > 0 && knows_its_rank(process)) process = parent_of(process);
+  while (process > 0 && knows_its_rank(process)) process = state_of_process(process).parent;
   if (const CoreSet its = CoreSet::of_process(process); process > 0 && its.count() > 0) its.keep_this_thread();
 }
 

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <type_traits>
 
 #include "base/clock.h"
+#include "base/process_state.h"
 #include "base/text_stream.h"
 
 namespace trireme {
@@ -60,15 +60,6 @@ class Published {
   std::atomic<uint64_t> version_ = 0;
   std::array<std::atomic<uint64_t>, sizeof(T) / 8> words_{};
 };
-
-// State of a process from /proc: the letter after the name, which may hold any characters.
-char state_of(int32_t process) {
-  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
-  std::string line;
-  std::getline(in, line);
-  const size_t name = line.rfind(')');
-  return name == std::string::npos || name + 2 >= line.size() ? 'X' : line[name + 2];
-}
 
 }  // namespace
 
@@ -275,7 +266,7 @@ std::vector<RankReport> Journal::look() const {
         .rank = page.rank,
         .process = page.process,
         .host = page.host.data(),
-        .state = state_of(page.process),
+        .state = state_of_process(page.process).letter,
         .step = page.step,
         .part = page.part,
         .doing = {},

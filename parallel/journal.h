@@ -68,7 +68,7 @@ struct RankReport {
   int64_t rank = 0;
   int32_t process = 0;
   std::string host;
-  char state = 'R';                     // of the process, from the system: 'T' stopped, 'Z' and 'X' dead; also 'X' if it is gone
+  char state = 'R';                     // of the process: see ProcessState
   int64_t step = 0, part = 0;           // begun: optimizer steps, from 1; microbatches or other parts of the work
   std::string doing;                    // "training", "saving"
   double silent = 0;                    // seconds since its last progress

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/process_state.h"
 #include "base/replace_file.h"
 #include "checkpoint/memory_tier.h"
 #include "checkpoint/problem.h"
@@ -81,15 +82,6 @@ std::vector<pid_t> children_of(pid_t process) {
   return found;
 }
 
-// 'R', 'S', 'T', 'Z', ...; '-' if the process is gone.
-char state_of(pid_t process) {
-  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
-  std::string stat;
-  std::getline(in, stat);
-  const size_t name_end = stat.rfind(") ");
-  return name_end != std::string::npos && name_end + 2 < stat.size() ? stat[name_end + 2] : '-';
-}
-
 // How often the process's threads have left a processor, by themselves or not.
 uint64_t times_scheduled(pid_t process) {
   uint64_t times = 0;
@@ -110,10 +102,10 @@ std::string program_of(const std::string& process) {
 
 // Adds the descendants that run the program. Whatever else launchers start, such as shells, only waits for them.
 void add_ranks(pid_t process, const std::string& program, RunProcesses& found) {
-  const char state = state_of(process);
-  if (state != 'Z' && state != '-' && program_of(std::to_string(process)).starts_with(program)) {
+  const ProcessState state = state_of_process(process);
+  if (!state.dead() && program_of(std::to_string(process)).starts_with(program)) {
     found.ranks.push_back(process);
-    found.traced |= state == 't';
+    found.traced |= state.letter == 't';
     found.scheduled += times_scheduled(process);
   }
   for (const pid_t child : children_of(process)) add_ranks(child, program, found);
@@ -122,9 +114,8 @@ void add_ranks(pid_t process, const std::string& program, RunProcesses& found) {
 RunProcesses processes_of(pid_t launcher) {
   RunProcesses found;
   for (const pid_t child : children_of(launcher)) {
-    const char state = state_of(child);
     found.any = true;
-    found.alive |= state != 'Z' && state != '-';
+    found.alive |= !state_of_process(child).dead();
   }
   add_ranks(launcher, program_of("self"), found);
   return found;

@@ -165,14 +165,16 @@ void check_launched(const char* name, int ranks) {
 
 TEST_CASE("slow collectives hide behind backward", "[.launched]") {
   const World world;
-  Stepper stepper(world, config_of(24, 256, 256));
+  RunConfig config = config_of(24, 256, 128);
+  config.train.batch = 4;  // a few short steps show more than two long ones
+  Stepper stepper(world, config);
   REQUIRE(stepper.mesh.replicas() == 2);
   // One collective for each unit, and one for the loss. Only those of the last block and the
   // embedding have little work left to hide behind. A block's backward takes two thirds of its
   // time.
   const double collectives = static_cast<double>(stepper.run.stage.units().size()) + 1;
   CHECK(collectives > 26);
-  stepper.check_hidden(0.25, collectives, 0.1 * collectives, 4);
+  stepper.check_hidden(0.25, collectives, 0.1 * collectives, 6);
 }
 
 TEST_CASE("slow gathers of weights hide behind the blocks before", "[.launched]") {
@@ -190,11 +192,11 @@ TEST_CASE("slow gathers of weights hide behind the blocks before", "[.launched]"
 }
 
 // How a machine shares its cores and memory among two ranks differs from start to start, and only ever adds: one of some starts is
-// to show that delays hide. Two of three starts do within two pairs of steps; those that do not seldom do later.
+// to show that delays hide. On a busy machine half of the starts do within six pairs of steps.
 void check_overlap(const char* test) {
   std::string told;
   bool hidden = false;
-  for (int start = 0; start < 12 && !hidden; ++start) {
+  for (int start = 0; start < 20 && !hidden; ++start) {
     const Ended ended = run_test(test, 2);
     hidden = passed(ended);
     told += ended.out + ended.err;
