@@ -6,7 +6,7 @@ ours, theirs. `make peers` runs it.
 
 Prints a table in Markdown: milliseconds of a step (medians), time of each peer over ours (median of the pairs, lowest and highest),
 and peak memory of the processes. --shape takes only shapes whose names have TEXT. Where the processor has no bf16 instructions, PyTorch
-computes bf16 shapes in f32: its bf16 takes minutes a step there. Needs torch; llm.c needs git and a C compiler.
+computes bf16 shapes in f32, which is faster there. Needs torch; llm.c needs git and a C compiler.
 """
 import argparse
 import json
