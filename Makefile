@@ -1,7 +1,7 @@
 # Common tasks. CMake compiles, scripts/ sets up and runs; this file only combines them.
 #   make          compile everything into build/
 #   make train    set up, compile, train the quickstart model     make train ARGS="--set train.steps=200"
-#   make test     set up, compile, all tests: 7 to 11 minutes on two cores
+#   make test     set up, compile, all tests: 7 to 20 minutes on two cores
 #   make sanitize set up, the tests again with address, undefined-behaviour and thread sanitizers: 14 to 28 minutes; SLICE=1: a part of them
 #   make check-cuda   the CUDA code without a GPU: registers, machine code, plans of cuDNN; ten minutes
 #   make soak     long tests, best on a quiet machine: every mesh of up to eight ranks, every place where a disk can fail

@@ -6,8 +6,8 @@
 namespace trireme {
 
 struct ProcessState {
-  char letter =
-      'X';  // as in proc(5): 'R' runs, 'S' and 'D' wait, 'T' stopped, 't' traced, 'Z' and 'X' dead; also 'X' if it is gone
+  // As in proc(5): 'R' runs, 'S' and 'D' wait, 'T' stopped, 't' traced, 'Z' and 'X' dead; also 'X' if it is gone.
+  char letter = 'X';
   int32_t parent = 0;  // 0: none, or the process is gone
 
   bool dead() const { return letter == 'Z' || letter == 'X'; }

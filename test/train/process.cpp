@@ -16,22 +16,13 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/process_state.h"
 #include "test/data/scratch.h"
 
 namespace trireme {
 namespace {
 
-bool is_zombie(pid_t process) {
-  const std::string stat = read_text("/proc/" + std::to_string(process) + "/stat");
-  return stat.find(") Z ") != std::string::npos;
-}
-
-// 0 if the process is gone.
-pid_t parent_of(pid_t process) {
-  const std::string stat = read_text("/proc/" + std::to_string(process) + "/stat");
-  const size_t name_end = stat.rfind(") ");
-  return name_end == std::string::npos ? 0 : std::stoi(stat.substr(name_end + 4));
-}
+bool is_zombie(pid_t process) { return state_of_process(process).letter == 'Z'; }
 
 // True of the process that mpirun has started, which passes signals on to the rank; a rank that runs commands has more threads.
 bool has_one_thread(pid_t process) {
@@ -41,10 +32,10 @@ bool has_one_thread(pid_t process) {
 // The process of a rank among those that have its variables: not the one that passes signals on, and not the copy of the rank that
 // is about to become a command.
 pid_t rank_among(const std::vector<pid_t>& processes) {
-  const auto first =
-      std::ranges::find_if(processes, [&](pid_t process) { return std::ranges::count(processes, parent_of(process)) == 0; });
+  const auto first = std::ranges::find_if(
+      processes, [&](pid_t process) { return std::ranges::count(processes, state_of_process(process).parent) == 0; });
   const pid_t started = first == processes.end() ? processes.front() : *first;
-  const auto rank = std::ranges::find_if(processes, [&](pid_t process) { return parent_of(process) == started; });
+  const auto rank = std::ranges::find_if(processes, [&](pid_t process) { return state_of_process(process).parent == started; });
   return rank != processes.end() && has_one_thread(started) ? *rank : started;
 }
 
