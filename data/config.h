@@ -15,8 +15,7 @@ struct DataConfig {
   void visit(auto& keys) {
     keys("train", train, "token shards to train on: files, patterns, or directories of *.h5", paths().identity());
     keys("weights", weights,
-         "of each entry of data.train, a source of its own then: its share of the samples, of any sum; each is read whole, again "
-         "and "
+         "sampling weight of each entry of data.train, of any sum; each entry is then a source that is read whole, again and "
          "again, at its own pace; none: all entries are one source, read in proportion to their sizes",
          above(0).identity());
     keys("exclude", exclude,

@@ -18,6 +18,7 @@
 #include "kernels/cuda_machine.h"
 #include "kernels/near_cores.h"
 #include "kernels/tune/multiply_add.h"
+#include "kernels/vector_bytes.h"
 
 namespace trireme {
 
@@ -33,8 +34,7 @@ bool CpuFacts::bf16_products() const {
 // oneDNN is the faster one on a processor with fast bf16 instructions, or with wider vectors than this program was compiled for.
 bool CpuFacts::own_f32() const {
   const int widest = avx512 ? 64 : avx2 ? 32 : 16;
-  return products == ProductKernels::ours ||
-         (products == ProductKernels::automatic && !gains_by_bf16() && __BIGGEST_ALIGNMENT__ >= widest);
+  return products == ProductKernels::ours || (products == ProductKernels::automatic && !gains_by_bf16() && kVectorBytes >= widest);
 }
 
 namespace {
@@ -42,9 +42,9 @@ namespace {
 // Intel's processors with AMX do AVX512-BF16 at half the rate of f32 in vectors as wide, AMD's at twice. A virtual machine may
 // hide AMX alone.
 bool measure_slow_bf16() {
-  const auto multiply_f32 = __BIGGEST_ALIGNMENT__ == 64   ? &multiply_and_add_avx512
-                            : __BIGGEST_ALIGNMENT__ == 32 ? &multiply_and_add_avx2
-                                                          : &multiply_and_add_sse;
+  const auto multiply_f32 = kVectorBytes == 64   ? &multiply_and_add_avx512
+                            : kVectorBytes == 32 ? &multiply_and_add_avx2
+                                                 : &multiply_and_add_sse;
   constexpr int64_t kTimes = 4000;  // a few hundredths of a millisecond
   double f32 = 0, bf16 = 0;         // FLOP/s, the best of several
   for (int i = 0; i < 8; ++i)
@@ -159,6 +159,7 @@ Stream& Device::side_lane(size_t number) {
   Workspace* const workspace = number == 0 ? &comm_workspace_ : number == kBeside ? &beside_workspace_ : nullptr;
   Tally* const tally = measures_ ? &side.tally : nullptr;
   side.stream.emplace(cpu_of(facts_, workspace), tally, &side.lane.emplace());
+  side.stream->execute([threads = threads_here()] { use_threads_here(threads); });  // a new thread would take every core
   if (traces_) side.trace.restart(), side.stream->trace_into(&side.trace);
   watch_lanes();
   return *side.stream;

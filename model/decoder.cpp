@@ -60,7 +60,7 @@ void Decoder::feed(Stream& stream, std::span<const int32_t> tokens, int64_t sequ
   check_room(sequence, std::ssize(tokens));
   for (size_t count; !tokens.empty(); tokens = tokens.subspan(count)) {
     count = std::min(static_cast<size_t>(kChunk), tokens.size());
-    advance(stream, {&sequence, 1}, tokens.first(count), logits_.slice(0, 1));
+    advance(stream, {&sequence, 1}, tokens.first(count), count == tokens.size() ? logits_.slice(0, 1) : Tensor{});
   }
 }
 
@@ -91,6 +91,8 @@ Tensor Decoder::logits(int64_t i) const {
 
 void Decoder::measure(Stream& stream) {
   feed(stream, std::vector<int32_t>(at(capacity_)));
+  clear(0);
+  feed(stream, std::vector<int32_t>(at(std::min(kChunk, capacity_))));  // the most tokens at once, with logits
   std::vector<Next> next;
   for (int64_t i = 0; i < sequences(); ++i) clear(i), next.push_back({.sequence = i, .token = 0});
   step(stream, next);
@@ -145,6 +147,7 @@ void Decoder::advance(Stream& stream, std::span<const int64_t> sequences, std::s
   Pass pass{.stream = stream, .temporaries = temporaries_, .config = config_, .batch = batch, .rope = rope_, .dtype = dtypes_.step};
   const Frame frame(temporaries_);
   const Tensor y = forward(pass, sequences);
+  if (!logits.present()) return;
   const int64_t n = batch.size();
   head_logits(pass, weights_.head, 0, y.slice(n - batch.rows, n), logits);
 }

@@ -11,8 +11,8 @@ namespace trireme {
 
 namespace {
 
-using Words [[gnu::vector_size(__BIGGEST_ALIGNMENT__)]] = uint32_t;
-using Integers [[gnu::vector_size(__BIGGEST_ALIGNMENT__)]] = int32_t;
+using Words [[gnu::vector_size(kVectorBytes)]] = uint32_t;
+using Integers [[gnu::vector_size(kVectorBytes)]] = int32_t;
 
 template <class V>
 inline V read_anywhere(const void* p) {

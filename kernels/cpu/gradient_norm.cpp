@@ -11,7 +11,7 @@ namespace {
 // Sums of four parts: no addition waits for another, and memory is read in four streams. Each part has eight sums, in as many
 // vectors as that takes: a wider vector than the processor's would be converted one element at a time.
 double squares(const float* x, int64_t n) {
-  constexpr int kEach = 8, kDoubles = __BIGGEST_ALIGNMENT__ / sizeof(double), kVectors = kEach / kDoubles, kSums = 4;
+  constexpr int kEach = 8, kDoubles = kVectorBytes / sizeof(double), kVectors = kEach / kDoubles, kSums = 4;
   constexpr int64_t kAhead = 256;  // a processor foresees no further than a page, which ends soon
   using Floats [[gnu::vector_size(kDoubles * sizeof(float))]] = float;
   using Doubles [[gnu::vector_size(kDoubles * sizeof(double))]] = double;

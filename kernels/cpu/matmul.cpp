@@ -208,9 +208,11 @@ void multiply_8_bits(const Cpu& cpu, const Matmul& op) {
               .a = wide_as(op.a, dtype, nullptr),
               .b = wide_as(op.b, dtype, nullptr),
               .transpose_b = true};
-  const Product product = product_of(wide);
+  const bool ours = dtype == Dtype::f32 && cpu.own_f32;
+  const Product product = ours ? Product{} : product_of(wide);
+  const int64_t scratch = ours ? packed_bytes(wide, plain_tile(dtype)) : room(product);
   const auto room_of = [](const Tensor& t) { return aligned(static_cast<size_t>(t.bytes())); };
-  std::byte* memory = cpu.workspace->reserve(room_of(wide.a) + room_of(wide.b) + room_of(wide.c) + room(product));
+  std::byte* memory = cpu.workspace->reserve(room_of(wide.a) + room_of(wide.b) + room_of(wide.c) + scratch);
   for (Tensor* t : {&wide.a, &wide.b, &wide.c}) *t = wide_as(*t, t->dtype(), memory), memory += room_of(*t);
   const auto widen_into = [&](const Tensor& to, const Tensor& from) {
     with_dtype(dtype, [&](auto zero) {
@@ -219,7 +221,7 @@ void multiply_8_bits(const Cpu& cpu, const Matmul& op) {
     });
   };
   widen_into(wide.a, op.a), widen_into(wide.b, op.b);
-  multiply(wide, product, memory);
+  ours ? multiply_packed(memory, wide, plain_tile(dtype)) : multiply(wide, product, memory);
   scale_sums(op, wide.c.as<float>());
 }
 

@@ -187,7 +187,7 @@ struct Finish {
 
 class PackedProduct {
  public:
-  PackedProduct(const Cpu& cpu, const Matmul& op, const PackedTile& tile, const PackedBlocks& blocks)
+  PackedProduct(const Matmul& op, const PackedTile& tile, const PackedBlocks& blocks)
       : op_(op),
         tile_(tile),
         a_{{op.a.data(), op.m(), op.k(), !op.transpose_a}, tile.rows, tile.pair_of_a, tile.words, packing_of_a()},
@@ -213,12 +213,15 @@ class PackedProduct {
     keeps_ = ranges_ == 1 && piece_ < step_;
     if (keeps_) block_ = std::max(group_, std::min(group_ * panels, kept_bytes() / tile_bytes()));
     const int64_t sums = (ranges_ > 1 ? a_.panels(rows_) * b_.panels(columns_) : threads * block_) * tile_bytes();
-    std::byte* const memory = cpu.workspace->reserve(round_up(inside_bytes_, 64) + threads * group_bytes_ + sums);
-    packed_ = memory, groups_ = packed_ + round_up(inside_bytes_, 64);
-    sums_ = reinterpret_cast<float*>(groups_ + threads * group_bytes_);
+    all_groups_ = threads * group_bytes_;
+    bytes_ = round_up(inside_bytes_, 64) + all_groups_ + sums;
   }
 
-  void run() {
+  int64_t bytes() const { return bytes_; }  // of memory that run() needs
+
+  void run(std::byte* memory) {
+    packed_ = memory, groups_ = packed_ + round_up(inside_bytes_, 64);
+    sums_ = reinterpret_cast<float*>(groups_ + all_groups_);
     for (int64_t column = 0; column < op_.n(); column += columns_)
       for (int64_t row = 0; row < op_.m(); row += rows_)
         for (int64_t begin = 0; begin < op_.k(); begin += step_)
@@ -351,7 +354,7 @@ class PackedProduct {
   int64_t columns_, rows_;  // of a slab
   bool sums_in_c_;          // those of whole tiles lie in c at once
   bool a_outside_ = false;  // its panels are packed by the tasks, each in a group; those of the other operand at first, for all
-  int64_t group_ = 1, group_bytes_ = 0, inside_bytes_ = 0;
+  int64_t group_ = 1, group_bytes_ = 0, all_groups_ = 0, inside_bytes_ = 0, bytes_ = 0;
   bool keeps_ = false;  // a thread keeps sums between pieces: of so many tiles
   int64_t block_ = 1;
   std::byte *packed_ = nullptr, *groups_ = nullptr;
@@ -373,8 +376,13 @@ const PackedTile& plain_tile(Dtype operands) {
   return operands == Dtype::bf16 ? of_bf16 : of_f32;
 }
 
+int64_t packed_bytes(const Matmul& op, const PackedTile& tile) { return PackedProduct(op, tile, {}).bytes(); }
+
+void multiply_packed(std::byte* memory, const Matmul& op, const PackedTile& tile) { PackedProduct(op, tile, {}).run(memory); }
+
 void multiply_packed(const Cpu& cpu, const Matmul& op, const PackedTile& tile, const PackedBlocks& blocks) {
-  PackedProduct(cpu, op, tile, blocks).run();
+  PackedProduct product(op, tile, blocks);
+  product.run(cpu.workspace->reserve(product.bytes()));
 }
 
 }  // namespace trireme

@@ -82,7 +82,9 @@ struct PackedBlocks {
   int64_t columns = 4096;    // of them
 };
 
-// Without the ops that a product can fuse.
+// Without the ops that a product can fuse. In memory of the caller's, of packed_bytes(), or in the workspace.
+int64_t packed_bytes(const Matmul& op, const PackedTile& tile);
+void multiply_packed(std::byte* memory, const Matmul& op, const PackedTile& tile);
 void multiply_packed(const Cpu& cpu, const Matmul& op, const PackedTile& tile, const PackedBlocks& blocks = {});
 
 }  // namespace trireme

@@ -19,6 +19,7 @@
 #include <numeric>
 
 #include "kernels/tensor.h"
+#include "kernels/vector_bytes.h"
 
 namespace trireme {
 
@@ -135,7 +136,7 @@ inline float softmax_exp(float x) {
 // 1 / x for x in [2^-125, 2^125], with a relative error of at most 2e-7. Vectors of 512 bits take a quarter of a division's time:
 // the bits of x give 1 / x to 12 %, and each of three steps of Newton's method squares the error. Shorter ones divide in less time.
 inline float fast_reciprocal(float x) {
-  if constexpr (__BIGGEST_ALIGNMENT__ < 64) return 1 / x;
+  if constexpr (kVectorBytes < 64) return 1 / x;
   float r = std::bit_cast<float>(0x7ef311c7u - std::bit_cast<uint32_t>(x));
   for (int i = 0; i < 3; ++i) r += r * (1 - x * r);
   return r;

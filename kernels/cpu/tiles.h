@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-using Vec [[gnu::vector_size(__BIGGEST_ALIGNMENT__), gnu::may_alias]] = float;  // as wide as the target's registers
+using Vec [[gnu::vector_size(kVectorBytes), gnu::may_alias]] = float;  // as wide as the target's registers
 inline constexpr int64_t kLanes = sizeof(Vec) / sizeof(float);
 inline constexpr int64_t kColumns = 2 * kLanes;
 

@@ -37,6 +37,7 @@ const std::map<string_view, int, std::less<>> kFloors{
     {"kernels/tune/multiply_add.h", 0},
     {"kernels/amx.h", 0},
     {"kernels/allowed_bf16.h", 0},
+    {"kernels/vector_bytes.h", 0},
     {"kernels/float8.h", 0},
     {"kernels/rounding.h", 3},
     {"kernels/gate.h", 0},

@@ -36,6 +36,21 @@ TEST_CASE("an exception of a lane's work reaches the next waiter, and later work
   CHECK(done == 1);
 }
 
+TEST_CASE("every lane has the number of threads of the one that opens it") {
+  const int before = threads_here();
+  use_threads_here(before + 2);
+  {
+    Device device(Place::cpu);
+    for (Stream* lane : {&device.comm(), &device.beside()}) {
+      int seen = 0;
+      lane->execute([&seen] { seen = threads_here(); });
+      lane->finish();
+      CHECK(seen == before + 2);
+    }
+  }
+  use_threads_here(before);
+}
+
 TEST_CASE("streams run beside each other and meet at events") {
   Device device(Place::cpu);
   Stream &compute = device.compute(), &comm = device.comm();

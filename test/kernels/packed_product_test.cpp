@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/amx_tile.h"
 #include "kernels/device.h"
+#include "kernels/vector_bytes.h"
 #include "test/catch.h"
 #include "test/kernels/emulated_amx.h"
 #include "test/kernels/product_operands.h"
@@ -195,7 +196,7 @@ TEST_CASE("our own products use AMX by choice, where the process may use its til
 TEST_CASE("auto takes our own products of f32 where the processor has no bf16 instructions, and no wider vectors") {
   const CpuFacts old{.products = ProductKernels::automatic}, wide{.avx2 = true, .avx512 = true, .products = old.products};
   CHECK(old.own_f32());
-  CHECK(wide.own_f32() == (__BIGGEST_ALIGNMENT__ == 64));
+  CHECK(wide.own_f32() == (kVectorBytes == 64));
   for (CpuFacts with : {CpuFacts{.avx512_bf16 = true}, CpuFacts{.amx_bf16 = true}}) {
     with.products = ProductKernels::automatic;
     CHECK_FALSE(with.own_f32());

@@ -31,7 +31,8 @@ struct BenchStepOptions {
   std::vector<std::string> set;
   void visit(Options& o) {
     o("config", config, "YAML file").required();
-    o("--seconds", seconds, "Time for steps, at most; three to fifty are timed. 0: three, and the rate of copies only roughly");
+    o("--seconds", seconds, "Time for steps, at most; three to fifty are timed. 0: three, and the rate of copies only roughly",
+      at_least(0));
     o.json(json);
     o.set(set);
   }
@@ -138,7 +139,7 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
   RunConfig config = read_config(options.config, options.set, Purpose::plan);
   choose_device(config);
   JsonOutput json(options.json);
-  Device device = open_device(config.kernels, 1);
+  Device device = open_device(config.kernels_of_run(), 1);
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);
   const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, {});

@@ -224,7 +224,7 @@ int64_t load_weights(const WeightSource& source, TrainState& run) {
 void evaluate_on(const EvalOptions& options, const WeightSource& source, World& world) {
   JsonOutput json(options.json);
   const RunConfig& config = source.config;
-  Device device = open_device(config.kernels, world.core_sharers(), world.local_rank());
+  Device device = open_device(config.kernels_of_run(), world.core_sharers(), world.local_rank());
   Mesh mesh(world, config.parallel);
   const Plan plan = make_plan(config, mesh);
   mesh.connect(device);

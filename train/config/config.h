@@ -257,6 +257,13 @@ struct RunConfig {
     if (sum != static_cast<double>(model.layers)) report("parallel.layers", text("adds up to ", sum, ", but ", have));
   }
 
+  // The kernels of a run: with invariant numerics those whose sums do not depend on the number of threads, which the mesh decides.
+  KernelsConfig kernels_of_run() const {
+    KernelsConfig of_run = kernels;
+    if (parallel.exact()) of_run.products = ProductKernels::ours;
+    return of_run;
+  }
+
   // Reports conflicts between the model and the mesh.
   void check_mesh(auto&& report) const {
     const int64_t shards = parallel.shards();
@@ -273,6 +280,8 @@ struct RunConfig {
       report("train.recompute_stages", "needs train.recompute = selective or full");
     if (parallel.unit_size > 0 && parallel.zero < 2) report("parallel.unit_size", "needs parallel.zero = 2 or 3");
     if (train.recompute_stages > parallel.pp) report("train.recompute_stages", "must not exceed " + by("parallel.pp", parallel.pp));
+    if (parallel.exact() && kernels.products == ProductKernels::onednn)
+      report("kernels.products", "must be auto or ours with parallel.numerics = invariant: oneDNN's sums depend on the threads");
     if (parallel.exact() && train.microbatch == 0)
       report("train.microbatch",
              "must be set with parallel.numerics = invariant: the rows of a pass must be the same on every mesh");

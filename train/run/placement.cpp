@@ -112,7 +112,7 @@ std::string split_tp_group(const std::vector<std::vector<int64_t>>& nodes, int64
 }
 
 Placement::Placement(const RunConfig& config, World& world, const RunProgress& progress)
-    : device(open_device(config.kernels, world.core_sharers(), world.local_rank())),
+    : device(open_device(config.kernels_of_run(), world.core_sharers(), world.local_rank())),
       journal(world.rank()),
       mesh(connected(journal, world, config), config.parallel),
       nodes(with_tp_inside(Nodes(world, node_ranks(config)), config)),
