@@ -124,7 +124,7 @@ int64_t Checkpoints::restore_from(const std::string& directory, CheckpointState&
     if (!ours.empty())
       throw ConfigError(text(directory_, " already holds step ", ours.back().step,
                              ": continue it with --resume auto, or choose another ", "train.name to start from ", directory));
-  } else if (exactly && ours.back().step > load_manifest(io_, directory).step) {
+  } else if (exactly && !ours.empty() && ours.back().step > load_manifest(io_, directory).step) {
     throw ConfigError(text(directory_, " holds step ", ours.back().step, ", newer than ", directory,
                            ": choose another train.name to branch off, or move the newer ones away"));
   }
@@ -197,7 +197,7 @@ Manifest Checkpoints::shared_manifest(const std::string& directory) const {
 int64_t Checkpoints::restore_together(const std::string& directory, const std::function<Manifest()>& load, CheckpointState& state) {
   std::set<std::string> elsewhere = names_on(ranks_, state.slices);
   int64_t step = 0;
-  std::string damage;
+  std::string damage, save;
   try {
     const Manifest manifest = load();
     if (state.accept) state.accept(manifest);
@@ -211,7 +211,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
     state.config = manifest.config;
     restored_run_ = manifest.run;
     restored_records_ = manifest.records;
-    step = manifest.step;
+    step = manifest.step, save = manifest.save;
     restored_ = manifest.tensors;
     last_on_disk_ = same_directory(holder_of(directory), directory_) ? step : -1;
     retention_.follows(manifest);
@@ -221,7 +221,7 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   }
   damage = first_problem(ranks_, damage);
   if (!damage.empty()) throw DamagedCheckpoint(damage);
-  if (last_on_disk_ >= 0) retention_.run_command_for(step);
+  if (last_on_disk_ >= 0) retention_.run_command_for(step, save);
   const bool own = last_on_disk_ >= 0 || (memory_->exists() && same_directory(holder_of(directory), memory_->directory()));
   if (own && run_id_.empty() && from_hex(restored_run_)) adopt_id(restored_run_);
   return step;

@@ -39,10 +39,12 @@ CommitCommand::CommitCommand(std::string command, Files files, double timeout)
         work();
       }) {}
 
-int64_t CommitCommand::last_done() const {
-  TextReader in(text_of_file(done_, 64));
-  int64_t step = -1;
-  return in >> step ? step : -1;
+bool CommitCommand::was_last_done(int64_t step, const std::string& save) const {
+  TextReader in(text_of_file(done_, 256));
+  int64_t done = -1;
+  std::string of;
+  in >> done >> of;
+  return done == step && of == save;
 }
 
 CommitCommand::~CommitCommand() {
@@ -54,13 +56,14 @@ CommitCommand::~CommitCommand() {
   thread_.join();
 }
 
-void CommitCommand::start(int64_t step, const std::string& directory) {
+void CommitCommand::start(Job job) {
   {
     const std::lock_guard lock(mutex_);
     if (next_)
       warnings_.push_back(text("checkpoint.command did not run for step ", next_->step, ": it is still running for step ",
                                at_work_ ? at_work_->step : next_->step));
-    next_ = Job{.step = step, .directory = std::filesystem::absolute(directory)};
+    job.directory = std::filesystem::absolute(job.directory);
+    next_ = std::move(job);
   }
   changed_.notify_all();
 }
@@ -96,7 +99,7 @@ void CommitCommand::work() {
     at_work_ = std::exchange(next_, std::nullopt);
     lock.unlock();
     const std::string problem = run(*at_work_);
-    if (problem.empty()) std::ofstream(done_, std::ios::trunc) << at_work_->step << std::endl;
+    if (problem.empty()) std::ofstream(done_, std::ios::trunc) << at_work_->step << ' ' << at_work_->save << std::endl;
     lock.lock();
     if (!problem.empty())
       warnings_.push_back(text("checkpoint.command failed for step ", at_work_->step, ": ", problem, "; see ", log_));
@@ -107,10 +110,10 @@ void CommitCommand::work() {
 
 // Started by /bin/sh as a member of `group`, 0 for a group of its own.
 pid_t CommitCommand::spawn(const std::string& script, pid_t group, int input, const std::vector<std::string>& variables) {
-  std::vector<std::string> own = variables;
+  std::vector<std::string> all = environment_outside_launcher();  // else `trireme eval` would take itself for a rank of this run
+  all.insert(all.end(), variables.begin(), variables.end());
   std::vector<char*> environment;
-  for (char** variable = environment_block(); *variable != nullptr; ++variable) environment.push_back(*variable);
-  for (std::string& variable : own) environment.push_back(variable.data());
+  for (std::string& variable : all) environment.push_back(variable.data());
   environment.push_back(nullptr);
   std::string shell = "sh", option = "-c", command = script;
   char* const words[] = {shell.data(), option.data(), command.data(), nullptr};

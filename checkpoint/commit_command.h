@@ -18,7 +18,7 @@ namespace trireme {
 
 // Runs one command at a time, by /bin/sh, with TRIREME_CHECKPOINT (the step's absolute directory),
 // TRIREME_STEP and TRIREME_RUN (the run's absolute directory) in its environment, and appends its
-// output to `log`. The file `done` keeps the last step for which it succeeded. Of the steps that
+// output to `log`. The file `done` keeps the last step, and its save, for which it succeeded. Of the steps that
 // arrive while it runs, it gets only the newest.
 //
 // The command is the leader of a process group. The group is ended if it takes longer than
@@ -34,19 +34,20 @@ class CommitCommand {
   CommitCommand(const CommitCommand&) = delete;
   CommitCommand& operator=(const CommitCommand&) = delete;
 
-  void start(int64_t step, const std::string& directory);
-  int64_t last_done() const;  // of earlier processes too; -1: none
-  bool needs(int64_t step);   // true if it runs for this step or is yet to
+  // A checkpoint, of this save, in a directory.
+  struct Job {
+    int64_t step;
+    std::string save, directory;
+  };
+  void start(Job job);
+  bool was_last_done(int64_t step, const std::string& save) const;  // also by an earlier process
+  bool needs(int64_t step);                                         // true if it runs for this step or is yet to
   // Waits until no step is left. Once `hurry` returns true, at most 20 seconds more; then the
   // command is ended, and the next start of the run gives it the newest checkpoint.
   void finish(const std::function<bool()>& hurry);
   std::vector<std::string> take_warnings();
 
  private:
-  struct Job {
-    int64_t step;
-    std::string directory;
-  };
   void work();
   std::string run(const Job& job);  // returns the problem, or ""
   pid_t spawn(const std::string& script, pid_t group, int input, const std::vector<std::string>& variables);

@@ -69,7 +69,7 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
   } catch (const std::exception& error) {
     warnings_.push_back(text("the commit of step ", manifest.step, " is not recorded: ", error.what()));
   }
-  if (command_) command_->start(manifest.step, directory_ + "/" + step_name(manifest.step));
+  if (command_) command_->start({manifest.step, manifest.save, directory_ + "/" + step_name(manifest.step)});
   retain(manifest.step, lock);
   return bytes_in(manifest);
 }
@@ -80,8 +80,8 @@ void Retention::after_commit(const CheckpointConfig& config, const std::string& 
   command_.emplace(config.command, files, config.command_timeout);
 }
 
-void Retention::run_command_for(int64_t restored) {
-  if (command_ && restored > command_->last_done()) command_->start(restored, directory_ + "/" + step_name(restored));
+void Retention::run_command_for(int64_t step, const std::string& save) {
+  if (command_ && !command_->was_last_done(step, save)) command_->start({step, save, directory_ + "/" + step_name(step)});
 }
 
 std::vector<std::string> Retention::take_warnings() {

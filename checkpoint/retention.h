@@ -45,7 +45,7 @@ class Retention {
   void after_commit(const CheckpointConfig& config, const std::string& run_directory);
   // Runs it for a step that was restored from this directory, every byte checked, if it has not
   // succeeded for that.
-  void run_command_for(int64_t restored);
+  void run_command_for(int64_t step, const std::string& save);
   void wait_for_command(const std::function<bool()>& hurry) {
     if (command_) command_->finish(hurry);
   }

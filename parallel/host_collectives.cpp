@@ -98,15 +98,11 @@ std::string first_problem(const Comm& comm, std::string mine) {
 std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
   if (comm.size() == 1 || mine.empty()) return mine;
   const JournalSpan span = comm.span("sum", static_cast<int64_t>(mine.size()));
-  const auto size = static_cast<size_t>(comm.size());
-  const auto count = count_of(static_cast<int64_t>(mine.size()));
-  std::vector<double> all(size * mine.size());
+  std::vector<double> total(mine.size());
   std::vector<MPI_Request> request(1);
-  ok(MPI_Iallgather(mine.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, handle(comm), request.data()));
+  ok(MPI_Iallreduce(mine.data(), total.data(), count_of(static_cast<int64_t>(mine.size())), MPI_DOUBLE, MPI_SUM, handle(comm),
+                    request.data()));
   wait_all(request);
-  std::vector<double> total(mine.size(), 0.0);
-  for (size_t r = 0; r < size; ++r)
-    for (size_t i = 0; i < mine.size(); ++i) total[i] += all[r * mine.size() + i];
   return total;
 }
 

@@ -30,7 +30,8 @@ Outcome fold(const Comm& comm, const Outcome& mine,
 
 // The problem of the first rank that has one, rank 0's own first; "": no rank has one.
 std::string first_problem(const Comm& comm, std::string mine);
-std::vector<double> sum(const Comm& comm, const std::vector<double>& mine);  // element-wise; equally many numbers on every rank
+// Element-wise; equally many numbers on every rank. Exact where at most one rank has another number than 0, or all are whole.
+std::vector<double> sum(const Comm& comm, const std::vector<double>& mine);
 // Element-wise maximum over the ranks of equally many numbers.
 std::vector<int64_t> largest(const Comm& comm, const std::vector<int64_t>& mine);
 int64_t largest(const Comm& comm, int64_t mine);

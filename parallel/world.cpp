@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <stop_token>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -138,7 +139,18 @@ void wait_for_all_to_end() {
 
 void set_environment_default(const std::string& name, const std::string& value) { setenv(name.c_str(), value.c_str(), 0); }
 
-char** environment_block() { return environ; }
+std::vector<std::string> environment_outside_launcher() {
+  constexpr std::array kOfLauncher{"OMPI_",     "PMIX_",      "PRTE_",        "PMI_",         "HYDI_",
+                                   "MPI_LOCAL", "SLURM_STEP", "SLURM_PROCID", "SLURM_LOCALID"};
+  std::vector<std::string> variables;
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string_view variable = *at;
+    const bool allows_root = variable.starts_with("OMPI_ALLOW_RUN_AS_ROOT");  // the user's own
+    if (allows_root || std::ranges::none_of(kOfLauncher, [&](const char* name) { return variable.starts_with(name); }))
+      variables.emplace_back(variable);
+  }
+  return variables;
+}
 
 std::string environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());

@@ -37,6 +37,30 @@ TEST_CASE("a checkpoint whose command has not succeeded is given to it by the ne
   CHECK(place.run("tiny", "checkpoint_command.log") == "copied 20\n");
 }
 
+TEST_CASE("a checkpoint is given to the command again if what it succeeded for was another save of that step") {
+  const Workplace place;
+  const std::vector<std::string> settings{"checkpoint.every=20", "checkpoint.command=echo copied $TRIREME_STEP"};
+  succeed(place.train(settings));
+  write_text(place.scratch / "runs/tiny/checkpoint_command.done", "20 0123456789abcdef\n");
+  succeed(place.train(settings));
+  CHECK(place.run("tiny", "checkpoint_command.log") == "copied 20\ncopied 20\n");
+}
+
+TEST_CASE("a command under mpirun that evaluates is a program of its own, and no rank of the run", "[unsanitized]") {
+  const Workplace place;
+  const std::string program = std::string(TRIREME_BUILD) + "/trireme";
+  const Ended ended = place.train(
+      {"checkpoint.every=10", "checkpoint.command=" + program +
+                                  " eval runs/tiny --shards shards/validation-00000.h5 && echo evaluated && env > environment"},
+      2);
+  succeed(ended);
+  CHECK_THAT(place.run("tiny", "checkpoint_command.log"), ContainsSubstring("evaluated\n"));
+  CHECK_THAT(ended.out + ended.err, !ContainsSubstring("checkpoint.command failed"));
+  const std::string environment = read_text(place.scratch / "environment");
+  CHECK_THAT(environment, ContainsSubstring("\nTRIREME_STEP=") && ContainsSubstring("PATH="));
+  CHECK_THAT(environment, !ContainsSubstring("OMPI_COMM_WORLD_SIZE") && !ContainsSubstring("PMIX_RANK"));
+}
+
 TEST_CASE("a checkpoint that is damaged is not given to the command by the next start") {
   const Workplace place;
   const std::vector<std::string> settings{"checkpoint.every=10", "checkpoint.command=test -e there && echo copied $TRIREME_STEP"};

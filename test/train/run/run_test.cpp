@@ -16,6 +16,17 @@
 
 namespace trireme {
 
+TEST_CASE("a run continues from its only checkpoint, renamed, that --resume names") {
+  const Workplace place;
+  succeed(place.train({"checkpoint.every=20"}));
+  const std::filesystem::path checkpoints = place.scratch / "runs/tiny/checkpoints";
+  std::filesystem::rename(checkpoints / "step-00000020", checkpoints / "good");
+  std::vector<std::string> words = Workplace::arguments({"train.steps=22"});
+  words.insert(words.end(), {"--resume", "runs/tiny/checkpoints/good"});
+  succeed(run_trireme(place.scratch.path(), words));
+  CHECK(place.lines("tiny") > 20);
+}
+
 TEST_CASE("a small model learns a Markov source to within 2 % of its entropy", "[unsanitized]") {
   const Workplace place;
   succeed(place.train({"train.steps=300", "train.batch=16", "train.microbatch=16", "train.eval_sequences=0", "train.eval_every=300",
