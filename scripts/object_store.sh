@@ -66,7 +66,13 @@ fetch() {
 }
 
 case $order in
-  new) if get latest "$work/latest" 2> /dev/null; then echo "object_store: $url has $(cat "$work/latest")" >&2; exit 1; fi; set_latest new ;;
+  new)
+    # A file that cannot be read is missing, if one that was just written can be.
+    echo probe > "$work/probe"
+    put "$work/probe" probe && get probe "$work/read"
+    if get latest "$work/latest" 2> /dev/null; then echo "object_store: $url has $(cat "$work/latest")" >&2; exit 1; fi
+    set_latest new
+    ;;
   upload) upload ;;
   fetch) fetch ;;
   *) usage ;;

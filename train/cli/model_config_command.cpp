@@ -53,8 +53,10 @@ ExitCode run_model_config(const ModelConfigOptions& options) {
   for (const Key& key : list_keys(config))
     if (key.section == "model") say("  " + key.name + ": " + key.value);
   const std::string tokenizer = published_tokenizer(directory);
-  say("data:\n  # trireme data build TEXTS --output corpus/text --tokenizer " + (tokenizer.empty() ? "TOKENIZER" : tokenizer));
+  say("data:\n  # trireme data build TEXTS --output corpus/text --tokenizer " + (tokenizer.empty() ? "TOKENIZER" : tokenizer) +
+      " --validation 0.05");
   say("  train: [corpus/text/train-*.h5]");
+  say("  validation: [corpus/text/validation-*.h5]");
   if (!tokenizer.empty()) say("  tokenizer: " + path_value(tokenizer));
   print_training(directory, tuning_lr(make_plan(config, Mesh()).parameters));
   return ExitCode::done;

@@ -5,9 +5,13 @@
 namespace trireme {
 namespace {
 
+constexpr size_t kDescriptions = 30;  // CLI11's column of them, unless an option's name reaches it
+
 // The column at which the description of an option begins, or else the first word.
 size_t text_column(std::string_view line) {
   const size_t first = std::min(line.find_first_not_of(' '), line.size());
+  if (line.starts_with("  --") && line.size() > kDescriptions && line[kDescriptions - 1] == ' ' && line[kDescriptions] != ' ')
+    return kDescriptions;
   const size_t gap = line.find("  ", first);
   return gap == line.npos ? first : std::min(line.find_first_not_of(' ', gap), line.size());
 }

@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-// Breaks lines of more than `width` columns at spaces. What continues a line begins below its last column of text that follows two
-// spaces or more, as descriptions of options do; otherwise below its first word. A word longer than a line stays whole.
+// Breaks lines of more than `width` columns at spaces. What continues a line begins below the description of an option, or the
+// first text that follows two spaces or more; otherwise below its first word. A word longer than a line stays whole.
 std::string wrapped(std::string_view text, size_t width);
 
 }  // namespace trireme

@@ -77,8 +77,10 @@ Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts) {
   const Attempt& last = attempts.back();
   if (last.code == number_of(ExitCode::done)) return {.kind = done, .why = {}};
   if (last.code == number_of(ExitCode::stopped)) return {.kind = stopped, .why = {}};
-  // But for the numerics, once more where it has run before: a lock not yet free, a server not yet back.
-  const bool again = attempts.size() > 1 && attempts[attempts.size() - 2].code != last.code;
+  // But for the numerics, once more where it has run before: a lock not yet free, a server not yet back, a read that failed once.
+  const Attempt* const before = attempts.size() > 1 ? &attempts[attempts.size() - 2] : nullptr;
+  const bool again = before == nullptr ? last.made_progress()
+                                       : before->code != last.code || (last.made_progress() && before->message != last.message);
   for (const ExitCode code : {ExitCode::usage, ExitCode::data, ExitCode::checkpoint, ExitCode::numerics})
     if (last.code == number_of(code) && (!again || code == ExitCode::numerics))
       return {.kind = give_up, .why = "the same would happen again"};

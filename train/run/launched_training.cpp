@@ -32,6 +32,18 @@ LaunchedTraining LaunchedTraining::with(int64_t other_ranks, const std::string& 
   return other;
 }
 
+LaunchedTraining LaunchedTraining::from_newest() const {
+  LaunchedTraining other = *this;
+  auto at = std::find(other.words.begin(), other.words.end(), "train");
+  while (at != other.words.end()) {
+    if (*at == "--resume" && at + 1 != other.words.end())
+      at = other.words.erase(at, at + 2);
+    else
+      at = at->starts_with("--resume=") ? other.words.erase(at) : at + 1;
+  }
+  return other;
+}
+
 LaunchedTraining take_apart(const std::vector<std::string>& command) {
   LaunchedTraining training{.words = command, .config = {}, .set = {}, .ranks_at = {}};
   const auto train = std::find(command.begin(), command.end(), "train");

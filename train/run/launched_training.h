@@ -16,6 +16,8 @@ struct LaunchedTraining {
   std::optional<size_t> ranks_at;  // the word that holds the number, or ends with it after '='
   bool by_mpirun = false;
 
+  // The same without --resume: it continues the run's own newest checkpoint.
+  LaunchedTraining from_newest() const;
   // The same with so many ranks, and settings ("--set parallel.tp=2 --set ...") that override those before.
   LaunchedTraining with(int64_t other_ranks, const std::string& settings) const;
 };

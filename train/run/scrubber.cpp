@@ -65,17 +65,30 @@ void Scrubber::check() const {
   throw DataError(damage_);
 }
 
+namespace {
+
+// Reads a page of a shard, or for -1 its tables: the bytes of it. `problem`: why it is damaged, or "".
+int64_t check_part(const ShardReader& shard, int64_t page, std::string& problem) try {
+  problem.clear();
+  return page < 0 ? shard.check_tables() : shard.check_page(page);
+} catch (const DataError& damage) {
+  problem = damage.what();
+  return 0;
+}
+
+}  // namespace
+
 void Scrubber::scrub_shards() {
   take_only_what_is_left();
   for (;;) {
     for (const ShardReader* shard : orders_.shards)
       for (int64_t page = -1; page < shard->pages(); ++page) {
-        int64_t bytes = 0;
-        try {
-          bytes = page < 0 ? shard->check_tables() : shard->check_page(page);
-        } catch (const DataError& damage) {
+        std::string problem;
+        int64_t bytes = check_part(*shard, page, problem);
+        if (!problem.empty()) bytes = check_part(*shard, page, problem);  // a read may fail once
+        if (!problem.empty()) {
           const std::lock_guard lock(mutex_);
-          damage_ = damage.what();
+          damage_ = problem;
           found_ = true;
           return;
         }

@@ -52,7 +52,8 @@ ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, const
   std::vector<Attempt> attempts;
   for (;;) {
     if (const std::optional<ExitCode> end = fetch_if_empty(io, options.fetch, run)) return *end;
-    attempts.push_back(run_once(io, choice.next(), options, run, attempts.size()));
+    const bool has_own = !attempts.empty() && attempts.back().last_checkpoint >= 0;
+    attempts.push_back(run_once(io, has_own ? choice.next().from_newest() : choice.next(), options, run, attempts.size()));
     const Attempt& last = attempts.back();
     io.record(run, last);
     const Next next = next_after(attempts, options.max_restarts);

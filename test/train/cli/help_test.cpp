@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "base/build_facts.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 #include "test/train/process.h"
-#include "base/build_facts.h"
 #include "train/cli/exit_codes.h"
 #include "train/cli/wrapped_text.h"
 
@@ -134,4 +134,6 @@ TEST_CASE("lines of help wrap below their description") {
   CHECK(wrapped("  --a   one two three four", 18) == "  --a   one two\n        three four");
   CHECK(wrapped("one two three\n\n  four five six", 8) == "one two\nthree\n\n  four\n  five\n  six");
   CHECK(wrapped("  averylongword x", 8) == "  averylongword\n  x");
+  const std::string name = "  --validation FLOAT:0 to 1=0 ";  // with one space before its description
+  CHECK(wrapped(name + "one two three", 38) == name + "one two\n" + std::string(30, ' ') + "three");
 }

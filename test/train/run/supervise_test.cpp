@@ -46,7 +46,15 @@ TEST_CASE("what would happen again is not tried again, what ended in order is no
   using enum Next::Kind;
   CHECK(next_after({attempt(0, -1, 20)}, 10).kind == done);
   CHECK(next_after({attempt(75, -1, 20)}, 10).kind == stopped);
-  for (const int code : {2, 3, 4, 72, 126, 127}) CHECK(next_after({attempt(code, -1, 20)}, 10).kind == give_up);
+  for (const int code : {2, 3, 4, 72, 126, 127}) CHECK(next_after({attempt(code, 20, 20)}, 10).kind == give_up);
+  for (const int code : {72, 126, 127}) CHECK(next_after({attempt(code, -1, 20)}, 10).kind == give_up);
+  for (const int code : {3, 4}) {  // a read may have failed once, but not twice in the same way
+    CHECK(next_after({attempt(code, -1, 20)}, 10).kind == restart);
+    CHECK(next_after({attempt(code, -1, 20), attempt(code, 20, 40)}, 10).kind == give_up);
+    Attempt other = attempt(code, 20, 40);
+    other.message = "another page";
+    CHECK(next_after({attempt(code, -1, 20), other}, 10).kind == restart);
+  }
   CHECK(next_after({attempt(137, -1, 20), attempt(2, 20, 20)}, 10).kind == restart);  // the lock may not have been free yet
   CHECK(next_after({attempt(137, -1, 20), attempt(2, 20, 20)}, 10).delay == 5);
   CHECK(next_after({attempt(137, -1, 20), attempt(2, 20, 20), attempt(2, 20, 20)}, 10).kind == give_up);
@@ -98,6 +106,9 @@ TEST_CASE("a command is taken apart: its launcher, its ranks, its config and set
   CHECK(take_apart(words_of("trireme train --set=train.name=y --resume auto a.yaml")).config == "a.yaml");
   CHECK(take_apart(words_of("trireme train --set=train.name=y --resume auto a.yaml")).set ==
         std::vector<std::string>{"train.name=y"});
+  for (const std::string resume : {"--resume never ", "--resume=runs/old ", ""})
+    CHECK(take_apart(words_of("mpirun -n 2 trireme train a.yaml " + resume + "--set a=b")).from_newest().words ==
+          words_of("mpirun -n 2 trireme train a.yaml --set a=b"));
   CHECK_FALSE(take_apart(words_of("srun -n 8 trireme train a.yaml")).by_mpirun);
   CHECK_FALSE(take_apart(words_of("trireme train a.yaml")).ranks_at);
   CHECK_THROWS_WITH(take_apart(words_of("mpirun -n 8 trireme")), ContainsSubstring("starts no training"));
