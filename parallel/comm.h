@@ -52,6 +52,10 @@ class Comm {
     const int64_t other = peer < 0 ? -1 : ranks_.member(peer);
     return {journal_, {.what = what, .along = axis_.c_str(), .group = ranks_, .bytes = bytes, .peer = other}};
   }
+  // Likewise between hosts, whatever the lanes do meanwhile.
+  JournalSpan host_span(const char* what, int64_t bytes) const {
+    return {journal_, {.what = what, .along = axis_.c_str(), .group = ranks_, .bytes = bytes, .hosts = true}};
+  }
   // Records an exchange of this rank with the group, or with `peer` in the given direction.
   void took(double seconds, int64_t bytes, int64_t peer = -1, bool sent = true) const {
     if (journal_ == nullptr || size_ == 1) return;

@@ -8,7 +8,7 @@ namespace trireme {
 
 std::string broadcast(const Comm& comm, const std::string& mine) {
   if (comm.size() == 1) return mine;
-  const JournalSpan span = comm.span("broadcast_text", 0);
+  const JournalSpan span = comm.host_span("broadcast_text", 0);
   std::vector<MPI_Request> request(1);
   auto bytes = static_cast<int64_t>(mine.size());
   ok(MPI_Ibcast(&bytes, 1, MPI_INT64_T, 0, handle(comm), request.data()));
@@ -22,7 +22,7 @@ std::string broadcast(const Comm& comm, const std::string& mine) {
 
 std::vector<std::string> gather(const Comm& comm, const std::string& mine) {
   if (comm.size() == 1) return {mine};
-  const JournalSpan span = comm.span("gather", 0);
+  const JournalSpan span = comm.host_span("gather", 0);
   std::vector<MPI_Request> request(1);
   auto bytes = static_cast<int64_t>(mine.size());
   std::vector<int64_t> sizes(static_cast<size_t>(comm.size()));
@@ -65,7 +65,7 @@ Outcome broadcast(const Comm& comm, const Outcome& mine) { return report_of(broa
 Outcome fold(const Comm& comm, const Outcome& mine,
              const std::function<std::string(const std::string& lower, const std::string& higher)>& merge) {
   if (comm.size() == 1) return mine;
-  const JournalSpan span = comm.span("fold", 0);
+  const JournalSpan span = comm.host_span("fold", 0);
   Outcome all = mine;
   const auto rank = static_cast<int>(comm.rank()), size = static_cast<int>(comm.size());
   // Rank r holds what ranks r to r + reach - 1 had.
@@ -97,7 +97,7 @@ std::string first_problem(const Comm& comm, std::string mine) {
 
 std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
   if (comm.size() == 1 || mine.empty()) return mine;
-  const JournalSpan span = comm.span("sum", static_cast<int64_t>(mine.size()));
+  const JournalSpan span = comm.host_span("sum", static_cast<int64_t>(mine.size()));
   std::vector<double> total(mine.size());
   std::vector<MPI_Request> request(1);
   ok(MPI_Iallreduce(mine.data(), total.data(), count_of(static_cast<int64_t>(mine.size())), MPI_DOUBLE, MPI_SUM, handle(comm),
@@ -108,7 +108,7 @@ std::vector<double> sum(const Comm& comm, const std::vector<double>& mine) {
 
 std::vector<int64_t> largest(const Comm& comm, const std::vector<int64_t>& mine) {
   if (comm.size() == 1) return mine;
-  const JournalSpan span = comm.span("agree", static_cast<int64_t>(mine.size()));
+  const JournalSpan span = comm.host_span("agree", static_cast<int64_t>(mine.size()));
   std::vector<int64_t> most = mine;
   std::vector<MPI_Request> request(1);
   ok(MPI_Iallreduce(mine.data(), most.data(), count_of(static_cast<int64_t>(mine.size())), MPI_INT64_T, MPI_MAX, handle(comm),
@@ -119,7 +119,7 @@ std::vector<int64_t> largest(const Comm& comm, const std::vector<int64_t>& mine)
 
 int64_t total(const Comm& comm, int64_t mine) {
   if (comm.size() == 1) return mine;
-  const JournalSpan span = comm.span("add up", 1);
+  const JournalSpan span = comm.host_span("add up", 1);
   int64_t sum = 0;
   std::vector<MPI_Request> request(1);
   ok(MPI_Iallreduce(&mine, &sum, 1, MPI_INT64_T, MPI_SUM, handle(comm), request.data()));

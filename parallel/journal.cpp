@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kThreads = 16, kGroups = 16;
+constexpr size_t kThreads = 16, kGroups = 32;
 constexpr int64_t kLately = 2'000'000'000;  // nanoseconds
 
 int64_t now() { return Clock::now().time_since_epoch().count(); }
@@ -112,11 +112,12 @@ struct Journal::Page {
   }
 };
 
-uint64_t group_key(const char* along, const GroupRanks& group) {
+uint64_t group_key(const char* along, const GroupRanks& group, bool hosts) {
   uint64_t key = 1469598103934665603u;  // FNV-1a
   const auto add = [&](uint64_t value) { key = (key ^ value) * 1099511628211u; };
   for (; *along != '\0'; ++along) add(static_cast<unsigned char>(*along));
   for (const int32_t n : {group.first, group.stride, group.count}) add(static_cast<uint32_t>(n));
+  if (hosts) add('h');
   return key | 1;
 }
 
@@ -158,11 +159,12 @@ void Journal::enter(const RankWait& wait) {
   const int32_t thread = gettid();
   JournalEntry entry{.group = wait.group,
                      .peer = static_cast<int32_t>(wait.peer),
-                     .number = wait.peer < 0 ? own_->number(group_key(wait.along, wait.group)) : 0,
+                     .number = wait.peer < 0 ? own_->number(group_key(wait.along, wait.group, wait.hosts)) : 0,
                      .bytes = wait.bytes,
                      .since = now(),
                      .thread = thread,
-                     .inside = 1};
+                     .inside = 1,
+                     .hosts = wait.hosts ? 1 : 0};
   put(entry.what, wait.what);
   put(entry.along, wait.along);
   if (const size_t place = own_->place(thread); place < kThreads) own_->entries[place].write(entry);

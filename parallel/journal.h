@@ -33,6 +33,8 @@ struct RankWait {
   GroupRanks group;
   int64_t bytes;
   int64_t peer = -1;  // the other end of a message; -1: a collective of the whole group
+  // Between hosts, on a thread that does not wait for the lanes: their order differs between ranks, so these are counted apart.
+  bool hosts = false;
 };
 
 // A wait that was entered and perhaps left.
@@ -46,6 +48,8 @@ struct JournalEntry {
   int64_t since = 0;   // time of entry or exit, in nanoseconds of the node's steady clock
   int32_t thread = 0;  // the system's thread id
   int32_t inside = 0;  // 1: not yet left
+  int32_t hosts = 0;   // 1: see RankWait
+  int32_t unused = 0;  // no bits without a value
 };
 
 // Collectives of a group that a rank's GPU has entered. The GPU counts, so it also counts those of a graph.
@@ -80,8 +84,8 @@ struct RankReport {
   std::vector<GpuWaits> on_gpu{};       // of each group that its GPU counts
 };
 
-// Identifies a group along an axis; the same on all its ranks.
-uint64_t group_key(const char* along, const GroupRanks& group);
+// Identifies a group along an axis, of lanes or of hosts; the same on all its ranks.
+uint64_t group_key(const char* along, const GroupRanks& group, bool hosts = false);
 
 class Journal {
  public:
@@ -93,7 +97,7 @@ class Journal {
   Journal& operator=(const Journal&) = delete;
   void connect(const World& world, int64_t node_ranks = 0);
 
-  // Thread-safe. Longer names are truncated; threads and groups beyond sixteen are ignored.
+  // Thread-safe. Longer names are truncated; threads beyond 16 and groups beyond 32 are ignored.
   void enter(const RankWait& wait);
   void leave();
   void doing(const char* what);  // called by the training thread: "training", "evaluating", or the disk operation that it waits for

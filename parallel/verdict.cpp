@@ -108,7 +108,7 @@ class Judge {
     for (size_t i = 0; i < ranks_.size(); ++i)
       for (const JournalEntry& entry : ranks_[i].entries)
         if (entry.inside != 0 && entry.number > 0)
-          waits[{group_key(entry.along.data(), entry.group), entry.number}].emplace_back(i, &entry);
+          waits[{group_key(entry.along.data(), entry.group, entry.hosts != 0), entry.number}].emplace_back(i, &entry);
     for (const auto& [wait, members] : waits) {
       const auto does = [](const JournalEntry* e) { return std::pair(std::string(e->what.data()), e->bytes); };
       std::map<std::pair<std::string, int64_t>, int64_t> votes;

@@ -13,12 +13,12 @@ WaitGraph::WaitGraph(const std::vector<RankReport>& ranks) : ranks_(ranks), wait
         if (!meets(i, entry)) add_message(i, entry.peer);
         continue;
       }
-      const uint64_t key = group_key(entry.along.data(), entry.group);
+      const uint64_t key = group_key(entry.along.data(), entry.group, entry.hosts != 0);
       const auto entered = [key](const RankReport& r) {
         const auto count = r.entered.find(key);
         return count == r.entered.end() ? int64_t{-1} : count->second;
       };
-      add(i, group_of(groups_, entry.along.data(), entry.group, entered), entry.number, nullptr);
+      add(i, group_of(groups_[key], entry.group, entered), entry.number, nullptr);
     }
     if (!ranks[i].waits_for_gpu) continue;
     for (const GpuWaits& waits : ranks[i].on_gpu) {
@@ -27,7 +27,7 @@ WaitGraph::WaitGraph(const std::vector<RankReport>& ranks) : ranks_(ranks), wait
           if (theirs.along == waits.along && theirs.group == waits.group) return theirs.entered;
         return int64_t{0};
       };
-      add(i, group_of(gpu_groups_, waits.along.data(), waits.group, entered), waits.entered, &waits);
+      add(i, group_of(gpu_groups_[group_key(waits.along.data(), waits.group)], waits.group, entered), waits.entered, &waits);
     }
   }
   for (const auto* groups : {&groups_, &gpu_groups_})
@@ -42,11 +42,8 @@ size_t WaitGraph::Group::missing_before(int64_t number) const {
 }
 
 template <class Entered>
-WaitGraph::Group& WaitGraph::group_of(std::unordered_map<uint64_t, Group>& groups, const char* along, const GroupRanks& ranks,
-                                      Entered entered) {
-  const auto [found, fresh] = groups.try_emplace(group_key(along, ranks));
-  Group& group = found->second;
-  if (!fresh) return group;
+WaitGraph::Group& WaitGraph::group_of(Group& group, const GroupRanks& ranks, Entered entered) {
+  if (!group.waiting.empty()) return group;  // filled already
   for (int64_t m = 0; m < ranks.count; ++m)
     if (const auto at = places_.find(ranks.member(m)); at != places_.end())
       group.members.emplace_back(entered(ranks_[at->second]), at->second);

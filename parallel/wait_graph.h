@@ -43,7 +43,7 @@ class WaitGraph {
     const GpuWaits* on_gpu = nullptr;
   };
   template <class Entered>
-  Group& group_of(std::unordered_map<uint64_t, Group>& groups, const char* along, const GroupRanks& ranks, Entered entered);
+  Group& group_of(Group& group, const GroupRanks& ranks, Entered entered);  // filled with the ranks, at first
   void add(size_t i, Group& group, int64_t number, const GpuWaits* on_gpu);
   void add_message(size_t i, int64_t peer);
   bool meets(size_t i, const JournalEntry& message) const;

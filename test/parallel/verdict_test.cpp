@@ -91,6 +91,23 @@ TEST_CASE("a rank that left a collective out waits for the others elsewhere, and
   CHECK_THAT(verdict.line, ContainsSubstring("is in agree all #3") && ContainsSubstring("wait for it in all_reduce dp #5"));
 }
 
+TEST_CASE("a rank that reads data while the others wait between hosts is the culprit, whatever their lanes have entered") {
+  auto ranks = waiting();
+  for (RankReport& rank : ranks) {
+    const bool reads = rank.rank == 2;
+    const int64_t lanes = 5 + rank.rank % 2;
+    rank.entries = {entry("all_gather", "dp", kAll, lanes, false)};
+    rank.entered = {{group_key("dp", kAll), lanes}, {group_key("dp", kAll, true), reads ? 3 : 4}};
+    if (reads) continue;
+    JournalEntry adds = entry("add up", "dp", kAll, 4, true);
+    adds.thread = 8, adds.hosts = 1;
+    rank.entries.push_back(adds);
+  }
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.rank == 2);
+  CHECK_THAT(verdict.line, ContainsSubstring("wait for it in add up dp #4"));
+}
+
 TEST_CASE("the chain of waits is followed to its end, through messages and groups") {
   auto ranks = waiting();
   const GroupRanks front{.first = 0, .stride = 1, .count = 2};
@@ -262,6 +279,13 @@ TEST_CASE("a journal shows what each thread has entered and left") {
   CHECK(report.entries[0].inside == 0);
   CHECK(report.entries[0].number == 1);
   CHECK(report.entered.at(group_key("dp", kAll)) == 1);
+  {
+    const JournalSpan between_hosts(&journal, {.what = "add up", .along = "dp", .group = kAll, .bytes = 1, .hosts = true});
+    const RankReport waits = journal.look().front();
+    CHECK(waits.entries[0].number == 1);  // of its own
+    CHECK(waits.entered.at(group_key("dp", kAll)) == 1);
+    CHECK(waits.entered.at(group_key("dp", kAll, true)) == 1);
+  }
   const int64_t moves = journal.moves();
   journal.disk_moved();  // beside the steps
   CHECK(journal.moves() == moves);

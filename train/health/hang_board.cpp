@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-constexpr auto kFormat = "trireme hang 3";
+constexpr auto kFormat = "trireme hang 4";
 constexpr auto kRuling = "ruling", kRulingFormat = "trireme ruling 2";
 constexpr size_t kMost = 4096;  // limit for the counts in a text
 
@@ -113,7 +113,7 @@ std::string to_text(const std::vector<RankReport>& ranks) {
     for (const JournalEntry& e : r.entries)
       out << as_word(e.what.data()) << ' ' << as_word(e.along.data()) << ' ' << e.group.first << ' ' << e.group.stride << ' '
           << e.group.count << ' ' << e.peer << ' ' << e.number << ' ' << e.bytes << ' ' << e.since << ' ' << e.thread << ' '
-          << e.inside << '\n';
+          << e.inside << ' ' << e.hosts << '\n';
     for (const auto& [key, count] : r.entered) out << key << ' ' << count << '\n';
     for (const GpuWaits& w : r.on_gpu)
       out << as_word(w.along.data()) << ' ' << w.group.first << ' ' << w.group.stride << ' ' << w.group.count << ' ' << w.entered
@@ -141,7 +141,7 @@ std::vector<RankReport> reports_in(const std::string& text) {
     r.entries.resize(entries);
     for (JournalEntry& e : r.entries) {
       in >> word >> along >> e.group.first >> e.group.stride >> e.group.count >> e.peer >> e.number >> e.bytes >> e.since >>
-          e.thread >> e.inside;
+          e.thread >> e.inside >> e.hosts;
       put(e.what, as_name(word)), put(e.along, as_name(along));
     }
     for (size_t i = 0; i < entered; ++i) {

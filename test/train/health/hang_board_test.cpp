@@ -100,7 +100,8 @@ TEST_CASE("a report on ranks becomes text from which it is read again") {
                      .bytes = 1 << 20,
                      .since = 5,
                      .thread = 88,
-                     .inside = 1};
+                     .inside = 1,
+                     .hosts = 1};
   std::copy_n("all_reduce", 10, entry.what.data()), std::copy_n("tp part", 7, entry.along.data());
   one.entries = {entry, entry, JournalEntry{}};
   RankReport two = one;
@@ -115,9 +116,10 @@ TEST_CASE("a report on ranks becomes text from which it is read again") {
   CHECK(back[0].entered == one.entered);
   CHECK(back[0].entries[1].group == entry.group);
   CHECK(back[0].entries[1].along == entry.along);
+  CHECK(back[0].entries[1].hosts == 1);
   CHECK(back[1].state == 'T');
   for (size_t cut = 0; cut < text.size() - 1; ++cut) CHECK(reports_in(text.substr(0, cut)).empty());
-  CHECK(reports_in("trireme hang 3 99999999999\n").empty());
+  CHECK(reports_in("trireme hang 4 99999999999\n").empty());
 }
 
 }  // namespace trireme
