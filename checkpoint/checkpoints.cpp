@@ -65,7 +65,7 @@ Checkpoints::Checkpoints(const CheckpointConfig& config, std::string run_directo
       throw ConfigError(text(directory_, " holds ", steps.size(), " checkpoints, the newest of step ", steps.back(),
                              ": continue with --resume auto, or choose another train.name to start anew"));
     open_records(resume);
-    if (!config.command.empty()) retention_.after_commit(config, run_directory);
+    if (!config.command.empty()) retention_.after_commit(config, run_directory, resume == Resume::never);
   }
   memory_.emplace(io_, run_directory, config.memory_every > 0, nodes, ranks_);
   if (resume == Resume::never && !memory_->find().empty())

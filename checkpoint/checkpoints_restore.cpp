@@ -221,7 +221,8 @@ int64_t Checkpoints::restore_together(const std::string& directory, const std::f
   }
   damage = first_problem(ranks_, damage);
   if (!damage.empty()) throw DamagedCheckpoint(damage);
-  if (last_on_disk_ >= 0) retention_.run_command_for(step, save);
+  const bool renamed = !same_directory(directory, directory_ + "/" + step_name(step));
+  if (last_on_disk_ >= 0 && !renamed) retention_.run_command_for(step, save);
   const bool own = last_on_disk_ >= 0 || (memory_->exists() && same_directory(holder_of(directory), memory_->directory()));
   if (own && run_id_.empty() && from_hex(restored_run_)) adopt_id(restored_run_);
   return step;

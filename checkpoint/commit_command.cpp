@@ -39,12 +39,12 @@ CommitCommand::CommitCommand(std::string command, Files files, double timeout)
         work();
       }) {}
 
-bool CommitCommand::was_last_done(int64_t step, const std::string& save) const {
+bool CommitCommand::has_done(int64_t step, const std::string& save) const {
   TextReader in(text_of_file(done_, 256));
   int64_t done = -1;
-  std::string of;
+  std::string of;  // older versions wrote the step alone
   in >> done >> of;
-  return done == step && of == save;
+  return step < done || (step == done && (of.empty() || of == save));
 }
 
 CommitCommand::~CommitCommand() {

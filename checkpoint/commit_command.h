@@ -40,7 +40,8 @@ class CommitCommand {
     std::string save, directory;
   };
   void start(Job job);
-  bool was_last_done(int64_t step, const std::string& save) const;  // also by an earlier process
+  // Whether it has succeeded for this save or a later step, also in an earlier process.
+  bool has_done(int64_t step, const std::string& save) const;
   bool needs(int64_t step);                                         // true if it runs for this step or is yet to
   // Waits until no step is left. Once `hurry` returns true, at most 20 seconds more; then the
   // command is ended, and the next start of the run gives it the newest checkpoint.

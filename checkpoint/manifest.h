@@ -57,7 +57,7 @@ struct Manifest {
   std::map<std::string, int64_t> counters;
   std::string config;
   // Files beside the checkpoint as they were at its step, "metrics" and "data": their first bytes. And
-  // "corpus": the shards, with their bytes and a digest of their digests. Older manifests have none.
+  // "corpus" and "validation": the shards, with their bytes and a digest of their digests. Older manifests have none.
   std::map<std::string, ChainedDigest> records{};
   std::vector<FileEntry> files;
   std::vector<TensorEntry> tensors;  // sorted by name

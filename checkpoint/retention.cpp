@@ -1,6 +1,7 @@
 #include "checkpoint/retention.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "checkpoint/digest.h"
@@ -74,14 +75,15 @@ int64_t Retention::commit(const std::string& staged, const Manifest& manifest, c
   return bytes_in(manifest);
 }
 
-void Retention::after_commit(const CheckpointConfig& config, const std::string& run_directory) {
+void Retention::after_commit(const CheckpointConfig& config, const std::string& run_directory, bool anew) {
   const CommitCommand::Files files{.log = run_directory + "/checkpoint_command.log",
                                    .done = run_directory + "/checkpoint_command.done"};
+  if (anew) std::filesystem::remove(files.done);
   command_.emplace(config.command, files, config.command_timeout);
 }
 
 void Retention::run_command_for(int64_t step, const std::string& save) {
-  if (command_ && !command_->was_last_done(step, save)) command_->start({step, save, directory_ + "/" + step_name(step)});
+  if (command_ && !command_->has_done(step, save)) command_->start({step, save, directory_ + "/" + step_name(step)});
 }
 
 std::vector<std::string> Retention::take_warnings() {

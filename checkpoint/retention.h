@@ -42,7 +42,8 @@ class Retention {
   void follows(const Manifest& restored);
   // Runs the config's command for each step committed from now on. Appends its output to
   // RUN/checkpoint_command.log. Keeps a step until the command has run.
-  void after_commit(const CheckpointConfig& config, const std::string& run_directory);
+  // `anew`: forgets what the command has succeeded for.
+  void after_commit(const CheckpointConfig& config, const std::string& run_directory, bool anew);
   // Runs it for a step that was restored from this directory, every byte checked, if it has not
   // succeeded for that.
   void run_command_for(int64_t step, const std::string& save);

@@ -99,7 +99,7 @@ struct KernelsConfig {
     keys("attention", attention, "on a GPU in bf16: cudnn, ours, or auto for the faster, timed at the start");
     keys("products", products,
          "on a CPU: onednn, ours, or auto: ours where bf16 instructions are missing or slower than f32, as measured at the start, "
-         "else onednn");
+         "else onednn; invariant numerics take ours");
   }
 
   // Reports keys that contradict each other, as (key, message).

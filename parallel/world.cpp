@@ -142,11 +142,12 @@ void set_environment_default(const std::string& name, const std::string& value) 
 std::vector<std::string> environment_outside_launcher() {
   constexpr std::array kOfLauncher{"OMPI_",     "PMIX_",      "PRTE_",        "PMI_",         "HYDI_",
                                    "MPI_LOCAL", "SLURM_STEP", "SLURM_PROCID", "SLURM_LOCALID"};
+  const bool launched = launched_ranks().has_value();
   std::vector<std::string> variables;
   for (char** at = environ; *at != nullptr; ++at) {
     const std::string_view variable = *at;
     const bool allows_root = variable.starts_with("OMPI_ALLOW_RUN_AS_ROOT");  // the user's own
-    if (allows_root || std::ranges::none_of(kOfLauncher, [&](const char* name) { return variable.starts_with(name); }))
+    if (!launched || allows_root || std::ranges::none_of(kOfLauncher, [&](const char* name) { return variable.starts_with(name); }))
       variables.emplace_back(variable);
   }
   return variables;

@@ -94,7 +94,7 @@ std::optional<int64_t> launched_ranks();
 std::string environment(const std::string& name);
 // Sets a variable for child processes unless it is set already. Call it before any thread starts.
 void set_environment_default(const std::string& name, const std::string& value);
-// All variables as "NAME=value", without those by which a launcher makes a process one of its ranks: for a program of its own.
+// All variables as "NAME=value", for a program of its own: under a launcher, without those of launchers.
 std::vector<std::string> environment_outside_launcher();
 
 std::string host_name();

@@ -4,7 +4,7 @@
 #   scripts/object_store.sh upload URL     as checkpoint.command
 #   scripts/object_store.sh fetch URL      as trireme supervise --fetch 'scripts/object_store.sh fetch URL' -- ...
 # URL is s3://BUCKET/RUN (uses aws), gs://BUCKET/RUN (gcloud), https://ACCOUNT.blob.core.windows.net/CONTAINER/RUN (azcopy), or a
-# directory (cp). The store then has: latest, the name of the newest step that is complete; records/; checkpoints/STEP/.
+# directory (cp). The store then has: latest, the name of the newest step that is complete; records/; checkpoints/STEP/; probe, for `new`.
 # A store that cannot be reached is an error, and never taken for an empty one: fetch ends with 1 then.
 set -eu
 
@@ -69,7 +69,8 @@ case $order in
   new)
     # A file that cannot be read is missing, if one that was just written can be.
     echo probe > "$work/probe"
-    put "$work/probe" probe && get probe "$work/read"
+    put "$work/probe" probe
+    get probe "$work/read"
     if get latest "$work/latest" 2> /dev/null; then echo "object_store: $url has $(cat "$work/latest")" >&2; exit 1; fi
     set_latest new
     ;;

@@ -238,7 +238,7 @@ ExitCode run_bench_save(const BenchSaveOptions& options) {
   watch_signals();  // Ctrl-C, too, removes the directory
   RunConfig config = read_config(options.config, options.set, Purpose::plan);
   choose_device(config);
-  Device device = open_device(config.kernels, 1);
+  Device device = open_device(config.kernels_of_run(), 1);
   const Mesh mesh(0, 1, config.parallel);
   const Plan plan = make_plan(config, mesh);
   const ChosenKernels kernels = choose_kernels(config, plan, mesh, device, {});

@@ -23,7 +23,7 @@ ExitCode on_fabric_ranks(const std::string& config, const std::vector<std::strin
     auto& [read, refusal] = agreed;
     if (!read) return refusal;
     if (!given) choose_device(*read);
-    Device device = open_device(read->kernels, world.core_sharers(), world.local_rank());
+    Device device = open_device(read->kernels_of_run(), world.core_sharers(), world.local_rank());
     Mesh mesh(world, read->parallel);
     mesh.connect(device);
     FabricRanks ranks{.world = world, .all = all, .mesh = mesh, .device = device, .config = given ? &*read : nullptr};

@@ -280,8 +280,6 @@ struct RunConfig {
       report("train.recompute_stages", "needs train.recompute = selective or full");
     if (parallel.unit_size > 0 && parallel.zero < 2) report("parallel.unit_size", "needs parallel.zero = 2 or 3");
     if (train.recompute_stages > parallel.pp) report("train.recompute_stages", "must not exceed " + by("parallel.pp", parallel.pp));
-    if (parallel.exact() && kernels.products == ProductKernels::onednn)
-      report("kernels.products", "must be auto or ours with parallel.numerics = invariant: oneDNN's sums depend on the threads");
     if (parallel.exact() && train.microbatch == 0)
       report("train.microbatch",
              "must be set with parallel.numerics = invariant: the rows of a pass must be the same on every mesh");

@@ -21,6 +21,12 @@ bool alike(const Attempt& a, const Attempt& b) {
   return a.code == b.code && a.cause == b.cause && a.rank == b.rank && a.host == b.host && a.step == b.step;
 }
 
+// Whether as many attempts as `count`, and the last ones, ended with this code.
+bool all_ended_with(const std::vector<Attempt>& attempts, size_t count, int code) {
+  return attempts.size() >= count && std::all_of(attempts.end() - static_cast<std::ptrdiff_t>(count), attempts.end(),
+                                                 [&](const Attempt& a) { return a.code == code; });
+}
+
 }  // namespace
 
 std::string json_line(const Attempt& a) {
@@ -77,10 +83,11 @@ Next next_after(const std::vector<Attempt>& attempts, int64_t max_restarts) {
   const Attempt& last = attempts.back();
   if (last.code == number_of(ExitCode::done)) return {.kind = done, .why = {}};
   if (last.code == number_of(ExitCode::stopped)) return {.kind = stopped, .why = {}};
-  // But for the numerics, once more where it has run before: a lock not yet free, a server not yet back, a read that failed once.
+  // But for the numerics, again where it has run before: a lock not yet free, a server not yet back, a read that failed once.
   const Attempt* const before = attempts.size() > 1 ? &attempts[attempts.size() - 2] : nullptr;
   const bool again = before == nullptr ? last.made_progress()
-                                       : before->code != last.code || (last.made_progress() && before->message != last.message);
+                                       : before->code != last.code || (last.made_progress() && before->message != last.message &&
+                                                                       !all_ended_with(attempts, kLoop, last.code));
   for (const ExitCode code : {ExitCode::usage, ExitCode::data, ExitCode::checkpoint, ExitCode::numerics})
     if (last.code == number_of(code) && (!again || code == ExitCode::numerics))
       return {.kind = give_up, .why = "the same would happen again"};

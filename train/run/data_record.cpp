@@ -164,17 +164,17 @@ std::string changed_record(const std::string& directory, const ChainedDigest& ex
   return record_path(directory) + (found.bytes == 0 ? " is missing or empty" : " is not what the checkpoint was saved with");
 }
 
-ChainedDigest corpus_of(const Mixture& mixture) {
-  ChainedDigest corpus = ChainedDigest::of("corpus", "");
-  for (size_t i = 0; i < mixture.sources().size(); ++i) {
-    for (const ShardReader& shard : mixture.source(i).shards()) {
-      const int64_t bytes = corpus.bytes + shard.file_bytes();
-      corpus.add(hex(shard.digest()));
-      corpus.bytes = bytes;
+ChainedDigest shards_of(std::span<const Corpus> sources) {
+  ChainedDigest all = ChainedDigest::of("corpus", "");
+  for (const Corpus& source : sources) {
+    for (const ShardReader& shard : source.shards()) {
+      const int64_t bytes = all.bytes + shard.file_bytes();
+      all.add(hex(shard.digest()));
+      all.bytes = bytes;
     }
-    corpus.value = digest(hex(corpus.value));  // the end of a source
+    all.value = digest(hex(all.value));  // the end of a source
   }
-  return corpus;
+  return all;
 }
 
 std::vector<std::string> compare_data(const std::string& directory, int64_t step, const DataRecord& now, bool allow) {

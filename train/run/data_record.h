@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,7 @@ std::string changed_record(const std::string& directory, const ChainedDigest& ex
 std::string record_path(const std::string& directory);
 
 // The shards in order: their bytes, and a digest of their digests.
-ChainedDigest corpus_of(const Mixture& mixture);
+ChainedDigest shards_of(std::span<const Corpus> sources);
 
 // Compares the data of a run that continues after step `step` of the one in `directory` with that step's. Returns a line each for
 // other shards and other excluded documents. ConfigError with them unless `allow`.

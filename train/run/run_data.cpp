@@ -94,12 +94,18 @@ std::vector<std::string> record_data(const RunConfig& config, const RunData& dat
     const std::string from = own ? steps.directory : run_of(resume.from);
     changes = check_record(steps, from, own, resume.allow_changes);
     for (std::string& line : compare_data(from, steps.step, record, resume.allow_changes)) changes.push_back(std::move(line));
-    if (changes.empty()) changes = check_corpus(steps, corpus_of(data.mixture), resume.allow_changes);
+    if (changes.empty()) changes = check_corpus(steps, shards_of(data.mixture.sources()), resume.allow_changes);
   } else if (resume.from == "never") {
     if (const std::string aside = keep_aside(steps.directory); !aside.empty()) changes.push_back(aside);
   }
   steps.records["data"] = keep_record(steps.directory, record, steps.run);
-  steps.records["corpus"] = corpus_of(data.mixture);
+  steps.records["corpus"] = shards_of(data.mixture.sources());
+  if (data.validation) {
+    const ChainedDigest now = steps.records["validation"] = shards_of({&*data.validation, 1});
+    if (const auto before = steps.restored.find("validation"); before != steps.restored.end() && before->second != now)
+      changes.push_back(text("data.validation: its shards are not those before step ", steps.step,
+                             ": validation losses before and after it are of different texts"));
+  }
   if (steps.step == 0)
     for (std::string& doubt : doubt_tokenizer(config, data.mixture.source(0))) changes.push_back(std::move(doubt));
   if (!config.model.document_mask && std::ranges::any_of(data.sources, &Corpus::packed))

@@ -1,5 +1,6 @@
 #include "train/run/supervise.h"
 
+#include <algorithm>
 #include <chrono>
 #include <list>
 #include <optional>
@@ -52,7 +53,7 @@ ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, const
   std::vector<Attempt> attempts;
   for (;;) {
     if (const std::optional<ExitCode> end = fetch_if_empty(io, options.fetch, run)) return *end;
-    const bool has_own = !attempts.empty() && attempts.back().last_checkpoint >= 0;
+    const bool has_own = std::ranges::any_of(attempts, &Attempt::made_progress);
     attempts.push_back(run_once(io, has_own ? choice.next().from_newest() : choice.next(), options, run, attempts.size()));
     const Attempt& last = attempts.back();
     io.record(run, last);

@@ -82,6 +82,15 @@ TEST_CASE("logits have the step's numbers on a GPU and f32 on the CPU by default
   CHECK(of("dtype: bf16, logits: bf16") == Dtype::bf16);
 }
 
+TEST_CASE("invariant numerics take our own products, whose sums do not depend on the number of threads") {
+  const auto of = [](const std::string& text) { return read_yaml(text).kernels_of_run().products; };
+  CHECK(of("kernels: {threads: 2}\n") == ProductKernels::automatic);
+  CHECK(of("kernels: {products: onednn}\n") == ProductKernels::onednn);
+  for (const char* const products : {"auto", "onednn", "ours"})
+    CHECK(of(std::string("kernels: {products: ") + products + "}\nparallel: {numerics: invariant}\ntrain: {microbatch: 1}\n") ==
+          ProductKernels::ours);
+}
+
 TEST_CASE("overrides win over the file, and the last over those before") {
   const RunConfig config =
       read_yaml("model:\n  layers: 3\n", {"model.layers=4", "model.layers=5", "train.name=a=b", "data.train=a,b c",

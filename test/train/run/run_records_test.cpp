@@ -183,6 +183,20 @@ TEST_CASE("a changed data record is refused, and so are exchanged shards without
   CHECK_THAT(allowed.out, ContainsSubstring("data.jsonl"));
 }
 
+TEST_CASE("validation shards that were exchanged are named, and the run continues") {
+  const SavedRun& run = saved_run();
+  run.again();
+  const std::string shard = run.place.scratch / "shards/validation-00000.h5", kept = run.place.scratch / "kept.h5";
+  CHECK_THAT(run.resume().out, !ContainsSubstring("data.validation"));
+  run.again();
+  fs::rename(shard, kept);
+  fs::copy(run.place.scratch / "shards/train-00000.h5", shard);
+  const Ended exchanged = run.resume();
+  fs::rename(kept, shard);
+  CHECK(exchanged.code == 0);
+  CHECK_THAT(exchanged.out, ContainsSubstring("data.validation: its shards are not those before step"));
+}
+
 TEST_CASE("a link in the place of a log is refused, and its target stays as it is") {
   const SavedRun& run = saved_run();
   const std::string name = GENERATE("log.txt", "metrics.jsonl", "data.jsonl", "lineage.jsonl", "lock");

@@ -54,6 +54,9 @@ TEST_CASE("what would happen again is not tried again, what ended in order is no
     Attempt other = attempt(code, 20, 40);
     other.message = "another page";
     CHECK(next_after({attempt(code, -1, 20), other}, 10).kind == restart);
+    Attempt third = attempt(code, 40, 60);
+    third.message = "a third page";
+    CHECK(next_after({attempt(code, -1, 20), other, third}, 10).kind == give_up);
   }
   CHECK(next_after({attempt(137, -1, 20), attempt(2, 20, 20)}, 10).kind == restart);  // the lock may not have been free yet
   CHECK(next_after({attempt(137, -1, 20), attempt(2, 20, 20)}, 10).delay == 5);
