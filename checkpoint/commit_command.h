@@ -18,8 +18,8 @@ namespace trireme {
 
 // Runs one command at a time, by /bin/sh, with TRIREME_CHECKPOINT (the step's absolute directory),
 // TRIREME_STEP and TRIREME_RUN (the run's absolute directory) in its environment, and appends its
-// output to `log`. The file `done` keeps the last step, and its save, for which it succeeded. Of the steps that
-// arrive while it runs, it gets only the newest.
+// output to `log`. The file `done` keeps the last step for which it succeeded, and its save. Of the
+// steps that arrive while it runs, it gets only the newest.
 //
 // The command is the leader of a process group. The group is ended if it takes longer than
 // `timeout` seconds (0: any time): by SIGTERM, then by SIGKILL. It also ends, by SIGKILL, when this
@@ -42,7 +42,8 @@ class CommitCommand {
   void start(Job job);
   // Whether it has succeeded for this save or a later step, also in an earlier process.
   bool has_done(int64_t step, const std::string& save) const;
-  bool needs(int64_t step);                                         // true if it runs for this step or is yet to
+  // True if it runs for this step or is yet to.
+  bool needs(int64_t step);
   // Waits until no step is left. Once `hurry` returns true, at most 20 seconds more; then the
   // command is ended, and the next start of the run gives it the newest checkpoint.
   void finish(const std::function<bool()>& hurry);

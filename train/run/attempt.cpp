@@ -21,7 +21,7 @@ bool alike(const Attempt& a, const Attempt& b) {
   return a.code == b.code && a.cause == b.cause && a.rank == b.rank && a.host == b.host && a.step == b.step;
 }
 
-// Whether as many attempts as `count`, and the last ones, ended with this code.
+// Whether the last `count` attempts ended with this code.
 bool all_ended_with(const std::vector<Attempt>& attempts, size_t count, int code) {
   return attempts.size() >= count && std::all_of(attempts.end() - static_cast<std::ptrdiff_t>(count), attempts.end(),
                                                  [&](const Attempt& a) { return a.code == code; });
