@@ -15,7 +15,8 @@
 .PHONY: build train test sanitize check-cuda soak fuzz bench peers install bundle index check format clean
 .DEFAULT_GOAL := build
 
-jobs    := $(shell nproc)
+# Tests that wait leave cores to others.
+jobs    := $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 sources := $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' 2> /dev/null)
 comma   := ,
 ctest   := ctest --parallel $(jobs) --output-on-failure --test-dir

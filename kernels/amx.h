@@ -1,14 +1,11 @@
-// AMX's tiles: whether this process may use them, and their shapes. Source: Intel 64 and IA-32 Architectures Software
-// Developer's Manual, volume 1, chapter 18.
+// AMX's tiles and their shapes, for a process that may use them (x86_features.h). Source: Intel 64 and IA-32 Architectures
+// Software Developer's Manual, volume 1, chapter 18.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
 namespace trireme {
-
-// Asks the system, the first time. false if the processor has no bf16 products of tiles, or the system does not save them.
-bool may_use_amx();
 
 // The operand of ldtilecfg: a size for each of eight tiles, at most 16 rows of 64 bytes.
 struct alignas(64) AmxShapes {

@@ -13,12 +13,12 @@
 #include "base/core_set.h"
 #include "base/text_stream.h"
 #include "kernels/allowed_bf16.h"
-#include "kernels/amx.h"
 #include "kernels/cuda_facts.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/near_cores.h"
 #include "kernels/tune/multiply_add.h"
 #include "kernels/vector_bytes.h"
+#include "kernels/x86_features.h"
 
 namespace trireme {
 
@@ -44,7 +44,7 @@ namespace {
 bool measure_slow_bf16() {
   const auto multiply_f32 = kVectorBytes == 64   ? &multiply_and_add_avx512
                             : kVectorBytes == 32 ? &multiply_and_add_avx2
-                                                 : &multiply_and_add_sse;
+                                                 : &multiply_and_add_plain;
   constexpr int64_t kTimes = 4000;  // a few hundredths of a millisecond
   double f32 = 0, bf16 = 0;         // FLOP/s, the best of several
   for (int i = 0; i < 8; ++i)
@@ -71,7 +71,7 @@ CpuFacts read_cpu_facts() {
       facts.avx2 |= word == "avx2";
       facts.avx512 |= word == "avx512bw";
       // An emulator may show its host's file, without the instructions.
-      facts.avx512_bf16 |= word == "avx512_bf16" && __builtin_cpu_supports("avx512bf16") != 0;
+      facts.avx512_bf16 |= word == "avx512_bf16" && has_avx512_bf16_instructions();
       facts.amx_bf16 |= word == "amx_bf16";
     }
     break;

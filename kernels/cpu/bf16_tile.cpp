@@ -29,7 +29,8 @@ template <int rows, bool lines>
     for (int r = 0; r < rows; ++r) {
       int both;
       __builtin_memcpy(&both, a + 4 * r * (lines ? kWords : 1), sizeof both);
-      const __m512i factor = _mm512_set1_epi32(both);
+      __m512i factor = _mm512_set1_epi32(both);
+      asm("" : "+v"(factor));  // clang 16 ends itself where it sees 32 bf16 that are one pair
 #pragma GCC unroll 2
       for (int v = 0; v < 2; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)factor, (__m512bh)row[v]);
     }

@@ -18,7 +18,7 @@ double flops(int64_t times, int products) { return 2.0 * products * static_cast<
 
 }  // namespace
 
-double multiply_and_add_sse(int64_t times) {
+double multiply_and_add_plain(int64_t times) {
   constexpr int kEach = kSums / 2;
   Quarter product[kEach]{}, sum[kEach]{};
   const Quarter factor{};

@@ -6,7 +6,7 @@
 namespace trireme {
 
 // Each does its instructions so many times, on the calling thread, if the processor has them. Returns the FLOPs.
-double multiply_and_add_sse(int64_t times);     // f32, as two instructions
+double multiply_and_add_plain(int64_t times);   // f32 in vectors of 16 bytes; two instructions of SSE, one of Arm's
 double multiply_and_add_avx2(int64_t times);    // f32
 double multiply_and_add_avx512(int64_t times);  // f32
 double multiply_and_add_bf16(int64_t times);    // AVX512-BF16

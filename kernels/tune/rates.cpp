@@ -98,7 +98,7 @@ double instruction_rate(const Device& device, Dtype dtype) {
   const bool bf16 = dtype == Dtype::bf16;
   if (device.place() != Place::cpu || (bf16 && cpu.amx_bf16 && !cpu.amx_tiles)) return 0;
   if (bf16 && cpu.amx_bf16) return rate_of(multiply_and_add_amx);
-  const double f32 = rate_of(cpu.avx512 ? multiply_and_add_avx512 : cpu.avx2 ? multiply_and_add_avx2 : multiply_and_add_sse);
+  const double f32 = rate_of(cpu.avx512 ? multiply_and_add_avx512 : cpu.avx2 ? multiply_and_add_avx2 : multiply_and_add_plain);
   return bf16 && cpu.avx512_bf16 ? std::max(f32, rate_of(multiply_and_add_bf16)) : f32;
 }
 

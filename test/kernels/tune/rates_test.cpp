@@ -34,7 +34,7 @@ TEST_CASE("the rate of instructions is a core's, of all threads, and unknown whe
   CHECK(instruction_rate(device, Dtype::bf16) >= (device.cpu().amx_bf16 ? 0 : 0.1));
   CHECK(instruction_rate(Device(Place::cpu, {.amx_bf16 = true}), Dtype::bf16) == 0);
   CHECK(instruction_rate(Device(Place::none), Dtype::f32) == 0);
-  CHECK(multiply_and_add_sse(30) == 10 * multiply_and_add_sse(3));
+  CHECK(multiply_and_add_plain(30) == 10 * multiply_and_add_plain(3));
 }
 
 TEST_CASE("the windows of a product rate are ordered, and their spread is a share") {

@@ -116,6 +116,7 @@ TEST_CASE("the program bounds OpenMP's waits, unless the user has said how to wa
 
 TEST_CASE("the program that bounds its waits keeps its name, and its children have the user's environment", "[unsanitized]") {
   const Workplace place;
+  const WaitVariables none("", "");
   setenv("OMP_PROC_BIND", "close", 1);
   const Ended ended = place.train({"checkpoint.command=env > environment; cat /proc/$PPID/comm > name"});
   unsetenv("OMP_PROC_BIND");
