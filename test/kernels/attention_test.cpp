@@ -298,6 +298,43 @@ TEST_CASE("attention gives the same bits twice and for any number of threads") {
     }
 }
 
+TEST_CASE("attention whose heads are divided among threads agrees with its reference, to the same bits", "[cpu]") {
+  Device device(tested_place());
+  const int64_t t = GENERATE(255, 256, 300, 1100), window = GENERATE(0, 100, 700);
+  const Dtype dtype = t == 300 ? Dtype::bf16 : Dtype::f32;
+  for (const bool masked : {false, true}) {
+    const auto shape_of = [&](int64_t rows) {
+      return AttentionDims{.rows = rows,
+                           .queries = t,
+                           .keys = t,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .head_size = 24,
+                           .window = window,
+                           .document_start = masked ? documents(rows, t, t) : std::vector<int64_t>{}};
+    };
+    // Two heads on five threads and four on eight are divided; two or four on one or two threads are not.
+    for (const int count : {1, 5}) {
+      const Threads threads(count);
+      check(shape_of(1), dtype, device);
+    }
+    const auto found_with = [&](int count, int64_t rows) {
+      const Threads threads(count);
+      AttentionCase found(shape_of(rows), dtype);
+      found.forward(device), found.backward(device);
+      return found;
+    };
+    const AttentionCase whole = found_with(1, 2);
+    for (const int count : {2, 3, 8}) {
+      const AttentionCase other = found_with(count, 2);
+      CHECK((other.dq == whole.dq && other.dk == whole.dk && other.dv == whole.dv));
+    }
+    const AttentionCase first = found_with(8, 1);
+    for (int64_t i = 0; i < first.dk.size(); ++i)
+      if (!masked && !(first.dk[i] == whole.dk[i] && first.dv[i] == whole.dv[i])) FAIL(i << " depends on the number of rows");
+  }
+}
+
 TEST_CASE("keys and values that a query does not see never reach it, nor their gradients") {
   Device device(tested_place());
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
