@@ -116,7 +116,7 @@ void add_remedy(FixedText& line) { line.add(kMemoryRemedy).add(doing_now == null
 void leave_core(int signal) {
   rlimit limit{};
   if (getrlimit(RLIMIT_CORE, &limit) != 0 || limit.rlim_cur == 0) return;
-  const auto copy = static_cast<pid_t>(syscall(SYS_fork));
+  const pid_t copy = _Fork();  // fork() would wait for locks that this signal may have interrupted
   if (copy == 0) {
     sigset_t all;
     sigemptyset(&all);

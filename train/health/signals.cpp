@@ -29,13 +29,6 @@ const sigset_t& requests() {
   return set;
 }
 
-// As by nohup.
-bool is_ignored(int signal) {
-  struct sigaction action {};
-  sigaction(signal, nullptr, &action);
-  return action.sa_handler == SIG_IGN;
-}
-
 void end_at_once() {
   if (speaks_at_end != 0) [[maybe_unused]]
     const ssize_t written = write(kErrors, kLastWords.data(), kLastWords.size());
@@ -75,6 +68,12 @@ void watch_signals(bool speaks) {
 void forget_signals() {
   for (const int signal : kRequests)
     if (!is_ignored(signal)) std::signal(signal, SIG_DFL);
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
 }
 
 int stop_signal() { return received; }

@@ -17,6 +17,8 @@ void outlive_parent_once_asked();
 void watch_signals(bool speaks = true);
 // Gives the signals their default action again, in a child that is about to become another program.
 void forget_signals();
+// True of SIGHUP under nohup.
+bool is_ignored(int signal);
 // Returns the last signal that requested a stop; 0 if there was none.
 int stop_signal();
 // Returns a signal's name, as in "SIGINT".

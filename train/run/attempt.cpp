@@ -52,7 +52,7 @@ std::string describe(const Attempt& a) {
 }
 
 Attempt judge_attempt(Attempt attempt, const AttemptEnd& end, const RunFiles& before, const RunFiles& after) {
-  attempt.code = end.code;
+  attempt.code = end.code, attempt.asked = end.asked;
   attempt.first_checkpoint = before.newest_checkpoint, attempt.last_checkpoint = after.newest_checkpoint;
   if (after.exit.identity != before.exit.identity) {
     attempt.cause = after.exit.cause, attempt.host = after.exit.host, attempt.message = after.exit.message;

@@ -27,6 +27,7 @@ struct AttemptEnd {
   int code = 0;         // of the process; 128 + n when signal n ended it
   std::string heard{};  // the end of what the launcher and its ranks wrote to stderr
   double frozen = 0;    // seconds; above 0 if supervise ended it for that
+  bool asked = false;   // to stop, by a signal to its launcher
 };
 
 struct Attempt {
@@ -38,6 +39,7 @@ struct Attempt {
   int64_t rank = -1;
   int64_t step = -1;                                    // the furthest that this attempt finished; -1: it finished none
   int64_t first_checkpoint = -1, last_checkpoint = -1;  // the newest step before and after
+  bool asked = false;                                   // its launcher was, to stop
   bool made_progress() const { return last_checkpoint > first_checkpoint; }
 };
 std::string json_line(const Attempt& attempt);

@@ -55,6 +55,10 @@ AttemptOrder AttemptWatch::after(const AttemptSeen& seen) {
     passed_at_ = seen.now;
     return {.signal = SIGUSR1};
   }
+  if (by_mpirun_ && passed_ == 0 && seen.processes && seen.processes->told_to_end) {
+    passed_ = SIGTERM, passed_at_ = seen.now;
+    return {.signal = SIGUSR1, .say = "the launcher was asked to end: the run saves first"};
+  }
   if (by_mpirun_ && seen.processes && left_alone(seen)) {
     by_mpirun_ = false;
     return {.signal = SIGKILL, .say = "the launcher hangs although its ranks have ended: it is ended too"};

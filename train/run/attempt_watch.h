@@ -17,6 +17,7 @@ struct RunProcesses {
   bool any = false, alive = false;  // children of the launcher; those that are not zombies
   std::vector<pid_t> ranks{};       // all that run the program
   bool traced = false;              // a debugger holds one of them
+  bool told_to_end = false;         // the launcher was, by another than this process
   uint64_t scheduled = 0;           // how often their threads were given a processor: it grows unless all are frozen
 };
 
@@ -38,6 +39,7 @@ class AttemptWatch {
   AttemptWatch(bool by_mpirun, double frozen_after) : by_mpirun_(by_mpirun), frozen_after_(frozen_after) {}
   bool wants_processes(Clock::time_point now);  // whether the next sight is to hold them
   AttemptOrder after(const AttemptSeen& seen);
+  bool asked() const { return passed_ != 0; }                          // to stop: this process, or the launcher
   double frozen() const { return ended_frozen_ ? frozen_after_ : 0; }  // seconds, if that ended the attempt
 
  private:

@@ -15,9 +15,12 @@ std::optional<int64_t> whole_number(const std::string& word) {
   return status == std::errc() && stop == word.data() + word.size() && value > 0 ? std::optional(value) : std::nullopt;
 }
 
-std::string base_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 }  // namespace
+
+bool is_mpirun(const std::string& program) {
+  const std::string name = program.substr(program.rfind('/') + 1);
+  return name == "mpirun" || name == "mpiexec" || name == "orterun" || name == "prterun";
+}
 
 LaunchedTraining LaunchedTraining::with(int64_t other_ranks, const std::string& settings) const {
   LaunchedTraining other = *this;
@@ -49,8 +52,7 @@ LaunchedTraining take_apart(const std::vector<std::string>& command) {
   const auto train = std::find(command.begin(), command.end(), "train");
   if (command.empty() || train == command.begin() || train == command.end())
     throw ConfigError("supervise: the command starts no training: trireme supervise -- mpirun -n 8 trireme train config.yaml");
-  training.by_mpirun =
-      std::ranges::count(std::vector<std::string>{"mpirun", "mpiexec", "orterun", "prterun"}, base_of(command[0])) > 0;
+  training.by_mpirun = is_mpirun(command[0]);
   const auto before = static_cast<size_t>(train - command.begin());
   for (size_t i = 1; i < before; ++i) {
     const std::string &word = command[i], name = word.substr(0, word.find('='));

@@ -21,6 +21,8 @@ struct LaunchedTraining {
   // The same with so many ranks, and settings ("--set parallel.tp=2 --set ...") that override those before.
   LaunchedTraining with(int64_t other_ranks, const std::string& settings) const;
 };
+// True of Open MPI's launchers, by their names.
+bool is_mpirun(const std::string& program);
 // ConfigError when the command starts no `train`.
 LaunchedTraining take_apart(const std::vector<std::string>& command);
 

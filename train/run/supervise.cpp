@@ -18,7 +18,8 @@ constexpr auto kPoll = std::chrono::milliseconds(20);
 
 AttemptEnd end_of(const SuperviseIo& io, pid_t child, AttemptWatch watch) {
   for (;;) {
-    if (const std::optional<int> code = io.ended(child)) return {.code = *code, .heard = io.heard(child), .frozen = watch.frozen()};
+    if (const std::optional<int> code = io.ended(child))
+      return {.code = *code, .heard = io.heard(child), .frozen = watch.frozen(), .asked = watch.asked()};
     AttemptSeen seen{.now = io.now(), .stop_signal = io.stop_signal()};
     if (watch.wants_processes(seen.now)) seen.processes = io.processes(child);
     const AttemptOrder order = watch.after(seen);
@@ -59,7 +60,7 @@ ExitCode supervise(const SuperviseIo& io, const SuperviseOptions& options, const
     io.record(run, last);
     const Next next = next_after(attempts, options.max_restarts);
     if (next.kind == Next::Kind::done || next.kind == Next::Kind::stopped) return static_cast<ExitCode>(last.code);
-    if (io.stop_signal() != 0) return static_cast<ExitCode>(code_when_stopped(last));
+    if (io.stop_signal() != 0 || last.asked) return static_cast<ExitCode>(code_when_stopped(last));
     io.say("supervise: " + describe(last));
     if (next.kind == Next::Kind::give_up) {
       io.say("supervise: gave up: " + next.why);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -25,6 +26,7 @@
 #include "checkpoint/problem.h"
 #include "checkpoint/reader.h"
 #include "train/health/signals.h"
+#include "train/run/launched_training.h"
 #include "train/run/output_relay.h"
 #include "train/telemetry/exit_facts.h"
 #include "train/telemetry/log.h"
@@ -41,19 +43,25 @@ std::pair<uint64_t, int64_t> identity_of(const std::string& path) {
   return {facts.st_ino, int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec};
 }
 
-// In a group of its own, so that a terminal's signals reach this process alone, which passes them on; dies with its parent.
+constexpr std::array kEndsOfMpirun{SIGTERM, SIGINT, SIGHUP};  // it would end its ranks before they have saved
+
+// In a group of its own, so that a terminal's signals reach this process alone, which passes them on; dies with its parent. An
+// mpirun blocks the signals by which it would end its ranks at once: so they wait until processes_of() sees them.
 pid_t start_process(const std::vector<std::string>& words, OutputRelay& relay) {
   std::vector<std::string> copies = words;
   std::vector<char*> argv;
   for (std::string& word : copies) argv.push_back(word.data());
   argv.push_back(nullptr);
-  sigset_t all, before;  // a request must not end in a handler of the copy that is about to become the command
+  sigset_t all, before, childs;  // a request must not end in a handler of the copy that is about to become the command
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
+  childs = before;
+  if (is_mpirun(words.front()))
+    for (const int signal : kEndsOfMpirun) sigaddset(&childs, signal);
   const pid_t parent = getpid(), child = fork();
   const int reason = errno;
   if (child == 0) forget_signals();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_sigmask(SIG_SETMASK, child == 0 ? &childs : &before, nullptr);
   require(child >= 0, text("cannot start ", words.front(), ": ", strerror(reason)));
   if (child != 0) return relay.begin(), child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -100,7 +108,20 @@ std::string program_of(const std::string& process) {
   return fs::read_symlink("/proc/" + process + "/exe", error).filename();
 }
 
-// Adds the descendants that run the program. Whatever else launchers start, such as shells, only waits for them.
+// True if a signal that mpirun blocks was sent to it. Under nohup, SIGHUP means nothing.
+bool was_told_to_end(pid_t mpirun) {
+  std::ifstream status("/proc/" + std::to_string(mpirun) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("ShdPnd:")) continue;
+    const uint64_t pending = std::stoull(line.substr(line.find(':') + 1), nullptr, 16);
+    return std::ranges::any_of(
+        kEndsOfMpirun, [&](int signal) { return (pending >> (signal - 1) & 1) != 0 && (signal != SIGHUP || !is_ignored(SIGHUP)); });
+  }
+  return false;
+}
+
+// Adds the descendants that run the program. Whatever else launchers start, such as shells, only waits for them; a script may be
+// the launcher of an mpirun.
 void add_ranks(pid_t process, const std::string& program, RunProcesses& found) {
   const ProcessState state = state_of_process(process);
   if (!state.dead() && program_of(std::to_string(process)).starts_with(program)) {
@@ -108,11 +129,12 @@ void add_ranks(pid_t process, const std::string& program, RunProcesses& found) {
     found.traced |= state.letter == 't';
     found.scheduled += times_scheduled(process);
   }
+  found.told_to_end |= is_mpirun(program_of(std::to_string(process))) && was_told_to_end(process);
   for (const pid_t child : children_of(process)) add_ranks(child, program, found);
 }
 
 RunProcesses processes_of(pid_t launcher) {
-  RunProcesses found;
+  RunProcesses found{.told_to_end = was_told_to_end(launcher)};
   for (const pid_t child : children_of(launcher)) {
     found.any = true;
     found.alive |= !state_of_process(child).dead();

@@ -137,6 +137,19 @@ TEST_CASE("a request to stop is repeated to mpirun, which loses it before its ra
   }
 }
 
+TEST_CASE("a request to end that waits at mpirun becomes one to its ranks, once and again, and ends the run") {
+  AttemptWatch watch(true, 0);
+  std::vector<int> sent;
+  for (int i = 0; i < 60; ++i) {
+    const RunProcesses processes{.any = true, .alive = true, .told_to_end = i >= 20};
+    if (const int signal = watch.after({.now = at(i * 0.1), .processes = processes}).signal; signal != 0) sent.push_back(signal);
+    CHECK(watch.asked() == (i >= 20));
+  }
+  CHECK(sent == std::vector<int>{SIGUSR1, SIGUSR1});
+  CHECK(judge_attempt({}, {.code = 138, .asked = true}, {}, {}).asked);
+  CHECK_FALSE(judge_attempt({}, {.code = 138}, {}, {}).asked);
+}
+
 TEST_CASE("ranks killed at steps of their own between two saves are restarted each time, and the run ends with the same bits",
           "[unsanitized]") {
   const Workplace place;
@@ -167,7 +180,8 @@ TEST_CASE("ranks killed at steps of their own between two saves are restarted ea
 TEST_CASE("with --elastic a rank that is killed twice, whatever the step, is left out", "[unsanitized]") {
   const Workplace place;
   const std::vector<std::string> settings{"train.steps=400", "train.eval_every=0", "checkpoint.every=0", "train.microbatch=1"};
-  Process supervisor(place.scratch.path(), supervised({"supervise", "--elastic", "--", "mpirun", "-n", "4", kBuiltProgram}, settings));
+  Process supervisor(place.scratch.path(),
+                     supervised({"supervise", "--elastic", "--", "mpirun", "-n", "4", kBuiltProgram}, settings));
   for (const int64_t lines : {20, 35}) {
     while (supervisor.running() && place.lines("tiny") < lines) usleep(500);
     const std::map<int, pid_t> ranks = launched_ranks(place.scratch.path());
