@@ -4,13 +4,14 @@
   scripts/parquet_to_jsonl.py FILES... [--column NAME]... [--list]
 
 An input is a file, or a directory: all such files in it. A directory that Hugging Face's save_to_disk() wrote is one, too. Each row
-becomes an object; without --column it has all columns, and with it only those named. Rows are read in batches, so that files may be
-larger than the memory. Needs pyarrow: pip install pyarrow.
+becomes an object; without --column it has all columns, and with it only those named. NaN and infinities become null. Rows are read
+in batches, so that files may be larger than the memory. Needs pyarrow: pip install pyarrow.
 """
 import argparse
 import base64
 import datetime
 import json
+import math
 import pathlib
 import sys
 
@@ -91,6 +92,24 @@ def as_json(value):
     return str(value)
 
 
+def finite(value):
+    """The value with None for NaN and infinities, which JSON has not."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: finite(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(member) for member in value]
+    return value
+
+
+def line_of(row):
+    try:
+        return json.dumps(row, ensure_ascii=False, default=as_json, allow_nan=False)
+    except ValueError:
+        return json.dumps(finite(row), ensure_ascii=False, default=as_json, allow_nan=False)
+
+
 def main():
     parser = argparse.ArgumentParser(description="Writes rows of Parquet, Arrow, CSV or TSV files as JSON lines to standard output")
     parser.add_argument("inputs", nargs="+", metavar="FILE", help="a file, or a directory of them")
@@ -106,7 +125,7 @@ def main():
                 if options.column:
                     batch = batch.select(options.column)
                 for row in batch.to_pylist():
-                    print(json.dumps(row, ensure_ascii=False, default=as_json))
+                    print(line_of(row))
         except (pyarrow.ArrowException, UnicodeEncodeError) as problem:
             sys.exit(f"parquet_to_jsonl: {path}: {problem}")
 

@@ -186,12 +186,12 @@ class Build {
     (journal_.held_out ? validation_ : train_).add(tokens, trained, passage.starts, passage.ends, passage.source);
   }
 
-  // Saves the state from which the same build continues.
+  // Saves the state from which the same build continues. A failure leaves the state before in the journal, with its files.
   void keep() {
-    const std::vector<SplitState> before = std::move(journal_.splits);
-    journal_.splits = {train_.keep(), validation_.keep()};
+    std::vector<SplitState> splits{train_.keep(), validation_.keep()};
+    splits.swap(journal_.splits);
     journal_.save(options_.output);
-    if (!before.empty()) train_.drop(before[0]), validation_.drop(before[1]);
+    if (!splits.empty()) train_.drop(splits[0]), validation_.drop(splits[1]);
     kept_ = Clock::now();
   }
 

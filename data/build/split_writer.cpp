@@ -11,6 +11,12 @@ namespace trireme {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr ptrdiff_t kSyncsAtOnce = 2;  // whole shards that the disk is waited for; each has a thread until then
+
+}  // namespace
+
 std::string shard_path(const std::string& directory, const std::string& split, int64_t number) {
   const std::string digits = std::to_string(number);
   return directory + "/" + split + "-" + std::string(5 - std::min<size_t>(digits.size(), 5), '0') + digits + ".h5";
@@ -135,8 +141,13 @@ void SplitWriter::write() {
   if (row_ > 0) pack_stream();
   const std::string path = shard_path(directory_, split_, std::ssize(summary_.shards));
   write_stream(path + ".tmp", row_);
-  // The disk is waited for beside the next shard.
+  // The disk is waited for beside the next shards.
   syncs_.push_back(std::async(std::launch::async, [path] { File::open_to_write(path + ".tmp").sync(); }));
+  if (std::ssize(syncs_) > kSyncsAtOnce) {
+    std::future<void> oldest = std::move(syncs_.front());
+    syncs_.erase(syncs_.begin());
+    oldest.get();
+  }
   summary_.shards.push_back(path);
   summary_.text_bytes += text_bytes_;
   summary_.trained_tokens += stream_.trained.empty() ? std::ssize(stream_.tokens) : std::ranges::count(stream_.trained, 1);

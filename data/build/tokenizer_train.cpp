@@ -37,25 +37,53 @@ void count_words(std::string_view passage, WordCutter& cutter, WordCounts& count
   }
 }
 
+// Chooses what is counted, so that it has about `limit` bytes: of files an even sample of the passages, of standard input, whose
+// size is not known, the first ones.
+class TextSample {
+ public:
+  TextSample(const Documents& documents, int64_t limit) : documents_(documents), limit_(limit) {}
+
+  void choose(std::vector<Passage>& batch) {
+    if (documents_.bytes_total() > 0) return choose_evenly(batch);
+    size_t taken = 0;
+    for (; taken < batch.size() && seen_ < limit_; ++taken) seen_ += std::ssize(batch[taken].text);
+    cut_ = taken < batch.size();
+    batch.resize(taken);
+  }
+  int64_t seen() const { return seen_; }  // bytes of text among which was chosen
+  bool cut() const { return cut_; }       // the rest of the text is not wanted
+
+ private:
+  void choose_evenly(std::vector<Passage>& batch) {
+    for (const Passage& passage : batch) seen_ += std::ssize(passage.text);
+    // Share of all text, estimated from what the files have given so far: they may be packed.
+    const double share = static_cast<double>(limit_) / static_cast<double>(std::max<int64_t>(seen_, 1)) *
+                         static_cast<double>(documents_.bytes_read()) / static_cast<double>(documents_.bytes_total());
+    std::erase_if(batch, [&](const Passage&) { return unit(philox64(key_, ordinal_++)) >= share; });
+  }
+
+  const Documents& documents_;
+  const int64_t limit_;
+  const uint64_t key_ = stream_key(0, "tokenizer sample");
+  uint64_t ordinal_ = 0;
+  int64_t seen_ = 0;
+  bool cut_ = false;
+};
+
 // Distinct words with their counts, sorted; `result` says how much was read.
 std::vector<std::pair<std::string, int64_t>> read_words(const TokenizerTraining& training, TokenizerResult& result,
                                                         const std::function<void(const TokenizerProgress&)>& progress) {
   Documents documents(list_files(training.inputs), training.documents);
-  const uint64_t key = stream_key(0, "tokenizer sample");
+  TextSample sample(documents, training.text_limit);
   std::vector<WordCounts> counts(static_cast<size_t>(omp_get_max_threads()));
   const WordPatterns patterns(result.bpe.patterns);
   std::vector<WordCutter> cutters;
   while (cutters.size() < counts.size()) cutters.emplace_back(patterns);
-  uint64_t ordinal = 0;
-  int64_t& seen = result.all_text_bytes;
   std::exception_ptr failure;
-  for (auto batch = documents.next(8 << 20); !batch.empty(); batch = documents.next(8 << 20)) {
-    for (const Passage& passage : batch) seen += static_cast<int64_t>(passage.text.size());
-    // Share of all text, estimated from what the files have given so far: they may be packed.
-    const double share = static_cast<double>(training.text_limit) / static_cast<double>(std::max<int64_t>(seen, 1)) *
-                         static_cast<double>(documents.bytes_read()) /
-                         static_cast<double>(std::max<int64_t>(documents.bytes_total(), 1));
-    std::erase_if(batch, [&](const Passage&) { return unit(philox64(key, ordinal++)) >= share; });
+  while (!sample.cut()) {
+    std::vector<Passage> batch = documents.next(8 << 20);
+    if (batch.empty()) break;
+    sample.choose(batch);
 #pragma omp parallel for schedule(dynamic, 1)
     for (size_t i = 0; i < batch.size(); ++i) {
       const auto thread = static_cast<size_t>(omp_get_thread_num());
@@ -79,6 +107,10 @@ std::vector<std::pair<std::string, int64_t>> read_words(const TokenizerTraining&
   }
   result.skipped = documents.problems().count;
   result.problems = documents.problems().first;
+  result.all_text_bytes = sample.seen();
+  if (sample.cut())
+    result.problems.push_back(text("standard input: the first ", result.text_bytes, " bytes of its text were used: the limit is ",
+                                   training.text_limit, ", and an even sample needs files"));
   std::vector<std::pair<std::string, int64_t>> words(counts[0].begin(), counts[0].end());
   std::sort(words.begin(), words.end());
   return words;

@@ -18,7 +18,8 @@ struct TokenizerTraining {
   int64_t vocab;                    // entries wanted, special tokens included: at least the bytes and these
   std::string pattern = "gpt2";     // pattern_named: by which words are cut
   DocumentOptions documents = {};
-  int64_t text_limit = 1ll << 30;         // bytes of text counted; of more, an evenly spread sample of documents. Bounds the memory
+  // Bytes of text counted, which bounds the memory. Of more, an evenly spread sample of documents; with standard input the first.
+  int64_t text_limit = 1ll << 30;
   std::vector<std::string> special = {};  // written forms beside kEndOfText, none of which could be learnt from text
   int64_t min_count = 2;                  // pairs seen less often are never merged: little text gives fewer entries than wanted
 };
@@ -32,7 +33,7 @@ struct TokenizerResult {
   Bpe bpe;
   int64_t documents, text_bytes, words, distinct_words, skipped;
   int64_t all_text_bytes;             // text_bytes of these were counted
-  std::vector<std::string> problems;  // the first documents lost, one line each
+  std::vector<std::string> problems;  // the first documents lost, and that standard input was not read to its end; one line each
 };
 
 // ConfigError for options that cannot be met; DataError when there is no text.

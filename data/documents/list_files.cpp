@@ -1,10 +1,15 @@
 #include "data/documents/list_files.h"
 
 #include <glob.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -14,34 +19,88 @@ namespace fs = std::filesystem;
 
 namespace {
 
+bool leads_nowhere(int problem) { return problem == ENOENT || problem == ENOTDIR || problem == ELOOP; }
+
+[[noreturn]] void refuse_unreadable(const std::string& path, int problem) {
+  throw DataError(path + ": cannot be read: " + std::strerror(problem));
+}
+
+// Facts of what a path names, of a link those of its target; nullopt: it names nothing. DataError for a link that leads nowhere,
+// and for what cannot be read.
+std::optional<struct stat> facts_of(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) == 0) return facts;
+  const int problem = errno;
+  if (!leads_nowhere(problem)) refuse_unreadable(path, problem);
+  if (lstat(path.c_str(), &facts) == 0 && S_ISLNK(facts.st_mode))
+    throw DataError(path + ": is a link that leads nowhere (" + std::strerror(problem) +
+                    "): restore its target, or remove the link");
+  return std::nullopt;
+}
+
 std::vector<std::string> matches(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> paths;
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  const auto stops = [](const char*, int problem) { return leads_nowhere(problem) ? 0 : 1; };
+  const int status = glob(pattern.c_str(), 0, stops, &found);
+  const int problem = errno;
+  if (status == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   globfree(&found);
+  if (status == GLOB_ABORTED) throw DataError(pattern + ": a directory of this pattern cannot be read: " + std::strerror(problem));
   return paths;
 }
 
-[[noreturn]] void refuse_link(const std::string& path, const std::error_code& problem) {
-  throw DataError(path + ": is a link that leads nowhere (" + (problem ? problem.message() : "its target is missing") +
-                  "): restore its target, or remove the link");
-}
+// The files under a directory whose names end in a suffix. Links to directories are followed, except to one that holds the link.
+class FilesUnder {
+ public:
+  explicit FilesUnder(const std::string& suffix) : suffix_(suffix) {}
 
-std::vector<std::string> files_under(const std::string& directory, const std::string& suffix) {
-  std::vector<std::string> files;
-  for (auto it = fs::recursive_directory_iterator(directory, fs::directory_options::skip_permission_denied);
-       it != fs::recursive_directory_iterator(); ++it) {
-    const std::string name = it->path().filename().string();
+  void add(const fs::path& directory, const struct stat& facts) {
+    const std::pair<dev_t, ino_t> here{facts.st_dev, facts.st_ino};
+    if (std::ranges::find(above_, here) != above_.end()) return;  // a loop, whose files are those found on the way down
+    above_.push_back(here);
     std::error_code problem;
-    if (name.starts_with('.')) {
-      if (it->is_directory(problem)) it.disable_recursion_pending();
-    } else if (it->is_regular_file(problem) && name.ends_with(suffix)) {
-      files.push_back(it->path().string());
-    } else if (it->is_symlink(problem) && name.ends_with(suffix) && !fs::exists(it->path(), problem)) {
-      refuse_link(it->path().string(), problem);
+    for (fs::directory_iterator it(directory, problem); !problem && it != fs::directory_iterator(); it.increment(problem))
+      add_entry(it->path());
+    if (problem) refuse_unreadable(directory.string(), problem.value());
+    above_.pop_back();
+  }
+  std::vector<std::string> sorted() && {
+    std::sort(files_.begin(), files_.end());
+    return std::move(files_);
+  }
+
+ private:
+  void add_entry(const fs::path& path) {
+    const std::string name = path.filename().string();
+    if (name.starts_with('.')) return;
+    const auto facts = facts_of(path.string());
+    if (!facts) return;  // removed since its name was read
+    if (S_ISDIR(facts->st_mode)) return add(path, *facts);
+    if (S_ISREG(facts->st_mode) && name.ends_with(suffix_)) files_.push_back(path.string());
+  }
+
+  const std::string& suffix_;
+  std::vector<std::string> files_;
+  std::vector<std::pair<dev_t, ino_t>> above_;  // directories on the way down
+};
+
+// A shard that is being written, which a pattern may match.
+bool is_unfinished(const std::string& path, const std::string& suffix) { return !suffix.empty() && path.ends_with(".tmp"); }
+
+// The files of one input; none: it names nothing.
+std::vector<std::string> files_of_input(const std::string& input, bool pattern, const std::string& suffix) {
+  std::vector<std::string> files;
+  for (const std::string& path : pattern ? matches(input) : std::vector<std::string>{input}) {
+    const auto facts = facts_of(path);
+    if (facts && S_ISDIR(facts->st_mode)) {
+      FilesUnder inside(suffix);
+      inside.add(path, *facts);
+      for (std::string& file : std::move(inside).sorted()) files.push_back(std::move(file));
+    } else if (facts && !(pattern && is_unfinished(path, suffix))) {
+      files.push_back(path);
     }
   }
-  std::sort(files.begin(), files.end());
   return files;
 }
 
@@ -51,21 +110,12 @@ std::vector<std::string> list_files(const std::vector<std::string>& inputs, cons
   std::vector<std::string> files;
   std::unordered_set<std::string> seen;
   for (const std::string& input : inputs) {
-    std::error_code unfollowed, none;
-    const bool pattern = !fs::exists(input, unfollowed) && input.find_first_of("*?[") != std::string::npos;
-    std::vector<std::string> found;
-    if (input == kStandardInput) found.push_back(input);
-    for (const std::string& path : pattern ? matches(input) : std::vector<std::string>{input}) {
-      std::error_code problem;
-      if (fs::is_directory(path, problem)) {
-        const auto inside = files_under(path, suffix);
-        found.insert(found.end(), inside.begin(), inside.end());
-      } else if (fs::exists(path, problem)) {
-        found.push_back(path);
-      }
-    }
+    struct stat itself {};  // a link that leads nowhere is a name, and not a pattern
+    const bool pattern = lstat(input.c_str(), &itself) != 0 && input.find_first_of("*?[") != std::string::npos;
+    std::vector<std::string> found = files_of_input(input, pattern, suffix);
+    if (input == kStandardInput) found.insert(found.begin(), input);
     if (found.empty()) {
-      if (fs::is_symlink(input, none)) refuse_link(input, unfollowed);
+      std::error_code none;
       const bool empty = fs::is_directory(input, none);
       throw DataError(input + ": " +
                       (empty     ? "no " + (suffix.empty() ? "files" : "*" + suffix) + " under this directory"

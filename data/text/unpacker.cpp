@@ -55,6 +55,9 @@ class Gzip final : public Unpacker {
 
 class Zstd final : public Unpacker {
  public:
+  Zstd() {  // `zstd --long=31` makes the largest windows; as they are set, those beyond 128 MiB would be refused
+    ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound);
+  }
   void reset() override {
     ZSTD_DCtx_reset(context_.get(), ZSTD_reset_session_only);
     ended_ = true;

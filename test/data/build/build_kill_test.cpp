@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "data/build/build.h"
@@ -238,6 +239,25 @@ TEST_CASE(
   const DirectoryLock lock(options.output);
   options.replace = true;
   CHECK_THROWS_WITH(build_shards(options, *bytes, kNobody), ContainsSubstring("another process is building shards there"));
+}
+
+TEST_CASE("a state that cannot be saved leaves the state before, from which the same build continues", "[unsanitized]") {
+  const Scratch scratch;
+  write_inputs(scratch);
+  const auto bytes = make_byte_tokenizer();
+  const BuildSummary whole = build_shards(options_for(scratch, "whole"), *bytes, kNobody);
+  for (const std::string split : {"train", "validation"}) {
+    const BuildOptions options = options_for(scratch, split);
+    const std::string obstacle = options.output + "/" + split + "-partial-2.h5.tmp";  // in the place of the second state's file
+    const auto obstruct = [&](const BuildProgress&) { fs::create_directory(obstacle); };
+    CHECK_THROWS_AS(build_shards(options, *bytes, obstruct), DataError);
+    CHECK(fs::exists(options.output + "/" + split + "-partial-1.h5.tmp"));
+    fs::remove(obstacle);
+    bool resumed = false;
+    check_same(build_shards(options, *bytes, kNobody, [&] { resumed = true; }), whole);
+    CHECK(resumed);
+    CHECK(contents_of(options.output) == contents_of(scratch / "whole"));
+  }
 }
 
 TEST_CASE("shards that are half renamed are not a corpus, and the same build continues with their names", "[unsanitized]") {

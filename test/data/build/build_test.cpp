@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "data/build/inspect.h"
+#include "data/build/split_writer.h"
 #include "data/build/tokenizer_train.h"
 #include "data/documents/list_files.h"
 #include "data/loader/corpus.h"
+#include "data/text/text_file.h"
 #include "test/catch.h"
 #include "test/data/packed.h"
 #include "test/data/scratch.h"
@@ -102,6 +104,21 @@ TEST_CASE("packed files give the tokens of what is packed in them, also of sever
   }
 }
 
+TEST_CASE("zstd files with the windows of --long=28 and more are unpacked") {
+  const Scratch scratch;
+  const std::string words = "text in a large window";
+  for (const int window_log : {27, 28, 29}) {  // a frame without its content's size, and in it one raw block, the last
+    INFO("window of 2^" << window_log << " bytes");
+    const std::string frame = std::string("\x28\xb5\x2f\xfd\0", 5) + static_cast<char>((window_log - 10) << 3) +
+                              static_cast<char>(words.size() << 3 | 1) + std::string(2, '\0') + words;
+    write_text(scratch / "a.txt.zst", frame);
+    TextFile file(scratch / "a.txt.zst");
+    std::string read(100, '\0');
+    read.resize(static_cast<size_t>(file.read(read.data(), 100)));
+    CHECK(read == words);
+  }
+}
+
 TEST_CASE("packed files that are damaged or cut off are reported and skipped, or end the build") {
   const Scratch scratch;
   std::string lines;
@@ -153,6 +170,23 @@ TEST_CASE("shards are cut at their size and the pieces make the whole") {
   }
   CHECK(text_bytes == static_cast<int64_t>(text.size()) + 4);
   CHECK(Corpus({scratch / "out"}, 10, false).text_bytes() == text_bytes);
+}
+
+TEST_CASE("a writer of many shards keeps the threads of few, which wait for the disk", "[unsanitized]") {
+  const Scratch scratch;
+  const auto bytes = make_byte_tokenizer();
+  SplitSummary summary;
+  SplitWriter writer({.directory = scratch.path(), .split = "train", .tokens_per_shard = 2}, *bytes, summary);
+  const auto write_shards = [&](int count) {
+    const std::vector<int32_t> tokens{1, 2};
+    for (int i = 0; i < count; ++i) writer.push(tokens);
+    return count_of(read_text("/proc/self/maps"), "\n");  // each thread that nobody has waited for has a stack and its guard
+  };
+  writer.begin_document({.file = "a"});
+  const size_t few = write_shards(20), many = write_shards(100);
+  CHECK(many < few + 100);
+  writer.finish();
+  CHECK(summary.shards.size() == 120);
 }
 
 TEST_CASE("the shards do not depend on the number of threads, nor documents on how they are cut") {

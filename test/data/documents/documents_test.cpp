@@ -1,9 +1,15 @@
 // Documents found in files, and reports about invalid ones.
 #include "data/documents/documents.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "data/build/build.h"
+#include "data/documents/list_files.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
@@ -89,4 +95,81 @@ TEST_CASE("a build that ended at a bad document continues if those are now skipp
   went_on = false;
   CHECK_THROWS_WITH(build("half", false, resumed), ContainsSubstring("b.jsonl:2"));
   CHECK_FALSE(went_on);
+}
+
+TEST_CASE("links to directories are followed, also to one above, and a link that leads nowhere is refused") {
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch / "in/deep");
+  std::filesystem::create_directories(scratch / "elsewhere/part");
+  for (const char* name : {"in/b.h5", "in/deep/c.h5", "in/deep/note", "elsewhere/part/a.h5"}) write_text(scratch / name, "x");
+  std::filesystem::create_directory_symlink("../elsewhere", scratch / "in/away");
+  std::filesystem::create_directory_symlink("..", scratch / "in/deep/up");
+  std::filesystem::create_directory_symlink(".", scratch / "in/same");
+  const std::vector<std::string> found{scratch / "in/away/part/a.h5", scratch / "in/b.h5", scratch / "in/deep/c.h5"};
+  CHECK(list_files({scratch / "in"}, ".h5") == found);
+  CHECK(list_files({scratch / "in"}).size() == 4);
+  std::filesystem::create_symlink("nowhere", scratch / "in/deep/lost");
+  const auto refusal = ContainsSubstring("in/deep/lost: is a link that leads nowhere (No such file or directory)");
+  CHECK_THROWS_WITH(list_files({scratch / "in"}, ".h5"), refusal);
+  CHECK_THROWS_WITH(list_files({scratch / "in/deep/*"}, ".h5"), refusal);
+  std::filesystem::remove(scratch / "in/deep/lost");
+  std::filesystem::create_symlink("self", scratch / "in/self");
+  CHECK_THROWS_WITH(list_files({scratch / "in"}), ContainsSubstring("in/self: is a link that leads nowhere (Too many levels"));
+}
+
+TEST_CASE("a directory that cannot be read is refused by name") {
+  if (geteuid() == 0) return;  // root reads every directory
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch / "in/shut");
+  write_text(scratch / "in/a.h5", "x");
+  write_text(scratch / "in/shut/b.h5", "x");
+  std::filesystem::permissions(scratch / "in/shut", std::filesystem::perms::none);
+  const auto refusal = ContainsSubstring("in/shut: cannot be read: Permission denied");
+  CHECK_THROWS_WITH(list_files({scratch / "in"}, ".h5"), refusal);
+  CHECK_THROWS_WITH(list_files({scratch / "in/s*"}, ".h5"), refusal);
+  CHECK_THROWS_WITH(list_files({scratch / "in/*/b*"}, ".h5"), ContainsSubstring("cannot be read: Permission denied"));
+  std::filesystem::permissions(scratch / "in/shut", std::filesystem::perms::owner_all);
+  CHECK(list_files({scratch / "in"}, ".h5").size() == 2);
+}
+
+TEST_CASE("a pattern leaves out shards that are being written, and a name does not") {
+  const Scratch scratch;
+  for (const char* name : {"train-00000.h5", "train-00001.h5.tmp"}) write_text(scratch / name, "x");
+  const std::vector<std::string> whole{scratch / "train-00000.h5"}, unfinished{scratch / "train-00001.h5.tmp"};
+  CHECK(list_files({scratch / "train-*"}, ".h5") == whole);
+  CHECK(list_files(unfinished, ".h5") == unfinished);
+  CHECK(list_files({scratch / "train-*"}).size() == 2);
+  CHECK_THROWS_WITH(list_files({scratch / "*.tmp"}, ".h5"), ContainsSubstring("no file matches this pattern"));
+}
+
+TEST_CASE("rows of Parquet become lines of JSON, with null for numbers that are not finite") {
+  if (std::system("python3 -c pass") != 0) return;
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch / "pyarrow");  // stands for the library
+  for (const char* name : {"csv", "ipc"}) write_text(scratch / ("pyarrow/" + std::string(name) + ".py"), "");
+  write_text(scratch / "pyarrow/__init__.py", "class ArrowException(Exception): pass\n");
+  write_text(scratch / "pyarrow/parquet.py", R"(
+import contextlib
+class Batch:
+    def to_pylist(self):
+        nan, inf = float("nan"), float("inf")
+        return [{"text": "one", "score": nan, "all": [1.5, -inf, {"deep": (inf, 2)}], "raw": b"x"}, {"text": "NaN", "score": 1e300}]
+@contextlib.contextmanager
+def ParquetFile(path):
+    yield File()
+class File:
+    class schema_arrow:
+        names = ["text", "score", "all", "raw"]
+    def iter_batches(self, batch_size, columns):
+        yield Batch()
+)");
+  write_text(scratch / "a.parquet", "");
+  const std::string script = std::string(TRIREME_SOURCE) + "/scripts/parquet_to_jsonl.py ";
+  const std::string command =
+      "PYTHONPATH=" + scratch.path() + " python3 " + script + (scratch / "a.parquet") + " >" + (scratch / "a.jsonl");
+  REQUIRE(std::system(command.c_str()) == 0);
+  CHECK(read_text(scratch / "a.jsonl") ==
+        "{\"text\": \"one\", \"score\": null, \"all\": [1.5, null, {\"deep\": [null, 2]}], \"raw\": \"eA==\"}\n"
+        "{\"text\": \"NaN\", \"score\": 1e+300}\n");
+  CHECK(read_documents(scratch / "a.jsonl").texts == std::vector<std::string>{"one", "NaN"});
 }

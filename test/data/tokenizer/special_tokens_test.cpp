@@ -1,4 +1,7 @@
 // Special tokens beside the end of a document: asked for in training, written into tokenizer.json, never made from text.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -100,4 +103,31 @@ TEST_CASE("a tokenizer learns from a sample of texts above the limit, and report
   CHECK(some.all_text_bytes == all.all_text_bytes);
   CHECK(std::abs(some.text_bytes - 100'000) < 10'000);
   CHECK(std::abs(some.documents * all.text_bytes / some.text_bytes - all.documents) < 10);
+}
+
+TEST_CASE("of standard input a tokenizer learns from the first texts up to the limit, and says so") {
+  const Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 4000; ++i) lines += Json{{"text", std::to_string(1000 + i) + " " + kText}}.dump() + "\n";
+  write_text(scratch / "a.jsonl", lines);
+  const int64_t each = 5 + std::ssize(kText);
+  const int before = dup(0);
+  const auto train = [&](int64_t limit) {
+    const int file = open((scratch / "a.jsonl").c_str(), O_RDONLY);
+    dup2(file, 0);
+    close(file);
+    return train_tokenizer({.inputs = {"-"}, .vocab = 300, .documents = {.stdin_name = "stdin.jsonl"}, .text_limit = limit},
+                           [](const TokenizerProgress&) {});
+  };
+  const TokenizerResult all = train(4000 * each), some = train(100 * each - 1);
+  dup2(before, 0);
+  close(before);
+  CHECK(all.documents == 4000);
+  CHECK(all.problems.empty());
+  CHECK(some.documents == 100);
+  CHECK(some.text_bytes == 100 * each);
+  CHECK(some.all_text_bytes == some.text_bytes);  // the rest is not known
+  CHECK(some.skipped == 0);
+  REQUIRE(some.problems.size() == 1);
+  CHECK_THAT(some.problems[0], ContainsSubstring("standard input: the first " + std::to_string(100 * each) + " bytes"));
 }
