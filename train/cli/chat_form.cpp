@@ -4,7 +4,7 @@
 
 namespace trireme {
 std::string find_chat_form(const WeightSource& source) {
-  if (std::string name = chat_template_of_data(source.config.data.train); !name.empty()) return name;
+  if (std::string name = chat_template_of_data(source.config.data.train).name; !name.empty()) return name;
   const std::string& published = source.config.train.init_from;
   if (std::string name = published.empty() ? "" : published_chat_form(published); !name.empty()) return name;
   throw ConfigError(source.directory() +

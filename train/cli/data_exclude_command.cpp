@@ -61,9 +61,10 @@ ExitCode exclude(DocumentChoice& choice, const DataExcludeOptions& options, cons
 ExitCode run_data_exclude(const DataExcludeOptions& options) {
   if (options.documents.empty() && options.step.empty() && options.match.empty() && options.file.empty())
     throw ConfigError("trireme data exclude: choose documents with --documents, --step, --match or --file");
+  if (is_stream(options.output)) throw DataError(options.output + ": is not a regular file: name the list to write");
   if (std::filesystem::exists(options.output) && !options.replace)
     throw DataError(options.output + ": exists already: choose another name, or replace it with --replace");
-  const PreparedOutput output = prepare_output(options.output, OutputKind::file);
+  const PreparedOutput output = prepare_output(options.output, OutputKind::replaced_file);
   const bool of_run = options.from.size() == 1 && std::filesystem::exists(run_of(options.from[0]) + "/config.yaml");
   if (of_run) {
     StepData data(options.from[0], {});

@@ -122,8 +122,8 @@ class Evaluator {
       throw ConfigError(options.from +
                         ": its config names no data.tokenizer, which text and choices need: --set data.tokenizer=PATH");
     if (path.empty()) return;
-    tokenizer_ = open_tokenizer(path);
-    if (tokenizer_->vocab_size() > model_.vocab)
+    tokenizer_ = options.texts.empty() && options.choices.empty() ? opened_if_possible(path) : open_tokenizer(path);
+    if (tokenizer_ && tokenizer_->vocab_size() > model_.vocab)
       throw DataError(text(path, ": has ", tokenizer_->vocab_size(), " tokens, but the model has ", model_.vocab,
                            ": use the tokenizer that the model was trained with"));
   }
@@ -154,6 +154,17 @@ class Evaluator {
  private:
   void report(const std::string& line) const {
     if (run_.mesh.first()) say(line);
+  }
+
+  // Shards hold tokens: their tokenizer is only compared with the model's. Null, with a warning, if that cannot be opened.
+  std::unique_ptr<Tokenizer> opened_if_possible(const std::string& path) const {
+    try {
+      return open_tokenizer(path);
+    } catch (const DataError& error) {
+      if (run_.mesh.first())
+        complain(std::string(text("warning: ", error.what(), "; so the shards' tokenizer is not compared with the model's")));
+      return nullptr;
+    }
   }
 
   template <class Samples>

@@ -1,13 +1,22 @@
 #include "train/cli/json_output.h"
 
-#include <fstream>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "base/error.h"
+#include "base/replace_file.h"
 
 namespace trireme {
 
 JsonOutput::JsonOutput(const std::string& path) : path_(path), prepared_(prepare_output(path, OutputKind::file)) {
   if (path_ == "-") standard_output_.emplace();
+}
+
+JsonOutput::~JsonOutput() {
+  if (file_ >= 0) close(file_);
 }
 
 void JsonOutput::write(const Json& document) {
@@ -20,9 +29,15 @@ void JsonOutput::write_line(const Json& value) {
 }
 
 void JsonOutput::put(const std::string& text, bool anew) {
-  const bool done = standard_output_ ? standard_output_->write(text)
-                                     : bool((std::ofstream(path_, anew ? std::ios::trunc : std::ios::app) << text).flush());
-  if (!done) throw DataError("--json " + path_ + ": cannot be written; is the disk full?");
+  if (!standard_output_ && anew) open_anew();
+  const bool done = standard_output_ ? standard_output_->write(text) : file_ >= 0 && write_all(file_, text);
+  if (!done) throw DataError("--json " + path_ + ": cannot be written: " + std::strerror(errno));
+}
+
+// The file stays open: the reader of a pipe would take its closing for the end.
+void JsonOutput::open_anew() {
+  if (file_ >= 0) close(file_);
+  file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
 }
 
 }  // namespace trireme

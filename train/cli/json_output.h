@@ -19,6 +19,9 @@ class JsonOutput {
  public:
   // "": no JSON is wanted, and write() does nothing. DataError as prepare_output().
   explicit JsonOutput(const std::string& path);
+  ~JsonOutput();
+  JsonOutput(const JsonOutput&) = delete;
+  JsonOutput& operator=(const JsonOutput&) = delete;
   bool wanted() const { return !path_.empty(); }
   // The document, indented. DataError when it cannot be written.
   void write(const Json& document);
@@ -27,10 +30,12 @@ class JsonOutput {
 
  private:
   void put(const std::string& text, bool anew);
+  void open_anew();
 
   std::string path_;
   PreparedOutput prepared_;
   std::optional<ReservedOutput> standard_output_;
+  int file_ = -1;
   bool begun_ = false;
 };
 

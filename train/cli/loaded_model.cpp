@@ -50,7 +50,7 @@ int32_t begin_of(const WeightSource& source, const Tokenizer& tokenizer) {
   const Json begin = Json::parse(read_special_tokens(source.config.train.init_from + "/config.json").begin);
   if (!begin.is_integer()) return tokenizer.end_of_document();
   const auto token = begin.get<int64_t>();
-  return token >= 0 && token < source.config.model.vocab ? static_cast<int32_t>(token) : tokenizer.end_of_document();
+  return token >= 0 && token < tokenizer.vocab_size() ? static_cast<int32_t>(token) : tokenizer.end_of_document();
 }
 
 // Reads f32 masters in groups, and rounds them to the weights' dtype.

@@ -21,7 +21,8 @@ class ModelTokenizer {
   explicit ModelTokenizer(const WeightSource& source);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  // The token in front of a document's first: a published model's bos_token_id, else the end of the document before.
+  // The token in front of a document's first: a published model's bos_token_id that the tokenizer has,
+  // else the end of the document before.
   int32_t begin_token() const { return begin_token_; }
   // The begin token and the tokens of `text`.
   std::vector<int32_t> document(std::string_view text) const;

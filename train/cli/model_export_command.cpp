@@ -1,5 +1,6 @@
 // trireme model export: writes a checkpoint in the formats of published models.
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include "base/json.h"
@@ -119,6 +120,31 @@ int64_t write_weights(const CheckpointReader& checkpoint, const std::vector<std:
   return total;
 }
 
+// The files of a tokenizer with its chat template, and what else the model's configs say.
+struct WrittenTexts {
+  SpecialTokens tokens{};
+  std::vector<std::string> warnings{};
+};
+
+WrittenTexts write_texts(const ModelExportOptions& options, const RunConfig& config, const std::string& output) {
+  std::string tokenizer = options.tokenizer.empty() ? config.data.tokenizer : options.tokenizer;
+  if (tokenizer.empty()) tokenizer = published_tokenizer(config.train.init_from);
+  SpecialTokens tokens;
+  std::string without;
+  try {
+    without = write_tokenizer(config, tokenizer, output, tokens);
+  } catch (const DataError& e) {
+    throw DataError(text(e.what(), "; name the tokenizer by --tokenizer, or export without one by --tokenizer none"));
+  }
+  const ChosenChatTemplate chat = choose_chat_template(options.chat_template, config.data.train, tokenizer);
+  keep_origin(config, tokenizer, output, tokens);
+  const std::string generation = output + "/generation_config.json";
+  if (!std::filesystem::exists(generation)) write_export(generation, published_generation_config(tokens));
+  add_end_of_turn(chat, output, tokens);
+  if (without.empty()) without = write_chat_template(chat, output);
+  return {.tokens = tokens, .warnings = {chat.warning, without}};
+}
+
 ExitCode run_model_export(const ModelExportOptions& options) {
   JsonOutput json(options.json);
   const CheckpointReader checkpoint(options.from);
@@ -129,27 +155,16 @@ ExitCode run_model_export(const ModelExportOptions& options) {
   if (!most) throw ConfigError("--file-size " + options.file_size + ": must be a size such as 5GB");
   const std::vector<std::vector<Export>> files = cut(exports_of(config.model), type, *most);
   const ExportDirectory output(options.output, options.replace);
-  std::string tokenizer = options.tokenizer.empty() ? config.data.tokenizer : options.tokenizer;
-  if (tokenizer.empty()) tokenizer = published_tokenizer(config.train.init_from);
-  SpecialTokens tokens;
-  std::string without;
-  try {
-    without = write_tokenizer(config, tokenizer, output.partial(), tokens);
-  } catch (const DataError& e) {
-    throw DataError(text(e.what(), "; name the tokenizer by --tokenizer, or export without one by --tokenizer none"));
-  }
-  const ChosenChatTemplate chat = choose_chat_template(options.chat_template, config.data.train, tokenizer);
-  add_end_of_turn(chat, tokens);
-  write_export(output.partial() + "/generation_config.json", published_generation_config(tokens));
-  keep_origin(config, tokenizer, output.partial(), tokens);
-  if (without.empty()) without = write_chat_template(chat, output.partial());
+  auto [tokens, warnings] = write_texts(options, config, output.partial());
   const int64_t bytes = write_weights(checkpoint, files, type, output.partial());
   const std::string described = published_config(config.model, tokens, bf16 ? "bfloat16" : "float32",
                                                  config.train.init_from.empty() ? "" : config.train.init_from + "/config.json");
   write_export(output.partial() + "/config.json", described);
-  if (without.empty()) without = otherwise_read(Json::parse(described).at("model_type"), output.partial());
+  if (warnings.back().empty()) warnings.back() = otherwise_read(Json::parse(described).at("model_type"), output.partial());
+  std::erase(warnings, "");
   output.commit();
-  if (!without.empty()) complain(without);
+  std::string warning;
+  for (const std::string& one : warnings) complain(one), warning += (warning.empty() ? "" : "; ") + one;
   say(std::string(text(options.output, ": step ", checkpoint.manifest().step, ", ", human_bytes(static_cast<double>(bytes)), " of ",
                        bf16 ? "bf16" : "f32", " weights in ", files.size(), files.size() == 1 ? " file" : " files")));
   json.write({{"output", options.output},
@@ -157,7 +172,7 @@ ExitCode run_model_export(const ModelExportOptions& options) {
               {"bytes", bytes},
               {"dtype", bf16 ? "bf16" : "f32"},
               {"files", files.size()},
-              {"warning", without.empty() ? Json() : Json(without)}});
+              {"warning", warning.empty() ? Json() : Json(warning)}});
   return ExitCode::done;
 }
 

@@ -29,8 +29,8 @@ ExitCode run_report(const ReportOptions& options) {
   RunView view(options.run);
   const RunPicture& run = view.update(std::chrono::hours(24));
   const std::string path = options.output.empty() ? run.title + ".html" : options.output;
-  const PreparedOutput prepared = prepare_output(path, OutputKind::file);
-  if (!replace_file(path, render_report(report_of(run)))) throw unwritable(path);
+  const PreparedOutput prepared = prepare_output(path, OutputKind::replaced_file);
+  if (!write_output(path, render_report(report_of(run)))) throw unwritable(path);
   say(std::string(text(path, ": ", run.title, ", ", name_of(run.state), " at step ", run.history.last.step)));
   return ExitCode::done;
 }

@@ -6,9 +6,11 @@
 #include <optional>
 
 #include "base/json.h"
+#include "base/replace_file.h"
 #include "data/build/tokenizer_train.h"
 #include "data/documents/list_files.h"
 #include "data/text/text_file.h"
+#include "data/tokenizer/tokenizer_bpe.h"
 #include "train/cli/commands.h"
 #include "train/cli/output_path.h"
 #include "train/telemetry/log.h"
@@ -163,11 +165,11 @@ void refuse_files_beside_texts(const TokenizerTextOptions& options, const std::s
 }
 
 ExitCode run_tokenizer_train(const TokenizerTrainOptions& options) {
-  if (!options.replace && std::filesystem::exists(options.output))
+  if (!options.replace && std::filesystem::exists(options.output) && !is_stream(options.output))
     throw ConfigError(options.output + ": is there already; --replace replaces it");
   const std::optional<int64_t> limit = parse_bytes(options.text_limit);
   if (!limit) throw ConfigError("--text-limit " + options.text_limit + ": must be a size such as 1GiB");
-  const PreparedOutput output = prepare_output(options.output, OutputKind::file);
+  const PreparedOutput output = prepare_output(options.output, OutputKind::replaced_file);
   TrainingBars bars;
   TokenizerTraining training{
       .inputs = options.inputs, .vocab = options.vocab, .pattern = options.pattern, .documents = {.field = options.field}};
@@ -177,7 +179,7 @@ ExitCode run_tokenizer_train(const TokenizerTrainOptions& options) {
   bars.finish();
   for (const std::string& problem : result.problems) complain(problem);
   if (result.skipped > 0) complain(std::string(text(result.skipped, " documents were left out")));
-  save_tokenizer_json(result.bpe, options.output);
+  if (!write_output(options.output, tokenizer_json(result.bpe))) throw unwritable(options.output);
   const auto entries = static_cast<int64_t>(result.bpe.tokens.size());
   const bool sampled = result.text_bytes < result.all_text_bytes;
   const std::string of = sampled ? " of " + human_bytes(static_cast<double>(result.all_text_bytes)) : "";

@@ -82,14 +82,23 @@ std::string resembled(const std::string& jinja) {
   return jinja == jinja_of("trireme", *make_byte_tokenizer()) ? "trireme" : "";
 }
 
+// An eos_token_id with one id more, unless it has that already: the value is an id, several, or null.
+Json with_end(const Json& ends, int32_t id) {
+  if (!ends.is_array() && !ends.is_integer()) return id;
+  Json::Array all = ends.is_array() ? ends.items() : Json::Array{ends};
+  if (std::ranges::find(all, Json(id)) != all.end()) return ends;
+  all.emplace_back(id);
+  return all;
+}
+
 }  // namespace
 
-std::string chat_template_of_data(const std::vector<std::string>& inputs) try {
+DataChatTemplate chat_template_of_data(const std::vector<std::string>& inputs) try {
   for (const std::string& path : list_files(inputs, ".h5"))
-    if (const auto name = chat_template_of(ShardReader(path))) return *name;
-  return "";
-} catch (const DataError&) {
-  return "";
+    if (const auto name = chat_template_of(ShardReader(path))) return {.name = *name};
+  return {};
+} catch (const DataError& error) {
+  return {.problem = error.what()};
 }
 
 std::string published_chat_form(const std::string& directory) { return resembled(published_template(directory)); }
@@ -108,7 +117,12 @@ std::string jinja_of(const std::string& name, const Tokenizer& tokenizer) {
 ChosenChatTemplate choose_chat_template(const std::string& choice, const std::vector<std::string>& data,
                                         const std::string& tokenizer) {
   if (choice == "none") return {.name = choice};
-  const std::string name = choice.empty() ? chat_template_of_data(data) : choice;
+  const bool without_tokenizer = tokenizer.empty() || tokenizer == "none";
+  const DataChatTemplate of_data = choice.empty() ? chat_template_of_data(data) : DataChatTemplate{};
+  if (!of_data.problem.empty() && !without_tokenizer)
+    return {.warning =
+                text("the chat template of the training data is not known: ", of_data.problem, "; name it by --chat-template")};
+  const std::string name = choice.empty() ? of_data.name : choice;
   if (std::ranges::find(ChatTemplate::kNames, name) == ChatTemplate::kNames.end()) {
     if (name.empty()) return {};
     if (!fs::is_regular_file(name))
@@ -117,16 +131,21 @@ ChosenChatTemplate choose_chat_template(const std::string& choice, const std::ve
     if (chosen.jinja.empty()) throw ConfigError("--chat-template " + name + ": is empty or cannot be read");
     return chosen;
   }
-  if (tokenizer.empty() || tokenizer == "none") return {.name = name};
+  if (without_tokenizer) return {.name = name};
   const auto opened = open_tokenizer(tokenizer);
-  ChosenChatTemplate chosen{.name = name, .jinja = jinja_of(name, *opened)};
-  const std::optional<int32_t> end = ChatTemplate(name, opened.get()).end_of_turn().special;
-  if (end && *end != opened->end_of_document()) chosen.end_of_turn = end;
-  return chosen;
+  return {.name = name, .jinja = jinja_of(name, *opened), .end_of_turn = ChatTemplate(name, opened.get()).end_of_turn().special};
 }
 
-void add_end_of_turn(const ChosenChatTemplate& chosen, SpecialTokens& tokens) {
-  if (chosen.end_of_turn) tokens.end = text("[", tokens.end, ", ", *chosen.end_of_turn, "]");
+void add_end_of_turn(const ChosenChatTemplate& chosen, const std::string& output, SpecialTokens& tokens) {
+  if (!chosen.end_of_turn) return;
+  const Json ends = with_end(Json::parse(tokens.end), *chosen.end_of_turn);
+  tokens.end = ends.dump();
+  const std::string path = output + "/generation_config.json";
+  Json config = Json::parse_or_null(text_of_file(path));
+  if (!config.is_object()) return;
+  const Json its = config.value_or_null("eos_token_id");
+  config["eos_token_id"] = its.is_null() ? ends : with_end(its, *chosen.end_of_turn);
+  write_export(path, config.dump({.indent = 2}) + "\n");
 }
 
 std::string write_chat_template(const ChosenChatTemplate& chosen, const std::string& output) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "base/json_file.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "data/tokenizer/tokenizer_sentencepiece.h"
 #include "train/hub/export_directory.h"
@@ -21,6 +22,28 @@ void write_tokenizer_config(const RunConfig& config, const std::string& kind, co
   said["model_max_length"] = config.model.context;
   said["clean_up_tokenization_spaces"] = false;
   write_export(output + "/tokenizer_config.json", said.dump({.indent = 2}) + "\n");
+}
+
+// Takes post-processors that add tokens to a text out of `part`, and a sequence that is empty then. True if there were any.
+bool remove_templates(Json& part) {
+  if (part.value_or_null("type") == "TemplateProcessing") return part = nullptr, true;
+  Json* const processors = part.find("processors");
+  if (processors == nullptr || !processors->is_array()) return false;
+  bool removed = false;
+  for (Json& one : processors->items()) removed |= remove_templates(one);
+  if (!removed) return false;
+  std::erase_if(processors->items(), [](const Json& one) { return one.is_null(); });
+  if (processors->empty()) part = nullptr;
+  return true;
+}
+
+// `data build` writes no such token as Llama 3's <|begin_of_text|>. A model that was trained from scratch has never seen one, so
+// its copy adds none. A published model keeps its own.
+void copy_tokenizer_json(const RunConfig& config, const std::string& path, const std::string& to) {
+  Json json = config.train.init_from.empty() ? read_json(path, kTokenizerJson, "a tokenizer.json") : Json();
+  Json* const added = json.find("post_processor");
+  if (added != nullptr && remove_templates(*added)) return write_export(to, json.dump({.indent = 2}) + "\n");
+  copy_export(path, to);
 }
 
 // Copies a SentencePiece model. Returns a warning if transformers cannot use it, or "".
@@ -49,7 +72,7 @@ std::string write_tokenizer(const RunConfig& config, const std::string& path, co
     save_tokenizer_json(bpe, output + "/tokenizer.json");
   } else if (kind == TokenizerKind::tokenizer_json) {
     bpe = read_tokenizer_json(path);
-    copy_export(path, output + "/tokenizer.json");
+    copy_tokenizer_json(config, path, output + "/tokenizer.json");
   } else if (kind == TokenizerKind::vocabulary) {
     bpe = read_vocabulary(path);
     save_tokenizer_json(bpe, output + "/tokenizer.json");

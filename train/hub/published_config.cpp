@@ -8,6 +8,7 @@
 #include "base/hub_name.h"
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
+#include "data/tokenizer/sentencepiece_model.h"
 #include "train/hub/published_layout.h"
 #include "train/hub/published_reading.h"
 
@@ -139,6 +140,14 @@ void put_tokens(Json& json, const SpecialTokens& tokens) {
   json["eos_token_id"] = Json::parse(tokens.end);
 }
 
+// True for a SentencePiece model. Llama 3's tokenizer.model holds ranks, and one of a clone without Git LFS only a pointer.
+bool holds_pieces(const std::string& path) try {
+  read_sentencepiece_model(path);
+  return true;
+} catch (const DataError&) {
+  return false;
+}
+
 }  // namespace
 
 std::string published_config(const ModelConfig& model, const SpecialTokens& tokens, const std::string& dtype,
@@ -224,9 +233,11 @@ SpecialTokens read_special_tokens(const std::string& path) {
 }
 
 std::string published_tokenizer(const std::string& directory) {
-  for (const char* name : {"/tokenizer.json", "/tokenizer.model"})
-    if (!directory.empty() && std::filesystem::exists(directory + name)) return directory + name;
-  return "";
+  if (directory.empty()) return "";
+  const std::string json = directory + "/tokenizer.json", model = directory + "/tokenizer.model";
+  const bool has_json = std::filesystem::exists(json);
+  if (std::filesystem::exists(model) && (!has_json || holds_pieces(model))) return model;
+  return has_json ? json : "";
 }
 
 }  // namespace trireme

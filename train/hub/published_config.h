@@ -26,7 +26,8 @@ void require_published(const std::string& directory);
 // The model that a config.json describes. DataError, with all reasons, if Trireme cannot compute it.
 ModelConfig read_published_config(const std::string& path);
 SpecialTokens read_special_tokens(const std::string& path);  // of a config.json
-// The tokenizer in the same directory: DIRECTORY/tokenizer.json or tokenizer.model; "" without one.
+// The tokenizer in the same directory; "" without one. A tokenizer.model of SentencePiece counts before the tokenizer.json
+// that was made of it, which cannot be read here; other files of that name count after it.
 std::string published_tokenizer(const std::string& directory);
 
 }  // namespace trireme

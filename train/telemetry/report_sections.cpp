@@ -26,13 +26,15 @@ std::string counted_words(int64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+bool is_alive(const RunPicture& run) { return run.state == RunState::running || run.state == RunState::silent; }
+
 ReportRows outcome_rows(const RunPicture& run) {
   ReportRows rows;
   const RunHistory& history = run.history;
+  const bool ended = run.exit.time > 0 && !is_alive(run);  // exit.json may be of an earlier attempt
   if (!run.starts.empty()) {
-    const std::string last = run.exit.time > 0 && run.state != RunState::running ? utc_words(run.exit.time) : "";
     rows.push_back({"first start", utc_words(run.starts.front().time)});
-    if (!last.empty()) rows.push_back({"end", last});
+    if (ended) rows.push_back({"end", utc_words(run.exit.time)});
     rows.push_back({"starts", std::to_string(run.starts.size())});
   }
   if (const double goodput = run.goodput(); std::isfinite(goodput))
@@ -42,7 +44,7 @@ ReportRows outcome_rows(const RunPicture& run) {
   rows.push_back({"saves", counted_words(history.saves, "save") + ", steps waited " + human_seconds(history.save_stall)});
   const int64_t skipped = history.count("spike") + history.count("not_finite");
   rows.push_back({"steps without an update", std::to_string(skipped)});
-  if (run.exit.code > 0)
+  if (ended && run.exit.code > 0)
     rows.push_back({"end of the run", "code " + std::to_string(run.exit.code) + ", " + run.exit.cause +
                                           (run.exit.message.empty() ? "" : ": " + run.exit.message)});
   return rows;
@@ -117,10 +119,9 @@ void add_curves(const RunPicture& run, ReportData& data) {
 
 ReportData report_of(const RunPicture& run) {
   const RunHistory& history = run.history;
-  const bool runs = run.state == RunState::running || run.state == RunState::silent;
   ReportData data;
   data.title = run.title, data.config = run.config, data.updated = utc_now();
-  data.status = runs ? RunStatus::running : run.state == RunState::finished ? RunStatus::finished : RunStatus::stopped;
+  data.status = is_alive(run) ? RunStatus::running : run.state == RunState::finished ? RunStatus::finished : RunStatus::stopped;
   data.total_steps = run.schedule.steps, data.step = history.last.step, data.tokens = history.last.tokens;
   data.elapsed = run.elapsed(), data.eta = run.eta();
   data.mfu = history.last.mfu, data.tokens_per_second = history.last.tokens_per_second;

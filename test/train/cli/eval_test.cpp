@@ -275,6 +275,24 @@ TEST_CASE("text is evaluated whole, whatever the overlap") {
   CHECK(none["loss"].get<double>() == Approx(loss).epsilon(0.01));  // of a source without a memory
 }
 
+TEST_CASE("shards alone are evaluated without the tokenizer of the model, if it cannot be opened") {
+  const Workplace place;
+  succeed(place.train({"train.steps=2", "train.warmup=1", "train.eval_every=0"}));
+  const auto with = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> all{"eval", "runs/tiny", "--shards", "shards/validation-00000.h5", "--sequences", "9"};
+    all.insert(all.end(), words.begin(), words.end());
+    return run_trireme(place.scratch.path(), all);
+  };
+  const double loss = shard_loss(place, {});
+  CHECK(shard_loss(place, {"--set", "data.tokenizer=gone.json"}) == loss);
+  const Ended warned = with({"--set", "data.tokenizer=gone.json"});
+  succeed(warned);
+  CHECK_THAT(warned.err, ContainsSubstring("warning: gone.json: ") && ContainsSubstring("is not compared with the model's"));
+  const Ended text = with({"--set", "data.tokenizer=gone.json", "--text", "held.txt"});
+  CHECK(text.code == 3);
+  CHECK_THAT(text.err, ContainsSubstring("gone.json"));
+}
+
 TEST_CASE("an evaluation is the same to the bit on any number of replicas, and on other meshes within rounding") {
   const Workplace place;
   succeed(place.train({"train.eval_every=0", "model.layers=2"}));

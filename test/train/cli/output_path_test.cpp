@@ -1,14 +1,21 @@
 // Output paths: made and checked before any input is read, and nothing remains of a command that failed.
 #include "train/cli/output_path.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 #include "test/train/process.h"
+#include "test/train/workplace.h"
 
 namespace trireme {
 namespace {
@@ -22,6 +29,18 @@ std::string refusal_of_output(const std::string& path, OutputKind kind) {
   } catch (const DataError& error) {
     return error.what();
   }
+}
+
+// Makes what nobody can open to write, not even root.
+void make_socket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  REQUIRE(path.size() < sizeof address.sun_path);
+  std::strcpy(address.sun_path, path.c_str());
+  const int file = socket(AF_UNIX, SOCK_STREAM, 0);
+  REQUIRE(file >= 0);
+  CHECK(bind(file, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  close(file);
 }
 
 }  // namespace
@@ -58,6 +77,54 @@ TEST_CASE("an output of the wrong kind, or where nothing can be written, is refu
              ContainsSubstring("/proc/.trireme-output.tmp: cannot be created: "));
   CHECK(refusal_of_output("-", OutputKind::file) == "accepted");
   CHECK(refusal_of_output("", OutputKind::file) == "accepted");
+}
+
+TEST_CASE("an output that exists is itself opened, and keeps its contents until it is written") {
+  const Scratch scratch;
+  make_socket(scratch / "socket");
+  for (const OutputKind kind : {OutputKind::file, OutputKind::replaced_file})
+    CHECK(refusal_of_output(scratch / "socket", kind) == scratch / "socket: No such device or address; choose another directory");
+  write_text(scratch / "file", "x");
+  CHECK(refusal_of_output(scratch / "file", OutputKind::file) == "accepted");
+  CHECK(read_text(scratch / "file") == "x");
+  REQUIRE(chmod((scratch / "file").c_str(), 0444) == 0);
+  if (geteuid() != 0) {
+    CHECK(refusal_of_output(scratch / "file", OutputKind::file) ==
+          scratch / "file: Permission denied; make it writable or choose another directory");
+  }
+  CHECK(refusal_of_output(scratch / "file", OutputKind::replaced_file) == "accepted");
+  CHECK(write_output(scratch / "file", "y"));
+  CHECK(read_text(scratch / "file") == "y");
+}
+
+TEST_CASE("pipes and devices are outputs, and stay what they are") {
+  const Scratch scratch;
+  REQUIRE(mkfifo((scratch / "pipe").c_str(), 0600) == 0);  // without a reader: opening it would wait
+  for (const OutputKind kind : {OutputKind::file, OutputKind::replaced_file}) {
+    CHECK(refusal_of_output(scratch / "pipe", kind) == "accepted");
+    CHECK(refusal_of_output("/dev/null", kind) == "accepted");
+  }
+  write_text(scratch / "file", "x");
+  CHECK((is_stream("/dev/null") && is_stream(scratch / "pipe")));
+  CHECK_FALSE((is_stream(scratch / "file") || is_stream(scratch.path()) || is_stream(scratch / "nothing")));
+  const bool written = write_output("/dev/full", "x");
+  const int reason = errno;
+  CHECK_FALSE(written);
+  CHECK(reason == ENOSPC);
+
+  write_text(scratch / "text.txt", "the cat sat on the mat and the hat");
+  const auto shell = [&](const std::string& command) {
+    succeed(Process(scratch.path(), {"-c", "trireme=" TRIREME_BUILD "/trireme; " + command}, 1, "/bin/sh").wait());
+  };
+  // A directory of open files takes no other file.
+  shell("{ $trireme version --json /dev/fd/3 3>&1 >said; } | cat > version.json");
+  CHECK(Json::parse(read_text(scratch / "version.json")).contains("version"));
+  shell("timeout 60 cat pipe > whole.json & $trireme tokenizer train text.txt --vocab 260 --output pipe; wait");
+  CHECK(Json::parse(read_text(scratch / "whole.json")).contains("model"));
+  CHECK(std::filesystem::is_fifo(scratch / "pipe"));
+  const Ended full = run_trireme(scratch.path(), {"version", "--json", "/dev/full"});
+  CHECK(full.code == 3);
+  CHECK(full.err == "--json /dev/full: cannot be written: No space left on device\n");
 }
 
 TEST_CASE("commands make the directory of their output, and leave nothing when they fail") {

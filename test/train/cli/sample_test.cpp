@@ -5,6 +5,7 @@
 
 #include "test/catch.h"
 #include "test/train/workplace.h"
+#include "train/cli/loaded_model.h"
 
 namespace trireme {
 namespace {
@@ -99,6 +100,18 @@ TEST_CASE("a prompt comes from standard input, too, and one that exceeds the con
   const Ended long_text = piped("head -c 5000 held.txt");
   CHECK(long_text.out.size() == 5000 + 20 + 1);
   CHECK(long_text.out.substr(5000) == piped("head -c 5000 held.txt | tail -c 45").out.substr(45));
+}
+
+TEST_CASE("a published model's first token is replaced where the tokenizer has fewer") {
+  const Scratch scratch;
+  WeightSource source{.config = {}, .checkpoint = ""};
+  source.config.model.vocab = 50257;
+  source.config.train.init_from = scratch.path();
+  source.config.data.tokenizer = "bytes";
+  for (const auto& [said, begin] : {std::pair(50256, 256), {257, 256}, {255, 255}, {-1, 256}}) {
+    write_text(scratch / "config.json", R"({"bos_token_id": )" + std::to_string(said) + "}");
+    CHECK(ModelTokenizer(source).begin_token() == begin);
+  }
 }
 
 TEST_CASE("a sample on several ranks is refused once") {

@@ -172,7 +172,7 @@ TEST_CASE("published weights come in and go out with their bits, from one rank a
     succeed(run);
     CHECK_THAT(run.out, ContainsSubstring("weights from " + golden_of(layout)));
     const auto exported = [&](const std::string& name) {
-      succeed(run_trireme(".", {"model", "export", place.scratch / ("runs/" + name), place.scratch / name}));
+      succeed(run_trireme(place.scratch.path(), {"model", "export", "runs/" + name, name}));
       return place.scratch / (name + "/model.safetensors");
     };
     const PublishedWeights before(golden_of(layout)), after(exported(one));
@@ -194,8 +194,8 @@ TEST_CASE("an export warns if transformers' AutoTokenizer would read its tokeniz
   const std::string goldens = std::string(TRIREME_SOURCE) + "/test/data/goldens/";
   const std::string pieces = std::string(TRIREME_SOURCE) + "/test/fuzz/corpus/tokenizer/bpe.model";
   const auto told = [&](const std::string& layout, const std::string& tokenizer) {
-    const Ended ended = run_trireme(".", {"model", "export", place.scratch / ("runs/" + layout), place.scratch / layout,
-                                          "--replace", "--tokenizer", tokenizer});
+    const Ended ended =
+        run_trireme(place.scratch.path(), {"model", "export", "runs/" + layout, layout, "--replace", "--tokenizer", tokenizer});
     succeed(ended);
     return ended.err;
   };
@@ -214,7 +214,7 @@ TEST_CASE("a vocabulary and its merges are exported as a tokenizer.json, ranks n
   const std::string goldens = std::string(TRIREME_SOURCE) + "/test/data/goldens/", out = place.scratch / "out";
   const auto exported = [&](const std::string& tokenizer) {
     const Ended ended =
-        run_trireme(".", {"model", "export", place.scratch / "runs/a", out, "--replace", "--tokenizer", place.scratch / tokenizer});
+        run_trireme(place.scratch.path(), {"model", "export", "runs/a", "out", "--replace", "--tokenizer", tokenizer});
     succeed(ended);
     return ended.err;
   };
@@ -241,14 +241,38 @@ TEST_CASE("a vocabulary and its merges are exported as a tokenizer.json, ranks n
   CHECK_THAT(read_text(out + "/config.json"), ContainsSubstring("\"eos_token_id\": 480"));
 }
 
+TEST_CASE("a tokenizer.json adds no token to a text in the export of a model trained from scratch, as in training") {
+  const Workplace place;
+  const Json byte_level{{"type", "ByteLevel"}, {"trim_offsets", false}};
+  const Json adds{{"type", "TemplateProcessing"}, {"single", Json::array({{{"SpecialToken", {{"id", "<|end_of_text|>"}}}}})}};
+  const auto exported = [&](const std::string& run, const Json& post_processor) {
+    Json json = Json::parse(read_text(std::string(TRIREME_SOURCE) + "/test/data/goldens/llama3.json"));
+    json["post_processor"] = post_processor;
+    write_text(place.scratch / "tokenizer.json", json.dump());
+    succeed(
+        run_trireme(place.scratch.path(), {"model", "export", "runs/" + run, "out", "--replace", "--tokenizer", "tokenizer.json"}));
+    const Json copy = Json::parse(read_text(place.scratch / "out/tokenizer.json"));
+    CHECK(copy["model"] == json["model"]);
+    return copy["post_processor"];
+  };
+  const Json both{{"type", "Sequence"}, {"processors", Json::array({byte_level, adds})}};
+  succeed(place.train({"train.steps=1", "train.warmup=0", "train.eval_every=0"}));
+  CHECK(exported("tiny", both) == Json{{"type", "Sequence"}, {"processors", Json::array({byte_level})}});
+  CHECK(exported("tiny", adds).is_null());
+  CHECK(exported("tiny", {{"type", "Sequence"}, {"processors", Json::array({adds})}}).is_null());
+  CHECK(exported("tiny", byte_level) == byte_level);
+  succeed(place.train(still("continued", "llama")));
+  CHECK(exported("continued", both) == both);
+}
+
 TEST_CASE("a model too large for one file goes into several, with an index, and comes back") {
   const Workplace place;
   succeed(place.train(still("a", "llama")));
   const std::string out = place.scratch / "out";
   const auto exported = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words{"model", "export", place.scratch / "runs/a", out};
+    std::vector<std::string> words{"model", "export", "runs/a", "out"};
     words.insert(words.end(), more.begin(), more.end());
-    return run_trireme(".", words);
+    return run_trireme(place.scratch.path(), words);
   };
   succeed(exported({"--dtype", "bf16"}));
   const Ended again = exported({});
@@ -300,6 +324,29 @@ TEST_CASE("a model too large for one file goes into several, with an index, and 
   CHECK(exported({"--replace", "--dtype", "bf16"}).code == 4);
   CHECK(read_text(out + "/model.safetensors.index.json") == index);
   CHECK(PublishedWeights(out).names() == before.names());
+}
+
+TEST_CASE("the tokenizer of a published model is its SentencePiece model, which tokenizer.json may have been made of") {
+  const Scratch scratch;
+  const std::string sources = std::string(TRIREME_SOURCE) + "/test/", json = scratch / "tokenizer.json",
+                    model = scratch / "tokenizer.model";
+  CHECK(published_tokenizer("").empty());
+  CHECK(published_tokenizer(scratch.path()).empty());
+  write_text(json, R"({"model": {"type": "BPE", "byte_fallback": true, "vocab": {}, "merges": []}})");
+  CHECK(published_tokenizer(scratch.path()) == json);
+  write_text(model, read_text(sources + "fuzz/corpus/tokenizer/bpe.model"));
+  CHECK(published_tokenizer(scratch.path()) == model);
+  fs::remove(json);
+  CHECK(published_tokenizer(scratch.path()) == model);
+  // As Llama 3's directories, and a clone without Git LFS.
+  write_text(json, read_text(sources + "data/goldens/llama3.json"));
+  for (const std::string& other : {read_text(sources + "data/goldens/cl100k.tiktoken"),
+                                   std::string("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")}) {
+    write_text(model, other);
+    CHECK(published_tokenizer(scratch.path()) == json);
+  }
+  fs::remove(json);
+  CHECK(published_tokenizer(scratch.path()) == model);
 }
 
 TEST_CASE("weights of another model are refused with every key that differs, on all ranks") {

@@ -16,6 +16,7 @@
 #include "test/data/scratch.h"
 #include "train/telemetry/axis_ticks.h"
 #include "train/telemetry/chart.h"
+#include "train/telemetry/report_sections.h"
 
 using namespace trireme;
 
@@ -298,6 +299,24 @@ TEST_CASE("the report's thread rewrites the page while records arrive, and the l
     CHECK(page.find("6M") != std::string::npos);
   }
   CHECK_FALSE(std::filesystem::exists(directory / "report.html.tmp"));
+}
+
+TEST_CASE("a run that has started again is not shown with the end of an earlier attempt") {
+  RunPicture run;
+  run.starts = {RunStart{.time = 100}, RunStart{.time = 300}};
+  run.exit = {.code = 71, .cause = "hang", .host = "", .message = "rank 2 hung", .time = 200};
+  const auto outcome = [&](RunState state) {
+    run.state = state;
+    std::string words;
+    for (const auto& section : report_of(run).sections)
+      if (section.title == "Outcome")
+        for (const auto& row : section.rows) words += row.at(0) + ": " + row.at(1) + "\n";
+    return words;
+  };
+  for (const RunState alive : {RunState::running, RunState::silent})
+    CHECK_THAT(outcome(alive), ContainsSubstring("starts: 2\n") && !ContainsSubstring("end: ") && !ContainsSubstring("code 71"));
+  CHECK_THAT(outcome(RunState::failed), ContainsSubstring("end: 1970-01-01 00:03:20 UTC\n") &&
+                                            ContainsSubstring("end of the run: code 71, hang: rank 2 hung\n"));
 }
 
 TEST_CASE("a run that ends before its last step is shown as stopped") {
