@@ -31,7 +31,7 @@ build: build/build.ninja
 build/build.ninja:
 	cmake -S . -B build -G Ninja $(if $(CI),-DTRIREME_WERROR=ON -DCMAKE_CUDA_ARCHITECTURES=90-real)
 build/asan/build.ninja:
-	cmake -S . -B build/asan -G Ninja -DTRIREME_SANITIZE=address,undefined
+	cmake -S . -B build/asan -G Ninja -DTRIREME_SANITIZE=address,undefined $(if $(SLICE),-DTRIREME_TRAIN_PART=$(quarter))
 build/tsan/build.ninja:
 	cmake -S . -B build/tsan -G Ninja -DTRIREME_SANITIZE=thread
 
@@ -48,11 +48,12 @@ test:
 
 # The two builds' tests run as one list, the longest test first, so that ctest's last line speaks for both. With SLICE=1, a part of
 # them alone, which the commit chooses: a build, a target of it, its tests, and every so many of these.
-slices  = asan/tests_train/train/24 asan/tests_steps/(cuda_parallel|cuda_step)/4 asan/tests_kernels/(cuda|emulation|kernels)/8 \
-          asan/tests_rooms/(base|checkpoint|data|model|parallel)/2 tsan/tests/.*/4
+slices  = asan/tests_train/train/6 asan/tests_steps/(cuda_parallel|cuda_step)/4 asan/tests_kernels/(cuda|emulation|kernels)/8 \
+          asan/tests_data/(base|data|model)/2 asan/tests_state/(checkpoint|parallel)/2 tsan/tests/.*/4
 commit  = 0x$(shell git rev-parse --short=7 HEAD)
 part    = $(subst /, ,$(word $(shell echo $$((1 + $(commit) % $(words $(slices))))),$(slices)))
 every   = $(word 4,$(part))
+quarter = $(shell echo $$(($(commit) / $(words $(slices)) % 4)))
 kinds   = $(if $(SLICE),$(word 1,$(part)),tsan asan)
 sanitize:
 	@scripts/setup.sh

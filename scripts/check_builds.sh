@@ -3,7 +3,7 @@
 # emulation.
 #   scripts/check_builds.sh                    every compiler found here, for each -march below; then x86-64-v2 under qemu
 #   scripts/check_builds.sh --install          the same, after installing every g++ and clang that the distribution offers (root)
-#   scripts/check_builds.sh --slice            base/, kernels/ and data/ for x86-64-v2 and -v4 with this g++, warnings as errors: CI's part
+#   scripts/check_builds.sh --slice            base/ and kernels/ for x86-64-v2 and -v4 with this g++, warnings as errors: CI's part
 #   scripts/check_builds.sh --emulate          x86-64-v2: kernels' tests and a tiny training under qemu
 #   scripts/check_builds.sh --aarch64          cross-compile for Arm, then the same under qemu; installs arm64 libraries (root)
 #   scripts/check_builds.sh --roots [SUITE..]  all but --slice in fresh roots of bookworm, trixie and noble (root, debootstrap)
@@ -71,8 +71,8 @@ check_matrix() {
 check_slice() {
   local options=(-DTRIREME_WERROR=ON -DBUILD_TESTING=OFF)
   heading
-  build slice-v2 "$(command -v g++)" x86-64-v2 'base kernels data' "${options[@]}" || true
-  build slice-v4 "$(command -v g++)" x86-64-v4 'base kernels data' "${options[@]}" || true
+  build slice-v2 "$(command -v g++)" x86-64-v2 'base kernels' "${options[@]}" || true
+  build slice-v4 "$(command -v g++)" x86-64-v4 'base kernels' "${options[@]}" || true
 }
 
 # train_tiny COMMAND...: the program, possibly under an emulator, makes shards, trains four steps,

@@ -156,7 +156,7 @@ int run_meshes(const World& world, int64_t steps, size_t first, size_t stride) {
 
 TEST_CASE("some meshes of these ranks", "[.launched]") {
   const World world;
-  const size_t one_of = (world.size() < 4 ? 11 : world.size() < 8 ? 59 : 251) * (kSanitized ? 15 : 1);
+  const size_t one_of = (world.size() < 4 ? 17 : world.size() < 8 ? 97 : 401) * (kSanitized ? 15 : 1);
   WARN(run_meshes(world, kTinySteps, static_cast<size_t>(world.size()), one_of) << " meshes of " << world.size());
 }
 
