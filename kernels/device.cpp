@@ -28,10 +28,11 @@ std::string CpuFacts::bf16_path() const {
 }
 
 bool CpuFacts::bf16_products() const {
-  return products == ProductKernels::onednn ? has_bf16() : products == ProductKernels::automatic && gains_by_bf16();
+  return products == ProductKernels::onednn ? has_bf16() : products == ProductKernels::automatic && amx_bf16;
 }
 
-// oneDNN is the faster one on a processor with fast bf16 instructions, or with wider vectors than this program was compiled for.
+// oneDNN's products of f32 are the faster ones on a processor with fast bf16 instructions, or with wider vectors than this program
+// was compiled for.
 bool CpuFacts::own_f32() const {
   const int widest = avx512 ? 64 : avx2 ? 32 : 16;
   return products == ProductKernels::ours || (products == ProductKernels::automatic && !gains_by_bf16() && kVectorBytes >= widest);
@@ -133,7 +134,8 @@ Cpu cpu_of(const CpuFacts& facts, Workspace* workspace) {
           .bf16_products = facts.bf16_products(),
           .own_bf16 = facts.own_bf16(),
           .own_amx = facts.own_amx(),
-          .own_f32 = facts.own_f32()};
+          .own_f32 = facts.own_f32(),
+          .multiplies_pairs = facts.own_bf16() && allowed_bf16().avx512};
 }
 
 }  // namespace

@@ -38,10 +38,11 @@ class Workspace;
 // Machine facts for CPU kernels. OpenMP already knows the number of threads.
 struct Cpu {
   Workspace* workspace = nullptr;
-  bool bf16_products = false;  // oneDNN multiplies bf16 matrices; else our own products do
-  bool own_bf16 = false;       // by AVX512-BF16
-  bool own_amx = false;        // by AMX, before that
-  bool own_f32 = false;        // our own products multiply f32 matrices
+  bool bf16_products = false;     // oneDNN multiplies bf16 matrices; else our own products do
+  bool own_bf16 = false;          // by AVX512-BF16
+  bool own_amx = false;           // by AMX, before that
+  bool own_f32 = false;           // our own products multiply f32 matrices
+  bool multiplies_pairs = false;  // attention multiplies pairs of bf16, by AVX512-BF16
 };
 
 // Context of a CUDA kernel launch.

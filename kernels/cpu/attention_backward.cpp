@@ -4,31 +4,175 @@
 // The queries of a key-value head are divided into parts, by the shape alone. dk and dv of a part are
 // sums in f32 over all heads of the group in the order of the pairs; the parts' sums are added in
 // their order. So the bits do not depend on the number of threads. A thread owns a head, or where
-// there are too few heads for the threads, a part of one. Its scratch memory: four or six f32 copies of
-// the head's keys, and one tile.
+// there are too few heads for the threads, a part of one. Its scratch memory: about four or six f32
+// copies of the head's keys, and one tile.
 #include <omp.h>
 
 #include <cmath>
 
-#include "kernels/cpu/attention_panel.h"
+#include "kernels/cpu/attention_pairs.h"
 #include "kernels/device.h"
 #include "kernels/ops/attention.h"
 
 namespace trireme {
 namespace {
 
-struct Scratch : Pieces {
-  int64_t k, v, q, q_columns, dout, dout_columns, p, dp, dq;
-  explicit Scratch(const PanelSizes& sizes)
-      : k(take(packed_keys(sizes))),
-        v(take(packed_keys(sizes))),
-        q(take(kColumns * sizes.padded)),
-        q_columns(take(kColumns * sizes.padded)),
-        dout(take(kColumns * sizes.padded)),
-        dout_columns(take(kColumns * sizes.padded)),
-        p(take(kTileKeys * kColumns)),
-        dp(take(kTileKeys * kColumns)),
-        dq(take(kColumns * sizes.padded)) {}
+// Sums of keys from `begin` on: rows of `padded` floats.
+struct KeySums {
+  float *dk, *dv;
+  int64_t begin = 0;
+
+  float* dk_of(int64_t key, const PanelSizes& sizes) const { return dk + (key - begin) * sizes.padded; }
+  float* dv_of(int64_t key, const PanelSizes& sizes) const { return dv + (key - begin) * sizes.padded; }
+};
+
+// Products of a panel with tiles of keys in f32, and their memory. k and v begin at key 0.
+template <class T>
+class PlainGradients : Pieces {
+ public:
+  using Element = T;
+  explicit PlainGradients(const PanelSizes& sizes, float* memory = nullptr)
+      : k_(take(packed_keys(sizes))),
+        v_(take(packed_keys(sizes))),
+        q_(take(kColumns * sizes.padded)),
+        q_columns_(take(kColumns * sizes.padded)),
+        dout_(take(kColumns * sizes.padded)),
+        dout_columns_(take(kColumns * sizes.padded)),
+        p_(take(kTileKeys * kColumns)),
+        dp_(take(kTileKeys * kColumns)),
+        dq_(take(kColumns * sizes.padded)),
+        memory_(memory) {}
+  using Pieces::floats;
+  float* p() const { return memory_ + p_; }    // [kTileKeys, kColumns]: first the scores
+  float* dp() const { return memory_ + dp_; }  // as large: dp, then ds
+  float* dq() const { return memory_ + dq_; }  // [kColumns, padded]
+  // The packed q has the scale already.
+  static float scale_of_dk(const AttentionBackward&) { return 1; }
+
+  // Packs keys and values [begin, end) of a head. `begin` is even.
+  void pack(const AttentionBackward& op, const KeyHead& head, int64_t begin, int64_t end) const {
+    const int64_t at = begin * head.sizes.padded;
+    pack_keys(op.k.as<T>(), memory_ + k_ + at, head, begin, end);
+    pack_keys(op.v.as<T>(), memory_ + v_ + at, head, begin, end);
+  }
+  void pack(const AttentionBackward& op, const KeyHead& head, const Panel& panel) const {
+    pack_pairs(op.q.as<T>(), head.sizes.query_row, {.rows = memory_ + q_, .columns = memory_ + q_columns_, .scale = op.scale}, head,
+               panel);
+    pack_pairs(op.dout.as<T>(), head.sizes.out_row, {.rows = memory_ + dout_, .columns = memory_ + dout_columns_}, head, panel);
+  }
+  // Computes scores and dp, of whole blocks of keys.
+  void multiply_keys(const AttentionBackward&, const TileOfKeys& tile) const {
+    const auto& [panel, sizes, key, keys] = tile;
+    for (const auto& [to, rows, columns] : {std::tuple(p_, k_, q_columns_), {dp_, v_, dout_columns_}})
+      multiply<Walk::rows, Start::zero>({.c = memory_ + to,
+                                         .ldc = kColumns,
+                                         .a = memory_ + rows + key * sizes.padded,
+                                         .lda = sizes.padded,
+                                         .b = memory_ + columns,
+                                         .ldb = kColumns,
+                                         .m = round_up(keys, kRows),
+                                         .n = kColumns},
+                                        [&](int64_t j) { return tile.scores_of(j); });
+  }
+  // dv += p^T dout, dk += ds^T q, dq += ds k.
+  void add_gradients(const TileOfKeys& tile, const KeySums& sums) const {
+    const auto& [panel, sizes, key, keys] = tile;
+    const int64_t d = sizes.padded;
+    for (const auto& [to, rows, other] : {std::tuple(sums.dv_of(key, sizes), p_, dout_), {sums.dk_of(key, sizes), dp_, q_}})
+      multiply<Walk::rows, Start::sum>({.c = to,
+                                        .ldc = d,
+                                        .a = memory_ + rows,
+                                        .lda = kColumns,
+                                        .b = memory_ + other,
+                                        .ldb = d,
+                                        .m = round_up(keys, kRows),
+                                        .n = d},
+                                       [&](int64_t j) { return tile.gradients_of(j); });
+    multiply<Walk::columns, Start::sum>(
+        {.c = dq(), .ldc = d, .a = dp(), .lda = kColumns, .b = memory_ + k_ + key * d, .ldb = d, .m = panel.in_blocks(), .n = d},
+        [&](int64_t c) { return tile.sums_of(c); });
+  }
+
+ private:
+  int64_t k_, v_, q_, q_columns_, dout_, dout_columns_, p_, dp_, dq_;
+  float* memory_;
+};
+
+// The same by pairs of bf16; p and ds are rounded for their products.
+class PairedGradients : Pieces {
+ public:
+  using Element = Bf16;
+  explicit PairedGradients(const PanelSizes& sizes, float* memory = nullptr)
+      : k_(take(copied_keys(sizes))),
+        v_(take(copied_keys(sizes))),
+        k_pairs_(take(paired_keys(sizes))),
+        rows_(take(kColumns * words_of(sizes))),
+        q_(take(kColumns / 2 * sizes.padded)),
+        q_columns_(take(kColumns * words_of(sizes))),
+        dout_(take(kColumns / 2 * sizes.padded)),
+        dout_columns_(take(kColumns * words_of(sizes))),
+        p_(take(kTileKeys * kColumns)),
+        dp_(take(kTileKeys * kColumns)),
+        p_rows_(take(kTileKeys * kColumns / 2)),
+        ds_rows_(take(kTileKeys * kColumns / 2)),
+        ds_pairs_(take(kTileKeys * kColumns / 2)),
+        dq_(take(kColumns * sizes.padded)),
+        memory_(memory) {}
+  using Pieces::floats;
+  float* p() const { return memory_ + p_; }
+  float* dp() const { return memory_ + dp_; }
+  float* dq() const { return memory_ + dq_; }
+  static float scale_of_dk(const AttentionBackward& op) { return op.scale; }
+
+  void pack(const AttentionBackward& op, const KeyHead& head, int64_t begin, int64_t end) const {
+    const int64_t words = words_of(head.sizes);
+    copy_keys(op.k.as<Bf16>(), at(k_) + begin * words, head, begin, end);
+    copy_keys(op.v.as<Bf16>(), at(v_) + begin * words, head, begin, end);
+    pair_keys(op.k.as<Bf16>(), at(k_pairs_) + begin / 2 * head.sizes.padded, head, begin, end);
+  }
+  void pack(const AttentionBackward& op, const KeyHead& head, const Panel& panel) const {
+    const auto pack = [&](const Tensor& from, int64_t row, int64_t pairs, int64_t columns) {
+      pack_columns(from.as<Bf16>(), row, at(rows_), at(columns), head, panel);
+      pair_columns(from.as<Bf16>(), row, at(pairs), head, panel);
+    };
+    pack(op.q, head.sizes.query_row, q_, q_columns_);
+    pack(op.dout, head.sizes.out_row, dout_, dout_columns_);
+  }
+  void multiply_keys(const AttentionBackward& op, const TileOfKeys& tile) const {
+    const auto& [panel, sizes, key, keys] = tile;
+    const int64_t words = words_of(sizes);
+    for (const auto& [to, rows, columns, scale] : {std::tuple(p_, k_, q_columns_, op.scale), {dp_, v_, dout_columns_, 1.0f}})
+      multiply_blocks<Walk::rows, Start::zero>({.c = memory_ + to,
+                                                .ldc = kColumns,
+                                                .a = at(rows) + key * words,
+                                                .lda = words,
+                                                .b = at(columns),
+                                                .ldb = kColumns,
+                                                .n = kColumns,
+                                                .scale = scale},
+                                               round_up(keys, kRows), [&](int64_t j) { return tile.scores_of(j); });
+  }
+  void add_gradients(const TileOfKeys& tile, const KeySums& sums) const {
+    const auto& [panel, sizes, key, keys] = tile;
+    const int64_t d = sizes.padded, whole = round_up(keys, kRows);
+    round_to_rows(p(), whole, at(p_rows_));
+    round_to_rows(dp(), whole, at(ds_rows_));
+    round_to_pairs(dp(), keys, panel.seen_by_first(key, keys), at(ds_pairs_));
+    for (const auto& [to, rows, other] :
+         {std::tuple(sums.dv_of(key, sizes), p_rows_, dout_), {sums.dk_of(key, sizes), ds_rows_, q_}})
+      multiply_blocks<Walk::rows, Start::sum>(
+          {.c = to, .ldc = d, .a = at(rows), .lda = kColumns / 2, .b = at(other), .ldb = d, .n = d}, whole,
+          [&](int64_t j) { return tile.gradients_of(j); });
+    multiply_blocks<Walk::columns, Start::sum>(
+        {.c = dq(), .ldc = d, .a = at(ds_pairs_), .lda = kColumns, .b = at(k_pairs_) + key / 2 * d, .ldb = d, .n = d},
+        panel.in_blocks(), [&](int64_t c) { return tile.sums_of(c); });
+  }
+
+ private:
+  Word* at(int64_t piece) const { return words_at(memory_ + piece); }
+
+  int64_t k_, v_, k_pairs_, rows_, q_, q_columns_, dout_, dout_columns_, p_, dp_, p_rows_, ds_rows_, ds_pairs_, dq_;
+  float* memory_;
 };
 
 // A part's queries, and the keys that any of them sees.
@@ -49,18 +193,12 @@ std::vector<Part> parts_of(const AttentionBackward& op, const PanelSizes& sizes)
     const double share = static_cast<double>(i + 1) / static_cast<double>(count);
     const auto last = static_cast<int64_t>(static_cast<double>(sizes.queries) * (triangle ? std::sqrt(share) : share));
     Part part{.first = first, .last = i + 1 == count ? sizes.queries : last / kColumns * kColumns, .begin = 0, .end = 0};
-    part.begin = op.window == 0 ? 0 : std::max<int64_t>(0, part.first - op.window + 1), part.end = part.last;
+    part.begin = op.window == 0 ? 0 : std::max<int64_t>(0, part.first - op.window + 1) / 2 * 2, part.end = part.last;
     parts.push_back(part);
     first = part.last;
   }
   return parts;
 }
-
-// Sums of keys from `begin` on: rows of `padded` floats.
-struct KeySums {
-  float *dk, *dv;
-  int64_t begin = 0;
-};
 
 // lse and delta = dout . out for each pair of a panel. Zero in columns without a pair, so that p is
 // finite and ds is 0.
@@ -105,120 +243,35 @@ struct Rows {
   }
 };
 
-// Products of a panel with a tile of keys, in the thread's memory. k and v begin at key 0.
-struct PanelTiles {
-  const PanelSizes& sizes;
-  const Panel& panel;
-  const Scratch& at;
-  float* memory;
-  KeySums sums;
-
-  // Computes p = scores and dp of `keys` keys from `key` on; `keys` is a multiple of kRows.
-  void multiply_keys(int64_t key, int64_t keys) const {
-    const int64_t d = sizes.padded;
-    const auto part_of = [&](int64_t j) { return panel.scores_of(key + j, sizes); };
-    multiply<Walk::rows, Start::zero>({.c = memory + at.p,
-                                       .ldc = kColumns,
-                                       .a = memory + at.k + key * d,
-                                       .lda = d,
-                                       .b = memory + at.q_columns,
-                                       .ldb = kColumns,
-                                       .m = keys,
-                                       .n = kColumns},
-                                      part_of);
-    multiply<Walk::rows, Start::zero>({.c = memory + at.dp,
-                                       .ldc = kColumns,
-                                       .a = memory + at.v + key * d,
-                                       .lda = d,
-                                       .b = memory + at.dout_columns,
-                                       .ldb = kColumns,
-                                       .m = keys,
-                                       .n = kColumns},
-                                      part_of);
-  }
-
-  // dv += p^T dout, dk += ds^T q, dq += ds k, with ds in place of dp.
-  void add_gradients(int64_t key, int64_t keys) const {
-    const int64_t d = sizes.padded;
-    const auto part_of = [&](int64_t j) { return panel.gradients_of(key + j); };
-    multiply<Walk::rows, Start::sum>({.c = sums.dv + (key - sums.begin) * d,
-                                      .ldc = d,
-                                      .a = memory + at.p,
-                                      .lda = kColumns,
-                                      .b = memory + at.dout,
-                                      .ldb = d,
-                                      .m = round_up(keys, kRows),
-                                      .n = d},
-                                     part_of);
-    multiply<Walk::rows, Start::sum>({.c = sums.dk + (key - sums.begin) * d,
-                                      .ldc = d,
-                                      .a = memory + at.dp,
-                                      .lda = kColumns,
-                                      .b = memory + at.q,
-                                      .ldb = d,
-                                      .m = round_up(keys, kRows),
-                                      .n = d},
-                                     part_of);
-    multiply<Walk::columns, Start::sum>({.c = memory + at.dq,
-                                         .ldc = d,
-                                         .a = memory + at.dp,
-                                         .lda = kColumns,
-                                         .b = memory + at.k + key * d,
-                                         .ldb = d,
-                                         .m = panel.in_blocks(),
-                                         .n = d},
-                                        [&](int64_t c) { return panel.sums_of(c, key, keys); });
-  }
-};
-
-// A thread's memory for the head whose k and v it holds.
-struct HeadMemory {
-  const KeyHead& head;
-  float* memory;
-};
-
-// Writes a panel's dq and adds its dk and dv.
-template <class T>
-void go_back(const AttentionBackward& op, const HeadMemory& own, const Panel& panel, const KeySums& sums) {
-  const auto& [head, memory] = own;
+// Writes a panel's dq and adds its dk and dv. The head's keys are packed.
+template <class Products>
+void go_back(const AttentionBackward& op, const KeyHead& head, const Products& products, const Panel& panel, const KeySums& sums) {
+  using T = typename Products::Element;
   const PanelSizes& sizes = head.sizes;
-  const Scratch at(sizes);
-  pack_pairs(op.q.as<T>(), sizes.query_row, {.rows = memory + at.q, .columns = memory + at.q_columns, .scale = op.scale}, head,
-             panel);
-  pack_pairs(op.dout.as<T>(), sizes.out_row, {.rows = memory + at.dout, .columns = memory + at.dout_columns}, head, panel);
+  products.pack(op, head, panel);
   const Rows<T> rows(op, head, panel);
-  const PanelTiles tiles{.sizes = sizes, .panel = panel, .at = at, .memory = memory, .sums = sums};
   const auto dq_of = [&, all = op.dq.as<T>()](int64_t c) { return all + head.pair_at(panel.pairs[c], sizes.query_row); };
   for (int64_t c = 0; c < panel.count; ++c) fetch_to_write(dq_of(c), sizes.head_size * static_cast<int64_t>(sizeof(T)));
-  float* const dq = memory + at.dq;
-  std::fill_n(dq, kColumns * sizes.padded, 0.0f);
+  std::fill_n(products.dq(), kColumns * sizes.padded, 0.0f);
   for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
-    const int64_t keys = std::min(kTileKeys, panel.end - key), packed = round_up(keys, kRows);
-    tiles.multiply_keys(key, packed);
-    panel.mask(memory + at.p, key, packed);
-    rows.differentiate(memory + at.p, memory + at.dp, packed, panel.seen_by_first(key, packed));
-    tiles.add_gradients(key, keys);
+    const TileOfKeys tile{.panel = panel, .sizes = sizes, .key = key, .keys = std::min(kTileKeys, panel.end - key)};
+    const int64_t packed = round_up(tile.keys, kRows);
+    products.multiply_keys(op, tile);
+    panel.mask(products.p(), key, packed);
+    rows.differentiate(products.p(), products.dp(), packed, panel.seen_by_first(key, packed));
+    products.add_gradients(tile, sums);
   }
-  for (int64_t c = 0; c < panel.count; ++c) unpack_row(dq + c * sizes.padded, dq_of(c), sizes, op.scale);
-}
-
-// Packs the keys and values that a part sees.
-template <class T>
-void pack(const AttentionBackward& op, const HeadMemory& own, int64_t begin, int64_t end) {
-  const PanelSizes& sizes = own.head.sizes;
-  const Scratch at(sizes);
-  pack_keys(op.k.as<T>(), own.memory + at.k + begin * sizes.padded, own.head, begin, end);
-  pack_keys(op.v.as<T>(), own.memory + at.v + begin * sizes.padded, own.head, begin, end);
+  for (int64_t c = 0; c < panel.count; ++c) unpack_row(products.dq() + c * sizes.padded, dq_of(c), sizes, op.scale);
 }
 
 // Computes the sums of a part.
-template <class T>
-void go_back(const AttentionBackward& op, const HeadMemory& own, const Part& part, const KeySums& sums) {
-  const PanelSizes& sizes = own.head.sizes;
+template <class Products>
+void go_back(const AttentionBackward& op, const KeyHead& head, const Products& products, const Part& part, const KeySums& sums) {
+  const PanelSizes& sizes = head.sizes;
   std::fill_n(sums.dk, part.floats(sizes), 0.0f);
   std::fill_n(sums.dv, part.floats(sizes), 0.0f);
   for (int64_t pair = part.first * sizes.group; pair < part.last * sizes.group; pair += kColumns)
-    go_back<T>(op, own, Panel(op, sizes, own.head.row, pair), sums);
+    go_back(op, head, products, Panel(op, sizes, head.row, pair), sums);
 }
 
 // Adds rows of keys [begin, end), as far as the part has them.
@@ -233,20 +286,23 @@ void add(const PanelSizes& sizes, const KeySums& to, const Part& part, const Key
   }
 }
 
-// Writes dk and dv of keys [begin, end): the packed q already contains the scale of dk.
-template <class T>
+// Writes dk and dv of keys [begin, end).
+template <class Products>
 void write(const AttentionBackward& op, const KeyHead& head, const KeySums& sums, int64_t begin, int64_t end) {
+  using T = typename Products::Element;
   const PanelSizes& sizes = head.sizes;
+  const float scale = Products::scale_of_dk(op);
   for (int64_t key = begin; key < end; ++key) {
     T *const dk = op.dk.as<T>() + head.key_at(key), *const dv = op.dv.as<T>() + head.key_at(key);
     fetch_to_write(dk + kAhead * sizes.key_row, sizes.head_size * static_cast<int64_t>(sizeof(T)));
     fetch_to_write(dv + kAhead * sizes.key_row, sizes.head_size * static_cast<int64_t>(sizeof(T)));
-    unpack_row(sums.dk + (key - sums.begin) * sizes.padded, dk, sizes);
-    unpack_row(sums.dv + (key - sums.begin) * sizes.padded, dv, sizes);
+    unpack_row(sums.dk_of(key, sizes), dk, sizes, scale);
+    unpack_row(sums.dv_of(key, sizes), dv, sizes);
   }
 }
 
 // All parts of all heads, and the memory that they need.
+template <class Products>
 struct Work {
   const AttentionBackward& op;
   PanelSizes sizes{op};
@@ -254,7 +310,7 @@ struct Work {
   int64_t heads = sizes.rows * sizes.kv_heads, threads = omp_get_max_threads();
 
   KeyHead head(int64_t i) const { return {.sizes = sizes, .row = i / sizes.kv_heads, .kv = i % sizes.kv_heads}; }
-  int64_t scratch() const { return Scratch(sizes).floats(); }
+  int64_t scratch() const { return Products(sizes).floats(); }
   int64_t all_keys() const { return round_up(packed_keys(sizes), 16); }
   // Floats of a head's dk, or dv, from part i on.
   int64_t floats_from(size_t i) const {
@@ -275,30 +331,32 @@ struct Work {
   static constexpr int64_t kTogether = 64;  // keys whose parts are added at once
 };
 
-template <class T>
-void go_back_by_heads(const Work& work, float* memory) {
+template <class Products>
+void go_back_by_heads(const Work<Products>& work, float* memory) {
   const int64_t stride = work.floats_by_heads() / work.threads, keys = work.sizes.keys, copy = work.all_keys();
 #pragma omp parallel for schedule(dynamic) num_threads(work.threads)
   for (int64_t i = 0; i < work.heads; ++i) {
     const KeyHead head = work.head(i);
-    const HeadMemory own{.head = head, .memory = memory + omp_get_thread_num() * stride};
-    float* const sums = own.memory + work.scratch();
+    float* const own = memory + omp_get_thread_num() * stride;
+    const Products products(work.sizes, own);
+    float* const sums = own + work.scratch();
     const KeySums all{.dk = sums + 2 * copy, .dv = sums + 3 * copy};
-    pack<T>(work.op, own, 0, keys);
+    products.pack(work.op, head, 0, keys);
     if (work.parts.size() > 1) std::fill_n(all.dk, 2 * copy, 0.0f);
     for (const Part& part : work.parts) {
       const KeySums its{.dk = sums, .dv = sums + copy, .begin = part.begin};
-      go_back<T>(work.op, own, part, its);
+      go_back(work.op, head, products, part, its);
       if (work.parts.size() > 1) add(work.sizes, all, part, its, 0, keys);
     }
-    write<T>(work.op, head, work.parts.size() > 1 ? all : KeySums{.dk = sums, .dv = sums + copy}, 0, keys);
+    write<Products>(work.op, head, work.parts.size() > 1 ? all : KeySums{.dk = sums, .dv = sums + copy}, 0, keys);
   }
 }
 
-template <class T>
-void go_back_by_parts(const Work& work, float* memory) {
+template <class Products>
+void go_back_by_parts(const Work<Products>& work, float* memory) {
+  constexpr int64_t kTogether = Work<Products>::kTogether;
   const auto parts = static_cast<int64_t>(work.parts.size());
-  const int64_t stride = work.scratch() + 2 * Work::kTogether * work.sizes.padded, of_head = 2 * work.floats_from(0);
+  const int64_t stride = work.scratch() + 2 * kTogether * work.sizes.padded, of_head = 2 * work.floats_from(0);
   float* const all_sums = memory + work.threads * stride;
   const auto sums_of = [&](int64_t head, int64_t part) {
     float* const dk = all_sums + head * of_head + 2 * (work.floats_from(0) - work.floats_from(static_cast<size_t>(part)));
@@ -307,27 +365,36 @@ void go_back_by_parts(const Work& work, float* memory) {
   };
 #pragma omp parallel num_threads(work.threads)
   {
-    float* const own_memory = memory + omp_get_thread_num() * stride;
+    float* const own = memory + omp_get_thread_num() * stride;
+    const Products products(work.sizes, own);
 #pragma omp for schedule(dynamic)
     for (int64_t i = 0; i < work.heads * parts; ++i) {
       const KeyHead head = work.head(i / parts);
-      const HeadMemory own{.head = head, .memory = own_memory};
       const Part& part = work.parts[static_cast<size_t>(i % parts)];
-      pack<T>(work.op, own, part.begin, part.end);
-      go_back<T>(work.op, own, part, sums_of(i / parts, i % parts));
+      products.pack(work.op, head, part.begin, part.end);
+      go_back(work.op, head, products, part, sums_of(i / parts, i % parts));
     }
-    const int64_t blocks = round_up(work.sizes.keys, Work::kTogether) / Work::kTogether;
+    const int64_t blocks = round_up(work.sizes.keys, kTogether) / kTogether;
 #pragma omp for schedule(dynamic)
     for (int64_t i = 0; i < work.heads * blocks; ++i) {
-      const int64_t begin = i % blocks * Work::kTogether, end = std::min(begin + Work::kTogether, work.sizes.keys);
-      float* const dk = own_memory + work.scratch();
-      const KeySums sums{.dk = dk, .dv = dk + Work::kTogether * work.sizes.padded, .begin = begin};
-      std::fill_n(dk, 2 * Work::kTogether * work.sizes.padded, 0.0f);
+      const int64_t begin = i % blocks * kTogether, end = std::min(begin + kTogether, work.sizes.keys);
+      float* const dk = own + work.scratch();
+      const KeySums sums{.dk = dk, .dv = dk + kTogether * work.sizes.padded, .begin = begin};
+      std::fill_n(dk, 2 * kTogether * work.sizes.padded, 0.0f);
       for (int64_t part = 0; part < parts; ++part)
         add(work.sizes, sums, work.parts[static_cast<size_t>(part)], sums_of(i / blocks, part), begin, end);
-      write<T>(work.op, work.head(i / blocks), sums, begin, end);
+      write<Products>(work.op, work.head(i / blocks), sums, begin, end);
     }
   }
+}
+
+template <class Products>
+void go_back(const Cpu& cpu, const AttentionBackward& op) {
+  const Work<Products> work{.op = op};
+  const bool by_parts = work.by_parts();
+  auto* const memory =
+      reinterpret_cast<float*>(cpu.workspace->reserve(4 * (by_parts ? work.floats_by_parts() : work.floats_by_heads())));
+  by_parts ? go_back_by_parts(work, memory) : go_back_by_heads(work, memory);
 }
 
 }  // namespace
@@ -335,12 +402,11 @@ void go_back_by_parts(const Work& work, float* memory) {
 void launch(const Cpu& cpu, const AttentionBackward& op) {
   check_documents(op);
   if (op.dq.size() == 0) return;
-  const Work work{.op = op};
-  const bool by_parts = work.by_parts();
-  auto* const memory =
-      reinterpret_cast<float*>(cpu.workspace->reserve(4 * (by_parts ? work.floats_by_parts() : work.floats_by_heads())));
   with_dtype(op.q.dtype(), [&](auto zero) {
-    by_parts ? go_back_by_parts<decltype(zero)>(work, memory) : go_back_by_heads<decltype(zero)>(work, memory);
+    using T = decltype(zero);
+    if constexpr (kHasPairs && kDtype<T> == Dtype::bf16)
+      if (cpu.multiplies_pairs) return go_back<PairedGradients>(cpu, op);
+    go_back<PlainGradients<T>>(cpu, op);
   });
 }
 

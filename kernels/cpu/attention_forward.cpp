@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "kernels/cpu/attention_panel.h"
+#include "kernels/cpu/attention_pairs.h"
 #include "kernels/device.h"
 #include "kernels/ops/attention.h"
 
@@ -16,15 +16,116 @@ namespace {
 // Maximum of an empty set of scores: finite, so that differences are finite too.
 constexpr float kNothing = std::numeric_limits<float>::lowest();
 
-struct Scratch : Pieces {
-  int64_t k, v, rows, columns, scores, out;
-  explicit Scratch(const PanelSizes& sizes)
-      : k(take(packed_keys(sizes))),
-        v(take(packed_keys(sizes))),
-        rows(take(kColumns * sizes.padded)),
-        columns(take(kColumns * sizes.padded)),
-        scores(take(kTileKeys * kColumns)),
-        out(take(kColumns * sizes.padded)) {}
+// A panel's products in f32, and their memory.
+template <class T>
+class PlainPanel : Pieces {
+ public:
+  explicit PlainPanel(const PanelSizes& sizes, float* memory = nullptr)
+      : k_(take(packed_keys(sizes))),
+        v_(take(packed_keys(sizes))),
+        rows_(take(kColumns * sizes.padded)),
+        columns_(take(kColumns * sizes.padded)),
+        scores_(take(kTileKeys * kColumns)),
+        out_(take(kColumns * sizes.padded)),
+        memory_(memory) {}
+  using Pieces::floats;
+  float* scores() const { return memory_ + scores_; }  // [kTileKeys, kColumns]
+  float* out() const { return memory_ + out_; }        // [kColumns, padded]
+
+  // Packs keys and values [begin, end) of a head. `begin` is even.
+  void pack(const AttentionForward& op, const KeyHead& head, int64_t begin, int64_t end) {
+    pack_keys(op.k.as<T>(), memory_ + k_, head, begin, end);
+    pack_keys(op.v.as<T>(), memory_ + v_, head, begin, end);
+  }
+  void pack(const AttentionForward& op, const KeyHead& head, const Panel& panel) {
+    pack_pairs(op.q.as<T>(), head.sizes.query_row, {.rows = memory_ + rows_, .columns = memory_ + columns_, .scale = op.scale},
+               head, panel);
+  }
+  // Computes the scores of a tile of keys. `first` is the first key packed.
+  void multiply_keys(const AttentionForward&, const TileOfKeys& tile, int64_t first) const {
+    const auto& [panel, sizes, key, keys] = tile;
+    multiply<Walk::rows, Start::zero>({.c = scores(),
+                                       .ldc = kColumns,
+                                       .a = memory_ + k_ + (key - first) * sizes.padded,
+                                       .lda = sizes.padded,
+                                       .b = memory_ + columns_,
+                                       .ldb = kColumns,
+                                       .m = round_up(keys, kRows),
+                                       .n = kColumns},
+                                      [&](int64_t j) { return tile.scores_of(j); });
+  }
+  // out = factor * out + probabilities v.
+  void add_values(const TileOfKeys& tile, int64_t first, const float* factor) const {
+    const auto& [panel, sizes, key, keys] = tile;
+    multiply<Walk::columns, Start::scaled>({.c = out(),
+                                            .ldc = sizes.padded,
+                                            .a = scores(),
+                                            .lda = kColumns,
+                                            .b = memory_ + v_ + (key - first) * sizes.padded,
+                                            .ldb = sizes.padded,
+                                            .m = panel.in_blocks(),
+                                            .n = sizes.padded,
+                                            .scale = factor},
+                                           [&](int64_t c) { return tile.sums_of(c); });
+  }
+
+ private:
+  int64_t k_, v_, rows_, columns_, scores_, out_;
+  float* memory_;
+};
+
+// The same by pairs of bf16; probabilities are rounded for their product with v.
+class PairedPanel : Pieces {
+ public:
+  explicit PairedPanel(const PanelSizes& sizes, float* memory = nullptr)
+      : k_(take(copied_keys(sizes))),
+        v_(take(paired_keys(sizes))),
+        rows_(take(kColumns * words_of(sizes))),
+        columns_(take(kColumns * words_of(sizes))),
+        scores_(take(kTileKeys * kColumns)),
+        pairs_(take(kTileKeys * kColumns / 2)),
+        out_(take(kColumns * sizes.padded)),
+        memory_(memory) {}
+  using Pieces::floats;
+  float* scores() const { return memory_ + scores_; }
+  float* out() const { return memory_ + out_; }
+
+  void pack(const AttentionForward& op, const KeyHead& head, int64_t begin, int64_t end) {
+    copy_keys(op.k.as<Bf16>(), words_at(memory_ + k_), head, begin, end);
+    pair_keys(op.v.as<Bf16>(), words_at(memory_ + v_), head, begin, end);
+  }
+  void pack(const AttentionForward& op, const KeyHead& head, const Panel& panel) {
+    pack_columns(op.q.as<Bf16>(), head.sizes.query_row, words_at(memory_ + rows_), words_at(memory_ + columns_), head, panel);
+  }
+  void multiply_keys(const AttentionForward& op, const TileOfKeys& tile, int64_t first) const {
+    const auto& [panel, sizes, key, keys] = tile;
+    multiply_blocks<Walk::rows, Start::zero>({.c = scores(),
+                                              .ldc = kColumns,
+                                              .a = words_at(memory_ + k_) + (key - first) * words_of(sizes),
+                                              .lda = words_of(sizes),
+                                              .b = words_at(memory_ + columns_),
+                                              .ldb = kColumns,
+                                              .n = kColumns,
+                                              .scale = op.scale},
+                                             round_up(keys, kRows), [&](int64_t j) { return tile.scores_of(j); });
+  }
+  void add_values(const TileOfKeys& tile, int64_t first, const float* factor) const {
+    const auto& [panel, sizes, key, keys] = tile;
+    round_to_pairs(scores(), keys, panel.seen_by_first(key, keys), words_at(memory_ + pairs_));
+    multiply_blocks<Walk::columns, Start::scaled>({.c = out(),
+                                                   .ldc = sizes.padded,
+                                                   .a = words_at(memory_ + pairs_),
+                                                   .lda = kColumns,
+                                                   .b = words_at(memory_ + v_) + (key - first) / 2 * sizes.padded,
+                                                   .ldb = sizes.padded,
+                                                   .n = sizes.padded,
+                                                   .factor = factor},
+                                                  panel.in_blocks(), [&](int64_t c) { return tile.sums_of(c); });
+  }
+
+ private:
+  int64_t k_, v_, rows_, columns_, scores_, pairs_, out_;
+  float* memory_;
 };
 
 // Running softmax of each pair over the keys seen so far: exp(score - top) sums to `sum`.
@@ -119,63 +220,43 @@ KeyRange keys_seen(const AttentionForward& op, const Chunk& chunk) {
   return seen;
 }
 
-template <class T>
+template <class T, class Products>
 void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
   const KeyHead& head = chunk.head;
   const PanelSizes& sizes = head.sizes;
-  const Scratch at(sizes);
-  const int64_t d = sizes.padded;
-  float *const k = memory + at.k, *const v = memory + at.v, *const scores = memory + at.scores, *const out = memory + at.out;
+  Products products(sizes, memory);
+  float *const scores = products.scores(), *const out = products.out();
 
   const PairWriter<T> writer(op, head);
   const auto [begin, end] = keys_seen(op, chunk);
-  pack_keys(op.k.as<T>(), k, head, begin, end);
-  pack_keys(op.v.as<T>(), v, head, begin, end);
+  products.pack(op, head, begin, end);
 
   for (int64_t first = chunk.first; first < chunk.last; first += kColumns) {
     const Panel panel(op, sizes, head.row, first);
-    pack_pairs(op.q.as<T>(), sizes.query_row, {.rows = memory + at.rows, .columns = memory + at.columns, .scale = op.scale}, head,
-               panel);
+    products.pack(op, head, panel);
     for (int64_t c = 0; c < panel.count; ++c) writer.fetch(panel.pairs[c]);
-    std::fill_n(out, kColumns * d, 0.0f);
+    std::fill_n(out, kColumns * sizes.padded, 0.0f);
     Running softmax;
     for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
-      const int64_t keys = std::min(kTileKeys, panel.end - key), tile = (key - begin) * d;
-      multiply<Walk::rows, Start::zero>({.c = scores,
-                                         .ldc = kColumns,
-                                         .a = k + tile,
-                                         .lda = d,
-                                         .b = memory + at.columns,
-                                         .ldb = kColumns,
-                                         .m = round_up(keys, kRows),
-                                         .n = kColumns},
-                                        [&, key = key](int64_t j) { return panel.scores_of(key + j, sizes); });
-      panel.mask(scores, key, keys);
-      softmax.add(scores, keys, panel.seen_by_first(key, keys));
-      multiply<Walk::columns, Start::scaled>({.c = out,
-                                              .ldc = d,
-                                              .a = scores,
-                                              .lda = kColumns,
-                                              .b = v + tile,
-                                              .ldb = d,
-                                              .m = panel.in_blocks(),
-                                              .n = d,
-                                              .scale = softmax.factor},
-                                             [&, key = key](int64_t c) { return panel.sums_of(c, key, keys); });
+      const TileOfKeys tile{.panel = panel, .sizes = sizes, .key = key, .keys = std::min(kTileKeys, panel.end - key)};
+      products.multiply_keys(op, tile, begin);
+      panel.mask(scores, key, tile.keys);
+      softmax.add(scores, tile.keys, panel.seen_by_first(key, tile.keys));
+      products.add_values(tile, begin, softmax.factor);
     }
     for (int64_t c = 0; c < panel.count; ++c)
-      writer.write(panel.pairs[c], {.out = out + c * d, .top = softmax.top[c], .sum = softmax.sum[c]});
+      writer.write(panel.pairs[c], {.out = out + c * sizes.padded, .top = softmax.top[c], .sum = softmax.sum[c]});
   }
 }
 
-template <class T>
+template <class T, class Products>
 void attend_panels(const Cpu& cpu, const AttentionForward& op, const PanelSizes& sizes) {
   const int threads = omp_get_max_threads();
   const int64_t heads = sizes.rows * sizes.kv_heads, panels = (sizes.pairs() + kColumns - 1) / kColumns;
   // Four chunks for each thread if there are enough panels. Those at the end of a row see the most
   // keys and come first.
   const int64_t per_head = std::clamp<int64_t>((4 * threads + heads - 1) / heads, 1, panels);
-  const int64_t stride = Scratch(sizes).floats();
+  const int64_t stride = Products(sizes).floats();
   float* memory = reinterpret_cast<float*>(cpu.workspace->reserve(threads * stride * 4));
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
   for (int64_t i = 0; i < heads * per_head; ++i) {
@@ -183,7 +264,7 @@ void attend_panels(const Cpu& cpu, const AttentionForward& op, const PanelSizes&
     const Chunk chunk{.head = {.sizes = sizes, .row = head / sizes.kv_heads, .kv = head % sizes.kv_heads},
                       .first = panels * part / per_head * kColumns,
                       .last = std::min(panels * (part + 1) / per_head * kColumns, sizes.pairs())};
-    attend<T>(op, chunk, memory + omp_get_thread_num() * stride);
+    attend<T, Products>(op, chunk, memory + omp_get_thread_num() * stride);
   }
 }
 
@@ -241,7 +322,7 @@ void attend_last(const AttentionForward& op, const PanelSizes& sizes, const Head
     std::fill_n(last_query.out, size, 0.0f);
     last_query.top = kNothing, last_query.sum = 0;
   }
-  for (int64_t key = panel.begin; key < panel.end; key += kTileKeys)
+  for (int64_t key = panel.all_begin; key < panel.end; key += kTileKeys)  // one query: the same for all heads
     for (int64_t head = first; head < last; ++head) {
       const int64_t at = shared(head).key_at(key), keys = std::min(kTileKeys, panel.end - key);
       query(head).add(op.k.as<T>() + at, op.v.as<T>() + at, keys, sizes.key_row, size);
@@ -273,7 +354,10 @@ void launch(const Cpu& cpu, const AttentionForward& op) {
   if (op.out.size() == 0) return;
   with_dtype(op.q.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    sizes.queries == 1 ? attend_last<T>(cpu, op, sizes) : attend_panels<T>(cpu, op, sizes);
+    if (sizes.queries == 1) return attend_last<T>(cpu, op, sizes);
+    if constexpr (kHasPairs && kDtype<T> == Dtype::bf16)
+      if (cpu.multiplies_pairs) return attend_panels<T, PairedPanel>(cpu, op, sizes);
+    attend_panels<T, PlainPanel<T>>(cpu, op, sizes);
   });
 }
 

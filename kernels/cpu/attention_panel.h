@@ -69,7 +69,7 @@ inline void check_documents(const auto& op) {
 
 struct Panel {
   int64_t count;               // of its pairs
-  int64_t begin, end;          // keys seen by any of them
+  int64_t begin, end;          // keys seen by any of them; from an even one on, as some products take two at a time
   int64_t all_begin, all_end;  // keys seen by all of them
   Pair pairs[kColumns];        // columns without a pair repeat the last one
   int32_t from[kColumns], to[kColumns];
@@ -91,6 +91,7 @@ struct Panel {
       all_end = std::min(all_end, place + 1);
       if (c + 1 < count && ++pair.member == sizes.group) pair.member = 0, ++pair.query;
     }
+    begin -= begin % 2;
   }
 
   // A block of columns may cross from the first vector to the second, and so take keys that the first one does not see: their
@@ -125,6 +126,17 @@ struct Panel {
         scores[c] = at >= from[c] && at < to[c] ? scores[c] : -std::numeric_limits<float>::infinity();
     }
   }
+};
+
+// Keys [key, key + keys) and the pairs of a panel.
+struct TileOfKeys {
+  const Panel& panel;
+  const PanelSizes& sizes;
+  int64_t key, keys;
+
+  BlockPart scores_of(int64_t j) const { return panel.scores_of(key + j, sizes); }
+  BlockPart sums_of(int64_t c) const { return panel.sums_of(c, key, keys); }
+  BlockPart gradients_of(int64_t j) const { return panel.gradients_of(key + j); }
 };
 
 // Converts one row of D elements to f32, times `scale`, padded with zeros.

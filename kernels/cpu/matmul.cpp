@@ -1,7 +1,7 @@
 // Matrix products by oneDNN, versions 2 and 3; no other file includes it. Primitives are cached by
 // shape, since creating one costs more than a small product. Those of a few rows are our own, and
-// those of bf16 where oneDNN has no instructions for them and would be ten times slower. So are those
-// of f32 where CpuFacts::own_f32() says so.
+// those of bf16 except by AMX: oneDNN is slower by AVX512-BF16, and ten times slower without. So are
+// those of f32 where CpuFacts::own_f32() says so.
 //
 // All layouts are plain row-major; a transpose is a pair of strides. On AVX512-BF16 this runs at
 // the instructions' rate, except for the weight gradient (transpose_a). There b is the small
@@ -200,7 +200,8 @@ void multiply_wide(const Cpu& cpu, const Matmul& op) {
 // 8-bit operands, no faster here, but with the same results as on a GPU: multiplies wider copies,
 // then scales.
 void multiply_8_bits(const Cpu& cpu, const Matmul& op) {
-  const Dtype dtype = cpu.bf16_products && has_bf16() ? Dtype::bf16 : Dtype::f32;
+  const bool by_bf16 = (cpu.bf16_products || cpu.own_bf16 || cpu.own_amx) && has_bf16();
+  const Dtype dtype = by_bf16 ? Dtype::bf16 : Dtype::f32;
   const auto wide_as = [](const Tensor& t, Dtype dtype, std::byte* at) {
     return Tensor(at, dtype, t.place(), {t.dim(0), t.dim(1)});
   };
@@ -208,9 +209,10 @@ void multiply_8_bits(const Cpu& cpu, const Matmul& op) {
               .a = wide_as(op.a, dtype, nullptr),
               .b = wide_as(op.b, dtype, nullptr),
               .transpose_b = true};
-  const bool ours = dtype == Dtype::f32 && cpu.own_f32;
+  const bool ours = by_bf16 ? !cpu.bf16_products : cpu.own_f32;
+  const PackedTile& tile = tile_for(cpu, dtype);
   const Product product = ours ? Product{} : product_of(wide);
-  const int64_t scratch = ours ? packed_bytes(wide, plain_tile(dtype)) : room(product);
+  const int64_t scratch = ours ? packed_bytes(wide, tile) : room(product);
   const auto room_of = [](const Tensor& t) { return aligned(static_cast<size_t>(t.bytes())); };
   std::byte* memory = cpu.workspace->reserve(room_of(wide.a) + room_of(wide.b) + room_of(wide.c) + scratch);
   for (Tensor* t : {&wide.a, &wide.b, &wide.c}) *t = wide_as(*t, t->dtype(), memory), memory += room_of(*t);
@@ -221,7 +223,7 @@ void multiply_8_bits(const Cpu& cpu, const Matmul& op) {
     });
   };
   widen_into(wide.a, op.a), widen_into(wide.b, op.b);
-  ours ? multiply_packed(memory, wide, plain_tile(dtype)) : multiply(wide, product, memory);
+  ours ? multiply_packed(memory, wide, tile) : multiply(wide, product, memory);
   scale_sums(op, wide.c.as<float>());
 }
 

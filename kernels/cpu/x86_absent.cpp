@@ -1,5 +1,6 @@
 // Replaces what is made of x86's instructions, on other processors.
 #include "kernels/cpu/packed_product.h"
+#include "kernels/cpu/pair_product.h"
 #include "kernels/tune/multiply_add.h"
 #include "kernels/x86_features.h"
 
@@ -15,6 +16,17 @@ bool may_use_amx() { return false; }
 
 const PackedTile& bf16_tile() { return plain_tile(Dtype::bf16); }
 const PackedTile& amx_tile() { return plain_tile(Dtype::bf16); }
+
+template <Walk, Start>
+void multiply_pairs(const PairProduct&) {
+  refuse();
+}
+template void multiply_pairs<Walk::rows, Start::zero>(const PairProduct&);
+template void multiply_pairs<Walk::rows, Start::sum>(const PairProduct&);
+template void multiply_pairs<Walk::columns, Start::sum>(const PairProduct&);
+template void multiply_pairs<Walk::columns, Start::scaled>(const PairProduct&);
+void round_to_pairs(const float*, int64_t, int64_t, Word*) { refuse(); }
+void round_to_rows(const float*, int64_t, Word*) { refuse(); }
 
 double multiply_and_add_plain(int64_t times) {
   using Vector [[gnu::vector_size(16)]] = float;

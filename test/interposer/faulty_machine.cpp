@@ -46,6 +46,13 @@ void round_upwards(void* data) {
   fesetround(before);
 }
 
+// About every other number. All bits are mixed, so that those of a loop with many calls are not all of one kind.
+bool is_chosen(uint64_t number) {
+  number *= 0x9E3779B97F4A7C15u;
+  number = (number ^ (number >> 32)) * 0xBF58476D1CE4E5B9u;
+  return (number >> 63) != 0;
+}
+
 }  // namespace
 
 extern "C" {
@@ -54,9 +61,9 @@ extern "C" {
 void GOMP_parallel(void (*work)(void*), void* data, unsigned threads, unsigned flags) {
   static auto* const run = next<void(void (*)(void*), void*, unsigned, unsigned)>("GOMP_parallel");
   static const bool always = is_faulty("bits"), late = is_faulty("late_bits");
-  static std::atomic<uint32_t> calls = 0;
+  static std::atomic<uint64_t> calls = 0;
   Team team{work, data};
-  if (always || (late && (++calls * 2654435761u >> 16) % 2 == 0)) return run(round_upwards, &team, threads, flags);
+  if (always || (late && is_chosen(++calls))) return run(round_upwards, &team, threads, flags);
   run(work, data, threads, flags);
 }
 

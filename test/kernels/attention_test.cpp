@@ -4,6 +4,7 @@
 
 #include "kernels/cuda_facts.h"
 #include "kernels/device.h"
+#include "kernels/vector_bytes.h"
 #include "test/catch.h"
 #include "test/reference/attention.h"
 #include "test/reference/compare.h"
@@ -62,6 +63,14 @@ struct AttentionCase {
   }
 };
 
+// The processor's bf16 instructions for attention, where it has them. Those of a test are used even where others are faster.
+bool has_pairs() { return tested_place() == Place::cpu && read_cpu_facts().avx512_bf16 && kVectorBytes == 64; }
+
+// A device that uses them, or is treated as one without.
+struct TestedDevice : Device {
+  explicit TestedDevice(bool pairs = GENERATE(false, true)) : Device(tested_place(), {.avx512_bf16 = pairs && has_pairs()}) {}
+};
+
 std::string name_of(const AttentionDims& s, Dtype dtype) {
   return text(trireme::name_of(dtype), " B ", s.rows, " T ", s.queries, " S ", s.keys, " H ", s.heads, " K ", s.kv_heads, " D ",
               s.head_size, " window ", s.window, s.document_start.empty() ? "" : " documents");
@@ -79,11 +88,11 @@ std::vector<int64_t> documents(int64_t rows, int64_t queries, int64_t keys) {
   return starts;
 }
 
-// Scores and outputs are f32 sums of some hundred products, rounded once. Tensor cores also round
-// probabilities to bf16.
+// Scores and outputs are f32 sums of some hundred products, rounded once. Tensor cores and pairs of bf16
+// also round probabilities to bf16.
 double forward_bound(Dtype dtype) {
-  const bool tensor_cores = tested_place() == Place::cuda && dtype == Dtype::bf16;
-  return (tensor_cores ? 2 : 1) * rounding(dtype) + 5e-6;
+  const bool rounds = (tested_place() == Place::cuda || has_pairs()) && dtype == Dtype::bf16;
+  return (rounds ? 2 : 1) * rounding(dtype) + 5e-6;
 }
 // In addition, delta = dout . out reads the rounded out; its error is multiplied by elements of q
 // and k, up to 4 here.
@@ -195,7 +204,7 @@ TEST_CASE("the backward reference of attention is the gradient of its forward re
 }
 
 TEST_CASE("attention agrees with its reference for odd lengths, head sizes and groups") {
-  Device device(tested_place());
+  TestedDevice device;
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   const int64_t t = GENERATE(1, 2, 31, 64, 65, 200);
   if (!thorough() && t != 2 && t != 65) return;
@@ -206,7 +215,7 @@ TEST_CASE("attention agrees with its reference for odd lengths, head sizes and g
 }
 
 TEST_CASE("attention agrees with its reference for windows and documents") {
-  Device device(tested_place());
+  TestedDevice device;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
     for (const int64_t window : {0, 1, 7, 64})
       for (const int64_t t : {1, 2, 31, 65, 130})
@@ -260,7 +269,7 @@ TEST_CASE("attention by a library's fused kernels agrees with its reference") {
 }
 
 TEST_CASE("attention of the last queries of a key-value cache agrees with its reference") {
-  Device device(tested_place());
+  TestedDevice device;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
     for (const int64_t t : {1, 2, 33})
       for (const int64_t s : {33, 64, 200})
@@ -279,7 +288,7 @@ TEST_CASE("attention of the last queries of a key-value cache agrees with its re
 }
 
 TEST_CASE("attention gives the same bits twice and for any number of threads") {
-  Device device(tested_place());
+  TestedDevice device;
   for (const auto& [dtype, size] : {std::pair(Dtype::f32, 40), std::pair(Dtype::bf16, 40), std::pair(Dtype::bf16, 64)})
     for (const int64_t t : {1, 200}) {
       const AttentionDims shape{
@@ -299,7 +308,7 @@ TEST_CASE("attention gives the same bits twice and for any number of threads") {
 }
 
 TEST_CASE("attention whose heads are divided among threads agrees with its reference, to the same bits", "[cpu]") {
-  Device device(tested_place());
+  TestedDevice device;
   const int64_t t = GENERATE(255, 256, 300, 1100), window = GENERATE(0, 100, 700);
   const Dtype dtype = t == 300 ? Dtype::bf16 : Dtype::f32;
   for (const bool masked : {false, true}) {
@@ -336,7 +345,7 @@ TEST_CASE("attention whose heads are divided among threads agrees with its refer
 }
 
 TEST_CASE("keys and values that a query does not see never reach it, nor their gradients") {
-  Device device(tested_place());
+  TestedDevice device;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
     for (const int64_t queries : thorough() ? std::vector<int64_t>{1, 5, 150} : std::vector<int64_t>{5}) {
       const int64_t keys = 150;
@@ -382,7 +391,7 @@ TEST_CASE("keys and values that a query does not see never reach it, nor their g
 }
 
 TEST_CASE("attention overwrites whatever its outputs held") {
-  Device device(tested_place());
+  TestedDevice device;
   const AttentionDims shape{.rows = 1, .queries = 70, .keys = 70, .heads = 2, .kv_heads = 1, .head_size = 20, .window = 3};
   AttentionCase clean(shape, Dtype::bf16), dirty(shape, Dtype::bf16);
   for (HostTensor* x : {&dirty.out, &dirty.lse, &dirty.dq, &dirty.dk, &dirty.dv})
@@ -392,7 +401,7 @@ TEST_CASE("attention overwrites whatever its outputs held") {
 }
 
 TEST_CASE("attention stays exact where scores are huge, and lets a NaN through") {
-  Device device(tested_place());
+  TestedDevice device;
   for (const auto& [t, size] : {std::pair(1, 16), std::pair(70, 16), std::pair(70, 64)}) {
     // Scores of about 1e4: each query's softmax is nearly one key.
     const AttentionDims shape{.rows = 1, .queries = t, .keys = t, .heads = 2, .kv_heads = 2, .head_size = size, .scale = 1};
@@ -410,8 +419,19 @@ TEST_CASE("attention stays exact where scores are huge, and lets a NaN through")
   }
 }
 
+TEST_CASE("attention multiplies pairs of bf16 where the processor can, and f32 in f32", "[cpu]") {
+  const AttentionDims shape{.rows = 1, .queries = 70, .keys = 70, .heads = 2, .kv_heads = 1, .head_size = 20};
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    AttentionCase plain(shape, dtype), paired(shape, dtype);
+    TestedDevice without(false), with(true);
+    plain.forward(without), plain.backward(without);
+    paired.forward(with), paired.backward(with);
+    CHECK((plain.out == paired.out && plain.dk == paired.dk) == (dtype == Dtype::f32 || !has_pairs()));
+  }
+}
+
 TEST_CASE("attention over a long row needs memory in proportion to its length") {
-  Device device(tested_place());
+  TestedDevice device;
   const Threads threads(2);
   const int64_t length = thorough() ? 8192 : 2048;
   AttentionCase c({.rows = 1, .queries = length, .keys = length, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 128},
@@ -427,7 +447,7 @@ TEST_CASE("attention over a long row needs memory in proportion to its length") 
 }
 
 TEST_CASE("attention refuses shapes that do not fit and documents from the future") {
-  Device device(tested_place());
+  TestedDevice device;
   const auto refused = [&](const AttentionDims& s) {
     AttentionCase c(s, Dtype::f32);
     CHECK_THROWS_AS(c.forward(device), Error);
@@ -446,7 +466,7 @@ TEST_CASE("attention refuses shapes that do not fit and documents from the futur
 }
 
 TEST_CASE("attention of no rows and of no queries does nothing") {
-  Device device(tested_place());
+  TestedDevice device;
   for (const int64_t rows : {0, 2}) {
     AttentionCase c({.rows = rows, .queries = 0, .keys = 0, .heads = 2, .kv_heads = 2, .head_size = 8}, Dtype::f32);
     c.forward(device);

@@ -113,7 +113,7 @@ Json json_of(const Findings& f) {
           {"numa_nodes", f.nodes > 0 ? Json(f.nodes) : Json()},
           {"huge_pages", f.huge_pages.empty() ? Json() : Json(f.huge_pages)},
           {"vectors", vectors_of(f.cpu)},
-          {"bf16_products", f.cpu.bf16_products()},
+          {"bf16_products", f.cpu.gains_by_bf16()},
           {"copy_bytes_per_second", f.copy},
           {"product_f32_flops_per_second", f.products_f32},
           {"product_bf16_flops_per_second", f.products_bf16},
