@@ -41,9 +41,11 @@ struct BuildSummary {
 // tokens_per_shard, wherever that is, unless documents are packed. Of lines with prompts the responses and the tokens that end
 // them are targets; each part is encoded separately. The shards depend on inputs, options and tokenizer, not on the number
 // of threads, and get their names only when all of them are written. The same build continues one that was killed, and calls
-// resumed(), if the files have the same sizes and times; not from standard input. DataError if a split that was asked for would be
-// empty. A failed build leaves no files, except those from which it can continue.
+// resumed(), if the files have the same sizes and times; not from standard input. An unfinished build of other shards is removed,
+// and restarted() is called with the reason. DataError if a split that was asked for would be empty. A failed build leaves no
+// files, except those from which it can continue.
 BuildSummary build_shards(const BuildOptions& options, const Tokenizer& tokenizer,
-                          const std::function<void(const BuildProgress&)>& progress, const std::function<void()>& resumed = {});
+                          const std::function<void(const BuildProgress&)>& progress, const std::function<void()>& resumed = {},
+                          const std::function<void(const std::string&)>& restarted = {});
 
 }  // namespace trireme

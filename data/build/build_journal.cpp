@@ -35,11 +35,13 @@ Json to_json(const BuildJournal& journal) {
                       {"line", s.source.line},
                       {"tokens_of_it", s.tokens_of_it}});
   return {{"key", journal.key},
+          {"parts", journal.parts},
           {"splits", splits},
           {"list", journal.list},
           {"file", journal.at.file},
           {"passages", journal.at.passages},
           {"held_out", journal.held_out},
+          {"broken", journal.broken},
           {"held_out_below", journal.hold_out.below},
           {"lowest_hash", journal.hold_out.lowest},
           {"highest_hash", journal.hold_out.highest},
@@ -58,6 +60,10 @@ std::optional<BuildJournal> read_journal(const std::string& path) {
         .held_out = json.at("held_out"),
         .hold_out = {.below = json.at("held_out_below"), .lowest = json.at("lowest_hash"), .highest = json.at("highest_hash")},
         .problems = {.count = json.at("problems"), .first = json.at("first_problems")}};
+    if (const Json* const parts = json.find("parts")) journal.parts = parts->get<std::vector<std::string>>();
+    journal.broken = json.value_or_null("broken") == true;  // older versions have neither
+    std::error_code unknown;
+    journal.saved = fs::last_write_time(path, unknown);
     const Json& splits = json.at("splits");
     for (const Json& s : splits)
       journal.splits.push_back({.split = s.at("split"),
@@ -121,9 +127,13 @@ void BuildJournal::commit(const std::string& directory) const {
   rename_all(*this, directory);
 }
 
-void BuildJournal::remove(const std::string& directory) { fs::remove(making(directory)); }
+void BuildJournal::remove(const std::string& directory) {
+  fs::remove(making(directory));
+  fs::remove(making(directory) + ".tmp");
+}
 
 std::optional<BuildJournal> finish_renaming(const std::string& directory) {
+  fs::remove(renaming(directory) + ".tmp");
   const std::optional<BuildJournal> journal = read_journal(renaming(directory));
   if (journal) rename_all(*journal, directory);
   return journal;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/error.h"
 #include "kernels/device.h"
 
 namespace trireme {
@@ -16,6 +17,13 @@ namespace {
 constexpr int64_t kRun = 64 << 10;       // bytes of text that one thread encodes in a go
 constexpr size_t kReadAhead = 2;         // batches that wait to be encoded
 constexpr size_t kBatchesForEachOf = 8;  // that are held, and one more for each thread
+
+// The file of a passage and its place in it, for messages.
+std::string place_in_file(const Passage& passage) {
+  const DocumentSource& source = passage.source;
+  if (source.line > 0) return text(source.file, ":", source.line);
+  return source.offset > 0 ? std::string(text(source.file, ": from byte ", source.offset)) : source.file;
+}
 
 class Pipeline {
  public:
@@ -106,7 +114,11 @@ class Pipeline {
       documents_.parse(passages[i]);
       if (!passages[i].problem.empty()) continue;
       std::vector<int32_t> tokens;  // its ends move with each token: not in a cache line that other threads write to
-      encode(passages[i], tokens, batch.whole.trained[i]);
+      try {
+        encode(passages[i], tokens, batch.whole.trained[i]);
+      } catch (const DataError& refusal) {  // the tokenizer's
+        passages[i].problem = place_in_file(passages[i]) + ": " + refusal.what();
+      }
       batch.whole.tokens[i] = std::move(tokens);
     }
     lock.lock();

@@ -12,7 +12,7 @@
 namespace trireme {
 
 struct EncodedBatch {
-  std::vector<Passage> passages;             // parsed; of a problem or without text, some
+  std::vector<Passage> passages;             // parsed; of a problem, which may be the tokenizer's, or without text, some
   std::vector<std::vector<int32_t>> tokens;  // of each
   // 1 or 0 for each one's tokens and the end_of_document after them: targets or not; empty: all are.
   std::vector<std::vector<uint8_t>> trained;

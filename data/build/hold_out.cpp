@@ -21,11 +21,15 @@ std::optional<double> HoldOut::other_limit(int64_t trained, int64_t held_out) co
   return held_out == 0 ? std::nextafter(lowest, 1.0) : highest;
 }
 
-std::string HoldOut::problem(const std::string& input, int64_t documents) const {
+std::string HoldOut::problem(const std::string& input, int64_t documents, bool by_prompt) const {
   if (documents == 1)
     return input +
            ": is one document, and documents are held out whole: give several files, or JSON lines with a document each, or name "
            "--validation-input FILE";
+  if (lowest >= highest && by_prompt)
+    return text(input, ": all ", documents,
+                " documents have the same prompt, and those of one prompt are held out together: put some of them in a file of "
+                "their own, and name it by --validation-input FILE");
   if (lowest >= highest)
     return text(input, ": all ", documents, " documents have the same text, so none can be held out from the others");
   return text(input, ": all or none of ", documents,

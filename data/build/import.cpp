@@ -82,7 +82,8 @@ std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
 }  // namespace
 
 SplitSummary import_shards(const ImportOptions& options, const Tokenizer& tokenizer,
-                           const std::function<void(const BuildProgress&)>& progress) {
+                           const std::function<void(const BuildProgress&)>& progress,
+                           const std::function<void(const std::string&)>& removed) {
   check_shard_tokens(options.tokens_per_shard);
   for (const auto& [option, token] : {std::pair("--begin ", options.begin), {"--end ", options.end}})
     if (token >= tokenizer.vocab_size())
@@ -92,8 +93,11 @@ SplitSummary import_shards(const ImportOptions& options, const Tokenizer& tokeni
   const DirectoryLock lock(options.output);
   finish_renaming(options.output);
   refuse_shards(options.output, {options.split}, options.replace);
+  if (removed && BuildJournal::load(options.output))
+    removed(options.output + ": an unfinished `data build` is there: its files are removed, and it cannot be continued");
   BuildJournal::remove(options.output);
-  remove_unfinished(options.output, {options.split});
+  // Without a journal, unfinished shards of other splits serve nobody.
+  remove_unfinished(options.output, {"train", "validation", options.split});
   SplitSummary summary;
   SplitWriter writer({.directory = options.output, .split = options.split, .tokens_per_shard = options.tokens_per_shard}, tokenizer,
                      summary);

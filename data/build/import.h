@@ -23,9 +23,11 @@ struct ImportOptions {
 };
 
 // Documents start where Megatron's index says; in other files at each `begin` (128000 in llm.c's files of Llama 3), or, without
-// one, after each `end` and at the beginning of a file that does not begin with that. No token is added or left out. DataError for
-// a token that the tokenizer does not have.
+// one, after each `end` and at the beginning of a file that does not begin with that. No token is added or left out. An unfinished
+// build in the output directory is removed, and removed() is called with a message. DataError for a token that the tokenizer does
+// not have.
 SplitSummary import_shards(const ImportOptions& options, const Tokenizer& tokenizer,
-                           const std::function<void(const BuildProgress&)>& progress);
+                           const std::function<void(const BuildProgress&)>& progress,
+                           const std::function<void(const std::string&)>& removed = {});
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -38,7 +39,7 @@ void count_words(std::string_view passage, WordCutter& cutter, WordCounts& count
 }
 
 // Chooses what is counted, so that it has about `limit` bytes: of files an even sample of the passages, of standard input, whose
-// size is not known, the first ones.
+// size is not known, the first ones. The documents are of either.
 class TextSample {
  public:
   TextSample(const Documents& documents, int64_t limit) : documents_(documents), limit_(limit) {}
@@ -70,25 +71,67 @@ class TextSample {
   bool cut_ = false;
 };
 
-// Distinct words with their counts, sorted; `result` says how much was read.
-std::vector<std::pair<std::string, int64_t>> read_words(const TokenizerTraining& training, TokenizerResult& result,
-                                                        const std::function<void(const TokenizerProgress&)>& progress) {
-  Documents documents(list_files(training.inputs), training.documents);
-  TextSample sample(documents, training.text_limit);
-  std::vector<WordCounts> counts(static_cast<size_t>(omp_get_max_threads()));
-  const WordPatterns patterns(result.bpe.patterns);
-  std::vector<WordCutter> cutters;
-  while (cutters.size() < counts.size()) cutters.emplace_back(patterns);
-  std::exception_ptr failure;
-  while (!sample.cut()) {
-    std::vector<Passage> batch = documents.next(8 << 20);
-    if (batch.empty()) break;
-    sample.choose(batch);
+using ReportProgress = std::function<void(const TokenizerProgress&)>;
+
+// Counts words; the result gets how much was read.
+class WordReader {
+ public:
+  WordReader(const TokenizerTraining& training, TokenizerResult& result, const ReportProgress& progress)
+      : training_(training),
+        result_(result),
+        progress_(progress),
+        patterns_(result.bpe.patterns),
+        counts_(static_cast<size_t>(omp_get_max_threads())) {
+    while (cutters_.size() < counts_.size()) cutters_.emplace_back(patterns_);
+  }
+
+  // Reads all inputs. Files are sampled evenly, whether there is standard input or not.
+  void read_inputs() {
+    std::vector<std::string> files = list_files(training_.inputs);
+    bytes_known_ = std::erase(files, kStandardInput) == 0;
+    if (!files.empty()) read(std::move(files));
+    if (!bytes_known_) read({std::string(kStandardInput)});
+  }
+
+  // Distinct words with their counts, sorted.
+  std::vector<std::pair<std::string, int64_t>> take() {
+    for (size_t thread = 1; thread < counts_.size(); ++thread) {
+      for (const auto& [word, count] : counts_[thread]) counts_[0][word] += count;
+      counts_[thread] = {};
+    }
+    std::vector<std::pair<std::string, int64_t>> words(counts_[0].begin(), counts_[0].end());
+    std::sort(words.begin(), words.end());
+    return words;
+  }
+
+ private:
+  // Files, or standard input alone.
+  void read(std::vector<std::string> inputs) {
+    Documents documents(std::move(inputs), training_.documents);
+    TextSample sample(documents, training_.text_limit);
+    while (!sample.cut()) {
+      std::vector<Passage> batch = documents.next(8 << 20);
+      if (batch.empty()) break;
+      sample.choose(batch);
+      add_words(batch);
+      const int64_t bytes = bytes_read_ + documents.bytes_read();
+      progress_({bytes, bytes_known_ ? documents.bytes_total() : 0, 0, training_.vocab});
+    }
+    bytes_read_ += documents.bytes_read();
+    result_.skipped += documents.problems().count;
+    std::ranges::copy(documents.problems().first, std::back_inserter(result_.problems));
+    result_.all_text_bytes += sample.seen();
+    if (sample.cut())
+      result_.problems.push_back(text("standard input: the first ", sample.seen(), " bytes of its text were used: the limit is ",
+                                      training_.text_limit, ", and an even sample needs files"));
+  }
+  void add_words(const std::vector<Passage>& batch) {
+    std::exception_ptr failure;
 #pragma omp parallel for schedule(dynamic, 1)
     for (size_t i = 0; i < batch.size(); ++i) {
       const auto thread = static_cast<size_t>(omp_get_thread_num());
       try {
-        count_words(batch[i].text, cutters[thread], counts[thread]);
+        count_words(batch[i].text, cutters_[thread], counts_[thread]);
       } catch (...) {
 #pragma omp critical(words_that_cannot_be_counted)
         failure = std::current_exception();
@@ -96,24 +139,26 @@ std::vector<std::pair<std::string, int64_t>> read_words(const TokenizerTraining&
     }
     if (failure) std::rethrow_exception(failure);
     for (const Passage& passage : batch) {
-      result.documents += passage.starts ? 1 : 0;
-      result.text_bytes += static_cast<int64_t>(passage.text.size());
+      result_.documents += passage.starts ? 1 : 0;
+      result_.text_bytes += static_cast<int64_t>(passage.text.size());
     }
-    progress({documents.bytes_read(), documents.bytes_total(), 0, training.vocab});
   }
-  for (size_t thread = 1; thread < counts.size(); ++thread) {
-    for (const auto& [word, count] : counts[thread]) counts[0][word] += count;
-    counts[thread] = {};
-  }
-  result.skipped = documents.problems().count;
-  result.problems = documents.problems().first;
-  result.all_text_bytes = sample.seen();
-  if (sample.cut())
-    result.problems.push_back(text("standard input: the first ", result.text_bytes, " bytes of its text were used: the limit is ",
-                                   training.text_limit, ", and an even sample needs files"));
-  std::vector<std::pair<std::string, int64_t>> words(counts[0].begin(), counts[0].end());
-  std::sort(words.begin(), words.end());
-  return words;
+
+  const TokenizerTraining& training_;
+  TokenizerResult& result_;
+  const ReportProgress& progress_;
+  const WordPatterns patterns_;
+  std::vector<WordCounts> counts_;  // by thread
+  std::vector<WordCutter> cutters_;
+  bool bytes_known_ = true;
+  int64_t bytes_read_ = 0;  // of inputs that are read
+};
+
+std::vector<std::pair<std::string, int64_t>> read_words(const TokenizerTraining& training, TokenizerResult& result,
+                                                        const ReportProgress& progress) {
+  WordReader reader(training, result, progress);
+  reader.read_inputs();
+  return reader.take();
 }
 
 // All distinct words as sequences of tokens, and for each adjacent pair how often it stands and in which words.
@@ -237,7 +282,7 @@ void check_special(const TokenizerTraining& training) {
 
 }  // namespace
 
-TokenizerResult train_tokenizer(const TokenizerTraining& training, const std::function<void(const TokenizerProgress&)>& progress) {
+TokenizerResult train_tokenizer(const TokenizerTraining& training, const ReportProgress& progress) {
   const int64_t least = 257 + std::ssize(training.special);
   if (training.vocab < least || training.vocab > (1 << 24))
     throw ConfigError(

@@ -18,7 +18,8 @@ struct TokenizerTraining {
   int64_t vocab;                    // entries wanted, special tokens included: at least the bytes and these
   std::string pattern = "gpt2";     // pattern_named: by which words are cut
   DocumentOptions documents = {};
-  // Bytes of text counted, which bounds the memory. Of more, an evenly spread sample of documents; with standard input the first.
+  // Bytes of text counted, which bounds the memory: of files, of which more gives an evenly spread sample of documents, and as many
+  // of standard input, the first.
   int64_t text_limit = 1ll << 30;
   std::vector<std::string> special = {};  // written forms beside kEndOfText, none of which could be learnt from text
   int64_t min_count = 2;                  // pairs seen less often are never merged: little text gives fewer entries than wanted

@@ -45,8 +45,8 @@ void Documents::begin_file() {
   const auto refuse_if = [&](const std::string& reason) {
     if (!reason.empty()) throw DataError(path + ": " + reason);
   };
-  refuse_if(refusal_of_name(unpacked_name(path)));
   fill();
+  refuse_if(refusal_of_name(unpacked_name(path), pending_));
   refuse_if(refusal_of_bytes(pending_));
   json_lines_ = is_lines_by_name(path) || looks_like_lines();
   if (json_lines_)

@@ -110,7 +110,7 @@ bool Documents::read_passage(std::vector<Passage>& passages) {
   passages.push_back({.text = std::string(rest.substr(0, length)),
                       .starts = starts,
                       .ends = length == rest.size(),
-                      .source = {.file = file_->path()}});
+                      .source = {.file = file_->path(), .offset = dropped_ + static_cast<int64_t>(taken_)}});
   taken_ += length;
   return true;
 }
@@ -190,9 +190,8 @@ void Documents::parse(Passage& passage) const {
   }
   passage.text.clear();
   for (const LinePart& part : parsed.parts) {
-    if (part.trained && !passage.text.empty()) break;
+    if (part.trained && parsed.prompted) break;
     passage.text += part.text;
-    if (part.trained) break;
   }
   passage.parts = std::move(parsed.parts);
 }

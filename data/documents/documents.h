@@ -21,7 +21,7 @@ namespace trireme {
 
 // A document, or a part of a long one, cut so that encoding the parts encodes the whole.
 struct Passage {
-  std::string text{};               // of a line with prompts: up to the first response
+  std::string text{};               // of a line with responses: up to the first; all of it if no prompt stands in front
   std::vector<LinePart> parts{};    // of such a line: each is encoded for itself
   bool starts = true, ends = true;  // the document
   DocumentSource source{};

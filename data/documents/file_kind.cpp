@@ -25,6 +25,7 @@ struct FileKind {
   size_t at = 0;           // of the magic, in bytes
   const char* what;
   const char* remedy;
+  bool is_text = false;  // it is refused by its name although it is one
 };
 
 using namespace std::string_view_literals;
@@ -34,7 +35,7 @@ const std::vector<FileKind>& kinds() {
       {{".parquet"}, "PAR1"sv, 0, "Parquet", kToLines},
       {{".arrow", ".feather"}, "ARROW1\0\0"sv, 0, "Arrow", kToLines},
       {{}, "\xff\xff\xff\xff"sv, 0, "an Arrow stream", kToLines},
-      {{".csv", ".tsv"}, ""sv, 0, "a table", kToLines},
+      {{".csv", ".tsv"}, ""sv, 0, "a table", kToLines, true},
       {{".tar", ".tgz", ".tbz2", ".txz", ".tzst"}, "ustar"sv, 257, "a tar archive", kUnpackFirst},
       {{".docx", ".odt", ".epub", ".rtf"}, "{\\rtf"sv, 0, "a document of a word processor", kOffice},
       {{".xlsx", ".ods", ".pptx"}, ""sv, 0, "an office document", "export it as text first"},
@@ -63,10 +64,18 @@ const std::vector<FileKind>& kinds() {
        "packed by xz",
        "give it a name that ends in .xz"},
       {{}, "BZh"sv, 0, "packed by bzip2", "give it a name that ends in .bz2"},
+      {{}, "version https://git-lfs.github.com/spec/"sv, 0, "a pointer of Git LFS", "fetch what it stands for by `git lfs pull`"},
       {{}, "\xff\xfe"sv, 0, "UTF-16", "convert it by `iconv -f UTF-16 -t UTF-8 FILE`"},
       {{}, "\xfe\xff"sv, 0, "UTF-16", "convert it by `iconv -f UTF-16 -t UTF-8 FILE`"},
   };
   return kKinds;
+}
+
+// Whether the first KiB is UTF-8 without a zero byte.
+bool begins_as_text(std::string_view bytes) {
+  constexpr size_t kLooked = 1024;
+  const std::string_view begin = bytes.substr(0, kLooked + 3);  // with the rest of a character that lies across its end
+  return utf8_prefix(begin) >= std::min(begin.size(), kLooked) && begin.substr(0, kLooked).find('\0') == std::string_view::npos;
 }
 
 std::string refusal(const FileKind& kind) { return text("is ", kind.what, ": ", kind.remedy); }
@@ -80,9 +89,10 @@ std::string opening_of(std::string_view line) {
 
 }  // namespace
 
-std::string refusal_of_name(std::string_view path) {
+std::string refusal_of_name(std::string_view path, std::string_view begin) {
   for (const FileKind& kind : kinds())
-    if (std::ranges::any_of(kind.suffixes, [&](std::string_view suffix) { return path.ends_with(suffix); })) return refusal(kind);
+    if (std::ranges::any_of(kind.suffixes, [&](std::string_view suffix) { return path.ends_with(suffix); }))
+      return !kind.is_text && begins_as_text(begin) ? std::string() : refusal(kind);
   return {};
 }
 

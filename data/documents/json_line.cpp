@@ -17,19 +17,20 @@ std::string& string_in(Json& object, const std::string& field) {
   return found->string();
 }
 
-std::vector<LinePart> prompt_and_response(Json& object, const DocumentOptions& options) {
+ParsedLine prompt_and_response(Json& object, const DocumentOptions& options) {
   std::string &prompt = string_in(object, options.prompt), &response = string_in(object, options.response);
   if (response.empty()) throw BadLine{"field '" + options.response + "' is empty"};
   if (const std::string name = template_of(options); !name.empty()) {
     const ChatTemplate form(name, options.tokenizer);
     const bool has_input = !options.input.empty() && object.contains(options.input) && !object[options.input].is_null();
     const std::string words = has_input ? form.with_input(prompt, string_in(object, options.input)) : prompt;
-    return form.document(std::array{ChatMessage{"user", words}, ChatMessage{"assistant", response}});
+    return {.parts = form.document(std::array{ChatMessage{"user", words}, ChatMessage{"assistant", response}}),
+            .prompted = !words.empty()};
   }
-  std::vector<LinePart> parts;
-  if (!prompt.empty()) parts.push_back({.text = std::move(prompt)});
-  parts.push_back({.text = std::move(response), .trained = true});
-  return parts;
+  ParsedLine line{.prompted = !prompt.empty()};
+  if (line.prompted) line.parts.push_back({.text = std::move(prompt)});
+  line.parts.push_back({.text = std::move(response), .trained = true});
+  return line;
 }
 
 bool has_strings(Json& message, const char* first, const char* second) {
@@ -56,7 +57,15 @@ ChatMessage message_of(Json& message, const std::string& name) {
   return {role, std::move(message["value"].string())};
 }
 
-std::vector<LinePart> conversation(Json& object, const DocumentOptions& options) {
+bool begins_with_words(const std::vector<ChatMessage>& messages) {
+  for (const ChatMessage& message : messages) {
+    if (message.role == "assistant") return false;
+    if (!message.content.empty()) return true;
+  }
+  return false;
+}
+
+ParsedLine conversation(Json& object, const DocumentOptions& options) {
   const std::string& field = options.messages;
   const auto found = object.find(field);
   if (found == nullptr) throw BadLine{"has no field '" + field + "'"};
@@ -71,7 +80,7 @@ std::vector<LinePart> conversation(Json& object, const DocumentOptions& options)
   }
   std::vector<LinePart> parts = form.document(messages);
   if (parts.empty()) throw BadLine{"field '" + field + "' has no message of the assistant"};
-  return parts;
+  return {.parts = std::move(parts), .prompted = begins_with_words(messages)};
 }
 
 }  // namespace
@@ -85,18 +94,18 @@ std::string template_of(const DocumentOptions& options) {
 ParsedLine parse_line(const std::string& line, const DocumentOptions& options) {
   try {
     Json object = Json::parse(line);
-    if (!object.is_object()) return {{}, "is not a JSON object"};
-    if (!options.messages.empty()) return {conversation(object, options), {}};
-    if (!options.prompt.empty()) return {prompt_and_response(object, options), {}};
+    if (!object.is_object()) return {.problem = "is not a JSON object"};
+    if (!options.messages.empty()) return conversation(object, options);
+    if (!options.prompt.empty()) return prompt_and_response(object, options);
     std::string& text = string_in(object, options.field);
     if (text.empty()) return {};
     std::vector<LinePart> parts;
     parts.push_back({.text = std::move(text), .trained = true});
-    return {std::move(parts), {}};
+    return {.parts = std::move(parts)};
   } catch (const BadLine& bad) {
-    return {{}, bad.problem};
+    return {.problem = bad.problem};
   } catch (const JsonError& problem) {
-    return {{}, problem.what()};
+    return {.problem = problem.what()};
   }
 }
 

@@ -35,8 +35,9 @@ struct BadLine {
 };
 
 struct ParsedLine {
-  std::vector<LinePart> parts;  // empty: the line holds no document
-  std::string problem;          // or the reason why it is refused
+  std::vector<LinePart> parts{};  // empty: the line holds no document
+  std::string problem{};          // or the reason why it is refused
+  bool prompted = false;          // words stand in front of its first response, beside those of the template
 };
 
 ParsedLine parse_line(const std::string& line, const DocumentOptions& options);

@@ -129,6 +129,8 @@ bool is_of_bytes(const Bpe& bpe) {
   return same;
 }
 
+// Leaves out the written forms of special tokens: no text makes them, and reserved ones may be named later, without new shards. An
+// empty list of patterns counts as GPT-2's, as in the shards of older versions.
 std::string BpeTokenizer::make_fingerprint() const {
   if (is_of_bytes(bpe_)) return "bytes";
   XXH64_hash_t hash = static_cast<XXH64_hash_t>(bpe_.end_of_document);

@@ -100,7 +100,7 @@ ExitCode run_data_build(const DataBuildOptions& options) {
         if (!bar) bar.emplace("tokens", progress.bytes_total, human_bytes);
         bar->update(progress.bytes_read);
       },
-      [] { say("continuing the interrupted build of the same shards"); });
+      [] { say("continuing the interrupted build of the same shards"); }, [](const std::string& message) { complain(message); });
   if (bar) bar->finish();
   for (const std::string& problem : made.problems) complain(problem);
   if (made.skipped > 0) complain(std::to_string(made.skipped) + " documents were left out");

@@ -51,10 +51,13 @@ ExitCode run_data_import(const DataImportOptions& options) {
                                      {"raw32", TokenFormat::raw32}})
     if (options.format == name) wanted.format = format;
   std::optional<ProgressBar> bar;
-  const SplitSummary made = import_shards(wanted, *tokenizer, [&](const BuildProgress& progress) {
-    if (!bar) bar.emplace("tokens", progress.bytes_total, human_bytes);
-    bar->update(progress.bytes_read);
-  });
+  const SplitSummary made = import_shards(
+      wanted, *tokenizer,
+      [&](const BuildProgress& progress) {
+        if (!bar) bar.emplace("tokens", progress.bytes_total, human_bytes);
+        bar->update(progress.bytes_read);
+      },
+      [](const std::string& message) { complain(message); });
   if (bar) bar->finish();
   say_split(options.split, made);
   if (made.tokens > 1000000 && made.documents < made.tokens / 1000000)

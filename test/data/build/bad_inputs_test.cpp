@@ -10,7 +10,9 @@
 #include "data/build/inspect.h"
 #include "data/build/tokenizer_train.h"
 #include "data/loader/corpus.h"
+#include "data/shard/provenance.h"
 #include "data/tokenizer/tokenizer_bpe.h"
+#include "data/tokenizer/tokenizer_words.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 
@@ -27,6 +29,23 @@ struct BadTokenizer {
   const char* what;
   std::function<void(Json&)> damage;
   std::string message;
+};
+
+// Bytes; texts with the word "poison" are refused.
+class RefusingTokenizer final : public Tokenizer {
+ public:
+  using Tokenizer::encode;
+  void encode(std::string_view text, std::vector<int32_t>& tokens) const override {
+    if (text.find("poison") != std::string_view::npos) throw DataError("t.json: the pattern x takes too long");
+    bytes_->encode(text, tokens);
+  }
+  std::string_view bytes_of(int32_t token) const override { return bytes_->bytes_of(token); }
+  int32_t vocab_size() const override { return bytes_->vocab_size(); }
+  int32_t end_of_document() const override { return bytes_->end_of_document(); }
+  std::string fingerprint() const override { return bytes_->fingerprint(); }
+
+ private:
+  std::unique_ptr<Tokenizer> bytes_ = make_byte_tokenizer();
 };
 
 // The message of the DataError that `act` throws.
@@ -101,6 +120,74 @@ TEST_CASE("bad text is reported with file and line, skipped or fatal") {
     options.replace = true;
     CHECK_THAT(refusal([&] { build_shards(options, *bytes, [](const BuildProgress&) {}); }), ContainsSubstring(bad.message));
     CHECK(std::filesystem::exists(scratch / "out/train-00000.h5"));  // the earlier build is still there
+  }
+}
+
+TEST_CASE("a document that the tokenizer refuses is reported with its line, skipped or fatal") {
+  const Scratch scratch;
+  write_text(scratch / "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"poison\"}\n{\"text\": \"two\"}\n");
+  const RefusingTokenizer tokenizer;
+  BuildOptions options{.inputs = {scratch / "a.jsonl"}, .validation_inputs = {}, .output = scratch / "out"};
+  const BuildSummary summary = build_shards(options, tokenizer, [](const BuildProgress&) {});
+  const std::string problem = scratch / "a.jsonl" + ":2: t.json: the pattern x takes too long";
+  CHECK(summary.train.documents == 2);
+  CHECK(summary.skipped == 1);
+  CHECK(summary.problems == std::vector{problem});
+  options.documents.skip_bad = false;
+  options.replace = true;
+  CHECK(refusal([&] { build_shards(options, tokenizer, [](const BuildProgress&) {}); }) ==
+        problem + " (--on-error skip leaves such documents out and continues)");
+}
+
+TEST_CASE("a long text ends in front of a part that the tokenizer refuses, and the rest is a document of its own") {
+  std::string words;
+  while (words.size() < 700'000) words += "line " + std::to_string(words.size()) + "\n";
+  std::vector<std::string> parts;  // as they are encoded
+  for (std::string_view rest = words; !rest.empty(); rest.remove_prefix(parts.back().size())) {
+    const bool last = rest.size() <= Documents::kUsualPassage;
+    parts.emplace_back(rest.substr(0, last ? rest.size() : last_cut_between_words(rest, Documents::kUsualPassage)));
+  }
+  REQUIRE(parts.size() == 3);
+  const size_t second = parts[0].size(), third = second + parts[1].size();
+  const RefusingTokenizer tokenizer;
+  struct Stop {};
+  for (const size_t bad : {0, 1, 2}) {
+    INFO("part " << bad << " is refused");
+    const Scratch scratch;
+    std::vector<std::string> left = parts;
+    left[bad].replace(10, 6, "poison");
+    write_text(scratch / "a.txt", left[0] + left[1] + left[2]);
+    write_text(scratch / "b.txt", "tail");
+    left.erase(left.begin() + static_cast<ptrdiff_t>(bad));
+    BuildOptions options{.inputs = {scratch / "a.txt", scratch / "b.txt"},
+                         .validation_inputs = {},
+                         .output = scratch / "whole",
+                         .keep_every = 0,
+                         .batch_bytes = 1};
+    const BuildSummary whole = build_shards(options, tokenizer, [](const BuildProgress&) {});
+    CHECK(whole.train.documents == (bad == 1 ? 3 : 2));
+    const std::string place = bad == 0 ? "" : ": from byte " + std::to_string(bad == 1 ? second : third);
+    CHECK(whole.problems == std::vector{scratch / "a.txt" + place + ": t.json: the pattern x takes too long"});
+    const ShardReader shard(whole.train.shards.at(0));
+    std::vector<int32_t> tokens(static_cast<size_t>(shard.tokens()));
+    shard.read(0, tokens);
+    CHECK((tokenizer.decode(tokens) == left[0] + left[1] + "tail"));
+    if (bad == 1) {
+      CHECK(shard.document_starts()[1] == std::ssize(left[0]) + 1);
+      CHECK(Provenance::read(shard).value().of(1) == DocumentSource{scratch / "a.txt", static_cast<int64_t>(third)});
+    }
+    options.output = scratch / "stopped";  // after the refused part
+    size_t batches = 0;
+    const auto stop = [&](const BuildProgress&) {
+      if (batches++ == bad) throw Stop();
+    };
+    CHECK_THROWS_AS(build_shards(options, tokenizer, stop), Stop);
+    bool resumed = false;
+    const BuildSummary again = build_shards(
+        options, tokenizer, [](const BuildProgress&) {}, [&] { resumed = true; });
+    CHECK(resumed);
+    CHECK(again.problems == whole.problems);
+    CHECK((read_text(again.train.shards.at(0)) == read_text(whole.train.shards.at(0))));
   }
 }
 

@@ -197,18 +197,27 @@ TEST_CASE("a build continues from each of its states, and not from one of other 
     };
     CHECK_THROWS_AS(build_shards(options, *bytes, stop), Stop);
     bool went_on = false;
+    std::string reason;
+    const auto restarted = [&](const std::string& message) { reason = message; };
+    const std::string unfinished = options.output + ": the unfinished build there was begun with another ";
     int64_t first = -1;
     const auto progress = [&](const BuildProgress& now) { first = first < 0 ? now.bytes_read : first; };
     if (n == 8) {
       BuildOptions other = options;
       other.tokens_per_shard = 175'002;
-      build_shards(other, *bytes, kNobody, [&] { went_on = true; });
+      build_shards(
+          other, *bytes, kNobody, [&] { went_on = true; }, restarted);
       CHECK_FALSE(went_on);
+      CHECK(reason == unfinished + "--shard-tokens: starting again from the beginning");
       continue;
     }
     if (n == 9) fs::last_write_time(scratch / "in/3b.jsonl", fs::file_time_type::clock::now() + std::chrono::seconds(9));
-    check_same(build_shards(options, *bytes, progress, [&] { went_on = true; }), whole);
+    check_same(build_shards(
+                   options, *bytes, progress, [&] { went_on = true; }, restarted),
+               whole);
     CHECK(went_on == (n != 9));
+    const std::string newer = " (" + scratch / "in/3b.jsonl" + " is newer than it): starting again from the beginning";
+    CHECK(reason == (n == 9 ? unfinished + "size or time of an input file" + newer : ""));
     if (went_on) CHECK(first > last);
     CHECK(contents_of(options.output) == contents_of(scratch / "whole"));
   }
@@ -232,8 +241,13 @@ TEST_CASE(
     CHECK_THROWS_AS(build_shards(options, *bytes, stop), Stop);
     if (!lost.empty()) REQUIRE(fs::remove(options.output + "/" + lost));
     bool went_on = false;
-    check_same(build_shards(options, *bytes, kNobody, [&] { went_on = true; }), whole);
+    std::string reason;
+    const auto restarted = [&](const std::string& message) { reason = message; };
+    check_same(build_shards(
+                   options, *bytes, kNobody, [&] { went_on = true; }, restarted),
+               whole);
     CHECK(went_on == lost.empty());
+    CHECK((reason.find("lacks some of what it had written") != std::string::npos) == !lost.empty());
     CHECK(contents_of(options.output) == contents_of(scratch / "whole"));
   }
   const DirectoryLock lock(options.output);

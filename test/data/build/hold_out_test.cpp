@@ -15,16 +15,19 @@ using namespace trireme;
 
 namespace {
 
-BuildSummary hold_out(const Scratch& scratch, const std::string& input, double fraction) {
+BuildSummary hold_out(const Scratch& scratch, const std::string& input, double fraction, const DocumentOptions& documents = {}) {
   std::filesystem::remove_all(scratch / "out");
-  const BuildOptions options{
-      .inputs = {input}, .validation_inputs = {}, .validation_fraction = fraction, .output = scratch / "out"};
+  const BuildOptions options{.inputs = {input},
+                             .validation_inputs = {},
+                             .validation_fraction = fraction,
+                             .output = scratch / "out",
+                             .documents = documents};
   return build_shards(options, *make_byte_tokenizer(), [](const BuildProgress&) {});
 }
 
-std::string refusal_to_hold_out(const Scratch& scratch, const std::string& input) {
+std::string refusal_to_hold_out(const Scratch& scratch, const std::string& input, const DocumentOptions& documents = {}) {
   try {
-    hold_out(scratch, input, 0.5);
+    hold_out(scratch, input, 0.5, documents);
     return "accepted";
   } catch (const DataError& error) {
     CHECK(std::filesystem::is_empty(scratch / "out"));
@@ -81,6 +84,58 @@ TEST_CASE("one document, or equal ones alone, cannot be held out, and the messag
   write_text(scratch / "same.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\"}\n");
   CHECK(refusal_to_hold_out(scratch, scratch / "same.jsonl") ==
         scratch / "same.jsonl" + ": all 2 documents have the same text, so none can be held out from the others");
+}
+
+TEST_CASE("conversations are chosen by what stands in front of the first answer, and by all words if nothing does") {
+  const Scratch scratch;
+  const auto chosen_by = [&](const DocumentOptions& options, const std::string& line) {
+    write_text(scratch / "line.jsonl", line);
+    std::vector<Passage> passages = Documents({scratch / "line.jsonl"}, options).next(1);
+    REQUIRE(passages.size() == 1);
+    return passages[0].text;
+  };
+  const DocumentOptions talk{.messages = "m"}, pair{.prompt = "p", .response = "r"};
+  DocumentOptions form = pair;
+  form.chat_template = "chatml";
+  CHECK(chosen_by(talk, R"({"m": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]})") ==
+        "<|user|>\nQ\n<|assistant|>\n");
+  CHECK(chosen_by(talk, R"({"m": [{"from": "system", "value": "S"}, {"from": "gpt", "value": "A"}]})") ==
+        "<|system|>\nS\n<|assistant|>\n");
+  CHECK(chosen_by(pair, R"({"p": "Q", "r": "A"})") == "Q");
+  CHECK(chosen_by(form, R"({"p": "Q", "r": "A"})") == "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n");
+  CHECK(chosen_by(talk, R"({"m": [{"from": "gpt", "value": "A"}]})") == "<|assistant|>\nA");
+  CHECK(chosen_by(talk,
+                  R"({"m": [{"from": "gpt", "value": "A"}, {"from": "human", "value": "Q"}, {"from": "gpt", "value": "B"}]})") ==
+        "<|assistant|>\nA\n<|user|>\nQ\n<|assistant|>\nB");
+  CHECK(chosen_by(pair, R"({"p": "", "r": "A"})") == "A");
+  CHECK(chosen_by(form, R"({"p": "", "r": "A"})") == "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n");
+}
+
+TEST_CASE("conversations that begin with an answer do not all fall on one side, and equal ones stay together") {
+  const Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 200; ++i)
+    lines += R"({"p": "", "r": "answer )" + std::to_string(i / 2) + R"(", "m": [{"from": "gpt", "value": "answer )" +
+             std::to_string(i / 2) + "\"}]}\n";
+  write_text(scratch / "in.jsonl", lines);
+  const DocumentOptions talk{.messages = "m"}, pair{.prompt = "p", .response = "r", .chat_template = "alpaca"};
+  for (const DocumentOptions& documents : {talk, pair}) {
+    const BuildSummary summary = hold_out(scratch, scratch / "in.jsonl", 0.5, documents);
+    CHECK(summary.skipped == 0);
+    CHECK(summary.validation.documents % 2 == 0);
+    CHECK(summary.validation.documents > 60);
+    CHECK(summary.train.documents > 60);
+  }
+}
+
+TEST_CASE("documents of one prompt cannot be held out from each other, and the message names that and the remedy") {
+  const Scratch scratch;
+  write_text(scratch / "in.jsonl", "{\"p\": \"Sum it up:\", \"r\": \"a\"}\n{\"p\": \"Sum it up:\", \"r\": \"b\"}\n");
+  for (const std::string form : {"", "chatml"})
+    CHECK(refusal_to_hold_out(scratch, scratch / "in.jsonl", {.prompt = "p", .response = "r", .chat_template = form}) ==
+          scratch / "in.jsonl" +
+              ": all 2 documents have the same prompt, and those of one prompt are held out together: put some of them in a file "
+              "of their own, and name it by --validation-input FILE");
 }
 
 TEST_CASE("of standard input, too, a document is held out, with the shards that its text in a file gives") {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "data/build/build_journal.h"
 #include "data/loader/corpus.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
@@ -164,6 +165,28 @@ TEST_CASE("of directories what holds tokens is taken, and not training with held
   CHECK(imported({.inputs = {megatron}, .output = scratch / "b"}).tokens == std::vector<int32_t>{1, 2});
   write_text(other + "/notes.txt", "text");
   CHECK_THROWS_WITH(imported({.inputs = {other}, .output = scratch / "c"}), ContainsSubstring("no .bin and no .npy under"));
+}
+
+TEST_CASE("an import removes what an interrupted one has left, and an unfinished build, which it names") {
+  const Scratch scratch;
+  write_text(scratch / "a.npy", npy("<u2", "(3,)", as<uint16_t>({1, 2, 3})));
+  const std::string out = scratch / "out";
+  std::filesystem::create_directory(out);
+  std::string message;
+  const auto check_import = [&] {
+    for (const char* name : {"train-00000.h5.tmp", "train-00007.h5.tmp", "train-partial-2.h5.tmp", "validation-00000.h5.tmp",
+                             ".build.json.tmp", ".renaming.json.tmp"})
+      write_text(out + "/" + name, "left by one that was killed");
+    const ImportOptions options{.inputs = {scratch / "a.npy"}, .output = out, .replace = true};
+    import_shards(options, *make_byte_tokenizer(), kUntold, [&](const std::string& words) { message = words; });
+    for (const auto& entry : std::filesystem::directory_iterator(out)) CHECK(entry.path().filename() == "train-00000.h5");
+    CHECK(ShardReader(out + "/train-00000.h5").tokens() == 3);
+  };
+  check_import();
+  CHECK(message.empty());
+  BuildJournal{.key = "of other shards"}.save(out);
+  check_import();
+  CHECK(message == out + ": an unfinished `data build` is there: its files are removed, and it cannot be continued");
 }
 
 TEST_CASE("what was imported is not overwritten unless that is asked for, and then only its split") {

@@ -49,7 +49,8 @@ TEST_CASE("files of other kinds are refused by their names, also packed, with a 
            {"a.safetensors", "is a file of weights: leave it out of the inputs"},
            {"a.jpg", "is an image: leave it out of the inputs"}}) {
     const std::string packing = name.substr(name.rfind('.'));
-    const KindRead read = read_kind(scratch, name, packed_as(packing, "a,b\n1,2\n"));
+    const bool table = problem.starts_with("is a table");
+    const KindRead read = read_kind(scratch, name, packed_as(packing, table ? "a,b\n1,2\n" : std::string("\xd0\0\1", 3)));
     CHECK(read.texts.empty());
     CHECK(read.problem == name + ": " + problem);
   }
@@ -85,6 +86,25 @@ TEST_CASE("files of other kinds are refused by their first bytes, whatever their
       CHECK(read.problem.starts_with(std::string(name) + ": " + problem));
     }
   }
+}
+
+TEST_CASE("a text is read whatever its name is, and what begins with other bytes is refused by its name") {
+  const Scratch scratch;
+  const std::string words = "some caf\xc3\xa9\n", front(1023, 'x');  // a character lies across the first 1024 bytes of the second
+  for (const char* name : {"a.pt", "a.br", "a.doc", "a.db", "a.ckpt", "a.parquet", "a.zip", "a.png", "a.npy", "a.rtf", "a.doc.gz"})
+    for (const std::string& text : {words, front + "\xc3\xa9 and more", std::string()}) {
+      INFO(name << " of " << text.size() << " bytes");
+      const KindRead read = read_kind(scratch, name, packed_as(std::string(name).substr(std::string(name).rfind('.')), text));
+      CHECK(read.problem.empty());
+      CHECK(read.texts == (text.empty() ? std::vector<std::string>{} : std::vector{text}));
+    }
+  for (const std::string& other : {front + "\xff and more", front + "\xc3", std::string("text\0", 5)})
+    CHECK(read_kind(scratch, "a.db", other).problem == "a.db: is a database: export its texts as JSON lines first");
+  CHECK_THAT(read_kind(scratch, "a.db", front + "yz\xff").problem, ContainsSubstring("a.db:1: is not UTF-8"));
+  CHECK(read_kind(scratch, "a.rtf", "{\\rtf1 text}").problem ==
+        "a.rtf: is a document of a word processor: convert it to text first, for instance by `pandoc -t plain FILE`");
+  CHECK(read_kind(scratch, "a.parquet", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n").problem ==
+        "a.parquet: is a pointer of Git LFS: fetch what it stands for by `git lfs pull`");
 }
 
 TEST_CASE("a text that begins like another kind is still a text") {

@@ -131,3 +131,39 @@ TEST_CASE("of standard input a tokenizer learns from the first texts up to the l
   REQUIRE(some.problems.size() == 1);
   CHECK_THAT(some.problems[0], ContainsSubstring("standard input: the first " + std::to_string(100 * each) + " bytes"));
 }
+
+TEST_CASE("files are sampled evenly beside standard input, too, and its first texts are counted besides") {
+  const Scratch scratch;
+  const auto write = [&](const char* name, int first, int count) {
+    std::string lines;
+    for (int i = first; i < first + count; ++i) lines += Json{{"text", std::to_string(i) + " " + kText}}.dump() + "\n";
+    write_text(scratch / name, lines);
+  };
+  write("a.jsonl", 10000, 2000);
+  write("b.jsonl", 20000, 2000);
+  write("piped.jsonl", 30000, 1000);
+  const int64_t each = 6 + std::ssize(kText);
+  const int before = dup(0);
+  const auto train = [&](std::vector<std::string> inputs, int64_t limit) {
+    const int file = open((scratch / "piped.jsonl").c_str(), O_RDONLY);
+    dup2(file, 0);
+    close(file);
+    return train_tokenizer(
+        {.inputs = std::move(inputs), .vocab = 300, .documents = {.stdin_name = "stdin.jsonl"}, .text_limit = limit},
+        [](const TokenizerProgress&) {});
+  };
+  const std::string a = scratch / "a.jsonl", b = scratch / "b.jsonl";
+  const int64_t limit = 100 * each;
+  const TokenizerResult files = train({a, b}, limit), both = train({a, "-", b}, limit), all = train({"-", a, b}, 4000 * each);
+  dup2(before, 0);
+  close(before);
+  CHECK(files.documents < 200);
+  CHECK(files.problems.empty());
+  CHECK(both.documents == files.documents + 100);
+  CHECK(both.text_bytes == files.text_bytes + limit);
+  CHECK(both.all_text_bytes == 4000 * each + limit);
+  REQUIRE(both.problems.size() == 1);
+  CHECK_THAT(both.problems[0], ContainsSubstring("standard input: the first " + std::to_string(limit) + " bytes"));
+  CHECK(all.documents == 5000);
+  CHECK(all.problems.empty());
+}
