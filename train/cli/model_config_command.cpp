@@ -59,6 +59,7 @@ ExitCode run_model_config(const ModelConfigOptions& options) {
   say("  validation: [corpus/text/validation-*.h5]");
   if (!tokenizer.empty()) say("  tokenizer: " + path_value(tokenizer));
   print_training(directory, tuning_lr(make_plan(config, Mesh()).parameters));
+  if (const std::string doubt = doubt_published_tokenizer(directory); !doubt.empty()) complain(doubt);
   return ExitCode::done;
 }
 

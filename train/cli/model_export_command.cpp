@@ -130,9 +130,9 @@ WrittenTexts write_texts(const ModelExportOptions& options, const RunConfig& con
   std::string tokenizer = options.tokenizer.empty() ? config.data.tokenizer : options.tokenizer;
   if (tokenizer.empty()) tokenizer = published_tokenizer(config.train.init_from);
   SpecialTokens tokens;
-  std::string without;
+  TokenizerWarnings of_tokenizer;
   try {
-    without = write_tokenizer(config, tokenizer, output, tokens);
+    of_tokenizer = write_tokenizer(config, tokenizer, output, tokens);
   } catch (const DataError& e) {
     throw DataError(text(e.what(), "; name the tokenizer by --tokenizer, or export without one by --tokenizer none"));
   }
@@ -141,8 +141,9 @@ WrittenTexts write_texts(const ModelExportOptions& options, const RunConfig& con
   const std::string generation = output + "/generation_config.json";
   if (!std::filesystem::exists(generation)) write_export(generation, published_generation_config(tokens));
   add_end_of_turn(chat, output, tokens);
+  std::string& without = of_tokenizer.missing;
   if (without.empty()) without = write_chat_template(chat, output);
-  return {.tokens = tokens, .warnings = {chat.warning, without}};
+  return {.tokens = tokens, .warnings = {of_tokenizer.doubt, chat.warning, without}};
 }
 
 ExitCode run_model_export(const ModelExportOptions& options) {

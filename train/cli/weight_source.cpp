@@ -8,6 +8,7 @@
 #include "checkpoint/reader.h"
 #include "train/config/nearest.h"
 #include "train/hub/published_config.h"
+#include "train/telemetry/log.h"
 
 namespace trireme {
 namespace {
@@ -67,7 +68,11 @@ WeightSource published(const WeightWords& words, const std::string& from) {
   config.model.context = std::min(config.model.context, kUsualContext);
   config.train.init_from = from;
   config.data.tokenizer = published_tokenizer(from);
-  return {parse_config(from, to_yaml(config), words.set, Purpose::mesh), ""};
+  const std::string tokenizer = config.data.tokenizer;
+  config = parse_config(from, to_yaml(config), words.set, Purpose::mesh);
+  const std::string doubt = config.data.tokenizer == tokenizer ? doubt_published_tokenizer(from) : "";
+  if (!doubt.empty()) complain(doubt);
+  return {config, ""};
 }
 
 WeightSource of_checkpoint(const WeightWords& words, const std::string& run_or_checkpoint) {

@@ -120,8 +120,8 @@ ChosenChatTemplate choose_chat_template(const std::string& choice, const std::ve
   const bool without_tokenizer = tokenizer.empty() || tokenizer == "none";
   const DataChatTemplate of_data = choice.empty() ? chat_template_of_data(data) : DataChatTemplate{};
   if (!of_data.problem.empty() && !without_tokenizer)
-    return {.warning =
-                text("the chat template of the training data is not known: ", of_data.problem, "; name it by --chat-template")};
+    return {.warning = text("if the training data are conversations, the export lacks their chat template, which is not known: ",
+                            of_data.problem, "; name it by --chat-template")};
   const std::string name = choice.empty() ? of_data.name : choice;
   if (std::ranges::find(ChatTemplate::kNames, name) == ChatTemplate::kNames.end()) {
     if (name.empty()) return {};

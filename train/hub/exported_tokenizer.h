@@ -8,9 +8,16 @@
 
 namespace trireme {
 
+struct TokenizerWarnings {
+  std::string missing{};  // files; "": none
+  std::string doubt{};    // the begin of texts in the training data is not known; "": it is
+};
+
 // Writes the files of the tokenizer at `path` ("none" or "": nothing) into the directory `output`, and sets the special tokens that
-// the model's configs name. Returns a warning about what is missing, or "".
-std::string write_tokenizer(const RunConfig& config, const std::string& path, const std::string& output, SpecialTokens& tokens);
+// the model's configs name. A tokenizer.json begins texts as the published model that the run began with, or else as the documents
+// of the training data.
+TokenizerWarnings write_tokenizer(const RunConfig& config, const std::string& path, const std::string& output,
+                                  SpecialTokens& tokens);
 
 // Copies special tokens, generation config and chat template of the published model that the run began with, if it is still there
 // and has the same tokenizer.

@@ -1,12 +1,16 @@
 #include "train/hub/published_config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <iterator>
+#include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "base/hub_name.h"
 #include "base/json.h"
+#include "base/json_file.h"
 #include "checkpoint/safetensors.h"
 #include "data/tokenizer/sentencepiece_model.h"
 #include "train/hub/published_layout.h"
@@ -140,12 +144,40 @@ void put_tokens(Json& json, const SpecialTokens& tokens) {
   json["eos_token_id"] = Json::parse(tokens.end);
 }
 
-// True for a SentencePiece model. Llama 3's tokenizer.model holds ranks, and one of a clone without Git LFS only a pointer.
-bool holds_pieces(const std::string& path) try {
-  read_sentencepiece_model(path);
-  return true;
+// Pieces of a SentencePiece model; nullopt for other files: Llama 3's tokenizer.model holds ranks, and one of a clone without Git
+// LFS only a pointer.
+std::optional<int64_t> count_pieces(const std::string& path) try {
+  return std::ssize(read_sentencepiece_model(path).pieces);
 } catch (const DataError&) {
-  return false;
+  return std::nullopt;
+}
+
+// Null if the file is not there or cannot be read.
+Json json_of_model(const std::string& path) try {
+  constexpr JsonLimits kLimits{.bytes = 16 << 20, .values = 1'000'000};
+  return std::filesystem::exists(path) ? read_json(path, kLimits, "tokens of a model") : Json();
+} catch (const DataError&) {
+  return nullptr;
+}
+
+// Tokens by id: those that files of a model add beside its tokenizer, and those that end its texts.
+std::map<int64_t, std::string> tokens_named_in(const std::string& directory) {
+  std::map<int64_t, std::string> tokens;
+  const Json added = json_of_model(directory + "/added_tokens.json");
+  if (added.is_object())
+    for (const auto& [written, id] : added.members())
+      if (id.is_integer()) tokens.emplace(id.get<int64_t>(), written);
+  const Json decoder = json_of_model(directory + "/tokenizer_config.json").value_or_null("added_tokens_decoder");
+  if (decoder.is_object())
+    for (const auto& [id, token] : decoder.members()) {
+      int64_t number = -1;
+      std::from_chars(id.data(), id.data() + id.size(), number);
+      if (const Json& written = token.value_or_null("content"); written.is_string()) tokens.emplace(number, written.string());
+    }
+  const Json ends = json_of_model(directory + "/config.json").value_or_null("eos_token_id");
+  for (const Json& id : ends.is_array() ? ends.items() : Json::Array{ends})
+    if (id.is_integer()) tokens.emplace(id.get<int64_t>(), "eos_token_id");
+  return tokens;
 }
 
 }  // namespace
@@ -236,8 +268,25 @@ std::string published_tokenizer(const std::string& directory) {
   if (directory.empty()) return "";
   const std::string json = directory + "/tokenizer.json", model = directory + "/tokenizer.model";
   const bool has_json = std::filesystem::exists(json);
-  if (std::filesystem::exists(model) && (!has_json || holds_pieces(model))) return model;
+  if (std::filesystem::exists(model) && (!has_json || count_pieces(model))) return model;
   return has_json ? json : "";
+}
+
+std::string doubt_published_tokenizer(const std::string& directory) {
+  const std::string path = published_tokenizer(directory);
+  const std::optional<int64_t> pieces = path.ends_with(".model") ? count_pieces(path) : std::nullopt;
+  if (!pieces) return "";
+  constexpr int64_t kMost = 8;
+  const std::map<int64_t, std::string> tokens = tokens_named_in(directory);
+  const auto first = tokens.lower_bound(*pieces);
+  const int64_t count = std::distance(first, tokens.end());
+  std::string names;
+  for (auto token = first; token != tokens.end() && std::distance(first, token) < kMost; ++token)
+    names += text(token == first ? "" : ", ", token->second, " (", token->first, ")");
+  if (count > kMost) names += text(" and ", count - kMost, " more");
+  if (count == 0) return "";
+  return text(path, ": has ", *pieces, " pieces, and lacks tokens that the model was trained with: ", names,
+              "; in texts and chats they become their characters");
 }
 
 }  // namespace trireme

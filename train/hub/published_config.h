@@ -29,5 +29,8 @@ SpecialTokens read_special_tokens(const std::string& path);  // of a config.json
 // The tokenizer in the same directory; "" without one. A tokenizer.model of SentencePiece counts before the tokenizer.json
 // that was made of it, which cannot be read here; other files of that name count after it.
 std::string published_tokenizer(const std::string& directory);
+// A warning that names the tokens of the model which its tokenizer.model lacks, such as those added for chats; "": it has all, or
+// is not read. Other files beside it add them.
+std::string doubt_published_tokenizer(const std::string& directory);
 
 }  // namespace trireme

@@ -129,6 +129,26 @@ TEST_CASE("a model without a chat template is refused, and an exported one is re
   CHECK_THAT(form_of("[INST]"), ContainsSubstring("no chat template that is known here"));
 }
 
+TEST_CASE("a chat names why the template of the run's data is not known, and takes that of the model it began with") {
+  const Workplace place;
+  succeed(place.train({"train.steps=2", "train.warmup=1"}));
+  succeed(run_trireme(place.scratch.path(), {"model", "export", "runs/tiny", "talks", "--chat-template", "trireme"}));
+  succeed(place.train({"train.steps=2", "train.warmup=1", "train.name=tuned", "train.init_from=talks"}));
+  const auto chat = [&](const std::string& model) { return run_trireme(place.scratch.path(), {"chat", model}); };
+  const std::string head = "runs/tuned/checkpoints/step-00000002, chat template trireme, context of 64 tokens\n";
+  CHECK(chat("tuned").err == head);
+  fs::rename(place.scratch / "shards", place.scratch / "elsewhere");
+  const std::string unknown = "the chat template of the training data is not known: ";
+  const auto names_shard = ContainsSubstring("shards/train-00000.h5: no such file or directory");
+  const std::string warned = chat("tuned").err;
+  CHECK(warned.starts_with(unknown));
+  CHECK_THAT(warned, names_shard && ContainsSubstring("; --chat-template names another\n" + head));
+  const Ended refused = chat("tiny");
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, names_shard && ContainsSubstring("nor its directory names one (" + unknown) &&
+                              ContainsSubstring("); choose it by --chat-template trireme"));
+}
+
 TEST_CASE("Ctrl-C ends an answer, and then the chat") {
   const Workplace place;
   succeed(place.train({}));

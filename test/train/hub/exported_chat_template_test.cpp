@@ -133,7 +133,7 @@ TEST_CASE("an export whose training data cannot be read warns that their chat te
   std::filesystem::rename(place.scratch / "talk", place.scratch / "elsewhere");
   const ExportedChat gone = exported_chat(place, {});
   CHECK(gone.jinja.empty());
-  CHECK_THAT(gone.warning, ContainsSubstring("the chat template of the training data is not known: ") &&
+  CHECK_THAT(gone.warning, ContainsSubstring("if the training data are conversations, the export lacks their chat template") &&
                                ContainsSubstring("talk/train-00000.h5") && ContainsSubstring("; name it by --chat-template"));
   for (const char* named : {"none", "chatml"}) CHECK(exported_chat(place, {"--chat-template", named}).warning.empty());
   CHECK_THAT(exported_chat(place, {"--json", "found.json"}).warning, ContainsSubstring("not known"));

@@ -5,12 +5,16 @@
 #include <fstream>
 #include <memory>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
+#include "data/shard/shard.h"
+#include "data/tokenizer/sentencepiece_model.h"
 #include "test/catch.h"
 #include "test/reference/golden.h"
 #include "test/train/golden.h"
 #include "test/train/workplace.h"
+#include "train/hub/exported_tokenizer.h"
 #include "train/hub/init_from.h"
 #include "train/hub/published_config.h"
 #include "train/hub/published_weights.h"
@@ -265,6 +269,84 @@ TEST_CASE("a tokenizer.json adds no token to a text in the export of a model tra
   CHECK(exported("continued", both) == both);
 }
 
+TEST_CASE("an exported tokenizer.json begins texts as most documents of the training data begin") {
+  const Scratch scratch;
+  const std::string golden = std::string(TRIREME_SOURCE) + "/test/data/goldens/llama3.json", shard = scratch / "a.h5";
+  const Json begin{{"SpecialToken", {{"id", "<|end_of_text|>"}, {"type_id", 0}}}},
+      words{{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const auto adds = [](std::vector<Json> parts) {
+    return Json{{"type", "TemplateProcessing"}, {"single", Json(Json::Array(std::move(parts)))}};
+  };
+  fs::create_directory(scratch / "out");
+  RunConfig config;
+  config.data.train = {shard};
+  const auto exported = [&](const Json& processor) {
+    Json json = Json::parse(read_text(golden));
+    json["post_processor"] = processor;
+    write_text(scratch / "tokenizer.json", json.dump());
+    SpecialTokens tokens;
+    const std::string doubt = write_tokenizer(config, scratch / "tokenizer.json", scratch / "out", tokens).doubt;
+    return std::pair(Json::parse(read_text(scratch / "out/tokenizer.json")).value("post_processor", Json()), doubt);
+  };
+  const auto exported_with = [&](const std::vector<int32_t>& firsts, const Json& processor) {
+    std::vector<int32_t> tokens;
+    std::vector<int64_t> starts;
+    for (const int32_t first : firsts) {
+      starts.push_back(std::ssize(tokens));
+      tokens.insert(tokens.end(), {first, 7, 8});
+    }
+    write_shard(shard, {"bpe-480-0", 480, 0, 9}, tokens, starts);
+    const auto [left, doubt] = exported(processor);
+    CHECK(doubt.empty());
+    return left;
+  };
+  const Json adds_begin = adds({begin, words});
+  CHECK(exported_with({0, 0, 5}, adds_begin) == adds_begin);
+  const Json sequence{{"type", "Sequence"}, {"processors", Json::array({adds_begin})}};
+  CHECK(exported_with({0}, sequence) == sequence);
+  CHECK(exported_with({0, 5, 5}, adds_begin).is_null());
+  CHECK(exported_with({0, 5}, adds_begin).is_null());
+  CHECK(exported_with({0, 0}, adds({begin, words, begin})).is_null());
+  CHECK(exported_with({0, 0}, adds({words})).is_null());
+  std::vector<int32_t> many(1000, 5);
+  std::fill_n(many.begin(), 600, 0);
+  CHECK(exported_with(many, adds_begin) == adds_begin);
+
+  fs::remove(shard);
+  const auto [left, doubt] = exported(adds_begin);
+  CHECK(left.is_null());
+  CHECK_THAT(doubt, ContainsSubstring("puts no <|end_of_text|> in front of a text") && ContainsSubstring("a.h5"));
+  CHECK(exported(nullptr).second.empty());
+}
+
+TEST_CASE("an exported tokenizer.json begins texts as that of the model that the run began with, if it is the same tokenizer") {
+  const Scratch scratch;
+  const std::string goldens = std::string(TRIREME_SOURCE) + "/test/data/goldens/";
+  const Json adds{{"type", "TemplateProcessing"}, {"single", Json::array({{{"SpecialToken", {{"id", "<|end_of_text|>"}}}}})}};
+  for (const char* name : {"out", "origin"}) fs::create_directory(scratch / name);
+  RunConfig config;
+  config.train.init_from = scratch / "origin";
+  const auto exported = [&](const std::string& origin, const Json& of_origin, const Json& published) {
+    const auto write = [&](const std::string& path, const std::string& tokenizer, const Json& processor) {
+      Json json = Json::parse(read_text(goldens + tokenizer));
+      json["post_processor"] = processor;
+      write_text(path, json.dump());
+    };
+    if (!origin.empty()) write(scratch / "origin/tokenizer.json", origin, of_origin);
+    write(scratch / "tokenizer.json", "llama3.json", published);
+    SpecialTokens tokens;
+    CHECK(write_tokenizer(config, scratch / "tokenizer.json", scratch / "out", tokens).doubt.empty());
+    return Json::parse(read_text(scratch / "out/tokenizer.json")).value("post_processor", Json());
+  };
+  CHECK(exported("", nullptr, adds) == adds);
+  CHECK(exported("llama3.json", nullptr, adds).is_null());
+  CHECK(exported("llama3.json", adds, nullptr) == adds);
+  CHECK(exported("llama3.json", adds, adds) == adds);
+  CHECK(exported("qwen2.json", nullptr, adds) == adds);
+  write_text(scratch / "origin/tokenizer.json", "{}");
+  CHECK(exported("", nullptr, adds) == adds);
+}
+
 TEST_CASE("a model too large for one file goes into several, with an index, and comes back") {
   const Workplace place;
   succeed(place.train(still("a", "llama")));
@@ -347,6 +429,37 @@ TEST_CASE("the tokenizer of a published model is its SentencePiece model, which 
   }
   fs::remove(json);
   CHECK(published_tokenizer(scratch.path()) == model);
+}
+
+TEST_CASE("tokens that a model has beside its SentencePiece model are named") {
+  const Scratch scratch;
+  const std::string model = scratch / "tokenizer.model", added = scratch / "added_tokens.json";
+  CHECK(doubt_published_tokenizer("").empty());
+  CHECK(doubt_published_tokenizer(scratch.path()).empty());
+  write_text(model, read_text(std::string(TRIREME_SOURCE) + "/test/fuzz/corpus/tokenizer/bpe.model"));
+  const size_t pieces = read_sentencepiece_model(model).pieces.size();
+  const std::string begin = text(model, ": has ", pieces, " pieces, and lacks tokens that the model was trained with: "),
+                    end = "; in texts and chats they become their characters";
+  const auto id = [&](size_t beyond) { return std::to_string(pieces + beyond); };
+  CHECK(doubt_published_tokenizer(scratch.path()).empty());
+  write_text(scratch / "config.json", R"({"eos_token_id": 2})");
+  write_text(added, R"({"<s>": 1})");
+  write_text(scratch / "tokenizer_config.json", R"({"added_tokens_decoder": {"2": {"content": "</s>"}}})");
+  CHECK(doubt_published_tokenizer(scratch.path()).empty());
+  write_text(added, "{\"<|im_end|>\": " + id(0) + "}");
+  CHECK(doubt_published_tokenizer(scratch.path()) == begin + "<|im_end|> (" + id(0) + ")" + end);
+  write_text(scratch / "config.json", "{\"eos_token_id\": [2, " + id(0) + ", " + id(7) + "]}");
+  write_text(scratch / "tokenizer_config.json", "{\"added_tokens_decoder\": {\"" + id(1) + "\": {\"content\": \"<|im_start|>\"}}}");
+  CHECK(doubt_published_tokenizer(scratch.path()) ==
+        begin + "<|im_end|> (" + id(0) + "), <|im_start|> (" + id(1) + "), eos_token_id (" + id(7) + ")" + end);
+  std::string many = "{";
+  for (size_t i = 0; i < 12; ++i) many += text(i == 0 ? "" : ", ", "\"<", i, ">\": ", pieces + 8 + i);
+  write_text(added, many + "}");
+  CHECK_THAT(doubt_published_tokenizer(scratch.path()), ContainsSubstring(", <4> (" + id(12) + ") and 7 more; in texts"));
+  write_text(added, "no JSON");
+  CHECK_THAT(doubt_published_tokenizer(scratch.path()), ContainsSubstring("<|im_start|>"));
+  write_text(model, read_text(std::string(TRIREME_SOURCE) + "/test/data/goldens/cl100k.tiktoken"));  // ranks
+  CHECK(doubt_published_tokenizer(scratch.path()).empty());
 }
 
 TEST_CASE("weights of another model are refused with every key that differs, on all ranks") {
