@@ -232,8 +232,8 @@ int64_t load_weights(const WeightSource& source, TrainState& run) {
   return manifest.step;
 }
 
-void evaluate_on(const EvalOptions& options, const WeightSource& source, World& world) {
-  JsonOutput json(options.json);
+// `json`: rank 0's.
+void evaluate_on(const EvalOptions& options, const WeightSource& source, World& world, std::optional<JsonOutput>& json) {
   const RunConfig& config = source.config;
   Device device = open_device(config.kernels_of_run(), world.core_sharers(), world.local_rank());
   Mesh mesh(world, config.parallel);
@@ -249,7 +249,7 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
   Json found{{"weights", source.directory()}, {"step", step}};
   found.update(evaluator.evaluate_all());
   run.sync.join();
-  if (mesh.first()) json.write(found);
+  if (json) json->write(found);
 }
 
 ExitCode run_eval(const EvalOptions& options) {
@@ -261,6 +261,7 @@ ExitCode run_eval(const EvalOptions& options) {
   World world({.say = complain});
   const Comm all("all", 0, world.rank(), world.launched());
   std::string checkpoint;
+  std::optional<JsonOutput> json;  // rank 0's
   AgreedConfig agreed;
   try {
     agreed = agree_on_config(all, [&] {
@@ -269,12 +270,13 @@ ExitCode run_eval(const EvalOptions& options) {
       RunConfig meant = for_evaluation(std::move(source.config), world.size(), options.set);
       require_mesh(meant, world.size(), 0);
       choose_device(meant);
+      json.emplace(options.json);
       return meant;
     });
     if (!agreed.config) return agreed.refusal;
-    evaluate_on(options, {*agreed.config, broadcast(all, checkpoint)}, world);
+    evaluate_on(options, {*agreed.config, broadcast(all, checkpoint)}, world, json);
   } catch (const std::exception& error) {
-    if (world.size() > 1) end_all_ranks(world, agreed.config ? &*agreed.config : nullptr, error);
+    if (world.size() > 1) end_all_ranks(world, agreed.config ? &*agreed.config : nullptr, error, [&json] { json.reset(); });
     throw;
   }
   return ExitCode::done;

@@ -33,13 +33,16 @@ class Stall {
 
 }  // namespace
 
+SeenData read_by_step(const RunConfig& config) {
+  return {.sequences = config.train.batch, .tokens = config.train.batch * config.model.context};
+}
+
 CheckpointState state_of(const RunConfig& config, std::vector<TensorSlice> slices, int64_t step, const StepStatistics& history) {
-  const int64_t sequences = step * config.train.batch;
-  CheckpointState state{
-      .slices = std::move(slices),
-      .counters = {{"sequences", sequences}, {"tokens", sequences * config.model.context}, {"seed", config.train.seed}},
-      .config = to_yaml(config),
-      .finite = true};
+  const SeenData seen = history.seen(step, read_by_step(config));
+  CheckpointState state{.slices = std::move(slices),
+                        .counters = {{"sequences", seen.sequences}, {"tokens", seen.tokens}, {"seed", config.train.seed}},
+                        .config = to_yaml(config),
+                        .finite = true};
   history.store(state.counters);
   return state;
 }

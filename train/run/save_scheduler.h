@@ -72,6 +72,9 @@ class SaveScheduler {
   SaveTimes last_{};
 };
 
+// A step's data, over all replicas.
+SeenData read_by_step(const RunConfig& config);
+
 // With these tensors, after `step` steps of this history.
 CheckpointState state_of(const RunConfig& config, std::vector<TensorSlice> slices, int64_t step, const StepStatistics& history);
 

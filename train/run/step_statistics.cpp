@@ -29,6 +29,11 @@ double StepStatistics::Usual::highest(double sigmas) const {
   return mean + sigmas * std::max(std::sqrt(variance), kLeast * std::abs(mean));
 }
 
+SeenData StepStatistics::seen(int64_t step, const SeenData& each) const {
+  const int64_t steps = step - loaded_;
+  return {.sequences = before_.sequences + steps * each.sequences, .tokens = before_.tokens + steps * each.tokens};
+}
+
 StepLimits StepStatistics::limits(int64_t step) {
   for (; !waiting_.empty() && waiting_.front().step <= step - kBehind; waiting_.pop_front()) {
     ++entered_;
@@ -51,9 +56,11 @@ void StepStatistics::saw(int64_t step, const StepResult& result) {
 }
 
 void StepStatistics::go_back_to(const StepStatistics& then) {
-  const int64_t refused = refused_, not_finite = not_finite_;
+  const int64_t refused = refused_, not_finite = not_finite_, loaded = loaded_;
+  const SeenData before = before_;
   *this = then;
   refused_ = refused, not_finite_ = not_finite;
+  loaded_ = loaded, before_ = before;
 }
 
 void StepStatistics::forget() {
@@ -97,6 +104,8 @@ void StepStatistics::load(const std::map<std::string, int64_t>& counters, int64_
     const auto found = counters.find(name);
     return found == counters.end() ? 0 : found->second;
   };
+  if (counters.contains("sequences") && counters.contains("tokens"))
+    loaded_ = steps, before_ = {.sequences = get("sequences"), .tokens = get("tokens")};
   updates_ = counters.contains("updates") ? get("updates") : steps;
   entered_ = get("history/entered");
   refused_ = get("history/refused");

@@ -114,16 +114,17 @@ std::vector<PartTime> Steps::parts_of_step() const {
 void Steps::log(const StepResult& result, double seconds, std::vector<PartTime> parts) {
   if (!session_.log) return;
   const Doing doing(session_.journal, "logging");
-  const int64_t tokens = session_.config.train.batch * session_.config.model.context;
+  const SeenData each = read_by_step(session_.config);
   const StepFlops& flops = session_.flops;
   const double hfu = session_.peak.use(flops.executed, seconds, session_.run.launcher.ahead());
   session_.log->step({.step = ended_,
                       .loss = result.loss,
                       .grad_norm = result.grad_norm,
                       .lr = result.lr,
-                      .tokens = ended_ * tokens,
+                      .tokens = session_.history.seen(ended_, each).tokens,
+                      .step_tokens = each.tokens,
                       .step_ms = seconds * 1e3,
-                      .tokens_per_second = static_cast<double>(tokens) / seconds,
+                      .tokens_per_second = static_cast<double>(each.tokens) / seconds,
                       .data_ms = waited_[static_cast<size_t>(ended_ % 2)] * 1e3,
                       .mfu = hfu * flops.model / flops.executed,
                       .mfu_full = hfu * flops.full / flops.executed,

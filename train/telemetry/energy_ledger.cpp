@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -12,19 +13,23 @@ namespace {
 
 constexpr double kSecondsPerHour = 3600;
 
-// Sums what the ranks have read. Ranks that share a GPU have read the same.
-void add_readings(const std::vector<MachineReading>& ranks, EnergyRecord& record) {
+// Enters what the ranks have read; ranks that share a GPU have read the same. `joules` has the last reading of each source, also of
+// one that is missing this time.
+void add_readings(const std::vector<MachineReading>& ranks, std::map<std::string, double>& joules, EnergyRecord& record) {
   std::set<std::string> gpus;
+  const auto enter = [&joules](const std::string& source, double now) { joules[source] = std::max(joules[source], now); };
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const MachineReading& reading = ranks[rank];
     if (!reading.any()) continue;
-    if (reading.processor_joules) ++record.processor_nodes, record.joules += *reading.processor_joules;
+    if (reading.processor_joules) ++record.processor_nodes, enter("processors " + std::to_string(rank), *reading.processor_joules);
     MeteredRank metered{.rank = static_cast<int64_t>(rank), .reading = reading};
     const auto key = [](const MachineReading& r) { return r.gpu->uuid.empty() ? r.host + r.gpu->bus : r.gpu->uuid; };
     if (reading.gpu && !gpus.insert(key(reading)).second) metered.reading.gpu.reset();
-    if (metered.reading.gpu && metered.reading.gpu->joules) ++record.gpus, record.joules += *metered.reading.gpu->joules;
+    if (metered.reading.gpu && metered.reading.gpu->joules)
+      ++record.gpus, enter("GPU " + key(reading), *metered.reading.gpu->joules);
     if (metered.reading.any()) record.ranks.push_back(std::move(metered));
   }
+  for (const auto& [source, last] : joules) record.joules += last;
 }
 
 std::string energy_words(double joules) {
@@ -48,14 +53,16 @@ EnergyLedger::EnergyLedger(EnergyOrders orders) : orders_(std::move(orders)), me
 
 EnergyRecord EnergyLedger::account(const std::vector<MachineReading>& ranks, const EnergyMoment& now) {
   EnergyRecord record{.step = now.step, .totals = last_.totals, .run = orders_.run};
-  add_readings(ranks, record);
+  add_readings(ranks, joules_, record);
   add_energy(record, now);
   add_cost(record, now);
-  metered_until_ = std::max(metered_until_, now.seconds), charged_until_ = now.seconds, fresh_tokens_ = 0;
+  charged_until_ = now.seconds;
+  // While no source is read, time and tokens wait for the reading that has their energy.
+  if (record.gpus + record.processor_nodes > 0 || joules_.empty())
+    metered_until_ = std::max(metered_until_, now.seconds), fresh_tokens_ = 0;
   return last_ = record;
 }
 
-// A rank that no longer reads anything takes its joules with it: nothing is added then.
 void EnergyLedger::add_energy(EnergyRecord& record, const EnergyMoment& now) {
   const bool metered = record.gpus + record.processor_nodes > 0;
   const double seconds = now.seconds - metered_until_, joules = std::max(0.0, record.joules - last_.joules);

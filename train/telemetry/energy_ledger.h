@@ -1,6 +1,7 @@
 // EnergyLedger: adds up the energy and cost of a run, over its ranks and its starts.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,7 +33,8 @@ class EnergyLedger {
   explicit EnergyLedger(EnergyOrders orders);
 
   void computed(double tokens) { fresh_tokens_ += tokens; }  // by a step of this process
-  // The next record, from the newest reading of each rank; those without readings are empty.
+  // The next record, from the newest reading of each rank; those without readings are empty. A source that is missing in some
+  // records, and read again, has used what it reads above its last reading.
   EnergyRecord account(const std::vector<MachineReading>& ranks, const EnergyMoment& now);
   // "energy: 1.2 kWh, 0.34 J per token, 450 g CO2; cost: 12.30 EUR, 24.10 EUR at the end"; "" before the first record.
   std::string words(bool finished) const;
@@ -43,6 +45,7 @@ class EnergyLedger {
 
   const EnergyOrders orders_;
   EnergyRecord last_{};
+  std::map<std::string, double> joules_{};    // by source, its last reading
   double metered_until_, charged_until_ = 0;  // seconds since the start of this process
   double fresh_tokens_ = 0;                   // since the last record
 };

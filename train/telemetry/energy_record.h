@@ -30,7 +30,7 @@ struct EnergyRecord {
   int64_t step = 0;
   EnergyTotals totals{};
   bool measured = false;                                       // energy, by this start or by an earlier one
-  Figure joules_per_token{}, watts{};                          // since the record before
+  Figure joules_per_token{}, watts{};                          // since the last record that has them
   Figure projected_joules{}, projected_co2_grams{};            // of the whole run, at the mean power of this start
   Figure cost{}, projected_cost{}, cost_per_billion_tokens{};  // of the run so far; of the whole run; of its tokens so far
   Figure co2_grams{};

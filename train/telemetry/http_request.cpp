@@ -1,6 +1,8 @@
 #include "train/telemetry/http_request.h"
 
 #include <algorithm>
+#include <cctype>
+#include <vector>
 
 #include "base/error.h"
 
@@ -13,6 +15,8 @@ std::string_view reason(int status) {
       return "OK";
     case 400:
       return "Bad Request";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -30,6 +34,32 @@ bool is_path(std::string_view word) {
   return word.starts_with('/') && std::ranges::all_of(word, [](char c) { return c > ' ' && c < '\x7f'; });
 }
 
+std::string in_lower_case(std::string_view word) {
+  std::string lower(word);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+// "localhost" of " LocalHost:8080", "[::1]" of " [::1]:8080".
+std::string without_port(std::string_view value) {
+  constexpr std::string_view blanks = " \t\r";
+  value.remove_prefix(std::min(value.find_first_not_of(blanks), value.size()));
+  value = value.substr(0, value.find_last_not_of(blanks) + 1);
+  return in_lower_case(value.substr(0, value.find(':', value.starts_with('[') ? value.find(']') : 0)));
+}
+
+// Names the hosts of all headers Host.
+std::vector<std::string> hosts_in(std::string_view head) {
+  std::vector<std::string> hosts;
+  for (size_t begin = head.find('\n'); begin < head.size(); begin = head.find('\n', begin + 1)) {
+    const std::string_view line = head.substr(begin + 1, head.find('\n', begin + 1) - begin - 1);
+    const size_t colon = line.find(':');
+    if (colon != std::string_view::npos && in_lower_case(line.substr(0, colon)) == "host")
+      hosts.push_back(without_port(line.substr(colon + 1)));
+  }
+  return hosts;
+}
+
 }  // namespace
 
 std::optional<HttpRequest> parse_http(std::string_view received) {
@@ -40,8 +70,12 @@ std::optional<HttpRequest> parse_http(std::string_view received) {
   if (end == std::string_view::npos || method == std::string_view::npos || path == method) return HttpRequest{};
   std::string_view target = line.substr(method + 1, path - method - 1);
   if (!is_method(line.substr(0, method)) || !is_path(target) || !line.substr(path + 1).starts_with("HTTP/1.")) return HttpRequest{};
+  const std::vector<std::string> hosts = hosts_in(received.substr(0, end));
+  if (hosts.size() > 1) return HttpRequest{};
   target = target.substr(0, target.find('?'));
-  return HttpRequest{.method = std::string(line.substr(0, method)), .path = std::string(target)};
+  return HttpRequest{.method = std::string(line.substr(0, method)),
+                     .path = std::string(target),
+                     .host = hosts.empty() ? std::string() : hosts.front()};
 }
 
 std::string http_bytes(const HttpAnswer& answer, bool with_body) {

@@ -9,6 +9,7 @@ namespace trireme {
 
 struct HttpRequest {
   std::string method, path;  // "GET", "/metrics": without what follows a '?'
+  std::string host{};        // that the header Host names, in lower case and without a port; "": none
 };
 
 struct HttpAnswer {
@@ -19,7 +20,7 @@ struct HttpAnswer {
 inline constexpr size_t kLongestRequest = 16 << 10;  // bytes
 
 // A request at the beginning of what a client has sent: nothing as long as its head is not complete. What is not a request has
-// an empty method.
+// an empty method; so has one with several headers Host.
 std::optional<HttpRequest> parse_http(std::string_view received);
 
 // The bytes to send; without the body for HEAD.

@@ -40,14 +40,27 @@ Addresses addresses_of(const std::string& host, int64_t port) {
   return Addresses(list);
 }
 
-int port_of(int socket) {
+struct OpenPort {
+  std::string address{};  // a number, "127.0.0.1" or "::1"
+  int port = 0;
+};
+
+OpenPort port_of(int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
+  std::array<char, NI_MAXHOST> host{};
   std::array<char, 8> service{};
   if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
-      getnameinfo(reinterpret_cast<sockaddr*>(&address), size, nullptr, 0, service.data(), service.size(), NI_NUMERICSERV) != 0)
-    return 0;
-  return std::stoi(service.data());
+      getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host.data(), host.size(), service.data(), service.size(),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return {};
+  return {.address = host.data(), .port = std::stoi(service.data())};
+}
+
+// Hosts that requests to this address may be for; empty: any.
+std::vector<std::string> hosts_at(const std::string& address) {
+  if (!address.starts_with("127.") && !address.starts_with("::ffff:127.") && address != "::1") return {};
+  return {"localhost", "127.0.0.1", "[::1]", address, "[" + address + "]"};
 }
 
 }  // namespace
@@ -60,7 +73,8 @@ HttpServer::HttpServer(const std::string& host, int64_t port, std::function<Http
     close(listener_);
     throw Error(std::string("no pipe: ") + std::strerror(reason));
   }
-  port_ = port_of(listener_);
+  const OpenPort open_port = port_of(listener_);
+  port_ = open_port.port, hosts_ = hosts_at(open_port.address);
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -143,6 +157,8 @@ bool HttpServer::receive(Client& client) {
 
 std::string HttpServer::answer_to(const HttpRequest& request) try {
   if (request.method.empty()) return http_bytes({.status = 400, .body = "not a request\n"}, true);
+  if (!hosts_.empty() && !request.host.empty() && std::ranges::find(hosts_, request.host) == hosts_.end())
+    return http_bytes({.status = 403, .body = "open on loopback only: ask for localhost\n"}, request.method != "HEAD");
   if (request.method != "GET" && request.method != "HEAD") return http_bytes({.status = 405, .body = "only GET\n"}, true);
   return http_bytes(answer_(request.path), request.method == "GET");
 } catch (const std::exception& error) {

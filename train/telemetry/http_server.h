@@ -13,6 +13,10 @@ namespace trireme {
 
 // One request a connection. Sixteen clients at once; the next ones wait in the system's queue. A client that sends slowly is left
 // after five seconds, and one that reads slowly after a second more for each 100 kB of its answer.
+//
+// On a loopback address, a request must be for localhost, 127.0.0.1, [::1] or that address, with any port; else the answer is 403.
+// So no page of another site, whose name leads to this address (DNS rebinding), reads it in a browser. A request without a header
+// Host is answered, since browsers always send one. On another address, which the user has asked for, requests for any host are.
 class HttpServer {
  public:
   // Opens the port, 0 for any free one. Error when that is not possible, with the reason. `answer` gets a path, on the server's
@@ -40,6 +44,7 @@ class HttpServer {
   std::string answer_to(const HttpRequest& request);
 
   const std::function<HttpAnswer(const std::string&)> answer_;
+  std::vector<std::string> hosts_{};  // that requests may be for; empty: any
   int listener_ = -1, port_ = 0, stop_[2] = {-1, -1};
   std::vector<Client> clients_;
   std::thread thread_;

@@ -39,6 +39,7 @@ struct StepRecord {
   double loss = 0, grad_norm = 0;  // float values, but for norms that f32 cannot hold
   double lr = 0;
   int64_t tokens = 0;                         // seen since the run's beginning
+  int64_t step_tokens = 0;                    // of this step; not in the file
   double step_ms = 0, tokens_per_second = 0;  // measured
   double data_ms = 0;                         // of it, that the step waited for its batch to be read
   // Use of the peak rate of products, NaN when it is unknown. MFU counts causal attention, 0 to 1; HFU also what is computed

@@ -280,7 +280,7 @@ void RunLog::step(const StepRecord& record) {
   s.now = record;
   add_parts(s.parts, record.parts);
   s.step_seconds += record.step_ms / 1000;
-  if (s.ledger) s.ledger->computed(static_cast<double>(record.tokens) / static_cast<double>(record.step));
+  if (s.ledger) s.ledger->computed(static_cast<double>(record.step_tokens));
   s.progress.done = record.step;
   s.left.step(record.step_ms / 1000);
   s.record(record, json_line(record));

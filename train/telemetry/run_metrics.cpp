@@ -101,7 +101,7 @@ void RunNumbers::add(const StepRecord& record) {
   step = record, step_time = unix_seconds();
   for (size_t i = 0; i < kSeconds.size(); ++i) steps_within[i] += seconds <= kSeconds[i] ? 1 : 0;
   recent[static_cast<size_t>(steps++) % recent.size()] = seconds;
-  tokens += static_cast<double>(record.tokens) / static_cast<double>(record.step);
+  tokens += static_cast<double>(record.step_tokens);
   step_seconds += seconds, data_seconds += record.data_ms / 1000;
   for (const PartTime& part : record.parts) part_seconds[part.name] += part.ms / 1000;
 }

@@ -311,6 +311,25 @@ TEST_CASE("weights that an evaluation on several ranks does not find are named o
   CHECK(count_of(ended.err, "missing: no such file or directory; name a run") == 1);
 }
 
+TEST_CASE("one rank of an evaluation makes the directory of its results, and all end in the same way if it cannot be made") {
+  const Workplace place;
+  succeed(place.train({"train.steps=2", "train.warmup=1", "train.eval_every=0"}));
+  write_text(place.scratch / "file", "");
+  const auto with = [&](const std::string& json, const std::string& shards, int ranks) {
+    return Process(place.scratch.path(), {"eval", "runs/tiny", "--shards", shards, "--sequences", "8", "--json", json}, ranks)
+        .wait();
+  };
+  const std::string shards = "shards/validation-00000.h5";
+  succeed(with("new/directory/found.json", shards, 2));
+  CHECK(Json::parse(read_text(place.scratch / "new/directory/found.json")).contains("shards"));
+  const Ended refused = with("file/found.json", shards, 2);
+  CHECK(refused.code == 3);
+  CHECK_FALSE(refused.left_alone);
+  CHECK(count_of(refused.err, "file: the directory cannot be made") == 1);
+  CHECK(with("other/found.json", "nothing.h5", 1).code == 3);
+  CHECK_FALSE(std::filesystem::exists(place.scratch / "other"));
+}
+
 TEST_CASE("a model that knows the text finds its continuation, on any number of ranks, and permuted answers are wrong") {
   const Workplace place;
   write_questions(place, "right.jsonl");

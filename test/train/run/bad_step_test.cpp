@@ -383,6 +383,23 @@ TEST_CASE("what a step may have follows from the steps up to the last but one, a
   CHECK(copy.limits(50).loss == StepLimits::kLargest);
 }
 
+TEST_CASE("data is counted from the checkpoint that a run continues from, whatever its steps read") {
+  const SeenData first{.sequences = 4, .tokens = 256}, then{.sequences = 6, .tokens = 192};
+  StepStatistics history(4);
+  CHECK(history.seen(20, first).tokens == 20 * 256);
+  CHECK(history.seen(20, first).sequences == 80);
+  history.load({{"sequences", 80}, {"tokens", 20 * 256}}, 20);
+  CHECK(history.seen(20, then).tokens == 20 * 256);
+  CHECK(history.seen(25, then).tokens == 20 * 256 + 5 * 192);
+  CHECK(history.seen(25, then).sequences == 110);
+  StepStatistics earlier(4);
+  earlier.load({{"sequences", 40}, {"tokens", 10 * 256}}, 10);
+  history.go_back_to(earlier);  // steps 11 to 20 keep what they read
+  CHECK(history.seen(25, then).tokens == 20 * 256 + 5 * 192);
+  history.load({{"updates", 7}}, 7);  // a checkpoint without these counters
+  CHECK(history.seen(9, then).tokens == 9 * 192);
+}
+
 TEST_CASE("steps and ranges of steps are read as they are written") {
   CHECK(parse_step_range("7") == StepRange{7, 7});
   CHECK(parse_step_range("100-120") == StepRange{100, 120});

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/philox.h"
+#include "checkpoint/lineage.h"
 #include "checkpoint/memory_tier.h"
 #include "test/catch.h"
 #include "test/sanitized.h"
@@ -163,6 +164,26 @@ TEST_CASE("a resume with another model or other data is refused unless it is all
   CHECK(place.metrics("tiny").back().at("step") == 22);
 }
 
+TEST_CASE("a run that continues with another batch and context counts the tokens of the steps before as they were") {
+  const Workplace place;
+  succeed(place.train({}));
+  const auto tokens_after = [&](int64_t step) {
+    auto words = Workplace::arguments({"train.batch=6", "model.context=32", "train.steps=" + std::to_string(step)});
+    words.push_back("--resume-allow");
+    succeed(run_trireme(place.scratch.path(), words));
+    std::vector<Json> lines = place.metrics("tiny");
+    std::erase_if(lines, [](const Json& line) { return !line.contains("loss"); });
+    CHECK(lines.back().at("step") == step);
+    const auto tokens = lines.back().at("tokens").get<int64_t>();
+    const LineageText lineage = read_lineage(Io(), lineage_path(place.scratch / "runs/tiny"));
+    REQUIRE_FALSE(lineage.commits.empty());
+    CHECK(lineage.commits.back().tokens == tokens);
+    return tokens;
+  };
+  CHECK(tokens_after(22) == 20 * 256 + 2 * 192);
+  CHECK(tokens_after(25) == 20 * 256 + 5 * 192);  // from a checkpoint of such steps
+}
+
 TEST_CASE("a resume with products of other numbers is refused, and with another word for the same ones is not") {
   const Workplace place;
   const auto go_on = [&](const std::string& matmul, const std::string& steps) {
@@ -180,7 +201,7 @@ TEST_CASE("peak resident memory is within 10 % of the plan's total and the copy 
   // Without fast bf16 instructions, f32 copies of the operands add to the memory.
   CpuFacts facts = read_cpu_facts();
   facts.products = ProductKernels::automatic;
-  const std::string dtype = facts.bf16_products() ? "kernels.dtype=bf16" : "kernels.dtype=f32";
+  const std::string dtype = facts.gains_by_bf16() ? "kernels.dtype=bf16" : "kernels.dtype=f32";
   const std::vector<std::string> settings{
       "train.steps=2",          "train.warmup=1",    "train.batch=2",     "train.microbatch=2", "model.width=768",
       "model.heads=12",         "model.layers=4",    "model.vocab=32000", "model.context=64",   dtype,

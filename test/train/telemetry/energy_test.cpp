@@ -171,8 +171,46 @@ TEST_CASE("the totals of a run are found far from the end of its file of metrics
 TEST_CASE("a machine that is no longer read keeps its energy in the run's totals") {
   EnergyLedger ledger({.machines = {.ranks = 2}, .run = "r"});
   ledger.account({of_processors("a", 100), of_processors("b", 50)}, {.step = 1, .tokens = 1, .seconds = 1});
-  CHECK(ledger.account({of_processors("a", 110), {}}, {.step = 2, .tokens = 2, .seconds = 2}).totals.joules == 150);
-  CHECK(ledger.account({of_processors("a", 130), {}}, {.step = 3, .tokens = 3, .seconds = 3}).totals.joules == 170);
+  CHECK(ledger.account({of_processors("a", 110), {}}, {.step = 2, .tokens = 2, .seconds = 2}).totals.joules == 160);
+  CHECK(ledger.account({of_processors("a", 130), {}}, {.step = 3, .tokens = 3, .seconds = 3}).totals.joules == 180);
+}
+
+TEST_CASE("a source that is missing in one reading is counted once when it is read again") {
+  EnergyLedger ledger({.machines = {.ranks = 2, .gpus = 2}, .run = "r"});
+  const auto account = [&](const std::vector<MachineReading>& ranks, int64_t step) {
+    ledger.computed(60);
+    const auto n = static_cast<double>(step);
+    return ledger.account(ranks, {.step = step, .tokens = 60 * n, .seconds = 10 * n});
+  };
+  MachineReading lost = of_gpu("b", "GPU-2", 0);
+  lost.gpu->joules.reset();
+  CHECK(account({of_gpu("a", "GPU-1", 100), of_gpu("b", "GPU-2", 50)}, 1).totals.joules == 150);
+  EnergyRecord record = account({of_gpu("a", "GPU-1", 110), lost}, 2);
+  CHECK(record.gpus == 1);
+  CHECK(record.joules == 160);
+  CHECK(record.totals.joules == 160);
+  CHECK(record.watts == 1.);
+  CHECK(account({of_gpu("a", "GPU-1", 120), of_gpu("b", "GPU-2", 70)}, 3).totals.joules == 190);
+  record = account({{}, {}}, 4);  // nothing is read
+  CHECK(record.totals.joules == 190);
+  CHECK(record.totals.metered_tokens == 180);
+  CHECK_FALSE(record.watts);
+  record = account({of_gpu("a", "GPU-1", 140), of_gpu("b", "GPU-2", 110)}, 5);
+  CHECK(record.joules == 250);
+  CHECK(record.totals.joules == 250);
+  CHECK(record.watts == 3.);  // 60 J in 20 s
+  CHECK(record.joules_per_token == 0.5);
+  CHECK(record.totals.metered_tokens == 300);
+}
+
+TEST_CASE("processors that cannot be read once are not counted twice, beside a rank that shares their host's name") {
+  EnergyLedger ledger({.machines = {.ranks = 2}, .run = "r"});
+  const auto joules = [&](const std::vector<MachineReading>& ranks, double seconds) {
+    return ledger.account(ranks, {.step = 1, .seconds = seconds}).totals.joules;
+  };
+  CHECK(joules({of_processors("a", 100), of_processors("a", 40)}, 1) == 140);
+  CHECK(joules({{}, of_processors("a", 50)}, 2) == 150);
+  CHECK(joules({of_processors("a", 130), of_processors("a", 60)}, 3) == 190);
 }
 
 TEST_CASE("the page of metrics has the machine's power, energy, cost and GPUs") {

@@ -64,7 +64,7 @@ HttpAnswer test_page(const std::string& path) {
   return {.status = path == "/here" ? 200 : 404, .body = "page " + path + "\n"};
 }
 
-constexpr auto kHere = "GET /here?x=1 HTTP/1.1\r\nHost: x\r\n\r\n";
+constexpr auto kHere = "GET /here?x=1 HTTP/1.1\r\nHost: localhost:8080\r\n\r\n";
 
 bool is_here(const std::string& answer) {
   return answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\npage /here\n");
@@ -89,6 +89,43 @@ TEST_CASE("a request is read once its head is complete") {
   CHECK(parsed("GET / HTTP/2\r\n\r\n") == "|");
   CHECK(parsed("\r\n\r\n") == "|");
   CHECK(parsed(std::string(kLongestRequest, 'x')) == "|");
+}
+
+TEST_CASE("a request is for the host of its header, without the port") {
+  const auto host_of = [](const std::string& headers) {
+    const auto request = parse_http("GET / HTTP/1.1\r\n" + headers + "\r\n");
+    REQUIRE(request);
+    return request->method.empty() ? "refused" : request->host;
+  };
+  CHECK(host_of("").empty());
+  CHECK(host_of("Accept: */*\r\n").empty());
+  CHECK(host_of("Host:\r\n").empty());
+  CHECK(host_of("Accept: x\r\nhOST: \t LocalHost:8080 \r\nOrigin: http://y\r\n") == "localhost");
+  CHECK(host_of("Host:127.0.0.1\r\n") == "127.0.0.1");
+  CHECK(host_of("Host: [::1]:80\r\n") == "[::1]");
+  CHECK(host_of("Host: [::1\r\n") == "[::1");
+  CHECK(host_of("Host: localhost\r\nHost: localhost\r\n") == "refused");
+  CHECK(parse_http("GET / HTTP/1.1\nHost: a.b:1\n\nHost: c\n\n")->host == "a.b");
+}
+
+TEST_CASE("a port on loopback answers requests for this machine alone, and a port on all addresses any") {
+  const HttpServer inside("127.0.0.1", 0, test_page), outside("0.0.0.0", 0, test_page);
+  const auto asked = [](const HttpServer& server, const std::string& host) {
+    return answer_to(server.port(), "GET /here HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+  };
+  for (const char* host : {"localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:9464", "[::1]", "[::1]:22", ""})
+    CHECK(is_here(asked(inside, host)));
+  CHECK(is_here(answer_to(inside.port(), "GET /here HTTP/1.0\r\n\r\n")));
+  for (const char* host : {"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example:80", "[::2]",
+                           "[::1]evil", "192.168.0.1", "0.0.0.0"}) {
+    INFO(host);
+    const std::string answer = asked(inside, host);
+    CHECK(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"));
+    CHECK(answer.ends_with("\r\n\r\nopen on loopback only: ask for localhost\n"));
+    CHECK(is_here(asked(outside, host)));
+  }
+  CHECK(answer_to(inside.port(), "HEAD /here HTTP/1.1\r\nHost: evil.example\r\n\r\n").ends_with("\r\n\r\n"));
+  CHECK(answer_to(inside.port(), "POST /here HTTP/1.1\r\nHost: evil.example\r\n\r\n").starts_with("HTTP/1.1 403 "));
 }
 
 TEST_CASE("a server answers on its port") {

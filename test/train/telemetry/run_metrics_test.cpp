@@ -24,7 +24,8 @@ StepRecord page_record(int64_t step, double ms = 250) {
           .loss = 2.5,
           .grad_norm = 0.75,
           .lr = 1e-3,
-          .tokens = 4096 * step,
+          .tokens = 10'000 + 4096 * step,
+          .step_tokens = 4096,
           .step_ms = ms,
           .tokens_per_second = 80000,
           .data_ms = 50,
@@ -58,7 +59,7 @@ TEST_CASE("the page of metrics has the newest record of each kind and sums over 
   CHECK(has(sample("loss", "2.5")));
   CHECK(has(sample("restarts_total", "2")));
   CHECK(has("# TYPE trireme_tokens_total counter" + sample("tokens_total", "8192")));
-  CHECK(has(sample("run_tokens", "90112")));
+  CHECK(has(sample("run_tokens", "100112")));
   CHECK(has(sample("step_seconds_bucket", "0", ",le=\"0.1\"")));
   CHECK(has(sample("step_seconds_bucket", "1", ",le=\"0.3\"")));
   CHECK(has(sample("step_seconds_bucket", "2", ",le=\"3\"")));
