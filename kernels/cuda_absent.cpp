@@ -12,6 +12,7 @@ namespace {
 }  // namespace
 
 CudaFacts cuda_facts() { return {.verdict = "built without CUDA"}; }
+KernelLimits kernel_limits() { refuse(); }
 FusedFacts fused_attention_facts() { return {.verdict = "built without CUDA"}; }
 std::string fused_refusal(const AttentionShape&) { return "built without CUDA"; }
 
@@ -19,6 +20,7 @@ CudaLane* open_cuda_lane(Ledger&) { refuse(); }
 void close_cuda_lane(CudaLane*) noexcept {}
 void use_gpu(int) {}
 std::string gpu_bus() { return ""; }
+std::string gpu_uuid() { refuse(); }
 GpuMemory gpu_memory() { refuse(); }
 int64_t scratch_bytes(const CudaLane&) { return 0; }
 std::byte* scratch(CudaLane&, int64_t) { refuse(); }

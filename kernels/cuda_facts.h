@@ -19,6 +19,15 @@ struct CudaFacts {
 };
 CudaFacts cuda_facts();
 
+// Largest shapes that our kernels take on this thread's GPU.
+struct KernelLimits {
+  int64_t shared_bytes = 0;          // memory that the threads of a block share
+  int64_t head_size = 0;             // of attention, forward and backward
+  int64_t pack = 1;                  // columns that a thread loads at once
+  int64_t width = 0, odd_width = 0;  // columns of a norm: a multiple of `pack`; others
+};
+KernelLimits kernel_limits();
+
 // Facts about cuDNN, the library of fused attention kernels.
 struct FusedFacts {
   bool found = false;

@@ -21,6 +21,9 @@ void use_gpu(int number);
 // Address of this thread's GPU on the PCI bus, "0000:1b:00.0"; "" if unknown.
 std::string gpu_bus();
 
+// Name of this thread's GPU among all GPUs, in hexadecimal digits. A GPU's number depends on those that a process sees.
+std::string gpu_uuid();
+
 // Bytes of this thread's GPU: those that nobody has taken, and all.
 struct GpuMemory {
   int64_t free = 0, total = 0;
@@ -62,16 +65,19 @@ void begin_timer(CudaLane& lane);
 void end_timer(CudaLane& lane, double* seconds) noexcept;
 void collect_timers(CudaLane& lane);
 
-std::byte* allocate_on_gpu(int64_t bytes);  // zeros
-void free_on_gpu(std::byte* memory) noexcept;
+std::byte* allocate_on_gpu(int64_t bytes);     // zeros; nullptr if the GPU has less left
+void free_on_gpu(std::byte* memory) noexcept;  // waits for all lanes: their kernels may use the memory
 // Functions that take the place of these two.
 struct GpuAllocator {
   std::byte* (*allocate)(int64_t bytes) = allocate_on_gpu;
   void (*free)(std::byte* memory) noexcept = free_on_gpu;
 };
-// Pinned host memory, zeroed, which the GPU's kernels access at the same address over their bus.
+// Pinned host memory, zeroed, which the GPU's kernels access at the same address over their bus. nullptr if the machine has less.
 std::byte* allocate_pinned(int64_t bytes);
 void free_pinned(std::byte* memory) noexcept;
+// Remedies, for messages about memory that is missing.
+inline constexpr auto kLessOnGpu = "; lower train.microbatch, set train.recompute to full, or use more GPUs";
+inline constexpr auto kLessPinned = "; free memory of this machine, or set train.offload to none or checkpoint.async to false";
 
 // Lets kernels access memory that its owner has mapped, for example shared with other processes. Returns
 // its address for them; nullptr if the driver refuses. Close it before the memory is unmapped.

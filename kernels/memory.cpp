@@ -53,7 +53,10 @@ Buffer::Buffer(Device& device, int64_t bytes, const char* what, Memory memory)
   if (place_ == Place::none || bytes == 0) return;
   ledger_.allocate(bytes, what);
   if (place_ == Place::cuda) {
-    data_ = memory == Memory::pinned ? allocate_pinned(bytes) : on_gpu_.allocate(bytes);
+    const bool pinned = memory == Memory::pinned;
+    data_ = pinned ? allocate_pinned(bytes) : on_gpu_.allocate(bytes);
+    require(data_ != nullptr, text("out of memory: ", bytes, " bytes of ", pinned ? "pinned host memory" : "the GPU", " for ", what,
+                                   pinned ? kLessPinned : kLessOnGpu));
     return;
   }
   if (memory == Memory::shared) file_ = file_in_memory(bytes, what);

@@ -185,6 +185,7 @@ void Mesh::connect(Device& device) {
   for (Comm* group : groups_of(*this)) group->connect_gpus(gpu_use(*group));
   if (journal_ != nullptr) window_.reset(std::make_unique<GpuWindow>(journal_->memory()).release());
   for (Comm* group : groups_of(*this)) count_on_gpu(*group);
+  for (Comm& part : parts_) part.connect_gpus({.ordered = exact_}), count_on_gpu(part);  // those that a plan has asked for
 }
 
 void Mesh::Closer::operator()(GpuWindow* window) const { delete window; }

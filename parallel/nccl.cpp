@@ -33,15 +33,27 @@ bool registers_memory() {
   return version >= kRegisters;
 }
 
+// nullptr if the GPU has less left: NCCL does not say why it fails.
 std::byte* allocate_known(int64_t bytes) {
+  constexpr int64_t kGranule = 2 << 20;  // to which it rounds up
   void* memory = nullptr;
-  ok(ncclMemAlloc(&memory, static_cast<size_t>(bytes)));
+  if (const ncclResult_t status = ncclMemAlloc(&memory, static_cast<size_t>(bytes)); status != ncclSuccess) {
+    (void)cudaGetLastError();  // or the next call would report it
+    if (gpu_memory().free < bytes + kGranule) return nullptr;
+    ok(status);
+  }
   ok(cudaMemset(memory, 0, static_cast<size_t>(bytes)));
   ok(cudaDeviceSynchronize());
   return static_cast<std::byte*>(memory);
 }
 
-void free_known(std::byte* memory) noexcept { ncclMemFree(memory); }
+// Unlike cudaFree, ncclMemFree takes the memory from kernels that still use it. After an error they may wait for other ranks for
+// ever: it then goes with the process.
+void free_known(std::byte* memory) noexcept {
+  if (std::uncaught_exceptions() > 0) return;
+  cudaDeviceSynchronize();
+  ncclMemFree(memory);
+}
 
 ncclDataType_t type_of(Dtype dtype) { return dtype == Dtype::bf16 ? ncclBfloat16 : dtype == Dtype::f32 ? ncclFloat32 : ncclInt32; }
 size_t count(const Tensor& x) { return static_cast<size_t>(x.size()); }

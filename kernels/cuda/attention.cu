@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/fused_attention.h"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda_facts.h"
 
 namespace trireme {
 namespace {
@@ -25,6 +27,11 @@ __device__ Tile tile_number(int number, int64_t size) {
 // Memory after `count` tiles, for exchanges between the lanes of each warp.
 constexpr int64_t kWeights = kTile * 33;
 int64_t tiles_bytes(int count, int64_t size) { return (count * kTile * (size + 1) + kWeights) * 4; }
+constexpr int kForwardTiles = 3, kBackwardTiles = 4;
+// Largest size of heads of which so many tiles fit into the memory that a block's threads share.
+int64_t most_size(int tiles) {
+  return std::min<int64_t>(kMostSize, (most_shared_bytes() / 4 - kWeights) / (int64_t{tiles} * kTile) - 1);
+}
 
 // One head of all tokens of a row of the batch.
 template <class T>
@@ -217,8 +224,9 @@ __global__ void attention_backward_keys(AttentionGradients<T> op, AttentionSizes
 }
 
 template <class Op>
-AttentionSizes sizes_of(const Op& op) {
-  require(op.q.dim(3) <= kMostSize, text("attention on CUDA with heads of size ", op.q.dim(3), "; the maximum is ", kMostSize));
+AttentionSizes sizes_of(const Op& op, int tiles) {
+  const int64_t most = most_size(tiles);
+  require(op.q.dim(3) <= most, text("attention on CUDA with heads of size ", op.q.dim(3), "; the maximum on this GPU is ", most));
   return {.queries = op.q.dim(1),
           .keys = op.k.dim(1),
           .heads = op.q.dim(2),
@@ -258,9 +266,9 @@ std::optional<AttentionShape> fused_shape(const Cuda& cuda, const Op& op, std::i
 void launch(const Cuda& cuda, const AttentionForward& op) {
   if (const auto shape = fused_shape(cuda, op, {op.out, op.lse, op.q, op.k, op.v, op.document_start}))
     return fused_attention(cuda, *shape, op);
-  const AttentionSizes s = sizes_of(op);
+  const AttentionSizes s = sizes_of(op, kForwardTiles);
   if (fits_tensor_cores(op)) return attention_on_tensor_cores(cuda, op, s);
-  const Grid grid = tiles_grid(op.q, s.heads, 3);
+  const Grid grid = tiles_grid(op.q, s.heads, kForwardTiles);
   with_dtype(op.q.dtype(), [&](auto zero) {
     using T = decltype(zero);
     start(cuda, grid, attention_forward<T>, op.out.as<T>(), op.lse.as<float>(), op.q.as<T>(), op.k.as<T>(), op.v.as<T>(), s);
@@ -270,7 +278,7 @@ void launch(const Cuda& cuda, const AttentionForward& op) {
 void launch(const Cuda& cuda, const AttentionBackward& op) {
   if (const auto shape = fused_shape(cuda, op, {op.dq, op.dk, op.dv, op.dout, op.out, op.lse, op.q, op.k, op.v, op.document_start}))
     return fused_attention(cuda, *shape, op);
-  const AttentionSizes s = sizes_of(op);
+  const AttentionSizes s = sizes_of(op, kBackwardTiles);
   const int64_t rows = op.q.dim(0) * s.queries * s.heads;
   auto* delta = static_cast<float*>(scratch(cuda, rows * 4));
   with_dtype(op.q.dtype(), [&](auto zero) {
@@ -287,9 +295,17 @@ void launch(const Cuda& cuda, const AttentionBackward& op) {
     start(cuda, {.blocks = (rows + kWarps - 1) / kWarps, .threads = 32 * kWarps}, row_products<T>, delta, b.dout, op.out.as<T>(),
           rows, s.queries, s.heads, s.size);
     if (fits_tensor_cores(op)) return attention_on_tensor_cores(cuda, op, s, delta);
-    start(cuda, tiles_grid(op.q, s.heads, 4), attention_backward_queries<T>, b, s);
-    start(cuda, tiles_grid(op.q, s.shared, 4), attention_backward_keys<T>, b, s);
+    start(cuda, tiles_grid(op.q, s.heads, kBackwardTiles), attention_backward_queries<T>, b, s);
+    start(cuda, tiles_grid(op.q, s.shared, kBackwardTiles), attention_backward_keys<T>, b, s);
   });
+}
+
+KernelLimits kernel_limits() {
+  return {.shared_bytes = most_shared_bytes(),
+          .head_size = most_size(kBackwardTiles),
+          .pack = kPack,
+          .width = kMostColumns,
+          .odd_width = kMostSingleColumns};
 }
 
 }  // namespace trireme

@@ -20,7 +20,8 @@ inline void* scratch(const Cuda& cuda, int64_t bytes) { return scratch(*cuda.lan
 
 // Number of multiprocessors of the GPU: grids that walk their work have a few blocks for each.
 int multiprocessors();
-int current_gpu();     // CUDA's number of this thread's GPU
-int gpu_generation();  // the first part of its compute capability: 8 for Ampere, 9 for Hopper, 10 for Blackwell
+int current_gpu();            // CUDA's number of this thread's GPU
+int64_t most_shared_bytes();  // that the threads of a block may share on it
+int gpu_generation();         // the first part of its compute capability: 8 for Ampere, 9 for Hopper, 10 for Blackwell
 
 }  // namespace trireme

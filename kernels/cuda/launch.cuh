@@ -23,8 +23,11 @@ template <class... Parameters, class... Arguments>
 void start(const Cuda& cuda, const Grid& grid, void (*kernel)(Parameters...), const Arguments&... arguments) {
   if (grid.blocks == 0 || grid.blocks_y == 0 || grid.blocks_z == 0) return;
   constexpr int64_t kWithoutAsking = 48 << 10;
-  if (grid.shared > kWithoutAsking)
+  if (grid.shared > kWithoutAsking) {
+    const int64_t most = most_shared_bytes();
+    require(grid.shared <= most, text("a kernel whose threads share ", grid.shared, " bytes; this GPU offers ", most));
     ok(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(grid.shared)));
+  }
   cudaLaunchConfig_t config{};
   config.gridDim =
       dim3(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.blocks_y), static_cast<unsigned>(grid.blocks_z));

@@ -49,6 +49,17 @@ std::string gpu_bus() {
   return bus.data();
 }
 
+std::string gpu_uuid() {
+  cudaDeviceProp properties{};
+  ok(cudaGetDeviceProperties(&properties, current_gpu()));
+  std::string digits;
+  for (const char byte : properties.uuid.bytes) {
+    const auto bits = static_cast<unsigned char>(byte);
+    digits += {"0123456789abcdef"[bits >> 4], "0123456789abcdef"[bits & 15]};
+  }
+  return digits;
+}
+
 GpuMemory gpu_memory() {
   size_t free = 0, total = 0;
   ok(cudaMemGetInfo(&free, &total));
@@ -139,19 +150,33 @@ void collect_timers(CudaLane& lane) {
   lane.running = 0;
 }
 
+namespace {
+
+// False if CUDA has not as much memory as was asked for.
+bool is_allocated(cudaError_t status, std::source_location at = std::source_location::current()) {
+  if (status != cudaErrorMemoryAllocation) return ok(status, at), true;
+  (void)cudaGetLastError();  // or the next call would report it
+  return false;
+}
+
+}  // namespace
+
 std::byte* allocate_on_gpu(int64_t bytes) {
   void* memory = nullptr;
-  ok(cudaMalloc(&memory, static_cast<size_t>(bytes)));
+  if (!is_allocated(cudaMalloc(&memory, static_cast<size_t>(bytes)))) return nullptr;
   ok(cudaMemset(memory, 0, static_cast<size_t>(bytes)));
   ok(cudaDeviceSynchronize());
   return static_cast<std::byte*>(memory);
 }
 
-void free_on_gpu(std::byte* memory) noexcept { cudaFree(memory); }
+void free_on_gpu(std::byte* memory) noexcept {
+  cudaDeviceSynchronize();
+  cudaFree(memory);
+}
 
 std::byte* allocate_pinned(int64_t bytes) {
   void* memory = nullptr;
-  ok(cudaMallocHost(&memory, static_cast<size_t>(bytes)));
+  if (!is_allocated(cudaMallocHost(&memory, static_cast<size_t>(bytes)))) return nullptr;
   std::memset(memory, 0, static_cast<size_t>(bytes));
   return static_cast<std::byte*>(memory);
 }
@@ -271,7 +296,8 @@ std::byte* scratch(CudaLane& lane, int64_t bytes) {
   if (lane.scratch != nullptr) ok(cudaFreeAsync(std::exchange(lane.scratch, nullptr), lane.stream));
   lane.scratch_bytes = 0;
   void* memory = nullptr;
-  ok(cudaMallocAsync(&memory, static_cast<size_t>(bytes), lane.stream));
+  require(is_allocated(cudaMallocAsync(&memory, static_cast<size_t>(bytes), lane.stream)),
+          text("out of memory: ", bytes, " bytes of the GPU for scratch of a CUDA lane", kLessOnGpu));
   lane.scratch = static_cast<std::byte*>(memory), lane.scratch_bytes = bytes;
   return lane.scratch;
 }
@@ -289,6 +315,12 @@ int multiprocessors() {
     return found;
   }();
   return count;
+}
+
+int64_t most_shared_bytes() {
+  int bytes = 0;
+  ok(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_gpu()));
+  return bytes;
 }
 
 int gpu_generation() {

@@ -75,14 +75,19 @@ RowGrid walking_grid(Kernel* kernel, int64_t rows, int64_t packs, int64_t per_th
   return g;
 }
 
-// Calls f(elements of a pack, packs of a thread), as constants, for rows of up to 32768 columns; up
-// to 8192 if they do not come in packs.
+// Packs of a thread, at most: of kPack columns, and of single ones. So rows have up to 32768 columns; up to 8192 if they do not
+// come in packs.
+constexpr int kMostPacks = 8, kMostSingles = 16;
+constexpr int64_t kMostColumns = int64_t{kMostPacks} * kPack * kMostRowThreads;
+constexpr int64_t kMostSingleColumns = int64_t{kMostSingles} * kMostRowThreads;
+
+// Calls f(elements of a pack, packs of a thread), as constants.
 template <class F>
 void with_row_packs(int64_t cols, bool aligned, const F& f) {
   const auto with = [&]<int kN>(std::integral_constant<int, kN> pack) {
-    constexpr int kFew = kN == 1 ? 4 : 2, kMost = kN == 1 ? 16 : 8;
-    require(cols <= kMost * kN * kMostRowThreads,
-            text("rows of ", cols, " columns; the maximum is ", kMost * kN * kMostRowThreads));
+    constexpr int kFew = kN == 1 ? 4 : 2, kMost = kN == 1 ? kMostSingles : kMostPacks;
+    constexpr int64_t kMostOfRow = kN == 1 ? kMostSingleColumns : kMostColumns;
+    require(cols <= kMostOfRow, text("rows of ", cols, " columns; the maximum is ", kMostOfRow));
     if (cols <= kN * kMostRowThreads) return f(pack, std::integral_constant<int, 1>{});
     if (cols <= kFew * kN * kMostRowThreads) return f(pack, std::integral_constant<int, kFew>{});
     f(pack, std::integral_constant<int, kMost>{});

@@ -27,8 +27,8 @@ class Tuner {
   double first = 0, best = 0;  // seconds of a step's products
 
   void tune(const ProductShape& shape) {
+    if (recall(shape)) return;
     ProductTrial trial(device_, dtype_, shape);
-    if (recall(shape, trial)) return;
     Choice choice = fastest(trial);
     if (shape.fused()) choice = or_apart(shape, trial, choice);
     if (choice.algorithm.empty()) return;
@@ -38,10 +38,10 @@ class Tuner {
   }
 
  private:
-  // True if the run knows an algorithm for this shape that is valid here.
-  bool recall(const ProductShape& shape, const ProductTrial& trial) {
+  // True if the run knows an algorithm for this shape that is valid here. Takes no memory for it.
+  bool recall(const ProductShape& shape) {
     const auto at = known_.find(words_of(dtype_, shape));
-    if (at == known_.end() || !prefer_algorithm(trial.product(), at->second)) return false;
+    if (at == known_.end() || !prefer_algorithm(imagined_product(dtype_, shape), at->second)) return false;
     chosen.choices[at->first] = at->second;
     if (at->second == kApart) tune(shape.plain());
     return true;

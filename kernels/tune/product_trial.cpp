@@ -16,7 +16,36 @@ constexpr double kShort = 2e-3;   // seconds
 constexpr double kLong = 0.5;     // seconds: one such product is a window of its own
 constexpr double kWindow = 1e-3;  // seconds, shorter than a scheduler's turn: some windows have the cores to themselves
 
+// The product of this shape, of tensors that take(dtype, dims) makes.
+Matmul shaped_product(Dtype dtype, const ProductShape& s, const auto& take) {
+  const Dtype out = s.result(dtype);
+  Matmul product{.c = take(out, {s.m, s.n}),
+                 .a = {},
+                 .b = {},
+                 .transpose_a = s.transpose_a,
+                 .transpose_b = s.transpose_b,
+                 .accumulate = s.accumulate};
+  if (s.bits8) {
+    product.a = take(*s.bits8, {s.m, s.k}), product.b = take(Dtype::e4m3, {s.n, s.k});
+    product.a_scale = take(Dtype::f32, {1}), product.b_scale = take(Dtype::f32, {1});
+  } else {
+    product.a = s.transpose_a ? take(dtype, {s.k, s.m}) : take(dtype, {s.m, s.k});
+    product.b = s.transpose_b ? take(dtype, {s.n, s.k}) : take(dtype, {s.k, s.n});
+  }
+  if (s.bias) product.bias = take(Dtype::f32, {s.n});
+  if (s.pre_activation) product.pre_activation = take(out, {s.m, s.n});
+  if (s.gelu_input) product.gelu_input = take(out, {s.m, s.n});
+  if (s.sums) product.sums = take(Dtype::f32, {s.m});
+  return product;
+}
+
 }  // namespace
+
+Matmul imagined_product(Dtype dtype, const ProductShape& shape) {
+  alignas(Arena::kAlign) static std::byte nowhere[1];
+  return shaped_product(dtype, shape,
+                        [](Dtype of, std::initializer_list<int64_t> dims) { return Tensor(nowhere, of, Place::cuda, dims); });
+}
 
 void fill_random(Stream& stream, Arena& arena, const Tensor& x, float stddev, uint64_t key) {
   const Frame frame(arena);
@@ -40,42 +69,21 @@ ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& shap
     : ProductTrial(device, dtype, shape, need(dtype, shape)) {}
 
 ProductTrial::ProductTrial(Device& device, Dtype dtype, const ProductShape& s, int64_t bytes)
-    : device_(device), arena_(device, bytes, "a product to measure") {
-  const Dtype out = s.result(dtype);
-  product_ = {.c = arena_.take(out, {s.m, s.n}),
-              .a = {},
-              .b = {},
-              .transpose_a = s.transpose_a,
-              .transpose_b = s.transpose_b,
-              .accumulate = s.accumulate};
-  if (s.bits8) {
-    product_.a = quantized(*s.bits8, {s.m, s.k}, product_.a_scale);
-    product_.b = quantized(Dtype::e4m3, {s.n, s.k}, product_.b_scale);
-  } else {
-    product_.a = s.transpose_a ? random(dtype, {s.k, s.m}) : random(dtype, {s.m, s.k});
-    product_.b = s.transpose_b ? random(dtype, {s.n, s.k}) : random(dtype, {s.k, s.n});
-  }
-  if (s.bias) product_.bias = random(Dtype::f32, {s.n});
-  if (s.pre_activation) product_.pre_activation = arena_.take(out, {s.m, s.n});
-  if (s.gelu_input) product_.gelu_input = random(out, {s.m, s.n});
-  if (s.sums) product_.sums = arena_.take(Dtype::f32, {s.m});
+    : device_(device),
+      arena_(device, bytes, "a product to measure"),
+      product_(shaped_product(dtype, s, [this](Dtype of, std::initializer_list<int64_t> dims) { return arena_.take(of, dims); })) {
+  fill(product_.a, product_.a_scale), fill(product_.b, product_.b_scale);
+  for (const Tensor& x : {product_.bias, product_.gelu_input})
+    if (x) fill(x, {});
   restore();
 }
 
-Tensor ProductTrial::random(Dtype dtype, std::initializer_list<int64_t> shape) {
-  const Tensor t = arena_.take(dtype, shape);
-  fill_random(device_.compute(), arena_, t, 0.5f, 7);
-  return t;
-}
-
-Tensor ProductTrial::quantized(Dtype dtype, std::initializer_list<int64_t> shape, Tensor& scale) {
-  const Tensor t = arena_.take(dtype, shape);
-  scale = arena_.take(Dtype::f32, {1});
+void ProductTrial::fill(const Tensor& x, const Tensor& scale) {
+  if (!scale) return fill_random(device_.compute(), arena_, x, 0.5f, 7);
   const Frame frame(arena_);
-  const Tensor x = arena_.take(Dtype::bf16, shape);
-  fill_random(device_.compute(), arena_, x, 0.5f, 7);
-  run(device_.compute(), Quantize{.scale = scale, .x = x, .y = t});
-  return t;
+  const Tensor wide = arena_.take(Dtype::bf16, {x.dim(0), x.dim(1)});
+  fill_random(device_.compute(), arena_, wide, 0.5f, 7);
+  run(device_.compute(), Quantize{.scale = scale, .x = wide, .y = x});
 }
 
 void ProductTrial::restore() {

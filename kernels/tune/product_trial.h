@@ -13,6 +13,9 @@ namespace trireme {
 void fill_random(Stream& stream, Arena& arena, const Tensor& x, float stddev, uint64_t key);
 constexpr int64_t kRandomBytes = 4 << 16;  // most of that memory
 
+// The product without memory, for what depends on shapes and alignment alone: all tensors have one address, aligned as an arena's.
+Matmul imagined_product(Dtype dtype, const ProductShape& shape);
+
 class ProductTrial {
  public:
   // Inputs have `dtype`, except for bits8. Takes memory of `device`, which must not be frozen and must
@@ -32,9 +35,8 @@ class ProductTrial {
  private:
   ProductTrial(Device& device, Dtype dtype, const ProductShape& shape, int64_t bytes);
   static int64_t need(Dtype dtype, const ProductShape& shape);  // bytes, by the same code on Place::none
-  Tensor random(Dtype dtype, std::initializer_list<int64_t> shape);
-  Tensor quantized(Dtype dtype, std::initializer_list<int64_t> shape, Tensor& scale);
-  double time(int count) const;  // seconds of so many in a row
+  void fill(const Tensor& x, const Tensor& scale);              // random numbers; with `scale` if they are 8-bit
+  double time(int count) const;                                 // seconds of so many in a row
 
   void restore();  // the numbers that the product writes over
   void append(std::vector<float>& results, const Tensor& from);

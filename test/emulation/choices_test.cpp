@@ -18,6 +18,9 @@ const char* const kSecondPlain = "bf16 8 x 6 x 4 tn to f32, accumulated";
 const char* const kThird = "bf16 5 x 7 x 4 nn to bf16, gelu";
 const char* const kThirdPlain = "bf16 5 x 7 x 4 nn to bf16";
 
+int allocations = 0;
+std::byte* allocate_counted(int64_t bytes) { return ++allocations, allocate_on_gpu(bytes); }
+
 // A timer for which the algorithms that it is asked about take so long, one after the other.
 ProductTimer taking(std::vector<double> seconds) {
   return [seconds, asked = size_t{0}](Device&, const ProductTrial&, double) mutable { return seconds.at(asked++); };
@@ -72,6 +75,16 @@ TEST_CASE("what a run has kept is not tried again, and what is not understood he
   CHECK(chosen.choices ==
         ProductChoices{{kFirst, "two"}, {kSecond, "one"}, {kSecondPlain, "one"}, {kThird, kApart}, {kThirdPlain, "two"}});
   CHECK(chosen.tried == 2);
+}
+
+TEST_CASE("what a run has kept takes no memory, which would go while kernels fill it") {
+  Device device(Place::cuda);
+  device.allocate_by({.allocate = allocate_counted, .free = free_on_gpu});
+  const ProductChoices kept{{kFirst, "two"}, {kSecond, kApart}, {kSecondPlain, "one"}, {kThird, kApart}, {kThirdPlain, "two"}};
+  CHECK(choose_products(device, Dtype::bf16, kProducts, kept, taking({})).choices == kept);
+  CHECK(allocations == 0);
+  CHECK(choose_products(device, Dtype::bf16, {kProducts[0]}, {}, taking({1, 2})).tried == 1);
+  CHECK(allocations == 1);
 }
 
 TEST_CASE("the time of a product is measured on its lane") {

@@ -264,8 +264,11 @@ ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
   allocated.insert(*memory);
   return ncclSuccess;
 }
+// Unlike cudaFree, NCCL does not wait for kernels.
 ncclResult_t ncclMemFree(void* memory) {
   if (allocated.erase(memory) == 0) return ncclInvalidUsage;
+  if (trireme::emulation::pending_works() > 0)
+    trireme::emulation::attempt([] { throw GridError("NCCL: memory goes while kernels may use it"); });
   return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 // NCCL registers other memory, too, and copies it all the same.

@@ -7,11 +7,15 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/memory.h"
+#include "kernels/ops/fill.h"
+#include "parallel/gpu_group.h"
 #include "parallel/host_collectives.h"
 #include "parallel/mesh.h"
 #include "test/catch.h"
 #include "test/data/scratch.h"
 #include "test/emulation/nccl_order.h"
+#include "test/emulation/stream.h"
 #include "test/parallel/launch.h"
 
 namespace trireme {
@@ -124,6 +128,27 @@ TEST_CASE("two ranks that use two communicators in opposite order", "[.launched]
   pair.sum(pair.first() ? pair.other : pair.one, kCount);
   usleep(300000);  // the emulated GPU waits for ever
   std::_Exit(0);
+}
+
+// A fill and a slow work are enqueued when the scope ends.
+TEST_CASE("memory of NCCL goes once the kernels that use it are done") {
+  Device device(Place::cuda);
+  device.allocate_by(known_memory_allocator().value());
+  {
+    Arena arena(device, 1024, "weights");
+    run(device.compute(), Fill{.x = arena.take(Dtype::f32, {8}), .value = 1});
+    emulation::in_stream(stream_of(*device.compute().cuda().lane), [] { usleep(50000); });
+    CHECK(emulation::pending_works() > 0);
+  }
+  CHECK(emulation::pending_works() == 0);
+  CHECK_NOTHROW(device.compute().finish());
+}
+
+TEST_CASE("memory that NCCL does not have is named with its purpose") {
+  Device device(Place::cuda);
+  device.allocate_by(known_memory_allocator().value());
+  CHECK_THROWS_WITH(Arena(device, int64_t{1} << 40, "weights"),
+                    ContainsSubstring("out of memory: 1099511627776 bytes of the GPU for weights; lower train.microbatch"));
 }
 
 TEST_CASE("the emulated NCCL refuses ranks that make different calls") {

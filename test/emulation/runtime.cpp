@@ -119,6 +119,8 @@ cudaError_t in_stream(cudaStream_t stream, const Work& work) {
   return in_stream_anew(stream, [work] { return work; });
 }
 
+int64_t pending_works() { return library().pending; }
+
 cudaError_t refuse_launch(const std::string& problem) {
   {
     const std::lock_guard lock(library().mutex);
@@ -176,11 +178,14 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrMultiProcessorCount ? multiprocessors_emulated() : kGeneration;
+  *value = attribute == cudaDevAttrMultiProcessorCount            ? multiprocessors_emulated()
+           : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? static_cast<int>(trireme::emulation::most_shared())
+                                                                  : kGeneration;
   return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {.name = "emulated GPU",
+                 .uuid = {.bytes = {'G', 'P', 'U', static_cast<char>(device)}},
                  .major = kGeneration,
                  .minor = 0,
                  .multiProcessorCount = multiprocessors_emulated(),
@@ -209,6 +214,7 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (const cudaError_t error = trireme::emulation::refused_in_capture(); error != cudaSuccess) return told(error);
+  if (bytes > memory_emulated()) return told(cudaErrorMemoryAllocation);
   const size_t all = (bytes + 2 * kGuard + 255) / 256 * 256;
   auto* begin = static_cast<std::byte*>(std::aligned_alloc(256, all));
   if (begin == nullptr) return told(cudaErrorMemoryAllocation);

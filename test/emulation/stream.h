@@ -49,6 +49,7 @@ Captured capture_wait(cudaStream_t stream, cudaEvent_t event);
 cudaError_t refused_in_capture();
 cudaError_t refused_of_captured(cudaStream_t stream);
 void attempt(const Work& work);  // its exception becomes the library's error from then on
+int64_t pending_works();         // given to all streams and not done
 
 }  // namespace trireme::emulation
 

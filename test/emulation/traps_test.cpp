@@ -2,11 +2,15 @@
 // next wait throws.
 #include <cstdlib>
 
+#include "kernels/cuda_facts.h"
 #include "kernels/device.h"
+#include "kernels/memory.h"
+#include "kernels/ops/attention.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/rmsnorm.h"
 #include "kernels/ops/rope.h"
+#include "kernels/staging_buffer.h"
 #include "test/catch.h"
 #include "test/reference/compare.h"
 
@@ -58,6 +62,34 @@ TEST_CASE("a block whose threads want more registers than a multiprocessor has i
                         ContainsSubstring(" registers each (sm_") && ContainsSubstring("; a multiprocessor has 16384"));
   unsetenv("TRIREME_EMULATED_REGISTERS");
   to_the_end(device, op);
+}
+
+TEST_CASE("heads that do not fit into a GPU's shared memory are refused with the largest that do") {
+  Device device(Place::cuda);
+  const HostTensor q(Dtype::f32, {1, 2, 1, 256}), out(Dtype::f32, {1, 2, 1, 256}), lse(Dtype::f32, {1, 1, 2});
+  const AttentionForward op{.out = out, .lse = lse, .q = q, .k = q, .v = q, .scale = 1};
+  constexpr auto kShared = "TRIREME_EMULATED_SHARED_KIB";
+  const char* const given = std::getenv(kShared);
+  const std::string before = given != nullptr ? given : "227";
+  setenv(kShared, "99", 1);
+  CHECK(kernel_limits().shared_bytes == 99 * 1024);
+  CHECK(kernel_limits().head_size == 188);  // backward
+  CHECK_THROWS_WITH(run(device.compute(), op), ContainsSubstring("heads of size 256; the maximum on this GPU is 252"));
+  setenv(kShared, before.c_str(), 1);
+  CHECK(kernel_limits().head_size == 256);
+  to_the_end(device, op);
+}
+
+TEST_CASE("memory that a GPU or its host does not have is named with its size, its purpose and a remedy") {
+  Device device(Place::cuda);
+  constexpr int64_t kMuch = int64_t{1} << 40;
+  CHECK_THROWS_WITH(Arena(device, kMuch, "activations"),
+                    ContainsSubstring("out of memory: 1099511627776 bytes of the GPU for activations; lower train.microbatch"));
+  CHECK_THROWS_WITH(Arena(device, kMuch, "optimizer", Memory::pinned),
+                    ContainsSubstring("bytes of pinned host memory for optimizer; free memory of this machine"));
+  CHECK_THROWS_WITH(StagingBuffer(device, kMuch), ContainsSubstring("bytes of pinned host memory for copies from or to the GPU"));
+  CHECK_THROWS_WITH(scratch(*device.compute().cuda().lane, kMuch), ContainsSubstring("for scratch of a CUDA lane"));
+  CHECK(scratch(*device.compute().cuda().lane, 1024) != nullptr);
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #include "train/cli/fabric_ranks.h"
 
+#include "kernels/cuda_machine.h"
 #include "train/run/device_choice.h"
 #include "train/run/launch_agreement.h"
 #include "train/telemetry/log.h"
@@ -22,7 +23,7 @@ ExitCode on_fabric_ranks(const std::string& config, const std::vector<std::strin
       });
     auto& [read, refusal] = agreed;
     if (!read) return refusal;
-    if (!given) choose_device(*read);
+    if (!given) use_gpu(world.local_rank()), choose_device(*read);  // each rank tries a GPU of its own
     Device device = open_device(read->kernels_of_run(), world.core_sharers(), world.local_rank());
     Mesh mesh(world, read->parallel);
     mesh.connect(device);

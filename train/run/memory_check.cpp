@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/number_format.h"
-#include "kernels/cuda_facts.h"
 #include "kernels/cuda_machine.h"
 #include "parallel/host_collectives.h"
 #include "train/run/mesh_suggestion.h"
@@ -14,14 +13,14 @@
 namespace trireme {
 namespace {
 
-// Bytes of a GPU for what no plan counts: scratch memory of products and attention, and NCCL's buffers.
+// Bytes of a GPU for what no arena holds: scratch memory of products, attention and sums, and NCCL's buffers.
 int64_t outside_of(const Plan& plan) {
   const FusedWorkspace limits;
   int64_t workspace = 0;
   const auto matrices = [](const AttentionShape& s) { return 2 * s.rows * s.heads * s.tokens * s.tokens; };
   for (const AttentionShape& s : plan.attention)
     if (s.backward) workspace = std::max(workspace, std::min(matrices(s), std::max(limits.usual, matrices(s) / s.kv_heads)));
-  return (int64_t{256} << 20) + std::min(workspace, limits.most);
+  return (int64_t{256} << 20) + std::max(std::min(workspace, limits.most), plan.product_scratch) + plan.sum_scratch;
 }
 
 // Bytes of this machine for checkpoint.memory_every: its own ranks' copies and those of one other node.
@@ -90,7 +89,8 @@ std::string size_that_fits(const RunConfig& config, const Plan& plan, const Budg
   std::string words = text("weights, gradients and moments alone take ", human_bytes(static_cast<double>(state)), "; about ", most,
                            " parameters fit instead of ", human_count(static_cast<double>(plan.parameters)));
   if (memory.gpu) {
-    const auto more = fewest_ranks(config, ranks, memory.bytes / memory.ranks - outside_of(plan));
+    const int64_t room = memory.bytes / memory.ranks - outside_of(plan);
+    const auto more = room > 0 ? fewest_ranks(config, ranks, room) : std::nullopt;
     return more ? text(words, ", or use ", more->ranks, " ranks with a GPU each", more->with_settings()) : words;
   }
   // The copy for asynchronous checkpoints is divided among ranks as the state is.
@@ -109,19 +109,42 @@ void require_room(const Budget& memory, const RunConfig& config, const Plan& pla
   throw ConfigError(problem + "; " + size_that_fits(config, plan, memory, mesh.all().size()));
 }
 
-// A GPU's memory may be shared with ranks of this run, and with others.
+// A GPU's memory may be shared with ranks of this run, and with others. Each rank may see another GPU alone.
 Budget memory_of_gpu(const World& world) {
-  const int gpus = std::max(1, cuda_facts().devices), mine = world.local_rank() % gpus;
-  int sharers = 0;
-  for (int rank = mine; rank < world.local_size(); rank += gpus) ++sharers;
-  return {.bytes = gpu_memory().free, .ranks = sharers, .gpu = true};
+  const int64_t ranks = ranks_on_gpu(world.tell_node(gpu_uuid()), static_cast<size_t>(world.local_rank()));
+  return {.bytes = gpu_memory().free, .ranks = ranks, .gpu = true};
 }
 
 }  // namespace
 
+int64_t ranks_on_gpu(const std::vector<std::string>& gpus, size_t mine) { return std::ranges::count(gpus, gpus.at(mine)); }
+
+std::string shape_problems(const ModelConfig& model, const KernelLimits& limits, const std::string& gpu) {
+  std::string problems;
+  const auto report = [&](const std::string& problem) {
+    problems += (problems.empty() ? "" : "\n") + problem + ", or set kernels.device to cpu";
+  };
+  if (model.head_size > limits.head_size)
+    report(text("model.head_size = ", model.head_size, ": attention on ", gpu, ", whose threads share ", limits.shared_bytes / 1024,
+                " KiB, takes heads of at most ", limits.head_size,
+                ": raise model.heads, or lower model.head_size (by default it is model.width / model.heads)"));
+  const bool odd = model.width % limits.pack != 0;
+  if (const int64_t most = odd ? limits.odd_width : limits.width; model.width > most)
+    report(text("model.width = ", model.width, ": norms on ", gpu, " take at most ", limits.width, " columns, ", limits.odd_width,
+                " if they are not a multiple of ", limits.pack, ": lower model.width"));
+  return problems;
+}
+
+void require_shapes(const RunConfig& config, const Device& device) {
+  if (device.place() != Place::cuda) return;
+  const std::string problems = shape_problems(config.model, kernel_limits(), cuda_facts().device);
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
 void require_memory(const RunConfig& config, const Plan& plan, const Placement& place, const World& world) {
   const bool cuda = place.device.place() == Place::cuda;
-  const Budget gpu = cuda ? memory_of_gpu(world) : Budget{};  // before the others of this GPU take theirs
+  // Before the others of this GPU take theirs: they do so once all of the node have sent their copies' sizes, below.
+  const Budget gpu = cuda ? memory_of_gpu(world) : Budget{};
   const Budget host{.bytes = place.device.cpu().memory_bytes,
                     .ranks = world.local_size(),
                     .kept = kept_in_memory(config, plan, place.nodes, place.mesh.all()),

@@ -81,10 +81,13 @@ struct RunParts {
 
  private:
   Plan plan_that_fits(const Order& o) {
+    require_shapes(o.config, place.device);
     Plan plan = make_plan(o.config, place.mesh);
     require_memory(o.config, plan, place, o.world);
     require_checkpoint(plan, place.mesh.all());
     place.mesh.connect(place.device);
+    const bool connected = place.device.place() == Place::cuda && place.mesh.all().size() > 1;
+    if (connected) require_memory(o.config, plan, place, o.world);  // again: NCCL has taken its buffers
     return plan;
   }
   RunData open_data(const Order& o) {

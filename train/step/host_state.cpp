@@ -37,6 +37,17 @@ void copy_blocks(const Tensor& to, const Tensor& from) {
   }
 }
 
+bool lies_on_host(const TensorSlice& slice) { return slice.local.place() == Place::cpu; }
+
+// With train.offload, the optimizer's arena is the host's memory, which lanes of a GPU reach, too.
+void place_on_host(std::vector<TensorSlice>& slices, const Arena& offloaded) {
+  const std::byte* const begin = offloaded.buffer().data();
+  for (TensorSlice& slice : slices) {
+    const auto* const at = static_cast<const std::byte*>(slice.local.data());
+    if (begin <= at && at < begin + offloaded.capacity()) slice.local = shaped_like(slice.local, slice.local.data());
+  }
+}
+
 }  // namespace
 
 std::vector<TensorSlice> state_slices(const TrainState& run, Ownership which) {
@@ -44,6 +55,8 @@ std::vector<TensorSlice> state_slices(const TrainState& run, Ownership which) {
   std::vector<TensorSlice> slices;
   if (!once || run.mesh.in_first_copy()) slices = run.optimizer.slices(once);
   for (TensorSlice& slice : run.optimizer.own_slices(once)) slices.push_back(std::move(slice));
+  if (run.config.train.offload == Offload::optimizer && run.device.place() == Place::cuda)
+    place_on_host(slices, run.arenas.optimizer);
   return slices;
 }
 
@@ -77,16 +90,17 @@ HostState::HostState(Device& device, std::vector<TensorSlice> slices, Copies cop
   }
 }
 
+// A GPU's lane would copy from the host to the host with one thread, and keep this one waiting meanwhile. No other thread can do
+// it either, since the next step changes what is copied.
 void HostState::fetch() {
   if (!memory_) return;
   Stream& stream = device_.compute();
-  for (size_t i = 0; i < host_.size(); ++i) {
-    if (device_.place() == Place::cpu)
-      copy_blocks(host_[i].local, device_slices_[i].local);
-    else
-      copy(stream, host_[i].local, device_slices_[i].local);
-  }
+  if (std::ranges::any_of(device_slices_, lies_on_host)) stream.finish();
+  for (size_t i = 0; i < host_.size(); ++i)
+    if (!lies_on_host(device_slices_[i])) copy(stream, host_[i].local, device_slices_[i].local);
   memory_->posted(stream);
+  for (size_t i = 0; i < host_.size(); ++i)
+    if (lies_on_host(device_slices_[i])) copy_blocks(host_[i].local, device_slices_[i].local);
 }
 
 void HostState::wait() const {

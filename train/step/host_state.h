@@ -12,6 +12,7 @@ namespace trireme {
 
 // Parts of the state: those that this rank saves, or all that it holds.
 enum class Ownership { saved, held };
+// Their place is the one where they lie: with train.offload, parts of a GPU's state are on the host.
 std::vector<TensorSlice> state_slices(const TrainState& run, Ownership which);
 
 enum class Copies { where_needed, always };  // where_needed: only for a GPU
@@ -22,8 +23,8 @@ class HostState {
   HostState(Device& device, std::vector<TensorSlice> slices, Copies copies);
 
   const std::vector<TensorSlice>& slices() const { return host_; }
-  // Copies the state as the compute lane's work so far leaves it. On a GPU the host continues at once,
-  // and the copies are valid after wait().
+  // Copies the state as the compute lane's work so far leaves it. On a GPU the copies are valid after wait(), and the host
+  // continues at once, but for what lies in its own memory (train.offload).
   void fetch();
   void wait() const;  // callable from any thread
   void store();       // copies back to the device and waits

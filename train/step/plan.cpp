@@ -129,9 +129,18 @@ void count_step(Plan& plan, TrainState& run) {
   plan.attention_flops = 3 * flops(AttentionForward::name);
 }
 
+// Bytes of the largest product that GELU's gradient follows: where the two are not fused, it is in scratch memory.
+int64_t apart_bytes(const std::vector<ProductShape>& products, Dtype dtype) {
+  int64_t most = 0;
+  for (const ProductShape& p : products)
+    if (p.gelu_input) most = std::max(most, p.m * p.n * bytes_of(p.result(dtype)));
+  return most;
+}
+
 void count_memory(Plan& plan, const TrainState& run) {
   const RunConfig& config = run.config;
   plan.sizes = run.arenas.peaks();
+  plan.product_scratch = apart_bytes(plan.products, dtype_of(config.kernels.dtype)), plan.sum_scratch = run.sync.sum_bytes();
   plan.in_flight =
       slots_of(make_schedule(config.parallel.stage_schedule(), pipeline_shape(config, run.mesh.replicas()), run.mesh.pp().rank()));
   if (config.train.offload == Offload::optimizer) plan.pinned = plan.sizes.optimizer;

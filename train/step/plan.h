@@ -28,6 +28,8 @@ struct Plan {
   int64_t pinned = 0;               // bytes of them in pinned host memory
   int64_t copy = 0;                 // bytes of host memory for snapshots of the state during a save
   int64_t in_memory = 0;            // bytes of host memory, at most, for checkpoint.memory_every
+  int64_t product_scratch = 0;      // bytes that lanes of a GPU take besides, at most: for products that run apart
+  int64_t sum_scratch = 0;          // and for sums of gradients: see ReplicaSync::sum_bytes()
   int64_t pieces = 0;               // parts of tensors that this rank writes to a checkpoint
   std::vector<ParameterGroup> groups;
   int64_t parameters = 0;                 // of the whole model

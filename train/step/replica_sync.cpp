@@ -1,5 +1,6 @@
 #include "train/step/replica_sync.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/ops/fill.h"
@@ -70,6 +71,13 @@ Event ReplicaSync::add(size_t unit, bool last) {
   const Event cleared = stream.record();
   if (last && !local()) copy_sum_.sum(stream, unit);
   return cleared;
+}
+
+int64_t ReplicaSync::sum_bytes() const {
+  if (!reduces_each() || bf16_to_owners_ || config_.exact()) return 0;
+  int64_t most = 0;
+  for (const Unit& unit : stage_.units()) most = std::max(most, unit.gradients_part.bytes());
+  return most;
 }
 
 void ReplicaSync::begin(int64_t step) { copy_sum_.set_apart(config_.apart_at(step)); }

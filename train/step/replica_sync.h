@@ -41,6 +41,8 @@ class ReplicaSync {
   void done(size_t unit, const Microbatch& batch);
   // True if gradients are sent after every microbatch; otherwise only after a replica's last.
   bool reduces_each() const { return !stage_.shape().holding.gradients; }
+  // Bytes of the lane's scratch memory on a GPU for sums that are then added to a part of the gradients; 0: in small pieces.
+  int64_t sum_bytes() const;
   // Completes this replica's parts of the gradients: sums over `microbatches` of each replica.
   void finish(int64_t microbatches);
   // Sends the updated parts of the weights to all ranks that hold or read them.

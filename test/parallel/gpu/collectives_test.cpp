@@ -215,6 +215,11 @@ TEST_CASE("collectives on the GPUs of a launcher's ranks", "[.launched]") {
         if (world.size() > 1) check_sums(replicas.dp(), *stream, Dtype::f32, true, n);
         for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) check_moves(replicas.dp(), *stream, dtype, n);
       }
+    // Neighbours that a plan has asked for before.
+    Mesh shards(world, {.tp = world.size(), .numerics = numerics});
+    const Comm& neighbours = shards.neighbours(world.size());
+    shards.connect(device);
+    check_moves(neighbours, device.compute(), Dtype::f32, 3);
     for (const int64_t n : {1, 1001}) check_messages(stages.pp(), device, n);
     for (const int64_t m : {1, 513}) check_trees(replicas.dp(), device, m);
   }

@@ -362,6 +362,20 @@ TEST_CASE("weights, gradients and optimizer state of a plan follow from its para
   CHECK(static_cast<double>(plan.sizes.optimizer) == Approx(12 * n).epsilon(1e-4));
 }
 
+TEST_CASE("a plan counts scratch memory of a GPU for what grows with the run: products that run apart, and sums of gradients") {
+  RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml",
+                                 {"kernels.device=cuda", "train.microbatch=4", "parallel.zero=2"}, Purpose::plan);
+  const Plan one = make_plan(config, Mesh()), eighth = make_plan(config, Mesh(3, 8, config.parallel));
+  CHECK(one.product_scratch == 4 * config.model.context * config.model.ffn * 2);
+  CHECK(eighth.product_scratch == one.product_scratch);
+  CHECK(one.sum_scratch == 0);
+  CHECK(static_cast<double>(eighth.sum_scratch) == Approx(50304.0 / 8 * static_cast<double>(config.model.width) * 4).epsilon(1e-3));
+  config.parallel.reduce_when = ReduceWhen::step;
+  CHECK(make_plan(config, Mesh(3, 8, config.parallel)).sum_scratch == 0);
+  config.parallel.reduce_when = ReduceWhen::microbatch, config.parallel.reduce = ReduceDtype::bf16;
+  CHECK(make_plan(config, Mesh(3, 8, config.parallel)).sum_scratch == 0);  // in small pieces
+}
+
 TEST_CASE("a plan counts what is offloaded to pinned memory of the host apart") {
   RunConfig config = read_config(std::string(TRIREME_SOURCE) + "/configs/gpt2-124m.yaml", {"kernels.device=cuda"}, Purpose::plan);
   const Plan here = make_plan(config, Mesh());
