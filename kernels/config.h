@@ -98,8 +98,8 @@ struct KernelsConfig {
          "on a GPU: record a step once and replay it as one CUDA graph, unless parallel.zero > 0 or parallel.pp > 1");
     keys("attention", attention, "on a GPU in bf16: cudnn, ours, or auto for the faster, timed at the start");
     keys("products", products,
-         "on a CPU: onednn, ours, or auto: ours where bf16 instructions are missing or slower than f32, as measured at the start, "
-         "else onednn; invariant numerics take ours");
+         "on a CPU: onednn, ours, or auto: onednn by AMX, for f32 where bf16 instructions are faster than those of f32, and where "
+         "it has wider vectors; else ours; invariant numerics take ours");
   }
 
   // Reports keys that contradict each other, as (key, message).

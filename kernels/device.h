@@ -32,7 +32,7 @@ struct CpuFacts {
   bool own_amx() const { return amx_bf16 && amx_tiles; }
   bool gains_by_bf16() const { return amx_bf16 || own_bf16(); }
   // Whether oneDNN multiplies bf16 by its instructions, and whether products of f32 are our own: by choice, or where that is the
-  // faster one. Our own bf16 products are faster than oneDNN's by AVX512-BF16; by AMX that was never measured.
+  // faster one. Our own bf16 products by AVX512-BF16 are, in a program for AVX-512; others were never timed.
   bool bf16_products() const;
   bool own_f32() const;
 };

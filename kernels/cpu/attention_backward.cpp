@@ -4,7 +4,7 @@
 // The queries of a key-value head are divided into parts, by the shape alone. dk and dv of a part are
 // sums in f32 over all heads of the group in the order of the pairs; the parts' sums are added in
 // their order. So the bits do not depend on the number of threads. A thread owns a head, or where
-// there are too few heads for the threads, a part of one. Its scratch memory: about four or six f32
+// there are too few heads for the threads, a part of one. Its scratch memory: four to seven f32
 // copies of the head's keys, and one tile.
 #include <omp.h>
 

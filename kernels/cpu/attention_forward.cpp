@@ -1,7 +1,7 @@
 // Forward attention, panel by panel: scores of 64 keys x kColumns pairs, their running softmax, out
 // += probabilities v.
 // A pair is one lane of every vector, so the softmax needs no sums across lanes. Keys and values of
-// a head are converted to f32 once per chunk of panels, and reread from L2.
+// a head are converted to f32, or copied as pairs of bf16, once per chunk of panels, and reread from L2.
 #include <omp.h>
 
 #include <cmath>

@@ -41,14 +41,15 @@ inline void copy_keys(const Bf16* from, Word* to, const KeyHead& head, int64_t b
   std::fill_n(to, kRows * words_of(sizes), 0u);
 }
 
-// Packs keys (or values) [begin, end) of a head as pairs of rows; `begin` is even.
+// Packs keys (or values) [begin, end) of a head as pairs of rows; `begin` is even. After an odd end comes the next key, if there
+// is one: a pair does not depend on the chunk.
 inline void pair_keys(const Bf16* from, Word* to, const KeyHead& head, int64_t begin, int64_t end) {
   const PanelSizes& sizes = head.sizes;
   const Bf16* at = from + head.key_at(begin);
   for (int64_t j = begin; j < end; j += 2, at += 2 * sizes.key_row, to += sizes.padded) {
     prefetch_row(at + kAhead * sizes.key_row, sizes.head_size);
     prefetch_row(at + (kAhead + 1) * sizes.key_row, sizes.head_size);
-    pair_rows(at, j + 1 < end ? at + sizes.key_row : nullptr, to, sizes);
+    pair_rows(at, j + 1 < sizes.keys ? at + sizes.key_row : nullptr, to, sizes);
   }
 }
 

@@ -3,10 +3,9 @@
 // those of bf16 except by AMX: oneDNN is slower by AVX512-BF16, and ten times slower without. So are
 // those of f32 where CpuFacts::own_f32() says so.
 //
-// All layouts are plain row-major; a transpose is a pair of strides. On AVX512-BF16 this runs at
-// the instructions' rate, except for the weight gradient (transpose_a). There b is the small
-// operand, and every block of rows of c would interleave it again. So b is first reordered to
-// oneDNN's own layout. f32 is not interleaved and gains nothing.
+// All layouts are plain row-major; a transpose is a pair of strides. oneDNN would interleave the
+// small operand b of a weight gradient (transpose_a) of bf16 again for every block of rows of c. So b
+// is first reordered to oneDNN's own layout. f32 is not interleaved and gains nothing.
 #include "kernels/ops/matmul.h"
 
 #include <omp.h>

@@ -31,7 +31,7 @@ template <Walk walk, Start start>
 void multiply_pairs(const PairProduct& p);
 
 // Rounds `keys` rows of 32 columns to words [keys / 2, 32] of two adjacent rows; after an odd number comes a row of zeros. Rows
-// from `of_first` on, an even number, have no first 16 columns.
+// from `of_first` on, an even number or `keys`, have no first 16 columns.
 void round_to_pairs(const float* rows, int64_t keys, int64_t of_first, Word* to);
 // Rounds them to rows of 16 words.
 void round_to_rows(const float* rows, int64_t keys, Word* to);

@@ -18,9 +18,13 @@
 
 namespace trireme {
 
+// Events of a lane: more than the moments between a record and its wait. After an update, weights of hundreds of units are
+// gathered before the first is read.
+constexpr size_t kEvents = 1024;
+
 struct CudaLane {
   cudaStream_t stream = nullptr;
-  std::array<cudaEvent_t, 256> events{};
+  std::array<cudaEvent_t, kEvents> events{};
   uint64_t moments = 0;
   uint64_t passed = 0;  // earlier moments need no waiting: all lanes come after them
   Ledger* ledger = nullptr;

@@ -68,7 +68,9 @@ bool has_pairs() { return tested_place() == Place::cpu && read_cpu_facts().avx51
 
 // A device that uses them, or is treated as one without.
 struct TestedDevice : Device {
-  explicit TestedDevice(bool pairs = GENERATE(false, true)) : Device(tested_place(), {.avx512_bf16 = pairs && has_pairs()}) {}
+  bool pairs;
+  explicit TestedDevice(bool with = has_pairs() && GENERATE(false, true))
+      : Device(tested_place(), {.avx512_bf16 = with}), pairs(with) {}
 };
 
 std::string name_of(const AttentionDims& s, Dtype dtype) {
@@ -88,11 +90,13 @@ std::vector<int64_t> documents(int64_t rows, int64_t queries, int64_t keys) {
   return starts;
 }
 
-// Scores and outputs are f32 sums of some hundred products, rounded once. Tensor cores and pairs of bf16
-// also round probabilities to bf16.
-double forward_bound(Dtype dtype) {
-  const bool rounds = (tested_place() == Place::cuda || has_pairs()) && dtype == Dtype::bf16;
-  return (rounds ? 2 : 1) * rounding(dtype) + 5e-6;
+// Tensor cores and pairs of bf16 also round probabilities and gradients of scores for their products.
+bool rounds_probabilities(const Device& device, Dtype dtype) {
+  return dtype == Dtype::bf16 && (device.place() == Place::cuda || device.cpu().own_bf16());
+}
+// Scores and outputs are f32 sums of some hundred products, rounded once.
+double forward_bound(const Device& device, Dtype dtype) {
+  return (rounds_probabilities(device, dtype) ? 2 : 1) * rounding(dtype) + 5e-6;
 }
 // In addition, delta = dout . out reads the rounded out; its error is multiplied by elements of q
 // and k, up to 4 here.
@@ -164,15 +168,17 @@ void check(const AttentionDims& shape, Dtype dtype, Device& device) {
   AttentionCase c(shape, dtype);
   c.forward(device);
   const reference::AttentionResult wanted = reference::attention(shape, c.q.values(), c.k.values(), c.v.values());
-  CHECK(error_of(c.out, wanted.out) <= forward_bound(dtype));
+  // Over many keys and queries, rounded probabilities of one key or query add up to several.
+  const double longer = rounds_probabilities(device, dtype) && shape.keys > 1000 ? 1.6 : 1;
+  CHECK(error_of(c.out, wanted.out) <= longer * forward_bound(device, dtype));
   CHECK(error_of(c.lse, wanted.lse) <= 2e-6);
   if (shape.queries != shape.keys) return;
   c.backward(device);
   const reference::AttentionGradients g =
       reference::attention_backward(shape, c.dout.values(), c.q.values(), c.k.values(), c.v.values());
-  CHECK(error_of_difference(c.dq, g.dq, shape) <= backward_bound(dtype));
-  CHECK(error_of_difference(c.dk, g.dk, shape) <= backward_bound(dtype));
-  CHECK(error_of(c.dv, g.dv) <= backward_bound(dtype));
+  CHECK(error_of_difference(c.dq, g.dq, shape) <= longer * backward_bound(dtype));
+  CHECK(error_of_difference(c.dk, g.dk, shape) <= longer * backward_bound(dtype));
+  CHECK(error_of(c.dv, g.dv) <= longer * backward_bound(dtype));
   check_together(c, device);
 }
 
@@ -208,7 +214,7 @@ TEST_CASE("attention agrees with its reference for odd lengths, head sizes and g
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   const int64_t t = GENERATE(1, 2, 31, 64, 65, 200);
   if (!thorough() && t != 2 && t != 65) return;
-  for (const int64_t d : {8, 40, 64, 128})
+  for (const int64_t d : {7, 8, 33, 40, 64, 128})
     for (const int64_t group : {1, 2, 4})
       if (t < 64 || (t + d / 8) % 3 == group % 3)
         check({.rows = 2, .queries = t, .keys = t, .heads = 4, .kv_heads = 4 / group, .head_size = d}, dtype, device);
@@ -310,7 +316,8 @@ TEST_CASE("attention gives the same bits twice and for any number of threads") {
 TEST_CASE("attention whose heads are divided among threads agrees with its reference, to the same bits", "[cpu]") {
   TestedDevice device;
   const int64_t t = GENERATE(255, 256, 300, 1100), window = GENERATE(0, 100, 700);
-  const Dtype dtype = t == 300 ? Dtype::bf16 : Dtype::f32;
+  const Dtype dtype = t == 300 || window == 700 ? Dtype::bf16 : Dtype::f32;
+  if (device.pairs && dtype == Dtype::f32) return;  // as without
   for (const bool masked : {false, true}) {
     const auto shape_of = [&](int64_t rows) {
       return AttentionDims{.rows = rows,
@@ -378,7 +385,7 @@ TEST_CASE("keys and values that a query does not see never reach it, nor their g
     }
   // A query's gradient reaches no key that it does not see.
   AttentionDims shape{.rows = 1, .queries = 130, .keys = 130, .heads = 2, .kv_heads = 1, .head_size = 24, .window = 30};
-  AttentionCase c(shape, Dtype::f32);
+  AttentionCase c(shape, GENERATE(Dtype::f32, Dtype::bf16));
   c.forward(device);
   for (int64_t i = 0; i < c.dout.size(); ++i)
     if (i / 48 != 100) c.dout.set(i, 0);
@@ -421,12 +428,20 @@ TEST_CASE("attention stays exact where scores are huge, and lets a NaN through")
 
 TEST_CASE("attention multiplies pairs of bf16 where the processor can, and f32 in f32", "[cpu]") {
   const AttentionDims shape{.rows = 1, .queries = 70, .keys = 70, .heads = 2, .kv_heads = 1, .head_size = 20};
+  Device without(tested_place()), with(tested_place(), {.avx512_bf16 = has_pairs()}),
+      slow(tested_place(), {.avx512_bf16 = has_pairs(), .slow_bf16 = true});
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     AttentionCase plain(shape, dtype), paired(shape, dtype);
-    TestedDevice without(false), with(true);
-    plain.forward(without), plain.backward(without);
-    paired.forward(with), paired.backward(with);
-    CHECK((plain.out == paired.out && plain.dk == paired.dk) == (dtype == Dtype::f32 || !has_pairs()));
+    plain.forward(without), paired.forward(with);
+    const bool same = dtype == Dtype::f32 || !has_pairs();
+    CHECK((plain.out == paired.out) == same);
+    paired.out = plain.out, paired.lse = plain.lse;
+    plain.backward(without), paired.backward(with);
+    CHECK((plain.dq == paired.dq) == same);
+    CHECK((plain.dk == paired.dk) == same);
+    CHECK((plain.dv == paired.dv) == same);
+    paired.forward(slow), paired.backward(slow);
+    CHECK((plain.out == paired.out && plain.dq == paired.dq && plain.dk == paired.dk && plain.dv == paired.dv));
   }
 }
 
@@ -443,7 +458,7 @@ TEST_CASE("attention over a long row needs memory in proportion to its length") 
   const Doubles q = c.q.values();
   const reference::AttentionResult wanted = reference::attention(tail, Doubles(q.end() - 8, q.end()), c.k.values(), c.v.values());
   const Doubles out = c.out.values();
-  CHECK(error_of(Doubles(out.end() - 8, out.end()), wanted.out) <= forward_bound(Dtype::bf16));
+  CHECK(error_of(Doubles(out.end() - 8, out.end()), wanted.out) <= forward_bound(device, Dtype::bf16));
 }
 
 TEST_CASE("attention refuses shapes that do not fit and documents from the future") {
