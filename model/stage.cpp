@@ -59,7 +59,31 @@ void tell_head(const std::vector<Unit>& units, const ModelConfig& config, const 
   tell(units, UnitKind::head, told);
 }
 
+// Units that are not held, in the order in which a pass of this chunk reads them: forward upwards, backward downwards.
+std::vector<size_t> gathered_units(const std::vector<Unit>& units, const ModelConfig& config, const ModelChunk& chunk, bool up) {
+  std::vector<size_t> order;
+  const auto add = [&](size_t unit) { units[unit].held ? void() : order.push_back(unit); };
+  if (up && chunk.first) tell(units, UnitKind::table, add), tell(units, UnitKind::positions, add);
+  if (!up && chunk.last) tell_head(units, config, add);
+  for (int64_t i = 0; i < chunk.half_layers(); ++i)
+    up ? tell_from(units, chunk.begin + i, add) : tell_to(units, chunk.end - 1 - i, add);
+  if (up && chunk.last) tell_head(units, config, add);
+  return order;
+}
+
 }  // namespace
+
+// Returns what a pass calls for each unit that it reads: the hook for that unit, and the one for the next.
+std::function<void(size_t unit)> Stage::reads(const UnitHooks& hooks, const Microbatch& batch, const ModelChunk& chunk,
+                                              bool up) const {
+  std::vector<size_t> order;
+  if (hooks.ahead && !shape_.holding.weights) order = gathered_units(units_, config_, chunk, up);
+  return [this, &hooks, &batch, order = std::move(order), at = size_t{0}](size_t unit) mutable {
+    if (hooks.read) hooks.read(unit, batch);
+    if (at == order.size() || order[at] != unit || ++at == order.size()) return;
+    if (units_[order[at]].memory != units_[unit].memory) hooks.ahead(order[at], batch);
+  };
+}
 
 Tensor Stage::incoming(const Seat& seat) const { return activations_.received(seat.slot); }
 
@@ -87,10 +111,10 @@ std::vector<std::pair<std::string, Tensor>> Stage::streams(const Seat& seat) con
 }
 
 void Stage::forward(Stream& stream, const Microbatch& batch, const UnitHooks& hooks, const Seat& seat) {
-  const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit, batch) : void(); };
   Pass pass = this->pass(stream, batch);
   pass.new_weights = batch.number == 0;
   const ModelChunk& chunk = chunk_at(seat.chunk);
+  const auto read = reads(hooks, batch, chunk, true);
   const std::vector<BlockSaved>& saved = activations_.begin(seat.slot, chunk);
   const size_t first = first_block_[static_cast<size_t>(seat.chunk)];
   const Frame frame(temporaries_);
@@ -129,11 +153,11 @@ void Stage::backward(Stream& stream, const Microbatch& batch, const StageBackwar
     if (hooks.added) hooks.added(unit, batch);
     if (hooks.done && batch.gradients_leave) sum_shared(stream, unit), hooks.done(unit, batch);
   };
-  const auto read = [&](size_t unit) { hooks.read ? hooks.read(unit, batch) : void(); };
   const auto write = [&](size_t unit) { hooks.write ? hooks.write(unit, batch) : void(); };
   Pass pass = this->pass(stream, batch);
   pass.new_gradients = shape_.writes_gradients && batch.number == 0;
   const ModelChunk& chunk = chunk_at(seat.chunk);
+  const auto read = reads(hooks, batch, chunk, false);
   const std::vector<BlockSaved>& saved = activations_.blocks(seat.slot);
   if (which != Backward::input) activations_.end(seat.slot);  // what others do with the places comes later on the stream
   const size_t first = first_block_[static_cast<size_t>(seat.chunk)];

@@ -55,6 +55,7 @@ struct StageWeights {
 struct UnitHooks {
   using Hook = std::function<void(size_t unit, const Microbatch& batch)>;
   Hook read{};   // before a pass reads the unit's weights
+  Hook ahead{};  // then, for the next unit that the pass reads and that is not held: its weights may arrive meanwhile
   Hook write{};  // before backward writes its gradients
   Hook added{};  // after backward has added this pass's gradients
   Hook done{};   // after the microbatch with which gradients leave, once shared ones are summed over the tp ranks
@@ -190,6 +191,7 @@ class Stage {
   void take_activations(Arena& arena);
   NormSaved last_norm(const Seat& seat) const;
   Pass pass(Stream& stream, const Microbatch& batch);
+  std::function<void(size_t unit)> reads(const UnitHooks& hooks, const Microbatch& batch, const ModelChunk& chunk, bool up) const;
   void sum_shared(Stream& stream, size_t unit);
   void sum_key_values(Stream& stream, const UnitId& unit);
 

@@ -76,6 +76,7 @@ class GpuWindow {
   }
   GpuWindow(const GpuWindow&) = delete;
   GpuWindow& operator=(const GpuWindow&) = delete;
+  bool opened() const { return on_gpu_ != nullptr; }  // false: the driver has refused
   // The GPU's address of a byte of the memory; nullptr for nullptr, or if the driver has refused.
   std::byte* at(const std::byte* byte) const {
     return byte == nullptr || on_gpu_ == nullptr ? nullptr : on_gpu_ + (byte - memory_.data());

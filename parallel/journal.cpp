@@ -1,6 +1,5 @@
 #include "parallel/journal.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include "base/clock.h"
 #include "base/process_state.h"
 #include "base/text_stream.h"
+#include "parallel/offered_memory.h"
 
 namespace trireme {
 namespace {
@@ -64,6 +64,7 @@ class Published {
 }  // namespace
 
 struct Journal::Page {
+  const uint64_t mark = random_mark();  // at the begin: by it others know the memory
   int64_t rank = 0;
   int32_t process = 0;
   std::array<char, 64> host{};
@@ -140,18 +141,16 @@ Journal::~Journal() {
 }
 
 void Journal::connect(const World& world, int64_t node_ranks) {
-  for (const std::string& theirs : world.tell_node(text(getpid(), ' ', memory_, ' ', world.rank()))) {
-    int process = 0, file = -1;
+  const std::string machine = machine_words();
+  for (const std::string& words : world.tell_node(text(machine, ' ', getpid(), ' ', memory_, ' ', own_->mark, ' ', world.rank()))) {
+    OfferedMemory theirs{.bytes = sizeof(Page)};
     int64_t rank = 0;
-    TextReader(theirs) >> process >> file >> rank;
-    if (process == getpid() || (node_ranks > 0 && rank / node_ranks != world.rank() / node_ranks)) continue;
+    TextReader(words) >> theirs.machine >> theirs.process >> theirs.file >> theirs.mark >> rank;
+    if (rank == world.rank() || (node_ranks > 0 && rank / node_ranks != world.rank() / node_ranks)) continue;
+    const std::byte* const page = theirs.machine == machine ? view_of(theirs) : nullptr;
+    if (page == nullptr) continue;  // in another container, another user's, or hidden by the kernel: judge without it
     leader_ = std::min(leader_, rank);
-    const std::string path = text("/proc/", process, "/fd/", file);
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;  // another user's, or hidden by the kernel: judge without it
-    void* const mapped = mmap(nullptr, sizeof(Page), PROT_READ, MAP_SHARED, fd, 0);
-    close(fd);
-    if (mapped != MAP_FAILED) others_.emplace_back(static_cast<Page*>(mapped));
+    others_.emplace_back(reinterpret_cast<Page*>(const_cast<std::byte*>(page)));
   }
 }
 

@@ -108,7 +108,7 @@ class Journal {
   void disk_moved();             // bytes were read or written: counts as progress while the training thread waits for them
 
   // For a GPU, which counts in this memory: all of it, and the eight bytes of a group in it, from 0; nullptr if there is no
-  // place left.
+  // place left. Reports show such a group as counted from then on, so ask only if the GPU reaches the memory.
   std::span<std::byte> memory();
   std::byte* gpu_counter(const char* along, const GroupRanks& group);
 
@@ -124,7 +124,7 @@ class Journal {
 
   // Number of progress marks of all ranks of the node.
   int64_t moves() const;
-  int64_t leader() const;                // the lowest rank of the node
+  int64_t leader() const;                // the lowest rank of the node whose journal this one reads
   std::vector<RankReport> look() const;  // all ranks of the node, ascending
 
  private:

@@ -191,7 +191,7 @@ void Mesh::connect(Device& device) {
 void Mesh::Closer::operator()(GpuWindow* window) const { delete window; }
 
 void Mesh::count_on_gpu(Comm& group) const {
-  if (window_ != nullptr && group.size() > 1)
+  if (window_ != nullptr && window_->opened() && group.size() > 1)  // the journal shows as counted what has a counter
     group.count_on_gpu(window_->at(journal_->gpu_counter(group.axis().c_str(), group.ranks())));
 }
 

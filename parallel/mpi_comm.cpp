@@ -49,6 +49,15 @@ GroupRanks ranks_of(MPI_Comm comm, int size) {
   return {.first = there[0], .stride = std::max(1, there[1] - there[0]), .count = size};
 }
 
+// The error of the first request that failed, where MPI returns only that one has.
+int cause_of(int mpi_status, const std::vector<MPI_Status>& of_requests) {
+  if (mpi_status != MPI_ERR_IN_STATUS) return mpi_status;
+  const auto failed = std::ranges::find_if(of_requests, [](const MPI_Status& request) {
+    return request.MPI_ERROR != MPI_SUCCESS && request.MPI_ERROR != MPI_ERR_PENDING;
+  });
+  return failed == of_requests.end() ? mpi_status : failed->MPI_ERROR;
+}
+
 }  // namespace
 
 void ok(int mpi_status) {
@@ -65,11 +74,13 @@ MPI_Comm handle(const Comm& comm) {
 }
 
 void wait_all(std::vector<MPI_Request>& requests) {
+  if (requests.empty()) return;
+  std::vector<MPI_Status> statuses(requests.size());
   for (const auto begin = Clock::now();;) {
     int done = 0;
-    const int status = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+    const int status = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, statuses.data());
     if (status != MPI_SUCCESS) std::this_thread::sleep_for(kForVerdict);
-    ok(status);
+    ok(cause_of(status, statuses));
     if (done != 0) return;
     // Soon sleeps for a hundredth of the wait so far. Who yields on a busy core waits for the others' turns.
     const double waited = seconds_since(begin);

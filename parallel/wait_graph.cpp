@@ -1,6 +1,7 @@
 #include "parallel/wait_graph.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace trireme {
 
@@ -16,16 +17,16 @@ WaitGraph::WaitGraph(const std::vector<RankReport>& ranks) : ranks_(ranks), wait
       const uint64_t key = group_key(entry.along.data(), entry.group, entry.hosts != 0);
       const auto entered = [key](const RankReport& r) {
         const auto count = r.entered.find(key);
-        return count == r.entered.end() ? int64_t{-1} : count->second;
+        return std::optional(count == r.entered.end() ? int64_t{-1} : count->second);
       };
       add(i, group_of(groups_[key], entry.group, entered), entry.number, nullptr);
     }
     if (!ranks[i].waits_for_gpu) continue;
     for (const GpuWaits& waits : ranks[i].on_gpu) {
-      const auto entered = [&waits](const RankReport& r) {
+      const auto entered = [&waits](const RankReport& r) -> std::optional<int64_t> {
         for (const GpuWaits& theirs : r.on_gpu)
           if (theirs.along == waits.along && theirs.group == waits.group) return theirs.entered;
-        return int64_t{0};
+        return std::nullopt;  // its GPU may have entered any number
       };
       add(i, group_of(gpu_groups_[group_key(waits.along.data(), waits.group)], waits.group, entered), waits.entered, &waits);
     }
@@ -44,11 +45,13 @@ size_t WaitGraph::Group::missing_before(int64_t number) const {
 template <class Entered>
 WaitGraph::Group& WaitGraph::group_of(Group& group, const GroupRanks& ranks, Entered entered) {
   if (!group.waiting.empty()) return group;  // filled already
-  for (int64_t m = 0; m < ranks.count; ++m)
-    if (const auto at = places_.find(ranks.member(m)); at != places_.end())
-      group.members.emplace_back(entered(ranks_[at->second]), at->second);
-    else
+  for (int64_t m = 0; m < ranks.count; ++m) {
+    const auto at = places_.find(ranks.member(m));
+    if (at == places_.end())
       beyond_ = true;
+    else if (const std::optional<int64_t> number = entered(ranks_[at->second]))
+      group.members.emplace_back(*number, at->second);
+  }
   std::ranges::sort(group.members);
   group.waiting.assign(group.members.size() + 1, 0);
   for (size_t p = 0; p < group.members.size(); ++p) group.positions[group.members[p].second] = p;

@@ -29,7 +29,8 @@ class WaitGraph {
   OnGpu on_gpu(size_t i, size_t other) const;
 
  private:
-  // Members with a report, by the number that they have entered, and for each number of first ones how many ranks wait for them.
+  // Members with a report that counts, by the number that they have entered, and for each number of first ones how many ranks
+  // wait for them.
   struct Group {
     std::vector<std::pair<int64_t, size_t>> members;
     std::unordered_map<size_t, size_t> positions;

@@ -1,10 +1,15 @@
 // Every collective on real ranks, of sizes that divide and that do not, in both dtypes; sums to the bit as the tree says.
 #include "parallel/collectives.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -12,9 +17,11 @@
 #include "kernels/ops/fill.h"
 #include "parallel/host_collectives.h"
 #include "parallel/mesh.h"
+#include "parallel/offered_memory.h"
 #include "parallel/shared_memory.h"
 #include "test/catch.h"
 #include "test/parallel/launch.h"
+#include "test/reference/place.h"
 #include "test/sanitized.h"
 
 using namespace trireme;
@@ -290,6 +297,31 @@ TEST_CASE("memory that the system does not let a process share is its own") {
   CHECK(x.as<float>()[0] == 0);
 }
 
+TEST_CASE("memory of another process is opened only if it is what was offered") {
+  Device device(Place::cpu);
+  Arena arena(device, 1 << 20, "a test", Memory::shared);
+  OfferedMemory offer{.process = getpid(), .file = arena.buffer().file(), .bytes = arena.capacity(), .mark = random_mark()};
+  CHECK(view_of(offer) == nullptr);  // without the mark
+  std::memcpy(arena.buffer().data(), &offer.mark, sizeof offer.mark);
+  const std::byte* const view = view_of(offer);
+  REQUIRE(view != nullptr);
+  CHECK(view != arena.buffer().data());
+  CHECK(std::memcmp(view, arena.buffer().data(), static_cast<size_t>(offer.bytes)) == 0);
+  munmap(const_cast<std::byte*>(view), static_cast<size_t>(offer.bytes));
+  offer.bytes *= 2;
+  CHECK(view_of(offer) == nullptr);  // a read beyond the file's end would end this process
+  std::array<int, 2> ends{};
+  REQUIRE(pipe(ends.data()) == 0);
+  for (const int end : ends) {
+    offer.file = end;
+    CHECK(view_of(offer) == nullptr);
+    close(end);
+  }
+  CHECK(view_of(offer) == nullptr);  // closed
+  offer.file = -1;
+  CHECK(view_of(offer) == nullptr);
+}
+
 TEST_CASE("sums of memory that ranks share have the bits of those by messages") {
   for (const int ranks : kSanitized ? std::vector{4} : std::vector{2, 3, 4, 6}) {
     const auto [out, status] = output_of(mpirun(ranks, "ranks of a launcher share memory"));
@@ -324,6 +356,28 @@ TEST_CASE("a hang's verdict finds the same collective on all ranks, also of one 
   INFO(out);
   CHECK(status == 0);
   CHECK_THAT(out, ContainsSubstring("All tests passed"));
+}
+
+// The first message is longer than the other rank expects. Ends at once: the ranks are out of step.
+TEST_CASE("ranks of a launcher sum vectors of two sizes", "[.launched]") {
+  const World world;
+  const Mesh mesh(world, ParallelConfig{});
+  Device device(Place::cpu);
+  std::vector<float> x(world.rank() == 0 ? 8 : 64);
+  try {
+    run(mesh.dp(), device.compute(), AllReduce{.x = tensor(x)});
+  } catch (const Error& error) {
+    std::puts(error.what());
+  }
+  std::fflush(nullptr);
+  std::_Exit(0);
+}
+
+TEST_CASE("a message that fails is named with MPI's cause, once the watchdogs have had their time") {
+  if (!thorough()) return;  // half a minute
+  const auto [out, status] = output_of(mpirun(2, "ranks of a launcher sum vectors*"));
+  INFO(out);
+  CHECK_THAT(out, ContainsSubstring("runcated"));
 }
 
 TEST_CASE("collectives on the ranks of a launcher", "[.launched]") {

@@ -229,6 +229,16 @@ TEST_CASE("a verdict names no rank if all wait for their GPUs, and none has ente
   CHECK(ruling(ranks) == Ruling::hang);
 }
 
+TEST_CASE("a rank whose GPU counts nothing is not taken for one that has entered nothing") {
+  auto ranks = waiting_for_gpus({12, 12, 12, 12});
+  ranks[1].on_gpu.clear();  // the driver has refused it the journal
+  CHECK(judge(ranks).rank == -1);
+  ranks[2].on_gpu[0].entered = 11;
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.rank == 2);
+  CHECK_THAT(verdict.line, ContainsSubstring("; ranks 0, 3 wait for it: their GPUs are in collective #12 along dp"));
+}
+
 TEST_CASE("of ranks that are all in one wait, the one without a core is named") {
   for (size_t starved = 0; starved < 4; ++starved) {
     auto ranks = waiting();

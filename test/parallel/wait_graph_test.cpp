@@ -5,6 +5,7 @@
 #include <cstring>
 #include <ctime>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -68,10 +69,11 @@ int64_t entered(const RankReport& r, const JournalEntry& entry) {
   const auto count = r.entered.find(group_key(entry.along.data(), entry.group));
   return count == r.entered.end() ? 0 : count->second;
 }
-int64_t entered_on_gpu(const RankReport& r, const GpuWaits& like) {
+// Unknown for a GPU that does not count.
+std::optional<int64_t> entered_on_gpu(const RankReport& r, const GpuWaits& like) {
   for (const GpuWaits& waits : r.on_gpu)
     if (waits.along == like.along && waits.group == like.group) return waits.entered;
-  return 0;
+  return std::nullopt;
 }
 
 // The waits of one rank that another rank would end, by definition: of its threads, then of its GPU.
@@ -85,7 +87,8 @@ std::pair<int64_t, int64_t> waits_between(const RankReport& one, const RankRepor
       waits.first += entry.group.has(other.rank) && entered(other, entry) < entry.number;
   }
   for (const GpuWaits& gpu : one.on_gpu)
-    waits.second += one.waits_for_gpu && gpu.group.has(other.rank) && entered_on_gpu(other, gpu) < gpu.entered;
+    waits.second +=
+        one.waits_for_gpu && gpu.group.has(other.rank) && entered_on_gpu(other, gpu).value_or(gpu.entered) < gpu.entered;
   return waits;
 }
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/number_format.h"
+#include "base/text_stream.h"
 #include "kernels/cuda_machine.h"
 #include "parallel/host_collectives.h"
 #include "train/run/mesh_suggestion.h"
@@ -34,41 +36,51 @@ int64_t kept_in_memory(const RunConfig& config, const Plan& plan, const Nodes& n
   return static_cast<int64_t>(nodes.pretended() ? std::accumulate(by_node.begin(), by_node.end(), 0.0) : here);
 }
 
-// Bytes of this machine for copies of the state that is being saved.
-int64_t copied_here(const Plan& plan, const World& world) {
-  int64_t bytes = 0;
-  for (const std::string& of_rank : world.tell_node(std::to_string(plan.copy))) bytes += std::stoll(of_rank);
-  return bytes;
-}
+int64_t bytes_of_state(const Plan& plan) { return plan.sizes.weights + plan.sizes.gradients + plan.sizes.optimizer; }
 
 // Memory of one machine without GPUs, or of one GPU.
 struct Budget {
-  int64_t bytes, ranks;  // ranks that share it
-  int64_t kept = 0;      // see kept_in_memory
-  int64_t copied = 0;    // for asynchronous saves, by all of these ranks: those of one copy of the state save
+  int64_t bytes = 0, ranks = 0;  // ranks that share it
+  MachineNeed need{};            // of a machine without GPUs; those of one copy of the state save, so only these copy
   bool gpu = false;
-  int64_t of_rank(const Plan& plan) const { return gpu ? plan.sizes.total() - plan.pinned + outside_of(plan) : plan.sizes.total(); }
-  int64_t needed(const Plan& plan) const { return of_rank(plan) * ranks + kept + copied; }
+  int64_t arenas(const Plan& plan) const { return gpu ? (plan.device_bytes() + outside_of(plan)) * ranks : need.arenas; }
+  int64_t state(const Plan& plan) const { return gpu ? bytes_of_state(plan) * ranks : need.state; }
+  int64_t needed(const Plan& plan) const { return arenas(plan) + need.kept + need.copied; }
 };
+
+// Bytes of the arenas with another config on the same mesh. Plans one rank of each stage that shares the memory.
+int64_t arenas_with(const RunConfig& config, const Mesh& mesh, const Budget& memory) {
+  if (memory.gpu) return memory.arenas(make_plan(config, mesh));
+  const int64_t all = mesh.all().size();
+  const MeshSizes sizes = mesh_sizes(all, config.parallel);
+  int64_t bytes = 0;
+  for (const auto& [stage, ranks] : memory.need.of_stage) {
+    const bool own = stage == mesh.pp().rank();
+    const Plan plan = own ? make_plan(config, mesh) : make_plan(config, Mesh(stage * sizes.cp * sizes.tp, all, config.parallel));
+    bytes += plan.sizes.total() * ranks;
+  }
+  return bytes;
+}
 
 // The mildest settings for --set with which the run fits; "" if none do.
 std::string settings_that_fit(const RunConfig& config, const Plan& plan, const Mesh& mesh, const Budget& memory) {
   const int64_t of_replica = config.train.batch / plan.replicas, rows = config.microbatch_rows(plan.replicas);
   std::string settings;
   RunConfig less = config;
-  const auto bytes_with = [&](const Plan& planned) { return memory.needed(planned) - (less.checkpoint.async ? 0 : memory.copied); };
+  const MachineNeed& need = memory.need;
+  const auto fits = [&](int64_t arenas) { return arenas + need.kept + (less.checkpoint.async ? need.copied : 0) <= memory.bytes; };
   const auto fits_with = [&](const std::string& setting) {
     settings += (settings.empty() ? "--set " : " --set ") + setting;
-    return bytes_with(make_plan(less, mesh)) <= memory.bytes;
+    return fits(arenas_with(less, mesh, memory));
   };
   for (int64_t fewer = rows / 2; fewer >= 1; fewer /= 2) {
     if (of_replica % fewer != 0) continue;
     less.train.microbatch = fewer, settings.clear();
     if (fits_with(text("train.microbatch=", fewer))) return settings;
   }
-  if (memory.copied > 0 && config.checkpoint.async) {
+  if (need.copied > 0 && config.checkpoint.async) {
     less.checkpoint.async = false;
-    if (bytes_with(plan) <= memory.bytes) return "--set checkpoint.async=false";
+    if (fits(memory.arenas(plan))) return "--set checkpoint.async=false";
     if (fits_with("checkpoint.async=false")) return settings;
   }
   if (config.parallel.schedule == Schedule::zero_bubble && config.parallel.deferred != 1) {
@@ -82,11 +94,10 @@ std::string settings_that_fit(const RunConfig& config, const Plan& plan, const M
 
 // The largest model that fits here, and the ranks that this one needs, as words.
 std::string size_that_fits(const RunConfig& config, const Plan& plan, const Budget& memory, int64_t ranks) {
-  const ArenaSizes& sizes = plan.sizes;
-  const int64_t state = (sizes.weights + sizes.gradients + sizes.optimizer) * memory.ranks;
+  const auto state = static_cast<double>(memory.state(plan));
   const double share = static_cast<double>(memory.bytes) / static_cast<double>(memory.needed(plan));
   const std::string most = human_count(share * static_cast<double>(plan.parameters));
-  std::string words = text("weights, gradients and moments alone take ", human_bytes(static_cast<double>(state)), "; about ", most,
+  std::string words = text("weights, gradients and moments alone take ", human_bytes(state), "; about ", most,
                            " parameters fit instead of ", human_count(static_cast<double>(plan.parameters)));
   if (memory.gpu) {
     const int64_t room = memory.bytes / memory.ranks - outside_of(plan);
@@ -95,7 +106,8 @@ std::string size_that_fits(const RunConfig& config, const Plan& plan, const Budg
   }
   // The copy for asynchronous checkpoints is divided among ranks as the state is.
   const double of_rank = static_cast<double>(memory.bytes) / static_cast<double>(memory.ranks);
-  const double without_copy = static_cast<double>(sizes.total()) / static_cast<double>(sizes.total() + plan.copy);
+  const auto arenas = static_cast<double>(memory.need.arenas), copied = static_cast<double>(memory.need.copied);
+  const double without_copy = arenas / (arenas + copied);
   const auto mesh = fewest_ranks(config, ranks, static_cast<int64_t>(of_rank * without_copy));
   if (!mesh) return words;
   return text(words, ", or use ", mesh->ranks / memory.ranks, " machines like this one", mesh->with_settings());
@@ -116,6 +128,40 @@ Budget memory_of_gpu(const World& world) {
 }
 
 }  // namespace
+
+std::string need_words(const Plan& plan) {
+  return text(plan.sizes.total(), ' ', bytes_of_state(plan), ' ', plan.pinned, ' ', plan.copy, ' ', plan.stage);
+}
+
+MachineNeed sum_of_needs(const std::vector<std::string>& ranks) {
+  MachineNeed need;
+  for (const std::string& words : ranks) {
+    int64_t arenas = 0, state = 0, pinned = 0, copied = 0, stage = 0;
+    TextReader(words) >> arenas >> state >> pinned >> copied >> stage;
+    need.arenas += arenas, need.state += state, need.pinned += pinned, need.copied += copied;
+    ++need.of_stage[stage];
+  }
+  return need;
+}
+
+std::string host_problem(const RunConfig& config, const MachineNeed& need, int64_t bytes) {
+  const int64_t needed = need.pinned + need.copied + need.kept;
+  if (needed <= bytes) return "";
+  const auto shown = [](int64_t some) { return human_bytes(static_cast<double>(some)); };
+  std::string problem = text("this run needs ", shown(needed), ", but the machine has ", shown(bytes)), between = ": ";
+  const auto add = [&](int64_t part, const std::string& words) {
+    if (part > 0) problem += std::exchange(between, "; ") + shown(part) + words;
+  };
+  add(need.pinned, text(" for train.offload = optimizer (set train.offload to none, or divide the state among more ranks: ",
+                        "parallel.zero is ", config.parallel.zero, ", parallel.shard ", config.parallel.shard, ")"));
+  const bool rollback = config.train.on_bad_step == BadStep::rollback;
+  const std::string keys = config.checkpoint.async && rollback ? "checkpoint.async to false, and train.on_bad_step to skip"
+                           : rollback                          ? "train.on_bad_step to skip"
+                                                               : "checkpoint.async to false";
+  add(need.copied, text(" for copies of the state (set ", keys, ")"));
+  add(need.kept, text(" for checkpoint.memory_every = ", config.checkpoint.memory_every, " (set it to 0)"));
+  return problem;
+}
 
 int64_t ranks_on_gpu(const std::vector<std::string>& gpus, size_t mine) { return std::ranges::count(gpus, gpus.at(mine)); }
 
@@ -143,25 +189,21 @@ void require_shapes(const RunConfig& config, const Device& device) {
 
 void require_memory(const RunConfig& config, const Plan& plan, const Placement& place, const World& world) {
   const bool cuda = place.device.place() == Place::cuda;
-  // Before the others of this GPU take theirs: they do so once all of the node have sent their copies' sizes, below.
+  // Before the others of this GPU take theirs: they do so once all of the node have sent their needs, below.
   const Budget gpu = cuda ? memory_of_gpu(world) : Budget{};
-  const Budget host{.bytes = place.device.cpu().memory_bytes,
-                    .ranks = world.local_size(),
-                    .kept = kept_in_memory(config, plan, place.nodes, place.mesh.all()),
-                    .copied = copied_here(plan, world)};
+  Budget host{.bytes = place.device.cpu().memory_bytes, .ranks = world.local_size()};
+  const int64_t kept = kept_in_memory(config, plan, place.nodes, place.mesh.all());
+  host.need = sum_of_needs(world.tell_node(need_words(plan))), host.need.kept = kept;
   const auto shown = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
   if (cuda)
     require_room(gpu, config, plan, place.mesh,
                  text("this run needs ", shown(gpu.needed(plan)), " of ", cuda_facts().device, ", which has ", shown(gpu.bytes),
                       " free of ", shown(gpu_memory().total)));
-  const int64_t needed = cuda ? plan.pinned * host.ranks + host.kept + host.copied : host.needed(plan);
-  const std::string problem = text("this run needs ", shown(needed), ", but the machine has ", shown(host.bytes));
-  if (!cuda) return require_room(host, config, plan, place.mesh, problem);
-  if (needed > host.bytes)
-    throw ConfigError(text(problem,
-                           " for train.offload = optimizer: set train.offload to none, or divide the state among more ranks "
-                           "(parallel.zero is ",
-                           config.parallel.zero, ", parallel.shard ", config.parallel.shard, ")"));
+  if (!cuda)
+    require_room(host, config, plan, place.mesh,
+                 text("this run needs ", shown(host.needed(plan)), ", but the machine has ", shown(host.bytes)));
+  else if (const std::string problem = host_problem(config, host.need, host.bytes); !problem.empty())
+    throw ConfigError(problem);
 }
 
 void require_checkpoint(const Plan& plan, const Comm& all) {

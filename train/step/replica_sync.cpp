@@ -120,19 +120,15 @@ void ReplicaSync::write(size_t unit) {
 
 void ReplicaSync::read(size_t unit) {
   Stream& compute = device_.compute();
-  const std::vector<Unit>& units = stage_.units();
-  if (units[unit].held) return compute.wait(std::exchange(arrived_[unit], Event{}));  // once: the lane keeps its order
-  const auto before = std::exchange(last_read_, unit);
-  if (memory(unit).weights != source(unit)) fetch(source(unit));
+  if (stage_.units()[unit].held) return compute.wait(std::exchange(arrived_[unit], Event{}));  // once: the lane keeps its order
+  ahead(unit);
   compute.wait(memory(unit).arrived);
-  // Prefetches the next unit in the same direction while this one computes, unless both share their
-  // memory. Backward, which runs downwards, does not read the embedding's weights.
-  const bool up = unit == 0 || unit > before;
-  size_t next = unit;
-  do next += up ? size_t{1} : kNone;
-  while (next < units.size() && units[next].held);
-  if (unit == before || next >= units.size() || (!up && units[next].id.kind != UnitKind::block)) return;
-  if (units[next].memory != units[unit].memory && memory(next).weights != source(next)) fetch(source(next));
+}
+
+// Gathers a unit's weights unless its memory holds them, which depends on the calls so far alone: all replicas gather in the
+// same order.
+void ReplicaSync::ahead(size_t unit) {
+  if (memory(unit).weights != source(unit)) fetch(source(unit));
 }
 
 // The unit whose weights a unit reads: a tied copy beside its table has none of its own.

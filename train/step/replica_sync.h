@@ -37,6 +37,7 @@ class ReplicaSync {
 
   // Callbacks for a Stage: see UnitHooks.
   void read(size_t unit);
+  void ahead(size_t unit);
   void write(size_t unit);
   void done(size_t unit, const Microbatch& batch);
   // True if gradients are sent after every microbatch; otherwise only after a replica's last.
@@ -96,7 +97,6 @@ class ReplicaSync {
   std::vector<std::unique_ptr<SharedMemory>> shared_;  // gradients of ranks on this machine
   std::vector<Event> arrived_;                         // by unit, if weights are held permanently
   std::array<Memory, 8> memories_;
-  size_t last_read_ = 0;
 };
 
 }  // namespace trireme

@@ -127,6 +127,7 @@ TrainState::TrainState(const RunConfig& config, const Mesh& mesh, Device& device
   const int64_t levels = stage.shape().holding.tree_levels;
   if (levels > 0) loss_tree = arenas.temporaries.take(Dtype::f32, {levels, 1});
   hooks.read = [this](size_t unit, const Microbatch&) { sync.read(unit); };
+  hooks.ahead = [this](size_t unit, const Microbatch&) { sync.ahead(unit); };
   hooks.write = [this](size_t unit, const Microbatch&) {
     sync.write(unit);
     if (loss_tree && stage.units()[unit].id.kind == UnitKind::head) this->device.compute().wait(loss_cleared_);

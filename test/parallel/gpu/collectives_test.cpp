@@ -13,6 +13,7 @@
 #include "kernels/device.h"
 #include "kernels/graph.h"
 #include "kernels/ops/fill.h"
+#include "parallel/gpu_group.h"
 #include "parallel/mesh.h"
 #include "parallel/verdict.h"
 #include "test/catch.h"
@@ -302,6 +303,31 @@ TEST_CASE("a rank whose GPU has entered fewer collectives than the others' is na
   CHECK_THAT(out, ContainsSubstring("; ranks 0, 2 wait for it: their GPUs are in collective #7 along dp, its GPU has entered 6"));
   CHECK_THAT(out, ContainsSubstring("no rank is known to be at fault: all 3 wait for their GPUs") &&
                       ContainsSubstring("(7 along dp on rank 0)"));
+}
+
+// The driver refuses memory that is registered already.
+TEST_CASE("ranks whose journals are kept from their GPUs", "[.launched]") {
+  const World world;
+  pretend_hosts(world);
+  Device device(Place::cuda);
+  Journal journal(world.rank());
+  const GpuWindow before(journal.memory());
+  CHECK(before.opened());
+  Mesh mesh(world, ParallelConfig{});
+  mesh.keep(journal);
+  mesh.connect(device);
+  HostTensor x(Dtype::f32, {4});
+  run(mesh.dp(), device.compute(), AllReduce{.x = x});
+  device.compute().finish();
+  CHECK(mesh.dp().gpu_counter() == nullptr);
+  CHECK(journal.look().front().on_gpu.empty());
+}
+
+TEST_CASE("a GPU that does not reach its rank's journal is not shown to have entered nothing") {
+  const auto [out, status] = output_of(mpirun(2, "ranks whose journals*"));
+  INFO(out);
+  CHECK(status == 0);
+  CHECK_THAT(out, ContainsSubstring("All tests passed"));
 }
 
 TEST_CASE("ranks that are not connected say so") {

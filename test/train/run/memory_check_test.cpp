@@ -1,4 +1,4 @@
-// Checks of a start on a GPU before it takes memory: the ranks that share the GPU, and the shapes that its kernels take.
+// Checks of a start before it takes memory: the ranks that share a GPU, the shapes that its kernels take, and a machine's memory.
 #include "train/run/memory_check.h"
 
 #include "test/catch.h"
@@ -34,6 +34,40 @@ TEST_CASE("heads and rows that a GPU's kernels do not take are named with its li
   CHECK_THAT(shape_problems(model, limits, "a GPU"),
              ContainsSubstring("model.head_size = 512") && ContainsSubstring("\nmodel.width = 8194") &&
                  ContainsSubstring("8192 if they are not a multiple of 8: lower model.width, or set kernels.device to cpu"));
+}
+
+TEST_CASE("a machine's need is the sum over its ranks, whose pipeline stages differ") {
+  Plan first, last;
+  first.sizes = {.weights = 10, .gradients = 20, .optimizer = 30, .activations = 400, .temporaries = 5};
+  first.copy = 7, first.pinned = 30;
+  last.sizes = {.weights = 11, .gradients = 21, .optimizer = 31, .activations = 100, .temporaries = 6};
+  last.stage = 1, last.pinned = 31;
+  const MachineNeed need = sum_of_needs({need_words(first), need_words(last), need_words(last)});
+  CHECK(need.arenas == 465 + 2 * 169);
+  CHECK(need.state == 60 + 2 * 63);
+  CHECK(need.pinned == 30 + 2 * 31);
+  CHECK(need.copied == 7);
+  CHECK(need.kept == 0);
+  CHECK(need.of_stage == std::map<int64_t, int64_t>{{0, 1}, {1, 2}});
+}
+
+TEST_CASE("a lack of a host's memory beside GPUs is blamed on what takes it, with the remedy of each") {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  RunConfig config;
+  config.checkpoint.async = true, config.checkpoint.memory_every = 5;
+  CHECK(host_problem(config, {.pinned = 4 * kGiB, .copied = 2 * kGiB}, 6 * kGiB) == "");
+  CHECK(host_problem(config, {.pinned = 7 * kGiB}, 6 * kGiB) ==
+        "this run needs 7 GiB, but the machine has 6 GiB: 7 GiB for train.offload = optimizer (set train.offload to none, "
+        "or divide the state among more ranks: parallel.zero is 1, parallel.shard 0)");
+  const std::string without = host_problem(config, {.copied = 4 * kGiB, .kept = 12 * kGiB}, 6 * kGiB);
+  CHECK(without ==
+        "this run needs 16 GiB, but the machine has 6 GiB: 4 GiB for copies of the state (set checkpoint.async to false); "
+        "12 GiB for checkpoint.memory_every = 5 (set it to 0)");
+  config.train.on_bad_step = BadStep::rollback;
+  CHECK_THAT(host_problem(config, {.copied = 7 * kGiB}, 6 * kGiB),
+             ContainsSubstring("(set checkpoint.async to false, and train.on_bad_step to skip)"));
+  config.checkpoint.async = false;
+  CHECK_THAT(host_problem(config, {.copied = 7 * kGiB}, 6 * kGiB), ContainsSubstring("(set train.on_bad_step to skip)"));
 }
 
 }  // namespace trireme
