@@ -9,7 +9,7 @@ namespace {
 constexpr int kBlockRows = 8, kLanesOfSums = 16;  // 16 of 32 registers, where there are two vectors
 
 template <Walk walk, Start start, int vectors>
-[[gnu::target("avx512f,avx512bw,avx512bf16"), gnu::always_inline]] inline void multiply_columns(const PairProduct& p, int64_t j) {
+[[gnu::target("avx512f,avx512bw,avx512bf16"), gnu::noinline]] void multiply_columns(const PairProduct& p, int64_t j) {
   float* const c = p.c + j;
   const Word* b = p.b + j;
   __m512 sum[kBlockRows][vectors];
@@ -47,7 +47,7 @@ template <Walk walk, Start start, int vectors>
 }  // namespace
 
 template <Walk walk, Start start>
-[[gnu::target("avx512f,avx512bw,avx512bf16")]] void multiply_pairs(const PairProduct& p) {
+void multiply_pairs(const PairProduct& p) {
   int64_t j = 0;
   for (; p.n - j >= 2 * kLanesOfSums; j += 2 * kLanesOfSums) multiply_columns<walk, start, 2>(p, j);
   if (j < p.n) multiply_columns<walk, start, 1>(p, j);
