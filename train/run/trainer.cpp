@@ -86,8 +86,6 @@ struct RunParts {
     require_memory(o.config, plan, place, o.world);
     require_checkpoint(plan, place.mesh.all());
     place.mesh.connect(place.device);
-    const bool connected = place.device.place() == Place::cuda && place.mesh.all().size() > 1;
-    if (connected) require_memory(o.config, plan, place, o.world);  // again: NCCL has taken its buffers
     return plan;
   }
   RunData open_data(const Order& o) {
