@@ -33,7 +33,7 @@ void multiply_pairs(const PairProduct& p);
 // Rounds `keys` rows of 32 columns to words [keys / 2, 32] of two adjacent rows; after an odd number comes a row of zeros. Rows
 // from `of_first` on, an even number or `keys`, have no first 16 columns.
 void round_to_pairs(const float* rows, int64_t keys, int64_t of_first, Word* to);
-// Rounds them to rows of 16 words.
+// Rounds the same rows to rows of 16 words.
 void round_to_rows(const float* rows, int64_t keys, Word* to);
 
 }  // namespace trireme
