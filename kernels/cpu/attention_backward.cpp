@@ -30,6 +30,7 @@ struct KeySums {
 template <class T>
 class PlainGradients : Pieces {
  public:
+  using Base = NaturalBase;
   using Element = T;
   explicit PlainGradients(const PanelSizes& sizes, float* memory = nullptr)
       : k_(take(packed_keys(sizes))),
@@ -101,6 +102,7 @@ class PlainGradients : Pieces {
 // The same by pairs of bf16; p and ds are rounded for their products.
 class PairedGradients : Pieces {
  public:
+  using Base = BinaryBase;
   using Element = Bf16;
   explicit PairedGradients(const PanelSizes& sizes, float* memory = nullptr)
       : k_(take(copied_keys(sizes))),
@@ -141,7 +143,8 @@ class PairedGradients : Pieces {
   void multiply_keys(const AttentionBackward& op, const TileOfKeys& tile) const {
     const auto& [panel, sizes, key, keys] = tile;
     const int64_t words = words_of(sizes);
-    for (const auto& [to, rows, columns, scale] : {std::tuple(p_, k_, q_columns_, op.scale), {dp_, v_, dout_columns_, 1.0f}})
+    for (const auto& [to, rows, columns, scale] :
+         {std::tuple(p_, k_, q_columns_, op.scale * Base::kScale), {dp_, v_, dout_columns_, 1.0f}})
       multiply_blocks<Walk::rows, Start::zero>({.c = memory_ + to,
                                                 .ldc = kColumns,
                                                 .a = at(rows) + key * words,
@@ -200,9 +203,9 @@ std::vector<Part> parts_of(const AttentionBackward& op, const PanelSizes& sizes)
   return parts;
 }
 
-// lse and delta = dout . out for each pair of a panel. Zero in columns without a pair, so that p is
+// lse in the products' base and delta = dout . out for each pair of a panel. Zero in columns without a pair, so that p is
 // finite and ds is 0.
-template <class T>
+template <class T, class Base>
 struct Rows {
   alignas(64) float lse[kColumns] = {}, delta[kColumns] = {};
 
@@ -217,7 +220,7 @@ struct Rows {
 #pragma omp simd reduction(+ : sum)
       for (int64_t d = 0; d < sizes.head_size; ++d) sum += to_float(dout[d]) * to_float(out[d]);
       delta[c] = sum;
-      lse[c] = all_lse[head.lse_at(panel.pairs[c])];
+      lse[c] = all_lse[head.lse_at(panel.pairs[c])] * Base::kScale;
     }
   }
 
@@ -236,12 +239,20 @@ struct Rows {
   void differentiate_row(float* scores, float* dp) const {
 #pragma omp simd
     for (int64_t c = first; c < kColumns; ++c) {
-      const float p = softmax_exp(scores[c] - lse[c]);
+      const float p = Base::power(scores[c] - lse[c]);
       scores[c] = p;
       dp[c] = p * (dp[c] - delta[c]);
     }
   }
 };
+
+// Fetches what a head's first panel reads.
+template <class T>
+void fetch_panel(const AttentionBackward& op, const KeyHead& head, int64_t pair) {
+  fetch_pairs(op.q.as<T>(), head.sizes.query_row, head, pair);
+  fetch_pairs(op.dout.as<T>(), head.sizes.out_row, head, pair);
+  fetch_pairs(op.out.as<T>(), head.sizes.out_row, head, pair);
+}
 
 // Writes a panel's dq and adds its dk and dv. The head's keys are packed.
 template <class Products>
@@ -249,16 +260,24 @@ void go_back(const AttentionBackward& op, const KeyHead& head, const Products& p
   using T = typename Products::Element;
   const PanelSizes& sizes = head.sizes;
   products.pack(op, head, panel);
-  const Rows<T> rows(op, head, panel);
+  const Rows<T, typename Products::Base> rows(op, head, panel);
   const auto dq_of = [&, all = op.dq.as<T>()](int64_t c) { return all + head.pair_at(panel.pairs[c], sizes.query_row); };
-  for (int64_t c = 0; c < panel.count; ++c) fetch_to_write(dq_of(c), sizes.head_size * static_cast<int64_t>(sizeof(T)));
   std::fill_n(products.dq(), kColumns * sizes.padded, 0.0f);
   for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
+    // The next panel's rows arrive while the last tile is computed: earlier, sums of dk and dv would displace them.
+    const bool last = key + kTileKeys >= panel.end;
+    const auto fetch = [&](const Tensor& from, int64_t row_size) {
+      if (last) fetch_pairs(from.as<T>(), row_size, head, panel.next(sizes));
+    };
+    fetch(op.q, sizes.query_row);
     const TileOfKeys tile{.panel = panel, .sizes = sizes, .key = key, .keys = std::min(kTileKeys, panel.end - key)};
     const int64_t packed = round_up(tile.keys, kRows);
     products.multiply_keys(op, tile);
+    fetch(op.dout, sizes.out_row);
     panel.mask(products.p(), key, packed);
     rows.differentiate(products.p(), products.dp(), packed, panel.seen_by_first(key, packed));
+    fetch(op.out, sizes.out_row);
+    for (int64_t c = 0; last && c < panel.count; ++c) fetch_to_write(dq_of(c), sizes.head_size * static_cast<int64_t>(sizeof(T)));
     products.add_gradients(tile, sums);
   }
   for (int64_t c = 0; c < panel.count; ++c) unpack_row(products.dq() + c * sizes.padded, dq_of(c), sizes, op.scale);
@@ -341,6 +360,7 @@ void go_back_by_heads(const Work<Products>& work, float* memory) {
     const Products products(work.sizes, own);
     float* const sums = own + work.scratch();
     const KeySums all{.dk = sums + 2 * copy, .dv = sums + 3 * copy};
+    fetch_panel<typename Products::Element>(work.op, head, 0);
     products.pack(work.op, head, 0, keys);
     if (work.parts.size() > 1) std::fill_n(all.dk, 2 * copy, 0.0f);
     for (const Part& part : work.parts) {
@@ -371,6 +391,7 @@ void go_back_by_parts(const Work<Products>& work, float* memory) {
     for (int64_t i = 0; i < work.heads * parts; ++i) {
       const KeyHead head = work.head(i / parts);
       const Part& part = work.parts[static_cast<size_t>(i % parts)];
+      fetch_panel<typename Products::Element>(work.op, head, part.first * work.sizes.group);
       products.pack(work.op, head, part.begin, part.end);
       go_back(work.op, head, products, part, sums_of(i / parts, i % parts));
     }

@@ -20,6 +20,7 @@ constexpr float kNothing = std::numeric_limits<float>::lowest();
 template <class T>
 class PlainPanel : Pieces {
  public:
+  using Base = NaturalBase;
   explicit PlainPanel(const PanelSizes& sizes, float* memory = nullptr)
       : k_(take(packed_keys(sizes))),
         v_(take(packed_keys(sizes))),
@@ -77,6 +78,7 @@ class PlainPanel : Pieces {
 // The same by pairs of bf16; probabilities are rounded for their product with v.
 class PairedPanel : Pieces {
  public:
+  using Base = BinaryBase;
   explicit PairedPanel(const PanelSizes& sizes, float* memory = nullptr)
       : k_(take(copied_keys(sizes))),
         v_(take(paired_keys(sizes))),
@@ -106,7 +108,7 @@ class PairedPanel : Pieces {
                                               .b = words_at(memory_ + columns_),
                                               .ldb = kColumns,
                                               .n = kColumns,
-                                              .scale = op.scale},
+                                              .scale = op.scale * Base::kScale},
                                              round_up(keys, kRows), [&](int64_t j) { return tile.scores_of(j); });
   }
   void add_values(const TileOfKeys& tile, int64_t first, const float* factor) const {
@@ -128,7 +130,8 @@ class PairedPanel : Pieces {
   float* memory_;
 };
 
-// Running softmax of each pair over the keys seen so far: exp(score - top) sums to `sum`.
+// Running softmax of each pair over the keys seen so far: powers of score - top sum to `sum`.
+template <class Base>
 struct Running {
   alignas(64) float top[kColumns], sum[kColumns], factor[kColumns];
 
@@ -137,7 +140,7 @@ struct Running {
     std::fill_n(sum, kColumns, 0.0f);
   }
 
-  // Adds `keys` rows of scores, of the first vector only `of_first`, and turns them into exp(score - top); earlier sums are
+  // Adds `keys` rows of scores, of the first vector only `of_first`, and turns them into powers; earlier sums are
   // multiplied by `factor`.
   void add(float* scores, int64_t keys, int64_t of_first) {
     Vec high[2] = {load(top), load(top + kLanes)};
@@ -151,7 +154,7 @@ struct Running {
     store(total, high[0]), store(total + kLanes, high[1]);
 #pragma omp simd
     for (int64_t c = 0; c < kColumns; ++c) {
-      factor[c] = softmax_exp(top[c] - total[c]);
+      factor[c] = Base::power(top[c] - total[c]);
       top[c] = total[c];
       total[c] = sum[c] * factor[c];
     }
@@ -169,7 +172,7 @@ struct Running {
   void add_row(float* scores, float* total) const {
 #pragma omp simd
     for (int64_t c = first; c < kColumns; ++c) {
-      const float p = softmax_exp(scores[c] - top[c]);
+      const float p = Base::power(scores[c] - top[c]);
       scores[c] = p;
       total[c] += p;
     }
@@ -182,7 +185,7 @@ struct Chunk {
   int64_t first, last;
 };
 
-// A pair's sums over all keys: of exp(score - top) v, [D], and of exp(score - top).
+// A pair's sums over all keys: of powers of score - top times v, [D], and of powers. `top` has the natural base.
 struct PairSums {
   const float* out;
   float top, sum;
@@ -236,7 +239,7 @@ void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
     products.pack(op, head, panel);
     for (int64_t c = 0; c < panel.count; ++c) writer.fetch(panel.pairs[c]);
     std::fill_n(out, kColumns * sizes.padded, 0.0f);
-    Running softmax;
+    Running<typename Products::Base> softmax;
     for (int64_t key = panel.begin; key < panel.end; key += kTileKeys) {
       const TileOfKeys tile{.panel = panel, .sizes = sizes, .key = key, .keys = std::min(kTileKeys, panel.end - key)};
       products.multiply_keys(op, tile, begin);
@@ -245,7 +248,8 @@ void attend(const AttentionForward& op, const Chunk& chunk, float* memory) {
       products.add_values(tile, begin, softmax.factor);
     }
     for (int64_t c = 0; c < panel.count; ++c)
-      writer.write(panel.pairs[c], {.out = out + c * sizes.padded, .top = softmax.top[c], .sum = softmax.sum[c]});
+      writer.write(panel.pairs[c],
+                   {.out = out + c * sizes.padded, .top = softmax.top[c] * Products::Base::kLog, .sum = softmax.sum[c]});
   }
 }
 

@@ -14,9 +14,13 @@ inline Word* words_at(float* memory) { return reinterpret_cast<Word*>(memory); }
 
 // Copies a row of D elements, padded with zeros.
 inline void copy_row(const Bf16* from, Word* to, const PanelSizes& sizes) {
-  const int64_t bytes = sizes.head_size * static_cast<int64_t>(sizeof(Bf16));
-  std::memcpy(to, from, static_cast<size_t>(bytes));
-  std::memset(reinterpret_cast<char*>(to) + bytes, 0, static_cast<size_t>(4 * words_of(sizes) - bytes));
+  constexpr int64_t kVector = 2 * kLanes;  // elements
+  auto* const elements = reinterpret_cast<Bf16*>(to);
+  int64_t d = 0;
+  for (; d + kVector <= sizes.head_size; d += kVector) std::memcpy(elements + d, from + d, kVector * sizeof(Bf16));
+  if (d == sizes.head_size) return;
+  std::fill_n(to + d / 2, kLanes, 0u);
+  std::copy(from + d, from + sizes.head_size, elements + d);
 }
 
 // Pairs of elements of two rows; the second may be nullptr for a row of zeros. Padded with zeros to `padded` pairs.

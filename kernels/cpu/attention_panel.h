@@ -12,6 +12,17 @@ namespace trireme {
 
 inline constexpr int64_t kTileKeys = round_up(64, kRows);  // keys whose scores are in L1 at the same time
 
+// Base of a softmax: scores are multiplied by `kScale`, which costs nothing in a product that has a factor.
+struct NaturalBase {
+  static constexpr float kScale = 1, kLog = 1;
+  static float power(float x) { return softmax_exp(x); }
+};
+// Less work, for products whose operands are rounded to bf16: the factor's rounding would be most of the error of f32.
+struct BinaryBase {
+  static constexpr float kScale = kLog2E, kLog = kLn2;
+  static float power(float x) { return softmax_exp2(x); }
+};
+
 // The shape of an attention, forward or backward.
 struct PanelSizes {
   int64_t rows, queries, keys, heads, kv_heads, group, head_size;  // B, T, S, H, K, H / K, D
@@ -94,6 +105,9 @@ struct Panel {
     begin -= begin % 2;
   }
 
+  // The pair after the last one.
+  int64_t next(const PanelSizes& sizes) const { return pairs[count - 1].query * sizes.group + pairs[count - 1].member + 1; }
+
   // A block of columns may cross from the first vector to the second, and so take keys that the first one does not see: their
   // scores are zeros then.
   static constexpr bool kCrosses = kLanes % kRows != 0;
@@ -164,6 +178,17 @@ inline constexpr int64_t kAhead = 8;
 template <class T>
 inline void prefetch_row(const T* row, int64_t size) {
   for (int64_t d = 0; d < size; d += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + d);
+}
+
+// Fetches rows of q (or out, dout) of the panel that begins at pair `first`, which is used next.
+template <class T>
+inline void fetch_pairs(const T* from, int64_t row_size, const KeyHead& head, int64_t first) {
+  const PanelSizes& sizes = head.sizes;
+  Pair pair{.query = first / sizes.group, .member = first % sizes.group};
+  for (int64_t i = first; i < std::min(first + kColumns, sizes.pairs()); ++i) {
+    prefetch_row(from + head.pair_at(pair, row_size), sizes.head_size);
+    if (++pair.member == sizes.group) pair.member = 0, ++pair.query;
+  }
 }
 
 // Packs keys (or values) [begin, end) of a head, then kRows rows of zeros.

@@ -1,8 +1,6 @@
-// With u = sqrt(2/pi) (x + 0.044715 x^3), (1 + tanh(u)) / 2 is sigmoid(2 u): one exp, and no
+// With u = sqrt(2/pi) (x + 0.044715 x^3), (1 + tanh(u)) / 2 is 1 / (1 + exp(-2 u)): one exp, as a power of two, and no
 // cancellation when tanh is near -1.
 #include "kernels/ops/gelu.h"
-
-#include <cmath>
 
 #include "kernels/cpu/simd.h"
 
@@ -13,13 +11,25 @@ namespace {
 constexpr float kTwice = 2 * 0.797884561f;  // 2 sqrt(2/pi)
 constexpr float kCubic = 0.044715f;
 
-inline float gelu(float x) { return x * fast_sigmoid(kTwice * (x + kCubic * x * x * x)); }
+// e = exp(-2 u) and s = 1 / (1 + e), of which 1 - s = e s has no cancellation.
+struct Sigmoid {
+  float e, s;
 
-// s + x s (1 - s) 2 u'. The product s (1 - s) is e / (1 + e)^2 with e = exp(-|2 u|), since 1 - s
-// would lose precision for large x.
+  explicit Sigmoid(float x) {
+    constexpr float kLinear = -kTwice * kLog2E, kMost = 115;  // 2^115 has a reciprocal; s is 0 beyond
+    const float power = x * (kLinear + kLinear * kCubic * (x * x));
+    e = softmax_exp2(power > kMost ? kMost : power);
+    const float r = fast_reciprocal(1 + e);
+    s = power > kMost ? 0.0f : r;
+  }
+};
+
+inline float gelu(float x) { return x * Sigmoid(x).s; }
+
+// s + x s (1 - s) 2 u'.
 inline float slope(float x) {
-  const float twice = kTwice * (x + kCubic * x * x * x), e = softmax_exp(-std::abs(twice)), r = fast_reciprocal(1 + e);
-  return (twice < 0 ? e * r : r) + x * e * r * r * kTwice * (1 + 3 * kCubic * x * x);
+  const Sigmoid sigmoid(x);
+  return sigmoid.s + sigmoid.s * (sigmoid.e * sigmoid.s) * (x * (kTwice + 3 * kTwice * kCubic * (x * x)));
 }
 
 }  // namespace

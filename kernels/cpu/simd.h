@@ -6,7 +6,7 @@
 // float or Bf16
 //     const T* x = op.x.as<T>();
 //     #pragma omp simd
-//     for (int64_t i = 0; i < n; ++i) y[i] = to<T>(fast_exp(to_float(x[i])));
+//     for (int64_t i = 0; i < n; ++i) y[i] = to<T>(softmax_exp(to_float(x[i])));
 //   });
 #pragma once
 
@@ -93,32 +93,10 @@ T to(float value) {
   }
 }
 
-// exp(x). The relative error is at most 1.2e-7 for normal results; subnormal results are right to
-// the last bit or two. exp(-inf) = 0, exp(x > 88.73) = inf, NaN stays NaN. Cody and Waite's
-// reduction x = n ln 2 + r, |r| <= ln 2 / 2, then a polynomial.
-inline float fast_exp(float x) {
-  const float clamped = x < -105.0f ? -105.0f : x > 90.0f ? 90.0f : x;  // a NaN passes both comparisons
-  constexpr float kShift = 0x1.8p23f;                                   // adding it rounds to an integer in the low bits
-  const float shifted = clamped * 1.44269504f + kShift;
-  const float n = shifted - kShift;
-  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;  // Cephes' coefficients of (exp(r) - 1 - r) / r^2
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
-  // 2^n as two factors, so that neither overflows unless the product does.
-  const int32_t k = static_cast<int32_t>(std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kShift));
-  const int32_t half = k >> 1;
-  return p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((k - half + 127) << 23);
-}
-
-// exp(x) for a softmax: as fast_exp up to x = 88, but 0 instead of subnormal results. Takes two
-// thirds of the instructions.
+// exp(x) for x up to 88, with a relative error of at most 1e-7; 0 instead of subnormal results. NaN stays NaN. Cody and Waite's
+// reduction x = n ln 2 + r, |r| <= ln 2 / 2, then Cephes' polynomial for (exp(r) - 1 - r) / r^2.
 inline float softmax_exp(float x) {
-  constexpr float kShift = 0x1.8p23f;
+  constexpr float kShift = 0x1.8p23f;  // adding it rounds to an integer in the low bits
   const float shifted = x * 1.44269504f + kShift;
   const float n = shifted - kShift;
   const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -132,6 +110,24 @@ inline float softmax_exp(float x) {
   const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);  // n is in the low bits
   return x < -87.3365f ? 0.0f : p * power;
 }
+
+// 2^x for x up to 127, with a relative error of at most 2e-7; 0 instead of subnormal results. NaN stays NaN. Takes two thirds of
+// the instructions of softmax_exp, where a factor log2(e) costs nothing. The polynomial is the best of its degree on [-1/2, 1/2]
+// that is 1 at 0.
+inline float softmax_exp2(float x) {
+  constexpr float kShift = 0x1.8p23f;
+  const float shifted = x + kShift;
+  const float r = x - (shifted - kShift);
+  float p = 1.32647273e-3f;
+  p = p * r + 9.67151299e-3f;
+  p = p * r + 5.55073359e-2f;
+  p = p * r + 2.40222424e-1f;
+  p = p * r + 6.93147004e-1f;
+  p = p * r + 1.0f;
+  const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u);
+  return x < -126.0f ? 0.0f : p * power;
+}
+inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 // 1 / x for x in [2^-125, 2^125], with a relative error of at most 2e-7. Vectors of 512 bits take a quarter of a division's time:
 // the bits of x give 1 / x to 12 %, and each of three steps of Newton's method squares the error. Shorter ones divide in less time.

@@ -11,46 +11,6 @@
 
 using namespace trireme;
 
-namespace {
-
-std::vector<float> exp_of(const std::vector<float>& x) {
-  std::vector<float> y(x.size());
-  const float* from = x.data();
-  float* into = y.data();
-#pragma omp simd
-  for (size_t i = 0; i < x.size(); ++i) into[i] = fast_exp(from[i]);
-  return y;
-}
-
-}  // namespace
-
-TEST_CASE("fast_exp is right to 1e-7 where exp is a normal float, and to one unit where it is subnormal") {
-  std::vector<float> x;
-  for (uint64_t i = 0; i < 200000; ++i) x.push_back(static_cast<float>(-104 + 192.7 * unit(philox64(1, i))));
-  for (uint64_t i = 0; i < 1000; ++i) x.push_back(static_cast<float>(1e-3 * normal(2, i)));
-  const std::vector<float> y = exp_of(x);
-  double worst = 0, worst_units = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double wanted = std::exp(static_cast<double>(x[i])), error = std::abs(static_cast<double>(y[i]) - wanted);
-    if (wanted >= std::numeric_limits<float>::min())
-      worst = std::max(worst, error / wanted);
-    else
-      worst_units = std::max(worst_units, error / static_cast<double>(std::numeric_limits<float>::denorm_min()));
-  }
-  CHECK(worst < 1e-7);
-  CHECK(worst_units <= 1);
-}
-
-TEST_CASE("fast_exp of the extremes: zero, infinity and NaN") {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> y = exp_of({0, -0.0f, -kInfinity, -1e30f, -200, 88.7f, 88.8f, 1e30f, kInfinity, kNan, -kNan});
-  CHECK((y[0] == 1 && y[1] == 1));
-  CHECK((y[2] == 0 && y[3] == 0 && y[4] == 0));
-  CHECK((std::isfinite(y[5]) && y[6] == kInfinity && y[7] == kInfinity && y[8] == kInfinity));
-  CHECK((std::isnan(y[9]) && std::isnan(y[10])));
-  CHECK((fast_sigmoid(-kInfinity) == 0 && fast_sigmoid(kInfinity) == 1 && fast_sigmoid(0) == 0.5f));
-}
-
 TEST_CASE("fast_reciprocal is right to 2e-7, and fast_sigmoid to 4e-7 where it is not below 1e-34") {
   double worst = 0, worst_sigmoid = 0;
   for (uint64_t i = 0; i < 200000; ++i) {
@@ -62,7 +22,9 @@ TEST_CASE("fast_reciprocal is right to 2e-7, and fast_sigmoid to 4e-7 where it i
   }
   CHECK(worst < 2e-7);
   CHECK(worst_sigmoid < 4e-7);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   CHECK((fast_reciprocal(1) == 1 && fast_sigmoid(-81) == 0));
+  CHECK((fast_sigmoid(-kInfinity) == 0 && fast_sigmoid(kInfinity) == 1 && fast_sigmoid(0) == 0.5f));
   CHECK(std::isnan(fast_sigmoid(std::numeric_limits<float>::quiet_NaN())));
 }
 
@@ -81,6 +43,22 @@ TEST_CASE("softmax_exp is right to 1e-7, zero where exp is subnormal, and lets a
     worst = std::max(worst, std::abs(static_cast<double>(y[i]) - wanted) / wanted);
   }
   CHECK(worst < 1e-7);
+}
+
+TEST_CASE("softmax_exp2 is right to 2e-7, zero where 2^x is subnormal, and lets a NaN through") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> x{0, -0.0f, kNan, -kNan, -126.001f, -128, -150, -1e4f, -1e30f, -kInfinity};
+  for (int whole = -126; whole <= 127; ++whole) x.push_back(static_cast<float>(whole));
+  for (uint64_t i = 0; i < 200000; ++i) x.push_back(static_cast<float>(-126 + 253 * unit(philox64(3, i))));
+  std::vector<float> y(x.size());
+#pragma omp simd
+  for (size_t i = 0; i < x.size(); ++i) y[i] = softmax_exp2(x[i]);
+  CHECK((y[0] == 1 && y[1] == 1 && std::isnan(y[2]) && std::isnan(y[3])));
+  for (size_t i = 4; i < 10; ++i) CHECK(y[i] == 0);
+  double worst = 0;
+  for (size_t i = 10; i < x.size(); ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(y[i]) / std::exp2(static_cast<double>(x[i])) - 1));
+  CHECK(worst < 2e-7);
 }
 
 TEST_CASE("rounding to bf16 in vectors is the scalar rounding for every upper half and the ties around it") {
