@@ -72,6 +72,11 @@ void pack_rows(float* to, const X* from, int64_t rows, int64_t k) {
     for (int64_t at = whole; at < k; ++at) *to++ = to_float(from[row * k + at]);
 }
 
+// Bytes ahead of the weights in use that come to L2: rows are too short for the processor to foresee. On a Zen 4 two rows of 768
+// at once then pass at 28 to 32 GB/s of 31 that plain reads have; four at once, each fetching what it will need next, at 22.
+constexpr int64_t kFetched = 8192;
+constexpr int kAtOnce = 2;
+
 // sums[j][i] = row j of w times packed row i of x, both of length k.
 template <class T, int columns, int rows>
 [[gnu::noinline]] void dots(const T* w, const float* x, int64_t k, float (*sums)[kRowGroup]) {
@@ -83,8 +88,7 @@ template <class T, int columns, int rows>
   const int64_t whole = k / kStep<T> * kStep<T>;
   for (int64_t at = 0; at < whole; at += kStep<T>) {
 #pragma GCC unroll 4
-    for (int j = 0; j < columns; ++j)
-      __builtin_prefetch(w + (columns + j) * k + at);  // the next columns: rows are too short for the processor to foresee
+    for (int j = 0; j < columns; ++j) __builtin_prefetch(w + j * k + at + kFetched / static_cast<int64_t>(sizeof(T)), 0, 2);
 #pragma GCC unroll 4
     for (int64_t v = 0; v < Step<T>::kParts; ++v) {
       Vec weights[columns];
@@ -118,7 +122,6 @@ struct Rows {
 // Columns [begin, end) of c, several at a time: their sums do not wait for each other.
 template <class T, class C, int rows>
 void multiply_columns(const Rows<T, C>& p, int64_t begin, int64_t end) {
-  constexpr int kAtOnce = rows > 2 ? 2 : 4;
   float sums[kAtOnce][kRowGroup];
   for (int64_t column = begin; column < end; column += kAtOnce) {
     const int64_t count = std::min<int64_t>(kAtOnce, end - column);
