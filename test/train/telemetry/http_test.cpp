@@ -125,6 +125,8 @@ TEST_CASE("a port on loopback answers requests for this machine alone, and a por
     CHECK(is_here(asked(outside, host)));
   }
   CHECK(answer_to(inside.port(), "HEAD /here HTTP/1.1\r\nHost: evil.example\r\n\r\n").ends_with("\r\n\r\n"));
+  CHECK(answer_to(inside.port(), "GET /healthz HTTP/1.1\r\nHost: proxy.example\r\n\r\n").starts_with("HTTP/1.1 404 "));
+  CHECK(answer_to(inside.port(), "GET /healthz/x HTTP/1.1\r\nHost: proxy.example\r\n\r\n").starts_with("HTTP/1.1 403 "));
   CHECK(answer_to(inside.port(), "POST /here HTTP/1.1\r\nHost: evil.example\r\n\r\n").starts_with("HTTP/1.1 403 "));
 }
 
