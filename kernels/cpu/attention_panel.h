@@ -17,7 +17,7 @@ struct NaturalBase {
   static constexpr float kScale = 1, kLog = 1;
   static float power(float x) { return softmax_exp(x); }
 };
-// Less work, for products whose operands are rounded to bf16: the factor's rounding would be most of the error of f32.
+// Less work, for products whose operands are rounded to bf16. In f32 the factor's rounding would be seen in the results.
 struct BinaryBase {
   static constexpr float kScale = kLog2E, kLog = kLn2;
   static float power(float x) { return softmax_exp2(x); }

@@ -26,10 +26,10 @@ struct Sigmoid {
 
 inline float gelu(float x) { return x * Sigmoid(x).s; }
 
-// s + x s (1 - s) 2 u'.
+// s + x s (1 - s) 2 u'. The product with e comes first: it is 0 for large x, whose square may be large.
 inline float slope(float x) {
   const Sigmoid sigmoid(x);
-  return sigmoid.s + sigmoid.s * (sigmoid.e * sigmoid.s) * (x * (kTwice + 3 * kTwice * kCubic * (x * x)));
+  return sigmoid.s + sigmoid.s * (sigmoid.e * sigmoid.s * x) * (kTwice + 3 * kTwice * kCubic * (x * x));
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ inline float fast_reciprocal(float x) {
   return r;
 }
 
-// 1 / (1 + exp(-x)), 0 below x = -80; GELU's tanh form is x * sigmoid(2 u), since (1 + tanh(u)) / 2 = sigmoid(2 u).
+// 1 / (1 + exp(-x)), 0 below x = -80.
 inline float fast_sigmoid(float x) {
   const float r = fast_reciprocal(1.0f + softmax_exp(x < -80.0f ? 80.0f : -x));
   return x < -80.0f ? 0.0f : r;
