@@ -8,7 +8,10 @@
 // copies if the gathered or scattered tensor lies elsewhere.
 #pragma once
 
+#include <span>
+
 #include "base/clock.h"
+#include "kernels/ops/gradient_norm.h"
 #include "kernels/run.h"
 #include "parallel/comm.h"
 
@@ -48,6 +51,8 @@ struct ReduceScatter {
   Tensor all;                 // in   [n], flat
   bool accumulate = false;    // part += the sum
   bool bf16_on_wire = false;  // send f32 addends as bf16
+  // Ranges of `part`, in its order, whose squares are summed with it where that saves a pass over memory: on the CPU, in f32.
+  std::span<BlockSquares> squares{};
   void visit(auto& t) const { accumulate ? t.add(part) : t.out(part), t.in(all); }
   void check(const Comm& comm) const { expect_float(all, "all"), expect_parts(comm, all, part); }
   double sent(const Comm& comm) const { return shares_sent(comm, all, bf16_on_wire); }

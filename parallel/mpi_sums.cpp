@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -63,6 +64,7 @@ struct Combined {
   T* to;
   AllReduce::Kind kind = AllReduce::Kind::sum;
   bool accumulate = false;
+  std::span<BlockSquares> squares{};  // ranges of the sum, summed in one pass where near ranks share memory
   Combined from_element(int64_t i) const { return {.to = to + i, .kind = kind, .accumulate = accumulate}; }
 };
 
@@ -228,6 +230,27 @@ void reduce_in_nodes(const Comm& comm, const Cpu& cpu, const Shares<T>& shares, 
   }
 }
 
+// The same in place of all near ranks, with the squares of ranges of the sum.
+template <class Wire, class T>
+void combine_squared(const std::vector<const T*>& from, const Combined<T>& into, int64_t n) {
+  int64_t done = 0;
+  const auto combine_to = [&](int64_t end) {
+    combine<Wire>(from_element(from, done), into.from_element(done), end - done);
+    done = end;
+  };
+  if constexpr (std::is_same_v<T, float>)
+    for (BlockSquares& range : into.squares) {
+      const int64_t begin = range.begin() - into.to;
+      combine_to(begin);
+      for (int64_t first = 0; first < range.size(); first += range.block()) {
+        combine_to(begin + std::min(first + range.block(), range.size()));
+        range.add(first);
+      }
+      range.complete();
+    }
+  combine_to(n);
+}
+
 // Combines this rank's share of the n elements at `all` over the ranks. True if near ranks may still read `all`, until it meets
 // them.
 template <class Wire, class T>
@@ -242,7 +265,7 @@ bool reduce_share(const Comm& comm, const Cpu& cpu, const T* all, int64_t n, con
   else if (near.empty())
     reduce_flat<Wire>(comm, cpu, shares, into);
   else
-    combine<Wire>(from_element(near, begin), into, end - begin);
+    combine_squared<Wire>(from_element(near, begin), into, end - begin);
   return !near.empty();
 }
 
@@ -279,7 +302,7 @@ void launch(const Comm& comm, const Cpu& cpu, const ReduceScatter& op) {
   }
   with_wire(op.all.dtype(), op.bf16_on_wire, [&](auto element, auto wire) {
     using T = decltype(element);
-    const Combined<T> part{.to = op.part.as<T>(), .accumulate = op.accumulate};
+    const Combined<T> part{.to = op.part.as<T>(), .accumulate = op.accumulate, .squares = op.squares};
     if (reduce_share<decltype(wire)>(comm, cpu, op.all.as<T>(), op.all.size(), part)) meet_near(comm);
   });
 }

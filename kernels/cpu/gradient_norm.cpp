@@ -1,6 +1,7 @@
 #include "kernels/ops/gradient_norm.h"
 
 #include <cstring>
+#include <utility>
 
 #include "kernels/cpu/simd.h"
 
@@ -39,14 +40,31 @@ double squares(const float* x, int64_t n) {
   return sum;
 }
 
+double squares(const Tensor& tensor) {
+  const float* x = tensor.as<float>();
+  return sum_of_blocks(tensor.size(), [&](int64_t begin, int64_t end) { return squares(x + begin, end - begin); });
+}
+
 }  // namespace
+
+BlockSquares::BlockSquares(const Tensor& x)
+    : x_(x.as<float>()), n_(x.size()), block_(block_of_sum(n_)), sums_(static_cast<size_t>((n_ + block_ - 1) / block_)) {}
+
+void BlockSquares::add(int64_t first) {
+  sums_[static_cast<size_t>(first / block_)] = squares(x_ + first, std::min(block_, n_ - first));
+}
+
+std::optional<double> BlockSquares::take() {
+  if (!std::exchange(complete_, false)) return std::nullopt;
+  return std::accumulate(sums_.begin(), sums_.end(), 0.0);
+}
 
 void launch(const Cpu&, const SquaredNorm& op) {
   float* total = op.total.as<float>();
   total[0] = total[1] = 0;
-  for (const Tensor& tensor : op.xs) {
-    const float* x = tensor.as<float>();
-    const double sum = sum_of_blocks(tensor.size(), [&](int64_t begin, int64_t end) { return squares(x + begin, end - begin); });
+  for (size_t i = 0; i < op.xs.size(); ++i) {
+    const std::optional<double> known = op.known.empty() ? std::nullopt : op.known[i].take();
+    const double sum = known ? *known : squares(op.xs[i]);
     total[0] += static_cast<float>(sum);
     total[1] += static_cast<float>(sum * SquaredSum::kScale);
   }

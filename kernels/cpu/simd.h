@@ -46,14 +46,17 @@ void for_blocks(int64_t n, int64_t block, const F& f) {
 }
 inline constexpr int64_t kBlock = 8192;  // elements: a few of these arrays stay in L1 or L2
 
+// Elements of each block of a sum over n elements, in at most kSumBlocks blocks.
+inline constexpr int64_t kSumBlocks = 1024;
+inline int64_t block_of_sum(int64_t n) { return std::max(kBlock, (n + kSumBlocks - 1) / kSumBlocks); }
+
 // Sum of f(begin, end) over [0, n) in double, in the same order for any number of threads. A
 // reduction belongs in a function that takes pointers: inside a lambda g++ 12 gathers the captured
 // pointer for each lane, ten times slower.
 template <class F>
 double sum_of_blocks(int64_t n, const F& f) {
-  constexpr int64_t kParts = 1024;
-  const int64_t block = std::max(kBlock, (n + kParts - 1) / kParts);
-  std::array<double, kParts> parts{};
+  const int64_t block = block_of_sum(n);
+  std::array<double, kSumBlocks> parts{};
   for_blocks(n, block, [&](int64_t begin, int64_t end) { parts[static_cast<size_t>(begin / block)] = f(begin, end); });
   return std::accumulate(parts.begin(), parts.end(), 0.0);
 }

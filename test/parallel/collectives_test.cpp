@@ -11,10 +11,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "kernels/device.h"
 #include "kernels/ops/fill.h"
+#include "kernels/ops/gradient_norm.h"
 #include "parallel/host_collectives.h"
 #include "parallel/mesh.h"
 #include "parallel/offered_memory.h"
@@ -244,6 +246,33 @@ void check_order(Arena& arena, const Comm& comm, Stream& stream, bool shared) {
   CHECK((bytes_sent == before) == (shared && comm.locals() == 1));
 }
 
+// Squares summed beside a sum in place are those of another pass, and are known once.
+void check_squares(Arena& arena, const Comm& comm, Stream& stream, bool in_place) {
+  constexpr int64_t n = 70001, kFirst = 5, kMiddle = 40000, kSecond = 40003;
+  const Frame frame(arena);
+  const Tensor all = take(arena, values<float>(comm.rank(), n * comm.size())), part = arena.take(Dtype::f32, {n});
+  const std::vector<Tensor> ranges{part.slice(kFirst, kMiddle), part.slice(kSecond, n - 1)};
+  std::vector<BlockSquares> squares;
+  for (const Tensor& range : ranges) squares.emplace_back(range);
+  const auto total_with = [&](std::span<BlockSquares> known) {
+    std::array<float, SquaredSum::kSize> sums{};
+    const Tensor total(sums.data(), Dtype::f32, Place::cpu, {SquaredSum::kSize});
+    run(stream, SquaredNorm{.total = total, .xs = ranges, .known = known});
+    return sums;
+  };
+  for (const float factor : {1.0f, 3.0f}) {
+    run(comm, stream, ReduceScatter{.part = part, .all = all, .squares = squares});
+    const std::array<float, SquaredSum::kSize> passed = total_with({});
+    CHECK(passed[0] > 0);
+    CHECK(total_with(squares) == passed);
+    run(stream, Fill{.x = part, .value = factor});
+    CHECK(total_with(squares) == total_with({}));
+    run(comm, stream, ReduceScatter{.part = part, .all = all, .squares = squares});
+    part.as<float>()[kFirst] = 1000;
+    CHECK((total_with(squares) == passed) == in_place);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("ranks of a launcher share memory", "[.launched]") {
@@ -270,6 +299,7 @@ TEST_CASE("ranks of a launcher share memory", "[.launched]") {
         CHECK(shared_by_near(comm, begin + 5, kFewestShared - 1).empty());
         CHECK(shared_by_near(comm, begin + arena.capacity(), kFewestShared).empty());
         check_order(arena, comm, device.compute(), all_able);
+        check_squares(arena, comm, device.compute(), all_able && comm.locals() == 1 && comm.size() > 1);
         for (const int64_t n : {1, 17, 8191, 70001}) {
           check_in<float, float>(arena, comm, device.compute(), n);
           check_in<Bf16, Bf16>(arena, comm, device.compute(), n);

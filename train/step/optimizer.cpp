@@ -71,6 +71,12 @@ void Optimizer::list_counted() {
     open = !piece.copy;
   });
   for (const Counted& range : ranges) counted_.push_back(states_[range.unit].gradient.slice(range.begin, range.end));
+  if (std::ranges::none_of(ranges, [&](const Counted& range) { return sync_.sums_once(range.unit); })) return;
+  for (const Tensor& x : counted_) squares_.emplace_back(x);
+  for (size_t i = 0, end = 0; i < ranges.size(); i = end) {
+    while (end < ranges.size() && ranges[end].unit == ranges[i].unit) ++end;
+    if (sync_.sums_once(ranges[i].unit)) sync_.square(ranges[i].unit, std::span(squares_).subspan(i, end - i));
+  }
 }
 
 // Lists the gradients that are cleared although the rule does not read them: whole ones, of which it reads this replica's part,
@@ -214,7 +220,7 @@ void Optimizer::sum_squares(Stream& stream) {
       if (group->size() > 1) run(*group, stream, AllReduce{.x = x, .kind = kind});
   };
   if (!limbs_) {
-    run(stream, SquaredNorm{.total = squared_norm_, .xs = counted_, .table = norm_table_});
+    run(stream, SquaredNorm{.total = squared_norm_, .xs = counted_, .table = norm_table_, .known = squares_});
     combine(squared_norm_, AllReduce::Kind::sum);
     if (sync_.local() && mesh_.copies() > 1) average_squares(stream);
     return;

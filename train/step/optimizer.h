@@ -107,9 +107,10 @@ class Optimizer {
   ReplicaSync& sync_;
   std::vector<State> states_;  // by unit; empty for a tied copy
   std::vector<Segment> segments_;
-  std::vector<Tensor> counted_;    // gradients that this rank adds to the norm
-  std::vector<Tensor> cleared_;    // gradients that are cleared after an update, besides those of the rule's parts
-  std::vector<std::string> kept_;  // names of the rule's states
+  std::vector<Tensor> counted_;        // gradients that this rank adds to the norm
+  std::vector<BlockSquares> squares_;  // of each, if the replicas' sums compute some
+  std::vector<Tensor> cleared_;        // gradients that are cleared after an update, besides those of the rule's parts
+  std::vector<std::string> kept_;      // names of the rule's states
   std::unique_ptr<UpdateRule> rule_;
   std::vector<RoundedPart> rounded_;  // all parts with stochastic rounding, else none
   Tensor norm_table_, round_table_;   // counted_ and rounded_ as tables for a GPU

@@ -18,7 +18,8 @@ ReplicaSync::ReplicaSync(const ParallelConfig& config, const Mesh& mesh, Device&
       divided_(owners_.size() > 1),
       bf16_to_owners_(config.reduce == ReduceDtype::bf16 && mesh.copies() == 1),
       copy_sum_(config, mesh, stage, arenas),
-      arrived_(stage.units().size()) {
+      arrived_(stage.units().size()),
+      squares_(stage.units().size()) {
   if (device.place() == Place::cpu)
     for (const Comm* group : sharing_groups(config, mesh))
       shared_.push_back(std::make_unique<SharedMemory>(*group, arenas.gradients));
@@ -56,7 +57,9 @@ void ReplicaSync::send(size_t unit) {
   const Unit& u = stage_.units()[unit];
   if (u.gradients.size() == 0) return;
   Stream& stream = lane();
-  if (divided_) run(owners_, stream, ReduceScatter{.part = u.gradients_part, .all = u.gradients, .bf16_on_wire = bf16_to_owners_});
+  if (divided_)
+    run(owners_, stream,
+        ReduceScatter{.part = u.gradients_part, .all = u.gradients, .bf16_on_wire = bf16_to_owners_, .squares = squares_[unit]});
   if (!local()) copy_sum_.sum(stream, unit);
 }
 
@@ -71,6 +74,13 @@ Event ReplicaSync::add(size_t unit, bool last) {
   const Event cleared = stream.record();
   if (last && !local()) copy_sum_.sum(stream, unit);
   return cleared;
+}
+
+bool ReplicaSync::sums_once(size_t unit) const {
+  const Unit& u = stage_.units()[unit];
+  const bool copied = find(UnitKind::tied_copy) != kNone || tied_apart();
+  return device_.place() == Place::cpu && divided_ && mesh_.copies() == 1 && !reduces_each() && !u.tree &&
+         !(copied && (u.tied_copy() || u.id.kind == UnitKind::table));
 }
 
 int64_t ReplicaSync::sum_bytes() const {

@@ -12,8 +12,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "kernels/ops/gradient_norm.h"
 #include "model/stage.h"
 #include "parallel/gpu_group.h"
 #include "parallel/mesh.h"
@@ -44,6 +46,10 @@ class ReplicaSync {
   bool reduces_each() const { return !stage_.shape().holding.gradients; }
   // Bytes of the lane's scratch memory on a GPU for sums that are then added to a part of the gradients; 0: in small pieces.
   int64_t sum_bytes() const;
+  // Whether nothing changes a unit's part of the gradients after its sum over the owners.
+  bool sums_once(size_t unit) const;
+  // Makes the unit's sums also compute squares of ranges of its part. They must outlive this.
+  void square(size_t unit, std::span<BlockSquares> ranges) { squares_[unit] = ranges; }
   // Completes this replica's parts of the gradients: sums over `microbatches` of each replica.
   void finish(int64_t microbatches);
   // Sends the updated parts of the weights to all ranks that hold or read them.
@@ -96,6 +102,7 @@ class ReplicaSync {
   std::vector<std::unique_ptr<KnownMemory>> known_;    // arenas registered with a GPU's collectives
   std::vector<std::unique_ptr<SharedMemory>> shared_;  // gradients of ranks on this machine
   std::vector<Event> arrived_;                         // by unit, if weights are held permanently
+  std::vector<std::span<BlockSquares>> squares_;       // by unit: ranges of its part of the gradients
   std::array<Memory, 8> memories_;
 };
 
