@@ -29,6 +29,7 @@ uint64_t record_moment(CudaLane&) { refuse(); }
 void wait_for_moment(CudaLane&, CudaLane&, uint64_t) { refuse(); }
 void finish_lane(CudaLane&) { refuse(); }
 void guard_waits(CudaLane&, WaitGuard) { refuse(); }
+bool gpu_is_stuck() noexcept { return false; }
 void begin_range(const char*) {}
 void end_range() {}
 void begin_timer(CudaLane&) { refuse(); }

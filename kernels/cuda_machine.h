@@ -54,6 +54,8 @@ struct WaitGuard {
   const void* about = nullptr;
 };
 void guard_waits(CudaLane& lane, WaitGuard guard);
+// True once a guard has thrown. Work of lanes may then never end, so nothing waits for it or frees what it uses: the process ends.
+bool gpu_is_stuck() noexcept;
 
 // Names a range of enqueued work for NVIDIA's profilers. Ranges nest.
 void begin_range(const char* name);

@@ -58,7 +58,8 @@ void chunk_loss(Pass& pass, const Chunk& chunk, bool with_z_loss = true) {
                                .top = top,
                                .targets = chunk.targets,
                                .first = range_of(pass, i).first,
-                               .valid = range_of(pass, i).valid});
+                               .valid = range_of(pass, i).valid,
+                               .classes = pass.vocab});
   if (tensor.mine > 1) run(pass.stream, SumParts{.y = sums, .parts = parts});
   if (!alone) run(*tensor.ranks, pass.stream, AllReduce{.x = sums});
   run(pass.stream,

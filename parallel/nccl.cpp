@@ -50,7 +50,7 @@ std::byte* allocate_known(int64_t bytes) {
 // Unlike cudaFree, ncclMemFree takes the memory from kernels that still use it. After an error they may wait for other ranks for
 // ever: it then goes with the process.
 void free_known(std::byte* memory) noexcept {
-  if (std::uncaught_exceptions() > 0) return;
+  if (std::uncaught_exceptions() > 0 || gpu_is_stuck()) return;
   cudaDeviceSynchronize();
   ncclMemFree(memory);
 }

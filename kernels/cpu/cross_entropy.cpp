@@ -151,15 +151,16 @@ void launch(const Cpu&, const ShardTop& op) {
 
 void launch(const Cpu&, const ShardSums& op) {
   const int64_t rows = op.logits.rows(), cols = op.logits.cols();
+  const int32_t* targets = checked_targets(op.targets, op.classes);
   float *sums = op.sums.as<float>(), *at_target = sums + rows;
   with_dtype(op.logits.dtype(), [&](auto zero) {
     const auto* all = op.logits.as<decltype(zero)>();
 #pragma omp parallel for schedule(static) if (rows * cols > 32768)
     for (int64_t n = 0; n < rows; ++n) {
       const auto* logits = all + n * cols;
-      const int64_t target = op.targets.as<int32_t>()[n] - op.first;
+      const int64_t target = targets[n] - op.first;
       sums[n] = sum_exp(logits, op.valid, op.top.as<float>()[n]);
-      at_target[n] = op.targets.as<int32_t>()[n] >= 0 && 0 <= target && target < op.valid ? to_float(logits[target]) : 0;
+      at_target[n] = targets[n] >= 0 && 0 <= target && target < op.valid ? to_float(logits[target]) : 0;
     }
   });
 }

@@ -138,8 +138,9 @@ __global__ void __launch_bounds__(kMostThreads, 2) shard_top(float* top, const T
 
 template <class T, int kN>
 __global__ void __launch_bounds__(kMostThreads, 2)
-    shard_sums(float* sums, const T* logits, const float* top, const int32_t* targets, Row r) {
+    shard_sums(float* sums, const T* logits, const float* top, const int32_t* targets, Row r, int64_t classes) {
   const int64_t n = blockIdx.x, target = int64_t{targets[n]} - r.first;
+  if (targets[n] >= classes) __trap();
   float sum = 0;
   for (uint32_t tile = 0; tile < r.classes; tile += tile_cols()) {
     float x[kPack];
@@ -265,7 +266,7 @@ void launch(const Cuda& cuda, const ShardSums& op) {
   with_logits(op.logits, {}, [&](auto zero, auto pack) {
     using T = decltype(zero);
     start(cuda, rows_grid(op.logits, sizeof(float[32])), shard_sums<T, pack>, op.sums.as<float>(), op.logits.as<T>(),
-          op.top.as<float>(), op.targets.as<int32_t>(), row_of(op.logits, op.first, op.valid));
+          op.top.as<float>(), op.targets.as<int32_t>(), row_of(op.logits, op.first, op.valid), op.classes);
   });
 }
 

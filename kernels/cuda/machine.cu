@@ -6,6 +6,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -38,6 +39,16 @@ struct CudaLane {
   size_t running = 0;  // timers begun since the last collection
   WaitGuard guard;
 };
+
+namespace {
+
+// Set once a guard has thrown: the GPU's work may wait for another rank for ever. Memory, events and lanes then go with the
+// process.
+std::atomic<bool> stuck = false;
+
+}  // namespace
+
+bool gpu_is_stuck() noexcept { return stuck; }
 
 void use_gpu(int number) {
   int gpus = 0;
@@ -80,7 +91,7 @@ CudaLane* open_cuda_lane(Ledger& ledger) {
 
 void close_cuda_lane(CudaLane* lane) noexcept {
   const std::unique_ptr<CudaLane> owned(lane);
-  if (lane == nullptr) return;
+  if (lane == nullptr || stuck) return;
   if (lane->scratch != nullptr) cudaFreeAsync(lane->scratch, lane->stream);
   cudaStreamSynchronize(lane->stream);
   for (const cudaEvent_t event : lane->events) cudaEventDestroy(event);
@@ -105,6 +116,15 @@ void guard_waits(CudaLane& lane, WaitGuard guard) { lane.guard = guard; }
 
 namespace {
 
+void ask_guard(const WaitGuard& guard, double seconds) {
+  try {
+    guard.ask(guard.about, seconds);
+  } catch (...) {
+    stuck = true;
+    throw;
+  }
+}
+
 // Polls query() until it is ready. Sleeps between polls, briefly compared to a step.
 void wait_guarded(const WaitGuard& guard, auto query) {
   using Clock = std::chrono::steady_clock;
@@ -115,7 +135,7 @@ void wait_guarded(const WaitGuard& guard, auto query) {
   while ((status = query()) == cudaErrorNotReady) {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     if (const auto now = Clock::now(); now - asked > kAsking)
-      guard.ask(guard.about, std::chrono::duration<double>(now - begin).count()), asked = now;
+      ask_guard(guard, std::chrono::duration<double>(now - begin).count()), asked = now;
   }
   ok(status);
 }
@@ -174,6 +194,7 @@ std::byte* allocate_on_gpu(int64_t bytes) {
 }
 
 void free_on_gpu(std::byte* memory) noexcept {
+  if (stuck) return;
   cudaDeviceSynchronize();
   cudaFree(memory);
 }
@@ -185,7 +206,9 @@ std::byte* allocate_pinned(int64_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-void free_pinned(std::byte* memory) noexcept { cudaFreeHost(memory); }
+void free_pinned(std::byte* memory) noexcept {
+  if (!stuck) cudaFreeHost(memory);
+}
 
 struct CudaMark {
   cudaEvent_t event = nullptr;
@@ -202,7 +225,7 @@ CudaMark* open_mark() {
 
 void close_mark(CudaMark* mark) noexcept {
   const std::unique_ptr<CudaMark> owned(mark);
-  if (mark == nullptr) return;
+  if (mark == nullptr || stuck) return;
   cudaEventSynchronize(mark->event);  // memory that is copied to or from may be freed next
   cudaEventDestroy(mark->event);
 }
@@ -281,7 +304,7 @@ bool still_fits(const CudaGraph& graph, std::span<CudaLane* const> lanes) {
 
 void close_graph(CudaGraph* graph) noexcept {
   const std::unique_ptr<CudaGraph> owned(graph);
-  if (graph == nullptr) return;
+  if (graph == nullptr || stuck) return;
   cudaDeviceSynchronize();
   cudaGraphExecDestroy(graph->exec);
 }

@@ -19,7 +19,9 @@ std::byte* open_to_gpu(std::byte* memory, int64_t bytes) {
   return static_cast<std::byte*>(address);
 }
 
-void close_to_gpu(std::byte* memory) noexcept { cudaHostUnregister(memory); }
+void close_to_gpu(std::byte* memory) noexcept {
+  if (!gpu_is_stuck()) cudaHostUnregister(memory);
+}
 
 void count_on_gpu(CudaLane& lane, std::byte* counter) {
   start(Cuda{.lane = &lane}, {.blocks = 1, .threads = 1}, count_one, reinterpret_cast<unsigned long long*>(counter));

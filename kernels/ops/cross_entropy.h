@@ -51,8 +51,9 @@ void launch(const Cuda&, const ShardTop&);
 struct ShardSums {
   static constexpr auto name = "shard_sums";
   Tensor sums;                  // out  [2, N] f32: of exp(logits - top); the target's logit, 0 in other shards
-  Tensor logits, top, targets;  // in   [N, V], [N] f32, [N] i32
+  Tensor logits, top, targets;  // in   [N, V], [N] f32, [N] i32, < classes
   int64_t first, valid;
+  int64_t classes;  // of all shards
   void visit(auto& t) const { t.out(sums), t.in(logits, top, targets); }
   void check() const {
     ShardTop{.top = top, .logits = logits, .valid = valid}.check();
@@ -89,7 +90,7 @@ struct CrossEntropyBackward {
   float scale = 1;
   Tensor factor{};  // in  [1] f32, times scale: 1 / (valid targets of the global batch); absent: 1
   bool shard = false;
-  int64_t first = 0, valid = 0;  // range of a shard; without one, `valid` as in CrossEntropyForward
+  int64_t first = 0, valid = 0;  // range of a shard, whose targets ShardSums checks; without one, `valid` as in CrossEntropyForward
   int64_t classes() const { return shard || valid > 0 ? valid : logits.cols(); }
   void visit(auto& t) const { t.out(dlogits), t.in(logits, lse, targets, factor); }
   void check() const {

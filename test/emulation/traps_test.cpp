@@ -1,6 +1,10 @@
 // Errors that the CPU's ops refuse beforehand and a GPU meets in a kernel: the lane stops, and the
 // next wait throws.
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
+#include <vector>
 
 #include "kernels/cuda_facts.h"
 #include "kernels/device.h"
@@ -12,6 +16,7 @@
 #include "kernels/ops/rope.h"
 #include "kernels/staging_buffer.h"
 #include "test/catch.h"
+#include "test/emulation/stream.h"
 #include "test/reference/compare.h"
 
 namespace trireme {
@@ -46,10 +51,40 @@ TEST_CASE("a target beyond the classes stops the lane, in place") {
                     ContainsSubstring("CUDA:"));
 }
 
+TEST_CASE("a target beyond the classes of all shards stops the lane of a shard") {
+  Device device(Place::cuda);
+  const HostTensor sums(Dtype::f32, {2, 2}), logits(Dtype::f32, {2, 4}), top(Dtype::f32, {2}), targets(Dtype::i32, {2}, {3, 7});
+  const ShardSums op{.sums = sums, .logits = logits, .top = top, .targets = targets, .first = 0, .valid = 4, .classes = 7};
+  CHECK_THROWS_WITH(to_the_end(device, op), ContainsSubstring("CUDA:"));
+}
+
 TEST_CASE("a position outside of its table stops the lane") {
   Device device(Place::cuda);
   const HostTensor x(Dtype::f32, {1, 1, 4}), table(Dtype::f32, {5, 2, 2}), positions(Dtype::i32, {1}, {5});
   CHECK_THROWS_WITH(to_the_end(device, Rotate{.x = x, .positions = positions, .table = table}), ContainsSubstring("CUDA:"));
+}
+
+TEST_CASE("a guard that stops the lane's host from waiting leaves nothing that waits or frees memory", "[unsanitized]") {
+  std::atomic<bool> ends = false, ended = false;
+  std::vector<cudaStream_t> streams;
+  {
+    Device device(Place::cuda);
+    for (CudaLane* const lane : device.cuda_lanes()) streams.push_back(stream_of(*lane));
+    device.guard_waits({.ask = [](const void*, double) { throw Error("in vain"); }, .about = nullptr});
+    const Buffer memory(device, 1024, "a test");
+    StagingBuffer staging(device, 1024);
+    emulation::in_stream(streams.front(), [&] {
+      for (int i = 0; i < 3000 && !ends; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ended = true;
+    });
+    staging.posted(device.compute());
+    CHECK_FALSE(gpu_is_stuck());
+    CHECK_THROWS_WITH(staging.wait(), ContainsSubstring("in vain"));
+    CHECK(gpu_is_stuck());
+  }
+  CHECK_FALSE(ended);
+  ends = true;
+  for (const cudaStream_t stream : streams) cudaStreamDestroy(stream);
 }
 
 TEST_CASE("a block whose threads want more registers than a multiprocessor has is refused, with its kernel") {

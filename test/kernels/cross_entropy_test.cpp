@@ -246,6 +246,17 @@ TEST_CASE("cross entropy refuses targets beyond the classes and shapes that do n
     CHECK_THROWS_AS(c.forward(device, 0), Error);
     CHECK_THROWS_WITH(c.backward(device, c.logits, 0, 1), ContainsSubstring("targets[2] is 7, there are 7 classes"));
     CHECK_THROWS_WITH(c.in_place(device, 0, 1), ContainsSubstring("targets[2] is 7, there are 7 classes"));
+    const HostTensor part(Dtype::f32, {3, 4}), sums(Dtype::f32, {2, 3});  // of two shards; column 3 of the last is padding
+    for (const int64_t first : {0, 4}) {
+      const ShardSums op{.sums = sums,
+                         .logits = part,
+                         .top = c.lse,
+                         .targets = c.targets,
+                         .first = first,
+                         .valid = std::min<int64_t>(4, 7 - first),
+                         .classes = 7};
+      CHECK_THROWS_WITH(run(device.compute(), op), ContainsSubstring("targets[2] is 7, there are 7 classes"));
+    }
   }
   c.targets = HostTensor(Dtype::f32, {3});
   CHECK_THROWS_AS(c.forward(device, 0), Error);
@@ -294,7 +305,8 @@ TEST_CASE("cross entropy in shards of the classes, the last ones padded, is that
                                         .top = top,
                                         .targets = c.targets,
                                         .first = s * cols,
-                                        .valid = valid(s)});
+                                        .valid = valid(s),
+                                        .classes = classes});
       run(device.compute(), SumParts{.y = sums, .parts = parts});
       run(device.compute(),
           ShardLoss{.loss = c.loss, .lse = c.lse, .top = top, .sums = sums, .targets = c.targets, .z_loss = kZLoss});

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -232,8 +233,9 @@ int64_t load_weights(const WeightSource& source, TrainState& run) {
   return manifest.step;
 }
 
-// `json`: rank 0's.
-void evaluate_on(const EvalOptions& options, const WeightSource& source, World& world, std::optional<JsonOutput>& json) {
+// `json`: rank 0's. `failed` is called with an error while all that other ranks' work uses still exists.
+void evaluate_on(const EvalOptions& options, const WeightSource& source, World& world, std::optional<JsonOutput>& json,
+                 const std::function<void(const std::exception&)>& failed) {
   const RunConfig& config = source.config;
   Device device = open_device(config.kernels_of_run(), world.core_sharers(), world.local_rank());
   Mesh mesh(world, config.parallel);
@@ -244,12 +246,17 @@ void evaluate_on(const EvalOptions& options, const WeightSource& source, World& 
   choose_kernels(config, plan, mesh, device, {.directory = directory});
   TrainState run(config, mesh, device, plan.sizes);
   Evaluator evaluator(options, run);
-  evaluator.open();
-  const int64_t step = load_weights(source, run);
-  Json found{{"weights", source.directory()}, {"step", step}};
-  found.update(evaluator.evaluate_all());
-  run.sync.join();
-  if (json) json->write(found);
+  try {
+    evaluator.open();
+    const int64_t step = load_weights(source, run);
+    Json found{{"weights", source.directory()}, {"step", step}};
+    found.update(evaluator.evaluate_all());
+    run.sync.join();
+    if (json) json->write(found);
+  } catch (const std::exception& error) {
+    failed(error);
+    throw;
+  }
 }
 
 ExitCode run_eval(const EvalOptions& options) {
@@ -263,6 +270,9 @@ ExitCode run_eval(const EvalOptions& options) {
   std::string checkpoint;
   std::optional<JsonOutput> json;  // rank 0's
   AgreedConfig agreed;
+  const auto failed = [&](const std::exception& error) {
+    if (world.size() > 1) end_all_ranks(world, agreed.config ? &*agreed.config : nullptr, error, [&json] { json.reset(); });
+  };
   try {
     agreed = agree_on_config(all, [&] {
       WeightSource source = find_weights({.from = options.from, .set = options.set, .step = options.step});
@@ -274,9 +284,9 @@ ExitCode run_eval(const EvalOptions& options) {
       return meant;
     });
     if (!agreed.config) return agreed.refusal;
-    evaluate_on(options, {*agreed.config, broadcast(all, checkpoint)}, world, json);
+    evaluate_on(options, {*agreed.config, broadcast(all, checkpoint)}, world, json, failed);
   } catch (const std::exception& error) {
-    if (world.size() > 1) end_all_ranks(world, agreed.config ? &*agreed.config : nullptr, error, [&json] { json.reset(); });
+    failed(error);
     throw;
   }
   return ExitCode::done;

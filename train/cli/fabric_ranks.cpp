@@ -10,6 +10,9 @@ namespace trireme {
 ExitCode on_fabric_ranks(const std::string& config, const std::vector<std::string>& set,
                          const std::function<ExitCode(FabricRanks&)>& work) {
   World world({.say = complain, .warn = 120, .until_watched = true});
+  const auto failed = [&world](const std::exception& error) {
+    if (world.size() > 1) end_all_ranks(world, nullptr, error);  // others wait for this rank
+  };
   try {
     const Comm all = world.size() > 1 ? Comm("all", 0, world.rank(), true) : Comm("all", 0, 1);
     const bool given = !config.empty();
@@ -28,9 +31,14 @@ ExitCode on_fabric_ranks(const std::string& config, const std::vector<std::strin
     Mesh mesh(world, read->parallel);
     mesh.connect(device);
     FabricRanks ranks{.world = world, .all = all, .mesh = mesh, .device = device, .config = given ? &*read : nullptr};
-    return work(ranks);
+    try {
+      return work(ranks);
+    } catch (const std::exception& error) {
+      failed(error);  // while the mesh and the device still exist
+      throw;
+    }
   } catch (const std::exception& error) {
-    if (world.size() > 1) end_all_ranks(world, nullptr, error);  // others wait for this rank
+    failed(error);
     throw;
   }
 }

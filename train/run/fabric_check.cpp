@@ -169,6 +169,8 @@ std::string summary_of(const FabricReport& report) {
 }
 
 std::vector<std::string> require_fit_machines(const FabricPlace& place) {
+  const int64_t taken = place.device.ledger().bytes() - place.device.workspace_bytes();
+  require(taken <= 0, text("machines are checked before a run takes memory: it has ", taken, " bytes"));
   const FabricReport report = check_fabric(place, FabricOrders::brief());
   if (!report.condemned.empty()) {
     std::string hosts;

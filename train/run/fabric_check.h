@@ -63,8 +63,8 @@ FabricReport check_fabric(const FabricPlace& place, const FabricOrders& orders);
 // "4 ranks on 1 host are fit, checked in 6.3s"; with findings, how many.
 std::string summary_of(const FabricReport& report);
 
-// The short check at the start of a run. MachineError, on every rank, if it condemns a host. On rank 0, returns warnings and the
-// summary, a line each.
+// The short check at the start of a run, before it takes memory: there may be no room for both. MachineError, on every rank, if it
+// condemns a host. On rank 0, returns warnings and the summary, a line each.
 std::vector<std::string> require_fit_machines(const FabricPlace& place);
 
 // Bytes of the tensor of a rank's average call along an axis, by the plan's traffic; 0: no calls.

@@ -48,6 +48,27 @@ struct Order {
   std::function<void(ExitCode)> ending;  // called when all is saved, before the user's command is waited for
 };
 
+// A launcher that asked the ranks to stop has killed what it knows of them (see LauncherShield): they save, if all of them live. A
+// rank of another node whose death made the launcher end the run cannot be seen, but no step ends without it.
+class SavingWithoutLauncher {
+ public:
+  SavingWithoutLauncher(World& world, Placement& place) : world_(world) {
+    world.when_launcher_is_gone([&journal = place.journal, &watchdog = place.watchdog, asked = Clock::time_point()]() mutable {
+      const auto lives = [](const RankReport& r) { return r.state != 'Z' && r.state != 'X'; };
+      if (stop_signal() == 0) return false;
+      if (asked == Clock::time_point()) asked = Clock::now();
+      const double longest = watchdog.steps_are_done() ? kLongestSave : std::max(kLastStep, watchdog.longest_step());
+      return seconds_since(asked) < longest && std::ranges::all_of(journal.look(), lives);
+    });
+  }
+  ~SavingWithoutLauncher() { world_.when_launcher_is_gone(nullptr); }
+  SavingWithoutLauncher(const SavingWithoutLauncher&) = delete;
+  SavingWithoutLauncher& operator=(const SavingWithoutLauncher&) = delete;
+
+ private:
+  World& world_;
+};
+
 // All that a run has.
 struct RunParts {
   const SweptSegments swept;  // of this node
@@ -58,6 +79,8 @@ struct RunParts {
   RunData data;
   const ChosenKernels kernels;
   PeakRate peak;
+  const SavingWithoutLauncher orphan;       // from the check of the machines on, which takes seconds
+  const std::vector<std::string> machines;  // what their check says: before the state, since the check takes memory of its own
   TrainState run;
   Loader loader;
   StepStatistics history;
@@ -75,6 +98,8 @@ struct RunParts {
         kernels(choose_kernels(o.config, plan, place.mesh, place.device,
                                {.directory = o.progress.directory, .document = data.tokens_of_document()})),
         peak(find_peak(o.config, plan, place.mesh, place.device, o.progress.directory)),
+        orphan(o.world, place),
+        machines(check_machines(o)),
         run(o.config, place.mesh, place.device, plan.sizes),
         loader(data.mixture, loader_options(o.config, place.mesh)),
         history(o.config.train.spike_sigmas) {}
@@ -94,6 +119,18 @@ struct RunParts {
       for (const std::string& problem : sweep_hang_boards(o.progress.directory, place.board ? place.board->directory() : ""))
         complain(problem);
     return {o.config, place.mesh.all(), place.journal};
+  }
+  std::vector<std::string> check_machines(const Order& o) {
+    if (!o.config.train.check_start) return {};
+    const Comm& all = place.mesh.all();
+    try {
+      if (largest(all, stop_signal()) != 0) return {};  // the run is about to stop
+      return require_fit_machines({.world = o.world, .all = all, .mesh = place.mesh, .device = place.device, .config = &o.config});
+    } catch (const std::exception& error) {
+      o.progress.locked = place.mesh.first();  // the checkpoints have the run's lock until they go
+      o.failed(error);
+      throw;
+    }
   }
 };
 
@@ -233,40 +270,12 @@ void finish(RunParts& p) {
 
 bool is_for_the_user(ExitCode code) { return code == ExitCode::usage || code == ExitCode::data || code == ExitCode::checkpoint; }
 
-std::vector<std::string> check_machines(const Order& o, RunParts& p) {
-  if (!o.config.train.check_start) return {};
-  return require_fit_machines(
-      {.world = o.world, .all = p.place.mesh.all(), .mesh = p.place.mesh, .device = p.place.device, .config = &o.config});
-}
-
-// A launcher that asked the ranks to stop has killed what it knows of them (see LauncherShield): they save, if all of them live. A
-// rank of another node whose death made the launcher end the run cannot be seen, but no step ends without it.
-class SavingWithoutLauncher {
- public:
-  SavingWithoutLauncher(World& world, Placement& place) : world_(world) {
-    world.when_launcher_is_gone([&journal = place.journal, &watchdog = place.watchdog, asked = Clock::time_point()]() mutable {
-      const auto lives = [](const RankReport& r) { return r.state != 'Z' && r.state != 'X'; };
-      if (stop_signal() == 0) return false;
-      if (asked == Clock::time_point()) asked = Clock::now();
-      const double longest = watchdog.steps_are_done() ? kLongestSave : std::max(kLastStep, watchdog.longest_step());
-      return seconds_since(asked) < longest && std::ranges::all_of(journal.look(), lives);
-    });
-  }
-  ~SavingWithoutLauncher() { world_.when_launcher_is_gone(nullptr); }
-  SavingWithoutLauncher(const SavingWithoutLauncher&) = delete;
-  SavingWithoutLauncher& operator=(const SavingWithoutLauncher&) = delete;
-
- private:
-  World& world_;
-};
-
 // The table of contents: who am I, what do I hold, where is the data; what was saved, and on with it.
 ExitCode run_to_end(const Order& order) {
   const bool speaks = order.world.rank() == 0;
   watch_signals(speaks);
   StopNotice notice(speaks);
   RunParts parts(order);
-  const SavingWithoutLauncher orphan(order.world, parts.place);
   order.progress.locked = speaks;
   if (const int64_t signal = largest(parts.place.mesh.all(), stop_signal()); signal != 0) {  // before the state is restored
     if (speaks) complain(stopped_line(static_cast<int>(signal), 0));
@@ -276,13 +285,12 @@ ExitCode run_to_end(const Order& order) {
   }
   const StopNoticeVoice voice(notice, [&log = parts.log](const std::string& line) { log ? log->note(line) : complain(line); });
   try {
-    const std::vector<std::string> machines = check_machines(order, parts);
     int64_t& step = order.progress.step = restore(parts.run, parts.checkpoints, order.resume, parts.history, parts.place.journal);
     order.progress.owned = true;  // rank 0 holds the run's lock for all
     note_run(order.progress.directory);
     parts.loader.seek(step);
     if (parts.place.mesh.first()) open_log(order, parts, step);
-    for (const std::string& line : machines) parts.log->note(line);
+    for (const std::string& line : parts.machines) parts.log->note(line);
     SaveScheduler saves(parts.run, parts.history, parts.checkpoints, parts.log, parts.place.journal);
     saves.keep(parts.records);
     const Scrubber scrubber(scrubs_of(order, parts));

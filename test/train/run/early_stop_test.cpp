@@ -1,4 +1,5 @@
-// Requests to stop in a run's first moments: while MPI starts, before the config is read, while the state is restored.
+// Requests to stop in a run's first moments: while MPI starts, before the config is read, while machines are checked,
+// while the state is restored.
 #include <signal.h>
 #include <unistd.h>
 
@@ -86,6 +87,23 @@ TEST_CASE("a run that is stopped while it starts again keeps what it has, and co
   succeed(place.train({"train.steps=20"}));
   CHECK(place.metrics("tiny") == place.metrics("whole"));
   CHECK(place.differ("tiny", "whole") == 0);
+}
+
+TEST_CASE("a request to stop while the machines are checked, or just before, ends before the first step", "[unsanitized]") {
+  unsetenv("GOMP_SPINCOUNT");
+  for (const int ranks : {1, 2})
+    for (const useconds_t later : {0, 100000}) {
+      const Workplace place;
+      Process run(place.scratch.path(), Workplace::arguments({"train.check_start=true", "train.microbatch=1"}), ranks);
+      while (run.running() && !std::filesystem::exists(place.scratch / "runs/tiny/lock")) usleep(1000);
+      usleep(later);
+      run.signal(SIGUSR1);
+      const Ended ended = run.wait();
+      INFO(ranks << " ranks, " << later << "\n" << ended.out << ended.err);
+      CHECK(ended.code == 75);
+      CHECK_THAT(ended.err, ContainsSubstring("stopped by SIGUSR1 before the first step"));
+      CHECK_FALSE(std::filesystem::exists(place.scratch / "runs/tiny"));
+    }
 }
 
 TEST_CASE("a run under nohup outlives its terminal, and another one saves when its terminal is closed") {
