@@ -26,10 +26,12 @@ struct Sigmoid {
 
 inline float gelu(float x) { return x * Sigmoid(x).s; }
 
-// s + x s (1 - s) 2 u'. The product with e comes first: it is 0 for large x, whose square may be large.
+// s + x s (1 - s) 2 u'. The product with e comes first: it is 0 for large x, whose square must stay finite for that.
 inline float slope(float x) {
+  constexpr float kMost = 1e30f;
   const Sigmoid sigmoid(x);
-  return sigmoid.s + sigmoid.s * (sigmoid.e * sigmoid.s * x) * (kTwice + 3 * kTwice * kCubic * (x * x));
+  const float square = x * x < kMost ? x * x : kMost;
+  return sigmoid.s + sigmoid.s * (sigmoid.e * sigmoid.s * x) * (kTwice + 3 * kTwice * kCubic * square);
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ __device__ float gelu(float x) {
 }
 
 // s + x s (1 - s) 2 u'. The product s (1 - s) is e / (1 + e)^2 with e = exp(-|2 u|), since 1 - s
-// would lose precision for large x.
+// would lose precision for large x. It is 0 for the largest, whose square must stay finite for that.
 template <class T>
 __device__ float slope(float x) {
   const float twice = kTwice * (x + kCubic * x * x * x), e = __expf(-fabsf(twice)), r = over<T>(1, 1 + e);
-  return (twice < 0 ? e * r : r) + x * e * r * r * kTwice * (1 + 3 * kCubic * x * x);
+  return (twice < 0 ? e * r : r) + x * e * r * r * kTwice * (1 + 3 * kCubic * fminf(x * x, 1e30f));
 }
 
 template <class T, int kN>

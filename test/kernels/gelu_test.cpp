@@ -49,11 +49,17 @@ TEST_CASE("gelu's backward matches its double reference, also when it writes ove
 
 TEST_CASE("gelu of large arguments is the argument or zero, its slope one or zero") {
   Device device(tested_place());
-  HostTensor x(Dtype::f32, {6}, {50, -50, 1e6, -1e6, 1e12, -1e12}), ones(Dtype::f32, {6}, Doubles(6, 1.0));
-  HostTensor y(Dtype::f32, {6}), dx(Dtype::f32, {6});
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  constexpr int64_t n = 16;
+  const HostTensor x(dtype, {n},
+                     {50, -50, 1e6, -1e6, 1e12, -1e12, 1e13, -1e13, 2e17, -2e17, 1e19, -1e19, 1e20, -1e20, 3e38, -3e38});
+  HostTensor ones(dtype, {n}, Doubles(n, 1.0)), y(dtype, {n}), dx(dtype, {n});
   run(device.compute(), GeluForward{.y = y, .x = x});
   run(device.compute(), GeluBackward{.dx = dx, .dy = ones, .x = x});
-  for (int i = 0; i < 6; i += 2) CHECK((y[i] == x[i] && y[i + 1] == 0 && dx[i] == 1 && dx[i + 1] == 0));
+  for (int64_t i = 0; i < n; i += 2) {
+    CAPTURE(x[i], y[i], y[i + 1], dx[i], dx[i + 1]);
+    CHECK((y[i] == x[i] && y[i + 1] == 0 && dx[i] == 1 && dx[i + 1] == 0));
+  }
 }
 
 TEST_CASE("gelu keeps its relative precision far below zero, where 1 + tanh would cancel") {
