@@ -13,7 +13,7 @@ namespace {
 constexpr auto kLookPeriod = std::chrono::seconds(1);  // between two looks at the processes
 constexpr auto kRepeat = std::chrono::seconds(2);      // between two requests to mpirun to stop
 constexpr auto kLateLook = std::chrono::seconds(5);    // that a look may come after the one before
-constexpr auto kLeftAlone = std::chrono::seconds(10);  // that a launcher may take to end after its ranks
+constexpr auto kLeftAlone = std::chrono::seconds(10);  // that a launcher may take to end after its ranks, or without any
 
 // mpirun ends its ranks when it is asked to end itself, but passes this on, which they take the same way.
 int passed_on(int signal, bool by_mpirun) {
@@ -26,6 +26,17 @@ bool AttemptWatch::wants_processes(Clock::time_point now) {
   if ((!by_mpirun_ && frozen_after_ <= 0) || now - looked_ < kLookPeriod) return false;
   looked_ = now;
   return true;
+}
+
+void AttemptWatch::ask(int signal, Clock::time_point now) {
+  if (passed_ == 0) asked_at_ = now;
+  passed_ = signal, passed_at_ = now;
+}
+
+// Detects a launcher that was asked to stop and hangs before it has started anything: it loses the requests, and nothing has
+// begun that could be saved.
+bool AttemptWatch::starts_nothing(const AttemptSeen& seen) const {
+  return passed_ != 0 && !started_ && seen.now - asked_at_ > kLeftAlone;
 }
 
 // Detects a launcher that stays when all that it has started has gone: Open MPI's may, when a rank dies while it starts.
@@ -46,8 +57,9 @@ bool AttemptWatch::are_frozen(const AttemptSeen& seen) {
 }
 
 AttemptOrder AttemptWatch::after(const AttemptSeen& seen) {
-  if (seen.stop_signal != 0 && seen.stop_signal != std::exchange(passed_, seen.stop_signal)) {
-    passed_at_ = seen.now;
+  const bool alone = seen.processes && left_alone(seen);
+  if (seen.stop_signal != 0 && seen.stop_signal != passed_) {
+    ask(seen.stop_signal, seen.now);
     return {.signal = passed_on(seen.stop_signal, by_mpirun_)};
   }
   // mpirun loses a signal that comes before it has started its ranks; they take another one for the same request.
@@ -56,10 +68,14 @@ AttemptOrder AttemptWatch::after(const AttemptSeen& seen) {
     return {.signal = SIGUSR1};
   }
   if (by_mpirun_ && passed_ == 0 && seen.processes && seen.processes->told_to_end) {
-    passed_ = SIGTERM, passed_at_ = seen.now;
+    ask(SIGTERM, seen.now);
     return {.signal = SIGUSR1, .say = "the launcher was asked to end: the run saves first"};
   }
-  if (by_mpirun_ && seen.processes && left_alone(seen)) {
+  if (by_mpirun_ && seen.processes && starts_nothing(seen)) {
+    by_mpirun_ = false;
+    return {.signal = SIGKILL, .say = "the launcher hangs before it has started a rank: it is ended"};
+  }
+  if (by_mpirun_ && alone) {
     by_mpirun_ = false;
     return {.signal = SIGKILL, .say = "the launcher hangs although its ranks have ended: it is ended too"};
   }

@@ -43,13 +43,15 @@ class AttemptWatch {
   double frozen() const { return ended_frozen_ ? frozen_after_ : 0; }  // seconds, if that ended the attempt
 
  private:
+  void ask(int signal, Clock::time_point now);
   bool left_alone(const AttemptSeen& seen);
+  bool starts_nothing(const AttemptSeen& seen) const;
   bool are_frozen(const AttemptSeen& seen);
 
   bool by_mpirun_, started_ = false;
   const double frozen_after_;
   int passed_ = 0;  // the stop signal that was passed on last
-  Clock::time_point passed_at_{}, looked_{}, since_{};
+  Clock::time_point asked_at_{}, passed_at_{}, looked_{}, since_{};
   bool ended_frozen_ = false;
   uint64_t scheduled_ = 0;
   std::vector<pid_t> ranks_;

@@ -161,6 +161,20 @@ TEST_CASE("a launcher that stays when its ranks have gone is ended, and the run 
                             ContainsSubstring("attempt 1 ended with 137"));
 }
 
+TEST_CASE("a launcher that hangs before it starts a rank is ended once it was asked to stop", "[unsanitized]") {
+  const Workplace place;
+  write_text(place.scratch / "mpirun", "#!/bin/sh\ntrap '' USR1\n> begun\nexec tail -f /dev/null\n");
+  std::filesystem::permissions(place.scratch / "mpirun", std::filesystem::perms::owner_all);
+  Process supervisor(place.scratch.path(),
+                     {"supervise", "--", "./mpirun", "-n", "1", std::string(TRIREME_BUILD) + "/trireme", "train", "config.yaml"});
+  while (supervisor.running() && !std::filesystem::exists(place.scratch / "begun")) usleep(1000);
+  supervisor.signal(SIGTERM);
+  const Ended ended = supervisor.wait();
+  INFO(ended.err);
+  CHECK(ended.code == 75);
+  CHECK_THAT(ended.err, ContainsSubstring("the launcher hangs before it has started a rank"));
+}
+
 TEST_CASE("a run that is given up ends with the code of its last attempt, and with no words on memory", "[unsanitized]") {
   const Workplace place;
   write_text(place.scratch / "mpirun", "#!/bin/sh\nkill -KILL $$\n");
