@@ -13,25 +13,6 @@ namespace {
 
 constexpr double kSecondsPerHour = 3600;
 
-// Enters what the ranks have read; ranks that share a GPU have read the same. `joules` has the last reading of each source, also of
-// one that is missing this time.
-void add_readings(const std::vector<MachineReading>& ranks, std::map<std::string, double>& joules, EnergyRecord& record) {
-  std::set<std::string> gpus;
-  const auto enter = [&joules](const std::string& source, double now) { joules[source] = std::max(joules[source], now); };
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const MachineReading& reading = ranks[rank];
-    if (!reading.any()) continue;
-    if (reading.processor_joules) ++record.processor_nodes, enter("processors " + std::to_string(rank), *reading.processor_joules);
-    MeteredRank metered{.rank = static_cast<int64_t>(rank), .reading = reading};
-    const auto key = [](const MachineReading& r) { return r.gpu->uuid.empty() ? r.host + r.gpu->bus : r.gpu->uuid; };
-    if (reading.gpu && !gpus.insert(key(reading)).second) metered.reading.gpu.reset();
-    if (metered.reading.gpu && metered.reading.gpu->joules)
-      ++record.gpus, enter("GPU " + key(reading), *metered.reading.gpu->joules);
-    if (metered.reading.any()) record.ranks.push_back(std::move(metered));
-  }
-  for (const auto& [source, last] : joules) record.joules += last;
-}
-
 std::string energy_words(double joules) {
   if (joules < 3600) return significant(joules, 3) + " J";
   return joules < kJoulesPerKwh ? significant(joules / 3600, 3) + " Wh" : significant(joules / kJoulesPerKwh, 3) + " kWh";
@@ -47,25 +28,44 @@ std::string money(double amount, const std::string& currency) {
 
 }  // namespace
 
-EnergyLedger::EnergyLedger(EnergyOrders orders) : orders_(std::move(orders)), metered_until_(orders_.began) {
-  last_.totals = orders_.before;
+EnergyLedger::EnergyLedger(EnergyOrders orders) : orders_(std::move(orders)) { last_.totals = orders_.before; }
+
+// Enters what the ranks have read; ranks that share a GPU have read the same. The power is that of the sources that were read.
+void EnergyLedger::add_readings(const std::vector<MachineReading>& ranks, double now, EnergyRecord& record) {
+  std::set<std::string> gpus;
+  const auto enter = [&](const std::string& source, double joules) {
+    Meter& meter = meters_.try_emplace(source, Meter{.seconds = orders_.began}).first->second;
+    joules = std::max(meter.joules, joules);
+    if (now > meter.seconds) record.watts = record.watts.value_or(0) + (joules - meter.joules) / (now - meter.seconds);
+    meter = {.joules = joules, .seconds = std::max(meter.seconds, now)};
+  };
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const MachineReading& reading = ranks[rank];
+    if (!reading.any()) continue;
+    if (reading.processor_joules) ++record.processor_nodes, enter("processors " + std::to_string(rank), *reading.processor_joules);
+    MeteredRank metered{.rank = static_cast<int64_t>(rank), .reading = reading};
+    const auto key = [](const MachineReading& r) { return r.gpu->uuid.empty() ? r.host + r.gpu->bus : r.gpu->uuid; };
+    if (reading.gpu && !gpus.insert(key(reading)).second) metered.reading.gpu.reset();
+    if (metered.reading.gpu && metered.reading.gpu->joules)
+      ++record.gpus, enter("GPU " + key(reading), *metered.reading.gpu->joules);
+    if (metered.reading.any()) record.ranks.push_back(std::move(metered));
+  }
+  for (const auto& [source, last] : meters_) record.joules += last.joules;
 }
 
 EnergyRecord EnergyLedger::account(const std::vector<MachineReading>& ranks, const EnergyMoment& now) {
   EnergyRecord record{.step = now.step, .totals = last_.totals, .run = orders_.run};
-  add_readings(ranks, joules_, record);
+  add_readings(ranks, now.seconds, record);
   add_energy(record, now);
   add_cost(record, now);
   charged_until_ = now.seconds;
-  // While no source is read, time and tokens wait for the reading that has their energy.
-  if (record.gpus + record.processor_nodes > 0 || joules_.empty())
-    metered_until_ = std::max(metered_until_, now.seconds), fresh_tokens_ = 0;
+  if (record.gpus + record.processor_nodes > 0 || meters_.empty()) fresh_tokens_ = 0;  // else they wait for their energy
   return last_ = record;
 }
 
 void EnergyLedger::add_energy(EnergyRecord& record, const EnergyMoment& now) {
   const bool metered = record.gpus + record.processor_nodes > 0;
-  const double seconds = now.seconds - metered_until_, joules = std::max(0.0, record.joules - last_.joules);
+  const double joules = std::max(0.0, record.joules - last_.joules);
   record.measured = metered || record.totals.joules > 0;
   record.totals.joules += joules;
   record.totals.co2_grams += joules / kJoulesPerKwh * orders_.co2_grams_per_kwh;
@@ -74,7 +74,6 @@ void EnergyLedger::add_energy(EnergyRecord& record, const EnergyMoment& now) {
   if (!metered) return;
   record.totals.metered_tokens += fresh_tokens_;
   if (fresh_tokens_ > 0) record.joules_per_token = joules / fresh_tokens_;
-  if (seconds > 0) record.watts = joules / seconds;
   if (now.seconds <= orders_.began) return;
   const double still = record.joules / (now.seconds - orders_.began) * now.seconds_left;
   record.projected_joules = record.totals.joules + still;

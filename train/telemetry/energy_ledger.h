@@ -34,20 +34,24 @@ class EnergyLedger {
 
   void computed(double tokens) { fresh_tokens_ += tokens; }  // by a step of this process
   // The next record, from the newest reading of each rank; those without readings are empty. A source that is missing in some
-  // records, and read again, has used what it reads above its last reading.
+  // records, and read again, has used what it reads above its last reading, in all the time since then.
   EnergyRecord account(const std::vector<MachineReading>& ranks, const EnergyMoment& now);
   // "energy: 1.2 kWh, 0.34 J per token, 450 g CO2; cost: 12.30 EUR, 24.10 EUR at the end"; "" before the first record.
   std::string words(bool finished) const;
 
  private:
+  struct Meter {  // a source's last reading
+    double joules = 0, seconds = 0;
+  };
+  void add_readings(const std::vector<MachineReading>& ranks, double now, EnergyRecord& record);
   void add_energy(EnergyRecord& record, const EnergyMoment& now);
   void add_cost(EnergyRecord& record, const EnergyMoment& now) const;
 
   const EnergyOrders orders_;
   EnergyRecord last_{};
-  std::map<std::string, double> joules_{};    // by source, its last reading
-  double metered_until_, charged_until_ = 0;  // seconds since the start of this process
-  double fresh_tokens_ = 0;                   // since the last record
+  std::map<std::string, Meter> meters_{};  // by source, also those that are missing at present
+  double charged_until_ = 0;               // seconds since the start of this process
+  double fresh_tokens_ = 0;                // since the last record
 };
 
 }  // namespace trireme

@@ -190,7 +190,9 @@ TEST_CASE("a source that is missing in one reading is counted once when it is re
   CHECK(record.joules == 160);
   CHECK(record.totals.joules == 160);
   CHECK(record.watts == 1.);
-  CHECK(account({of_gpu("a", "GPU-1", 120), of_gpu("b", "GPU-2", 70)}, 3).totals.joules == 190);
+  record = account({of_gpu("a", "GPU-1", 120), of_gpu("b", "GPU-2", 70)}, 3);
+  CHECK(record.totals.joules == 190);
+  CHECK(record.watts == 2.);      // 10 J in 10 s, 20 J in 20 s
   record = account({{}, {}}, 4);  // nothing is read
   CHECK(record.totals.joules == 190);
   CHECK(record.totals.metered_tokens == 180);
