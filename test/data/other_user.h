@@ -11,7 +11,7 @@
 #include "test/data/scratch.h"
 
 // The result of `holds`. For root, a child process finds it as user nobody, to whom the scratch directory is given; nullopt: this
-// machine has no such user. `holds` starts no threads.
+// machine has no such user, or that one does not reach the directory. `holds` starts no threads.
 inline std::optional<bool> holds_without_root(const Scratch& scratch, const std::function<bool()>& holds) {
   constexpr uid_t kNobody = 65534;
   constexpr int kNo = 1, kNoUser = 2;
@@ -22,7 +22,7 @@ inline std::optional<bool> holds_without_root(const Scratch& scratch, const std:
   if (!given) return std::nullopt;
   const pid_t child = fork();
   if (child == 0) {
-    const bool left = setgid(kNobody) == 0 && setuid(kNobody) == 0;
+    const bool left = setgid(kNobody) == 0 && setuid(kNobody) == 0 && access(scratch.path().c_str(), R_OK | X_OK) == 0;
     bool good = false;
     try {
       good = left && holds();

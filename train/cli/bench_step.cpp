@@ -175,8 +175,9 @@ ExitCode run_bench_step(const BenchStepOptions& options) {
           optimizer * 1e3, m.floor() * 1e3));
   say(row("time / floor  %10.2f", seconds / floor));
   if (best.instructions > 0) {
-    const double least = plan.product_flops / best.instructions / 1e9 + optimizer;
-    say(row("instructions  %10.2f is time / floor with products at their rate, a floor of %.1f ms", seconds / least, least * 1e3));
+    const auto least = [&](double flops) { return flops / best.instructions / 1e9 + optimizer; };
+    say(row("instructions  %10.2f is time / floor with products at their rate, a floor of %.1f ms; %.2f with causal attention too",
+            seconds / least(plan.product_flops), least(plan.product_flops) * 1e3, seconds / least(plan.model_flops())));
   }
   say(row("tokens/s      %10.0f", static_cast<double>(plan.tokens) / seconds));
   say(row("products      %10.1f %% of the rate of products alone (product FLOPs / step time)", 100 * products / seconds));

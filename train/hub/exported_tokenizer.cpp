@@ -65,14 +65,17 @@ const std::pair<int32_t, std::string>* begin_token_of(const Json& processor, con
   return found == bpe.special.end() ? nullptr : &*found;
 }
 
-// True if most documents of the training data begin with a token, by some of all. DataError if they cannot be read.
-bool begin_mostly_with(int32_t token, const std::vector<std::string>& data) {
+// True if most documents of the training data begin with a token, by some of all. DataError if they cannot be read, or have ids of
+// another tokenizer.
+bool begin_mostly_with(int32_t token, const std::string& tokenizer, const std::vector<std::string>& data) {
   constexpr int64_t kMost = 16;  // shards, and documents of each
   const std::vector<std::string> files = list_files(data, ".h5");
   const int64_t all = std::ssize(files), some = std::min(all, kMost);
   int64_t documents = 0, with_token = 0;
   for (int64_t i = 0; i < some; ++i) {
     const ShardReader shard(files[static_cast<size_t>(i * all / some)]);
+    if (const std::string& its = shard.facts().tokenizer; its != tokenizer)
+      throw DataError(text(shard.path(), ": was made with tokenizer ", its, ", not with ", tokenizer));
     const int64_t looked_at = std::min(shard.documents(), kMost);
     for (int64_t d = 0; d < looked_at; ++d) {
       int32_t first = -1;
@@ -112,7 +115,7 @@ std::string copy_tokenizer_json(const RunConfig& config, const Bpe& bpe, const s
     changed = remove_templates(*added, [&](const Json& one) {
       const auto* const begin = begin_token_of(one, bpe);
       try {
-        return begin != nullptr && begin_mostly_with(begin->first, config.data.train);
+        return begin != nullptr && begin_mostly_with(begin->first, open_tokenizer(path)->fingerprint(), config.data.train);
       } catch (const DataError& problem) {
         doubt = text("the exported tokenizer.json puts no ", begin->second,
                      " in front of a text; whether the training data does is not known: ", problem.what());

@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "data/shard/shard.h"
 #include "data/tokenizer/sentencepiece_model.h"
+#include "data/tokenizer/tokenizer_files.h"
 #include "test/catch.h"
 #include "test/reference/golden.h"
 #include "test/train/golden.h"
@@ -288,14 +289,18 @@ TEST_CASE("an exported tokenizer.json begins texts as most documents of the trai
     const std::string doubt = write_tokenizer(config, scratch / "tokenizer.json", scratch / "out", tokens).doubt;
     return std::pair(Json::parse(read_text(scratch / "out/tokenizer.json")).value("post_processor", Json()), doubt);
   };
-  const auto exported_with = [&](const std::vector<int32_t>& firsts, const Json& processor) {
+  const std::string its = open_tokenizer(golden)->fingerprint();
+  const auto write_firsts = [&](const std::vector<int32_t>& firsts, const std::string& tokenizer) {
     std::vector<int32_t> tokens;
     std::vector<int64_t> starts;
     for (const int32_t first : firsts) {
       starts.push_back(std::ssize(tokens));
       tokens.insert(tokens.end(), {first, 7, 8});
     }
-    write_shard(shard, {"bpe-480-0", 480, 0, 9}, tokens, starts);
+    write_shard(shard, {tokenizer, 480, 0, 9}, tokens, starts);
+  };
+  const auto exported_with = [&](const std::vector<int32_t>& firsts, const Json& processor) {
+    write_firsts(firsts, its);
     const auto [left, doubt] = exported(processor);
     CHECK(doubt.empty());
     return left;
@@ -312,10 +317,15 @@ TEST_CASE("an exported tokenizer.json begins texts as most documents of the trai
   std::fill_n(many.begin(), 600, 0);
   CHECK(exported_with(many, adds_begin) == adds_begin);
 
+  const auto doubted = [&](const std::string& why) {
+    const auto [left, doubt] = exported(adds_begin);
+    CHECK(left.is_null());
+    CHECK_THAT(doubt, ContainsSubstring("puts no <|end_of_text|> in front of a text") && ContainsSubstring(why));
+  };
+  write_firsts({0, 0, 0}, "bpe-480-0");
+  doubted("a.h5: was made with tokenizer bpe-480-0, not with " + its);
   fs::remove(shard);
-  const auto [left, doubt] = exported(adds_begin);
-  CHECK(left.is_null());
-  CHECK_THAT(doubt, ContainsSubstring("puts no <|end_of_text|> in front of a text") && ContainsSubstring("a.h5"));
+  doubted("a.h5");
   CHECK(exported(nullptr).second.empty());
 }
 
